@@ -1,1 +1,2 @@
-//! placeholder
+//! profiler
+pub mod kernel;
