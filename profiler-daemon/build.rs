@@ -1,6 +1,7 @@
 //! Compiles the kernel programs and hands their object to the daemon as `env!("PROFILER_EBPF_OBJECT")`.
 //!
 //! It installs nothing: where the BPF toolchain is missing, it fails and names the command that brings it.
+#![expect(clippy::print_stderr, reason = "how a build script says why it failed")]
 
 #[path = "../xtask/src/toolchain/bpf.rs"]
 mod bpf;
