@@ -60,14 +60,17 @@ pub(crate) fn install(names: &[&str], why: &str) -> anyhow::Result<()> {
             .args(["--no-install-recommends", "-qq", "-o=Dpkg::Use-Pty=0"])
             .args(&missing)
             .stdin(Stdio::null());
-        shell::run(&mut command)
+        // What dpkg unpacks, in which order, is of no interest unless it fails.
+        shell::output(&mut command)
     };
     // Lists that are missing or stale name versions that are no longer served.
     if are_available(&missing) && attempt().is_ok() {
         return Ok(());
     }
     update()?;
-    attempt().with_context(|| format!("installing {}", missing.join(", ")))
+    attempt()
+        .with_context(|| format!("installing {}", missing.join(", ")))
+        .map(drop)
 }
 
 /// Unpacks a package into a folder of its own under `tools` without installing it; answers with that folder.

@@ -1,14 +1,16 @@
 //! `cargo xtask test`: the tests of the workspace, then those on the running kernel, then one summary.
 //!
-//! A test that lacks a tool writes a line that begins with `skipped:` to standard output; the summary repeats it.
+//! A test that lacks a tool writes a line that begins with `skipped:` past the test harness, as with
+//! `writeln!(std::io::stderr(), …)`; the summary repeats it.
 
 use std::env;
 use std::ffi::OsString;
-use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read, Write};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use serde::Deserialize;
 
 use crate::shell::{self, Root};
@@ -85,6 +87,11 @@ fn kernel_tests(workspace: &Workspace) -> anyhow::Result<Result<[Command; 2], St
         "--test",
         KERNEL_TESTS,
     ]);
+    // Else the tests would build it again, and as root.
+    tests.env(
+        "WORKLOAD_BIN",
+        workspace.target_dir().join("release/workload"),
+    );
     match Root::find() {
         Root::Already => {}
         Root::Sudo => {
@@ -128,17 +135,30 @@ fn report(tally: &Tally, broken: &[String]) -> anyhow::Result<()> {
 
 /// Runs a command, passes on what it prints, and adds what its tests came to.
 fn run(command: &mut Command, tally: &mut Tally) -> anyhow::Result<()> {
-    let mut child = command
-        .stdout(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("starting {}", shell::line(command)))?;
-    let stdout = child.stdout.take().context("the output was asked for")?;
-    for line in BufReader::new(stdout).split(b'\n') {
-        let line = line.context("reading what the tests print")?;
-        let line = String::from_utf8_lossy(&line);
-        println!("{line}");
-        tally.read(&line);
+    if io::stderr().is_terminal() && env::var_os("CARGO_TERM_COLOR").is_none() {
+        // The pipe hides from cargo that a person reads this.
+        command.env("CARGO_TERM_COLOR", "always");
     }
+    let spawned = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = spawned.with_context(|| format!("starting {}", shell::line(command)))?;
+    let stdout = child
+        .stdout
+        .take()
+        .context("standard output was asked for")?;
+    let stderr = child
+        .stderr
+        .take()
+        .context("standard error was asked for")?;
+    let of_stderr = thread::spawn(move || pass_on(stderr, io::stderr()));
+    tally.add(pass_on(stdout, io::stdout())?);
+    tally.add(
+        of_stderr
+            .join()
+            .map_err(|_| anyhow!("the thread that reads standard error failed"))??,
+    );
     let status = child.wait().context("waiting for the tests")?;
     if !status.success() {
         bail!("`{}` ended with {status}", shell::line(command));
@@ -146,7 +166,27 @@ fn run(command: &mut Command, tally: &mut Tally) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Copies lines from one to the other and says what they came to.
+fn pass_on(from: impl Read, mut to: impl Write) -> anyhow::Result<Tally> {
+    let mut tally = Tally::default();
+    for line in BufReader::new(from).split(b'\n') {
+        let line = line.context("reading what the tests print")?;
+        let line = String::from_utf8_lossy(&line);
+        writeln!(to, "{line}").context("passing on what the tests print")?;
+        tally.read(&line);
+    }
+    Ok(tally)
+}
+
 impl Tally {
+    /// Adds what other tests came to.
+    fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
+        self.skips.extend(other.skips);
+    }
+
     /// Adds one line of output, if it says anything about results.
     fn read(&mut self, line: &str) {
         if line.starts_with("skipped:") {
@@ -194,7 +234,7 @@ fn path_with_tools(workspace: &Workspace) -> anyhow::Result<OsString> {
                 "tests compare the profiler's numbers with those of perf",
             )
         } else {
-            Err(anyhow::anyhow!("there is no apt to install perf with"))
+            Err(anyhow!("there is no apt to install perf with"))
         };
         if let Err(error) = installed {
             missing("perf", &error);
@@ -203,7 +243,7 @@ fn path_with_tools(workspace: &Workspace) -> anyhow::Result<OsString> {
     env::join_paths(folders).context("joining the folders of PATH")
 }
 
-fn unpack_promtool(tools: &Path) -> anyhow::Result<std::path::PathBuf> {
+fn unpack_promtool(tools: &Path) -> anyhow::Result<PathBuf> {
     if !packages::has_apt() {
         bail!("there is no apt to download promtool with");
     }
