@@ -1,1 +1,3 @@
-//! placeholder
+//! The profiler daemon as a library: the stages in the order of the data.
+
+pub mod processes;
