@@ -5,6 +5,4 @@ pub mod symbols;
 
 pub mod profile;
 
-
-
-
+pub mod report;
