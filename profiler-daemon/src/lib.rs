@@ -1,2 +1,25 @@
-//! profiler
+//! The profiler daemon as a library: the stages in the order of the data, which is the order of dependency.
+//!
+//! A module imports from those before it, never from those behind it; `cargo xtask tidy` checks that.
+
+pub mod sys;
+
+pub mod args;
+pub mod config;
+
 pub mod kernel;
+
+pub mod processes;
+
+pub mod symbols;
+
+pub mod profile;
+
+pub mod report;
+
+pub mod export;
+
+pub mod doctor;
+pub mod metrics;
+
+pub mod http;
