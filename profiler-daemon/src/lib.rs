@@ -1,3 +1,4 @@
 //! The profiler daemon as a library: the stages in the order of the data.
 
 pub mod processes;
+pub mod sys;
