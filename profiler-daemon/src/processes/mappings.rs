@@ -4,6 +4,8 @@
 //! exec. What ended is kept some seconds for stacks that were walked before. It would break if times came from another
 //! clock than the walks'.
 
+use std::sync::Arc;
+
 use super::module::ModuleId;
 
 /// Most mappings of one process, present ones; JIT engines reach thousands.
@@ -11,7 +13,9 @@ pub const MAX_MAPPINGS: usize = 4096;
 /// Most ended mappings kept for one process.
 pub const MAX_ENDED: usize = 1024;
 /// How long ended mappings are kept for stacks that were walked before they ended, nanoseconds.
-pub const KEEP_ENDED_NS: u64 = 10_000_000_000;
+pub const KEEP_ENDED_NS: u64 = 5_000_000_000;
+/// Most programs before the present one that are remembered: `sh` executes `env` executes the program.
+const MAX_BEFORE: u32 = 4;
 
 /// Where an address is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,6 +99,11 @@ pub struct Mappings {
     /// Ended ones with the time of their end, in order of that time.
     ended: Vec<(u64, Mapping)>,
     generation: u32,
+    /// What the process had mapped until it executed its present program, and when that was. Shared, not copied: most
+    /// often it is the table of the parent.
+    before: Option<(u64, Arc<Mappings>)>,
+    /// How many programs are remembered.
+    depth: u32,
 }
 
 impl Mappings {
@@ -120,25 +129,27 @@ impl Mappings {
     /// Where this address was at that time. Also answers for ended mappings, as long as they are kept.
     #[must_use]
     pub fn place(&self, address: u64, time_ns: u64) -> Option<Place> {
-        let at = self
-            .present
-            .partition_point(|mapping| mapping.end <= address);
-        let present = self
-            .present
-            .get(at)
-            .filter(|mapping| mapping.contains(address));
-        if let Some(mapping) = present
-            && mapping.since_ns <= time_ns
+        if let Some((exec_ns, before)) = &self.before
+            && time_ns < *exec_ns
+        {
+            return before.place(address, time_ns);
+        }
+        // The first to end after that time is the one that was there. Asked first: the beginning of a present one can be a
+        // guess, the end of another is not.
+        let after = self.ended.partition_point(|(end_ns, _)| *end_ns <= time_ns);
+        let mut ended = self.ended[after..].iter().map(|(_, mapping)| mapping);
+        if let Some(mapping) =
+            ended.find(|mapping| mapping.since_ns <= time_ns && mapping.contains(address))
         {
             return Some(mapping.place(address));
         }
-        // The first to end after that time is the one that was there.
-        self.ended
-            .iter()
-            .find(|(end_ns, mapping)| {
-                *end_ns > time_ns && mapping.since_ns <= time_ns && mapping.contains(address)
-            })
-            .map(|(_, mapping)| mapping.place(address))
+        let at = self
+            .present
+            .partition_point(|mapping| mapping.end <= address);
+        let present = self.present.get(at);
+        let present =
+            present.filter(|mapping| mapping.contains(address) && mapping.since_ns <= time_ns);
+        present.map(|mapping| mapping.place(address))
     }
 
     /// Adds a mapping that became executable at its `since_ns`; whatever it covers ends then.
@@ -230,62 +241,80 @@ impl Mappings {
         self.ended.insert(at, (time_ns, mapping));
     }
 
-    /// The process became another program: everything present ends.
-    pub fn exec(&mut self, time_ns: u64) {
-        for mapping in std::mem::take(&mut self.present) {
-            self.end(mapping, time_ns);
+    /// The process became another program: nothing is mapped any more. What was is remembered for older stacks.
+    pub fn exec(this: &mut Arc<Self>, time_ns: u64) {
+        let (generation, depth) = (this.generation.wrapping_add(1), this.depth + 1);
+        let mut before = Arc::clone(this);
+        if depth > MAX_BEFORE {
+            Arc::make_mut(&mut before).before = None;
         }
-        self.generation = self.generation.wrapping_add(1);
+        *this = Arc::new(Self {
+            generation,
+            before: Some((time_ns, before)),
+            depth: if depth > MAX_BEFORE { 1 } else { depth },
+            ..Self::default()
+        });
     }
 
-    /// Takes over what `/proc/PID/maps` says now, after records were lost: mappings not in `listed` end now, those newly
-    /// found count as there since `since_ns` (the last time nothing was missing). Answers how many had no room.
+    /// Takes over what `/proc/PID/maps` says now, after something was missed: mappings not in `listed` end now, new ones
+    /// that take the place of others count from `since_ns` on, those at free addresses always. Answers how many had no
+    /// room.
     pub fn replace_all(&mut self, listed: &[Mapping], since_ns: u64, now_ns: u64) -> u64 {
-        let gone: Vec<Mapping> = self
-            .present
-            .iter()
-            .filter(|old| {
-                !listed
-                    .iter()
-                    .any(|new| new.start < old.end && old.start < new.end)
-            })
-            .copied()
-            .collect();
-        if !gone.is_empty() {
-            self.present.retain(|mapping| !gone.contains(mapping));
-            for mapping in gone {
-                self.end(mapping, now_ns);
+        let mut gone = Vec::new();
+        self.present.retain(|old| {
+            // Both lists are in order of address.
+            let at = listed.partition_point(|new| new.end <= old.start);
+            let stays = listed.get(at).is_some_and(|new| new.start < old.end);
+            if !stays {
+                gone.push(*old);
             }
+            stays
+        });
+        if !gone.is_empty() {
             self.generation = self.generation.wrapping_add(1);
         }
+        for mapping in gone {
+            self.end(mapping, now_ns);
+        }
         let mut full = 0;
-        for mapping in listed {
-            let added = self.add(Mapping {
-                since_ns,
-                ..*mapping
-            });
-            full += u64::from(added == Added::Full);
+        for new in listed {
+            let at = self.present.partition_point(|old| old.end <= new.start);
+            let free = self.present.get(at).is_none_or(|old| old.start >= new.end);
+            let since_ns = if free { 0 } else { since_ns };
+            full += u64::from(self.add(Mapping { since_ns, ..*new }) == Added::Full);
         }
         full
     }
 
-    /// Forgets mappings that ended more than [`KEEP_ENDED_NS`] ago. Answers whether anything was forgotten.
-    pub fn forget_old(&mut self, now_ns: u64) -> bool {
+    /// Forgets mappings that ended more than [`KEEP_ENDED_NS`] ago.
+    pub fn forget_old(&mut self, now_ns: u64) {
         let limit_ns = now_ns.saturating_sub(KEEP_ENDED_NS);
         let old = self.ended.partition_point(|(end_ns, _)| *end_ns < limit_ns);
         self.ended.drain(..old);
-        if old > 0 && self.ended.is_empty() {
+        if self.ended.is_empty() {
             self.ended.shrink_to_fit();
         }
-        old > 0
+        if self
+            .before
+            .as_ref()
+            .is_some_and(|(exec_ns, _)| *exec_ns < limit_ns)
+        {
+            self.before = None;
+            self.depth = 0;
+        }
     }
 
     /// Whether [`Self::forget_old`] would forget anything.
     #[must_use]
     pub fn has_old(&self, now_ns: u64) -> bool {
+        let limit_ns = now_ns.saturating_sub(KEEP_ENDED_NS);
         self.ended
             .first()
-            .is_some_and(|(end_ns, _)| *end_ns < now_ns.saturating_sub(KEEP_ENDED_NS))
+            .is_some_and(|(end_ns, _)| *end_ns < limit_ns)
+            || self
+                .before
+                .as_ref()
+                .is_some_and(|(exec_ns, _)| *exec_ns < limit_ns)
     }
 }
 
@@ -317,15 +346,13 @@ mod tests {
     //                                ----------|AAAAAAAAA|BBBBBBBBBBBB|--------
     #[test]
     fn an_address_over_time() {
-        let mut mappings = Mappings::default();
-        assert_eq!(mappings.add(file(A, 0x1000, 0x3000, 0x500, 10)), Added::New);
-        assert_eq!(mappings.generation(), 0);
-        assert_eq!(
-            mappings.add(file(B, 0x1000, 0x3000, 0, 20)),
-            Added::Replaced
-        );
-        assert_eq!(mappings.generation(), 1);
-        mappings.exec(30);
+        let mut mappings = Arc::new(Mappings::default());
+        let table = Arc::make_mut(&mut mappings);
+        assert_eq!(table.add(file(A, 0x1000, 0x3000, 0x500, 10)), Added::New);
+        assert_eq!(table.generation(), 0);
+        assert_eq!(table.add(file(B, 0x1000, 0x3000, 0, 20)), Added::Replaced);
+        assert_eq!(table.generation(), 1);
+        Mappings::exec(&mut mappings, 30);
         assert_eq!(mappings.generation(), 2);
         let seen: Vec<_> = [9, 10, 19, 20, 29, 30]
             .map(|time| at(&mappings, 0x1010, time))
@@ -393,13 +420,17 @@ mod tests {
         assert_eq!(at(&mappings, 0x1000, 60), Some((A, 0)));
         assert_eq!(at(&mappings, 0x5000, 60), Some((B, 0)));
         assert_eq!(at(&mappings, 0x5000, 100), None);
+        assert_eq!(at(&mappings, 0x8000, 49), Some((B, 0)));
         assert_eq!(
-            (at(&mappings, 0x8000, 49), at(&mappings, 0x8000, 50)),
-            (None, Some((B, 0)))
+            mappings.replace_all(&[file(B, 0x1000, 0x2000, 0, 0)], 150, 200),
+            0
         );
+        let around = [149, 150].map(|time_ns| at(&mappings, 0x1000, time_ns));
+        assert_eq!(around, [Some((A, 0)), Some((B, 0))]);
     }
 
-    // Check that ended mappings are forgotten after their time, and the numbers of both kinds are bounded.
+    // Check that the numbers of present and ended mappings are bounded, and that a full table rather forgets a place than
+    // keeps a wrong one.
     #[test]
     fn bounds() {
         let mut mappings = Mappings::default();
@@ -413,11 +444,51 @@ mod tests {
             mappings.add(file(A, 1 << 40, (1 << 40) + 1, 0, 1)),
             Added::Full
         );
-        mappings.exec(5);
-        assert!(mappings.ended.len() <= MAX_ENDED);
+        assert_eq!(mappings.add(file(B, 0x800, 0x900, 0, 2)), Added::Full);
+        assert_eq!(
+            (at(&mappings, 0x800, 3), at(&mappings, 0x900, 3)),
+            (Some((B, 0)), None)
+        );
+        for time_ns in 3..5000 {
+            mappings.add(file(ModuleId(time_ns), 0x800, 0x900, 0, u64::from(time_ns)));
+        }
+        assert!(mappings.present.len() <= MAX_MAPPINGS && mappings.ended.len() <= MAX_ENDED);
+    }
+
+    // Check that what ended, and the program before the present one, is forgotten after its time.
+    #[test]
+    fn forgets() {
+        let mut mappings = Arc::new(Mappings::default());
+        let table = Arc::make_mut(&mut mappings);
+        table.add(file(A, 0x1000, 0x2000, 0, 1));
+        table.add(file(B, 0x1000, 0x2000, 0, 2));
+        Mappings::exec(&mut mappings, 5);
+        assert_eq!(
+            [1, 4].map(|time_ns| at(&mappings, 0x1000, time_ns)),
+            [Some((A, 0)), Some((B, 0))]
+        );
         assert!(!mappings.has_old(5 + KEEP_ENDED_NS) && mappings.has_old(6 + KEEP_ENDED_NS));
-        assert!(mappings.forget_old(6 + KEEP_ENDED_NS));
-        assert!(mappings.ended.is_empty());
+        Arc::make_mut(&mut mappings).forget_old(6 + KEEP_ENDED_NS);
+        assert_eq!(at(&mappings, 0x1000, 4), None);
+        assert!(!mappings.has_old(u64::MAX));
+    }
+
+    // Check that a process that executes one program after another without end does not remember them all.
+    #[test]
+    fn remembers_few_programs() {
+        let mut mappings = Arc::new(Mappings::default());
+        for time_ns in 1..100 {
+            Arc::make_mut(&mut mappings).add(file(A, 0x1000, 0x2000, 0, time_ns));
+            Mappings::exec(&mut mappings, time_ns);
+        }
+        let mut remembered = 0;
+        let mut next = mappings.before.as_ref();
+        while let Some((_, before)) = next {
+            remembered += 1;
+            next = before.before.as_ref();
+        }
+        assert!((1..=MAX_BEFORE).contains(&remembered), "{remembered}");
+        assert_eq!(mappings.generation(), 99);
     }
 
     proptest! {

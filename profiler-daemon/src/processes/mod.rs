@@ -3,6 +3,9 @@
 pub mod elf_id;
 pub mod files;
 pub mod ids;
+pub mod instance;
+pub mod live;
 pub mod mappings;
 pub mod module;
 pub mod source;
+mod upkeep;
