@@ -1,0 +1,14 @@
+//! Thin wrappers around the operating system: clocks, `/proc`, perf side-band rings, own cost. The parsers are pure
+//! functions over bytes; nothing here knows what a profile is.
+
+pub mod cgroup;
+pub mod clock;
+pub mod memory_file;
+pub mod own_cost;
+pub mod perf_event;
+pub mod perf_record;
+pub mod perf_ring;
+pub mod proc_fs;
+pub mod proc_maps;
+pub mod proc_stat;
+pub mod time_order;
