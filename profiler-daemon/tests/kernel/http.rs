@@ -25,15 +25,24 @@ impl Answer {
 
     /// The body as JSON; anything else fails the test with the body shown.
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body)
-            .unwrap_or_else(|error| panic!("not JSON ({error}), status {}: {}", self.status, self.text()))
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| {
+            panic!(
+                "not JSON ({error}), status {}: {}",
+                self.status,
+                self.text()
+            )
+        })
     }
 
     /// Whether a header has this value, names compared without case.
     pub(crate) fn has_header(&self, name: &str, value: &str) -> bool {
-        self.headers.lines().filter_map(|line| line.split_once(':')).any(|(key, content)| {
-            key.trim().eq_ignore_ascii_case(name) && content.to_ascii_lowercase().contains(value)
-        })
+        self.headers
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .any(|(key, content)| {
+                key.trim().eq_ignore_ascii_case(name)
+                    && content.to_ascii_lowercase().contains(value)
+            })
     }
 }
 
@@ -50,7 +59,10 @@ pub(crate) fn request(
     stream.set_write_timeout(Some(Duration::from_secs(5)))?;
     let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
     if let Some(body) = body {
-        head.push_str(&format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len()));
+        head.push_str(&format!(
+            "Content-Type: application/json\r\nContent-Length: {}\r\n",
+            body.len()
+        ));
     }
     head.push_str("\r\n");
     head.push_str(body.unwrap_or_default());
@@ -65,7 +77,11 @@ fn parse(bytes: &[u8]) -> Option<Answer> {
     let head = std::str::from_utf8(&bytes[..end]).ok()?;
     let (first, headers) = head.split_once("\r\n").unwrap_or((head, ""));
     let status = first.split(' ').nth(1)?.parse().ok()?;
-    let mut answer = Answer { status, headers: headers.to_owned(), body: bytes[end + 4..].to_vec() };
+    let mut answer = Answer {
+        status,
+        headers: headers.to_owned(),
+        body: bytes[end + 4..].to_vec(),
+    };
     if answer.has_header("transfer-encoding", "chunked") {
         answer.body = join_chunks(&answer.body)?;
     }
@@ -76,7 +92,8 @@ fn join_chunks(mut bytes: &[u8]) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     loop {
         let end = bytes.windows(2).position(|window| window == b"\r\n")?;
-        let length = usize::from_str_radix(std::str::from_utf8(&bytes[..end]).ok()?.trim(), 16).ok()?;
+        let length =
+            usize::from_str_radix(std::str::from_utf8(&bytes[..end]).ok()?.trim(), 16).ok()?;
         if length == 0 {
             return Some(body);
         }

@@ -16,7 +16,10 @@ const REMAINDERS: [&str; 3] = ["retired", "folded", "exited_threads"];
 const PERCENT_ROUNDING: f64 = 0.01;
 
 /// Reads several reports of one moment.
-pub(crate) fn at_one_moment<const N: usize>(daemon: &Daemon, paths: [&str; N]) -> Option<[Value; N]> {
+pub(crate) fn at_one_moment<const N: usize>(
+    daemon: &Daemon,
+    paths: [&str; N],
+) -> Option<[Value; N]> {
     for _ in 0..ATTEMPTS {
         let mut reports = Vec::new();
         for path in paths {
@@ -27,7 +30,10 @@ pub(crate) fn at_one_moment<const N: usize>(daemon: &Daemon, paths: [&str; N]) -
             assert_eq!(answer.status, 200, "GET {path}: {}", answer.text());
             reports.push(answer.json());
         }
-        if reports.iter().all(|report| report["as_of"] == reports[0]["as_of"]) {
+        if reports
+            .iter()
+            .all(|report| report["as_of"] == reports[0]["as_of"])
+        {
             return reports.try_into().ok();
         }
     }
@@ -36,16 +42,23 @@ pub(crate) fn at_one_moment<const N: usize>(daemon: &Daemon, paths: [&str; N]) -
 
 /// Rules 1 to 5 for the session and for every process in it.
 pub(crate) fn check(daemon: &Daemon) {
-    let [session, processes] = at_one_moment(daemon, ["/session", "/processes?limit=0"]).expect("these always exist");
+    let [session, processes] =
+        at_one_moment(daemon, ["/session", "/processes?limit=0"]).expect("these always exist");
     check_session(&session, rows(&processes));
-    let [functions, modules, tree] =
-        at_one_moment(daemon, ["/functions?limit=0", "/modules?limit=0", "/calltree"]).expect("these always exist");
+    let [functions, modules, tree] = at_one_moment(
+        daemon,
+        ["/functions?limit=0", "/modules?limit=0", "/calltree"],
+    )
+    .expect("these always exist");
     check_rows("session functions", &functions, None);
     check_rows("session modules", &modules, None);
     check_tree("session", &tree);
     let mut checked = 0;
     for row in rows(&processes) {
-        checked += u32::from(check_process(daemon, &format!("{}.{}", row["pid"], row["start_ticks"])));
+        checked += u32::from(check_process(
+            daemon,
+            &format!("{}.{}", row["pid"], row["start_ticks"]),
+        ));
     }
     assert!(checked > 0, "no process could be checked");
 }
@@ -61,20 +74,30 @@ pub(crate) fn check_process(daemon: &Daemon, selector: &str) -> bool {
         format!("{base}/modules?limit=0"),
         format!("{base}/calltree"),
     ];
-    let [process, threads, functions, all_frames, modules, tree] = match at_one_moment(daemon, paths.each_ref().map(String::as_str)) {
-        Some(reports) => reports,
-        None => return false,
-    };
+    let [process, threads, functions, all_frames, modules, tree] =
+        match at_one_moment(daemon, paths.each_ref().map(String::as_str)) {
+            Some(reports) => reports,
+            None => return false,
+        };
     let totals = Totals::of(&process);
     check_totals(selector, &process);
-    let mut sums = remainder(&process).or_else(|| remainder(&threads)).unwrap_or_default();
+    let mut sums = remainder(&process)
+        .or_else(|| remainder(&threads))
+        .unwrap_or_default();
     for row in rows(&threads) {
         check_thread(selector, row);
         add(&mut sums, classes(row));
     }
-    assert_eq!(sums, totals.classes, "{selector}: the classes of its threads do not sum to its own");
+    assert_eq!(
+        sums, totals.classes,
+        "{selector}: the classes of its threads do not sum to its own"
+    );
     check_rows(&format!("{selector} functions"), &functions, Some(&totals));
-    check_rows(&format!("{selector} functions with kernel frames"), &all_frames, Some(&totals));
+    check_rows(
+        &format!("{selector} functions with kernel frames"),
+        &all_frames,
+        Some(&totals),
+    );
     check_rows(&format!("{selector} modules"), &modules, Some(&totals));
     check_tree(selector, &tree);
     true
@@ -107,7 +130,11 @@ fn add(sums: &mut [u64; 5], more: [u64; 5]) {
 
 /// The classes of what is no longer listed one by one, if the report has such a part.
 fn remainder(report: &Value) -> Option<[u64; 5]> {
-    REMAINDERS.iter().filter_map(|key| report.get(key)).find(|part| part.get("classes").is_some()).map(classes)
+    REMAINDERS
+        .iter()
+        .filter_map(|key| report.get(key))
+        .find(|part| part.get("classes").is_some())
+        .map(classes)
 }
 
 /// Rule 1: the classes of a thread are its observed life, to the nanosecond.
@@ -116,8 +143,16 @@ fn check_thread(selector: &str, row: &Value) {
     let [first_ns, last_ns, unobserved_ns] =
         ["/first_event_ns", "/last_event_ns", "/unobserved_ns"].map(|pointer| number(row, pointer));
     let total_ns: u64 = classes(row).iter().sum();
-    assert_eq!(total_ns, last_ns - first_ns - unobserved_ns, "{of_thread}: classes are not last - first event: {row}");
-    assert_eq!(number(row, "/elapsed/inclusive_ns"), total_ns, "{of_thread}: elapsed is not the sum of its classes");
+    assert_eq!(
+        total_ns,
+        last_ns - first_ns - unobserved_ns,
+        "{of_thread}: classes are not last - first event: {row}"
+    );
+    assert_eq!(
+        number(row, "/elapsed/inclusive_ns"),
+        total_ns,
+        "{of_thread}: elapsed is not the sum of its classes"
+    );
     check_values(&of_thread, row, None);
 }
 
@@ -125,7 +160,11 @@ fn check_thread(selector: &str, row: &Value) {
 fn check_totals(what: &str, report: &Value) {
     let totals = Totals::of(report);
     let [user_ns, _, _, _, kernel_ns] = totals.classes;
-    assert_eq!(totals.classes.iter().sum::<u64>(), totals.elapsed_ns, "{what}: classes do not sum to elapsed");
+    assert_eq!(
+        totals.classes.iter().sum::<u64>(),
+        totals.elapsed_ns,
+        "{what}: classes do not sum to elapsed"
+    );
     assert!(
         (user_ns..=user_ns + kernel_ns).contains(&totals.application_ns),
         "{what}: application {} is not the time without OS event of {:?}",
@@ -138,14 +177,25 @@ fn check_totals(what: &str, report: &Value) {
 fn check_session(session: &Value, processes: &[Value]) {
     check_totals("session", session);
     let mut sums = remainder(session).unwrap_or_default();
-    let mut samples = session.pointer("/retired/samples").and_then(Value::as_u64).unwrap_or(0);
+    let mut samples = session
+        .pointer("/retired/samples")
+        .and_then(Value::as_u64)
+        .unwrap_or(0);
     for row in processes {
         check_totals(&format!("process {}", row["pid"]), row);
         add(&mut sums, classes(row));
         samples += number(row, "/samples");
     }
-    assert_eq!(sums, classes(session), "the classes of the processes do not sum to those of the session");
-    assert_eq!(samples, number(session, "/samples"), "the samples of the processes do not sum to those of the session");
+    assert_eq!(
+        sums,
+        classes(session),
+        "the classes of the processes do not sum to those of the session"
+    );
+    assert_eq!(
+        samples,
+        number(session, "/samples"),
+        "the samples of the processes do not sum to those of the session"
+    );
 }
 
 /// Rules 3 and 5 for a table of functions or modules.
@@ -161,7 +211,11 @@ fn check_rows(what: &str, list: &Value, totals: Option<&Totals>) {
     }
     if let Some(totals) = totals {
         let unattributed_ns = number(completeness, "/elapsed_unattributed_ns");
-        assert_eq!(exclusive[1] + unattributed_ns, totals.elapsed_ns, "{what}: exclusive + unattributed is not elapsed");
+        assert_eq!(
+            exclusive[1] + unattributed_ns,
+            totals.elapsed_ns,
+            "{what}: exclusive + unattributed is not elapsed"
+        );
         assert_eq!(
             exclusive[2] + pending("application_unattributed_ns"),
             totals.application_ns,
@@ -177,22 +231,46 @@ fn check_rows(what: &str, list: &Value, totals: Option<&Totals>) {
 
 /// Rule 5 for the values of a row, and the percentages where the totals are known.
 fn check_values(what: &str, row: &Value, totals: Option<&Totals>) {
-    let name = row.get("function").or(row.get("module")).or(row.get("tid")).unwrap_or(&Value::Null);
+    let name = row
+        .get("function")
+        .or(row.get("module"))
+        .or(row.get("tid"))
+        .unwrap_or(&Value::Null);
     let pair = |group: &str, unit: &str| {
         ["inclusive", "exclusive"].map(|kind| number(row, &format!("/{group}/{kind}{unit}")))
     };
     let samples = pair("samples", "");
     let elapsed = pair("elapsed", "_ns");
     let application = pair("application", "_ns");
-    for (group, [inclusive, exclusive]) in [("samples", samples), ("elapsed", elapsed), ("application", application)] {
-        assert!(exclusive <= inclusive, "{what} {name}: {group} exclusive {exclusive} > inclusive {inclusive}");
+    for (group, [inclusive, exclusive]) in [
+        ("samples", samples),
+        ("elapsed", elapsed),
+        ("application", application),
+    ] {
+        assert!(
+            exclusive <= inclusive,
+            "{what} {name}: {group} exclusive {exclusive} > inclusive {inclusive}"
+        );
     }
     for (application_ns, elapsed_ns) in application.into_iter().zip(elapsed) {
-        assert!(application_ns <= elapsed_ns, "{what} {name}: application {application_ns} > elapsed {elapsed_ns}");
+        assert!(
+            application_ns <= elapsed_ns,
+            "{what} {name}: application {application_ns} > elapsed {elapsed_ns}"
+        );
     }
     let Some(totals) = totals else { return };
-    assert!(samples[0] <= totals.samples, "{what} {name}: samples {} > {} of the process", samples[0], totals.samples);
-    assert!(elapsed[0] <= totals.elapsed_ns, "{what} {name}: elapsed {} > {} of the process", elapsed[0], totals.elapsed_ns);
+    assert!(
+        samples[0] <= totals.samples,
+        "{what} {name}: samples {} > {} of the process",
+        samples[0],
+        totals.samples
+    );
+    assert!(
+        elapsed[0] <= totals.elapsed_ns,
+        "{what} {name}: elapsed {} > {} of the process",
+        elapsed[0],
+        totals.elapsed_ns
+    );
     assert!(
         application[0] <= totals.application_ns,
         "{what} {name}: application {} > {} of the process",
@@ -204,18 +282,41 @@ fn check_values(what: &str, row: &Value, totals: Option<&Totals>) {
         ("samples/exclusive", samples[1], totals.samples),
         ("elapsed/inclusive", elapsed[0], totals.elapsed_ns),
         ("elapsed/exclusive", elapsed[1], totals.elapsed_ns),
-        ("application/inclusive", application[0], totals.application_ns),
-        ("application/exclusive", application[1], totals.application_ns),
+        (
+            "application/inclusive",
+            application[0],
+            totals.application_ns,
+        ),
+        (
+            "application/exclusive",
+            application[1],
+            totals.application_ns,
+        ),
     ] {
-        let Some(percent) = row.pointer(&format!("/{group}_percent_of_process")).and_then(Value::as_f64) else { continue };
-        let expected = if total == 0 { 0.0 } else { 100.0 * value as f64 / total as f64 };
-        assert!((percent - expected).abs() <= PERCENT_ROUNDING, "{what} {name}: {group} {percent} %, expected {expected} %");
+        let Some(percent) = row
+            .pointer(&format!("/{group}_percent_of_process"))
+            .and_then(Value::as_f64)
+        else {
+            continue;
+        };
+        let expected = if total == 0 {
+            0.0
+        } else {
+            100.0 * value as f64 / total as f64
+        };
+        assert!(
+            (percent - expected).abs() <= PERCENT_ROUNDING,
+            "{what} {name}: {group} {percent} %, expected {expected} %"
+        );
     }
 }
 
 /// Rule 4: each node of a call tree is its own part and its children.
 fn check_tree(what: &str, report: &Value) {
-    let root = ["root", "tree"].iter().find_map(|key| report.get(key)).unwrap_or(report);
+    let root = ["root", "tree"]
+        .iter()
+        .find_map(|key| report.get(key))
+        .unwrap_or(report);
     let mut open = vec![(root, 0u32)];
     while let Some((node, depth)) = open.pop() {
         let children: &[Value] = node["children"].as_array().map_or(&[], Vec::as_slice);
@@ -237,11 +338,19 @@ fn check_tree(what: &str, report: &Value) {
 #[test]
 fn the_ledger_holds_for_the_whole_machine_under_load() {
     // Check that while threads work, sleep, race, come and go, every report of every process adds up exactly.
-    let Some(daemon) = daemon::shared() else { return };
+    let Some(daemon) = daemon::shared() else {
+        return;
+    };
     let mut sleeper = Workload::start("sleeper");
     sleeper.ready();
-    let running = ["split --seconds 4", "race --count 20000", "churn --count 300", "children --count 50", "pingpong --count 20000"]
-        .map(Workload::start);
+    let running = [
+        "split --seconds 4",
+        "race --count 20000",
+        "churn --count 300",
+        "children --count 50",
+        "pingpong --count 20000",
+    ]
+    .map(Workload::start);
     check(daemon);
     for workload in running {
         workload.finish();
@@ -249,16 +358,32 @@ fn the_ledger_holds_for_the_whole_machine_under_load() {
     check(daemon);
     sleeper.go();
     let finished = sleeper.finish();
-    assert!(check_process(daemon, &finished.selector), "a process that has just ended is still known");
+    assert!(
+        check_process(daemon, &finished.selector),
+        "a process that has just ended is still known"
+    );
 }
 
 #[test]
 fn the_ledger_holds_when_every_event_is_walked() {
     // Check that with min_interval 0, where each interval goes to its own stack, nothing is counted twice or lost.
-    let settings = daemon::Settings { top: "min_interval = 0", ..daemon::Settings::default() };
-    let Some(daemon) = daemon::own(&settings) else { return };
-    for command_line in ["wait-split --seconds 1", "pingpong --count 5000", "storm --count 20000", "contention --count 10"] {
+    let settings = daemon::Settings {
+        top: "min_interval = 0",
+        ..daemon::Settings::default()
+    };
+    let Some(daemon) = daemon::own(&settings) else {
+        return;
+    };
+    for command_line in [
+        "wait-split --seconds 1",
+        "pingpong --count 5000",
+        "storm --count 20000",
+        "contention --count 10",
+    ] {
         let finished = workload::run(command_line);
-        assert!(check_process(&daemon, &finished.selector), "a process that has just ended is still known");
+        assert!(
+            check_process(&daemon, &finished.selector),
+            "a process that has just ended is still known"
+        );
     }
 }

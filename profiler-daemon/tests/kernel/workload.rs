@@ -20,11 +20,23 @@ pub(crate) fn exe() -> &'static PathBuf {
             return path.into();
         }
         let output = Command::new(env!("CARGO"))
-            .args(["build", "--release", "--package", "workloads", "--bin", "workload", "--message-format=json"])
+            .args([
+                "build",
+                "--release",
+                "--package",
+                "workloads",
+                "--bin",
+                "workload",
+                "--message-format=json",
+            ])
             .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
             .output()
             .expect("cargo can be executed");
-        assert!(output.status.success(), "building the workloads: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "building the workloads: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         output
             .stdout
             .split(|byte| *byte == b'\n')
@@ -88,7 +100,13 @@ impl Workload {
                 }
             }
         });
-        Self { child, stdin, lines, started_unix_ns, start_ticks }
+        Self {
+            child,
+            stdin,
+            lines,
+            started_unix_ns,
+            start_ticks,
+        }
     }
 
     /// Its process.
@@ -118,7 +136,9 @@ impl Workload {
     /// Sends it a line, for which `--wait` and the sleeper wait.
     pub(crate) fn go(&mut self) {
         let stdin = self.stdin.as_mut().expect("the standard input is open");
-        stdin.write_all(b"go\n").expect("the workload reads its standard input");
+        stdin
+            .write_all(b"go\n")
+            .expect("the workload reads its standard input");
     }
 
     /// Waits for the truth of a workload that is held alive.
@@ -126,14 +146,22 @@ impl Workload {
         let truth = self.line();
         assert!(truth.get("truth").is_some(), "not a truth line: {truth}");
         let unix_ns = unix_now_ns();
-        Finished { truth, selector: self.selector(), wall_ns: unix_ns - self.started_unix_ns, unix_ns }
+        Finished {
+            truth,
+            selector: self.selector(),
+            wall_ns: unix_ns - self.started_unix_ns,
+            unix_ns,
+        }
     }
 
     /// Lets it end, and waits until it has.
     pub(crate) fn finish(mut self) -> Finished {
         let mut finished = self.truth();
         self.stdin = None;
-        let status = self.child.wait().expect("the workload is a child of this process");
+        let status = self
+            .child
+            .wait()
+            .expect("the workload is a child of this process");
         assert!(status.success(), "the workload ended with {status}");
         finished.unix_ns = unix_now_ns();
         finished.wall_ns = finished.unix_ns - self.started_unix_ns;
