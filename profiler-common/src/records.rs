@@ -148,6 +148,8 @@ pub struct StackHead {
     pub time_ns: u64,
     /// Start of the process since boot.
     pub process_start_boot_ns: u64,
+    /// Start of the process, monotonic.
+    pub process_start_ns: u64,
     /// The process's id.
     pub pid: u32,
     /// User addresses that follow.
@@ -194,8 +196,8 @@ const _: () = assert!(size_of::<SyscallRow>() == 48);
 const _: () = assert!(size_of::<SyscallKey>() == 8);
 const _: () = assert!(size_of::<SumKey>() == 24);
 const _: () = assert!(size_of::<SumValue>() == 56);
-const _: () = assert!(size_of::<StackHead>() == 48);
-const _: () = assert!(size_of::<StackRecord>() == 48 + 8 * MAX_FRAMES);
+const _: () = assert!(size_of::<StackHead>() == 56);
+const _: () = assert!(size_of::<StackRecord>() == 56 + 8 * MAX_FRAMES);
 const _: () = assert!(size_of::<Control>() == 24);
 
 #[cfg(feature = "user")]

@@ -69,6 +69,7 @@ pub fn walk(
     scratch.head.time_ns = record.clock.last_ns;
     scratch.head.pid = record.pid;
     scratch.head.process_start_boot_ns = record.process_start_boot_ns;
+    scratch.head.process_start_ns = record.process_start_ns;
     forget(&raw const scratch.head.end)
 }
 

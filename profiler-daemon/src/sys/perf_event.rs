@@ -8,6 +8,7 @@ use std::{
 };
 
 use super::{
+    bell::Bell,
     clock,
     perf_record::{self, Event},
     perf_ring::Ring,
@@ -91,21 +92,27 @@ impl SideBand {
         self.counts
     }
 
-    /// Waits until a record is there or `timeout` is over. Whoever loops over this should sleep some milliseconds after
-    /// each batch: the kernel wakes for every record.
+    /// Waits until a record is there, `bell` rings or `timeout` is over. Whoever loops over this should sleep some
+    /// milliseconds after each batch: the kernel wakes for every record.
     ///
     /// # Errors
     ///
     /// The kernel refused to wait (out of memory); a signal is no error.
-    pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+    pub fn wait(&mut self, timeout: Duration, bell: &Bell) -> io::Result<()> {
         let timeout = if self.order.is_empty() {
             timeout
         } else {
             timeout.min(HELD_BACK)
         };
         let millis = libc::c_int::try_from(timeout.as_millis()).unwrap_or(libc::c_int::MAX);
+        self.polled.truncate(self.rings.len());
+        self.polled.push(libc::pollfd {
+            fd: bell.as_fd().as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        });
         let count = self.polled.len() as libc::nfds_t;
-        // SAFETY: `polled` is a valid array of `count` entries whose descriptors `rings` keeps open.
+        // SAFETY: `polled` is a valid array of `count` entries whose descriptors `rings` and `bell` keep open.
         let ready = unsafe { libc::poll(self.polled.as_mut_ptr(), count, millis) };
         if ready < 0 {
             let error = io::Error::last_os_error();
@@ -113,6 +120,7 @@ impl SideBand {
                 return Err(error);
             }
         }
+        bell.silence();
         Ok(())
     }
 
@@ -175,7 +183,8 @@ mod tests {
                 .iter()
                 .any(|event| matches!(event, Event::Exit { .. }))
         {
-            side_band.wait(Duration::from_millis(100)).unwrap();
+            let bell = Bell::new().unwrap();
+            side_band.wait(Duration::from_millis(100), &bell).unwrap();
             side_band.read(|event| {
                 let of_child = match &event {
                     Event::Fork { pid, .. } | Event::Comm { pid, .. } | Event::Exit { pid, .. } => {
