@@ -1,4 +1,5 @@
 //! The profiler daemon as a library: the stages in the order of the data.
 
 pub mod processes;
+pub mod symbols;
 pub mod sys;

@@ -1,6 +1,7 @@
 //! Thin wrappers around the operating system: clocks, `/proc`, perf side-band rings, own cost. The parsers are pure
 //! functions over bytes; nothing here knows what a profile is.
 
+pub mod bus_guard;
 pub mod cgroup;
 pub mod clock;
 pub mod memory_file;
