@@ -2,6 +2,7 @@
 //! functions over bytes; nothing here knows what a profile is.
 
 pub mod bell;
+pub mod bus_guard;
 pub mod cgroup;
 pub mod clock;
 pub mod memory_file;
