@@ -1,1 +1,6 @@
 //! placeholder
+pub mod sys;
+
+pub mod args;
+pub mod config;
+pub mod doctor;
