@@ -14,6 +14,8 @@ const BPF_MAP_TYPE_ARRAY: u32 = 2;
 const PERF_TYPE_SOFTWARE: u32 = 1;
 const PERF_COUNT_SW_CPU_CLOCK: u64 = 0;
 const PERF_ATTR_SIZE_VER0: u32 = 64;
+/// The descriptor does not outlive this program.
+const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 
 /// The head of `union bpf_attr` for `BPF_MAP_CREATE`; the kernel takes the rest as zero.
 #[repr(C)]
@@ -86,7 +88,7 @@ pub fn perf_event_system_wide() -> io::Result<()> {
             every_process,
             first_processor,
             no_group,
-            libc::PERF_FLAG_FD_CLOEXEC,
+            PERF_FLAG_FD_CLOEXEC,
         )
     };
     closed(answer)
