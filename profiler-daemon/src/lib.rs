@@ -4,3 +4,4 @@ pub mod sys;
 pub mod args;
 pub mod config;
 pub mod doctor;
+pub mod metrics;
