@@ -4,6 +4,8 @@
 
 use std::net::SocketAddr;
 
+use serde::Serialize;
+use serde_json::Value as Json;
 use toml::Value;
 
 use crate::args::duration;
@@ -18,6 +20,8 @@ pub(super) trait Kind<T> {
     fn allowed(&self) -> String;
     /// The default as it would be written in the file.
     fn sample(&self) -> String;
+    /// A value as the status shows it.
+    fn show(&self, value: &T) -> Json;
 }
 
 /// A whole number with a unit.
@@ -28,7 +32,7 @@ pub(super) struct Whole {
     pub(super) unit: &'static str,
 }
 
-impl<T: TryFrom<u64>> Kind<T> for Whole {
+impl<T: TryFrom<u64> + Serialize> Kind<T> for Whole {
     fn default_value(&self) -> T {
         fitting(self.default)
     }
@@ -49,6 +53,15 @@ impl<T: TryFrom<u64>> Kind<T> for Whole {
     fn sample(&self) -> String {
         self.default.to_string()
     }
+
+    fn show(&self, value: &T) -> Json {
+        plain(value)
+    }
+}
+
+/// A value as it is. Numbers, words and lists of them can always be shown.
+fn plain<T: Serialize>(value: &T) -> Json {
+    serde_json::to_value(value).unwrap_or(Json::Null)
 }
 
 /// A number within a setting's bounds as the setting's type, which is chosen to hold them.
@@ -103,6 +116,10 @@ impl Kind<u64> for Time {
     fn sample(&self) -> String {
         format!("\"{}\"", duration::format(self.default_ns))
     }
+
+    fn show(&self, value: &u64) -> Json {
+        Json::String(duration::format(*value))
+    }
 }
 
 /// An amount of memory in bytes, written as a number or with KiB, MiB or GiB.
@@ -132,7 +149,7 @@ fn read_bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(size)
 }
 
-impl<T: TryFrom<u64>> Kind<T> for Bytes {
+impl<T: TryFrom<u64> + Serialize> Kind<T> for Bytes {
     fn default_value(&self) -> T {
         fitting(self.default)
     }
@@ -158,6 +175,10 @@ impl<T: TryFrom<u64>> Kind<T> for Bytes {
     fn sample(&self) -> String {
         show_bytes(self.default)
     }
+
+    fn show(&self, value: &T) -> Json {
+        plain(value)
+    }
 }
 
 /// Yes or no.
@@ -180,6 +201,10 @@ impl Kind<bool> for Flag {
 
     fn sample(&self) -> String {
         self.default.to_string()
+    }
+
+    fn show(&self, value: &bool) -> Json {
+        plain(value)
     }
 }
 
@@ -204,6 +229,10 @@ impl Kind<Option<bool>> for OptionalFlag {
     fn sample(&self) -> String {
         self.unsaid.to_string()
     }
+
+    fn show(&self, value: &Option<bool>) -> Json {
+        plain(value)
+    }
 }
 
 /// One of a few words.
@@ -212,13 +241,13 @@ pub(super) struct Choice<T: 'static> {
     pub(super) words: &'static [(&'static str, T)],
 }
 
-impl<T: Copy> Choice<T> {
+impl<T: Copy + PartialEq> Choice<T> {
     fn find(&self, word: &str) -> Option<T> {
         self.words.iter().find(|(name, _)| *name == word).map(|(_, value)| *value)
     }
 }
 
-impl<T: Copy> Kind<T> for Choice<T> {
+impl<T: Copy + PartialEq> Kind<T> for Choice<T> {
     fn default_value(&self) -> T {
         self.find(self.default).expect("the default is one of the words")
     }
@@ -234,6 +263,11 @@ impl<T: Copy> Kind<T> for Choice<T> {
 
     fn sample(&self) -> String {
         format!("\"{}\"", self.default)
+    }
+
+    fn show(&self, value: &T) -> Json {
+        let word = self.words.iter().find(|(_, known)| known == value);
+        word.map_or(Json::Null, |(word, _)| Json::from(*word))
     }
 }
 
@@ -261,6 +295,10 @@ impl Kind<SocketAddr> for Address {
     fn sample(&self) -> String {
         format!("\"{}\"", self.default)
     }
+
+    fn show(&self, value: &SocketAddr) -> Json {
+        plain(value)
+    }
 }
 
 /// A list, empty by default, of at most `max_count` items that each pass `item`.
@@ -271,7 +309,7 @@ pub(super) struct List<T> {
     pub(super) item: fn(&Value) -> Result<T, String>,
 }
 
-impl<T> Kind<Vec<T>> for List<T> {
+impl<T: Serialize> Kind<Vec<T>> for List<T> {
     fn default_value(&self) -> Vec<T> {
         Vec::new()
     }
@@ -290,5 +328,9 @@ impl<T> Kind<Vec<T>> for List<T> {
 
     fn sample(&self) -> String {
         "[]".to_owned()
+    }
+
+    fn show(&self, value: &Vec<T>) -> Json {
+        plain(value)
     }
 }

@@ -68,6 +68,20 @@ macro_rules! section {
             }
         }
 
+        impl $meant {
+            /// The settings in force by name, as the status shows them.
+            #[must_use]
+            pub fn in_force(&self) -> serde_json::Map<String, serde_json::Value> {
+                let mut shown = serde_json::Map::new();
+                $(
+                    let value = $crate::config::kinds::Kind::<$type>::show(&$kind, &self.$field);
+                    shown.insert(stringify!($key).to_owned(), value);
+                )+
+                $($( shown.insert(stringify!($sub).to_owned(), serde_json::Value::Object(self.$sub.in_force())); )+)?
+                shown
+            }
+        }
+
         /// The table as it is written in the file.
         #[derive(Debug, Default, serde::Deserialize)]
         #[serde(default, deny_unknown_fields)]

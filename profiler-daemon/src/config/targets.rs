@@ -62,6 +62,15 @@ impl Targets {
         !(self.pids.is_empty() && self.comms.is_empty() && self.cgroups.is_empty())
     }
 
+    /// The targets by name, as the status shows them.
+    #[must_use]
+    pub fn in_force(&self) -> serde_json::Map<String, serde_json::Value> {
+        match serde_json::to_value(self) {
+            Ok(serde_json::Value::Object(shown)) => shown,
+            _ => serde_json::Map::new(),
+        }
+    }
+
     /// Only these processes.
     ///
     /// # Errors

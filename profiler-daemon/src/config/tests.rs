@@ -136,3 +136,17 @@ fn a_file_that_cannot_be_read_is_named() {
     std::fs::write(&large, "#".repeat((1 << 20) + 1)).unwrap();
     assert!(matches!(Config::read(&large), Err(ConfigError::TooLarge { .. })));
 }
+
+#[test]
+fn the_settings_in_force_can_be_shown() {
+    // Check that every declared setting is shown under its name, lengths of time and words as they are written.
+    let shown = Config::parse("a", "system_calls = \"off\"").unwrap().in_force();
+    for key in keys() {
+        let table = if key.table.is_empty() { &shown } else { shown[key.table].as_object().unwrap() };
+        assert!(!table[key.name].is_null(), "{} is not shown", key.name);
+    }
+    assert_eq!(shown["system_calls"], "off");
+    assert_eq!(shown["min_interval"], "1ms");
+    assert_eq!(shown["limits"]["stack_ring_bytes"], 8 << 20);
+    assert_eq!(shown["targets"]["all"], true);
+}

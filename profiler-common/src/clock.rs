@@ -1,0 +1,370 @@
+//! The thread clock: the one state machine that says what a thread was doing, to the nanosecond.
+//!
+//! Two collection events in a row bound an interval, and each interval has exactly one class
+//! (docs/semantics.md section 3). The kernel programs drive this code, and so do the host tests: same code, drawn
+//! timelines and random event sequences.
+//!
+//! Who writes: all fields are written on the processor the thread runs on (or switches on), one event at a time. The one
+//! exception is [`ThreadClock::woken_ns`], which a waker on any processor stores, and nothing else. So a waker never races
+//! with the switch-out: what a wake means is decided later, by the thread itself, when it is switched in.
+
+/// How many classes of time there are.
+pub const CLASS_COUNT: usize = 5;
+
+/// Nanoseconds per class, indexed by [`Class`].
+pub type ClassNs = [u64; CLASS_COUNT];
+
+/// [`ThreadClock::call`] when the thread is in no system call.
+pub const NO_CALL: u32 = u32::MAX;
+
+/// [`ThreadClock::flags`]: the thread has no user mode (a kernel thread, or an io_uring worker).
+pub const KERNEL_THREAD: u32 = 1;
+/// [`ThreadClock::flags`]: the entry of the current system call was seen, so its exit may be counted.
+pub const CALL_SEEN: u32 = 2;
+
+/// What a thread was doing in an interval. The values are indexes into [`ClassNs`].
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Running in user mode, outside any system call.
+    User = 0,
+    /// Running inside a system call.
+    Syscall = 1,
+    /// Off the processor, having given it up, until it is woken.
+    Blocked = 2,
+    /// Off the processor although it could run.
+    Runnable = 3,
+    /// A kernel thread, running.
+    Kernel = 4,
+}
+
+impl Class {
+    /// All classes, in the order of their values.
+    pub const ALL: [Self; CLASS_COUNT] = [
+        Self::User,
+        Self::Syscall,
+        Self::Blocked,
+        Self::Runnable,
+        Self::Kernel,
+    ];
+
+    /// The name used in reports and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Syscall => "syscall",
+            Self::Blocked => "blocked",
+            Self::Runnable => "runnable",
+            Self::Kernel => "kernel",
+        }
+    }
+}
+
+/// Where the thread is, as of its last event. Stored as a number, because the record lives in a BPF map.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Not born: the record is empty.
+    Empty = 0,
+    /// On a processor.
+    Running = 1,
+    /// Off the processor, having given it up; perhaps woken since, which `woken_ns` tells.
+    Blocked = 2,
+    /// Off the processor although it could run: preempted, or woken before it had left.
+    Runnable = 3,
+    /// Not a target for now: its clock stands still.
+    Unobserved = 4,
+    /// Gone. No event changes it any more.
+    Exited = 5,
+}
+
+impl Phase {
+    /// The phase of that number; `None` for a number no phase has.
+    #[must_use]
+    pub const fn from_u32(value: u32) -> Option<Self> {
+        match value {
+            0 => Some(Self::Empty),
+            1 => Some(Self::Running),
+            2 => Some(Self::Blocked),
+            3 => Some(Self::Runnable),
+            4 => Some(Self::Unobserved),
+            5 => Some(Self::Exited),
+            _ => None,
+        }
+    }
+}
+
+/// How a switch-in explains the time off the processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// The thread had not given the processor up: no wake was needed.
+    NotNeeded,
+    /// Woken while off the processor: the ordinary case.
+    Seen,
+    /// The waker came before the switch-out was complete: the thread was runnable all the time.
+    Early,
+    /// The thread runs although nobody was seen to wake it: the time stays blocked.
+    Missed,
+}
+
+/// The time off the processor that a switch-in closes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Absence {
+    /// Nanoseconds until it was woken.
+    pub blocked_ns: u64,
+    /// Nanoseconds in which it could have run.
+    pub runnable_ns: u64,
+    /// How the two were told apart.
+    pub wake: Wake,
+}
+
+/// A system call that has returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FinishedCall {
+    /// The system call's number.
+    pub number: u32,
+    /// Nanoseconds from entry to exit.
+    pub total_ns: u64,
+    /// Nanoseconds of it on a processor.
+    pub running_ns: u64,
+    /// Nanoseconds of it blocked. What is missing to `total_ns` was runnable.
+    pub blocked_ns: u64,
+}
+
+/// The state of one thread and its exact totals.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadClock {
+    /// Closed intervals, by class.
+    pub totals: ClassNs,
+    /// The last event: the start of the open interval.
+    pub last_ns: u64,
+    /// When the thread last came onto a processor.
+    pub resumed_ns: u64,
+    /// When the thread was last woken. Written by wakers, on any processor.
+    pub woken_ns: u64,
+    /// Entry of the current system call.
+    pub call_entered_ns: u64,
+    /// `totals[Syscall]` at that entry.
+    pub call_running_base_ns: u64,
+    /// `totals[Blocked]` at that entry.
+    pub call_blocked_base_ns: u64,
+    /// The current system call, or [`NO_CALL`].
+    pub call: u32,
+    /// A [`Phase`].
+    pub phase: u32,
+    /// [`KERNEL_THREAD`], [`CALL_SEEN`].
+    pub flags: u32,
+    /// Zero.
+    pub padding: u32,
+    /// The first event.
+    pub first_ns: u64,
+    /// Time between the first and the last event in which the thread was not a target.
+    pub unobserved_ns: u64,
+}
+
+impl ThreadClock {
+    /// The clock starts: the thread is first seen, or born, in `phase` and perhaps inside the system call `call`.
+    #[inline(always)]
+    pub fn start(&mut self, now_ns: u64, phase: Phase, call: u32, flags: u32) {
+        self.first_ns = now_ns;
+        self.last_ns = now_ns;
+        self.resumed_ns = now_ns;
+        self.call_entered_ns = now_ns;
+        self.call = call;
+        self.flags = flags;
+        self.phase = phase as u32;
+    }
+
+    /// The thread is a target again after a time in which it was not.
+    #[inline(always)]
+    pub fn resume(&mut self, now_ns: u64, phase: Phase, call: u32, flags: u32) -> u64 {
+        let gap_ns = now_ns.saturating_sub(self.last_ns);
+        self.unobserved_ns += gap_ns;
+        self.last_ns += gap_ns;
+        self.resumed_ns = self.last_ns;
+        self.call_entered_ns = self.last_ns;
+        self.call = call;
+        self.flags = flags;
+        self.phase = phase as u32;
+        gap_ns
+    }
+
+    /// The thread is no target any more: its open interval is closed and the clock stands still.
+    #[inline(always)]
+    pub fn suspend(&mut self, now_ns: u64) {
+        self.close(now_ns);
+        self.phase = Phase::Unobserved as u32;
+    }
+
+    /// A timer tick found the thread running (or any other moment at which the open interval is cut without a change).
+    #[inline(always)]
+    pub fn tick(&mut self, now_ns: u64) {
+        if self.phase == Phase::Running as u32 {
+            self.close_running(now_ns);
+        }
+    }
+
+    /// The thread leaves its processor: `gave_up` when it waits for something, false when it could go on.
+    #[inline(always)]
+    pub fn switch_out(&mut self, now_ns: u64, gave_up: bool) {
+        // A thread that leaves was there, whatever an earlier missed event makes us believe.
+        self.close(now_ns);
+        self.phase = if gave_up {
+            Phase::Blocked as u32
+        } else {
+            Phase::Runnable as u32
+        };
+    }
+
+    /// The thread comes onto a processor.
+    #[inline(always)]
+    pub fn switch_in(&mut self, now_ns: u64) -> Absence {
+        let absence = self.absence(now_ns);
+        if self.phase == Phase::Running as u32 {
+            // It never left, as far as was seen: a switch-out was missed. The time stays what it was.
+            self.close_running(now_ns);
+        } else {
+            self.totals[Class::Blocked as usize] += absence.blocked_ns;
+            self.totals[Class::Runnable as usize] += absence.runnable_ns;
+            self.last_ns += absence.blocked_ns + absence.runnable_ns;
+        }
+        self.phase = Phase::Running as u32;
+        self.resumed_ns = self.last_ns;
+        absence
+    }
+
+    /// The thread enters the system call `number`. True if it was in one already (its exit was missed).
+    #[inline(always)]
+    pub fn enter_call(&mut self, now_ns: u64, number: u32) -> bool {
+        let nested = self.call != NO_CALL;
+        self.close_running(now_ns);
+        self.phase = Phase::Running as u32;
+        self.call = number;
+        self.flags |= CALL_SEEN;
+        self.call_entered_ns = self.last_ns;
+        self.call_running_base_ns = self.totals[Class::Syscall as usize];
+        self.call_blocked_base_ns = self.totals[Class::Blocked as usize];
+        nested
+    }
+
+    /// The thread leaves its system call. `None` when its entry was not seen: a new thread on its way out of the call that
+    /// made it, or a call that was under way when the thread was first seen.
+    #[inline(always)]
+    pub fn leave_call(&mut self, now_ns: u64) -> Option<FinishedCall> {
+        self.close_running(now_ns);
+        self.phase = Phase::Running as u32;
+        let number = self.call;
+        self.call = NO_CALL;
+        if number == NO_CALL || self.flags & CALL_SEEN == 0 {
+            return None;
+        }
+        self.flags &= !CALL_SEEN;
+        Some(FinishedCall {
+            number,
+            total_ns: self.last_ns - self.call_entered_ns,
+            running_ns: self.totals[Class::Syscall as usize] - self.call_running_base_ns,
+            blocked_ns: self.totals[Class::Blocked as usize] - self.call_blocked_base_ns,
+        })
+    }
+
+    /// The thread is gone.
+    #[inline(always)]
+    pub fn exit(&mut self, now_ns: u64) {
+        self.close(now_ns);
+        self.phase = Phase::Exited as u32;
+    }
+
+    /// The clock as it stands at `now_ns`, with the open interval closed. What reports read: a sleeping thread's time grows.
+    ///
+    /// A thread that is woken early (see [`Wake::Early`]) counts as blocked until it runs; that is corrected then.
+    #[must_use]
+    #[inline(always)]
+    pub fn view(&self, now_ns: u64) -> Self {
+        let mut view = *self;
+        view.close(now_ns);
+        view
+    }
+
+    /// The sum over all classes: last event - first event - time unobserved, by construction.
+    #[must_use]
+    #[inline(always)]
+    pub fn elapsed_ns(&self) -> u64 {
+        self.last_ns - self.first_ns - self.unobserved_ns
+    }
+
+    /// How the open interval of an absent thread divides at `now_ns`.
+    #[inline(always)]
+    fn absence(&self, now_ns: u64) -> Absence {
+        let away_ns = now_ns.saturating_sub(self.last_ns);
+        let (blocked_ns, wake) = if self.phase != Phase::Blocked as u32 {
+            (0, Wake::NotNeeded)
+        } else if self.woken_ns >= self.last_ns {
+            // Clocks of two processors may differ by a hair: never more than the whole absence.
+            let blocked_ns = self.woken_ns - self.last_ns;
+            (
+                if blocked_ns < away_ns {
+                    blocked_ns
+                } else {
+                    away_ns
+                },
+                Wake::Seen,
+            )
+        } else if self.woken_ns > self.resumed_ns {
+            // Woken in the stretch that the switch-out ended, and by nobody since: the waker was at work on another
+            // processor while the thread was on its way out. (A wake that came to nothing is followed by another one.)
+            (0, Wake::Early)
+        } else {
+            (away_ns, Wake::Missed)
+        };
+        Absence {
+            blocked_ns,
+            runnable_ns: away_ns - blocked_ns,
+            wake,
+        }
+    }
+
+    /// Closes the open interval, whatever it is.
+    #[inline(always)]
+    fn close(&mut self, now_ns: u64) {
+        if self.phase == Phase::Running as u32 {
+            self.close_running(now_ns);
+        } else if self.phase == Phase::Blocked as u32 {
+            let away_ns = now_ns.saturating_sub(self.last_ns);
+            // Only a wake seen since the switch-out ends the blocked time here: an early one is decided at the switch-in.
+            let blocked_ns =
+                if self.woken_ns >= self.last_ns && self.woken_ns - self.last_ns < away_ns {
+                    self.woken_ns - self.last_ns
+                } else {
+                    away_ns
+                };
+            self.totals[Class::Blocked as usize] += blocked_ns;
+            self.totals[Class::Runnable as usize] += away_ns - blocked_ns;
+            self.last_ns += away_ns;
+        } else if self.phase == Phase::Runnable as u32 {
+            let away_ns = now_ns.saturating_sub(self.last_ns);
+            self.totals[Class::Runnable as usize] += away_ns;
+            self.last_ns += away_ns;
+        }
+    }
+
+    /// Closes the open interval of a running thread.
+    #[inline(always)]
+    fn close_running(&mut self, now_ns: u64) {
+        // Two processors' clocks may differ by a hair: time never runs backwards here, and nothing is counted twice.
+        let ran_ns = now_ns.saturating_sub(self.last_ns);
+        if self.flags & KERNEL_THREAD != 0 {
+            self.totals[Class::Kernel as usize] += ran_ns;
+        } else if self.call == NO_CALL {
+            self.totals[Class::User as usize] += ran_ns;
+        } else {
+            self.totals[Class::Syscall as usize] += ran_ns;
+        }
+        self.last_ns += ran_ns;
+    }
+}
+
+#[cfg(test)]
+#[path = "clock_tests.rs"]
+mod tests;

@@ -1,0 +1,287 @@
+//! The thread clock on drawn timelines, and under random events against the ledger.
+//!
+//! Legend: `u` user, `s` system call, `b` blocked, `r` runnable; one column is one nanosecond from 100 on.
+
+use super::*;
+use proptest::prelude::*;
+use std::vec::Vec;
+
+fn started() -> ThreadClock {
+    let mut clock = ThreadClock::default();
+    clock.start(100, Phase::Running, NO_CALL, 0);
+    clock
+}
+
+fn classes(clock: &ThreadClock) -> (u64, u64, u64, u64, u64) {
+    let [user, syscall, blocked, runnable, kernel] = clock.totals;
+    (user, syscall, blocked, runnable, kernel)
+}
+
+#[test]
+fn a_call_that_waits() {
+    // Check that a system call which sleeps is split into running, blocked and runnable time.
+    //   100  110  115       125 128  130  140
+    //   uuuuuussssbbbbbbbbbbrrrsssssuuuuu
+    let mut clock = started();
+    assert!(!clock.enter_call(110, 7));
+    clock.switch_out(115, true);
+    clock.woken_ns = 125;
+    let absence = clock.switch_in(128);
+    assert_eq!(
+        absence,
+        Absence {
+            blocked_ns: 10,
+            runnable_ns: 3,
+            wake: Wake::Seen
+        }
+    );
+    let call = clock.leave_call(130).expect("its entry was seen");
+    assert_eq!(
+        call,
+        FinishedCall {
+            number: 7,
+            total_ns: 20,
+            running_ns: 7,
+            blocked_ns: 10
+        }
+    );
+    clock.tick(140);
+    assert_eq!(classes(&clock), (20, 7, 10, 3, 0));
+    assert_eq!(clock.elapsed_ns(), 40);
+}
+
+#[test]
+fn preempted_in_user_mode() {
+    // Check that a thread which did not give its processor up is runnable all the time it is away, woken or not.
+    //   uuuurrrrrrrruuu
+    let mut clock = started();
+    clock.switch_out(104, false);
+    assert_eq!(
+        clock.switch_in(112),
+        Absence {
+            blocked_ns: 0,
+            runnable_ns: 8,
+            wake: Wake::NotNeeded
+        }
+    );
+    clock.tick(115);
+    assert_eq!(classes(&clock), (7, 0, 0, 8, 0));
+}
+
+#[test]
+fn the_waker_is_faster_than_the_switch_out() {
+    // Check that a wake which comes while the thread is on its way out makes the whole absence runnable.
+    //   uuuu(wake)u rrrrrr u      and nobody wakes it again
+    let mut clock = started();
+    clock.woken_ns = 104;
+    clock.switch_out(105, true);
+    assert_eq!(
+        clock.switch_in(111),
+        Absence {
+            blocked_ns: 0,
+            runnable_ns: 6,
+            wake: Wake::Early
+        }
+    );
+}
+
+#[test]
+fn a_wake_that_came_to_nothing_does_not_hide_the_sleep() {
+    // Check that a thread woken before it slept, which then sleeps for long, is blocked until the wake that counts.
+    //   uu(wake)uuu bbbbbbbbbbb(wake)rr
+    let mut clock = started();
+    clock.woken_ns = 102;
+    clock.switch_out(105, true);
+    assert_eq!(
+        clock.view(1_000).totals[Class::Blocked as usize],
+        895,
+        "blocked as far as can be told"
+    );
+    clock.woken_ns = 2_000;
+    assert_eq!(
+        clock.switch_in(2_002),
+        Absence {
+            blocked_ns: 1_895,
+            runnable_ns: 2,
+            wake: Wake::Seen
+        }
+    );
+}
+
+#[test]
+fn an_old_wake_is_none() {
+    // Check that the wake that ended the sleep before this one is not taken for an early wake.
+    let mut clock = started();
+    clock.switch_out(110, true);
+    clock.woken_ns = 115;
+    clock.switch_in(120);
+    clock.switch_out(130, true);
+    assert_eq!(
+        clock.switch_in(140),
+        Absence {
+            blocked_ns: 10,
+            runnable_ns: 0,
+            wake: Wake::Missed
+        }
+    );
+}
+
+#[test]
+fn a_wake_from_a_processor_whose_clock_is_ahead() {
+    // Check that a wake time after the switch-in cannot make more blocked time than there was.
+    let mut clock = started();
+    clock.switch_out(110, true);
+    clock.woken_ns = 125;
+    assert_eq!(
+        clock.switch_in(120),
+        Absence {
+            blocked_ns: 10,
+            runnable_ns: 0,
+            wake: Wake::Seen
+        }
+    );
+    clock.tick(119);
+    assert_eq!(clock.elapsed_ns(), 20, "time does not run backwards");
+}
+
+#[test]
+fn a_sleeping_thread_grows_in_each_report() {
+    // Check that reading does not change the clock and that the open interval is in the view, split at the wake.
+    let mut clock = started();
+    clock.enter_call(110, 0);
+    clock.switch_out(120, true);
+    assert_eq!(classes(&clock.view(150)), (10, 10, 30, 0, 0));
+    assert_eq!(classes(&clock.view(170)), (10, 10, 50, 0, 0));
+    clock.woken_ns = 180;
+    assert_eq!(classes(&clock.view(190)), (10, 10, 60, 10, 0));
+    assert_eq!(clock.switch_in(190).blocked_ns, 60);
+    assert_eq!(classes(&clock), (10, 10, 60, 10, 0));
+}
+
+#[test]
+fn a_kernel_thread_has_no_user_time() {
+    // Check that all running time of a kernel thread is of class kernel.
+    let mut clock = ThreadClock::default();
+    clock.start(100, Phase::Blocked, NO_CALL, KERNEL_THREAD);
+    clock.woken_ns = 130;
+    clock.switch_in(140);
+    clock.switch_out(150, true);
+    assert_eq!(classes(&clock), (0, 0, 30, 10, 10));
+}
+
+#[test]
+fn a_child_leaves_the_call_that_made_it() {
+    // Check that a new thread's way out of clone is system-call time, but no call of its own.
+    let mut clock = ThreadClock::default();
+    clock.start(100, Phase::Blocked, 56, 0);
+    clock.woken_ns = 101;
+    clock.switch_in(110);
+    assert_eq!(clock.leave_call(113), None);
+    clock.tick(120);
+    assert_eq!(classes(&clock), (7, 3, 1, 9, 0));
+}
+
+#[test]
+fn a_missed_exit_of_a_call_is_noticed() {
+    // Check that entering a call inside a call closes the first one's time as system-call time.
+    let mut clock = started();
+    clock.enter_call(110, 1);
+    assert!(clock.enter_call(120, 2));
+    assert_eq!(
+        clock
+            .leave_call(125)
+            .map(|call| (call.number, call.total_ns)),
+        Some((2, 5))
+    );
+    assert_eq!(classes(&clock), (10, 15, 0, 0, 0));
+}
+
+#[test]
+fn time_outside_the_targets_is_not_in_the_ledger() {
+    // Check that a thread which stops being a target and becomes one again has a gap, which no class contains.
+    let mut clock = started();
+    clock.suspend(110);
+    assert_eq!(clock.view(500).elapsed_ns(), 10);
+    assert_eq!(clock.resume(600, Phase::Blocked, 3, 0), 490);
+    clock.exit(620);
+    assert_eq!(classes(&clock), (10, 0, 20, 0, 0));
+    assert_eq!(
+        clock.elapsed_ns(),
+        clock.last_ns - clock.first_ns - clock.unobserved_ns
+    );
+    assert_eq!(clock.view(9_000), clock, "the dead do not age");
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Tick,
+    Out(bool),
+    In,
+    Wake,
+    Enter(u32),
+    Leave,
+    Suspend,
+    Resume(u32),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        Just(Event::Tick),
+        any::<bool>().prop_map(Event::Out),
+        Just(Event::In),
+        Just(Event::Wake),
+        (0u32..5).prop_map(Event::Enter),
+        Just(Event::Leave),
+        Just(Event::Suspend),
+        (1u32..4).prop_map(Event::Resume),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn the_ledger_adds_up(events in prop::collection::vec((event(), 0u64..50), 0..200), flags in 0u32..2) {
+        // Check that any sequence of events, sensible or not, in any order and with clocks that run backwards by a hair,
+        // leaves classes that sum to last - first - unobserved, and totals that never shrink.
+        let mut clock = ThreadClock::default();
+        clock.start(1_000, Phase::Running, NO_CALL, flags);
+        let mut now = 1_000u64;
+        let mut seen: Vec<ClassNs> = Vec::new();
+        for (event, dt) in events {
+            // One event in eight comes from a processor whose clock is behind.
+            now = if dt % 8 == 7 { now - 1 } else { now + dt };
+            match event {
+                Event::Tick => clock.tick(now),
+                Event::Out(gave_up) => clock.switch_out(now, gave_up),
+                Event::In => {
+                    let before = clock;
+                    let absence = clock.switch_in(now);
+                    if before.phase != Phase::Running as u32 {
+                        prop_assert_eq!(
+                            clock.last_ns - before.last_ns,
+                            absence.blocked_ns + absence.runnable_ns
+                        );
+                    }
+                }
+                Event::Wake => clock.woken_ns = now,
+                Event::Enter(number) => { clock.enter_call(now, number); }
+                Event::Leave => {
+                    if let Some(call) = clock.leave_call(now) {
+                        prop_assert!(call.running_ns + call.blocked_ns <= call.total_ns);
+                    }
+                }
+                Event::Suspend => clock.suspend(now),
+                Event::Resume(phase) => {
+                    let phase = Phase::from_u32(phase).expect("1 to 3 are phases");
+                    clock.resume(now, phase, NO_CALL, flags);
+                }
+            }
+            prop_assert_eq!(clock.totals.iter().sum::<u64>(), clock.elapsed_ns());
+            let view = clock.view(now + 5);
+            prop_assert_eq!(view.totals.iter().sum::<u64>(), view.elapsed_ns());
+            if let Some(before) = seen.last() {
+                prop_assert!(before.iter().zip(&clock.totals).all(|(old, new)| old <= new));
+            }
+            seen.push(clock.totals);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Everything the kernel programs count, in one list: one number, one name, one sentence. Numbers are never reused.
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $name:ident = $value:literal, $snake:literal, $kind:ident;)+) => {
+        /// What the kernel programs count. The value is the index in the counter map.
+        #[repr(u32)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Counter {
+            $($(#[doc = $doc])+ $name = $value,)+
+        }
+
+        impl Counter {
+            /// All counters.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// The name in metrics, reports and documents.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $snake,)+ }
+            }
+
+            /// What is counted, in a sentence.
+            #[must_use]
+            pub const fn help(self) -> &'static str {
+                match self { $(Self::$name => concat!($($doc),+).trim_ascii(),)+ }
+            }
+
+            /// What it means for the answers.
+            #[must_use]
+            pub const fn kind(self) -> CounterKind {
+                match self { $(Self::$name => CounterKind::$kind,)+ }
+            }
+        }
+    };
+}
+
+/// What a counter means for the answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CounterKind {
+    /// Work done.
+    Event,
+    /// A timer tick that was no sample of a target: semantics.md section 2.
+    Discarded,
+    /// A sample that was lost.
+    SampleLost,
+    /// A walk whose time waits for the next one: nothing is lost but the place.
+    Deferred,
+    /// Something that could not be seen or kept.
+    Loss,
+    /// A race that was noticed and decided.
+    Race,
+}
+
+counters! {
+    /// Timer ticks.
+    Ticks = 0, "ticks", Event;
+    /// Ticks that became samples.
+    Samples = 1, "samples", Event;
+    /// Ticks on an idle processor.
+    TicksIdle = 2, "idle", Discarded;
+    /// Ticks in a process that is not a target.
+    TicksNotTarget = 3, "not_target", Discarded;
+    /// Ticks in a thread that is past its exit.
+    TicksExiting = 4, "exiting", Discarded;
+    /// Samples lost because the map of time per stack was full.
+    SamplesMapFull = 5, "samples_map_full", SampleLost;
+    /// Samples lost because the ring of stacks was full.
+    SamplesRingFull = 6, "samples_ring_full", SampleLost;
+    /// Samples lost because the thread has no record.
+    SamplesNoRecord = 7, "samples_no_record", SampleLost;
+    /// Stack walks.
+    Walks = 8, "walks", Event;
+    /// Walks whose time waits for the next walk because the map of time per stack was full.
+    WalksMapFull = 9, "walks_map_full", Deferred;
+    /// Walks whose time waits for the next walk because the ring of stacks was full.
+    WalksRingFull = 10, "walks_ring_full", Deferred;
+    /// Ticks that interrupted an update of the same thread: sampled, the clock left to the update.
+    TicksNested = 11, "ticks_nested", Race;
+    /// Threads that are not observed because all thread records are in use.
+    ThreadsNoRecord = 12, "threads_no_record", Loss;
+    /// Threads that are not observed because the kernel had no memory for their task storage.
+    ThreadsNoStorage = 13, "threads_no_storage", Loss;
+    /// Threads made known by two processors at once; one record was returned.
+    ThreadsContended = 14, "threads_contended", Race;
+    /// Switch-ins without a wake: the whole absence counts as blocked.
+    WakesMissed = 15, "wakes_missed", Race;
+    /// Wakes that came before the switch-out was complete: the whole absence counts as runnable.
+    WakesEarly = 16, "wakes_early", Race;
+    /// System calls entered while another was under way: the exit of that one was not seen.
+    CallsNested = 17, "calls_nested", Race;
+    /// System calls not counted by name because all rows are in use; their time is in the classes all the same.
+    CallRowsFull = 18, "call_rows_full", Loss;
+    /// Children of targets that did not become targets because the table of target processes is full.
+    TargetsFull = 19, "targets_full", Loss;
+    /// Absences whose time waits for the next walk because no row for its stack could be had.
+    AbsencesDeferred = 20, "absences_deferred", Deferred;
+    /// Walks that reached the bound on frames.
+    WalksTruncated = 21, "walks_truncated", Event;
+    /// Walks that could not be followed to the end by frame pointers.
+    WalksFailed = 22, "walks_failed", Event;
+    /// Walks without kernel frames although the thread was in the kernel: the kernel's walker refused.
+    KernelWalksFailed = 23, "kernel_walks_failed", Loss;
+}
+
+/// Elements of the counter map.
+pub const COUNTERS: u32 = Counter::ALL.len() as u32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_the_positions_and_names_are_unique() {
+        // Check that the counter map has exactly one element per counter, and that no name stands twice.
+        for (index, counter) in Counter::ALL.iter().enumerate() {
+            assert_eq!(*counter as usize, index, "{}", counter.name());
+            assert!(!counter.help().is_empty());
+            assert!(
+                Counter::ALL[..index]
+                    .iter()
+                    .all(|other| other.name() != counter.name())
+            );
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Every bound that the two sides must agree on, with the ones that depend on each other asserted together.
+
+/// User frames of one walk; a deeper stack is cut at its outer end, and counted.
+pub const MAX_USER_FRAMES: usize = 256;
+/// Kernel frames of one walk: the kernel's own default bound (`kernel.perf_event_max_stack`).
+pub const MAX_KERNEL_FRAMES: usize = 127;
+/// Frames of both kinds.
+pub const MAX_FRAMES: usize = MAX_USER_FRAMES + MAX_KERNEL_FRAMES;
+
+/// System calls that a thread finds without a lookup: the size of the direct-mapped cache in its record. A power of two.
+pub const CALL_CACHE: usize = 16;
+/// System-call numbers at or above this are counted as this one number: they are not real.
+pub const MAX_CALL_NUMBER: u32 = 1023;
+
+/// Bytes of a thread name, its terminating zero included (the kernel's TASK_COMM_LEN).
+pub const COMM_BYTES: usize = 16;
+
+/// Thread records, unless configured: 16384 x 424 bytes = 6.6 MiB of kernel memory.
+pub const DEFAULT_THREADS: u32 = 16_384;
+/// Rows of time per stack in one of the two halves, unless configured.
+pub const DEFAULT_SUMS: u32 = 16_384;
+/// Rows of system-call counts per thread record: what threads use on average, with room.
+pub const CALLS_PER_THREAD: u32 = 4;
+/// Bytes of the ring that carries frames, unless configured. A power of two and a multiple of the page size.
+pub const DEFAULT_RING_BYTES: u32 = 2 << 20;
+/// Processes that may be named as targets, their children included.
+pub const MAX_TARGET_PIDS: u32 = 16_384;
+/// Thread names that may be named as targets.
+pub const MAX_TARGET_COMMS: u32 = 256;
+/// Control groups that may be targets, the ones below a named one included.
+pub const MAX_TARGET_CGROUPS: u32 = 4_096;
+
+const _: () = assert!(CALL_CACHE.is_power_of_two());
+const _: () = assert!(MAX_USER_FRAMES >= 127 && MAX_KERNEL_FRAMES >= 127);
+const _: () = assert!(DEFAULT_RING_BYTES.is_power_of_two());
+// One walk must fit the ring many times over, or one deep stack could fill it.
+const _: () = assert!((DEFAULT_RING_BYTES as usize) > 100 * MAX_FRAMES * 8);

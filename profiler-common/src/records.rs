@@ -1,0 +1,214 @@
+//! Keys and values of the BPF maps and the one record of the ring: defined once, fixed width, padding named, size asserted.
+
+use crate::attribution::Attribution;
+use crate::clock::{ClassNs, ThreadClock};
+use crate::limits::{CALL_CACHE, COMM_BYTES, MAX_FRAMES};
+
+/// [`TaskRef::slot`]: the thread has no record.
+pub const NO_SLOT: u32 = 0;
+/// [`TaskRef::slot`]: the thread is gone, and its late events are ignored.
+pub const GONE_SLOT: u32 = u32::MAX;
+/// [`TaskRef::flags`]: the thread is profiled.
+pub const REF_TARGET: u32 = 1;
+/// [`TaskRef::flags`]: its system calls are traced.
+pub const REF_CALLS: u32 = 2;
+
+/// System-call tracing modes, as the kernel programs read them.
+pub mod system_calls {
+    /// System calls are traced for every target.
+    pub const ALL: u32 = 0;
+    /// System calls are traced only for targets named by process, thread name or control group.
+    pub const NAMED: u32 = 1;
+    /// The hooks are not attached.
+    pub const OFF: u32 = 2;
+}
+
+/// What the kernel keeps with each task: where its record is, and whether it is a target.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TaskRef {
+    /// Index of the thread's record; [`NO_SLOT`] or [`GONE_SLOT`].
+    pub slot: u32,
+    /// The [`Control::generation`] for which `flags` were decided; 0 = never.
+    pub generation: u32,
+    /// [`REF_TARGET`], [`REF_CALLS`].
+    pub flags: u32,
+    /// Zero.
+    pub padding: u32,
+}
+
+/// One thread: its clock, what of its time has found a stack, and who it is.
+///
+/// Written by the kernel programs on the thread's processor under [`ThreadRecord::sequence`]; read by the daemon through a
+/// mapping. Emptied by the daemon after the thread has exited and its last values were read.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadRecord {
+    /// Odd while an update is under way. A tick that interrupts one leaves the clock alone.
+    pub sequence: u32,
+    /// The thread's id. 0: the record is empty.
+    pub tid: u32,
+    /// State and totals.
+    pub clock: ThreadClock,
+    /// What of the totals stacks have received.
+    pub attribution: Attribution,
+    /// User stack of the current absence, 0 where it was not walked.
+    pub away_user: u64,
+    /// Kernel stack of the current absence.
+    pub away_kernel: u64,
+    /// How the walk of `away_user` ended (a [`crate::StackEnd`]).
+    pub away_end: u32,
+    /// The process's id.
+    pub pid: u32,
+    /// Start of the thread since boot (its identity together with `tid`).
+    pub start_boot_ns: u64,
+    /// Start of the process since boot (its identity together with `pid`).
+    pub process_start_boot_ns: u64,
+    /// Start of the process on the monotonic clock, to match the side-band's records.
+    pub process_start_ns: u64,
+    /// Rows of [`SyscallRow`]s by system-call number modulo the size; each checked before use.
+    pub call_rows: [u32; CALL_CACHE],
+    /// The thread's name, zero-terminated.
+    pub comm: [u8; COMM_BYTES],
+    /// Times the process image was replaced while this thread was observed.
+    pub exec_count: u32,
+    /// The parent process's id when the record was made.
+    pub parent_pid: u32,
+}
+
+/// Counts of one system call of one thread. Grows as long as the thread lives.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SyscallRow {
+    /// The thread's slot; [`NO_SLOT`]: the row is free.
+    pub slot: u32,
+    /// System-call number.
+    pub number: u32,
+    /// Calls that returned.
+    pub count: u64,
+    /// Nanoseconds from entry to exit, summed.
+    pub total_ns: u64,
+    /// Of these, on a processor.
+    pub running_ns: u64,
+    /// Of these, blocked.
+    pub blocked_ns: u64,
+    /// The longest call.
+    pub max_ns: u64,
+}
+
+/// Key of a system-call row.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyscallKey {
+    /// The thread's slot.
+    pub slot: u32,
+    /// System-call number.
+    pub number: u32,
+}
+
+/// Key of a row of time per stack.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SumKey {
+    /// Id of the user stack, 0 = none.
+    pub user: u64,
+    /// Id of the kernel stack, 0 = none.
+    pub kernel: u64,
+    /// The thread's slot.
+    pub slot: u32,
+    /// How the user walk ended (a [`crate::StackEnd`]).
+    pub end: u32,
+}
+
+/// Time and samples of one stack of one thread in one drain period.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SumValue {
+    /// Nanoseconds by class.
+    pub classes: ClassNs,
+    /// Timer samples.
+    pub samples: u64,
+    /// Walks, those of the samples included.
+    pub walks: u64,
+}
+
+/// Head of a ring record: a stack that is new in this drain period. `user_len` and then `kernel_len` addresses follow,
+/// innermost first. User addresses are ready for lookup (callers' already lie inside their call); kernel ones are raw.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct StackHead {
+    /// Id of the user stack, 0 = none.
+    pub user: u64,
+    /// Id of the kernel stack, 0 = none.
+    pub kernel: u64,
+    /// When it was walked.
+    pub time_ns: u64,
+    /// Start of the process since boot.
+    pub process_start_boot_ns: u64,
+    /// The process's id.
+    pub pid: u32,
+    /// User addresses that follow.
+    pub user_len: u16,
+    /// Kernel addresses that follow them.
+    pub kernel_len: u16,
+}
+
+/// A whole ring record; only as many addresses as there are travel.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct StackRecord {
+    /// What it is.
+    pub head: StackHead,
+    /// The addresses.
+    pub addresses: [u64; MAX_FRAMES],
+}
+
+/// What the daemon changes while the programs run. One element; each field is written alone.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Control {
+    /// Bumped whenever targets change: each thread is then judged anew at its next event. Starts at 1.
+    pub generation: u32,
+    /// Not 0: every process is a target.
+    pub all: u32,
+    /// Not 0: children of named targets become targets.
+    pub children: u32,
+    /// Which half of the sums the programs add to: 0 or 1.
+    pub half: u32,
+    /// Not 0: the programs work. Set last at start, cleared first at the end.
+    pub enabled: u32,
+    /// How many thread records were ever handed out for the first time, starting at 1 (slot 0 means none).
+    pub next_slot: u32,
+    /// How many system-call rows were ever handed out for the first time, starting at 1.
+    pub next_call_row: u32,
+    /// Zero.
+    pub padding: u32,
+}
+
+const _: () = assert!(size_of::<TaskRef>() == 16);
+const _: () = assert!(size_of::<ThreadRecord>() % 8 == 0 && size_of::<ThreadRecord>() <= 424);
+const _: () = assert!(size_of::<SyscallRow>() == 48);
+const _: () = assert!(size_of::<SyscallKey>() == 8);
+const _: () = assert!(size_of::<SumKey>() == 24);
+const _: () = assert!(size_of::<SumValue>() == 56);
+const _: () = assert!(size_of::<StackHead>() == 40);
+const _: () = assert!(size_of::<StackRecord>() == 40 + 8 * MAX_FRAMES);
+const _: () = assert!(size_of::<Control>() == 32);
+
+#[cfg(feature = "user")]
+mod pod {
+    use super::{Control, SumKey, SumValue, SyscallKey, SyscallRow, ThreadRecord};
+
+    // SAFETY: `#[repr(C)]`, only integers and arrays of them, no implicit padding (sizes asserted above).
+    unsafe impl aya::Pod for ThreadRecord {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for SyscallRow {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for SyscallKey {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for SumKey {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for SumValue {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for Control {}
+}

@@ -1,0 +1,305 @@
+//! One drain pass as the profile takes it in: what the collector read from the kernel, already with keys, modules and
+//! frames in place of addresses. Plain data; nothing here computes.
+
+use std::{fmt, sync::Arc};
+
+use profiler_common::{ClassNs, StackEnd};
+
+use super::frames::FrameId;
+use crate::processes::{
+    ids::{ProcessKey, ThreadKey},
+    module::ModuleTable,
+};
+
+/// Bytes of a thread name, its terminating zero included.
+const COMM_BYTES: usize = 16;
+
+/// A thread or process name as the kernel holds it: at most 15 bytes that the program chose, zero-terminated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CommName(pub [u8; COMM_BYTES]);
+
+impl CommName {
+    /// The name made of the first bytes of `text`.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        let mut bytes = [0; COMM_BYTES];
+        for (to, from) in bytes[..COMM_BYTES - 1].iter_mut().zip(text.bytes()) {
+            *to = from;
+        }
+        Self(bytes)
+    }
+}
+
+/// The bytes up to the first zero; what is not UTF-8 is replaced.
+impl fmt::Display for CommName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = self.0.iter().position(|b| *b == 0).unwrap_or(COMM_BYTES);
+        f.write_str(&String::from_utf8_lossy(&self.0[..end]))
+    }
+}
+
+/// Where a thread is at the end of the pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ThreadState {
+    /// On a processor.
+    #[default]
+    Running,
+    /// Off the processor, having given it up.
+    Blocked,
+    /// Off the processor although it could run.
+    Runnable,
+    /// Gone.
+    Exited,
+}
+
+impl ThreadState {
+    /// The name used in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Blocked => "blocked",
+            Self::Runnable => "runnable",
+            Self::Exited => "exited",
+        }
+    }
+}
+
+/// The exact account of one thread since it was first observed. Absolute values; a later pass replaces them.
+#[derive(Clone, Debug)]
+pub struct ThreadUpdate {
+    /// The thread.
+    pub thread: ThreadKey,
+    /// The process it belongs to.
+    pub process: ProcessKey,
+    /// Its own name.
+    pub comm: CommName,
+    /// What it does now.
+    pub state: ThreadState,
+    /// When it was first observed, monotonic nanoseconds.
+    pub first_event_ns: u64,
+    /// Its last event; for a live thread the open interval is closed at the time of the pass. Monotonic nanoseconds.
+    pub last_event_ns: u64,
+    /// Nanoseconds in between in which it was no target.
+    pub unobserved_ns: u64,
+    /// `sum == last_event_ns - first_event_ns - unobserved_ns`, exactly.
+    pub classes: ClassNs,
+    /// The system call it is inside, if any.
+    pub in_syscall: Option<u32>,
+    /// When it entered that system call, monotonic nanoseconds.
+    pub in_syscall_since_ns: u64,
+    /// Kernel slot: unique among live threads.
+    pub slot: u32,
+}
+
+/// Why the body of a stack is not known. Its time goes under `[unknown]` with this reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum LossCause {
+    /// The kernel's stack map had no room.
+    MapFull,
+    /// The ring to the daemon had no room.
+    RingFull,
+    /// The stack's memory could not be read.
+    StackUnreadable,
+    /// The stack could not be walked at all.
+    UnwindFailed,
+    /// The process was gone before its mappings were read.
+    ProcessGone,
+    /// The record arrived without a frame.
+    NoFrames,
+    /// The profile's own call trees had no room.
+    TreeFull,
+    /// Anything else.
+    Other,
+}
+
+impl LossCause {
+    /// Every cause.
+    pub const ALL: [Self; 8] = [
+        Self::MapFull,
+        Self::RingFull,
+        Self::StackUnreadable,
+        Self::UnwindFailed,
+        Self::ProcessGone,
+        Self::NoFrames,
+        Self::TreeFull,
+        Self::Other,
+    ];
+
+    /// The name used in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MapFull => "map_full",
+            Self::RingFull => "ring_full",
+            Self::StackUnreadable => "stack_unreadable",
+            Self::UnwindFailed => "unwind_failed",
+            Self::ProcessGone => "process_gone",
+            Self::NoFrames => "no_frames",
+            Self::TreeFull => "tree_full",
+            Self::Other => "other",
+        }
+    }
+
+    /// The function that reports show in place of the stack.
+    #[must_use]
+    pub const fn row_name(self) -> &'static str {
+        match self {
+            Self::MapFull => "[unknown: map_full]",
+            Self::RingFull => "[unknown: ring_full]",
+            Self::StackUnreadable => "[unknown: stack_unreadable]",
+            Self::UnwindFailed => "[unknown: unwind_failed]",
+            Self::ProcessGone => "[unknown: process_gone]",
+            Self::NoFrames => "[unknown: no_frames]",
+            Self::TreeFull => "[unknown: tree_full]",
+            Self::Other => "[unknown]",
+        }
+    }
+}
+
+/// What one stack of one thread has received since the last pass; added to the profile.
+#[derive(Clone, Debug)]
+pub struct StackDelta {
+    /// The process.
+    pub process: ProcessKey,
+    /// The thread.
+    pub thread: ThreadKey,
+    /// User frames, outermost first.
+    pub user: Vec<FrameId>,
+    /// Kernel frames, outermost first; called from the last user frame.
+    pub kernel: Vec<FrameId>,
+    /// How the walk of the user stack ended.
+    pub end: StackEnd,
+    /// Set when the frames are not known; they are ignored then.
+    pub lost: Option<LossCause>,
+    /// Timer samples.
+    pub samples: u64,
+    /// Walks of this stack, samples included.
+    pub walks: u64,
+    /// Nanoseconds per class.
+    pub classes: ClassNs,
+}
+
+/// The stack and time so far of an interval that is still open: a sleeping thread. Valid for one pass only.
+#[derive(Clone, Debug)]
+pub struct OpenStack {
+    /// The process.
+    pub process: ProcessKey,
+    /// The thread; the last record of a thread counts.
+    pub thread: ThreadKey,
+    /// User frames, outermost first.
+    pub user: Vec<FrameId>,
+    /// Kernel frames, outermost first.
+    pub kernel: Vec<FrameId>,
+    /// How the walk of the user stack ended.
+    pub end: StackEnd,
+    /// Set when the frames are not known.
+    pub lost: Option<LossCause>,
+    /// Nanoseconds per class since the interval began.
+    pub classes: ClassNs,
+}
+
+/// The calls of one number by one thread since it was first observed. Absolute values.
+#[derive(Clone, Debug)]
+pub struct SyscallUpdate {
+    /// The process.
+    pub process: ProcessKey,
+    /// The thread.
+    pub thread: ThreadKey,
+    /// The system call's number.
+    pub number: u32,
+    /// Calls that returned.
+    pub count: u64,
+    /// Nanoseconds from entry to exit.
+    pub total_ns: u64,
+    /// Nanoseconds of it on a processor.
+    pub running_ns: u64,
+    /// Nanoseconds of it blocked.
+    pub blocked_ns: u64,
+    /// The longest call, nanoseconds.
+    pub max_ns: u64,
+}
+
+/// What is known of a process. A later one replaces it (exec changes names; the key stays).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessInfo {
+    /// The process.
+    pub key: ProcessKey,
+    /// Its parent's number.
+    pub ppid: u32,
+    /// Its name.
+    pub comm: CommName,
+    /// Path of its program.
+    pub exe: Option<Arc<str>>,
+    /// Its user.
+    pub uid: Option<u32>,
+    /// Its control group's path.
+    pub cgroup: Option<Arc<str>>,
+    /// The systemd unit it runs in.
+    pub unit: Option<Arc<str>>,
+    /// The container it runs in.
+    pub container_id: Option<Arc<str>>,
+    /// Its start, nanoseconds since 1970.
+    pub started_at_unix_ns: u64,
+    /// Its end, nanoseconds since 1970.
+    pub exited_at_unix_ns: Option<u64>,
+    /// It has no user mode.
+    pub kernel_thread: bool,
+    /// Its command line; only where the configuration allows it.
+    pub cmdline: Option<Arc<str>>,
+}
+
+impl ProcessInfo {
+    /// What is known of a process nobody has described: its key and a name.
+    #[must_use]
+    pub fn unknown(key: ProcessKey, comm: CommName, boot_unix_ns: u64) -> Self {
+        Self {
+            key,
+            ppid: 0,
+            comm,
+            exe: None,
+            uid: None,
+            cgroup: None,
+            unit: None,
+            container_id: None,
+            started_at_unix_ns: boot_unix_ns.saturating_add(key.start_ns),
+            exited_at_unix_ns: None,
+            kernel_thread: false,
+            cmdline: None,
+        }
+    }
+}
+
+/// Counts by cause, absolute since the session began.
+pub type Counts = Vec<(&'static str, u64)>;
+
+/// Everything one drain of the kernel's maps brought. Stacks are best read before the threads' clocks: then no stack
+/// holds time that its thread's totals do not yet have (time that does is held back until a later pass).
+#[derive(Clone, Debug, Default)]
+pub struct DrainPass {
+    /// Time of the pass, monotonic nanoseconds.
+    pub now_ns: u64,
+    /// Time of the pass, nanoseconds since 1970.
+    pub now_unix_ns: u64,
+    /// When the machine booted (what `start_ns` counts from), nanoseconds since 1970.
+    pub boot_unix_ns: u64,
+    /// New or changed processes.
+    pub processes: Vec<ProcessInfo>,
+    /// Every live thread, and those that exited since the last pass.
+    pub threads: Vec<ThreadUpdate>,
+    /// Time and samples by stack since the last pass.
+    pub stacks: Vec<StackDelta>,
+    /// Intervals still open.
+    pub open: Vec<OpenStack>,
+    /// System calls by thread and number.
+    pub syscalls: Vec<SyscallUpdate>,
+    /// The kernel's loss counters, by name.
+    pub losses: Counts,
+    /// Samples that were taken and could not be stored at all.
+    pub samples_lost: u64,
+    /// Samples discarded on purpose, by reason.
+    pub discarded: Counts,
+    /// The modules that frames name.
+    pub modules: ModuleTable,
+}

@@ -1,0 +1,312 @@
+//! The profile in the middle: what was drained, as ids and numbers. It knows no output format and no source of data.
+//!
+//! Pure: time arrives with each pass. One writer calls [`Profile::apply`] once per drain pass; readers get a [`Snapshot`].
+//!
+//! Invariant: everything a pass brings is in the session's totals for ever after. What is dropped for want of room is
+//! first added to one of two retired accounts (user processes, kernel threads), so session = kept + retired, exactly.
+
+pub mod account;
+pub mod calls;
+pub mod frames;
+pub mod groups;
+pub mod input;
+pub mod limits;
+pub mod over;
+mod retention;
+pub mod segments;
+pub mod snapshot;
+pub mod threads;
+pub mod tree;
+pub mod values;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use account::{Account, Now, Refusals};
+use frames::FrameTable;
+use groups::{Credited, Groups, group_name};
+use input::{CommName, DrainPass, ProcessInfo, ThreadUpdate};
+use limits::Limits;
+use retention::Retired;
+use segments::{Start, Timeline};
+use snapshot::{ProcessView, RetiredView, Snapshot};
+use tree::NodeBudget;
+
+use crate::processes::{ids::ProcessKey, module::ModuleTable};
+
+/// One process and its account.
+#[derive(Debug)]
+struct Process {
+    info: Arc<ProcessInfo>,
+    /// Someone described it; else the info is made up.
+    described: bool,
+    group: Arc<str>,
+    credited: Credited,
+    account: Account,
+    /// The pass in which it was first seen to have exited.
+    exited_pass: Option<u64>,
+}
+
+/// All that was drained since the session began.
+#[derive(Debug)]
+pub struct Profile {
+    limits: Limits,
+    frames: FrameTable,
+    modules: ModuleTable,
+    processes: BTreeMap<ProcessKey, Process>,
+    retired: Retired,
+    budget: NodeBudget,
+    groups: Groups,
+    timeline: Timeline,
+    refusals: Refusals,
+    started_ns: u64,
+    started_unix_ns: u64,
+    passes: u64,
+    now_ns: u64,
+    now_unix_ns: u64,
+    boot_unix_ns: u64,
+    losses: input::Counts,
+    samples_lost: u64,
+    discarded: input::Counts,
+}
+
+impl Profile {
+    /// An empty profile of a session that began at `started_ns` (monotonic), `started_unix_ns` (since 1970).
+    #[must_use]
+    pub fn new(limits: Limits, started_ns: u64, started_unix_ns: u64) -> Self {
+        let mut timeline = Timeline::default();
+        timeline.starts.push_back(Start {
+            from_ns: started_ns,
+            from_unix_ns: started_unix_ns,
+            ..Start::default()
+        });
+        Self {
+            frames: FrameTable::new(limits.frames),
+            modules: ModuleTable::new(),
+            processes: BTreeMap::new(),
+            retired: Retired::default(),
+            budget: NodeBudget::new(limits.tree_bytes),
+            groups: Groups::new(limits.groups, limits.group_idle_ns),
+            timeline,
+            refusals: Refusals::default(),
+            started_ns,
+            started_unix_ns,
+            passes: 0,
+            now_ns: started_ns,
+            now_unix_ns: started_unix_ns,
+            boot_unix_ns: 0,
+            losses: Vec::new(),
+            samples_lost: 0,
+            discarded: Vec::new(),
+            limits,
+        }
+    }
+
+    /// The frames by number: whoever fills a pass interns its frames here.
+    pub fn frames(&mut self) -> &mut FrameTable {
+        &mut self.frames
+    }
+
+    /// Takes one drain pass in.
+    pub fn apply(&mut self, pass: DrainPass) {
+        self.begin(&pass);
+        let now = Now {
+            seq: self.timeline.current(),
+            pass: self.passes,
+        };
+        let mut touched = BTreeSet::new();
+        for info in pass.processes {
+            touched.insert(info.key);
+            self.describe(info);
+        }
+        for update in &pass.threads {
+            if let Some(process) = self.process(update.process, Some(update)) {
+                touched.insert(update.process);
+                let mut refusals = Refusals::default();
+                process.account.update_thread(now, update, &mut refusals);
+                self.refusals.add(&refusals);
+            }
+        }
+        for process in self.processes.values_mut() {
+            process.account.clear_open();
+            process.account.retry(&mut self.refusals);
+        }
+        self.retired.retry(&mut self.refusals);
+        for delta in &pass.stacks {
+            touched.insert(delta.process);
+            self.ensure(delta.process);
+            let account = match self.processes.get_mut(&delta.process) {
+                Some(process) => &mut process.account,
+                None => self.retired.account(delta.process),
+            };
+            account.add_stack(now.seq, delta, &mut self.budget, &mut self.refusals);
+        }
+        for open in &pass.open {
+            touched.insert(open.process);
+            match self.processes.get_mut(&open.process) {
+                Some(process) => process.account.set_open(open, &mut self.budget, &mut self.refusals),
+                None => self.refusals.late_updates += 1,
+            }
+        }
+        for update in &pass.syscalls {
+            match self.processes.get_mut(&update.process) {
+                Some(process) => process.account.update_call(now.seq, update, &mut self.refusals),
+                None => self.refusals.late_updates += 1,
+            }
+        }
+        self.end(&touched);
+    }
+
+    /// Takes the pass's own numbers over and starts the next segment when it is due.
+    fn begin(&mut self, pass: &DrainPass) {
+        let due = self.timeline.starts.back().is_some_and(|start| {
+            self.now_ns.saturating_sub(start.from_ns) >= self.limits.segment_ns
+        });
+        if due {
+            let start = Start {
+                seq: self.timeline.current() + 1,
+                from_ns: self.now_ns,
+                from_unix_ns: self.now_unix_ns,
+                losses: self.own_and_kernel_losses(),
+                samples_lost: self.samples_lost,
+                discarded: self.discarded.clone(),
+            };
+            self.timeline.starts.push_back(start);
+            self.forget_segments();
+        }
+        self.passes += 1;
+        self.now_ns = pass.now_ns.max(self.now_ns);
+        self.now_unix_ns = pass.now_unix_ns;
+        self.boot_unix_ns = pass.boot_unix_ns;
+        self.losses = pass.losses.clone();
+        self.samples_lost = pass.samples_lost;
+        self.discarded = pass.discarded.clone();
+        self.modules = pass.modules.clone();
+    }
+
+    fn end(&mut self, touched: &BTreeSet<ProcessKey>) {
+        let (pass, exited_threads) = (self.passes, self.limits.exited_threads);
+        for (key, process) in &mut self.processes {
+            if !touched.contains(key) {
+                continue;
+            }
+            process.account.settle_open();
+            let totals = process.account.totals();
+            self.groups.credit(
+                &process.group,
+                self.now_ns,
+                &mut process.credited,
+                &totals.classes,
+                totals.samples,
+            );
+            process.account.fold_exited(exited_threads, pass);
+            let gone = process.info.exited_at_unix_ns.is_some()
+                || (!process.described && process.account.all_exited());
+            if gone && process.exited_pass.is_none() {
+                process.exited_pass = Some(pass);
+                if process.info.exited_at_unix_ns.is_none() {
+                    Arc::make_mut(&mut process.info).exited_at_unix_ns = Some(self.now_unix_ns);
+                }
+            }
+        }
+        self.groups.drop_idle(self.now_ns);
+        self.drop_exited();
+    }
+
+    fn describe(&mut self, info: ProcessInfo) {
+        if self.retired.contains(info.key) {
+            return;
+        }
+        let group = group_name(&info);
+        let process = self.processes.entry(info.key).or_insert_with(|| Process::new(info.clone(), group.clone()));
+        process.info = Arc::new(info);
+        process.described = true;
+        process.group = group;
+    }
+
+    /// The process of an update, made up where nobody described it; `None` for a dropped one.
+    fn process(&mut self, key: ProcessKey, update: Option<&ThreadUpdate>) -> Option<&mut Process> {
+        if !self.processes.contains_key(&key) {
+            if self.retired.contains(key) {
+                self.refusals.late_updates += 1;
+                return None;
+            }
+            let comm = update.map_or(CommName::default(), |update| update.comm);
+            let info = ProcessInfo::unknown(key, comm, self.boot_unix_ns);
+            let group = group_name(&info);
+            self.processes.insert(key, Process::new(info, group));
+        }
+        self.processes.get_mut(&key)
+    }
+
+    fn ensure(&mut self, key: ProcessKey) {
+        if !self.processes.contains_key(&key) && !self.retired.contains(key) {
+            let made = self.process(key, None);
+            debug_assert!(made.is_some(), "only dropped processes are not made");
+        }
+    }
+
+    /// The kernel's counters and the profile's own, by name.
+    fn own_and_kernel_losses(&self) -> input::Counts {
+        let mut losses = self.losses.clone();
+        losses.extend([
+            ("frames_full", self.frames.refused()),
+            ("modules_full", self.modules.refused()),
+            ("tree_full", self.budget.cut()),
+            ("thread_regressed", self.refusals.regressed_threads),
+            ("thread_unbalanced", self.refusals.unbalanced_threads),
+            ("late_updates", self.refusals.late_updates),
+            ("excess_stack_ns", self.refusals.excess_ns),
+        ]);
+        losses
+    }
+
+    /// The state as of the last pass. Cheap: it shares everything that the next pass does not change.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let view = |(key, process): (&ProcessKey, &Process)| {
+            let view = ProcessView {
+                info: Arc::clone(&process.info),
+                account: process.account.view(),
+            };
+            (*key, view)
+        };
+        Snapshot {
+            started_ns: self.started_ns,
+            started_unix_ns: self.started_unix_ns,
+            now_ns: self.now_ns,
+            now_unix_ns: self.now_unix_ns,
+            boot_unix_ns: self.boot_unix_ns,
+            passes: self.passes,
+            frames: self.frames.list(),
+            modules: self.modules.clone(),
+            processes: self.processes.iter().map(view).collect(),
+            retired: RetiredView {
+                user: self.retired.user.view(),
+                kernel: self.retired.kernel.view(),
+                processes: self.retired.processes,
+            },
+            dropped: self.retired.dropped(),
+            groups: self.groups.view(),
+            timeline: self.timeline.clone(),
+            losses: self.own_and_kernel_losses(),
+            samples_lost: self.samples_lost,
+            discarded: self.discarded.clone(),
+        }
+    }
+}
+
+impl Process {
+    fn new(info: ProcessInfo, group: Arc<str>) -> Self {
+        Self {
+            info: Arc::new(info),
+            described: false,
+            group,
+            credited: Credited::default(),
+            account: Account::default(),
+            exited_pass: None,
+        }
+    }
+}

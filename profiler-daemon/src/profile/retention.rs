@@ -1,0 +1,138 @@
+//! What leaves the profile: exited processes beyond the bounds, oldest exit first, and segments beyond theirs. Nothing
+//! leaves the sums: a dropped process becomes part of a retired account.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use super::{
+    Profile,
+    account::{Account, Refusals},
+};
+use crate::processes::ids::ProcessKey;
+
+/// The dropped processes.
+#[derive(Debug, Default)]
+pub(super) struct Retired {
+    /// What user processes were.
+    pub(super) user: Account,
+    /// What kernel threads were: their kernel frames are always shown.
+    pub(super) kernel: Account,
+    /// How many processes were dropped.
+    pub(super) processes: u64,
+    /// The last ones dropped, and whether they were kernel threads.
+    known: Arc<BTreeMap<ProcessKey, bool>>,
+    order: VecDeque<ProcessKey>,
+}
+
+impl Retired {
+    pub(super) fn contains(&self, key: ProcessKey) -> bool {
+        self.known.contains_key(&key)
+    }
+
+    pub(super) fn dropped(&self) -> Arc<BTreeMap<ProcessKey, bool>> {
+        Arc::clone(&self.known)
+    }
+
+    /// The account that what still comes of a dropped process belongs to.
+    pub(super) fn account(&mut self, key: ProcessKey) -> &mut Account {
+        if self.known.get(&key).copied().unwrap_or_default() {
+            &mut self.kernel
+        } else {
+            &mut self.user
+        }
+    }
+
+    pub(super) fn retry(&mut self, refusals: &mut Refusals) {
+        self.user.retry(refusals);
+        self.kernel.retry(refusals);
+    }
+
+    fn remember(&mut self, key: ProcessKey, kernel_thread: bool, limit: usize) {
+        let known = Arc::make_mut(&mut self.known);
+        known.insert(key, kernel_thread);
+        self.order.push_back(key);
+        while self.order.len() > limit {
+            if let Some(oldest) = self.order.pop_front() {
+                known.remove(&oldest);
+            }
+        }
+    }
+}
+
+impl Profile {
+    /// Drops exited processes until the bounds hold. One that exited in this very pass stays: more may come of it.
+    pub(super) fn drop_exited(&mut self) {
+        let mut exited: Vec<(u64, u64, ProcessKey, usize)> = self
+            .processes
+            .iter()
+            .filter_map(|(key, process)| {
+                let pass = process.exited_pass?;
+                let at = process.info.exited_at_unix_ns.unwrap_or_default();
+                Some((pass, at, *key, process.account.bytes()))
+            })
+            .collect();
+        let mut bytes: usize = exited.iter().map(|(.., bytes)| bytes).sum();
+        let mut count = exited.len();
+        if count <= self.limits.exited_processes && bytes <= self.limits.exited_bytes {
+            return;
+        }
+        exited.sort_unstable();
+        for (pass, _, key, freed) in exited {
+            let full = count > self.limits.exited_processes || bytes > self.limits.exited_bytes;
+            if !full || pass >= self.passes {
+                break;
+            }
+            self.drop_process(key);
+            count -= 1;
+            bytes -= freed;
+        }
+    }
+
+    fn drop_process(&mut self, key: ProcessKey) {
+        let Some(process) = self.processes.remove(&key) else {
+            return;
+        };
+        let kernel_thread = process.info.kernel_thread;
+        self.retired.remember(key, kernel_thread, self.limits.dropped_remembered);
+        self.retired.processes += 1;
+        let account = if kernel_thread {
+            &mut self.retired.kernel
+        } else {
+            &mut self.retired.user
+        };
+        account.absorb(process.account, &mut self.budget, &mut self.refusals);
+    }
+
+    /// Forgets old segments until the bounds hold.
+    pub(super) fn forget_segments(&mut self) {
+        while self.timeline.starts.len() > self.limits.segments.max(1) {
+            self.timeline.forget_oldest();
+        }
+        self.forget_rings();
+        while self.timeline.starts.len() > 1 && self.segment_bytes() > self.limits.segment_bytes {
+            self.timeline.forget_oldest();
+            self.forget_rings();
+        }
+    }
+
+    fn forget_rings(&mut self) {
+        let oldest = self.timeline.oldest();
+        for account in self.accounts() {
+            account.forget_before(oldest);
+        }
+    }
+
+    fn segment_bytes(&mut self) -> usize {
+        self.accounts().map(|account| account.segment_bytes()).sum()
+    }
+
+    fn accounts(&mut self) -> impl Iterator<Item = &mut Account> {
+        let retired = [&mut self.retired.user, &mut self.retired.kernel];
+        self.processes
+            .values_mut()
+            .map(|process| &mut process.account)
+            .chain(retired)
+    }
+}

@@ -1,0 +1,78 @@
+//! One thread of a process, and the remainder that stands for threads whose rows are gone.
+
+use super::{
+    input::{CommName, ThreadState, ThreadUpdate},
+    values::Totals,
+};
+
+/// What is kept of one thread.
+#[derive(Clone, Debug)]
+pub struct Thread {
+    /// Number within its process, never reused; what segments call it.
+    pub(super) index: u32,
+    /// Its name.
+    pub comm: CommName,
+    /// What it does now.
+    pub state: ThreadState,
+    /// When it was first observed, monotonic nanoseconds.
+    pub first_ns: u64,
+    /// Its last event or the time of the last pass, monotonic nanoseconds.
+    pub last_ns: u64,
+    /// Its exact totals.
+    pub totals: Totals,
+    /// The system call it is inside.
+    pub in_syscall: Option<u32>,
+    /// Since when, monotonic nanoseconds.
+    pub in_syscall_since_ns: u64,
+    /// The pass that told it has exited.
+    pub(super) exited_pass: Option<u64>,
+}
+
+impl Thread {
+    /// A thread seen for the first time, its totals still empty.
+    pub(super) fn new(index: u32, update: &ThreadUpdate) -> Self {
+        Self {
+            index,
+            comm: update.comm,
+            state: ThreadState::Running,
+            first_ns: update.first_event_ns,
+            last_ns: update.first_event_ns,
+            totals: Totals::default(),
+            in_syscall: None,
+            in_syscall_since_ns: 0,
+            exited_pass: None,
+        }
+    }
+
+    /// Takes the update's values over; true when the thread exited with it.
+    pub(super) fn update(&mut self, update: &ThreadUpdate, pass: u64) -> bool {
+        self.comm = update.comm;
+        self.first_ns = update.first_event_ns;
+        self.last_ns = update.last_event_ns;
+        self.totals.classes = update.classes;
+        self.totals.unobserved_ns = update.unobserved_ns;
+        self.in_syscall = update.in_syscall;
+        self.in_syscall_since_ns = update.in_syscall_since_ns;
+        self.set_state(update.state, pass)
+    }
+
+    /// Takes the state over; true when the thread exited with it. Nobody comes back from an exit.
+    pub(super) fn set_state(&mut self, state: ThreadState, pass: u64) -> bool {
+        if self.exited_pass.is_some() {
+            return false;
+        }
+        self.state = state;
+        let exited = state == ThreadState::Exited;
+        self.exited_pass = exited.then_some(pass);
+        exited
+    }
+}
+
+/// Threads without a row of their own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Folded {
+    /// How many.
+    pub count: u64,
+    /// Their totals together.
+    pub totals: Totals,
+}

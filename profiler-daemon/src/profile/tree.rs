@@ -1,0 +1,319 @@
+//! The call tree of one process: every distinct stack is a path from the root, shared beginnings are stored once.
+//!
+//! The tree holds structure only; what the stacks weigh is in a vector beside it, indexed by node. Nodes are appended and
+//! never removed, so a parent's number is always below its children's. All trees of a profile share one [`NodeBudget`].
+
+use std::{collections::HashMap, sync::Arc};
+
+use profiler_common::StackEnd;
+
+use super::{frames::FrameId, input::LossCause};
+
+/// Bytes one node costs with its weights and its entry in the index.
+pub const NODE_BYTES: usize = 128;
+/// Deepest path stored; what lies below goes to a [`Place::Cut`] node.
+pub const MAX_DEPTH: usize = 1024;
+
+/// The number of a node in its tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u32);
+
+impl NodeId {
+    /// The root of every tree.
+    pub const ROOT: Self = Self(0);
+
+    /// As an index into a vector beside the tree.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a node stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// A user frame.
+    User(FrameId),
+    /// A kernel frame.
+    Kernel(FrameId),
+    /// A stack whose body is not known; child of the root.
+    Lost(LossCause),
+    /// Whatever was called from the parent and found no room in the tree.
+    Cut,
+}
+
+/// One node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// The caller; the root is its own.
+    pub parent: NodeId,
+    /// What the node stands for; of no meaning for the root.
+    pub place: Place,
+    /// How the walks of the stacks below ended; told apart at the outermost frame only, `None` elsewhere.
+    pub end: StackEnd,
+}
+
+/// Room for nodes, shared by all trees of a profile.
+#[derive(Debug)]
+pub struct NodeBudget {
+    used: usize,
+    limit: usize,
+    cut: u64,
+}
+
+impl NodeBudget {
+    /// Room for `bytes` of nodes. One eighth more is kept for the nodes that stand for what was cut.
+    #[must_use]
+    pub fn new(bytes: usize) -> Self {
+        Self {
+            used: 0,
+            limit: bytes / NODE_BYTES,
+            cut: 0,
+        }
+    }
+
+    /// Stacks that lost their innermost frames, or all, for want of room.
+    #[must_use]
+    pub fn cut(&self) -> u64 {
+        self.cut
+    }
+
+    /// Bytes in use.
+    #[must_use]
+    pub fn used_bytes(&self) -> usize {
+        self.used * NODE_BYTES
+    }
+
+    /// Gives the nodes of a tree that is gone back.
+    pub fn release(&mut self, nodes: usize) {
+        self.used = self.used.saturating_sub(nodes);
+    }
+
+    fn take(&mut self, reserve: bool) -> bool {
+        let limit = if reserve {
+            self.limit + self.limit / 8
+        } else {
+            self.limit
+        };
+        let fits = self.used < limit;
+        self.used += usize::from(fits);
+        fits
+    }
+
+    /// A node that must exist whatever the budget says: at most one per cause and tree.
+    fn take_always(&mut self) {
+        self.used += 1;
+    }
+}
+
+/// Where a stack ended up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Landing {
+    /// The innermost node: time and samples go here.
+    pub leaf: NodeId,
+    /// The outermost node: walks go here.
+    pub outermost: NodeId,
+}
+
+/// The structure of a call tree.
+#[derive(Debug)]
+pub struct Tree {
+    nodes: Arc<Vec<Node>>,
+    index: HashMap<(NodeId, Place, u8), NodeId>,
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        let root = Node {
+            parent: NodeId::ROOT,
+            place: Place::Cut,
+            end: StackEnd::None,
+        };
+        Self {
+            nodes: Arc::new(vec![root]),
+            index: HashMap::new(),
+        }
+    }
+}
+
+impl Tree {
+    /// The nodes, root first, parents before children.
+    #[must_use]
+    pub fn nodes(&self) -> &Arc<Vec<Node>> {
+        &self.nodes
+    }
+
+    /// How many nodes count against the budget: all but the root.
+    #[must_use]
+    pub fn budgeted(&self) -> usize {
+        self.nodes.len() - 1
+    }
+
+    /// The path of a stack, made where it is new and there is room.
+    pub fn insert(
+        &mut self,
+        user: &[FrameId],
+        kernel: &[FrameId],
+        end: StackEnd,
+        lost: Option<LossCause>,
+        budget: &mut NodeBudget,
+    ) -> Landing {
+        if let Some(cause) = lost {
+            return self.lost(cause, end, budget);
+        }
+        let places = user.iter().map(|f| Place::User(*f));
+        let places = places.chain(kernel.iter().map(|f| Place::Kernel(*f)));
+        let mut at = NodeId::ROOT;
+        let mut outermost = NodeId::ROOT;
+        for (depth, place) in places.enumerate() {
+            let next = if depth < MAX_DEPTH {
+                self.child(at, place, end, budget)
+            } else {
+                None
+            };
+            let Some(next) = next else {
+                budget.cut += 1;
+                return self.cut(at, outermost, end, budget);
+            };
+            if depth == 0 {
+                outermost = next;
+            }
+            at = next;
+        }
+        if at == NodeId::ROOT {
+            return self.lost(LossCause::NoFrames, end, budget);
+        }
+        Landing { leaf: at, outermost }
+    }
+
+    /// The numbers that the nodes of `other` get in this tree, made where they are new and there is room.
+    pub fn absorb(&mut self, other: &[Node], budget: &mut NodeBudget) -> Vec<NodeId> {
+        let mut map: Vec<NodeId> = Vec::with_capacity(other.len());
+        map.push(NodeId::ROOT);
+        for node in other.iter().skip(1) {
+            let parent = map[node.parent.index()];
+            let target = match (node.place, self.nodes[parent.index()].place) {
+                _ if parent == NodeId::ROOT => match node.place {
+                    Place::Lost(cause) => self.lost(cause, node.end, budget).leaf,
+                    place => self
+                        .child(parent, place, node.end, budget)
+                        .unwrap_or_else(|| {
+                            budget.cut += 1;
+                            self.lost(LossCause::TreeFull, node.end, budget).leaf
+                        }),
+                },
+                // The parent found no room: all below it is the same remainder.
+                (_, Place::Cut | Place::Lost(_)) => parent,
+                (place, _) => self.child(parent, place, node.end, budget).unwrap_or_else(|| {
+                    budget.cut += 1;
+                    self.cut(parent, parent, node.end, budget).leaf
+                }),
+            };
+            map.push(target);
+        }
+        map
+    }
+
+    fn child(&mut self, parent: NodeId, place: Place, end: StackEnd, budget: &mut NodeBudget) -> Option<NodeId> {
+        let end = if parent == NodeId::ROOT { end } else { StackEnd::None };
+        if let Some(id) = self.index.get(&(parent, place, end as u8)) {
+            return Some(*id);
+        }
+        budget
+            .take(place == Place::Cut)
+            .then(|| self.push(Node { parent, place, end }))
+    }
+
+    fn lost(&mut self, cause: LossCause, end: StackEnd, budget: &mut NodeBudget) -> Landing {
+        let place = Place::Lost(cause);
+        let leaf = match self.index.get(&(NodeId::ROOT, place, end as u8)) {
+            Some(id) => *id,
+            None => {
+                budget.take_always();
+                self.push(Node {
+                    parent: NodeId::ROOT,
+                    place,
+                    end,
+                })
+            }
+        };
+        Landing { leaf, outermost: leaf }
+    }
+
+    /// No room below `at`: its remainder, or `[unknown]` where even that finds none.
+    fn cut(&mut self, at: NodeId, outermost: NodeId, end: StackEnd, budget: &mut NodeBudget) -> Landing {
+        if at != NodeId::ROOT
+            && let Some(leaf) = self.child(at, Place::Cut, end, budget)
+        {
+            return Landing { leaf, outermost };
+        }
+        self.lost(LossCause::TreeFull, end, budget)
+    }
+
+    fn push(&mut self, node: Node) -> NodeId {
+        let id = NodeId(u32::try_from(self.nodes.len()).expect("the budget keeps trees far below 2^32 nodes"));
+        Arc::make_mut(&mut self.nodes).push(node);
+        self.index.insert((node.parent, node.place, node.end as u8), id);
+        id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames(ids: &[u32]) -> Vec<FrameId> {
+        ids.iter().map(|id| FrameId(*id)).collect()
+    }
+
+    // Check that stacks share their common beginning and that user and kernel frames are told apart.
+    #[test]
+    fn beginnings_are_shared() {
+        let mut budget = NodeBudget::new(1 << 20);
+        let mut tree = Tree::default();
+        let end = StackEnd::Complete;
+        let one = tree.insert(&frames(&[1, 2]), &frames(&[9]), end, None, &mut budget);
+        let two = tree.insert(&frames(&[1, 2, 9]), &[], end, None, &mut budget);
+        assert_eq!(one.outermost, two.outermost);
+        assert_ne!(one.leaf, two.leaf);
+        assert_eq!(tree.nodes().len(), 5);
+        assert_eq!(tree.insert(&frames(&[1, 2]), &frames(&[9]), end, None, &mut budget), one);
+        // The same outermost frame with another end of the walk is another path.
+        let broken = tree.insert(&frames(&[1]), &[], StackEnd::Failed, None, &mut budget);
+        assert_ne!(broken.outermost, one.outermost);
+        assert_eq!(budget.used_bytes(), tree.budgeted() * NODE_BYTES);
+    }
+
+    // Check that without room a stack lands on the remainder of its longest known beginning, else on "tree full".
+    #[test]
+    fn no_room_is_counted() {
+        let mut budget = NodeBudget::new(8 * NODE_BYTES);
+        let mut tree = Tree::default();
+        let end = StackEnd::Complete;
+        tree.insert(&frames(&[1, 2, 3, 4, 5, 6, 7, 8]), &[], end, None, &mut budget);
+        let cut = tree.insert(&frames(&[1, 2, 99, 98]), &[], end, None, &mut budget);
+        assert_eq!(tree.nodes()[cut.leaf.index()].place, Place::Cut);
+        assert_eq!(tree.nodes()[cut.leaf.index()].parent, NodeId(2));
+        let lost = tree.insert(&frames(&[1, 77]), &[], end, None, &mut budget);
+        assert_eq!(tree.nodes()[lost.leaf.index()].place, Place::Lost(LossCause::TreeFull));
+        assert_eq!(budget.cut(), 2);
+    }
+
+    // Check that absorbing a tree keeps every path, and that a full budget sends the rest to remainders.
+    #[test]
+    fn absorb_keeps_paths() {
+        let mut budget = NodeBudget::new(10 * NODE_BYTES);
+        let mut small = Tree::default();
+        let leaf = small.insert(&frames(&[1, 2, 3]), &[], StackEnd::Complete, None, &mut budget);
+        let mut all = Tree::default();
+        let there = all.insert(&frames(&[1, 2]), &[], StackEnd::Complete, None, &mut budget);
+        let map = all.absorb(small.nodes(), &mut budget);
+        assert_eq!(map[leaf.outermost.index()], there.outermost);
+        assert_eq!(all.nodes()[map[leaf.leaf.index()].index()].parent, there.leaf);
+        let mut full = NodeBudget::new(0);
+        let mut none = Tree::default();
+        let map = none.absorb(small.nodes(), &mut full);
+        assert!(map.iter().skip(1).all(|id| *id == NodeId(1)));
+        assert_eq!(none.nodes()[1].place, Place::Lost(LossCause::TreeFull));
+    }
+}

@@ -1,0 +1,3 @@
+//! Names of functions.
+
+pub mod names;
