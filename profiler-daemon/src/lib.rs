@@ -11,4 +11,6 @@ pub mod symbols;
 
 pub mod profile;
 
+pub mod report;
+
 pub mod metrics;

@@ -56,6 +56,12 @@ impl Thread {
         self.set_state(update.state, pass)
     }
 
+    /// The system call it is inside, unless it is gone.
+    #[must_use]
+    pub fn in_syscall_now(&self) -> Option<u32> {
+        self.in_syscall.filter(|_| self.state != ThreadState::Exited)
+    }
+
     /// Takes the state over; true when the thread exited with it. Nobody comes back from an exit.
     pub(super) fn set_state(&mut self, state: ThreadState, pass: u64) -> bool {
         if self.exited_pass.is_some() {

@@ -12,7 +12,7 @@ use super::{frames::FrameId, input::LossCause};
 /// Bytes one node costs with its weights and its entry in the index.
 pub const NODE_BYTES: usize = 128;
 /// Deepest path stored; what lies below goes to a [`Place::Cut`] node.
-pub const MAX_DEPTH: usize = 1024;
+pub const MAX_DEPTH: usize = 512;
 
 /// The number of a node in its tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,0 +1,52 @@
+//! What every answer carries around its rows: when it was made, what it covers, what it lacks.
+
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+
+use super::completeness::Completeness;
+
+/// A time as RFC 3339, UTC, to the nanosecond.
+#[must_use]
+pub fn rfc3339(unix_ns: u64) -> String {
+    humantime::format_rfc3339_nanos(SystemTime::UNIX_EPOCH + Duration::from_nanos(unix_ns)).to_string()
+}
+
+/// The time an answer covers: from one drain pass to another.
+#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+pub struct WindowSpan {
+    /// RFC 3339.
+    pub from: String,
+    /// RFC 3339.
+    pub to: String,
+}
+
+/// The answer to a question for a table.
+#[derive(Clone, Debug, Serialize)]
+pub struct List<Row> {
+    /// Time of the drain pass it was made from, RFC 3339.
+    pub as_of: String,
+    /// The time it covers.
+    pub window: WindowSpan,
+    /// What it lacks.
+    pub completeness: Completeness,
+    /// Rows there are, those cut by `limit` included.
+    pub total_rows: usize,
+    /// Whether `limit` cut rows.
+    pub truncated: bool,
+    /// The rows, in the order asked for.
+    pub rows: Vec<Row>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Check that times are written in UTC with all nine digits, at both ends of what 64 bits can hold.
+    #[test]
+    fn times() {
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000000000Z");
+        assert_eq!(rfc3339(951_827_696_000_000_007), "2000-02-29T12:34:56.000000007Z");
+        assert_eq!(rfc3339(u64::MAX), "2554-07-21T23:34:33.709551615Z");
+    }
+}

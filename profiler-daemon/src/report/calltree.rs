@@ -1,0 +1,189 @@
+//! The call tree. What is cut is folded into one `(cut)` child of its caller, so that at every node
+//! inclusive = exclusive + the children's inclusive, exactly.
+
+use serde::Serialize;
+
+use super::{
+    answer::WindowSpan,
+    completeness::Completeness,
+    forest::{Forest, Label, kind_name},
+    query::{ReportError, Scope, TreeQuery},
+    scope::View,
+    values::RowValues,
+};
+use crate::{
+    profile::{snapshot::Snapshot, values::Values},
+    symbols::names::Names,
+};
+
+/// Most nodes of an answer, `(cut)` nodes not counted; of more, the smallest are cut.
+pub const MAX_NODES: usize = 20_000;
+
+/// The name of nodes that stand for what was cut.
+pub const CUT: &str = "(cut)";
+
+/// The answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct CallTree {
+    /// Time of the drain pass it was made from, RFC 3339.
+    pub as_of: String,
+    /// The time it covers.
+    pub window: WindowSpan,
+    /// What it lacks.
+    pub completeness: Completeness,
+    /// Whether nodes were cut.
+    pub truncated: bool,
+    /// How many were cut.
+    pub cut_nodes: u64,
+    /// The process, or the session.
+    pub root: TreeNode,
+}
+
+/// A function called from one place.
+#[derive(Clone, Debug, Serialize)]
+pub struct TreeNode {
+    /// Its name; the process's for the root.
+    pub function: String,
+    /// Path of its module; of the process's program for the root.
+    pub module: Option<String>,
+    /// `user`, `kernel`, `jit`, `unknown`; `process` or `session` for the root; `cut`.
+    pub kind: &'static str,
+    /// The three groups.
+    #[serde(flatten)]
+    pub values: RowValues,
+    /// How many nodes a `cut` node stands for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut_nodes: Option<u64>,
+    /// What it called, most time first.
+    pub children: Vec<TreeNode>,
+}
+
+/// The call tree of a process or of the session.
+///
+/// # Errors
+/// No such process or window.
+pub fn calltree(
+    snapshot: &Snapshot,
+    scope: &Scope,
+    query: &TreeQuery,
+    names: &dyn Names,
+) -> Result<CallTree, ReportError> {
+    let view = View::new(snapshot, scope, query.window)?;
+    let forest = Forest::new(&view, query.frames, Label::Functions(names));
+    let visible = visible(&forest, query);
+    let (root, cut_nodes) = nest(&view, &forest, &visible);
+    Ok(CallTree {
+        as_of: view.as_of(),
+        window: view.window(),
+        completeness: Completeness::new(&view, &forest.seen(&view)),
+        truncated: cut_nodes > 0,
+        cut_nodes,
+        root,
+    })
+}
+
+/// Which nodes are shown: a node is never shown without its callers.
+fn visible(forest: &Forest<'_>, query: &TreeQuery) -> Vec<bool> {
+    let nodes = &forest.nodes;
+    let mut visible = vec![true; nodes.len()];
+    let mut depth = vec![0usize; nodes.len()];
+    let enough = |part: u64, whole: u64| part as f64 * 100.0 >= query.min_percent * whole as f64 && part > 0;
+    let whole = &nodes[0].total;
+    for (index, node) in nodes.iter().enumerate().skip(1) {
+        let parent = node.parent as usize;
+        depth[index] = depth[parent] + 1;
+        let large = query.min_percent <= 0.0
+            || enough(node.total.elapsed_ns(), whole.elapsed_ns())
+            || enough(node.total.samples, whole.samples);
+        visible[index] = visible[parent] && large && query.depth.is_none_or(|most| depth[index] <= most);
+    }
+    let mut shown: Vec<usize> = (1..nodes.len()).filter(|index| visible[*index]).collect();
+    if shown.len() > MAX_NODES {
+        // A caller has at least what its callees have and a lower number, so it is never cut before them.
+        let size = |index: usize| (nodes[index].total.elapsed_ns(), nodes[index].total.samples);
+        shown.sort_by(|a, b| size(*b).cmp(&size(*a)).then(a.cmp(b)));
+        for index in &shown[MAX_NODES..] {
+            visible[*index] = false;
+        }
+    }
+    visible
+}
+
+/// The visible nodes as a tree, and how many were cut.
+fn nest(view: &View<'_>, forest: &Forest<'_>, visible: &[bool]) -> (TreeNode, u64) {
+    let nodes = &forest.nodes;
+    let mut children: Vec<Vec<TreeNode>> = (0..nodes.len()).map(|_| Vec::new()).collect();
+    let mut cut: Vec<(u64, Values)> = vec![(0, Values::default()); nodes.len()];
+    let mut cut_nodes = 0;
+    for index in (1..nodes.len()).rev() {
+        let parent = nodes[index].parent as usize;
+        if visible[index] {
+            let below = finish(view, std::mem::take(&mut children[index]), &cut[index]);
+            children[parent].push(node(view, forest, index, below));
+        } else {
+            cut_nodes += 1;
+            let below = cut[index].0;
+            cut[parent].0 += below + 1;
+            if visible[parent] {
+                cut[parent].1.add(&nodes[index].total);
+            }
+        }
+    }
+    let below = finish(view, std::mem::take(&mut children[0]), &cut[0]);
+    (root(view, &nodes[0].total, below), cut_nodes)
+}
+
+/// The children in order, with the one that stands for what was cut.
+fn finish(view: &View<'_>, mut children: Vec<TreeNode>, (cut_nodes, values): &(u64, Values)) -> Vec<TreeNode> {
+    if *cut_nodes > 0 {
+        children.push(TreeNode {
+            function: CUT.to_owned(),
+            module: None,
+            kind: "cut",
+            values: RowValues::new(values, values, &view.denominators),
+            cut_nodes: Some(*cut_nodes),
+            children: Vec::new(),
+        });
+    }
+    let size = |node: &TreeNode| (node.values.elapsed.inclusive_ns, node.values.samples.inclusive);
+    children.sort_by(|a, b| {
+        let by_size = size(b).cmp(&size(a));
+        by_size.then_with(|| (&a.function, &a.module).cmp(&(&b.function, &b.module)))
+    });
+    children
+}
+
+fn node(view: &View<'_>, forest: &Forest<'_>, index: usize, children: Vec<TreeNode>) -> TreeNode {
+    let node = &forest.nodes[index];
+    let function = &forest.functions[node.function as usize];
+    TreeNode {
+        function: function.name.clone().into_owned(),
+        module: Some(view.snapshot.module(function.module).name.to_string()),
+        kind: kind_name(function.kind),
+        values: RowValues::new(&node.total, &node.own, &view.denominators),
+        cut_nodes: None,
+        children,
+    }
+}
+
+fn root(view: &View<'_>, total: &Values, children: Vec<TreeNode>) -> TreeNode {
+    let process = match view.members.as_slice() {
+        [member] => member.process,
+        _ => None,
+    };
+    let (function, module, kind) = match process {
+        Some((_, process)) => {
+            let exe = process.info.exe.as_deref().map(str::to_owned);
+            (process.info.comm.to_string(), exe, "process")
+        }
+        None => ("session".to_owned(), None, "session"),
+    };
+    TreeNode {
+        function,
+        module,
+        kind,
+        values: RowValues::new(total, &Values::default(), &view.denominators),
+        cut_nodes: None,
+        children,
+    }
+}

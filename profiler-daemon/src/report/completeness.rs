@@ -1,0 +1,139 @@
+//! The completeness receipt: what an answer lacks, and why.
+
+use std::collections::BTreeMap;
+
+use profiler_common::StackEnd;
+use serde::Serialize;
+
+use super::{entry::is_entry, scope::View};
+use crate::{
+    profile::{
+        account::AccountView,
+        frames::FrameId,
+        tree::{NodeId, Place},
+        values::{Values, sum},
+    },
+    symbols::names::Names,
+};
+
+/// What this very answer lacks.
+#[derive(Clone, Debug, Default, Serialize, PartialEq)]
+pub struct Completeness {
+    /// Samples that could not be stored at all. Nobody knows whose they were: the session's number, in every answer.
+    pub samples_lost: u64,
+    /// Walks of user stacks that ended before the outermost frame, at the bound on frames.
+    pub stacks_truncated: u64,
+    /// Walks of user stacks that could not go on, or whose result was lost.
+    pub stacks_unwind_failed: u64,
+    /// Time in the totals that no row has.
+    pub elapsed_unattributed_ns: u64,
+    /// Share of frames without a name, each weighted by the time it was on the stack.
+    pub frames_unknown_percent: f64,
+    /// Losses by cause: the counters of the session, or the lost stacks of one process.
+    pub causes: BTreeMap<&'static str, u64>,
+}
+
+/// Walks of user stacks by how they ended.
+#[derive(Clone, Copy, Debug, Default, Serialize, PartialEq, Eq)]
+pub struct Stacks {
+    /// All.
+    pub walked: u64,
+    /// Ended at the thread's outermost frame.
+    pub complete: u64,
+    /// Ended at the bound on frames.
+    pub truncated: u64,
+    /// Could not go on, or their result was lost.
+    pub failed: u64,
+}
+
+impl Stacks {
+    /// Counts the walks of one account. Without names a walk is complete only if the kernel saw it end.
+    pub(super) fn count(&mut self, account: &AccountView, weights: &[Values], names: Option<&dyn Names>) {
+        for (node, values) in account.nodes().iter().zip(weights).skip(1) {
+            if node.parent != NodeId::ROOT || values.walks == 0 {
+                continue;
+            }
+            let bucket = match (node.place, node.end) {
+                (_, StackEnd::None) => continue,
+                (Place::Lost(_) | Place::Cut, _) => &mut self.failed,
+                (Place::User(_), StackEnd::Complete) => &mut self.complete,
+                (Place::User(frame), _) if named_entry(frame, names) => &mut self.complete,
+                (Place::Kernel(_), StackEnd::Complete) => &mut self.complete,
+                (_, StackEnd::Truncated) => &mut self.truncated,
+                (_, StackEnd::Failed) => &mut self.failed,
+            };
+            *bucket += values.walks;
+            self.walked += values.walks;
+        }
+    }
+}
+
+/// Whether a frame's function is one that threads begin in.
+pub(super) fn named_entry(frame: FrameId, names: Option<&dyn Names>) -> bool {
+    names.is_some_and(|names| is_entry(&names.function(frame).name))
+}
+
+/// The outermost frames whose names decide whether their stacks are complete.
+pub(super) fn undecided(account: &AccountView) -> impl Iterator<Item = FrameId> {
+    account.nodes().iter().skip(1).filter_map(|node| match (node.place, node.end) {
+        (Place::User(frame), StackEnd::Truncated | StackEnd::Failed) if node.parent == NodeId::ROOT => Some(frame),
+        _ => None,
+    })
+}
+
+/// What an answer about stacks knows beyond the view.
+pub(super) struct Seen {
+    pub(super) stacks: Stacks,
+    pub(super) unattributed_ns: u64,
+    pub(super) frames_unknown_percent: f64,
+}
+
+impl Completeness {
+    /// The receipt of an answer whose rows are exact totals: no time is missing from them.
+    pub(super) fn of_totals(view: &View<'_>, names: Option<&dyn Names>) -> Self {
+        let mut stacks = Stacks::default();
+        for member in &view.members {
+            stacks.count(member.account, &member.account.weights_over(view.coverage.span), names);
+        }
+        Self::new(view, &Seen { stacks, unattributed_ns: 0, frames_unknown_percent: 0.0 })
+    }
+
+    /// The receipt of an answer that is one total: how much of it has no stack.
+    pub(super) fn of_one_total(view: &View<'_>, names: Option<&dyn Names>) -> Self {
+        Self {
+            elapsed_unattributed_ns: sum(&view.totals().unattributed()),
+            ..Self::of_totals(view, names)
+        }
+    }
+
+    pub(super) fn new(view: &View<'_>, seen: &Seen) -> Self {
+        Self {
+            samples_lost: view.coverage.samples_lost,
+            stacks_truncated: seen.stacks.truncated,
+            stacks_unwind_failed: seen.stacks.failed,
+            elapsed_unattributed_ns: seen.unattributed_ns,
+            frames_unknown_percent: seen.frames_unknown_percent,
+            causes: causes(view),
+        }
+    }
+}
+
+fn causes(view: &View<'_>) -> BTreeMap<&'static str, u64> {
+    if view.is_session() {
+        return view.coverage.losses.iter().copied().collect();
+    }
+    let mut causes = BTreeMap::new();
+    for member in &view.members {
+        let weights = member.account.weights_over(view.coverage.span);
+        for (node, values) in member.account.nodes().iter().zip(&weights).skip(1) {
+            // A lost record counts by its walks; some causes are known for samples only.
+            let count = values.walks.max(values.samples);
+            if let Place::Lost(cause) = node.place
+                && count > 0
+            {
+                *causes.entry(cause.name()).or_default() += count;
+            }
+        }
+    }
+    causes
+}

@@ -1,0 +1,33 @@
+//! Questions about a snapshot and their answers: columns, percentages, order, completeness. The field names of the
+//! answers are those of docs/http-api.md.
+//!
+//! Pure: names of functions come from outside ([`crate::symbols::names::Names`]), and only the snapshot's time is known.
+//! Every answer obeys the ledger of docs/semantics.md section 5; tests/pipeline checks all of it on random profiles.
+
+pub mod answer;
+pub mod calltree;
+pub mod completeness;
+mod entry;
+mod forest;
+pub mod functions;
+pub mod modules;
+pub mod os_events;
+pub mod processes;
+pub mod query;
+mod scope;
+pub mod session;
+pub mod syscall_names;
+mod table;
+pub mod threads;
+pub mod values;
+
+pub use answer::{List, WindowSpan};
+pub use calltree::{CallTree, TreeNode, calltree};
+pub use functions::{FunctionRow, functions};
+pub use modules::{ModuleRow, modules};
+pub use os_events::{OsEvents, os_events};
+pub use processes::{ProcessReport, ProcessRow, process, processes};
+pub use query::{Frames, Order, ProcessSelector, ReportError, Scope, TableQuery, TreeQuery, ViewQuery, Window};
+pub use scope::{frames_needed, outermost_frames};
+pub use session::{SessionReport, session};
+pub use threads::{ThreadRow, threads};

@@ -1,0 +1,85 @@
+//! The table of modules. A module's inclusive values count each stack with at least one of its functions once; they are
+//! never sums over functions.
+
+use std::cmp::Ordering;
+
+use serde::Serialize;
+
+use super::{
+    answer::List,
+    completeness::Completeness,
+    forest::{Forest, Label, kind_name},
+    query::{ReportError, Scope, TableQuery},
+    scope::View,
+    table::{Key, Row, arrange, columns_with_values},
+    values::RowValues,
+};
+use crate::profile::snapshot::Snapshot;
+
+/// One module.
+#[derive(Clone, Debug, Serialize)]
+pub struct ModuleRow {
+    /// Path, or a name in brackets.
+    pub module: String,
+    /// Hexadecimal.
+    pub build_id: Option<String>,
+    /// `user`, `kernel`, `jit` or `unknown`.
+    pub kind: &'static str,
+    /// The three groups.
+    #[serde(flatten)]
+    pub values: RowValues,
+}
+
+impl Row for ModuleRow {
+    const COLUMNS: &'static [&'static str] = columns_with_values!["module", "build_id", "kind"];
+    const DEFAULT_SORT: &'static str = "elapsed.exclusive_ns";
+
+    fn key(&self, column: &str) -> Option<Key<'_>> {
+        match column {
+            "module" => Some(Key::Text(&self.module)),
+            "build_id" => self.build_id.as_deref().map(Key::Text),
+            "kind" => Some(Key::Text(self.kind)),
+            _ => self.values.column(column).map(Key::Number),
+        }
+    }
+
+    fn name(&self) -> &str {
+        &self.module
+    }
+
+    fn tie(&self, other: &Self) -> Ordering {
+        let samples = other.values.samples.inclusive.cmp(&self.values.samples.inclusive);
+        samples
+            .then_with(|| self.module.cmp(&other.module))
+            .then_with(|| self.build_id.cmp(&other.build_id))
+    }
+}
+
+/// A row per module of a process or of the session.
+///
+/// # Errors
+/// No such process, column or window.
+pub fn modules(snapshot: &Snapshot, scope: &Scope, query: &TableQuery) -> Result<List<ModuleRow>, ReportError> {
+    let view = View::new(snapshot, scope, query.window)?;
+    let forest = Forest::new(&view, query.frames, Label::Modules);
+    let (inclusive, exclusive) = (forest.inclusive(), forest.exclusive());
+    let rows = forest.functions.iter().zip(inclusive.iter().zip(&exclusive));
+    let rows = rows.map(|(function, (inclusive, exclusive))| {
+        let module = snapshot.module(function.module);
+        ModuleRow {
+            module: module.name.to_string(),
+            build_id: module.build_id_hex(),
+            kind: kind_name(function.kind),
+            values: RowValues::new(inclusive, exclusive, &view.denominators),
+        }
+    });
+    let cut = arrange(rows.collect(), query)?;
+    Ok(List {
+        as_of: view.as_of(),
+        window: view.window(),
+        completeness: Completeness::new(&view, &forest.seen(&view)),
+        total_rows: cut.total_rows,
+        truncated: cut.rows.len() < cut.total_rows,
+        rows: cut.rows,
+    })
+}

@@ -1,0 +1,104 @@
+//! What the operating system did for whoever is in scope: time by class, and system calls.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use serde::Serialize;
+
+use super::{
+    answer::WindowSpan,
+    completeness::Completeness,
+    query::{ReportError, Scope, ViewQuery},
+    scope::View,
+    syscall_names::syscall_name,
+    values::ClassValues,
+};
+use crate::profile::{calls::CallTotals, snapshot::Snapshot};
+
+/// The answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct OsEvents {
+    /// Time of the drain pass it was made from, RFC 3339.
+    pub as_of: String,
+    /// The time it covers.
+    pub window: WindowSpan,
+    /// What it lacks.
+    pub completeness: Completeness,
+    /// All time of all threads.
+    pub elapsed_ns: u64,
+    /// `elapsed_ns` by class.
+    pub classes: ClassValues,
+    /// A row per system call, most time first.
+    pub syscalls: Vec<SyscallRow>,
+}
+
+/// One system call.
+#[derive(Clone, Debug, Serialize)]
+pub struct SyscallRow {
+    /// Its name; `syscall_NNN` for a number without one.
+    pub name: Cow<'static, str>,
+    /// Its number.
+    pub number: u32,
+    /// Calls that returned.
+    pub count: u64,
+    /// From entry to exit, all calls that returned.
+    pub total_ns: u64,
+    /// Of it, on a processor.
+    pub running_ns: u64,
+    /// Of it, blocked.
+    pub blocked_ns: u64,
+    /// `total_ns / count`, rounded down.
+    pub average_ns: u64,
+    /// The longest call.
+    pub max_ns: u64,
+    /// In a window: `max_ns` is an upper bound, the longest call of the window is not known exactly.
+    pub max_is_bound: bool,
+    /// Threads that are inside now.
+    pub in_progress: u64,
+    /// How long those have been inside, together; not part of `total_ns`.
+    pub in_progress_ns: u64,
+}
+
+/// Time by class and system calls of a process or of the session.
+///
+/// # Errors
+/// No such process or window.
+pub fn os_events(snapshot: &Snapshot, scope: &Scope, query: &ViewQuery) -> Result<OsEvents, ReportError> {
+    let view = View::new(snapshot, scope, query.window)?;
+    let mut calls: BTreeMap<u32, (CallTotals, u64, u64)> = BTreeMap::new();
+    for member in &view.members {
+        for (number, totals) in member.account.calls_over(view.coverage.span).iter() {
+            calls.entry(*number).or_default().0.add(totals);
+        }
+        for (_, thread, _) in member.account.threads_over(view.coverage.span).rows {
+            if let Some(number) = thread.in_syscall_now() {
+                let entry = calls.entry(number).or_default();
+                entry.1 += 1;
+                entry.2 += snapshot.now_ns().saturating_sub(thread.in_syscall_since_ns);
+            }
+        }
+    }
+    let totals = view.totals();
+    let row = |(number, (calls, in_progress, in_progress_ns)): (u32, (CallTotals, u64, u64))| SyscallRow {
+        name: syscall_name(number),
+        number,
+        count: calls.count,
+        total_ns: calls.total_ns,
+        running_ns: calls.running_ns,
+        blocked_ns: calls.blocked_ns,
+        average_ns: calls.total_ns.checked_div(calls.count).unwrap_or_default(),
+        max_ns: calls.max_ns,
+        max_is_bound: calls.max_is_bound,
+        in_progress,
+        in_progress_ns,
+    };
+    let mut syscalls: Vec<SyscallRow> = calls.into_iter().map(row).collect();
+    syscalls.sort_by_key(|row| (std::cmp::Reverse(row.total_ns.max(row.in_progress_ns)), row.number));
+    Ok(OsEvents {
+        as_of: view.as_of(),
+        window: view.window(),
+        completeness: Completeness::of_totals(&view, None),
+        elapsed_ns: totals.elapsed_ns(),
+        classes: ClassValues::from(&totals.classes),
+        syscalls,
+    })
+}

@@ -1,0 +1,182 @@
+//! What can be asked, and why it may have no answer.
+
+use std::{fmt, str::FromStr};
+
+/// Whose functions count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Frames {
+    /// Time in the kernel belongs to the user function that called it.
+    #[default]
+    User,
+    /// Kernel functions are functions too.
+    All,
+}
+
+/// The direction of a sort.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Largest first.
+    #[default]
+    Desc,
+    /// Smallest first.
+    Asc,
+}
+
+/// What time an answer covers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Window {
+    /// Since the session began.
+    #[default]
+    Session,
+    /// The most recent part.
+    Last {
+        /// Nanoseconds; rounded up to whole segments.
+        duration_ns: u64,
+    },
+}
+
+/// Names one process: by number, and by start time where the number was reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessSelector {
+    /// The process.
+    pub pid: u32,
+    /// Its start in 10 ms ticks since boot, field 22 of /proc/PID/stat; without it the newest of that number is meant.
+    pub start_ticks: Option<u64>,
+}
+
+/// Text that names no process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a process is written as PID or PID.START_TICKS, for example 1234 or 1234.56789")]
+pub struct NotASelector;
+
+/// Reads `1234` and `1234.5678`.
+impl FromStr for ProcessSelector {
+    type Err = NotASelector;
+
+    fn from_str(text: &str) -> Result<Self, NotASelector> {
+        fn number<T: FromStr>(digits: &str) -> Result<T, NotASelector> {
+            // from_str alone would take a leading "+".
+            if digits.bytes().all(|b| b.is_ascii_digit()) {
+                digits.parse().map_err(|_| NotASelector)
+            } else {
+                Err(NotASelector)
+            }
+        }
+        let (pid, start) = match text.split_once('.') {
+            Some((pid, start)) => (pid, Some(start)),
+            None => (text, None),
+        };
+        Ok(Self {
+            pid: number(pid)?,
+            start_ticks: start.map(number).transpose()?,
+        })
+    }
+}
+
+impl fmt::Display for ProcessSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.pid)?;
+        match self.start_ticks {
+            Some(ticks) => write!(f, ".{ticks}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whose rows are asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// All processes, dropped ones included.
+    #[default]
+    Session,
+    /// One process.
+    Process(ProcessSelector),
+}
+
+/// A question whose answer has no rows to choose from.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ViewQuery {
+    /// Whose functions count.
+    pub frames: Frames,
+    /// What time is covered.
+    pub window: Window,
+}
+
+/// A question for a table.
+#[derive(Clone, Debug, Default)]
+pub struct TableQuery {
+    /// The column to sort by, dotted as in the JSON; the table's own default without.
+    pub sort: Option<String>,
+    /// The direction of the sort.
+    pub order: Order,
+    /// Most rows answered; 0 = all.
+    pub limit: usize,
+    /// Only rows whose name contains this, in any case.
+    pub q: Option<String>,
+    /// Whose functions count.
+    pub frames: Frames,
+    /// What time is covered.
+    pub window: Window,
+}
+
+/// A question for a call tree.
+#[derive(Clone, Debug, Default)]
+pub struct TreeQuery {
+    /// Deepest level shown below the root.
+    pub depth: Option<usize>,
+    /// Nodes below this share of the root, in samples and in time, are cut. 0 to 100.
+    pub min_percent: f64,
+    /// Whose functions count.
+    pub frames: Frames,
+    /// What time is covered.
+    pub window: Window,
+}
+
+/// Why a question has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReportError {
+    /// Nothing of that number was ever seen.
+    #[error("no process {selector} has been seen in this session")]
+    UnknownProcess {
+        /// What was asked for.
+        selector: ProcessSelector,
+    },
+    /// It was seen once; its own account is gone.
+    #[error("process {selector} has exited and its profile has been dropped to make room; its time is still in the session's totals")]
+    DroppedProcess {
+        /// What was asked for.
+        selector: ProcessSelector,
+    },
+    /// There is no such column.
+    #[error("there is no column \"{given}\" to sort by; there are: {}", allowed.join(", "))]
+    UnknownSort {
+        /// What was asked for.
+        given: String,
+        /// The table's columns.
+        allowed: &'static [&'static str],
+    },
+    /// So far back is no longer kept in pieces.
+    #[error("the window is too long: {} s are kept at most; ask for window=session to see everything", longest_ns / 1_000_000_000)]
+    WindowTooLong {
+        /// The longest window that has an answer now, nanoseconds.
+        longest_ns: u64,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Check that both ways to write a process are read, and nothing else is.
+    #[test]
+    fn selectors() {
+        let bare = ProcessSelector { pid: 12, start_ticks: None };
+        let full = ProcessSelector { pid: 12, start_ticks: Some(7) };
+        assert_eq!("12".parse(), Ok(bare));
+        assert_eq!("12.7".parse(), Ok(full));
+        assert_eq!(full.to_string(), "12.7");
+        for wrong in ["", "a", "1.", ".1", "1.2.3", "+1", "-1", " 1", "4294967296", "1.-2"] {
+            assert_eq!(wrong.parse::<ProcessSelector>(), Err(NotASelector), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! From a question's scope and window to the accounts it is about, their denominators and their coverage.
+
+use std::collections::BTreeSet;
+
+use super::{
+    answer::{WindowSpan, rfc3339},
+    query::{ProcessSelector, ReportError, Scope, Window},
+    values::Denominators,
+};
+use crate::{
+    processes::ids::ProcessKey,
+    profile::{
+        account::AccountView,
+        frames::FrameId,
+        snapshot::{Coverage, ProcessView, Snapshot},
+        tree::Place,
+        values::Totals,
+    },
+};
+
+/// One account in scope.
+#[derive(Clone, Copy)]
+pub(super) struct Member<'a> {
+    /// The process; `None` for what dropped ones were.
+    pub(super) process: Option<(ProcessKey, &'a ProcessView)>,
+    pub(super) account: &'a AccountView,
+    /// It has no user mode: its kernel frames are always shown.
+    pub(super) kernel_thread: bool,
+}
+
+/// What a question is about.
+pub(super) struct View<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) members: Vec<Member<'a>>,
+    pub(super) coverage: Coverage,
+    pub(super) denominators: Denominators,
+}
+
+impl<'a> View<'a> {
+    pub(super) fn new(snapshot: &'a Snapshot, scope: &Scope, window: Window) -> Result<Self, ReportError> {
+        let members = members(snapshot, scope)?;
+        let coverage = coverage(snapshot, window)?;
+        let total = |members: &[Member<'_>]| {
+            let mut total = Totals::default();
+            for member in members {
+                total.add(&member.account.threads_over(coverage.span).total());
+            }
+            total
+        };
+        let denominators = match scope {
+            Scope::Session => Denominators { session: total(&members), process: None },
+            Scope::Process(_) => Denominators {
+                session: total(&all_members(snapshot)),
+                process: Some(total(&members)),
+            },
+        };
+        Ok(Self { snapshot, members, coverage, denominators })
+    }
+
+    /// The totals of what is in scope.
+    pub(super) fn totals(&self) -> Totals {
+        self.denominators.process.unwrap_or(self.denominators.session)
+    }
+
+    pub(super) fn is_session(&self) -> bool {
+        self.denominators.process.is_none()
+    }
+
+    pub(super) fn as_of(&self) -> String {
+        rfc3339(self.snapshot.as_of_unix_ns())
+    }
+
+    pub(super) fn window(&self) -> WindowSpan {
+        WindowSpan {
+            from: rfc3339(self.coverage.from_unix_ns),
+            to: self.as_of(),
+        }
+    }
+}
+
+fn coverage(snapshot: &Snapshot, window: Window) -> Result<Coverage, ReportError> {
+    match window {
+        Window::Session => Ok(snapshot.whole()),
+        Window::Last { duration_ns } => snapshot
+            .last(duration_ns)
+            .map_err(|longest_ns| ReportError::WindowTooLong { longest_ns }),
+    }
+}
+
+/// The process a selector names.
+pub(super) fn find<'a>(
+    snapshot: &'a Snapshot,
+    selector: &ProcessSelector,
+) -> Result<(ProcessKey, &'a ProcessView), ReportError> {
+    let pid = selector.pid;
+    let of_pid = ProcessKey { pid, start_ns: 0 }..=ProcessKey { pid, start_ns: u64::MAX };
+    let found = snapshot
+        .processes()
+        .range(of_pid)
+        .rev()
+        .find(|(key, _)| selector.start_ticks.is_none_or(|ticks| key.start_ticks() == ticks));
+    let selector = *selector;
+    match found {
+        Some((key, process)) => Ok((*key, process)),
+        None if snapshot.was_dropped(pid, selector.start_ticks) => Err(ReportError::DroppedProcess { selector }),
+        None => Err(ReportError::UnknownProcess { selector }),
+    }
+}
+
+fn members<'a>(snapshot: &'a Snapshot, scope: &Scope) -> Result<Vec<Member<'a>>, ReportError> {
+    match scope {
+        Scope::Session => Ok(all_members(snapshot)),
+        Scope::Process(selector) => find(snapshot, selector).map(|found| vec![member(found)]),
+    }
+}
+
+fn member<'a>((key, process): (ProcessKey, &'a ProcessView)) -> Member<'a> {
+    Member {
+        process: Some((key, process)),
+        account: &process.account,
+        kernel_thread: process.info.kernel_thread,
+    }
+}
+
+fn all_members(snapshot: &Snapshot) -> Vec<Member<'_>> {
+    let retired = |account, kernel_thread| Member { process: None, account, kernel_thread };
+    snapshot
+        .processes()
+        .iter()
+        .map(|(key, process)| member((*key, process)))
+        .chain([retired(&snapshot.retired().user, false), retired(&snapshot.retired().kernel, true)])
+        .collect()
+}
+
+/// The frames that must have names before a report with names can be made.
+///
+/// # Errors
+/// When the scope names no process.
+pub fn frames_needed(snapshot: &Snapshot, scope: &Scope) -> Result<Vec<FrameId>, ReportError> {
+    let mut frames = BTreeSet::new();
+    for member in members(snapshot, scope)? {
+        for node in member.account.nodes().iter().skip(1) {
+            if let Place::User(frame) | Place::Kernel(frame) = node.place {
+                frames.insert(frame);
+            }
+        }
+    }
+    Ok(frames.into_iter().collect())
+}
+
+/// The frames that decide whether stacks are complete: the outermost ones of walks that the kernel did not see end.
+/// Of one process (none when there is no such process), or of all.
+#[must_use]
+pub fn outermost_frames(snapshot: &Snapshot, process: Option<&ProcessSelector>) -> Vec<FrameId> {
+    let scope = process.map_or(Scope::Session, |selector| Scope::Process(*selector));
+    let mut frames = BTreeSet::new();
+    for member in members(snapshot, &scope).unwrap_or_default() {
+        frames.extend(super::completeness::undecided(member.account));
+    }
+    frames.into_iter().collect()
+}

@@ -1,0 +1,152 @@
+//! Sorting, filtering and cutting rows, the same for every table.
+
+use std::cmp::Ordering;
+
+use super::query::{Order, ReportError, TableQuery};
+
+/// The value of a row in one column.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Key<'a> {
+    Text(&'a str),
+    Number(f64),
+}
+
+impl Key<'_> {
+    fn compare(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Self::Text(a), Self::Text(b)) => a.cmp(b),
+            (Self::Number(a), Self::Number(b)) => a.total_cmp(b),
+            (Self::Text(_), Self::Number(_)) => Ordering::Less,
+            (Self::Number(_), Self::Text(_)) => Ordering::Greater,
+        }
+    }
+}
+
+/// A row that can be sorted and searched.
+pub(super) trait Row {
+    /// Every column it can be sorted by, dotted as in the JSON.
+    const COLUMNS: &'static [&'static str];
+    /// The column it is sorted by unless asked otherwise.
+    const DEFAULT_SORT: &'static str;
+
+    /// The value in one of [`Self::COLUMNS`].
+    fn key(&self, column: &str) -> Option<Key<'_>>;
+
+    /// What `q` searches.
+    fn name(&self) -> &str;
+
+    /// The order of rows that are equal in the sorted column.
+    fn tie(&self, other: &Self) -> Ordering;
+}
+
+/// The rows of a table, with how many there were before the limit.
+pub(super) struct Cut<R> {
+    pub(super) rows: Vec<R>,
+    pub(super) total_rows: usize,
+}
+
+/// Filters, sorts and cuts. The order is the same in every answer about the same values.
+pub(super) fn arrange<R: Row>(mut rows: Vec<R>, query: &TableQuery) -> Result<Cut<R>, ReportError> {
+    let column = query.sort.as_deref().unwrap_or(R::DEFAULT_SORT);
+    if !R::COLUMNS.contains(&column) {
+        return Err(ReportError::UnknownSort {
+            given: column.to_owned(),
+            allowed: R::COLUMNS,
+        });
+    }
+    if let Some(wanted) = query.q.as_deref().filter(|q| !q.is_empty()) {
+        let wanted = wanted.to_lowercase();
+        rows.retain(|row| row.name().to_lowercase().contains(&wanted));
+    }
+    rows.sort_by(|a, b| {
+        let by_column = match (a.key(column), b.key(column)) {
+            (Some(a), Some(b)) => a.compare(&b),
+            (a, b) => a.is_some().cmp(&b.is_some()),
+        };
+        let by_column = match query.order {
+            Order::Asc => by_column,
+            Order::Desc => by_column.reverse(),
+        };
+        by_column.then_with(|| a.tie(b))
+    });
+    let total_rows = rows.len();
+    if query.limit > 0 {
+        rows.truncate(query.limit);
+    }
+    Ok(Cut { rows, total_rows })
+}
+
+/// A list of column names: the given ones, then those of the three groups of values.
+macro_rules! columns_with_values {
+    ($($own:literal),* $(,)?) => {
+        &[
+            $($own,)*
+            "samples.inclusive", "samples.exclusive",
+            "samples.inclusive_percent", "samples.exclusive_percent",
+            "samples.inclusive_percent_of_process", "samples.exclusive_percent_of_process",
+            "elapsed.inclusive_ns", "elapsed.exclusive_ns",
+            "elapsed.inclusive_percent", "elapsed.exclusive_percent",
+            "elapsed.inclusive_percent_of_process", "elapsed.exclusive_percent_of_process",
+            "application.inclusive_ns", "application.exclusive_ns",
+            "application.inclusive_percent", "application.exclusive_percent",
+            "application.inclusive_percent_of_process", "application.exclusive_percent_of_process",
+        ]
+    };
+}
+pub(super) use columns_with_values;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, Clone)]
+    struct Pair(&'static str, u64);
+
+    impl Row for Pair {
+        const COLUMNS: &'static [&'static str] = &["name", "n"];
+        const DEFAULT_SORT: &'static str = "n";
+
+        fn key(&self, column: &str) -> Option<Key<'_>> {
+            match column {
+                "name" => Some(Key::Text(self.0)),
+                "n" => Some(Key::Number(self.1 as f64)),
+                _ => None,
+            }
+        }
+
+        fn name(&self) -> &str {
+            self.0
+        }
+
+        fn tie(&self, other: &Self) -> Ordering {
+            self.0.cmp(other.0)
+        }
+    }
+
+    fn names(query: &TableQuery) -> Vec<&'static str> {
+        let rows = vec![Pair("b", 1), Pair("Ca", 2), Pair("a", 1)];
+        let cut = arrange(rows, query).expect("a known column");
+        cut.rows.iter().map(|row| row.0).collect()
+    }
+
+    // Check default order, ties, direction, search in any case, and that the limit cuts after the sort.
+    #[test]
+    fn arranged() {
+        let query = TableQuery::default();
+        assert_eq!(names(&query), ["Ca", "a", "b"]);
+        assert_eq!(names(&TableQuery { order: Order::Asc, ..query.clone() }), ["a", "b", "Ca"]);
+        let by_name = TableQuery { sort: Some("name".into()), ..query.clone() };
+        assert_eq!(names(&by_name), ["b", "a", "Ca"]);
+        assert_eq!(names(&TableQuery { q: Some("A".into()), ..query.clone() }), ["Ca", "a"]);
+        assert_eq!(names(&TableQuery { limit: 1, ..query }), ["Ca"]);
+    }
+
+    // Check that an unknown column is refused with the list of those there are.
+    #[test]
+    fn unknown_column() {
+        let query = TableQuery { sort: Some("m".into()), ..TableQuery::default() };
+        let error = arrange(vec![Pair("a", 1)], &query).err();
+        let allowed = Pair::COLUMNS;
+        assert_eq!(error, Some(ReportError::UnknownSort { given: "m".into(), allowed }));
+    }
+}

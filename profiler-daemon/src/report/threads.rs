@@ -1,0 +1,148 @@
+//! The table of threads. Its values are the threads' exact totals, so their sum is the process's, with nothing missing.
+
+use std::cmp::Ordering;
+
+use serde::Serialize;
+
+use super::{
+    answer::{List, rfc3339},
+    completeness::Completeness,
+    query::{ReportError, Scope, TableQuery},
+    scope::{Member, View},
+    table::{Key, Row, arrange, columns_with_values},
+    values::{ClassValues, RowValues, as_values},
+};
+use crate::profile::{input::ThreadState, over::Span, snapshot::Snapshot, values::Totals};
+
+/// One thread, or in the row without `started_at` all exited threads that have no row of their own any more.
+#[derive(Clone, Debug, Serialize)]
+pub struct ThreadRow {
+    /// The process; 0 for processes that were dropped.
+    pub pid: u32,
+    /// The process's start, 10 ms ticks since boot.
+    pub start_ticks: u64,
+    /// The thread; 0 for threads folded into one row.
+    pub tid: u32,
+    /// Its name.
+    pub comm: String,
+    /// `running`, `blocked`, `runnable` or `exited`.
+    pub state: &'static str,
+    /// RFC 3339.
+    pub started_at: Option<String>,
+    /// How many threads this row stands for.
+    pub threads: u64,
+    /// First event in the time covered, monotonic nanoseconds. In a row of several threads 0.
+    pub first_event_ns: u64,
+    /// Last event, monotonic nanoseconds. In a row of several threads the sum of their lives.
+    pub last_event_ns: u64,
+    /// Time in between in which it was no target.
+    pub unobserved_ns: u64,
+    /// `last_event_ns - first_event_ns - unobserved_ns`, by class.
+    pub classes: ClassValues,
+    /// The three groups; exclusive = inclusive.
+    #[serde(flatten)]
+    pub values: RowValues,
+}
+
+impl Row for ThreadRow {
+    const COLUMNS: &'static [&'static str] = columns_with_values![
+        "pid", "start_ticks", "tid", "comm", "state", "started_at", "threads",
+        "first_event_ns", "last_event_ns", "unobserved_ns",
+        "classes.user_ns", "classes.syscall_ns", "classes.blocked_ns", "classes.runnable_ns", "classes.kernel_ns",
+    ];
+    const DEFAULT_SORT: &'static str = "elapsed.exclusive_ns";
+
+    fn key(&self, column: &str) -> Option<Key<'_>> {
+        Some(match column {
+            "pid" => Key::Number(self.pid.into()),
+            "start_ticks" => Key::Number(self.start_ticks as f64),
+            "tid" => Key::Number(self.tid.into()),
+            "comm" => Key::Text(&self.comm),
+            "state" => Key::Text(self.state),
+            "started_at" => Key::Text(self.started_at.as_deref()?),
+            "threads" => Key::Number(self.threads as f64),
+            "first_event_ns" => Key::Number(self.first_event_ns as f64),
+            "last_event_ns" => Key::Number(self.last_event_ns as f64),
+            "unobserved_ns" => Key::Number(self.unobserved_ns as f64),
+            _ => Key::Number(self.classes.column(column).or_else(|| self.values.column(column))?),
+        })
+    }
+
+    fn name(&self) -> &str {
+        &self.comm
+    }
+
+    fn tie(&self, other: &Self) -> Ordering {
+        (self.pid, self.start_ticks, self.tid)
+            .cmp(&(other.pid, other.start_ticks, other.tid))
+            .then_with(|| self.started_at.cmp(&other.started_at))
+    }
+}
+
+/// A row per thread of a process or of the session.
+///
+/// # Errors
+/// No such process, column or window.
+pub fn threads(snapshot: &Snapshot, scope: &Scope, query: &TableQuery) -> Result<List<ThreadRow>, ReportError> {
+    let view = View::new(snapshot, scope, query.window)?;
+    let mut rows = Vec::new();
+    for member in &view.members {
+        add_rows(&view, member, &mut rows);
+    }
+    let cut = arrange(rows, query)?;
+    Ok(List {
+        as_of: view.as_of(),
+        window: view.window(),
+        completeness: Completeness::of_totals(&view, None),
+        total_rows: cut.total_rows,
+        truncated: cut.rows.len() < cut.total_rows,
+        rows: cut.rows,
+    })
+}
+
+fn add_rows(view: &View<'_>, member: &Member<'_>, rows: &mut Vec<ThreadRow>) {
+    let (pid, start_ticks) = member.process.map_or((0, 0), |(key, _)| (key.pid, key.start_ticks()));
+    let over = member.account.threads_over(view.coverage.span);
+    let row = |totals: &Totals| ThreadRow {
+        pid,
+        start_ticks,
+        tid: 0,
+        comm: String::new(),
+        state: ThreadState::Exited.name(),
+        started_at: None,
+        threads: 1,
+        first_event_ns: 0,
+        last_event_ns: totals.elapsed_ns() + totals.unobserved_ns,
+        unobserved_ns: totals.unobserved_ns,
+        classes: ClassValues::from(&totals.classes),
+        values: RowValues::new(&as_values(totals), &as_values(totals), &view.denominators),
+    };
+    for (key, thread, totals) in &over.rows {
+        let gone = thread.state == ThreadState::Exited && *totals == Totals::default();
+        if gone && view.coverage.span != Span::Session {
+            continue;
+        }
+        let first_event_ns = match view.coverage.span {
+            Span::Session => thread.first_ns,
+            Span::Since(_) => thread.last_ns.saturating_sub(totals.elapsed_ns() + totals.unobserved_ns),
+        };
+        rows.push(ThreadRow {
+            tid: key.tid,
+            comm: thread.comm.to_string(),
+            state: thread.state.name(),
+            started_at: Some(rfc3339(view.snapshot.unix_ns_of_boot_ns(key.start_ns))),
+            first_event_ns,
+            last_event_ns: thread.last_ns,
+            ..row(totals)
+        });
+    }
+    let whole = view.coverage.span == Span::Session;
+    if over.folded != Totals::default() || (whole && over.folded_count > 0) {
+        let of = if member.process.is_some() { "threads" } else { "processes" };
+        rows.push(ThreadRow {
+            comm: format!("[exited {of}]"),
+            threads: over.folded_count,
+            ..row(&over.folded)
+        });
+    }
+}
