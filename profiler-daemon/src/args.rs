@@ -12,7 +12,12 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 /// A system-wide profiler: exact time per thread, sampled stacks, read over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
-#[command(name = "profiler-daemon", version, about, args_conflicts_with_subcommands = true)]
+#[command(
+    name = "profiler-daemon",
+    version,
+    about,
+    args_conflicts_with_subcommands = true
+)]
 pub struct Args {
     /// Configuration file. Without it every setting has its default.
     #[arg(long, value_name = "FILE")]
@@ -88,7 +93,11 @@ impl LogLevel {
 pub fn failure_sentence(error: &anyhow::Error) -> String {
     let mut sentence = String::new();
     for cause in error.chain() {
-        let cause = cause.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+        let cause = cause
+            .to_string()
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
         // Many errors already repeat their source in their own text.
         if cause.is_empty() || sentence.contains(&cause) {
             continue;
@@ -153,10 +162,21 @@ mod tests {
     #[test]
     fn bad_values_are_refused_with_the_form() {
         // Check that a wrong duration, address, number and log level are refused, and that the form is told.
-        for typed in ["--min-interval=5", "--listen=9797", "--pid=-1", "--frequency-hz=fast", "--log=loud"] {
-            assert!(Args::try_parse_from(["profiler-daemon", typed]).is_err(), "{typed} was accepted");
+        for typed in [
+            "--min-interval=5",
+            "--listen=9797",
+            "--pid=-1",
+            "--frequency-hz=fast",
+            "--log=loud",
+        ] {
+            assert!(
+                Args::try_parse_from(["profiler-daemon", typed]).is_err(),
+                "{typed} was accepted"
+            );
         }
-        let message = Args::try_parse_from(["profiler-daemon", "--min-interval=5"]).unwrap_err().to_string();
+        let message = Args::try_parse_from(["profiler-daemon", "--min-interval=5"])
+            .unwrap_err()
+            .to_string();
         assert!(message.contains("as in \"1ms\""), "{message}");
     }
 
@@ -167,6 +187,9 @@ mod tests {
             .context("cannot open it: permission denied")
             .context("cannot start")
             .unwrap_err();
-        assert_eq!(failure_sentence(&error), "cannot start: cannot open it: permission denied");
+        assert_eq!(
+            failure_sentence(&error),
+            "cannot start: cannot open it: permission denied"
+        );
     }
 }

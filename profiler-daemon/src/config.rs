@@ -75,12 +75,20 @@ pub struct Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}:{}:{}: {}", self.file, self.line, self.column, self.sentence)
+        write!(
+            out,
+            "{}:{}:{}: {}",
+            self.file, self.line, self.column, self.sentence
+        )
     }
 }
 
 fn list(faults: &[Fault]) -> String {
-    faults.iter().map(Fault::to_string).collect::<Vec<_>>().join("; ")
+    faults
+        .iter()
+        .map(Fault::to_string)
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 /// Every setting, in the order of the sample file.
@@ -109,12 +117,19 @@ impl Config {
     ///
     /// When it cannot be read or holds something that is not allowed.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
+        let unreadable = |source| ConfigError::Unreadable {
+            path: path.to_owned(),
+            source,
+        };
         let file = std::fs::File::open(path).map_err(unreadable)?;
         let mut text = String::new();
-        file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
+        file.take(MAX_FILE_BYTES + 1)
+            .read_to_string(&mut text)
+            .map_err(unreadable)?;
         if text.len() as u64 > MAX_FILE_BYTES {
-            return Err(ConfigError::TooLarge { path: path.to_owned() });
+            return Err(ConfigError::TooLarge {
+                path: path.to_owned(),
+            });
         }
         Self::parse(&path.display().to_string(), &text)
     }
@@ -127,40 +142,68 @@ impl Config {
     pub fn parse(file: &str, text: &str) -> Result<Self, ConfigError> {
         let fault = |offset: usize, sentence: String| {
             let (line, column) = position(text, offset);
-            Fault { file: file.to_owned(), line, column, sentence }
+            Fault {
+                file: file.to_owned(),
+                line,
+                column,
+                sentence,
+            }
         };
-        let written: ConfigWritten = toml::from_str(text).map_err(|error| ConfigError::Refused {
-            faults: vec![fault(error.span().map_or(0, |span| span.start), error.message().replace('\n', ", "))],
-        })?;
+        let written: ConfigWritten =
+            toml::from_str(text).map_err(|error| ConfigError::Refused {
+                faults: vec![fault(
+                    error.span().map_or(0, |span| span.start),
+                    error.message().replace('\n', ", "),
+                )],
+            })?;
         let mut refusals = Vec::new();
         let config = written.mean(&mut refusals);
         if refusals.is_empty() {
             return Ok(config);
         }
         refusals.sort_by_key(|refusal| refusal.offset);
-        let faults =
-            refusals.into_iter().map(|refusal| fault(refusal.offset, format!("{}: {}", refusal.key, refusal.sentence)));
-        Err(ConfigError::Refused { faults: faults.collect() })
+        let faults = refusals.into_iter().map(|refusal| {
+            fault(
+                refusal.offset,
+                format!("{}: {}", refusal.key, refusal.sentence),
+            )
+        });
+        Err(ConfigError::Refused {
+            faults: faults.collect(),
+        })
     }
 
     /// The same, with what was typed on the command line in place of what it replaces.
     fn typed(mut self, args: &Args) -> Result<Self, ConfigError> {
         if let Some(frequency_hz) = args.frequency_hz {
             let written = toml::Value::Integer(i64::try_from(frequency_hz).unwrap_or(i64::MAX));
-            self.frequency_hz = kinds::Kind::<u32>::read(&FREQUENCY, &written)
-                .map_err(|sentence| ConfigError::Option { option: "--frequency-hz", sentence })?;
+            self.frequency_hz =
+                kinds::Kind::<u32>::read(&FREQUENCY, &written).map_err(|sentence| {
+                    ConfigError::Option {
+                        option: "--frequency-hz",
+                        sentence,
+                    }
+                })?;
         }
         if let Some(min_interval_ns) = args.min_interval {
-            self.min_interval_ns = MIN_INTERVAL
-                .check(min_interval_ns)
-                .map_err(|sentence| ConfigError::Option { option: "--min-interval", sentence })?;
+            self.min_interval_ns =
+                MIN_INTERVAL
+                    .check(min_interval_ns)
+                    .map_err(|sentence| ConfigError::Option {
+                        option: "--min-interval",
+                        sentence,
+                    })?;
         }
         if let Some(listen) = args.listen {
             self.listen = listen;
         }
         if !args.pids.is_empty() {
-            self.targets = Targets::only_pids(args.pids.clone(), self.targets.children)
-                .map_err(|sentence| ConfigError::Option { option: "--pid", sentence })?;
+            self.targets = Targets::only_pids(args.pids.clone(), self.targets.children).map_err(
+                |sentence| ConfigError::Option {
+                    option: "--pid",
+                    sentence,
+                },
+            )?;
         }
         Ok(self)
     }
@@ -170,7 +213,12 @@ impl Config {
 fn position(text: &str, offset: usize) -> (usize, usize) {
     let before = &text.as_bytes()[..offset.min(text.len())];
     let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-    let column = before.iter().rev().take_while(|byte| **byte != b'\n').count() + 1;
+    let column = before
+        .iter()
+        .rev()
+        .take_while(|byte| **byte != b'\n')
+        .count()
+        + 1;
     (line, column)
 }
 

@@ -57,7 +57,12 @@ impl Diagnosis {
     /// A line per check, with a line below each that needs mending.
     #[must_use]
     pub fn to_text(&self) -> String {
-        let width = self.checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
+        let width = self
+            .checks
+            .iter()
+            .map(|check| check.name.len())
+            .max()
+            .unwrap_or(0);
         let mut text = String::new();
         for check in &self.checks {
             let mark = match check.outcome {
@@ -65,14 +70,20 @@ impl Diagnosis {
                 Outcome::Limited => "limited",
                 Outcome::Missing => "MISSING",
             };
-            writeln!(text, "{mark}  {:width$}  {}", check.name, check.found).expect("a string takes all text");
+            writeln!(text, "{mark}  {:width$}  {}", check.name, check.found)
+                .expect("a string takes all text");
             if let Some(fix) = &check.fix {
-                writeln!(text, "         {:width$}  fix: {fix}", "").expect("a string takes all text");
+                writeln!(text, "         {:width$}  fix: {fix}", "")
+                    .expect("a string takes all text");
             }
         }
         let verdict = if !self.usable {
             "The daemon cannot work here until what is MISSING is mended."
-        } else if self.checks.iter().any(|check| check.outcome == Outcome::Limited) {
+        } else if self
+            .checks
+            .iter()
+            .any(|check| check.outcome == Outcome::Limited)
+        {
             "The daemon works here; what is limited makes its reports poorer."
         } else {
             "Everything the daemon needs is here."

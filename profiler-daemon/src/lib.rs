@@ -11,6 +11,8 @@ pub mod symbols;
 
 pub mod profile;
 
+pub mod export;
 pub mod report;
 
+pub mod http;
 pub mod metrics;

@@ -11,7 +11,8 @@ mod table;
 
 pub use exposition::{MAX_LABEL_BYTES, MetricsError, documentation, exposition};
 pub use input::{
-    CLASS_NAMES, DrainInput, GroupInput, MapInput, MetricsInput, OwnInput, ProgramInput, StackInput, SymbolCacheInput,
+    CLASS_NAMES, DrainInput, GroupInput, MapInput, MetricsInput, OwnInput, ProgramInput,
+    StackInput, SymbolCacheInput,
 };
 pub use requests::RequestCounts;
 

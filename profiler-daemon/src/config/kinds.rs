@@ -47,7 +47,10 @@ impl<T: TryFrom<u64> + Serialize> Kind<T> for Whole {
     }
 
     fn allowed(&self) -> String {
-        format!("a whole number from {} to {} ({})", self.min, self.max, self.unit)
+        format!(
+            "a whole number from {} to {} ({})",
+            self.min, self.max, self.unit
+        )
     }
 
     fn sample(&self) -> String {
@@ -66,7 +69,9 @@ fn plain<T: Serialize>(value: &T) -> Json {
 
 /// A number within a setting's bounds as the setting's type, which is chosen to hold them.
 fn fitting<T: TryFrom<u64>>(number: u64) -> T {
-    T::try_from(number).ok().expect("the bounds of a setting fit its type")
+    T::try_from(number)
+        .ok()
+        .expect("the bounds of a setting fit its type")
 }
 
 /// A length of time, held in nanoseconds. `zero` says what 0 means, where it is allowed below `min_ns`.
@@ -80,7 +85,9 @@ pub(super) struct Time {
 impl Time {
     /// The same check for a length of time that was not written in the file.
     pub(super) fn check(&self, length_ns: u64) -> Result<u64, String> {
-        if (self.min_ns..=self.max_ns).contains(&length_ns) || (length_ns == 0 && self.zero.is_some()) {
+        if (self.min_ns..=self.max_ns).contains(&length_ns)
+            || (length_ns == 0 && self.zero.is_some())
+        {
             Ok(length_ns)
         } else {
             Err(format!("must be {}", self.allowed()))
@@ -95,9 +102,14 @@ impl Kind<u64> for Time {
 
     fn read(&self, written: &Value) -> Result<u64, String> {
         match written {
-            Value::String(text) => duration::parse(text).and_then(|length_ns| self.check(length_ns)),
+            Value::String(text) => {
+                duration::parse(text).and_then(|length_ns| self.check(length_ns))
+            }
             Value::Integer(0) if self.zero.is_some() => Ok(0),
-            _ => Err(format!("must be {} between quotation marks", duration::FORM)),
+            _ => Err(format!(
+                "must be {} between quotation marks",
+                duration::FORM
+            )),
         }
     }
 
@@ -136,7 +148,10 @@ fn show_bytes(bytes: u64) -> String {
     BYTE_UNITS
         .iter()
         .find(|(_, size)| bytes >= *size && bytes.is_multiple_of(*size))
-        .map_or_else(|| format!("{bytes}"), |(unit, size)| format!("\"{}{unit}\"", bytes / size))
+        .map_or_else(
+            || format!("{bytes}"),
+            |(unit, size)| format!("\"{}{unit}\"", bytes / size),
+        )
 }
 
 fn read_bytes(text: &str) -> Option<u64> {
@@ -168,8 +183,16 @@ impl<T: TryFrom<u64> + Serialize> Kind<T> for Bytes {
     }
 
     fn allowed(&self) -> String {
-        let power = if self.power_of_two { ", a power of two" } else { "" };
-        format!("bytes, as a number or like \"4MiB\", from {} to {}{power}", show_bytes(self.min), show_bytes(self.max))
+        let power = if self.power_of_two {
+            ", a power of two"
+        } else {
+            ""
+        };
+        format!(
+            "bytes, as a number or like \"4MiB\", from {} to {}{power}",
+            show_bytes(self.min),
+            show_bytes(self.max)
+        )
     }
 
     fn sample(&self) -> String {
@@ -192,7 +215,9 @@ impl Kind<bool> for Flag {
     }
 
     fn read(&self, written: &Value) -> Result<bool, String> {
-        written.as_bool().ok_or_else(|| "must be true or false".to_owned())
+        written
+            .as_bool()
+            .ok_or_else(|| "must be true or false".to_owned())
     }
 
     fn allowed(&self) -> String {
@@ -219,7 +244,11 @@ impl Kind<Option<bool>> for OptionalFlag {
     }
 
     fn read(&self, written: &Value) -> Result<Option<bool>, String> {
-        Flag { default: self.unsaid }.read(written).map(Some)
+        Flag {
+            default: self.unsaid,
+        }
+        .read(written)
+        .map(Some)
     }
 
     fn allowed(&self) -> String {
@@ -243,21 +272,32 @@ pub(super) struct Choice<T: 'static> {
 
 impl<T: Copy + PartialEq> Choice<T> {
     fn find(&self, word: &str) -> Option<T> {
-        self.words.iter().find(|(name, _)| *name == word).map(|(_, value)| *value)
+        self.words
+            .iter()
+            .find(|(name, _)| *name == word)
+            .map(|(_, value)| *value)
     }
 }
 
 impl<T: Copy + PartialEq> Kind<T> for Choice<T> {
     fn default_value(&self) -> T {
-        self.find(self.default).expect("the default is one of the words")
+        self.find(self.default)
+            .expect("the default is one of the words")
     }
 
     fn read(&self, written: &Value) -> Result<T, String> {
-        written.as_str().and_then(|word| self.find(word)).ok_or_else(|| format!("must be {}", self.allowed()))
+        written
+            .as_str()
+            .and_then(|word| self.find(word))
+            .ok_or_else(|| format!("must be {}", self.allowed()))
     }
 
     fn allowed(&self) -> String {
-        let words: Vec<_> = self.words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+        let words: Vec<_> = self
+            .words
+            .iter()
+            .map(|(word, _)| format!("\"{word}\""))
+            .collect();
         words.join(" or ")
     }
 
@@ -319,7 +359,10 @@ impl<T: Serialize> Kind<Vec<T>> for List<T> {
             .as_array()
             .filter(|items| items.len() <= self.max_count)
             .ok_or_else(|| format!("must be {}", self.allowed()))?;
-        items.iter().map(|item| (self.item)(item).map_err(|sentence| format!("{item}: {sentence}"))).collect()
+        items
+            .iter()
+            .map(|item| (self.item)(item).map_err(|sentence| format!("{item}: {sentence}")))
+            .collect()
     }
 
     fn allowed(&self) -> String {

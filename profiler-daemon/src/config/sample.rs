@@ -40,7 +40,13 @@ pub fn documentation() -> String {
     );
     for key in keys() {
         let name = super::section::full_name(key.table, key.name);
-        line(&mut text, format_args!("| `{name}` | `{}` | {} | {} |", key.sample, key.allowed, key.comment));
+        line(
+            &mut text,
+            format_args!(
+                "| `{name}` | `{}` | {} | {} |",
+                key.sample, key.allowed, key.comment
+            ),
+        );
     }
     text
 }

@@ -37,12 +37,20 @@ pub(super) struct Refusal {
 
 /// Joins a table and a key as one would write them on one line.
 pub(super) fn full_name(table: &str, name: &str) -> String {
-    if table.is_empty() { name.to_owned() } else { format!("{table}.{name}") }
+    if table.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{table}.{name}")
+    }
 }
 
 /// Joins the lines of a doc comment.
 pub(super) fn join_comment(lines: &[&str]) -> String {
-    lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
+    lines
+        .iter()
+        .map(|line| line.trim())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Declares the settings of one table. See the module's description.

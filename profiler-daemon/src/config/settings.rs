@@ -32,7 +32,12 @@ impl SystemCalls {
 }
 
 /// The bounds of `frequency_hz`, also for the command line.
-pub(super) const FREQUENCY: Whole = Whole { default: 99, min: 1, max: 10_000, unit: "samples per second and processor" };
+pub(super) const FREQUENCY: Whole = Whole {
+    default: 99,
+    min: 1,
+    max: 10_000,
+    unit: "samples per second and processor",
+};
 
 /// The bounds of `min_interval`, also for the command line.
 pub(super) const MIN_INTERVAL: Time = Time {
@@ -164,10 +169,15 @@ section! {
 /// Reads a host name: letters, digits, dots, hyphens and underscores, or a numeric address; never a port.
 fn host_name(written: &toml::Value) -> Result<String, String> {
     let text = written.as_str().unwrap_or_default();
-    let plain = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let plain = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'))
+        .unwrap_or(text);
     let is_name = !text.is_empty()
         && text.len() <= 253
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'));
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'));
     if is_name || plain.parse::<std::net::Ipv6Addr>().is_ok() {
         Ok(plain.to_ascii_lowercase())
     } else {

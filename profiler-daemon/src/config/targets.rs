@@ -40,7 +40,13 @@ pub struct Targets {
 
 impl Default for Targets {
     fn default() -> Self {
-        Self { all: true, pids: Vec::new(), comms: Vec::new(), cgroups: Vec::new(), children: false }
+        Self {
+            all: true,
+            pids: Vec::new(),
+            comms: Vec::new(),
+            cgroups: Vec::new(),
+            children: false,
+        }
     }
 }
 
@@ -77,7 +83,13 @@ impl Targets {
     ///
     /// A sentence when there are none, too many, or one cannot be a process number.
     pub fn only_pids(pids: Vec<u32>, children: bool) -> Result<Self, String> {
-        TargetsAsked { all: Some(false), pids, children, ..TargetsAsked::default() }.try_into()
+        TargetsAsked {
+            all: Some(false),
+            pids,
+            children,
+            ..TargetsAsked::default()
+        }
+        .try_into()
     }
 }
 
@@ -148,7 +160,13 @@ impl From<TargetsMeant> for Targets {
 }
 
 fn bounded(list: &str, count: usize, max: usize) -> Result<(), String> {
-    if count > max { Err(format!("{list}: {count} are too many, at most {max} may be given")) } else { Ok(()) }
+    if count > max {
+        Err(format!(
+            "{list}: {count} are too many, at most {max} may be given"
+        ))
+    } else {
+        Ok(())
+    }
 }
 
 fn check_pid(pid: u64) -> Result<u32, String> {
@@ -160,7 +178,9 @@ fn check_pid(pid: u64) -> Result<u32, String> {
 
 fn check_comm(comm: &str) -> Result<(), String> {
     if comm.is_empty() || comm.len() > MAX_COMM_BYTES || comm.contains('\0') {
-        Err(format!("must be 1 to {MAX_COMM_BYTES} bytes, which is what the kernel keeps of a name"))
+        Err(format!(
+            "must be 1 to {MAX_COMM_BYTES} bytes, which is what the kernel keeps of a name"
+        ))
     } else {
         Ok(())
     }
@@ -168,7 +188,11 @@ fn check_comm(comm: &str) -> Result<(), String> {
 
 fn check_cgroup(cgroup: &str) -> Result<(), String> {
     let has_dots = cgroup.split('/').any(|part| part == "." || part == "..");
-    if !cgroup.starts_with('/') || cgroup.len() > MAX_CGROUP_BYTES || cgroup.contains('\0') || has_dots {
+    if !cgroup.starts_with('/')
+        || cgroup.len() > MAX_CGROUP_BYTES
+        || cgroup.contains('\0')
+        || has_dots
+    {
         Err(format!(
             "must be a path of at most {MAX_CGROUP_BYTES} bytes that begins with / at the root of the hierarchy, without . and .."
         ))
@@ -179,7 +203,10 @@ fn check_cgroup(cgroup: &str) -> Result<(), String> {
 
 /// Reads one process number of the configuration file.
 pub(super) fn read_pid(written: &Value) -> Result<u32, String> {
-    let number = written.as_integer().and_then(|number| u64::try_from(number).ok()).unwrap_or(0);
+    let number = written
+        .as_integer()
+        .and_then(|number| u64::try_from(number).ok())
+        .unwrap_or(0);
     check_pid(number)
 }
 
@@ -206,7 +233,8 @@ mod tests {
     #[test]
     fn naming_something_means_only_that() {
         // Check that names alone leave out the rest, that everything can be asked for, and that repetition vanishes.
-        let targets = read(r#"{"pids":[7,3,7],"comms":["sshd"],"cgroups":["/a/"],"children":true}"#).unwrap();
+        let targets =
+            read(r#"{"pids":[7,3,7],"comms":["sshd"],"cgroups":["/a/"],"children":true}"#).unwrap();
         assert!(!targets.all && targets.children);
         assert_eq!(targets.pids, [3, 7]);
         assert_eq!(targets.cgroups, ["/a"]);
@@ -217,8 +245,18 @@ mod tests {
     #[test]
     fn what_would_profile_nothing_is_refused() {
         // Check that an empty request is not mistaken for one that asks for everything or nothing.
-        for json in ["{}", r#"{"all":false}"#, r#"{"children":true}"#, r#"{"pids":[]}"#] {
-            assert!(read(json).unwrap_err().contains("nothing would be profiled"), "{json}");
+        for json in [
+            "{}",
+            r#"{"all":false}"#,
+            r#"{"children":true}"#,
+            r#"{"pids":[]}"#,
+        ] {
+            assert!(
+                read(json)
+                    .unwrap_err()
+                    .contains("nothing would be profiled"),
+                "{json}"
+            );
         }
     }
 
@@ -236,7 +274,10 @@ mod tests {
             (r#"{"comms":[""]}"#, "1 to 15 bytes"),
             (r#"{"cgroups":["a"]}"#, "begins with /"),
             (r#"{"cgroups":["/a/../b"]}"#, "without . and .."),
-            (r#"{"pid":[1]}"#, "unknown field `pid`, expected one of `all`, `pids`"),
+            (
+                r#"{"pid":[1]}"#,
+                "unknown field `pid`, expected one of `all`, `pids`",
+            ),
         ] {
             let sentence = read(json).unwrap_err();
             assert!(sentence.contains(part), "{sentence}");

@@ -21,16 +21,36 @@ struct Capability {
 }
 
 const CAPABILITIES: [Capability; 6] = [
-    Capability { bit: 39, name: "CAP_BPF", without: "no kernel program can be loaded", required: true },
-    Capability { bit: 38, name: "CAP_PERFMON", without: "nothing can be sampled or traced", required: true },
-    Capability { bit: 19, name: "CAP_SYS_PTRACE", without: "programs of other users stay unnamed", required: false },
+    Capability {
+        bit: 39,
+        name: "CAP_BPF",
+        without: "no kernel program can be loaded",
+        required: true,
+    },
+    Capability {
+        bit: 38,
+        name: "CAP_PERFMON",
+        without: "nothing can be sampled or traced",
+        required: true,
+    },
+    Capability {
+        bit: 19,
+        name: "CAP_SYS_PTRACE",
+        without: "programs of other users stay unnamed",
+        required: false,
+    },
     Capability {
         bit: 40,
         name: "CAP_CHECKPOINT_RESTORE",
         without: "files that were replaced or deleted while mapped stay unnamed",
         required: false,
     },
-    Capability { bit: 34, name: "CAP_SYSLOG", without: "kernel functions stay unnamed", required: false },
+    Capability {
+        bit: 34,
+        name: "CAP_SYSLOG",
+        without: "kernel functions stay unnamed",
+        required: false,
+    },
     Capability {
         bit: 2,
         name: "CAP_DAC_READ_SEARCH",
@@ -58,15 +78,30 @@ pub fn examine(facts: &Facts) -> Diagnosis {
 }
 
 fn ok(name: &'static str, found: impl Into<String>) -> Check {
-    Check { name, outcome: Outcome::Ok, found: found.into(), fix: None }
+    Check {
+        name,
+        outcome: Outcome::Ok,
+        found: found.into(),
+        fix: None,
+    }
 }
 
 fn limited(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Check {
-    Check { name, outcome: Outcome::Limited, found: found.into(), fix: Some(fix.into()) }
+    Check {
+        name,
+        outcome: Outcome::Limited,
+        found: found.into(),
+        fix: Some(fix.into()),
+    }
 }
 
 fn missing(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Check {
-    Check { name, outcome: Outcome::Missing, found: found.into(), fix: Some(fix.into()) }
+    Check {
+        name,
+        outcome: Outcome::Missing,
+        found: found.into(),
+        fix: Some(fix.into()),
+    }
 }
 
 /// The first two numbers of a kernel release.
@@ -87,7 +122,11 @@ fn kernel_release(facts: &Facts) -> Check {
             format!("Linux {release} is older than {}.{}", OLDEST.0, OLDEST.1),
             format!("use a kernel of {}.{} or later", OLDEST.0, OLDEST.1),
         ),
-        None => limited(NAME, format!("Linux {release}: the version is not understood"), "see whether the daemon starts"),
+        None => limited(
+            NAME,
+            format!("Linux {release}: the version is not understood"),
+            "see whether the daemon starts",
+        ),
     }
 }
 
@@ -97,7 +136,10 @@ fn btf(facts: &Facts) -> Check {
         Ok(()) => ok(NAME, "the kernel describes its own types (BTF)"),
         Err(refused) => missing(
             NAME,
-            format!("/sys/kernel/btf/vmlinux cannot be read: {}", refused.sentence),
+            format!(
+                "/sys/kernel/btf/vmlinux cannot be read: {}",
+                refused.sentence
+            ),
             "use a kernel built with CONFIG_DEBUG_INFO_BTF=y, and make /sys visible to the daemon",
         ),
     }
@@ -123,25 +165,42 @@ fn lockdown(facts: &Facts) -> Check {
 }
 
 fn has(facts: &Facts, bit: u32) -> Option<bool> {
-    facts.capabilities.map(|capabilities| capabilities & (1 << bit) != 0)
+    facts
+        .capabilities
+        .map(|capabilities| capabilities & (1 << bit) != 0)
 }
 
 fn capabilities(facts: &Facts) -> Vec<Check> {
     let Some(is_admin) = has(facts, CAP_SYS_ADMIN) else {
-        return vec![limited("capabilities", "/proc/self/status cannot be read", "mount /proc")];
+        return vec![limited(
+            "capabilities",
+            "/proc/self/status cannot be read",
+            "mount /proc",
+        )];
     };
     // CAP_SYS_ADMIN stands in for these; the kernel asks for CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH by name.
-    let replaced = |name: &str| is_admin && !matches!(name, "CAP_SYS_PTRACE" | "CAP_DAC_READ_SEARCH");
+    let replaced =
+        |name: &str| is_admin && !matches!(name, "CAP_SYS_PTRACE" | "CAP_DAC_READ_SEARCH");
     let check = |capability: &Capability| {
         if has(facts, capability.bit) == Some(true) {
             return ok(capability.name, "granted");
         }
         if replaced(capability.name) {
-            return ok(capability.name, "not granted, but CAP_SYS_ADMIN is, which includes it");
+            return ok(
+                capability.name,
+                "not granted, but CAP_SYS_ADMIN is, which includes it",
+            );
         }
         let found = format!("not granted: {}", capability.without);
-        let fix = format!("run as root, or add {} to AmbientCapabilities= of the service", capability.name);
-        if capability.required { missing(capability.name, found, fix) } else { limited(capability.name, found, fix) }
+        let fix = format!(
+            "run as root, or add {} to AmbientCapabilities= of the service",
+            capability.name
+        );
+        if capability.required {
+            missing(capability.name, found, fix)
+        } else {
+            limited(capability.name, found, fix)
+        }
     };
     CAPABILITIES.iter().map(check).collect()
 }
@@ -150,7 +209,10 @@ fn bpf(facts: &Facts) -> Check {
     const NAME: &str = "bpf";
     match &facts.bpf {
         Ok(()) => ok(NAME, "a map can be created"),
-        Err(Refused { errno: libc::ENOSYS, .. }) => missing(
+        Err(Refused {
+            errno: libc::ENOSYS,
+            ..
+        }) => missing(
             NAME,
             "the kernel has no bpf() system call",
             "use a kernel built with CONFIG_BPF_SYSCALL=y, and allow bpf in the service's system call filter",
@@ -166,18 +228,32 @@ fn bpf(facts: &Facts) -> Check {
 fn perf(facts: &Facts) -> Check {
     const NAME: &str = "perf-events";
     let paranoid = facts.perf_event_paranoid;
-    let setting = paranoid.map_or_else(String::new, |level| format!(" (kernel.perf_event_paranoid is {level})"));
+    let setting = paranoid.map_or_else(String::new, |level| {
+        format!(" (kernel.perf_event_paranoid is {level})")
+    });
     match &facts.perf {
         Ok(()) => ok(NAME, format!("the whole machine can be sampled{setting}")),
         // Debian and Ubuntu add levels from 3 on, which ask for more than other kernels do.
-        Err(_) if paranoid.is_some_and(|level| level >= 3) && has(facts, CAP_SYS_ADMIN) == Some(false) => missing(
-            NAME,
-            format!("sampling is refused{setting}: from level 3 on, this kernel wants CAP_SYS_ADMIN for it"),
-            "set kernel.perf_event_paranoid=2 with sysctl, or grant the service CAP_SYS_ADMIN",
-        ),
-        Err(Refused { errno: libc::ENODEV, .. }) => {
-            limited(NAME, "processor 0 is offline: not tried", "put processor 0 online, or see whether the daemon starts")
+        Err(_)
+            if paranoid.is_some_and(|level| level >= 3)
+                && has(facts, CAP_SYS_ADMIN) == Some(false) =>
+        {
+            missing(
+                NAME,
+                format!(
+                    "sampling is refused{setting}: from level 3 on, this kernel wants CAP_SYS_ADMIN for it"
+                ),
+                "set kernel.perf_event_paranoid=2 with sysctl, or grant the service CAP_SYS_ADMIN",
+            )
         }
+        Err(Refused {
+            errno: libc::ENODEV,
+            ..
+        }) => limited(
+            NAME,
+            "processor 0 is offline: not tried",
+            "put processor 0 online, or see whether the daemon starts",
+        ),
         Err(refused) => missing(
             NAME,
             format!("sampling is refused: {}{setting}", refused.sentence),
@@ -205,7 +281,9 @@ fn kernel_addresses(facts: &Facts) -> Check {
         (Some(true), _) => ok(NAME, "kernel functions can be named"),
         (Some(false), Some(level)) if level >= 2 => limited(
             NAME,
-            format!("kernel functions stay unnamed: kernel.kptr_restrict is {level}, which hides addresses from everyone"),
+            format!(
+                "kernel functions stay unnamed: kernel.kptr_restrict is {level}, which hides addresses from everyone"
+            ),
             "set kernel.kptr_restrict=1 with sysctl",
         ),
         (Some(false), _) => limited(
@@ -234,19 +312,32 @@ fn tracefs(facts: &Facts) -> Check {
 fn bpf_statistics(facts: &Facts) -> Check {
     const NAME: &str = "bpf-statistics";
     match facts.bpf_stats_enabled {
-        Some(0) => ok(NAME, "off: the run time of the daemon's own programs is unknown (kernel.bpf_stats_enabled=1 shows it)"),
-        Some(_) => ok(NAME, "on: the run time of the daemon's own programs is known; each run costs two clock readings"),
+        Some(0) => ok(
+            NAME,
+            "off: the run time of the daemon's own programs is unknown (kernel.bpf_stats_enabled=1 shows it)",
+        ),
+        Some(_) => ok(
+            NAME,
+            "on: the run time of the daemon's own programs is known; each run costs two clock readings",
+        ),
         None => ok(NAME, "unknown to this kernel"),
     }
 }
 
 fn locked_memory(facts: &Facts) -> Check {
     const NAME: &str = "locked-memory";
-    let old = facts.release.as_deref().and_then(version).is_some_and(|version| version < NO_MEMLOCK);
+    let old = facts
+        .release
+        .as_deref()
+        .and_then(version)
+        .is_some_and(|version| version < NO_MEMLOCK);
     match facts.locked_memory_limit_bytes {
         Some(limit_bytes) if old && limit_bytes < LOCKED_MEMORY_BYTES => limited(
             NAME,
-            format!("the limit is {} KiB, and before Linux 5.11 maps count against it", limit_bytes >> 10),
+            format!(
+                "the limit is {} KiB, and before Linux 5.11 maps count against it",
+                limit_bytes >> 10
+            ),
             "set LimitMEMLOCK=infinity in the service, or ulimit -l unlimited",
         ),
         _ if old => ok(NAME, "the limit is large enough"),

@@ -24,7 +24,10 @@ pub struct Refused {
 
 impl From<std::io::Error> for Refused {
     fn from(error: std::io::Error) -> Self {
-        Self { errno: error.raw_os_error().unwrap_or(0), sentence: error.to_string() }
+        Self {
+            errno: error.raw_os_error().unwrap_or(0),
+            sentence: error.to_string(),
+        }
     }
 }
 
@@ -65,8 +68,12 @@ impl Facts {
     pub fn gather() -> Self {
         let status = read("/proc/self/status").unwrap_or_default();
         Self {
-            release: read("/proc/sys/kernel/osrelease").ok().map(|text| text.trim().to_owned()),
-            btf: std::fs::File::open("/sys/kernel/btf/vmlinux").map(drop).map_err(Refused::from),
+            release: read("/proc/sys/kernel/osrelease")
+                .ok()
+                .map(|text| text.trim().to_owned()),
+            btf: std::fs::File::open("/sys/kernel/btf/vmlinux")
+                .map(drop)
+                .map_err(Refused::from),
             lockdown: read("/sys/kernel/security/lockdown").ok(),
             capabilities: effective_capabilities(&status),
             perf_event_paranoid: number("/proc/sys/kernel/perf_event_paranoid"),
@@ -74,11 +81,20 @@ impl Facts {
             bpf_stats_enabled: number("/proc/sys/kernel/bpf_stats_enabled"),
             bpf: probe::bpf_map().map_err(Refused::from),
             perf: probe::perf_event_system_wide().map_err(Refused::from),
-            kernel_addresses: read("/proc/kallsyms").ok().as_deref().and_then(shows_addresses),
-            tracefs: ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"]
-                .iter()
-                .any(|folder| Path::new(folder).read_dir().is_ok()),
-            locked_memory_limit_bytes: read("/proc/self/limits").ok().as_deref().and_then(locked_memory_limit),
+            kernel_addresses: read("/proc/kallsyms")
+                .ok()
+                .as_deref()
+                .and_then(shows_addresses),
+            tracefs: [
+                "/sys/kernel/tracing/events",
+                "/sys/kernel/debug/tracing/events",
+            ]
+            .iter()
+            .any(|folder| Path::new(folder).read_dir().is_ok()),
+            locked_memory_limit_bytes: read("/proc/self/limits")
+                .ok()
+                .as_deref()
+                .and_then(locked_memory_limit),
             initial_pid_namespace: std::fs::read_link("/proc/self/ns/pid")
                 .ok()
                 .map(|link| link.as_os_str() == INITIAL_PID_NAMESPACE),
@@ -89,7 +105,9 @@ impl Facts {
 /// The beginning of a file as text.
 fn read(path: &str) -> std::io::Result<String> {
     let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(MAX_BYTES).read_to_end(&mut bytes)?;
+    std::fs::File::open(path)?
+        .take(MAX_BYTES)
+        .read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -99,13 +117,18 @@ fn number(path: &str) -> Option<i64> {
 
 /// The effective capabilities in the text of a status file.
 pub(super) fn effective_capabilities(status: &str) -> Option<u64> {
-    let digits = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    let digits = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))?;
     u64::from_str_radix(digits.trim(), 16).ok()
 }
 
 /// Whether the first lines of the list of kernel symbols carry addresses; none for an empty list.
 pub(super) fn shows_addresses(kallsyms: &str) -> Option<bool> {
-    let mut addresses = kallsyms.lines().filter_map(|line| line.split(' ').next()).peekable();
+    let mut addresses = kallsyms
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .peekable();
     addresses.peek()?;
     // The first symbols of per-processor data may truly be at 0.
     Some(addresses.any(|address| address.bytes().any(|digit| digit != b'0')))
@@ -113,6 +136,8 @@ pub(super) fn shows_addresses(kallsyms: &str) -> Option<bool> {
 
 /// The soft limit on locked memory in the text of a limits file.
 pub(super) fn locked_memory_limit(limits: &str) -> Option<u64> {
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max locked memory"))?;
     line.split_whitespace().next()?.parse().ok()
 }

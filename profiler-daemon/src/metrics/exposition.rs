@@ -34,7 +34,11 @@ impl Series {
 fn clean(value: &str) -> String {
     let mut cleaned = String::with_capacity(value.len().min(MAX_LABEL_BYTES));
     for character in value.chars() {
-        let character = if character.is_control() { char::REPLACEMENT_CHARACTER } else { character };
+        let character = if character.is_control() {
+            char::REPLACEMENT_CHARACTER
+        } else {
+            character
+        };
         if cleaned.len() + character.len_utf8() > MAX_LABEL_BYTES {
             break;
         }
@@ -49,7 +53,10 @@ fn clean(value: &str) -> String {
 ///
 /// When the encoder refuses a family, which the declarations rule out.
 pub fn exposition(input: &MetricsInput) -> Result<String, MetricsError> {
-    let families: Vec<_> = FAMILIES.iter().filter_map(|family| build(family, input)).collect();
+    let families: Vec<_> = FAMILIES
+        .iter()
+        .filter_map(|family| build(family, input))
+        .collect();
     let mut text = Vec::new();
     TextEncoder::new().encode(&families, &mut text)?;
     Ok(String::from_utf8_lossy(&text).into_owned())
@@ -107,13 +114,24 @@ pub fn documentation() -> String {
          | metric | type | unit | labels | meaning |\n|---|---|---|---|---|\n",
     );
     for family in FAMILIES {
-        let labels: Vec<_> = family.labels.iter().map(|label| format!("`{label}`")).collect();
+        let labels: Vec<_> = family
+            .labels
+            .iter()
+            .map(|label| format!("`{label}`"))
+            .collect();
         let kind = match family.kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
         };
-        writeln!(page, "| `{}` | {kind} | {} | {} | {} |", family.name, family.unit, labels.join(", "), family.help)
-            .expect("a string takes all text");
+        writeln!(
+            page,
+            "| `{}` | {kind} | {} | {} | {} |",
+            family.name,
+            family.unit,
+            labels.join(", "),
+            family.help
+        )
+        .expect("a string takes all text");
     }
     page
 }

@@ -19,6 +19,9 @@ impl RequestCounts {
     #[must_use]
     pub fn totals(&self) -> Vec<(&'static str, u16, u64)> {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.iter().map(|((handler, code), count)| (*handler, *code, *count)).collect()
+        counts
+            .iter()
+            .map(|((handler, code), count)| (*handler, *code, *count))
+            .collect()
     }
 }

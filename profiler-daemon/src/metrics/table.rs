@@ -32,7 +32,10 @@ macro_rules! family {
     };
 }
 
-#[expect(clippy::cast_precision_loss, reason = "Prometheus holds 53 bits; beyond that the last digits do not matter")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "Prometheus holds 53 bits; beyond that the last digits do not matter"
+)]
 fn count(number: u64) -> f64 {
     number as f64
 }
@@ -75,27 +78,27 @@ pub(super) const FAMILIES: &[Family] = &[
         "What could not be collected, by cause; 0 everywhere means that reports are complete.",
         |input, series| input.losses_total.iter().for_each(|(cause, n)| series.add(&[cause], count(*n)))),
     family!(Counter "profiler_stack_walks_total", "walks", ["end"],
-        "Walks of user stacks by how they ended: complete, truncated at the depth limit, or failed on the way.",
-        |input, series| {
-            series.add(&["complete"], count(input.stacks.complete_total));
-            series.add(&["truncated"], count(input.stacks.truncated_total));
-            series.add(&["failed"], count(input.stacks.failed_total));
-        }),
+    "Walks of user stacks by how they ended: complete, truncated at the depth limit, or failed on the way.",
+    |input, series| {
+        series.add(&["complete"], count(input.stacks.complete_total));
+        series.add(&["truncated"], count(input.stacks.truncated_total));
+        series.add(&["failed"], count(input.stacks.failed_total));
+    }),
     family!(Counter "profiler_group_elapsed_seconds_total", "seconds", ["group"],
-        "Time of the group's threads, on and off the processors.",
-        |input, series| each_group(input, series, |group| {
-            seconds(group.classes_ns.iter().fold(0, |sum, class_ns| sum.saturating_add(*class_ns)))
-        })),
+    "Time of the group's threads, on and off the processors.",
+    |input, series| each_group(input, series, |group| {
+        seconds(group.classes_ns.iter().fold(0, |sum, class_ns| sum.saturating_add(*class_ns)))
+    })),
     family!(Counter "profiler_group_application_seconds_total", "seconds", ["group"],
         "Time that the group's threads ran in user mode, outside any system call.",
         |input, series| each_group(input, series, |group| seconds(group.classes_ns[0]))),
     family!(Counter "profiler_group_class_seconds_total", "seconds", ["group", "class"],
-        "Time of the group's threads by class: user, syscall, blocked, runnable or kernel.",
-        |input, series| for group in &input.groups {
-            for (class, class_ns) in CLASS_NAMES.iter().zip(group.classes_ns) {
-                series.add(&[&group.name, class], seconds(class_ns));
-            }
-        }),
+    "Time of the group's threads by class: user, syscall, blocked, runnable or kernel.",
+    |input, series| for group in &input.groups {
+        for (class, class_ns) in CLASS_NAMES.iter().zip(group.classes_ns) {
+            series.add(&[&group.name, class], seconds(class_ns));
+        }
+    }),
     family!(Counter "profiler_group_samples_total", "samples", ["group"],
         "Samples of the group's threads.",
         |input, series| each_group(input, series, |group| count(group.samples_total))),
@@ -109,11 +112,11 @@ pub(super) const FAMILIES: &[Family] = &[
         "Samples that went to the group other because no series was free.",
         |input, series| series.add(&[], count(input.groups_overflow_samples_total))),
     family!(Gauge "profiler_processes", "processes", ["state"],
-        "Processes in the reports: running, or exited and not yet dropped.",
-        |input, series| {
-            series.add(&["running"], size(input.processes));
-            series.add(&["exited"], size(input.processes_exited));
-        }),
+    "Processes in the reports: running, or exited and not yet dropped.",
+    |input, series| {
+        series.add(&["running"], size(input.processes));
+        series.add(&["exited"], size(input.processes_exited));
+    }),
     family!(Gauge "profiler_threads", "threads", [],
         "Threads that run and are followed.",
         |input, series| series.add(&[], size(input.threads))),
@@ -139,22 +142,22 @@ pub(super) const FAMILIES: &[Family] = &[
         "Entries that a map of the kernel has room for.",
         |input, series| input.maps.iter().for_each(|map| series.add(&[&map.name], count(map.max_entries)))),
     family!(Gauge "profiler_map_memory_bytes", "bytes", ["map"],
-        "Kernel memory that a map takes.",
-        |input, series| for map in &input.maps {
-            if let Some(memory_bytes) = map.memory_bytes {
-                series.add(&[&map.name], count(memory_bytes));
-            }
-        }),
+    "Kernel memory that a map takes.",
+    |input, series| for map in &input.maps {
+        if let Some(memory_bytes) = map.memory_bytes {
+            series.add(&[&map.name], count(memory_bytes));
+        }
+    }),
     family!(Counter "profiler_program_run_seconds_total", "seconds", ["program"],
-        "Time that a kernel program of the daemon ran; 0 while kernel.bpf_stats_enabled is 0.",
-        |input, series| input.programs.iter().for_each(|program| {
-            series.add(&[&program.name], seconds(program.run_ns_total));
-        })),
+    "Time that a kernel program of the daemon ran; 0 while kernel.bpf_stats_enabled is 0.",
+    |input, series| input.programs.iter().for_each(|program| {
+        series.add(&[&program.name], seconds(program.run_ns_total));
+    })),
     family!(Counter "profiler_program_runs_total", "runs", ["program"],
-        "How often a kernel program of the daemon ran; 0 while kernel.bpf_stats_enabled is 0.",
-        |input, series| input.programs.iter().for_each(|program| {
-            series.add(&[&program.name], count(program.runs_total));
-        })),
+    "How often a kernel program of the daemon ran; 0 while kernel.bpf_stats_enabled is 0.",
+    |input, series| input.programs.iter().for_each(|program| {
+        series.add(&[&program.name], count(program.runs_total));
+    })),
     family!(Counter "profiler_symbol_cache_requests_total", "requests", [],
         "Names of functions that were asked for.",
         |input, series| series.add(&[], count(input.symbol_cache.requests_total))),
@@ -171,10 +174,10 @@ pub(super) const FAMILIES: &[Family] = &[
         "Memory that names of functions may take.",
         |input, series| series.add(&[], count(input.symbol_cache.max_bytes))),
     family!(Counter "profiler_http_requests_total", "requests", ["handler", "code"],
-        "Requests answered, by handler and status code.",
-        |input, series| input.http_requests_total.iter().for_each(|(handler, code, n)| {
-            series.add(&[handler, &code.to_string()], count(*n));
-        })),
+    "Requests answered, by handler and status code.",
+    |input, series| input.http_requests_total.iter().for_each(|(handler, code, n)| {
+        series.add(&[handler, &code.to_string()], count(*n));
+    })),
     family!(Counter "process_cpu_seconds_total", "seconds", [],
         "Processor time of the daemon itself, kernel programs not included.",
         |input, series| series.add(&[], input.own.cpu_seconds_total)),

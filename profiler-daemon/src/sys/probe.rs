@@ -50,12 +50,22 @@ const _: () = assert!(mem::size_of::<PerfAttributes>() == PERF_ATTR_SIZE_VER0 as
 ///
 /// What the kernel said: `EPERM` without the privilege, `ENOSYS` without `bpf(2)`.
 pub fn bpf_map() -> io::Result<()> {
-    let attributes =
-        MapCreate { map_type: BPF_MAP_TYPE_ARRAY, key_size: 4, value_size: 8, max_entries: 1, map_flags: 0 };
+    let attributes = MapCreate {
+        map_type: BPF_MAP_TYPE_ARRAY,
+        key_size: 4,
+        value_size: 8,
+        max_entries: 1,
+        map_flags: 0,
+    };
     // SAFETY: the pointer and the size name a live structure laid out as the kernel reads it, which the call does
     // not keep; the kernel writes nothing to it for this command.
     let answer = unsafe {
-        libc::syscall(libc::SYS_bpf, BPF_MAP_CREATE, &raw const attributes, mem::size_of::<MapCreate>())
+        libc::syscall(
+            libc::SYS_bpf,
+            BPF_MAP_CREATE,
+            &raw const attributes,
+            mem::size_of::<MapCreate>(),
+        )
     };
     closed(answer)
 }
@@ -79,7 +89,8 @@ pub fn perf_event_system_wide() -> io::Result<()> {
         breakpoint_type: 0,
         breakpoint_address: 0,
     };
-    let (every_process, first_processor, no_group): (libc::pid_t, libc::c_int, libc::c_int) = (-1, 0, -1);
+    let (every_process, first_processor, no_group): (libc::pid_t, libc::c_int, libc::c_int) =
+        (-1, 0, -1);
     // SAFETY: the pointer names a live structure of the size it states, which the call reads and does not keep.
     let answer = unsafe {
         libc::syscall(
