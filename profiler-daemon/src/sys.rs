@@ -10,6 +10,7 @@ pub mod own_cost;
 pub mod perf_event;
 pub mod perf_record;
 pub mod perf_ring;
+pub mod probe;
 pub mod proc_fs;
 pub mod proc_maps;
 pub mod proc_stat;
