@@ -74,6 +74,9 @@ enum Task {
         /// Where the daemon listens
         #[arg(long)]
         listen: String,
+        /// Wait in another process
+        #[arg(long)]
+        detach: bool,
     },
 }
 
@@ -89,10 +92,6 @@ fn main() -> ExitCode {
 }
 
 fn perform(task: Task) -> anyhow::Result<()> {
-    if let Task::Announce { pid, listen } = task {
-        run::announce(pid, &listen);
-        return Ok(());
-    }
     let workspace = Workspace::find()?;
     match task {
         Task::Build { release } => build::build(&workspace, release),
@@ -102,6 +101,18 @@ fn perform(task: Task) -> anyhow::Result<()> {
         Task::Lint => lint::lint(&workspace),
         Task::Tidy => tidy::tidy(&workspace),
         Task::Toolchain => toolchain::ensure(&workspace).map(drop),
-        Task::Announce { .. } => Ok(()),
+        Task::Announce {
+            pid,
+            listen,
+            detach: true,
+        } => run::announce_detached(pid, &listen),
+        Task::Announce {
+            pid,
+            listen,
+            detach: false,
+        } => {
+            run::announce(pid, &listen);
+            Ok(())
+        }
     }
 }

@@ -3,7 +3,6 @@
 //! The daemon takes this process over, so signals and the exit code are its own. What announces it is another
 //! process, which ends by itself.
 
-use std::env;
 use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -24,6 +23,10 @@ const DEFAULT_LISTEN: &str = "127.0.0.1:9797";
 
 /// How long the daemon may take to answer, with a password to be typed before it starts.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// This program, even where the build has just replaced its file.
+const THIS_PROGRAM: &str = "/proc/self/exe";
+
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Builds and becomes the daemon; returns only when that fails.
@@ -40,14 +43,23 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[OsString]) -> anyhow::Resu
 
 /// Starts `announce` as nobody's child, so that the daemon has no child it does not know.
 fn start_announcer(listen: &str) -> anyhow::Result<()> {
-    let this = env::current_exe().context("finding this program")?;
-    let pid = process::id().to_string();
-    let mut shell = Command::new("sh");
-    shell
-        .args(["-c", r#""$0" announce --pid "$1" --listen "$2" &"#])
-        .arg(this)
-        .args([&pid, listen]);
-    shell::run(&mut shell)
+    shell::run(&mut announcer(process::id(), listen, &["--detach"]))
+}
+
+fn announcer(pid: u32, listen: &str, more: &[&str]) -> Command {
+    let mut command = Command::new(THIS_PROGRAM);
+    command
+        .args(["announce", "--pid", &pid.to_string(), "--listen", listen])
+        .args(more);
+    command
+}
+
+/// Starts `announce` and does not wait for it, which makes it nobody's child as soon as this process ends.
+pub(crate) fn announce_detached(pid: u32, listen: &str) -> anyhow::Result<()> {
+    announcer(pid, listen, &[])
+        .spawn()
+        .map(drop)
+        .context("starting what announces the daemon")
 }
 
 /// Waits until the daemon is ready and prints where to ask it; gives up silently when it ends first.
