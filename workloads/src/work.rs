@@ -9,6 +9,9 @@ use crate::sys;
 /// Runs `rounds` of the loop. Inlined into each worker, so that the worker is the leaf.
 #[inline(always)]
 pub(crate) fn burn(rounds: u64, seed: u64) -> u64 {
+    // Through memory: the worker uses its stack from its first instruction on, so that the optimiser cannot put off
+    // setting up its frame until after the loop. Without a frame its caller would be missing from the stack.
+    let rounds = black_box(rounds);
     let mut x = seed;
     for _ in 0..rounds {
         x = x

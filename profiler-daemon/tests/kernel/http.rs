@@ -101,3 +101,16 @@ fn join_chunks(mut bytes: &[u8]) -> Option<Vec<u8>> {
         bytes = bytes.get(end + 2 + length + 2..)?;
     }
 }
+
+#[test]
+fn answers_are_taken_apart() {
+    // Check that status, headers and a body in chunks are read as they were meant, and half an answer as none.
+    let bytes = b"HTTP/1.1 404 Not Found\r\nContent-Type: a/B\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+    let answer = parse(bytes).expect("a whole answer");
+    assert_eq!((answer.status, answer.text().as_str()), (404, "abcde"));
+    assert!(answer.has_header("content-type", "a/b") && !answer.has_header("content-type", "text"));
+    assert!(
+        parse(&bytes[..bytes.len() - 12]).is_none(),
+        "the last chunks are missing"
+    );
+}

@@ -58,16 +58,23 @@ pub(crate) fn running_ns(row: &Value) -> u64 {
     user + syscall
 }
 
-/// The rows whose function ends in `::name` (or is the name).
+/// The rows whose function is this one, in whatever module path.
 pub(crate) fn function_rows<'a>(list: &'a Value, name: &str) -> Vec<&'a Value> {
-    let suffix = format!("::{name}");
-    rows(list)
-        .iter()
-        .filter(|row| {
-            let function = text(row, "/function");
-            function == name || function.ends_with(&suffix)
-        })
-        .collect()
+    let is_it = |row: &&Value| is_function(text(row, "/function"), name);
+    rows(list).iter().filter(is_it).collect()
+}
+
+/// Whether a demangled name is `name` in some module path, with or without the compiler's hash at the end.
+pub(crate) fn is_function(demangled: &str, name: &str) -> bool {
+    let plain = match demangled.rsplit_once("::h") {
+        Some((plain, hash))
+            if hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()) =>
+        {
+            plain
+        }
+        _ => demangled,
+    };
+    plain.rsplit("::").next() == Some(name)
 }
 
 /// The one row of a function; none or several fail the test and show what there is.
@@ -251,4 +258,25 @@ pub(crate) fn taken_ns() -> u64 {
     fields
         .get(5..8)
         .map_or(0, |taken| taken.iter().sum::<u64>() * TICK_NS)
+}
+
+#[test]
+fn times_and_names_are_read() {
+    // Check that RFC 3339 times are read to the nanosecond across leap days, and functions found in any module path.
+    assert_eq!(unix_ns("1970-01-01T00:00:00Z"), 0);
+    assert_eq!(
+        unix_ns("2000-02-29T12:34:56.000000007Z"),
+        951_827_696_000_000_007
+    );
+    assert_eq!(
+        unix_ns("2026-03-01T00:00:00.5+00:00"),
+        1_772_323_200_500_000_000
+    );
+    assert_eq!(parse_time("2026-03-01 00:00:00"), None);
+    assert!(is_function("workload::split::split_ten", "split_ten"));
+    assert!(is_function(
+        "workload::split::split_ten::h0123456789abcdef",
+        "split_ten"
+    ));
+    assert!(!is_function("workload::split::not_split_ten", "split_ten"));
 }

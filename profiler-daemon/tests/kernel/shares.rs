@@ -152,7 +152,7 @@ fn recursion_counts_once() {
         )
         .expect("the process has just ended");
         assert_eq!(
-            deepest(&tree, "recurse"),
+            deepest(&tree["root"], "recurse"),
             depth,
             "nested calls of recurse in the call tree"
         );
@@ -161,16 +161,12 @@ fn recursion_counts_once() {
 
 /// The largest number of nodes of this function on one path.
 fn deepest(node: &Value, name: &str) -> u32 {
-    let root = ["root", "tree"]
-        .iter()
-        .find_map(|key| node.get(key))
-        .unwrap_or(node);
     let own = u32::from(
-        root["function"]
+        node["function"]
             .as_str()
-            .is_some_and(|function| function.ends_with(&format!("::{name}"))),
+            .is_some_and(|function| reads::is_function(function, name)),
     );
-    let children: &[Value] = root["children"].as_array().map_or(&[], Vec::as_slice);
+    let children: &[Value] = node["children"].as_array().map_or(&[], Vec::as_slice);
     own + children
         .iter()
         .map(|child| deepest(child, name))

@@ -89,8 +89,9 @@ fn a_sleep_under_way_is_seen_in_its_system_call() {
     let path = format!("/processes/{}/os-events", sleeper.selector());
     let listed = |events: &Value| {
         ["nanosleep", "read", "futex", "poll"].iter().all(|name| {
-            reads::system_call(events, name)
-                .is_some_and(|row| number(row, "/total_ns") > 1_000_000_000)
+            reads::system_call(events, name).is_some_and(|row| {
+                number(row, "/in_progress") > 0 && number(row, "/in_progress_ns") > 1_000_000_000
+            })
         })
     };
     reads::until(daemon, &path, unix_now_ns(), listed);

@@ -33,11 +33,9 @@ fn every_system_call_is_counted() {
                 "{name}: {found} calls, {count} made"
             );
             let total_ns = number(row, "/total_ns");
-            assert_eq!(
-                total_ns,
-                number(row, "/running_ns") + number(row, "/blocked_ns"),
-                "{name}: {row}"
-            );
+            // The rest of a call's time it was runnable.
+            let known_ns = number(row, "/running_ns") + number(row, "/blocked_ns");
+            assert!(known_ns <= total_ns, "{name}: {row}");
             assert_eq!(
                 number(row, "/average_ns"),
                 total_ns / found,
