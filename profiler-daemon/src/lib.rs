@@ -6,3 +6,4 @@ pub mod symbols;
 pub mod profile;
 
 pub mod report;
+pub mod export;
