@@ -15,6 +15,8 @@ pub mod symbols;
 
 pub mod profile;
 
+pub mod collect;
+
 pub mod report;
 
 pub mod export;

@@ -10,7 +10,7 @@ use super::status::Status;
 use crate::config::targets::Targets;
 use crate::profile::frames::FrameId;
 use crate::profile::snapshot::Snapshot;
-use crate::symbols::names::Names;
+use crate::report::names::Names;
 
 /// An answer that comes later.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

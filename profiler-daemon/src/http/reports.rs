@@ -20,7 +20,7 @@ use crate::profile::frames::FrameId;
 use crate::profile::snapshot::Snapshot;
 use crate::report;
 use crate::report::query::{ReportError, Scope};
-use crate::symbols::names::Names;
+use crate::report::names::Names;
 
 type Answer = Result<Response, Problem>;
 type App = State<Arc<Shared>>;

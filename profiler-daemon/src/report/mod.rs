@@ -1,7 +1,7 @@
 //! Questions about a snapshot and their answers: columns, percentages, order, completeness. The field names of the
 //! answers are those of docs/http-api.md.
 //!
-//! Pure: names of functions come from outside ([`crate::symbols::names::Names`]), and only the snapshot's time is known.
+//! Pure: names of functions come from outside ([`names::Names`]), and only the snapshot's time is known.
 //! Every answer obeys the ledger of docs/semantics.md section 5; tests/pipeline checks all of it on random profiles.
 
 pub mod answer;
@@ -12,6 +12,7 @@ mod forest;
 pub mod functions;
 pub mod modules;
 pub mod os_events;
+pub mod names;
 pub mod processes;
 pub mod query;
 mod scope;

@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 /// Rung from any thread; heard by the one that polls it.
 #[derive(Debug)]
@@ -27,6 +28,15 @@ impl Bell {
     pub fn ring(&self) {
         // It can only fail when it has been rung 2^64 times unheard: then it rings already.
         (&self.0).write_all(&1u64.to_ne_bytes()).ok();
+    }
+
+    /// Waits until it rings or `timeout` is over.
+    pub fn wait(&self, timeout: Duration) {
+        let mut polled = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let millis = libc::c_int::try_from(timeout.as_millis()).unwrap_or(libc::c_int::MAX);
+        // SAFETY: one valid entry, whose descriptor is open. If it fails (a signal, no memory) the wait is short.
+        unsafe { libc::poll(&raw mut polled, 1, millis) };
+        self.silence();
     }
 
     /// Stops it ringing.

@@ -17,7 +17,8 @@ use profiler_daemon::profile::input::{
 };
 use profiler_daemon::profile::limits::Limits;
 use profiler_daemon::profile::snapshot::Snapshot;
-use profiler_daemon::symbols::names::{FunctionKind, FunctionName, Names};
+use profiler_daemon::report::names::Names;
+use profiler_daemon::symbols::names::{FunctionKind, FunctionName};
 
 /// The process that runs, its start in ticks, and the one that was dropped.
 pub(crate) const RUNNING: u32 = 42;

@@ -5,7 +5,7 @@ use profiler_daemon::{
     report::{
         self, Frames, ProcessSelector, ReportError, Scope, TableQuery, TreeQuery, ViewQuery, Window,
     },
-    symbols::names::Names,
+    report::names::Names,
 };
 use proptest::prelude::*;
 use serde::Serialize;
