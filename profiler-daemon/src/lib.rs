@@ -3,16 +3,21 @@
 pub mod sys;
 
 pub mod args;
+
 pub mod config;
+
 pub mod doctor;
 
 pub mod processes;
+
 pub mod symbols;
 
 pub mod profile;
 
-pub mod export;
 pub mod report;
 
-pub mod http;
+pub mod export;
+
 pub mod metrics;
+
+pub mod http;

@@ -1,0 +1,69 @@
+//! Numbers and names as people read them on a terminal.
+
+/// Nanoseconds with three digits after the point in the largest unit that is not zero: `1.234 s`.
+pub(super) fn nanoseconds(ns: u64) -> String {
+    let (unit_ns, unit) = match ns {
+        0..1_000 => return format!("{ns} ns"),
+        1_000..1_000_000 => (1_000, "us"),
+        1_000_000..1_000_000_000 => (1_000_000, "ms"),
+        _ => (1_000_000_000, "s"),
+    };
+    // Rounded down, so that parts never look larger than their sum.
+    format!("{}.{:03} {unit}", ns / unit_ns, ns % unit_ns / (unit_ns / 1_000))
+}
+
+/// A percentage with two digits.
+pub(super) fn percent(value: f64) -> String {
+    format!("{value:.2}%")
+}
+
+/// A name that came from a program, made harmless: what would move a terminal's cursor, change its colours or reverse
+/// the writing direction is shown as an escape.
+pub(super) fn name(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() || is_invisible(c) {
+            safe.extend(c.escape_unicode());
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
+}
+
+/// Marks that change the direction of the text around them, separators of lines, and characters of no width.
+fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Check the unit at every border, and that nothing is rounded up.
+    #[test]
+    fn units() {
+        let shown = [
+            (0, "0 ns"),
+            (999, "999 ns"),
+            (1_000, "1.000 us"),
+            (999_999, "999.999 us"),
+            (1_000_000, "1.000 ms"),
+            (1_234_999_999, "1.234 s"),
+            (86_400_000_000_000, "86400.000 s"),
+        ];
+        for (ns, text) in shown {
+            assert_eq!(nanoseconds(ns), text);
+        }
+        assert_eq!(percent(1.0 / 3.0), "0.33%");
+    }
+
+    // Check that escape sequences, line breaks and direction marks cannot reach a terminal, and ordinary text can.
+    #[test]
+    fn hostile_names() {
+        assert_eq!(name("a\u{1b}[31mb\n"), "a\\u{1b}[31mb\\u{a}");
+        assert_eq!(name("x\u{202e}y\u{9b}z"), "x\\u{202e}y\\u{9b}z");
+        assert_eq!(name("naïve<T>::größe λ"), "naïve<T>::größe λ");
+    }
+}

@@ -1,0 +1,9 @@
+//! From drain passes to answers: what random machines did goes in, and every ledger rule of docs/semantics.md section 5 is
+//! checked on the JSON that comes out, as an outsider would.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod golden;
+mod ledger;
+mod machine;
+mod oracle;
+mod windows;
