@@ -1,11 +1,15 @@
 //! The profiler daemon as a library: the stages in the order of the data, which is the order of dependency.
 //!
-//! A module imports from those before it, never from those behind it; `cargo xtask tidy` checks that.
+//! A module imports from those before it, never from those behind it; `cargo xtask tidy` checks that. (Each line stands
+//! alone, so that rustfmt leaves the order as it is.)
 
 pub mod sys;
 
 pub mod args;
+
 pub mod config;
+
+pub mod doctor;
 
 pub mod kernel;
 
@@ -21,7 +25,8 @@ pub mod report;
 
 pub mod export;
 
-pub mod doctor;
 pub mod metrics;
 
 pub mod http;
+
+pub mod daemon;

@@ -13,9 +13,17 @@ fn check(file: &str, generated: &str) {
     }
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
     for (number, (kept, generated)) in kept.lines().zip(generated.lines()).enumerate() {
-        assert_eq!(kept, generated, "line {} of {file} is out of date", number + 1);
+        assert_eq!(
+            kept,
+            generated,
+            "line {} of {file} is out of date",
+            number + 1
+        );
     }
-    assert_eq!(kept, generated, "{file} is out of date: set UPDATE_GENERATED=1 to write it");
+    assert_eq!(
+        kept, generated,
+        "{file} is out of date: set UPDATE_GENERATED=1 to write it"
+    );
 }
 
 #[test]
