@@ -4,7 +4,7 @@
 //! `writeln!(std::io::stderr(), …)`; the summary repeats it.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -62,7 +62,7 @@ pub(crate) fn test(workspace: &Workspace, full: bool) -> anyhow::Result<()> {
 
     let mut kernel_skip = None;
     if names.iter().any(|name| name == KERNEL_TESTS) {
-        match kernel_tests(workspace)? {
+        match kernel_tests(workspace, &path)? {
             Ok([build, mut tests]) => {
                 tests.args(["--test-threads=1"]).args(ignored);
                 step("Building the daemon and the workloads", build);
@@ -76,7 +76,10 @@ pub(crate) fn test(workspace: &Workspace, full: bool) -> anyhow::Result<()> {
 }
 
 /// The commands that build what the kernel's tests start, and run those tests as root; or why they cannot run.
-fn kernel_tests(workspace: &Workspace) -> anyhow::Result<Result<[Command; 2], String>> {
+fn kernel_tests(
+    workspace: &Workspace,
+    path: &OsStr,
+) -> anyhow::Result<Result<[Command; 2], String>> {
     let mut build = workspace.cargo("build");
     build.args(["--release", "--workspace"]);
     let mut tests = workspace.cargo("test");
@@ -95,8 +98,13 @@ fn kernel_tests(workspace: &Workspace) -> anyhow::Result<Result<[Command; 2], St
     match Root::find() {
         Root::Already => {}
         Root::Sudo => {
-            // Only the tests run as root: what cargo builds stays this user's.
-            tests.args(["--config", "target.'cfg(all())'.runner = ['sudo', '-E']"]);
+            // Only the tests run as root: what cargo builds stays this user's. sudo would set another PATH.
+            let path = format!("PATH={}", path.display());
+            let runner = serde_json::to_string(&["sudo", "-E", "env", &path])?;
+            tests.args([
+                "--config",
+                &format!("target.'cfg(all())'.runner = {runner}"),
+            ]);
         }
         Root::No if env::var_os("CI").is_some() => {
             bail!("the tests on the kernel need root, and there is no sudo")

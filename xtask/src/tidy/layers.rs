@@ -18,6 +18,7 @@ const ORDER: [&[&str]; 14] = [
     &["export"],
     &["metrics"],
     &["http"],
+    &["doctor"],
     &["daemon"],
     &["main"],
 ];
@@ -156,7 +157,7 @@ mod tests {
 
     fn findings(path: &str, text: &str) -> Vec<String> {
         let module = daemon_module(path).expect("it is a module of the daemon");
-        check(path, &module, &Source::read(text))
+        check(path, &module, &Source::read(path, text))
             .into_iter()
             .map(|finding| finding.to_string())
             .collect()

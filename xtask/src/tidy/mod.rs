@@ -64,7 +64,7 @@ fn check(path: &str, text: &str) -> Vec<Finding> {
     let mut findings = files::machine_paths(path, text);
     if path.ends_with(".rs") {
         findings.extend(files::shape(path, text));
-        let source = Source::read(text);
+        let source = Source::read(path, text);
         findings.extend(owners::check(path, &source));
         if let Some(module) = layers::daemon_module(path) {
             findings.extend(layers::check(path, &module, &source));

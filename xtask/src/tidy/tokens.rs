@@ -22,10 +22,13 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Reads a source file.
-    pub(super) fn read(text: &str) -> Self {
+    /// Reads a source file; that one which holds nothing but tests is told by its path.
+    pub(super) fn read(path: &str, text: &str) -> Self {
         let mut tokens = split(text);
         mark_blocks(&mut tokens);
+        if holds_only_tests(path) {
+            tokens.iter_mut().for_each(|token| token.in_tests = true);
+        }
         Self { tokens }
     }
 
@@ -85,6 +88,11 @@ impl Source {
         paths.push((start, words));
         index.max(start + 1)
     }
+}
+
+/// Whether the file is one of tests: `tests.rs`, `tests/…`, or `…_tests.rs`.
+fn holds_only_tests(path: &str) -> bool {
+    path.ends_with("/tests.rs") || path.ends_with("_tests.rs") || path.contains("/tests/")
 }
 
 /// Whether the token is an identifier or a keyword.
@@ -284,7 +292,10 @@ mod tests {
     #[test]
     fn groups_are_spread() {
         // Check that each path of nested groups is found in full.
-        let source = Source::read("use crate::{a::{b, c::D}, http::*}; fn f() { crate::e::g() }");
+        let source = Source::read(
+            "a.rs",
+            "use crate::{a::{b, c::D}, http::*}; fn f() { crate::e::g() }",
+        );
         let paths: Vec<_> = source
             .paths()
             .into_iter()
@@ -306,8 +317,10 @@ mod tests {
     #[test]
     fn tests_end_where_their_block_ends() {
         // Check that only the item under `#[cfg(test)]` counts as tests.
-        let source =
-            Source::read("#[cfg(test)] use a; fn b() {} #[cfg(test)] mod t { mod u { c } d } e");
+        let source = Source::read(
+            "a.rs",
+            "#[cfg(test)] use a; fn b() {} #[cfg(test)] mod t { mod u { c } d } e",
+        );
         let find = |text: &str| {
             source
                 .tokens

@@ -119,6 +119,10 @@ impl Toolchain {
         if let Some(home) = cargo_home() {
             remap(&home, "cargo");
         }
+        let sysroot = self.compiler.rustc.parent().and_then(Path::parent);
+        if let (Core::FromSource, Some(sysroot)) = (self.compiler.core, sysroot) {
+            remap(sysroot, "rust");
+        }
         remap(root, "profiler");
         flags
     }
