@@ -5,5 +5,5 @@ pub mod symbols;
 
 pub mod profile;
 
-pub mod report;
 pub mod export;
+pub mod report;
