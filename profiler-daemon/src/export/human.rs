@@ -9,7 +9,11 @@ pub(super) fn nanoseconds(ns: u64) -> String {
         _ => (1_000_000_000, "s"),
     };
     // Rounded down, so that parts never look larger than their sum.
-    format!("{}.{:03} {unit}", ns / unit_ns, ns % unit_ns / (unit_ns / 1_000))
+    format!(
+        "{}.{:03} {unit}",
+        ns / unit_ns,
+        ns % unit_ns / (unit_ns / 1_000)
+    )
 }
 
 /// A percentage with two digits.

@@ -5,7 +5,8 @@ use super::{
     text::{Envelope, Side, Table, TextReport},
 };
 use crate::report::{
-    CallTree, FunctionRow, List, ModuleRow, OsEvents, ProcessReport, ProcessRow, SessionReport, ThreadRow, TreeNode,
+    CallTree, FunctionRow, List, ModuleRow, OsEvents, ProcessReport, ProcessRow, SessionReport,
+    ThreadRow, TreeNode,
     values::{ClassValues, RowValues},
 };
 
@@ -71,7 +72,11 @@ trait TextRow {
 
 impl<Row: TextRow> TextReport for List<Row> {
     fn envelope(&self) -> Envelope<'_> {
-        Envelope { as_of: &self.as_of, window: &self.window, completeness: &self.completeness }
+        Envelope {
+            as_of: &self.as_of,
+            window: &self.window,
+            completeness: &self.completeness,
+        }
     }
 
     fn table(&self) -> Option<Table> {
@@ -79,7 +84,9 @@ impl<Row: TextRow> TextReport for List<Row> {
         Some(Table {
             columns: Row::columns(),
             rows: self.rows.iter().map(TextRow::cells).collect(),
-            remark: self.truncated.then(|| format!("{shown} of {} rows; limit=0 shows all", self.total_rows)),
+            remark: self
+                .truncated
+                .then(|| format!("{shown} of {} rows; limit=0 shows all", self.total_rows)),
         })
     }
 }
@@ -111,8 +118,17 @@ impl TextRow for ModuleRow {
 
 impl TextRow for ThreadRow {
     fn columns() -> Vec<(&'static str, Side)> {
-        let before = [("ELAPSED%", Side::Right), ("ELAPSED", Side::Right), ("SAMPLES", Side::Right)];
-        let after = [("STATE", Side::Left), ("PID", Side::Right), ("TID", Side::Right), ("COMM", Side::Left)];
+        let before = [
+            ("ELAPSED%", Side::Right),
+            ("ELAPSED", Side::Right),
+            ("SAMPLES", Side::Right),
+        ];
+        let after = [
+            ("STATE", Side::Left),
+            ("PID", Side::Right),
+            ("TID", Side::Right),
+            ("COMM", Side::Left),
+        ];
         before.into_iter().chain(CLASSES).chain(after).collect()
     }
 
@@ -123,14 +139,23 @@ impl TextRow for ThreadRow {
             self.values.samples.inclusive.to_string(),
         ];
         cells.extend(classes(&self.classes));
-        cells.extend([self.state.to_owned(), self.pid.to_string(), self.tid.to_string(), name(&self.comm)]);
+        cells.extend([
+            self.state.to_owned(),
+            self.pid.to_string(),
+            self.tid.to_string(),
+            name(&self.comm),
+        ]);
         cells
     }
 }
 
 impl TextRow for ProcessRow {
     fn columns() -> Vec<(&'static str, Side)> {
-        let before = [("SAMPLES%", Side::Right), ("SAMPLES", Side::Right), ("ELAPSED", Side::Right)];
+        let before = [
+            ("SAMPLES%", Side::Right),
+            ("SAMPLES", Side::Right),
+            ("ELAPSED", Side::Right),
+        ];
         let after = [
             ("THREADS", Side::Right),
             ("STATE", Side::Left),
@@ -163,27 +188,47 @@ impl TextRow for ProcessRow {
 
 impl TextReport for ProcessReport {
     fn envelope(&self) -> Envelope<'_> {
-        Envelope { as_of: &self.as_of, window: &self.window, completeness: &self.completeness }
+        Envelope {
+            as_of: &self.as_of,
+            window: &self.window,
+            completeness: &self.completeness,
+        }
     }
 
     fn facts(&self) -> Vec<(&'static str, String)> {
         let process = &self.process;
         let stacks = &process.stacks;
         let mut facts = vec![
-            ("process", format!("{}.{}", process.pid, process.start_ticks)),
+            (
+                "process",
+                format!("{}.{}", process.pid, process.start_ticks),
+            ),
             ("comm", name(&process.comm)),
             ("exe", optional(process.exe.as_deref())),
             ("unit", optional(process.unit.as_deref())),
             ("container", optional(process.container_id.as_deref())),
             ("cgroup", optional(process.cgroup.as_deref())),
             ("parent", process.ppid.to_string()),
-            ("user id", process.uid.map_or_else(|| "-".to_owned(), |uid| uid.to_string())),
+            (
+                "user id",
+                process
+                    .uid
+                    .map_or_else(|| "-".to_owned(), |uid| uid.to_string()),
+            ),
             ("state", process.state.to_owned()),
             ("started", process.started_at.clone()),
             ("exited", optional(process.exited_at.as_deref())),
             ("threads", process.threads.to_string()),
             ("samples", process.samples.to_string()),
-            ("stacks", stacks_text(stacks.walked, stacks.complete, stacks.truncated, stacks.failed)),
+            (
+                "stacks",
+                stacks_text(
+                    stacks.walked,
+                    stacks.complete,
+                    stacks.truncated,
+                    stacks.failed,
+                ),
+            ),
             ("application", nanoseconds(process.application_ns)),
             ("elapsed", nanoseconds(process.elapsed_ns)),
         ];
@@ -201,11 +246,19 @@ fn stacks_text(walked: u64, complete: u64, truncated: u64, failed: u64) -> Strin
 
 impl TextReport for SessionReport {
     fn envelope(&self) -> Envelope<'_> {
-        Envelope { as_of: &self.as_of, window: &self.window, completeness: &self.completeness }
+        Envelope {
+            as_of: &self.as_of,
+            window: &self.window,
+            completeness: &self.completeness,
+        }
     }
 
     fn facts(&self) -> Vec<(&'static str, String)> {
-        let discarded: Vec<String> = self.discarded.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
+        let discarded: Vec<String> = self
+            .discarded
+            .iter()
+            .map(|(reason, n)| format!("{reason} {n}"))
+            .collect();
         let stacks = &self.stacks;
         let mut facts = vec![
             ("started", self.started_at.clone()),
@@ -213,8 +266,23 @@ impl TextReport for SessionReport {
             ("  dropped", self.retired.processes.to_string()),
             ("threads", self.threads.to_string()),
             ("samples", self.samples.to_string()),
-            ("discarded", if discarded.is_empty() { "-".to_owned() } else { discarded.join(", ") }),
-            ("stacks", stacks_text(stacks.walked, stacks.complete, stacks.truncated, stacks.failed)),
+            (
+                "discarded",
+                if discarded.is_empty() {
+                    "-".to_owned()
+                } else {
+                    discarded.join(", ")
+                },
+            ),
+            (
+                "stacks",
+                stacks_text(
+                    stacks.walked,
+                    stacks.complete,
+                    stacks.truncated,
+                    stacks.failed,
+                ),
+            ),
             ("application", nanoseconds(self.application_ns)),
             ("elapsed", nanoseconds(self.elapsed_ns)),
         ];
@@ -225,17 +293,36 @@ impl TextReport for SessionReport {
 
 impl TextReport for OsEvents {
     fn envelope(&self) -> Envelope<'_> {
-        Envelope { as_of: &self.as_of, window: &self.window, completeness: &self.completeness }
+        Envelope {
+            as_of: &self.as_of,
+            window: &self.window,
+            completeness: &self.completeness,
+        }
     }
 
     fn facts(&self) -> Vec<(&'static str, String)> {
         let elapsed = [("elapsed", nanoseconds(self.elapsed_ns))];
-        elapsed.into_iter().chain(class_facts(&self.classes)).collect()
+        elapsed
+            .into_iter()
+            .chain(class_facts(&self.classes))
+            .collect()
     }
 
     fn table(&self) -> Option<Table> {
-        let titles = ["TOTAL", "COUNT", "AVERAGE", "MAX", "RUNNING", "BLOCKED", "INSIDE", "INSIDE FOR"];
-        let columns = titles.map(|title| (title, Side::Right)).into_iter().chain([("SYSTEM CALL", Side::Left)]);
+        let titles = [
+            "TOTAL",
+            "COUNT",
+            "AVERAGE",
+            "MAX",
+            "RUNNING",
+            "BLOCKED",
+            "INSIDE",
+            "INSIDE FOR",
+        ];
+        let columns = titles
+            .map(|title| (title, Side::Right))
+            .into_iter()
+            .chain([("SYSTEM CALL", Side::Left)]);
         let row = |call: &crate::report::os_events::SyscallRow| {
             let bound = if call.max_is_bound { "<=" } else { "" };
             vec![
@@ -260,7 +347,11 @@ impl TextReport for OsEvents {
 
 impl TextReport for CallTree {
     fn envelope(&self) -> Envelope<'_> {
-        Envelope { as_of: &self.as_of, window: &self.window, completeness: &self.completeness }
+        Envelope {
+            as_of: &self.as_of,
+            window: &self.window,
+            completeness: &self.completeness,
+        }
     }
 
     fn table(&self) -> Option<Table> {
@@ -269,15 +360,28 @@ impl TextReport for CallTree {
         let mut next: Vec<(usize, &TreeNode)> = vec![(0, &self.root)];
         while let Some((depth, node)) = next.pop() {
             let mut cells = values(&node.values, node.kind);
-            let count = node.cut_nodes.map(|cut| format!(" {cut} nodes")).unwrap_or_default();
-            cells.push(format!("{:indent$}{}{count}", "", name(&node.function), indent = 2 * depth));
+            let count = node
+                .cut_nodes
+                .map(|cut| format!(" {cut} nodes"))
+                .unwrap_or_default();
+            cells.push(format!(
+                "{:indent$}{}{count}",
+                "",
+                name(&node.function),
+                indent = 2 * depth
+            ));
             rows.push(cells);
             next.extend(node.children.iter().rev().map(|child| (depth + 1, child)));
         }
         Some(Table {
-            columns: VALUES.into_iter().chain([("FUNCTION", Side::Left)]).collect(),
+            columns: VALUES
+                .into_iter()
+                .chain([("FUNCTION", Side::Left)])
+                .collect(),
             rows,
-            remark: self.truncated.then(|| format!("{} nodes are cut", self.cut_nodes)),
+            remark: self
+                .truncated
+                .then(|| format!("{} nodes are cut", self.cut_nodes)),
         })
     }
 }

@@ -62,12 +62,20 @@ pub struct Table {
 /// # Errors
 /// When `out` cannot be written to.
 pub fn write<R: TextReport + ?Sized>(report: &R, out: &mut impl Write) -> io::Result<()> {
-    let Envelope { as_of, window, completeness } = report.envelope();
+    let Envelope {
+        as_of,
+        window,
+        completeness,
+    } = report.envelope();
     writeln!(out, "# as of {as_of}")?;
     writeln!(out, "# covers {} to {}", window.from, window.to)?;
     write_completeness(completeness, out)?;
     let facts = report.facts();
-    let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
+    let width = facts
+        .iter()
+        .map(|(name, _)| name.len())
+        .max()
+        .unwrap_or_default();
     for (name, value) in &facts {
         writeln!(out, "{name:<width$}  {value}")?;
     }
@@ -91,16 +99,28 @@ fn write_completeness(lacks: &Completeness, out: &mut impl Write) -> io::Result<
         human::percent(lacks.frames_unknown_percent),
     )?;
     if !lacks.causes.is_empty() {
-        let causes: Vec<String> = lacks.causes.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
+        let causes: Vec<String> = lacks
+            .causes
+            .iter()
+            .map(|(cause, count)| format!("{cause} {count}"))
+            .collect();
         writeln!(out, "# causes: {}", causes.join(", "))?;
     }
     Ok(())
 }
 
 fn write_table(table: &Table, out: &mut impl Write) -> io::Result<()> {
-    let titles: Vec<String> = table.columns.iter().map(|(title, _)| (*title).to_owned()).collect();
+    let titles: Vec<String> = table
+        .columns
+        .iter()
+        .map(|(title, _)| (*title).to_owned())
+        .collect();
     let width = |column: usize| {
-        let cells = table.rows.iter().chain([&titles]).map(|row| row[column].chars().count());
+        let cells = table
+            .rows
+            .iter()
+            .chain([&titles])
+            .map(|row| row[column].chars().count());
         cells.max().unwrap_or_default().min(MAX_WIDTH)
     };
     let widths: Vec<usize> = (0..titles.len()).map(width).collect();
@@ -132,7 +152,11 @@ mod tests {
         let long = "m".repeat(MAX_WIDTH + 2);
         let cells = |a: &str, b: &str, c: &str| vec![a.to_owned(), b.to_owned(), c.to_owned()];
         let table = Table {
-            columns: vec![("N", Side::Right), ("MODULE", Side::Left), ("NAME", Side::Left)],
+            columns: vec![
+                ("N", Side::Right),
+                ("MODULE", Side::Left),
+                ("NAME", Side::Left),
+            ],
             rows: vec![cells("1", &long, "x"), cells("1000", "é", "")],
             remark: Some("end".to_owned()),
         };

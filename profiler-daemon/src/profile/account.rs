@@ -163,7 +163,9 @@ impl Account {
 
     /// Replaces what is known of a thread.
     pub fn update_thread(&mut self, now: Now, update: &ThreadUpdate, refusals: &mut Refusals) {
-        if !self.threads.contains_key(&update.thread) && self.recently_folded.contains(&update.thread) {
+        if !self.threads.contains_key(&update.thread)
+            && self.recently_folded.contains(&update.thread)
+        {
             refusals.late_updates += 1;
             return;
         }
@@ -184,20 +186,32 @@ impl Account {
         for class in 0..CLASS_COUNT {
             let (old, new) = (thread.totals.classes[class], update.classes[class]);
             if new >= old {
-                self.ring.gain(now.seq, thread.index, What::Class(class), new - old);
+                self.ring
+                    .gain(now.seq, thread.index, What::Class(class), new - old);
             } else {
                 // The open interval had been counted under another class: the exact values follow the event.
-                self.ring.take_back(thread.index, What::Class(class), old - new);
+                self.ring
+                    .take_back(thread.index, What::Class(class), old - new);
             }
         }
-        let gap = update.unobserved_ns.saturating_sub(thread.totals.unobserved_ns);
+        let gap = update
+            .unobserved_ns
+            .saturating_sub(thread.totals.unobserved_ns);
         self.ring.gain(now.seq, thread.index, What::Unobserved, gap);
         self.exited += usize::from(thread.update(update, now.pass));
     }
 
     /// Adds what a stack received.
-    pub fn add_stack(&mut self, seq: u32, delta: &StackDelta, budget: &mut NodeBudget, refusals: &mut Refusals) {
-        let landing = self.tree.insert(&delta.user, &delta.kernel, delta.end, delta.lost, budget);
+    pub fn add_stack(
+        &mut self,
+        seq: u32,
+        delta: &StackDelta,
+        budget: &mut NodeBudget,
+        refusals: &mut Refusals,
+    ) {
+        let landing = self
+            .tree
+            .insert(&delta.user, &delta.kernel, delta.end, delta.lost, budget);
         let nodes = self.tree.nodes().len();
         let weights = Arc::make_mut(&mut self.weights);
         weights.resize(nodes, Values::default());
@@ -215,10 +229,20 @@ impl Account {
         };
         if delta.samples > 0 {
             self.ring.gain(seq, index, What::Samples, delta.samples);
-            self.ring.at(seq).nodes.entry(landing.leaf).or_default().samples += delta.samples;
+            self.ring
+                .at(seq)
+                .nodes
+                .entry(landing.leaf)
+                .or_default()
+                .samples += delta.samples;
         }
         if delta.walks > 0 {
-            self.ring.at(seq).nodes.entry(landing.outermost).or_default().walks += delta.walks;
+            self.ring
+                .at(seq)
+                .nodes
+                .entry(landing.outermost)
+                .or_default()
+                .walks += delta.walks;
         }
         let left = self.attribute(delta.thread, landing.leaf, &delta.classes);
         self.hold_back(delta.thread, landing.leaf, left, refusals);
@@ -255,13 +279,23 @@ impl Account {
         left
     }
 
-    fn hold_back(&mut self, thread: ThreadKey, leaf: NodeId, classes: ClassNs, refusals: &mut Refusals) {
+    fn hold_back(
+        &mut self,
+        thread: ThreadKey,
+        leaf: NodeId,
+        classes: ClassNs,
+        refusals: &mut Refusals,
+    ) {
         let excess = sum(&classes);
         if excess == 0 {
             return;
         }
         if self.held_back.len() < MAX_HELD_BACK {
-            self.held_back.push(HeldBack { thread, leaf, classes });
+            self.held_back.push(HeldBack {
+                thread,
+                leaf,
+                classes,
+            });
         } else {
             refusals.excess_ns += excess;
         }
@@ -281,7 +315,9 @@ impl Account {
             return;
         };
         let (index, totals) = (thread.index, thread.totals);
-        let landing = self.tree.insert(&open.user, &open.kernel, open.end, open.lost, budget);
+        let landing = self
+            .tree
+            .insert(&open.user, &open.kernel, open.end, open.lost, budget);
         Arc::make_mut(&mut self.weights).resize(self.tree.nodes().len(), Values::default());
         let pending = totals.unattributed();
         let entry = Open {
@@ -308,15 +344,26 @@ impl Account {
             refusals.late_updates += 1;
             return;
         }
-        let seen = self.seen_calls.entry((update.thread, update.number)).or_default();
+        let seen = self
+            .seen_calls
+            .entry((update.thread, update.number))
+            .or_default();
         let now = CallTotals::of(update);
         let gain = now.since(seen);
         if gain.count == 0 && gain.total_ns == 0 {
             return;
         }
         *seen = now;
-        Arc::make_mut(&mut self.calls).entry(update.number).or_default().add(&gain);
-        self.ring.at(seq).calls.entry(update.number).or_default().add(&gain);
+        Arc::make_mut(&mut self.calls)
+            .entry(update.number)
+            .or_default()
+            .add(&gain);
+        self.ring
+            .at(seq)
+            .calls
+            .entry(update.number)
+            .or_default()
+            .add(&gain);
     }
 
     /// Folds the rows of the threads that exited first, so that at most `limit` rows of exited threads remain. The ones
@@ -334,7 +381,8 @@ impl Account {
         gone.sort_unstable();
         gone.truncate(self.exited - limit);
         let threads = Arc::make_mut(&mut self.threads);
-        let keys: std::collections::BTreeSet<ThreadKey> = gone.iter().map(|(_, key)| *key).collect();
+        let keys: std::collections::BTreeSet<ThreadKey> =
+            gone.iter().map(|(_, key)| *key).collect();
         for key in &keys {
             if let Some(thread) = threads.remove(key) {
                 self.exited -= 1;
@@ -343,8 +391,12 @@ impl Account {
                 self.recently_folded.push_back(*key);
             }
         }
-        self.seen_calls.retain(|(thread, _), _| !keys.contains(thread));
-        let surplus = self.recently_folded.len().saturating_sub(MAX_RECENTLY_FOLDED);
+        self.seen_calls
+            .retain(|(thread, _), _| !keys.contains(thread));
+        let surplus = self
+            .recently_folded
+            .len()
+            .saturating_sub(MAX_RECENTLY_FOLDED);
         self.recently_folded.drain(..surplus);
     }
 

@@ -44,7 +44,11 @@ impl CallTotals {
             total_ns,
             running_ns: self.running_ns.saturating_sub(earlier.running_ns),
             blocked_ns: self.blocked_ns.saturating_sub(earlier.blocked_ns),
-            max_ns: if rose { self.max_ns } else { self.max_ns.min(total_ns) },
+            max_ns: if rose {
+                self.max_ns
+            } else {
+                self.max_ns.min(total_ns)
+            },
             max_is_bound: !rose && count > 1,
         }
     }
@@ -67,7 +71,12 @@ mod tests {
     use super::*;
 
     fn totals(count: u64, total_ns: u64, max_ns: u64) -> CallTotals {
-        CallTotals { count, total_ns, max_ns, ..CallTotals::default() }
+        CallTotals {
+            count,
+            total_ns,
+            max_ns,
+            ..CallTotals::default()
+        }
     }
 
     // Check that a gain keeps the new maximum where it rose, the exact length of a single call, and else a bound.
@@ -75,13 +84,19 @@ mod tests {
     fn maximum_of_a_gain() {
         let before = totals(2, 100, 60);
         let rose = totals(3, 200, 100).since(&before);
-        assert_eq!((rose.count, rose.max_ns, rose.max_is_bound), (1, 100, false));
+        assert_eq!(
+            (rose.count, rose.max_ns, rose.max_is_bound),
+            (1, 100, false)
+        );
         let single = totals(3, 130, 60).since(&before);
         assert_eq!((single.max_ns, single.max_is_bound), (30, false));
         let several = totals(4, 150, 60).since(&before);
         assert_eq!((several.max_ns, several.max_is_bound), (50, true));
         let mut sum = rose;
         sum.add(&several);
-        assert_eq!((sum.count, sum.total_ns, sum.max_ns, sum.max_is_bound), (3, 150, 100, false));
+        assert_eq!(
+            (sum.count, sum.total_ns, sum.max_ns, sum.max_is_bound),
+            (3, 150, 100, false)
+        );
     }
 }

@@ -48,7 +48,7 @@ impl FrameList {
     }
 
     fn push(&mut self, frame: Frame) {
-        if self.len % CHUNK == 0 {
+        if self.len.is_multiple_of(CHUNK) {
             self.chunks.push(Arc::new(Vec::with_capacity(CHUNK)));
         }
         let last = self.chunks.last_mut().expect("pushed above");

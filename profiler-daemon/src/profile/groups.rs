@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use profiler_common::{CLASS_COUNT, ClassNs};
+use profiler_common::ClassNs;
 
 use super::{
     input::ProcessInfo,
@@ -86,9 +86,10 @@ impl Groups {
         samples: u64,
     ) {
         let mut gain = GroupCounters::default();
-        for class in 0..CLASS_COUNT {
-            gain.classes[class] = classes[class].saturating_sub(credited.classes[class]);
-            credited.classes[class] = credited.classes[class].max(classes[class]);
+        let gained = gain.classes.iter_mut().zip(classes);
+        for ((gain, now), counted) in gained.zip(&mut credited.classes) {
+            *gain = now.saturating_sub(*counted);
+            *counted = (*counted).max(*now);
         }
         gain.samples = samples.saturating_sub(credited.samples);
         credited.samples = credited.samples.max(samples);
@@ -106,7 +107,11 @@ impl Groups {
                 counters: GroupCounters::default(),
                 gained_ns: now_ns,
             };
-            &mut self.groups.entry(Arc::clone(name)).or_insert(group).counters
+            &mut self
+                .groups
+                .entry(Arc::clone(name))
+                .or_insert(group)
+                .counters
         } else {
             self.overflow_samples += gain.samples;
             &mut self.other
@@ -125,7 +130,10 @@ impl Groups {
     /// All counters as of now.
     #[must_use]
     pub fn view(&self) -> GroupsView {
-        let own = self.groups.iter().map(|(name, group)| (Arc::clone(name), group.counters));
+        let own = self
+            .groups
+            .iter()
+            .map(|(name, group)| (Arc::clone(name), group.counters));
         let mut groups: BTreeMap<_, _> = own.collect();
         groups.insert(OTHER.into(), self.other);
         GroupsView {
@@ -179,8 +187,20 @@ mod tests {
         groups.credit(&a, 500, &mut of_a, &user(8), 1);
         groups.credit(&a, 600, &mut of_a, &user(15), 2);
         let view = groups.view();
-        assert_eq!(view.groups["a"], GroupCounters { classes: user(15), samples: 2 });
-        assert_eq!(view.groups[OTHER], GroupCounters { classes: user(500), samples: 7 });
+        assert_eq!(
+            view.groups["a"],
+            GroupCounters {
+                classes: user(15),
+                samples: 2
+            }
+        );
+        assert_eq!(
+            view.groups[OTHER],
+            GroupCounters {
+                classes: user(500),
+                samples: 7
+            }
+        );
         assert_eq!(view.overflow_samples, 7);
         groups.drop_idle(1599);
         assert!(groups.view().groups.contains_key("a"));
@@ -194,7 +214,10 @@ mod tests {
     // Check the order in which a group gets its name, and that a long name is cut at a character.
     #[test]
     fn names() {
-        let key = ProcessKey { pid: 1, start_ns: 2 };
+        let key = ProcessKey {
+            pid: 1,
+            start_ns: 2,
+        };
         let mut info = ProcessInfo::unknown(key, CommName::new("sh"), 0);
         assert_eq!(&*group_name(&info), "sh");
         info.exe = Some("/usr/bin/dash (deleted)".into());

@@ -146,13 +146,19 @@ impl Profile {
         for open in &pass.open {
             touched.insert(open.process);
             match self.processes.get_mut(&open.process) {
-                Some(process) => process.account.set_open(open, &mut self.budget, &mut self.refusals),
+                Some(process) => {
+                    process
+                        .account
+                        .set_open(open, &mut self.budget, &mut self.refusals)
+                }
                 None => self.refusals.late_updates += 1,
             }
         }
         for update in &pass.syscalls {
             match self.processes.get_mut(&update.process) {
-                Some(process) => process.account.update_call(now.seq, update, &mut self.refusals),
+                Some(process) => process
+                    .account
+                    .update_call(now.seq, update, &mut self.refusals),
                 None => self.refusals.late_updates += 1,
             }
         }
@@ -202,14 +208,7 @@ impl Profile {
                 totals.samples,
             );
             process.account.fold_exited(exited_threads, pass);
-            let gone = process.info.exited_at_unix_ns.is_some()
-                || (!process.described && process.account.all_exited());
-            if gone && process.exited_pass.is_none() {
-                process.exited_pass = Some(pass);
-                if process.info.exited_at_unix_ns.is_none() {
-                    Arc::make_mut(&mut process.info).exited_at_unix_ns = Some(self.now_unix_ns);
-                }
-            }
+            process.notice_exit(pass, self.now_unix_ns);
         }
         self.groups.drop_idle(self.now_ns);
         self.drop_exited();
@@ -220,7 +219,10 @@ impl Profile {
             return;
         }
         let group = group_name(&info);
-        let process = self.processes.entry(info.key).or_insert_with(|| Process::new(info.clone(), group.clone()));
+        let process = self
+            .processes
+            .entry(info.key)
+            .or_insert_with(|| Process::new(info.clone(), group.clone()));
         process.info = Arc::new(info);
         process.described = true;
         process.group = group;
@@ -308,5 +310,20 @@ impl Process {
             account: Account::default(),
             exited_pass: None,
         }
+    }
+
+    /// Notes the exit. Of a process that nobody described only its threads can tell, and a thread that was not yet seen
+    /// takes it back.
+    fn notice_exit(&mut self, pass: u64, now_unix_ns: u64) {
+        let exited_at_unix_ns = if self.described {
+            self.info.exited_at_unix_ns
+        } else {
+            let known = self.info.exited_at_unix_ns.or(Some(now_unix_ns));
+            known.filter(|_| self.account.all_exited())
+        };
+        if self.info.exited_at_unix_ns != exited_at_unix_ns {
+            Arc::make_mut(&mut self.info).exited_at_unix_ns = exited_at_unix_ns;
+        }
+        self.exited_pass = exited_at_unix_ns.map(|_| self.exited_pass.unwrap_or(pass));
     }
 }

@@ -85,12 +85,21 @@ impl AccountView {
     pub fn threads_over(&self, span: Span) -> ThreadsOver<'_> {
         let mut by_index = self.totals_by_index(span);
         for open in self.open_over(span) {
-            add_classes(&mut by_index.entry(open.thread).or_default().attributed, &open.classes);
+            add_classes(
+                &mut by_index.entry(open.thread).or_default().attributed,
+                &open.classes,
+            );
         }
         let rows = self
             .threads
             .iter()
-            .map(|(key, thread)| (*key, thread, by_index.remove(&thread.index).unwrap_or_default()))
+            .map(|(key, thread)| {
+                (
+                    *key,
+                    thread,
+                    by_index.remove(&thread.index).unwrap_or_default(),
+                )
+            })
             .collect();
         let mut folded = Totals::default();
         for totals in by_index.values() {
@@ -124,7 +133,11 @@ impl AccountView {
         let mut by_index: BTreeMap<u32, Totals> = BTreeMap::new();
         match span {
             Span::Session => {
-                by_index.extend(self.threads.values().map(|thread| (thread.index, thread.totals)));
+                by_index.extend(
+                    self.threads
+                        .values()
+                        .map(|thread| (thread.index, thread.totals)),
+                );
                 by_index.insert(FOLDED, self.folded.totals);
             }
             Span::Since(first) => {

@@ -12,6 +12,9 @@ use super::{
 };
 use crate::processes::ids::ProcessKey;
 
+/// Passes after the one that told of an exit in which more may still come of the process: it is not dropped before.
+const GRACE_PASSES: u64 = 1;
+
 /// The dropped processes.
 #[derive(Debug, Default)]
 pub(super) struct Retired {
@@ -62,7 +65,7 @@ impl Retired {
 }
 
 impl Profile {
-    /// Drops exited processes until the bounds hold. One that exited in this very pass stays: more may come of it.
+    /// Drops exited processes until the bounds hold, those within [`GRACE_PASSES`] excepted.
     pub(super) fn drop_exited(&mut self) {
         let mut exited: Vec<(u64, u64, ProcessKey, usize)> = self
             .processes
@@ -81,7 +84,7 @@ impl Profile {
         exited.sort_unstable();
         for (pass, _, key, freed) in exited {
             let full = count > self.limits.exited_processes || bytes > self.limits.exited_bytes;
-            if !full || pass >= self.passes {
+            if !full || pass + GRACE_PASSES >= self.passes {
                 break;
             }
             self.drop_process(key);
@@ -95,7 +98,8 @@ impl Profile {
             return;
         };
         let kernel_thread = process.info.kernel_thread;
-        self.retired.remember(key, kernel_thread, self.limits.dropped_remembered);
+        self.retired
+            .remember(key, kernel_thread, self.limits.dropped_remembered);
         self.retired.processes += 1;
         let account = if kernel_thread {
             &mut self.retired.kernel

@@ -119,12 +119,21 @@ impl Ring {
             Some(last) if last.seq > seq => match ring.binary_search_by_key(&seq, |s| s.seq) {
                 Ok(position) => position,
                 Err(position) => {
-                    ring.insert(position, Arc::new(Segment { seq, ..Segment::default() }));
+                    ring.insert(
+                        position,
+                        Arc::new(Segment {
+                            seq,
+                            ..Segment::default()
+                        }),
+                    );
                     position
                 }
             },
             _ => {
-                ring.push_back(Arc::new(Segment { seq, ..Segment::default() }));
+                ring.push_back(Arc::new(Segment {
+                    seq,
+                    ..Segment::default()
+                }));
                 ring.len() - 1
             }
         };

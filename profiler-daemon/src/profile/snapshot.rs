@@ -144,7 +144,10 @@ impl Snapshot {
     #[must_use]
     pub fn was_dropped(&self, pid: u32, start_ticks: Option<u64>) -> bool {
         let first = ProcessKey { pid, start_ns: 0 };
-        let last = ProcessKey { pid, start_ns: u64::MAX };
+        let last = ProcessKey {
+            pid,
+            start_ns: u64::MAX,
+        };
         self.dropped
             .range(first..=last)
             .any(|(key, _)| start_ticks.is_none_or(|ticks| key.start_ticks() == ticks))
@@ -185,7 +188,11 @@ impl Snapshot {
     /// window still kept, nanoseconds.
     pub fn last(&self, duration_ns: u64) -> Result<Coverage, u64> {
         let Some(start) = self.timeline.covering(self.now_ns, duration_ns) else {
-            let oldest_ns = self.timeline.starts.front().map_or(self.now_ns, |start| start.from_ns);
+            let oldest_ns = self
+                .timeline
+                .starts
+                .front()
+                .map_or(self.now_ns, |start| start.from_ns);
             return Err(self.now_ns - oldest_ns);
         };
         let mut discarded = self.discarded.clone();
@@ -204,7 +211,10 @@ impl Snapshot {
 }
 
 fn lookup(counts: &Counts, name: &str) -> u64 {
-    counts.iter().find(|(known, _)| *known == name).map_or(0, |(_, count)| *count)
+    counts
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map_or(0, |(_, count)| *count)
 }
 
 /// What grew since `earlier`.

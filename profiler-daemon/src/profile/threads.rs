@@ -59,7 +59,8 @@ impl Thread {
     /// The system call it is inside, unless it is gone.
     #[must_use]
     pub fn in_syscall_now(&self) -> Option<u32> {
-        self.in_syscall.filter(|_| self.state != ThreadState::Exited)
+        self.in_syscall
+            .filter(|_| self.state != ThreadState::Exited)
     }
 
     /// Takes the state over; true when the thread exited with it. Nobody comes back from an exit.

@@ -183,7 +183,10 @@ impl Tree {
         if at == NodeId::ROOT {
             return self.lost(LossCause::NoFrames, end, budget);
         }
-        Landing { leaf: at, outermost }
+        Landing {
+            leaf: at,
+            outermost,
+        }
     }
 
     /// The numbers that the nodes of `other` get in this tree, made where they are new and there is room.
@@ -204,18 +207,30 @@ impl Tree {
                 },
                 // The parent found no room: all below it is the same remainder.
                 (_, Place::Cut | Place::Lost(_)) => parent,
-                (place, _) => self.child(parent, place, node.end, budget).unwrap_or_else(|| {
-                    budget.cut += 1;
-                    self.cut(parent, parent, node.end, budget).leaf
-                }),
+                (place, _) => self
+                    .child(parent, place, node.end, budget)
+                    .unwrap_or_else(|| {
+                        budget.cut += 1;
+                        self.cut(parent, parent, node.end, budget).leaf
+                    }),
             };
             map.push(target);
         }
         map
     }
 
-    fn child(&mut self, parent: NodeId, place: Place, end: StackEnd, budget: &mut NodeBudget) -> Option<NodeId> {
-        let end = if parent == NodeId::ROOT { end } else { StackEnd::None };
+    fn child(
+        &mut self,
+        parent: NodeId,
+        place: Place,
+        end: StackEnd,
+        budget: &mut NodeBudget,
+    ) -> Option<NodeId> {
+        let end = if parent == NodeId::ROOT {
+            end
+        } else {
+            StackEnd::None
+        };
         if let Some(id) = self.index.get(&(parent, place, end as u8)) {
             return Some(*id);
         }
@@ -237,11 +252,20 @@ impl Tree {
                 })
             }
         };
-        Landing { leaf, outermost: leaf }
+        Landing {
+            leaf,
+            outermost: leaf,
+        }
     }
 
     /// No room below `at`: its remainder, or `[unknown]` where even that finds none.
-    fn cut(&mut self, at: NodeId, outermost: NodeId, end: StackEnd, budget: &mut NodeBudget) -> Landing {
+    fn cut(
+        &mut self,
+        at: NodeId,
+        outermost: NodeId,
+        end: StackEnd,
+        budget: &mut NodeBudget,
+    ) -> Landing {
         if at != NodeId::ROOT
             && let Some(leaf) = self.child(at, Place::Cut, end, budget)
         {
@@ -251,9 +275,12 @@ impl Tree {
     }
 
     fn push(&mut self, node: Node) -> NodeId {
-        let id = NodeId(u32::try_from(self.nodes.len()).expect("the budget keeps trees far below 2^32 nodes"));
+        let id = NodeId(
+            u32::try_from(self.nodes.len()).expect("the budget keeps trees far below 2^32 nodes"),
+        );
         Arc::make_mut(&mut self.nodes).push(node);
-        self.index.insert((node.parent, node.place, node.end as u8), id);
+        self.index
+            .insert((node.parent, node.place, node.end as u8), id);
         id
     }
 }
@@ -277,7 +304,10 @@ mod tests {
         assert_eq!(one.outermost, two.outermost);
         assert_ne!(one.leaf, two.leaf);
         assert_eq!(tree.nodes().len(), 5);
-        assert_eq!(tree.insert(&frames(&[1, 2]), &frames(&[9]), end, None, &mut budget), one);
+        assert_eq!(
+            tree.insert(&frames(&[1, 2]), &frames(&[9]), end, None, &mut budget),
+            one
+        );
         // The same outermost frame with another end of the walk is another path.
         let broken = tree.insert(&frames(&[1]), &[], StackEnd::Failed, None, &mut budget);
         assert_ne!(broken.outermost, one.outermost);
@@ -290,12 +320,21 @@ mod tests {
         let mut budget = NodeBudget::new(8 * NODE_BYTES);
         let mut tree = Tree::default();
         let end = StackEnd::Complete;
-        tree.insert(&frames(&[1, 2, 3, 4, 5, 6, 7, 8]), &[], end, None, &mut budget);
+        tree.insert(
+            &frames(&[1, 2, 3, 4, 5, 6, 7, 8]),
+            &[],
+            end,
+            None,
+            &mut budget,
+        );
         let cut = tree.insert(&frames(&[1, 2, 99, 98]), &[], end, None, &mut budget);
         assert_eq!(tree.nodes()[cut.leaf.index()].place, Place::Cut);
         assert_eq!(tree.nodes()[cut.leaf.index()].parent, NodeId(2));
         let lost = tree.insert(&frames(&[1, 77]), &[], end, None, &mut budget);
-        assert_eq!(tree.nodes()[lost.leaf.index()].place, Place::Lost(LossCause::TreeFull));
+        assert_eq!(
+            tree.nodes()[lost.leaf.index()].place,
+            Place::Lost(LossCause::TreeFull)
+        );
         assert_eq!(budget.cut(), 2);
     }
 
@@ -304,12 +343,21 @@ mod tests {
     fn absorb_keeps_paths() {
         let mut budget = NodeBudget::new(10 * NODE_BYTES);
         let mut small = Tree::default();
-        let leaf = small.insert(&frames(&[1, 2, 3]), &[], StackEnd::Complete, None, &mut budget);
+        let leaf = small.insert(
+            &frames(&[1, 2, 3]),
+            &[],
+            StackEnd::Complete,
+            None,
+            &mut budget,
+        );
         let mut all = Tree::default();
         let there = all.insert(&frames(&[1, 2]), &[], StackEnd::Complete, None, &mut budget);
         let map = all.absorb(small.nodes(), &mut budget);
         assert_eq!(map[leaf.outermost.index()], there.outermost);
-        assert_eq!(all.nodes()[map[leaf.leaf.index()].index()].parent, there.leaf);
+        assert_eq!(
+            all.nodes()[map[leaf.leaf.index()].index()].parent,
+            there.leaf
+        );
         let mut full = NodeBudget::new(0);
         let mut none = Tree::default();
         let map = none.absorb(small.nodes(), &mut full);

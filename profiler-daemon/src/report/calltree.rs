@@ -87,7 +87,8 @@ fn visible(forest: &Forest<'_>, query: &TreeQuery) -> Vec<bool> {
     let nodes = &forest.nodes;
     let mut visible = vec![true; nodes.len()];
     let mut depth = vec![0usize; nodes.len()];
-    let enough = |part: u64, whole: u64| part as f64 * 100.0 >= query.min_percent * whole as f64 && part > 0;
+    let enough =
+        |part: u64, whole: u64| part as f64 * 100.0 >= query.min_percent * whole as f64 && part > 0;
     let whole = &nodes[0].total;
     for (index, node) in nodes.iter().enumerate().skip(1) {
         let parent = node.parent as usize;
@@ -95,7 +96,8 @@ fn visible(forest: &Forest<'_>, query: &TreeQuery) -> Vec<bool> {
         let large = query.min_percent <= 0.0
             || enough(node.total.elapsed_ns(), whole.elapsed_ns())
             || enough(node.total.samples, whole.samples);
-        visible[index] = visible[parent] && large && query.depth.is_none_or(|most| depth[index] <= most);
+        visible[index] =
+            visible[parent] && large && query.depth.is_none_or(|most| depth[index] <= most);
     }
     let mut shown: Vec<usize> = (1..nodes.len()).filter(|index| visible[*index]).collect();
     if shown.len() > MAX_NODES {
@@ -134,7 +136,11 @@ fn nest(view: &View<'_>, forest: &Forest<'_>, visible: &[bool]) -> (TreeNode, u6
 }
 
 /// The children in order, with the one that stands for what was cut.
-fn finish(view: &View<'_>, mut children: Vec<TreeNode>, (cut_nodes, values): &(u64, Values)) -> Vec<TreeNode> {
+fn finish(
+    view: &View<'_>,
+    mut children: Vec<TreeNode>,
+    (cut_nodes, values): &(u64, Values),
+) -> Vec<TreeNode> {
     if *cut_nodes > 0 {
         children.push(TreeNode {
             function: CUT.to_owned(),
@@ -145,7 +151,12 @@ fn finish(view: &View<'_>, mut children: Vec<TreeNode>, (cut_nodes, values): &(u
             children: Vec::new(),
         });
     }
-    let size = |node: &TreeNode| (node.values.elapsed.inclusive_ns, node.values.samples.inclusive);
+    let size = |node: &TreeNode| {
+        (
+            node.values.elapsed.inclusive_ns,
+            node.values.samples.inclusive,
+        )
+    };
     children.sort_by(|a, b| {
         let by_size = size(b).cmp(&size(a));
         by_size.then_with(|| (&a.function, &a.module).cmp(&(&b.function, &b.module)))

@@ -48,7 +48,12 @@ pub struct Stacks {
 
 impl Stacks {
     /// Counts the walks of one account. Without names a walk is complete only if the kernel saw it end.
-    pub(super) fn count(&mut self, account: &AccountView, weights: &[Values], names: Option<&dyn Names>) {
+    pub(super) fn count(
+        &mut self,
+        account: &AccountView,
+        weights: &[Values],
+        names: Option<&dyn Names>,
+    ) {
         for (node, values) in account.nodes().iter().zip(weights).skip(1) {
             if node.parent != NodeId::ROOT || values.walks == 0 {
                 continue;
@@ -75,10 +80,18 @@ pub(super) fn named_entry(frame: FrameId, names: Option<&dyn Names>) -> bool {
 
 /// The outermost frames whose names decide whether their stacks are complete.
 pub(super) fn undecided(account: &AccountView) -> impl Iterator<Item = FrameId> {
-    account.nodes().iter().skip(1).filter_map(|node| match (node.place, node.end) {
-        (Place::User(frame), StackEnd::Truncated | StackEnd::Failed) if node.parent == NodeId::ROOT => Some(frame),
-        _ => None,
-    })
+    account
+        .nodes()
+        .iter()
+        .skip(1)
+        .filter_map(|node| match (node.place, node.end) {
+            (Place::User(frame), StackEnd::Truncated | StackEnd::Failed)
+                if node.parent == NodeId::ROOT =>
+            {
+                Some(frame)
+            }
+            _ => None,
+        })
 }
 
 /// What an answer about stacks knows beyond the view.
@@ -93,9 +106,20 @@ impl Completeness {
     pub(super) fn of_totals(view: &View<'_>, names: Option<&dyn Names>) -> Self {
         let mut stacks = Stacks::default();
         for member in &view.members {
-            stacks.count(member.account, &member.account.weights_over(view.coverage.span), names);
+            stacks.count(
+                member.account,
+                &member.account.weights_over(view.coverage.span),
+                names,
+            );
         }
-        Self::new(view, &Seen { stacks, unattributed_ns: 0, frames_unknown_percent: 0.0 })
+        Self::new(
+            view,
+            &Seen {
+                stacks,
+                unattributed_ns: 0,
+                frames_unknown_percent: 0.0,
+            },
+        )
     }
 
     /// The receipt of an answer that is one total: how much of it has no stack.

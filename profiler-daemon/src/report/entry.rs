@@ -34,7 +34,13 @@ mod tests {
     // Check versioned, split and plain names of entry functions, and names that only look like them.
     #[test]
     fn entries() {
-        for name in ["_start", "__libc_start_main_impl", "__libc_start_main@@GLIBC_2.34", "clone3", "clone@@GLIBC_2.2.5"] {
+        for name in [
+            "_start",
+            "__libc_start_main_impl",
+            "__libc_start_main@@GLIBC_2.34",
+            "clone3",
+            "clone@@GLIBC_2.2.5",
+        ] {
             assert!(is_entry(name), "{name}");
         }
         for name in ["start", "_start2", "clone_tree", "my_start_thread", ""] {

@@ -225,9 +225,11 @@ impl<'n> Builder<'_, 'n> {
             Label::Functions(names) => Some(names),
             Label::Modules => None,
         };
-        self.forest
-            .stacks
-            .count(member.account, &weights, names.map(|names| names as &dyn Names));
+        self.forest.stacks.count(
+            member.account,
+            &weights,
+            names.map(|names| names as &dyn Names),
+        );
         let live = live(member.account.nodes(), &weights);
         let hide_kernel = frames == Frames::User && !member.kernel_thread;
         let mut places: Vec<u32> = vec![ROOT; live.len()];
@@ -268,7 +270,9 @@ impl<'n> Builder<'_, 'n> {
             StackEnd::Complete | StackEnd::None => return ROOT,
         };
         match self.label {
-            Label::Functions(names) if !named_entry(frame, Some(names)) => self.remark(ROOT, remark),
+            Label::Functions(names) if !named_entry(frame, Some(names)) => {
+                self.remark(ROOT, remark)
+            }
             _ => ROOT,
         }
     }
@@ -296,7 +300,11 @@ impl<'n> Builder<'_, 'n> {
                     name: Cow::Borrowed(&*function.name),
                     address: function.address,
                     kind: kind_of(function.kind),
-                    standing: if function.known { Standing::Named } else { Standing::Unnamed },
+                    standing: if function.known {
+                        Standing::Named
+                    } else {
+                        Standing::Unnamed
+                    },
                 }
             }
             Label::Modules => Function {
@@ -304,7 +312,11 @@ impl<'n> Builder<'_, 'n> {
                 name: Cow::Borrowed(""),
                 address: None,
                 kind: module_kind(self.view.snapshot.module(module).kind),
-                standing: if module == ModuleId::UNKNOWN { Standing::Unnamed } else { Standing::Named },
+                standing: if module == ModuleId::UNKNOWN {
+                    Standing::Unnamed
+                } else {
+                    Standing::Named
+                },
             },
         };
         self.function(function)
@@ -355,7 +367,10 @@ impl<'n> Builder<'_, 'n> {
 
 /// Which nodes have received anything, themselves or below.
 fn live(nodes: &[Node], weights: &[Values]) -> Vec<bool> {
-    let mut live: Vec<bool> = weights.iter().map(|values| *values != Values::default()).collect();
+    let mut live: Vec<bool> = weights
+        .iter()
+        .map(|values| *values != Values::default())
+        .collect();
     for index in (1..nodes.len()).rev() {
         if live[index] {
             live[nodes[index].parent.index()] = true;

@@ -38,8 +38,9 @@ pub struct FunctionRow {
 }
 
 impl Row for FunctionRow {
-    const COLUMNS: &'static [&'static str] =
-        columns_with_values!["function", "module", "build_id", "address", "file", "line", "kind"];
+    const COLUMNS: &'static [&'static str] = columns_with_values![
+        "function", "module", "build_id", "address", "file", "line", "kind"
+    ];
     const DEFAULT_SORT: &'static str = "elapsed.exclusive_ns";
 
     fn key(&self, column: &str) -> Option<Key<'_>> {
@@ -60,8 +61,14 @@ impl Row for FunctionRow {
     }
 
     fn tie(&self, other: &Self) -> Ordering {
-        let samples = other.values.samples.inclusive.cmp(&self.values.samples.inclusive);
-        samples
+        let size = |row: &Self| {
+            (
+                row.values.elapsed.inclusive_ns,
+                row.values.samples.inclusive,
+            )
+        };
+        size(other)
+            .cmp(&size(self))
             .then_with(|| self.function.cmp(&other.function))
             .then_with(|| self.module.cmp(&other.module))
             .then_with(|| self.build_id.cmp(&other.build_id))
@@ -81,7 +88,10 @@ pub fn functions(
     let view = View::new(snapshot, scope, query.window)?;
     let forest = Forest::new(&view, query.frames, Label::Functions(names));
     let (inclusive, exclusive) = (forest.inclusive(), forest.exclusive());
-    let rows = forest.functions.iter().zip(inclusive.iter().zip(&exclusive));
+    let rows = forest
+        .functions
+        .iter()
+        .zip(inclusive.iter().zip(&exclusive));
     let rows = rows.map(|(function, (inclusive, exclusive))| {
         let module = snapshot.module(function.module);
         FunctionRow {

@@ -28,7 +28,9 @@ pub use functions::{FunctionRow, functions};
 pub use modules::{ModuleRow, modules};
 pub use os_events::{OsEvents, os_events};
 pub use processes::{ProcessReport, ProcessRow, process, processes};
-pub use query::{Frames, Order, ProcessSelector, ReportError, Scope, TableQuery, TreeQuery, ViewQuery, Window};
+pub use query::{
+    Frames, Order, ProcessSelector, ReportError, Scope, TableQuery, TreeQuery, ViewQuery, Window,
+};
 pub use scope::{frames_needed, outermost_frames};
 pub use session::{SessionReport, session};
 pub use threads::{ThreadRow, threads};

@@ -48,8 +48,14 @@ impl Row for ModuleRow {
     }
 
     fn tie(&self, other: &Self) -> Ordering {
-        let samples = other.values.samples.inclusive.cmp(&self.values.samples.inclusive);
-        samples
+        let size = |row: &Self| {
+            (
+                row.values.elapsed.inclusive_ns,
+                row.values.samples.inclusive,
+            )
+        };
+        size(other)
+            .cmp(&size(self))
             .then_with(|| self.module.cmp(&other.module))
             .then_with(|| self.build_id.cmp(&other.build_id))
     }
@@ -59,11 +65,18 @@ impl Row for ModuleRow {
 ///
 /// # Errors
 /// No such process, column or window.
-pub fn modules(snapshot: &Snapshot, scope: &Scope, query: &TableQuery) -> Result<List<ModuleRow>, ReportError> {
+pub fn modules(
+    snapshot: &Snapshot,
+    scope: &Scope,
+    query: &TableQuery,
+) -> Result<List<ModuleRow>, ReportError> {
     let view = View::new(snapshot, scope, query.window)?;
     let forest = Forest::new(&view, query.frames, Label::Modules);
     let (inclusive, exclusive) = (forest.inclusive(), forest.exclusive());
-    let rows = forest.functions.iter().zip(inclusive.iter().zip(&exclusive));
+    let rows = forest
+        .functions
+        .iter()
+        .zip(inclusive.iter().zip(&exclusive));
     let rows = rows.map(|(function, (inclusive, exclusive))| {
         let module = snapshot.module(function.module);
         ModuleRow {

@@ -62,7 +62,11 @@ pub struct SyscallRow {
 ///
 /// # Errors
 /// No such process or window.
-pub fn os_events(snapshot: &Snapshot, scope: &Scope, query: &ViewQuery) -> Result<OsEvents, ReportError> {
+pub fn os_events(
+    snapshot: &Snapshot,
+    scope: &Scope,
+    query: &ViewQuery,
+) -> Result<OsEvents, ReportError> {
     let view = View::new(snapshot, scope, query.window)?;
     let mut calls: BTreeMap<u32, (CallTotals, u64, u64)> = BTreeMap::new();
     for member in &view.members {
@@ -78,21 +82,28 @@ pub fn os_events(snapshot: &Snapshot, scope: &Scope, query: &ViewQuery) -> Resul
         }
     }
     let totals = view.totals();
-    let row = |(number, (calls, in_progress, in_progress_ns)): (u32, (CallTotals, u64, u64))| SyscallRow {
-        name: syscall_name(number),
-        number,
-        count: calls.count,
-        total_ns: calls.total_ns,
-        running_ns: calls.running_ns,
-        blocked_ns: calls.blocked_ns,
-        average_ns: calls.total_ns.checked_div(calls.count).unwrap_or_default(),
-        max_ns: calls.max_ns,
-        max_is_bound: calls.max_is_bound,
-        in_progress,
-        in_progress_ns,
+    let row = |(number, (calls, in_progress, in_progress_ns)): (u32, (CallTotals, u64, u64))| {
+        SyscallRow {
+            name: syscall_name(number),
+            number,
+            count: calls.count,
+            total_ns: calls.total_ns,
+            running_ns: calls.running_ns,
+            blocked_ns: calls.blocked_ns,
+            average_ns: calls.total_ns.checked_div(calls.count).unwrap_or_default(),
+            max_ns: calls.max_ns,
+            max_is_bound: calls.max_is_bound,
+            in_progress,
+            in_progress_ns,
+        }
     };
     let mut syscalls: Vec<SyscallRow> = calls.into_iter().map(row).collect();
-    syscalls.sort_by_key(|row| (std::cmp::Reverse(row.total_ns.max(row.in_progress_ns)), row.number));
+    syscalls.sort_by_key(|row| {
+        (
+            std::cmp::Reverse(row.total_ns.max(row.in_progress_ns)),
+            row.number,
+        )
+    });
     Ok(OsEvents {
         as_of: view.as_of(),
         window: view.window(),

@@ -85,10 +85,34 @@ pub struct ProcessReport {
 
 impl Row for ProcessRow {
     const COLUMNS: &'static [&'static str] = &[
-        "pid", "start_ticks", "ppid", "comm", "exe", "uid", "cgroup", "unit", "container_id", "started_at", "exited_at",
-        "state", "threads", "samples", "samples_percent", "elapsed_ns", "elapsed_percent", "application_ns",
-        "application_percent", "classes.user_ns", "classes.syscall_ns", "classes.blocked_ns", "classes.runnable_ns",
-        "classes.kernel_ns", "stacks.walked", "stacks.complete", "stacks.truncated", "stacks.failed",
+        "pid",
+        "start_ticks",
+        "ppid",
+        "comm",
+        "exe",
+        "uid",
+        "cgroup",
+        "unit",
+        "container_id",
+        "started_at",
+        "exited_at",
+        "state",
+        "threads",
+        "samples",
+        "samples_percent",
+        "elapsed_ns",
+        "elapsed_percent",
+        "application_ns",
+        "application_percent",
+        "classes.user_ns",
+        "classes.syscall_ns",
+        "classes.blocked_ns",
+        "classes.runnable_ns",
+        "classes.kernel_ns",
+        "stacks.walked",
+        "stacks.complete",
+        "stacks.truncated",
+        "stacks.failed",
     ];
     const DEFAULT_SORT: &'static str = "samples";
 
@@ -145,8 +169,12 @@ pub fn processes(
     names: &dyn Names,
 ) -> Result<List<ProcessRow>, ReportError> {
     let view = View::new(snapshot, &Scope::Session, query.window)?;
-    let in_window = |row: &ProcessRow| row.exited_at.is_none() || row.elapsed_ns > 0 || row.samples > 0;
-    let rows = view.members.iter().filter_map(|member| row(&view, member, names));
+    let in_window =
+        |row: &ProcessRow| row.exited_at.is_none() || row.elapsed_ns > 0 || row.samples > 0;
+    let rows = view
+        .members
+        .iter()
+        .filter_map(|member| row(&view, member, names));
     let rows = rows.filter(|row| view.coverage.span == Span::Session || in_window(row));
     let cut = arrange(rows.collect(), query)?;
     Ok(List {
@@ -170,8 +198,13 @@ pub fn process(
     names: &dyn Names,
 ) -> Result<ProcessReport, ReportError> {
     let view = View::new(snapshot, &Scope::Process(*selector), query.window)?;
-    let found = view.members.first().and_then(|member| row(&view, member, names));
-    let process = found.ok_or(ReportError::UnknownProcess { selector: *selector })?;
+    let found = view
+        .members
+        .first()
+        .and_then(|member| row(&view, member, names));
+    let process = found.ok_or(ReportError::UnknownProcess {
+        selector: *selector,
+    })?;
     Ok(ProcessReport {
         as_of: view.as_of(),
         window: view.window(),
@@ -185,7 +218,11 @@ fn row(view: &View<'_>, member: &Member<'_>, names: &dyn Names) -> Option<Proces
     let info = &process.info;
     let totals = member.account.threads_over(view.coverage.span).total();
     let mut stacks = Stacks::default();
-    stacks.count(member.account, &member.account.weights_over(view.coverage.span), Some(names));
+    stacks.count(
+        member.account,
+        &member.account.weights_over(view.coverage.span),
+        Some(names),
+    );
     let session = &view.denominators.session;
     let text = |value: &Option<std::sync::Arc<str>>| value.as_deref().map(str::to_owned);
     Some(ProcessRow {
@@ -201,7 +238,11 @@ fn row(view: &View<'_>, member: &Member<'_>, names: &dyn Names) -> Option<Proces
         cmdline: text(&info.cmdline),
         started_at: rfc3339(info.started_at_unix_ns),
         exited_at: info.exited_at_unix_ns.map(rfc3339),
-        state: if info.exited_at_unix_ns.is_some() { "exited" } else { "running" },
+        state: if info.exited_at_unix_ns.is_some() {
+            "exited"
+        } else {
+            "running"
+        },
         kernel_thread: info.kernel_thread,
         threads: member.account.thread_count(),
         samples: totals.samples,

@@ -142,7 +142,9 @@ pub enum ReportError {
         selector: ProcessSelector,
     },
     /// It was seen once; its own account is gone.
-    #[error("process {selector} has exited and its profile has been dropped to make room; its time is still in the session's totals")]
+    #[error(
+        "process {selector} has exited and its profile has been dropped to make room; its time is still in the session's totals"
+    )]
     DroppedProcess {
         /// What was asked for.
         selector: ProcessSelector,
@@ -170,13 +172,34 @@ mod tests {
     // Check that both ways to write a process are read, and nothing else is.
     #[test]
     fn selectors() {
-        let bare = ProcessSelector { pid: 12, start_ticks: None };
-        let full = ProcessSelector { pid: 12, start_ticks: Some(7) };
+        let bare = ProcessSelector {
+            pid: 12,
+            start_ticks: None,
+        };
+        let full = ProcessSelector {
+            pid: 12,
+            start_ticks: Some(7),
+        };
         assert_eq!("12".parse(), Ok(bare));
         assert_eq!("12.7".parse(), Ok(full));
         assert_eq!(full.to_string(), "12.7");
-        for wrong in ["", "a", "1.", ".1", "1.2.3", "+1", "-1", " 1", "4294967296", "1.-2"] {
-            assert_eq!(wrong.parse::<ProcessSelector>(), Err(NotASelector), "{wrong}");
+        for wrong in [
+            "",
+            "a",
+            "1.",
+            ".1",
+            "1.2.3",
+            "+1",
+            "-1",
+            " 1",
+            "4294967296",
+            "1.-2",
+        ] {
+            assert_eq!(
+                wrong.parse::<ProcessSelector>(),
+                Err(NotASelector),
+                "{wrong}"
+            );
         }
     }
 }

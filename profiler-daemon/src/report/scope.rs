@@ -37,7 +37,11 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    pub(super) fn new(snapshot: &'a Snapshot, scope: &Scope, window: Window) -> Result<Self, ReportError> {
+    pub(super) fn new(
+        snapshot: &'a Snapshot,
+        scope: &Scope,
+        window: Window,
+    ) -> Result<Self, ReportError> {
         let members = members(snapshot, scope)?;
         let coverage = coverage(snapshot, window)?;
         let total = |members: &[Member<'_>]| {
@@ -48,18 +52,28 @@ impl<'a> View<'a> {
             total
         };
         let denominators = match scope {
-            Scope::Session => Denominators { session: total(&members), process: None },
+            Scope::Session => Denominators {
+                session: total(&members),
+                process: None,
+            },
             Scope::Process(_) => Denominators {
                 session: total(&all_members(snapshot)),
                 process: Some(total(&members)),
             },
         };
-        Ok(Self { snapshot, members, coverage, denominators })
+        Ok(Self {
+            snapshot,
+            members,
+            coverage,
+            denominators,
+        })
     }
 
     /// The totals of what is in scope.
     pub(super) fn totals(&self) -> Totals {
-        self.denominators.process.unwrap_or(self.denominators.session)
+        self.denominators
+            .process
+            .unwrap_or(self.denominators.session)
     }
 
     pub(super) fn is_session(&self) -> bool {
@@ -93,16 +107,21 @@ pub(super) fn find<'a>(
     selector: &ProcessSelector,
 ) -> Result<(ProcessKey, &'a ProcessView), ReportError> {
     let pid = selector.pid;
-    let of_pid = ProcessKey { pid, start_ns: 0 }..=ProcessKey { pid, start_ns: u64::MAX };
-    let found = snapshot
-        .processes()
-        .range(of_pid)
-        .rev()
-        .find(|(key, _)| selector.start_ticks.is_none_or(|ticks| key.start_ticks() == ticks));
+    let of_pid = ProcessKey { pid, start_ns: 0 }..=ProcessKey {
+        pid,
+        start_ns: u64::MAX,
+    };
+    let found = snapshot.processes().range(of_pid).rev().find(|(key, _)| {
+        selector
+            .start_ticks
+            .is_none_or(|ticks| key.start_ticks() == ticks)
+    });
     let selector = *selector;
     match found {
         Some((key, process)) => Ok((*key, process)),
-        None if snapshot.was_dropped(pid, selector.start_ticks) => Err(ReportError::DroppedProcess { selector }),
+        None if snapshot.was_dropped(pid, selector.start_ticks) => {
+            Err(ReportError::DroppedProcess { selector })
+        }
         None => Err(ReportError::UnknownProcess { selector }),
     }
 }
@@ -123,12 +142,19 @@ fn member<'a>((key, process): (ProcessKey, &'a ProcessView)) -> Member<'a> {
 }
 
 fn all_members(snapshot: &Snapshot) -> Vec<Member<'_>> {
-    let retired = |account, kernel_thread| Member { process: None, account, kernel_thread };
+    let retired = |account, kernel_thread| Member {
+        process: None,
+        account,
+        kernel_thread,
+    };
     snapshot
         .processes()
         .iter()
         .map(|(key, process)| member((*key, process)))
-        .chain([retired(&snapshot.retired().user, false), retired(&snapshot.retired().kernel, true)])
+        .chain([
+            retired(&snapshot.retired().user, false),
+            retired(&snapshot.retired().kernel, true),
+        ])
         .collect()
 }
 

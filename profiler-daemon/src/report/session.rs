@@ -77,7 +77,11 @@ pub fn session(snapshot: &Snapshot, query: &ViewQuery) -> Result<SessionReport, 
             retired_threads += member.account.thread_count();
             retired.add(&member.account.threads_over(view.coverage.span).total());
         }
-        stacks.count(member.account, &member.account.weights_over(view.coverage.span), None);
+        stacks.count(
+            member.account,
+            &member.account.weights_over(view.coverage.span),
+            None,
+        );
     }
     let dropped = snapshot.retired().processes;
     Ok(SessionReport {

@@ -79,8 +79,23 @@ mod tests {
     // Check the ends of both tables, the gap between them, and a few numbers everybody knows.
     #[test]
     fn known_numbers() {
-        let known = [(0, "read"), (1, "write"), (35, "nanosleep"), (202, "futex"), (232, "epoll_wait"), (281, "epoll_pwait")];
-        let ends = [(334, "rseq"), (424, "pidfd_send_signal"), (425, "io_uring_setup"), (435, "clone3"), (450, "set_mempolicy_home_node"), (462, "mseal"), (470, "listns")];
+        let known = [
+            (0, "read"),
+            (1, "write"),
+            (35, "nanosleep"),
+            (202, "futex"),
+            (232, "epoll_wait"),
+            (281, "epoll_pwait"),
+        ];
+        let ends = [
+            (334, "rseq"),
+            (424, "pidfd_send_signal"),
+            (425, "io_uring_setup"),
+            (435, "clone3"),
+            (450, "set_mempolicy_home_node"),
+            (462, "mseal"),
+            (470, "listns"),
+        ];
         for (number, name) in known.into_iter().chain(ends) {
             assert_eq!(syscall_name(number), name);
         }

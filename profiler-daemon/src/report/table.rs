@@ -134,19 +134,43 @@ mod tests {
     fn arranged() {
         let query = TableQuery::default();
         assert_eq!(names(&query), ["Ca", "a", "b"]);
-        assert_eq!(names(&TableQuery { order: Order::Asc, ..query.clone() }), ["a", "b", "Ca"]);
-        let by_name = TableQuery { sort: Some("name".into()), ..query.clone() };
+        assert_eq!(
+            names(&TableQuery {
+                order: Order::Asc,
+                ..query.clone()
+            }),
+            ["a", "b", "Ca"]
+        );
+        let by_name = TableQuery {
+            sort: Some("name".into()),
+            ..query.clone()
+        };
         assert_eq!(names(&by_name), ["b", "a", "Ca"]);
-        assert_eq!(names(&TableQuery { q: Some("A".into()), ..query.clone() }), ["Ca", "a"]);
+        assert_eq!(
+            names(&TableQuery {
+                q: Some("A".into()),
+                ..query.clone()
+            }),
+            ["Ca", "a"]
+        );
         assert_eq!(names(&TableQuery { limit: 1, ..query }), ["Ca"]);
     }
 
     // Check that an unknown column is refused with the list of those there are.
     #[test]
     fn unknown_column() {
-        let query = TableQuery { sort: Some("m".into()), ..TableQuery::default() };
+        let query = TableQuery {
+            sort: Some("m".into()),
+            ..TableQuery::default()
+        };
         let error = arrange(vec![Pair("a", 1)], &query).err();
         let allowed = Pair::COLUMNS;
-        assert_eq!(error, Some(ReportError::UnknownSort { given: "m".into(), allowed }));
+        assert_eq!(
+            error,
+            Some(ReportError::UnknownSort {
+                given: "m".into(),
+                allowed
+            })
+        );
     }
 }

@@ -46,9 +46,21 @@ pub struct ThreadRow {
 
 impl Row for ThreadRow {
     const COLUMNS: &'static [&'static str] = columns_with_values![
-        "pid", "start_ticks", "tid", "comm", "state", "started_at", "threads",
-        "first_event_ns", "last_event_ns", "unobserved_ns",
-        "classes.user_ns", "classes.syscall_ns", "classes.blocked_ns", "classes.runnable_ns", "classes.kernel_ns",
+        "pid",
+        "start_ticks",
+        "tid",
+        "comm",
+        "state",
+        "started_at",
+        "threads",
+        "first_event_ns",
+        "last_event_ns",
+        "unobserved_ns",
+        "classes.user_ns",
+        "classes.syscall_ns",
+        "classes.blocked_ns",
+        "classes.runnable_ns",
+        "classes.kernel_ns",
     ];
     const DEFAULT_SORT: &'static str = "elapsed.exclusive_ns";
 
@@ -64,7 +76,11 @@ impl Row for ThreadRow {
             "first_event_ns" => Key::Number(self.first_event_ns as f64),
             "last_event_ns" => Key::Number(self.last_event_ns as f64),
             "unobserved_ns" => Key::Number(self.unobserved_ns as f64),
-            _ => Key::Number(self.classes.column(column).or_else(|| self.values.column(column))?),
+            _ => Key::Number(
+                self.classes
+                    .column(column)
+                    .or_else(|| self.values.column(column))?,
+            ),
         })
     }
 
@@ -83,7 +99,11 @@ impl Row for ThreadRow {
 ///
 /// # Errors
 /// No such process, column or window.
-pub fn threads(snapshot: &Snapshot, scope: &Scope, query: &TableQuery) -> Result<List<ThreadRow>, ReportError> {
+pub fn threads(
+    snapshot: &Snapshot,
+    scope: &Scope,
+    query: &TableQuery,
+) -> Result<List<ThreadRow>, ReportError> {
     let view = View::new(snapshot, scope, query.window)?;
     let mut rows = Vec::new();
     for member in &view.members {
@@ -101,7 +121,9 @@ pub fn threads(snapshot: &Snapshot, scope: &Scope, query: &TableQuery) -> Result
 }
 
 fn add_rows(view: &View<'_>, member: &Member<'_>, rows: &mut Vec<ThreadRow>) {
-    let (pid, start_ticks) = member.process.map_or((0, 0), |(key, _)| (key.pid, key.start_ticks()));
+    let (pid, start_ticks) = member
+        .process
+        .map_or((0, 0), |(key, _)| (key.pid, key.start_ticks()));
     let over = member.account.threads_over(view.coverage.span);
     let row = |totals: &Totals| ThreadRow {
         pid,
@@ -124,7 +146,9 @@ fn add_rows(view: &View<'_>, member: &Member<'_>, rows: &mut Vec<ThreadRow>) {
         }
         let first_event_ns = match view.coverage.span {
             Span::Session => thread.first_ns,
-            Span::Since(_) => thread.last_ns.saturating_sub(totals.elapsed_ns() + totals.unobserved_ns),
+            Span::Since(_) => thread
+                .last_ns
+                .saturating_sub(totals.elapsed_ns() + totals.unobserved_ns),
         };
         rows.push(ThreadRow {
             tid: key.tid,
@@ -138,7 +162,11 @@ fn add_rows(view: &View<'_>, member: &Member<'_>, rows: &mut Vec<ThreadRow>) {
     }
     let whole = view.coverage.span == Span::Session;
     if over.folded != Totals::default() || (whole && over.folded_count > 0) {
-        let of = if member.process.is_some() { "threads" } else { "processes" };
+        let of = if member.process.is_some() {
+            "threads"
+        } else {
+            "processes"
+        };
         rows.push(ThreadRow {
             comm: format!("[exited {of}]"),
             threads: over.folded_count,

@@ -216,19 +216,41 @@ mod tests {
     #[test]
     fn percentages() {
         let of = Denominators {
-            session: Totals { samples: 200, classes: [500, 500, 0, 0, 0], ..Totals::default() },
-            process: Some(Totals { samples: 100, classes: [0, 400, 0, 0, 0], ..Totals::default() }),
+            session: Totals {
+                samples: 200,
+                classes: [500, 500, 0, 0, 0],
+                ..Totals::default()
+            },
+            process: Some(Totals {
+                samples: 100,
+                classes: [0, 400, 0, 0, 0],
+                ..Totals::default()
+            }),
         };
-        let inclusive = Values { samples: 50, walks: 0, classes: [50, 200, 0, 0, 0] };
-        let exclusive = Values { samples: 10, walks: 0, classes: [25, 75, 0, 0, 0] };
+        let inclusive = Values {
+            samples: 50,
+            walks: 0,
+            classes: [50, 200, 0, 0, 0],
+        };
+        let exclusive = Values {
+            samples: 10,
+            walks: 0,
+            classes: [25, 75, 0, 0, 0],
+        };
         let row = RowValues::new(&inclusive, &exclusive, &of);
         assert_eq!(row.column("samples.inclusive_percent"), Some(25.0));
-        assert_eq!(row.column("samples.exclusive_percent_of_process"), Some(10.0));
+        assert_eq!(
+            row.column("samples.exclusive_percent_of_process"),
+            Some(10.0)
+        );
         assert_eq!(row.column("elapsed.inclusive_percent"), Some(25.0));
         assert_eq!(row.column("elapsed.exclusive_percent"), Some(10.0));
         assert_eq!(row.column("application.inclusive_percent"), Some(10.0));
         assert_eq!(row.column("application.exclusive_percent"), Some(5.0));
-        assert_eq!(row.column("application.exclusive_percent_of_process"), Some(0.0));
+        assert_eq!(
+            row.column("application.exclusive_percent_of_process"),
+            Some(0.0)
+        );
         assert_eq!(row.column("elapsed.inclusive"), None);
     }
 }

@@ -13,7 +13,13 @@ use serde_json::Value;
 
 use crate::machine::{ByOffset, Machine, PassPlan, SECOND_NS, START_NS, START_UNIX_NS, plans};
 
-const CLASSES: [&str; 5] = ["user_ns", "syscall_ns", "blocked_ns", "runnable_ns", "kernel_ns"];
+const CLASSES: [&str; 5] = [
+    "user_ns",
+    "syscall_ns",
+    "blocked_ns",
+    "runnable_ns",
+    "kernel_ns",
+];
 const GROUPS: [(&str, &str); 3] = [("samples", ""), ("elapsed", "_ns"), ("application", "_ns")];
 
 fn json(answer: &impl Serialize) -> Value {
@@ -22,7 +28,9 @@ fn json(answer: &impl Serialize) -> Value {
 
 fn number(value: &Value, path: &str) -> u64 {
     let found = path.split('.').fold(value, |value, name| &value[name]);
-    found.as_u64().unwrap_or_else(|| panic!("{path} is a count in {value}"))
+    found
+        .as_u64()
+        .unwrap_or_else(|| panic!("{path} is a count in {value}"))
 }
 
 fn rows(list: &Value) -> &Vec<Value> {
@@ -34,7 +42,10 @@ fn sum(list: &Value, path: &str) -> u64 {
 }
 
 fn classes(value: &Value) -> u64 {
-    CLASSES.iter().map(|class| number(&value["classes"], class)).sum()
+    CLASSES
+        .iter()
+        .map(|class| number(&value["classes"], class))
+        .sum()
 }
 
 /// Totals of what the rows are about.
@@ -67,25 +78,48 @@ impl Total {
 /// Rule 5, and that every percentage is one.
 fn check_row(row: &Value, total: &Total) {
     for (group, unit) in GROUPS {
-        let (inclusive, exclusive) = (format!("{group}.inclusive{unit}"), format!("{group}.exclusive{unit}"));
-        assert!(number(row, &exclusive) <= number(row, &inclusive), "exclusive <= inclusive: {row}");
-        assert!(number(row, &inclusive) <= total.get(group), "inclusive <= total: {row}");
+        let (inclusive, exclusive) = (
+            format!("{group}.inclusive{unit}"),
+            format!("{group}.exclusive{unit}"),
+        );
+        assert!(
+            number(row, &exclusive) <= number(row, &inclusive),
+            "exclusive <= inclusive: {row}"
+        );
+        assert!(
+            number(row, &inclusive) <= total.get(group),
+            "inclusive <= total: {row}"
+        );
         for (name, value) in row[group].as_object().unwrap() {
             if name.contains("percent") {
-                assert!((0.0..=100.0 + 1e-9).contains(&value.as_f64().unwrap()), "{name} in {row}");
+                assert!(
+                    (0.0..=100.0 + 1e-9).contains(&value.as_f64().unwrap()),
+                    "{name} in {row}"
+                );
             }
         }
     }
     for kind in ["inclusive_ns", "exclusive_ns"] {
-        assert!(number(&row["application"], kind) <= number(&row["elapsed"], kind), "application <= elapsed: {row}");
+        assert!(
+            number(&row["application"], kind) <= number(&row["elapsed"], kind),
+            "application <= elapsed: {row}"
+        );
     }
 }
 
 /// Rule 3, and rule 5 on every row.
 fn check_table(list: &Value, total: &Total) {
     let missing_ns = number(list, "completeness.elapsed_unattributed_ns");
-    assert_eq!(sum(list, "elapsed.exclusive_ns") + missing_ns, total.elapsed_ns, "rows + missing = elapsed");
-    assert_eq!(sum(list, "samples.exclusive"), total.samples, "every sample has a row");
+    assert_eq!(
+        sum(list, "elapsed.exclusive_ns") + missing_ns,
+        total.elapsed_ns,
+        "rows + missing = elapsed"
+    );
+    assert_eq!(
+        sum(list, "samples.exclusive"),
+        total.samples,
+        "every sample has a row"
+    );
     assert!(sum(list, "application.exclusive_ns") <= total.application_ns);
     assert!(total.application_ns - sum(list, "application.exclusive_ns") <= missing_ns);
     rows(list).iter().for_each(|row| check_row(row, total));
@@ -96,9 +130,16 @@ fn check_node(node: &Value, total: &Total) {
     check_row(node, total);
     let children = node["children"].as_array().unwrap();
     for (group, unit) in GROUPS {
-        let (inclusive, exclusive) = (format!("{group}.inclusive{unit}"), format!("{group}.exclusive{unit}"));
+        let (inclusive, exclusive) = (
+            format!("{group}.inclusive{unit}"),
+            format!("{group}.exclusive{unit}"),
+        );
         let below: u64 = children.iter().map(|child| number(child, &inclusive)).sum();
-        assert_eq!(number(node, &inclusive), number(node, &exclusive) + below, "{group} of {node}");
+        assert_eq!(
+            number(node, &inclusive),
+            number(node, &exclusive) + below,
+            "{group} of {node}"
+        );
     }
     children.iter().for_each(|child| check_node(child, total));
 }
@@ -106,52 +147,104 @@ fn check_node(node: &Value, total: &Total) {
 fn check_tree(tree: &Value, total: &Total) {
     check_node(&tree["root"], total);
     let missing_ns = number(tree, "completeness.elapsed_unattributed_ns");
-    assert_eq!(number(&tree["root"], "elapsed.inclusive_ns") + missing_ns, total.elapsed_ns);
+    assert_eq!(
+        number(&tree["root"], "elapsed.inclusive_ns") + missing_ns,
+        total.elapsed_ns
+    );
     assert_eq!(number(&tree["root"], "samples.inclusive"), total.samples);
-    assert_eq!(tree["truncated"].as_bool().unwrap(), number(tree, "cut_nodes") > 0);
+    assert_eq!(
+        tree["truncated"].as_bool().unwrap(),
+        number(tree, "cut_nodes") > 0
+    );
 }
 
 /// Rule 1 on every thread, and rule 2: the process is the sum of its threads.
 fn check_threads(list: &Value, total: &Total) {
     for row in rows(list) {
-        let life_ns = number(row, "last_event_ns") - number(row, "first_event_ns") - number(row, "unobserved_ns");
+        let life_ns = number(row, "last_event_ns")
+            - number(row, "first_event_ns")
+            - number(row, "unobserved_ns");
         assert_eq!(classes(row), life_ns, "rule 1: {row}");
         assert_eq!(number(row, "elapsed.inclusive_ns"), life_ns);
         check_row(row, total);
     }
-    assert_eq!(sum(list, "elapsed.inclusive_ns"), total.elapsed_ns, "rule 2: threads");
+    assert_eq!(
+        sum(list, "elapsed.inclusive_ns"),
+        total.elapsed_ns,
+        "rule 2: threads"
+    );
     assert_eq!(sum(list, "samples.inclusive"), total.samples);
     assert_eq!(sum(list, "application.inclusive_ns"), total.application_ns);
 }
 
-fn check_scope(snapshot: &Snapshot, scope: &Scope, window: Window, names: &dyn Names, total: &Total) {
-    let table = |frames| TableQuery { frames, window, ..TableQuery::default() };
+fn check_scope(
+    snapshot: &Snapshot,
+    scope: &Scope,
+    window: Window,
+    names: &dyn Names,
+    total: &Total,
+) {
+    let table = |frames| TableQuery {
+        frames,
+        window,
+        ..TableQuery::default()
+    };
     for frames in [Frames::User, Frames::All] {
         let query = table(frames);
-        check_table(&json(&report::functions(snapshot, scope, &query, names).unwrap()), total);
-        check_table(&json(&report::modules(snapshot, scope, &query).unwrap()), total);
+        check_table(
+            &json(&report::functions(snapshot, scope, &query, names).unwrap()),
+            total,
+        );
+        check_table(
+            &json(&report::modules(snapshot, scope, &query).unwrap()),
+            total,
+        );
         for (depth, min_percent) in [(None, 0.0), (Some(1), 0.0), (None, 20.0)] {
-            let query = TreeQuery { depth, min_percent, frames, window };
-            check_tree(&json(&report::calltree(snapshot, scope, &query, names).unwrap()), total);
+            let query = TreeQuery {
+                depth,
+                min_percent,
+                frames,
+                window,
+            };
+            check_tree(
+                &json(&report::calltree(snapshot, scope, &query, names).unwrap()),
+                total,
+            );
         }
     }
-    check_threads(&json(&report::threads(snapshot, scope, &table(Frames::User)).unwrap()), total);
-    let query = ViewQuery { frames: Frames::User, window };
+    check_threads(
+        &json(&report::threads(snapshot, scope, &table(Frames::User)).unwrap()),
+        total,
+    );
+    let query = ViewQuery {
+        frames: Frames::User,
+        window,
+    };
     let events = json(&report::os_events(snapshot, scope, &query).unwrap());
     assert_eq!(classes(&events), total.elapsed_ns);
 }
 
 /// Every rule, on every answer, for one window.
 pub(crate) fn check_all(snapshot: &Snapshot, window: Window, names: &dyn Names) {
-    let query = ViewQuery { frames: Frames::User, window };
+    let query = ViewQuery {
+        frames: Frames::User,
+        window,
+    };
     let session = json(&report::session(snapshot, &query).unwrap());
     let total = Total::of(&session);
     check_scope(snapshot, &Scope::Session, window, names, &total);
-    let table = TableQuery { window, ..TableQuery::default() };
+    let table = TableQuery {
+        window,
+        ..TableQuery::default()
+    };
     let processes = json(&report::processes(snapshot, &table, names).unwrap());
     for field in ["samples", "elapsed_ns", "application_ns"] {
         let retired = number(&session["retired"], field);
-        assert_eq!(sum(&processes, field) + retired, number(&session, field), "rule 2: processes, {field}");
+        assert_eq!(
+            sum(&processes, field) + retired,
+            number(&session, field),
+            "rule 2: processes, {field}"
+        );
     }
     for row in rows(&processes) {
         let selector = ProcessSelector {
@@ -163,9 +256,18 @@ pub(crate) fn check_all(snapshot: &Snapshot, window: Window, names: &dyn Names) 
             assert_eq!(process[field], row[field]);
         }
         let stacks = &row["stacks"];
-        let ends: u64 = ["complete", "truncated", "failed"].iter().map(|end| number(stacks, end)).sum();
+        let ends: u64 = ["complete", "truncated", "failed"]
+            .iter()
+            .map(|end| number(stacks, end))
+            .sum();
         assert_eq!(number(stacks, "walked"), ends);
-        check_scope(snapshot, &Scope::Process(selector), window, names, &Total::of(row));
+        check_scope(
+            snapshot,
+            &Scope::Process(selector),
+            window,
+            names,
+            &Total::of(row),
+        );
     }
 }
 
@@ -193,8 +295,16 @@ fn run(limits: Limits, plans: &[PassPlan]) {
         let snapshot = profile.snapshot();
         check_all(&snapshot, Window::Session, &names);
         for seconds in [1, 15, 60] {
-            let window = Window::Last { duration_ns: seconds * SECOND_NS };
-            match report::session(&snapshot, &ViewQuery { frames: Frames::User, window }) {
+            let window = Window::Last {
+                duration_ns: seconds * SECOND_NS,
+            };
+            match report::session(
+                &snapshot,
+                &ViewQuery {
+                    frames: Frames::User,
+                    window,
+                },
+            ) {
                 Ok(_) => check_all(&snapshot, window, &names),
                 Err(error) => assert!(matches!(error, ReportError::WindowTooLong { .. })),
             }
@@ -202,22 +312,45 @@ fn run(limits: Limits, plans: &[PassPlan]) {
         // Nothing is lost by dropping, cutting and folding: the session is what the machine reported.
         let session = json(&report::session(&snapshot, &ViewQuery::default()).unwrap());
         for (index, class) in CLASSES.iter().enumerate() {
-            let reported: u64 = machine.reported.values().map(|classes| classes[index]).sum();
+            let reported: u64 = machine
+                .reported
+                .values()
+                .map(|classes| classes[index])
+                .sum();
             assert_eq!(number(&session["classes"], class), reported, "{class}");
         }
-        assert_eq!(number(&session, "samples"), machine.samples.values().sum::<u64>());
+        assert_eq!(
+            number(&session, "samples"),
+            machine.samples.values().sum::<u64>()
+        );
         // Counters of groups never fall.
         for (name, now) in &snapshot.groups().groups {
             let before = groups.groups.get(name).copied().unwrap_or_default();
             assert!(now.samples >= before.samples);
-            assert!(now.classes.iter().zip(before.classes).all(|(now, before)| *now >= before));
+            assert!(
+                now.classes
+                    .iter()
+                    .zip(before.classes)
+                    .all(|(now, before)| *now >= before)
+            );
         }
         groups = snapshot.groups().clone();
     }
 }
 
+/// Each case asks some hundred questions after every pass; `PROPTEST_CASES` asks for more cases.
+fn config() -> ProptestConfig {
+    let asked = std::env::var_os("PROPTEST_CASES").is_some();
+    let default = ProptestConfig::default();
+    ProptestConfig {
+        cases: if asked { default.cases } else { 48 },
+        failure_persistence: None,
+        ..default
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(config())]
 
     // Check that every ledger rule holds after every pass of a random machine, with room for everything.
     #[test]

@@ -13,8 +13,8 @@ use profiler_daemon::{
         Profile,
         frames::{Frame, FrameId},
         input::{
-            CommName, DrainPass, LossCause, OpenStack, ProcessInfo, StackDelta, SyscallUpdate, ThreadState,
-            ThreadUpdate,
+            CommName, DrainPass, LossCause, OpenStack, ProcessInfo, StackDelta, SyscallUpdate,
+            ThreadState, ThreadUpdate,
         },
     },
     report::names::Names,
@@ -58,7 +58,7 @@ pub(crate) struct Act {
     thread: usize,
     parts: Vec<Part>,
     exit: bool,
-    /// The drain of the threads comes too early to see it.
+    /// The drain of the threads comes too early to see it; not twice in a row.
     late: bool,
     /// The pass takes its last wait for blocked, the next one knows that it was runnable.
     misjudged: bool,
@@ -72,8 +72,20 @@ pub(crate) struct PassPlan {
 }
 
 pub(crate) fn plans() -> impl Strategy<Value = Vec<PassPlan>> {
-    let fate = prop_oneof![Just(Fate::TakeAll), Just(Fate::TakePart), Just(Fate::Wait), Just(Fate::Open)];
-    let part = (0..CLASS_COUNT, 1..100u64, 0..12usize, fate, 0..4u64, prop::bool::weighted(0.1));
+    let fate = prop_oneof![
+        Just(Fate::TakeAll),
+        Just(Fate::TakePart),
+        Just(Fate::Wait),
+        Just(Fate::Open)
+    ];
+    let part = (
+        0..CLASS_COUNT,
+        1..100u64,
+        0..12usize,
+        fate,
+        0..4u64,
+        prop::bool::weighted(0.1),
+    );
     let part = part.prop_map(|(class, share, stack, fate, samples, lost)| Part {
         class,
         share,
@@ -83,7 +95,14 @@ pub(crate) fn plans() -> impl Strategy<Value = Vec<PassPlan>> {
         lost,
     });
     let rare = || prop::bool::weighted(0.15);
-    let act = (0..4usize, 0..4usize, prop::collection::vec(part, 0..4), rare(), rare(), rare());
+    let act = (
+        0..4usize,
+        0..4usize,
+        prop::collection::vec(part, 0..4),
+        rare(),
+        rare(),
+        rare(),
+    );
     let act = act.prop_map(|(process, thread, parts, exit, late, misjudged)| Act {
         process,
         thread,
@@ -95,7 +114,11 @@ pub(crate) fn plans() -> impl Strategy<Value = Vec<PassPlan>> {
     let duration = prop_oneof![1..2 * SECOND_NS, 5 * SECOND_NS..20 * SECOND_NS];
     let exit = prop::option::weighted(0.2, 0..4usize);
     let pass = (duration, prop::collection::vec(act, 0..8), exit);
-    let pass = pass.prop_map(|(duration_ns, acts, process_exit)| PassPlan { duration_ns, acts, process_exit });
+    let pass = pass.prop_map(|(duration_ns, acts, process_exit)| PassPlan {
+        duration_ns,
+        acts,
+        process_exit,
+    });
     prop::collection::vec(pass, 1..16)
 }
 
@@ -106,6 +129,7 @@ struct Life {
     waiting: ClassNs,
     calls: u64,
     misjudged_ns: u64,
+    was_late: bool,
 }
 
 /// See the file.
@@ -125,11 +149,20 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn new(profile: &mut Profile) -> Self {
         let mut modules = ModuleTable::new();
-        let mut module = |name: &str, kind| modules.intern(ModuleIdentity::Named(name.into()), || Module::named(name, kind));
-        let (app, lib) = (module("/bin/app", ModuleKind::User), module("/lib/lib.so", ModuleKind::User));
+        let mut module = |name: &str, kind| {
+            modules.intern(ModuleIdentity::Named(name.into()), || {
+                Module::named(name, kind)
+            })
+        };
+        let (app, lib) = (
+            module("/bin/app", ModuleKind::User),
+            module("/lib/lib.so", ModuleKind::User),
+        );
         let kernel = profiler_daemon::processes::module::ModuleId::KERNEL;
         let mut frame = |module, offset| profile.frames().intern(Frame { module, offset });
-        let user: Vec<FrameId> = (0..6).map(|n| frame(if n < 3 { app } else { lib }, 0x10 * n)).collect();
+        let user: Vec<FrameId> = (0..6)
+            .map(|n| frame(if n < 3 { app } else { lib }, 0x10 * n))
+            .collect();
         let kernel: Vec<FrameId> = (0..3).map(|n| frame(kernel, 0x1000 + n)).collect();
         let (u, k) = (|n: usize| user[n], |n: usize| kernel[n]);
         let stacks = vec![
@@ -175,7 +208,10 @@ impl Machine {
         }
         for key in self.threads.keys().copied().collect::<Vec<_>>() {
             // Only the first act of a thread counts; a thread without one sleeps.
-            let act = plan.acts.iter().find(|act| (act.process, act.thread) == key);
+            let act = plan
+                .acts
+                .iter()
+                .find(|act| (act.process, act.thread) == key);
             self.act(key, act, plan, &mut pass);
         }
         self.now_ns += plan.duration_ns;
@@ -186,7 +222,10 @@ impl Machine {
         self.next_start_ns += 20_000_000;
         let start_ns = self.next_start_ns;
         let key = *self.processes.entry(process).or_insert_with(|| {
-            let key = ProcessKey { pid: 100 + process as u32, start_ns };
+            let key = ProcessKey {
+                pid: 100 + process as u32,
+                start_ns,
+            };
             // Process 3 is never described by anyone.
             if process != 3 {
                 pass.processes.push(describe(key, process));
@@ -201,12 +240,26 @@ impl Machine {
             waiting: [0; CLASS_COUNT],
             calls: 0,
             misjudged_ns: 0,
+            was_late: false,
         });
     }
 
-    fn act(&mut self, at: (usize, usize), act: Option<&Act>, plan: &PassPlan, pass: &mut DrainPass) {
+    fn act(
+        &mut self,
+        at: (usize, usize),
+        act: Option<&Act>,
+        plan: &PassPlan,
+        pass: &mut DrainPass,
+    ) {
         let process = self.processes[&at.0];
-        let sleep = [Part { class: BLOCKED, share: 1, stack: 3, fate: Fate::Open, samples: 0, lost: false }];
+        let sleep = [Part {
+            class: BLOCKED,
+            share: 1,
+            stack: 3,
+            fate: Fate::Open,
+            samples: 0,
+            lost: false,
+        }];
         let parts = match act {
             Some(act) if !act.parts.is_empty() => &act.parts[..],
             _ => &sleep[..],
@@ -222,7 +275,11 @@ impl Machine {
         let mut open = None;
         for (index, part) in parts.iter().enumerate() {
             let last = index + 1 == parts.len();
-            let ns = if last { left_ns } else { (plan.duration_ns / shares * part.share).min(left_ns) };
+            let ns = if last {
+                left_ns
+            } else {
+                (plan.duration_ns / shares * part.share).min(left_ns)
+            };
             left_ns -= ns;
             life.classes[part.class] += ns;
             life.waiting[part.class] += ns;
@@ -248,13 +305,22 @@ impl Machine {
                 kernel,
                 lost: part.lost.then_some(LossCause::MapFull),
                 samples: part.samples,
-                walks: u64::from(matches!(part.fate, Fate::TakeAll | Fate::TakePart)).max(part.samples),
+                walks: u64::from(matches!(part.fate, Fate::TakeAll | Fate::TakePart))
+                    .max(part.samples),
                 classes,
             });
         }
         if let Some((user, kernel)) = open {
             let (thread, classes) = (life.key, life.waiting);
-            pass.open.push(OpenStack { process, thread, user, kernel, end: StackEnd::Complete, lost: None, classes });
+            pass.open.push(OpenStack {
+                process,
+                thread,
+                user,
+                kernel,
+                end: StackEnd::Complete,
+                lost: None,
+                classes,
+            });
         }
         let exit = act.is_some_and(|act| act.exit) || plan.process_exit == Some(at.0);
         if act.is_some_and(|act| act.misjudged) && !exit {
@@ -271,7 +337,11 @@ impl Machine {
             thread: life.key,
             process,
             comm: CommName::new("thread"),
-            state: if exit { ThreadState::Exited } else { ThreadState::Blocked },
+            state: if exit {
+                ThreadState::Exited
+            } else {
+                ThreadState::Blocked
+            },
             first_event_ns: life.first_ns,
             last_event_ns: pass.now_ns,
             unobserved_ns: pass.now_ns - life.first_ns - life.classes.iter().sum::<u64>(),
@@ -291,7 +361,8 @@ impl Machine {
             blocked_ns: 6 * calls,
             max_ns: 10,
         });
-        let late = act.is_some_and(|act| act.late) && !exit;
+        let late = act.is_some_and(|act| act.late) && !exit && !life.was_late;
+        life.was_late = late;
         if !late {
             self.reported.insert((process, life.key), life.classes);
             pass.threads.push(update);
@@ -339,7 +410,11 @@ impl ByOffset {
             FunctionName {
                 name: format!("f{}", frame.offset / 0x20).into(),
                 address: known.then_some(frame.offset),
-                kind: if known { FunctionKind::User } else { FunctionKind::Unknown },
+                kind: if known {
+                    FunctionKind::User
+                } else {
+                    FunctionKind::Unknown
+                },
                 known,
             }
         };

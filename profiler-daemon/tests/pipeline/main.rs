@@ -6,4 +6,5 @@ mod golden;
 mod ledger;
 mod machine;
 mod oracle;
+mod small;
 mod windows;

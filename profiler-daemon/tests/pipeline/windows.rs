@@ -1,1 +1,327 @@
-//! later
+//! What a window shows: the time that passed in it, wherever and whenever its stack became known.
+
+use profiler_common::ClassNs;
+use profiler_daemon::{
+    processes::ids::{ProcessKey, ThreadKey},
+    profile::{
+        input::{DrainPass, ThreadState},
+        limits::Limits,
+        snapshot::Snapshot,
+    },
+    report::{
+        self, ProcessSelector, ReportError, Scope, TableQuery, ViewQuery, Window,
+        functions::FunctionRow,
+    },
+};
+
+use crate::{
+    machine::SECOND_NS,
+    small::{self, ByName, PROCESS, Small, THREAD},
+};
+
+fn last(seconds: u64) -> Window {
+    Window::Last {
+        duration_ns: seconds * SECOND_NS,
+    }
+}
+
+fn rows(snapshot: &Snapshot, names: &ByName, window: Window) -> Vec<(String, u64)> {
+    let query = TableQuery {
+        window,
+        ..TableQuery::default()
+    };
+    let list = report::functions(snapshot, &Scope::Session, &query, names).unwrap();
+    let shown = |row: &FunctionRow| row.values.elapsed.exclusive_ns > 0;
+    let pair = |row: FunctionRow| (row.function, row.values.elapsed.exclusive_ns / SECOND_NS);
+    list.rows.into_iter().filter(shown).map(pair).collect()
+}
+
+fn seconds(user: u64, blocked: u64) -> ClassNs {
+    [user * SECOND_NS, 0, blocked * SECOND_NS, 0, 0]
+}
+
+fn update(pass: &mut DrainPass, user: u64, blocked: u64) {
+    pass.threads.push(small::thread(
+        PROCESS,
+        THREAD,
+        ThreadState::Blocked,
+        seconds(user, blocked),
+    ));
+}
+
+// Check that of a thread asleep for a minute a window shows only the sleep inside it, while it sleeps and after.
+#[test]
+fn long_sleep_is_cut_to_the_window() {
+    let mut small = Small::new(Limits::default());
+    for now in 1..=60 {
+        let mut pass = small.pass(now);
+        update(&mut pass, 0, now);
+        pass.open
+            .push(small.open(&["main", "sleep"], &[], seconds(0, now)));
+        small.profile.apply(pass);
+    }
+    let snapshot = small.profile.snapshot();
+    assert_eq!(
+        rows(&snapshot, &small.names, Window::Session),
+        [("sleep".to_owned(), 60)]
+    );
+    assert_eq!(
+        rows(&snapshot, &small.names, last(20)),
+        [("sleep".to_owned(), 20)]
+    );
+    let mut pass = small.pass(61);
+    update(&mut pass, 1, 60);
+    pass.stacks
+        .push(small.delta(&["main", "sleep"], &[], 0, seconds(0, 60)));
+    pass.stacks
+        .push(small.delta(&["main", "work"], &[], 100, seconds(1, 0)));
+    small.profile.apply(pass);
+    let snapshot = small.profile.snapshot();
+    let found = rows(&snapshot, &small.names, last(11));
+    assert_eq!(found, [("sleep".to_owned(), 10), ("work".to_owned(), 1)]);
+}
+
+// Check that time whose stack comes late is shown where it passed, and as missing until then.
+#[test]
+fn late_stack() {
+    let mut small = Small::new(Limits::default());
+    for now in [10, 20] {
+        let mut pass = small.pass(now);
+        update(&mut pass, now, 0);
+        small.profile.apply(pass);
+    }
+    let query = ViewQuery {
+        window: last(10),
+        ..ViewQuery::default()
+    };
+    let missing = |snapshot: &Snapshot| {
+        report::session(snapshot, &query)
+            .unwrap()
+            .completeness
+            .elapsed_unattributed_ns
+            / SECOND_NS
+    };
+    assert_eq!(missing(&small.profile.snapshot()), 10);
+    let mut pass = small.pass(20);
+    pass.stacks
+        .push(small.delta(&["main"], &[], 0, seconds(14, 0)));
+    small.profile.apply(pass);
+    let snapshot = small.profile.snapshot();
+    assert_eq!(missing(&snapshot), 0);
+    assert_eq!(
+        rows(&snapshot, &small.names, last(10)),
+        [("main".to_owned(), 10)]
+    );
+    assert_eq!(
+        rows(&snapshot, &small.names, Window::Session),
+        [("main".to_owned(), 14)]
+    );
+}
+
+// Check that a window is rounded outward to segments, tells what it covers, is the whole of a younger session, and is
+// refused when it is longer than what is kept.
+#[test]
+fn bounds() {
+    let mut small = Small::new(Limits {
+        segments: 4,
+        ..Limits::default()
+    });
+    let covered = |snapshot: &Snapshot, seconds| {
+        let query = ViewQuery {
+            window: last(seconds),
+            ..ViewQuery::default()
+        };
+        let answer = report::session(snapshot, &query)?;
+        Ok((answer.window.from, answer.elapsed_ns / SECOND_NS))
+    };
+    for now in 1..=25 {
+        let mut pass = small.pass(now);
+        update(&mut pass, now, 0);
+        small.profile.apply(pass);
+    }
+    let snapshot = small.profile.snapshot();
+    assert_eq!(
+        covered(&snapshot, 7),
+        Ok(("2023-11-14T22:13:30.000000000Z".to_owned(), 15))
+    );
+    assert_eq!(
+        covered(&snapshot, 5),
+        Ok(("2023-11-14T22:13:40.000000000Z".to_owned(), 5))
+    );
+    assert_eq!(
+        covered(&snapshot, 300),
+        Ok(("2023-11-14T22:13:20.000000000Z".to_owned(), 25))
+    );
+    for now in 26..=100 {
+        let mut pass = small.pass(now);
+        update(&mut pass, now, 0);
+        small.profile.apply(pass);
+    }
+    let snapshot = small.profile.snapshot();
+    let longest_ns = 40 * SECOND_NS;
+    assert_eq!(
+        covered(&snapshot, 41),
+        Err(ReportError::WindowTooLong { longest_ns })
+    );
+    assert_eq!(covered(&snapshot, 40).map(|(_, elapsed)| elapsed), Ok(40));
+}
+
+// Check that segments beyond their byte budget are forgotten, oldest first, and never the growing one.
+#[test]
+fn byte_budget() {
+    let mut small = Small::new(Limits {
+        segment_bytes: 0,
+        ..Limits::default()
+    });
+    for now in 1..=30 {
+        let mut pass = small.pass(now);
+        update(&mut pass, now, 0);
+        small.profile.apply(pass);
+    }
+    let snapshot = small.profile.snapshot();
+    let query = ViewQuery {
+        window: last(10),
+        ..ViewQuery::default()
+    };
+    assert!(report::session(&snapshot, &query).is_ok());
+    let query = ViewQuery {
+        window: last(11),
+        ..ViewQuery::default()
+    };
+    let longest_ns = 10 * SECOND_NS;
+    assert_eq!(
+        report::session(&snapshot, &query).err(),
+        Some(ReportError::WindowTooLong { longest_ns })
+    );
+}
+
+// Check that a dropped process is told from one never seen, that a bare number means the newest, and that the dropped
+// one's functions stay in the session's table, also within a window.
+#[test]
+fn dropped_processes() {
+    let mut small = Small::new(Limits {
+        exited_processes: 0,
+        ..Limits::default()
+    });
+    let newer = ProcessKey {
+        pid: PROCESS.pid,
+        start_ns: PROCESS.start_ns + 50_000_000,
+    };
+    let mut pass = small.pass(1);
+    pass.processes.push(small::info(PROCESS));
+    update(&mut pass, 1, 0);
+    pass.stacks
+        .push(small.delta(&["main", "gone"], &[], 1, seconds(1, 0)));
+    small.profile.apply(pass);
+    let mut pass = small.pass(2);
+    let mut exited = small::info(PROCESS);
+    exited.exited_at_unix_ns = Some(pass.now_unix_ns);
+    pass.processes.push(exited);
+    pass.threads.push(small::thread(
+        PROCESS,
+        THREAD,
+        ThreadState::Exited,
+        seconds(1, 0),
+    ));
+    small.profile.apply(pass);
+    let find = |small: &Small, text: &str| {
+        let selector: ProcessSelector = text.parse().unwrap();
+        report::process(
+            &small.profile.snapshot(),
+            &selector,
+            &ViewQuery::default(),
+            &small.names,
+        )
+        .map(|r| r.process.start_ticks)
+    };
+    assert_eq!(
+        find(&small, "42"),
+        Ok(99_000),
+        "kept for the pass in which it exits"
+    );
+    small.profile.apply(small.pass(3));
+    assert_eq!(find(&small, "42"), Ok(99_000), "and for one more");
+    let mut pass = small.pass(4);
+    let thread = ThreadKey {
+        tid: 42,
+        start_ns: newer.start_ns,
+    };
+    pass.threads.push(small::thread(
+        newer,
+        thread,
+        ThreadState::Running,
+        seconds(2, 0),
+    ));
+    small.profile.apply(pass);
+    assert_eq!(find(&small, "42"), Ok(99_005));
+    assert!(matches!(
+        find(&small, "42.99000"),
+        Err(ReportError::DroppedProcess { .. })
+    ));
+    assert!(matches!(
+        find(&small, "42.1"),
+        Err(ReportError::UnknownProcess { .. })
+    ));
+    assert!(matches!(
+        find(&small, "41"),
+        Err(ReportError::UnknownProcess { .. })
+    ));
+    let snapshot = small.profile.snapshot();
+    for window in [Window::Session, last(10)] {
+        assert_eq!(
+            rows(&snapshot, &small.names, window),
+            [("gone".to_owned(), 1)]
+        );
+    }
+    // What still comes of it joins the dropped ones; a late absolute value of its thread counts nothing twice.
+    let mut pass = small.pass(5);
+    update(&mut pass, 1, 0);
+    pass.stacks
+        .push(small.delta(&["main", "gone"], &[], 1, [0; 5]));
+    small.profile.apply(pass);
+    let answer = report::session(&small.profile.snapshot(), &ViewQuery::default()).unwrap();
+    assert_eq!((answer.retired.processes, answer.retired.samples), (1, 2));
+    assert_eq!(answer.elapsed_ns, 3 * SECOND_NS);
+    assert_eq!(answer.completeness.causes.get("late_updates"), Some(&1));
+}
+
+// Check that a walk which broke off counts as complete where its outermost function is one that threads begin in, that
+// only such frames are asked for, and that functions above a real break hang from a remark.
+#[test]
+fn completeness_of_stacks() {
+    let mut small = Small::new(Limits::default());
+    let mut pass = small.pass(10);
+    update(&mut pass, 10, 0);
+    let end = profiler_common::StackEnd::Failed;
+    let mut whole = small.delta(&["start_thread", "work"], &[], 3, seconds(1, 0));
+    let mut broken = small.delta(&["middle", "work"], &[], 2, seconds(1, 0));
+    (whole.end, broken.end) = (end, end);
+    pass.stacks = vec![whole, broken, small.delta(&["main"], &[], 1, seconds(1, 0))];
+    small.profile.apply(pass);
+    let snapshot = small.profile.snapshot();
+    let asked = report::outermost_frames(&snapshot, None);
+    let mut expected = small.frames(&["start_thread", "middle"]);
+    expected.sort_unstable();
+    assert_eq!(asked, expected);
+    let selector: ProcessSelector = "42".parse().unwrap();
+    let answer =
+        report::process(&snapshot, &selector, &ViewQuery::default(), &small.names).unwrap();
+    let stacks = answer.process.stacks;
+    assert_eq!((stacks.walked, stacks.complete, stacks.failed), (6, 4, 2));
+    assert_eq!(answer.completeness.elapsed_unattributed_ns, 7 * SECOND_NS);
+    let list = report::functions(
+        &snapshot,
+        &Scope::Process(selector),
+        &TableQuery::default(),
+        &small.names,
+    )
+    .unwrap();
+    let remark = list
+        .rows
+        .iter()
+        .find(|row| row.function == "[unwind failed]")
+        .unwrap();
+    let values = remark.values.elapsed;
+    assert_eq!((values.inclusive_ns, values.exclusive_ns), (SECOND_NS, 0));
+    assert_eq!(list.completeness.stacks_unwind_failed, 2);
+}

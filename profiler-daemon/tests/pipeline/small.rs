@@ -1,0 +1,199 @@
+//! A small profile made by hand, for tests that need to know every number.
+
+use std::collections::BTreeMap;
+
+use profiler_common::{ClassNs, StackEnd};
+use profiler_daemon::{
+    processes::{
+        ids::{ProcessKey, ThreadKey},
+        module::{Module, ModuleId, ModuleIdentity, ModuleKind, ModuleTable},
+    },
+    profile::{
+        Profile,
+        frames::{Frame, FrameId},
+        input::{
+            CommName, DrainPass, OpenStack, ProcessInfo, StackDelta, SyscallUpdate, ThreadState,
+            ThreadUpdate,
+        },
+        limits::Limits,
+    },
+    symbols::names::{FunctionKind, FunctionName, Names},
+};
+
+use crate::machine::{SECOND_NS, START_NS, START_UNIX_NS};
+
+pub(crate) const PROCESS: ProcessKey = ProcessKey {
+    pid: 42,
+    start_ns: 990 * SECOND_NS,
+};
+pub(crate) const THREAD: ThreadKey = ThreadKey {
+    tid: 42,
+    start_ns: 990 * SECOND_NS,
+};
+
+/// A profile whose functions have names of their own.
+pub(crate) struct Small {
+    pub(crate) profile: Profile,
+    pub(crate) names: ByName,
+    modules: ModuleTable,
+    app: ModuleId,
+}
+
+#[derive(Default)]
+pub(crate) struct ByName(BTreeMap<FrameId, FunctionName>);
+
+impl Names for ByName {
+    fn function(&self, frame: FrameId) -> &FunctionName {
+        &self.0[&frame]
+    }
+}
+
+impl Small {
+    pub(crate) fn new(limits: Limits) -> Self {
+        let mut modules = ModuleTable::new();
+        let app = Module {
+            build_id: Some(vec![0xab, 0x01].into()),
+            ..Module::named("/usr/bin/app", ModuleKind::User)
+        };
+        let app = modules.intern(ModuleIdentity::Named("app".into()), || app);
+        let mut small = Self {
+            profile: Profile::new(limits, START_NS, START_UNIX_NS),
+            names: ByName::default(),
+            modules,
+            app,
+        };
+        let unknown = FunctionName {
+            name: "[unknown]".into(),
+            address: None,
+            kind: FunctionKind::Unknown,
+            known: false,
+        };
+        small.names.0.insert(FrameId::UNKNOWN, unknown);
+        small
+    }
+
+    /// The frames of functions with these names; `k:` marks kernel functions, `?` one without a name.
+    pub(crate) fn frames(&mut self, names: &[&str]) -> Vec<FrameId> {
+        names.iter().map(|name| self.frame(name)).collect()
+    }
+
+    fn frame(&mut self, name: &str) -> FrameId {
+        let kernel = name.starts_with("k:");
+        let module = if kernel { ModuleId::KERNEL } else { self.app };
+        let offset = name
+            .bytes()
+            .fold(0x1000, |sum, byte| sum * 31 % 0xffff + u64::from(byte));
+        let id = self.profile.frames().intern(Frame { module, offset });
+        let function = FunctionName {
+            name: name.trim_start_matches("k:").into(),
+            address: Some(offset),
+            kind: if kernel {
+                FunctionKind::Kernel
+            } else {
+                FunctionKind::User
+            },
+            known: !name.contains('?'),
+        };
+        self.names.0.insert(id, function);
+        id
+    }
+
+    /// An empty pass at so many seconds after the start.
+    pub(crate) fn pass(&self, seconds: u64) -> DrainPass {
+        DrainPass {
+            now_ns: START_NS + seconds * SECOND_NS,
+            now_unix_ns: START_UNIX_NS + seconds * SECOND_NS,
+            boot_unix_ns: START_UNIX_NS - START_NS,
+            modules: self.modules.clone(),
+            ..DrainPass::default()
+        }
+    }
+
+    /// What one stack of [`THREAD`] received.
+    pub(crate) fn delta(
+        &mut self,
+        user: &[&str],
+        kernel: &[&str],
+        samples: u64,
+        classes: ClassNs,
+    ) -> StackDelta {
+        StackDelta {
+            process: PROCESS,
+            thread: THREAD,
+            user: self.frames(user),
+            kernel: self.frames(kernel),
+            end: StackEnd::Complete,
+            lost: None,
+            samples,
+            walks: samples.max(1),
+            classes,
+        }
+    }
+
+    /// The open interval of [`THREAD`].
+    pub(crate) fn open(&mut self, user: &[&str], kernel: &[&str], classes: ClassNs) -> OpenStack {
+        OpenStack {
+            process: PROCESS,
+            thread: THREAD,
+            user: self.frames(user),
+            kernel: self.frames(kernel),
+            end: StackEnd::Complete,
+            lost: None,
+            classes,
+        }
+    }
+}
+
+/// A process as its collector describes it.
+pub(crate) fn info(key: ProcessKey) -> ProcessInfo {
+    ProcessInfo {
+        ppid: 1,
+        exe: Some("/usr/bin/app".into()),
+        uid: Some(1000),
+        cgroup: Some("/system.slice/app.service".into()),
+        unit: Some("app.service".into()),
+        ..ProcessInfo::unknown(key, CommName::new("app"), START_UNIX_NS - START_NS)
+    }
+}
+
+/// A thread observed since the session began, without gaps.
+pub(crate) fn thread(
+    process: ProcessKey,
+    thread: ThreadKey,
+    state: ThreadState,
+    classes: ClassNs,
+) -> ThreadUpdate {
+    ThreadUpdate {
+        thread,
+        process,
+        comm: CommName::new("app"),
+        state,
+        first_event_ns: START_NS,
+        last_event_ns: START_NS + classes.iter().sum::<u64>(),
+        unobserved_ns: 0,
+        classes,
+        in_syscall: None,
+        in_syscall_since_ns: 0,
+        slot: 0,
+    }
+}
+
+/// Calls of one number by [`THREAD`].
+pub(crate) fn calls(
+    number: u32,
+    count: u64,
+    total_ns: u64,
+    blocked_ns: u64,
+    max_ns: u64,
+) -> SyscallUpdate {
+    SyscallUpdate {
+        process: PROCESS,
+        thread: THREAD,
+        number,
+        count,
+        total_ns,
+        running_ns: total_ns - blocked_ns,
+        blocked_ns,
+        max_ns,
+    }
+}
