@@ -4,8 +4,12 @@ pub mod elf_id;
 pub mod files;
 pub mod ids;
 pub mod instance;
+pub mod kernel_modules;
 pub mod live;
 pub mod mappings;
 pub mod module;
 pub mod source;
 mod upkeep;
+
+#[cfg(test)]
+mod real_tests;

@@ -127,11 +127,10 @@ impl Processes {
                 instance.is_listed(stat.start_ticks, boot) && !stat.dead()
             });
             // Ended between the two looks: the maps read may be another's, or none.
-            if !same || !self.read_mappings(id, since_ns, now_ns) {
-                if let Some(instance) = self.instances.get_mut(&id) {
+            if (!same || !self.read_mappings(id, since_ns, now_ns))
+                && let Some(instance) = self.instances.get_mut(&id) {
                     instance.exited_ns = Some(now_ns);
                 }
-            }
         }
     }
 
