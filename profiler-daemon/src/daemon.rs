@@ -2,6 +2,7 @@
 
 mod backend;
 mod facts;
+mod scrape;
 
 use std::sync::Arc;
 use std::thread;
@@ -56,21 +57,32 @@ pub fn run(config: Config) -> anyhow::Result<()> {
 
 async fn serve(config: Config) -> anyhow::Result<()> {
     // The port first: it is what fails most often, and costs nothing.
-    let listener = TcpListener::bind(config.listen)
-        .await
-        .map_err(|error| anyhow!("cannot listen on {}: {error}; choose another address with --listen", config.listen))?;
-    let address = listener.local_addr().context("cannot tell which address is listened on")?;
+    let listener = TcpListener::bind(config.listen).await.map_err(|error| {
+        anyhow!(
+            "cannot listen on {}: {error}; choose another address with --listen",
+            config.listen
+        )
+    })?;
+    let address = listener
+        .local_addr()
+        .context("cannot tell which address is listened on")?;
     if !address.ip().is_loopback() {
-        warn!("{address} can be reached from other machines, and there is no password: whoever reaches it reads every report");
+        warn!(
+            "{address} can be reached from other machines, and there is no password: whoever reaches it reads every report"
+        );
     }
     let mut facts = Facts::gather(&config);
     if let Err(error) = own_cost::raise_open_files(config.limits.open_files as u64 + OTHER_FILES) {
-        facts.degrade("open files", format!("the limit on open files cannot be raised: {error}"));
+        facts.degrade(
+            "open files",
+            format!("the limit on open files cannot be raised: {error}"),
+        );
     }
     let requests = Arc::new(RequestCounts::default());
     let mut options = HttpOptions::new(&config, Arc::clone(&requests));
     options.listen = address;
-    let (commander, commands, bell) = Commander::new().context("cannot make a way to the collector")?;
+    let (commander, commands, bell) =
+        Commander::new().context("cannot make a way to the collector")?;
     let started = Instant::now();
     // Loading takes the verifier a second or two: on a thread of its own, so that the server answers from the start.
     let (loaded, loading) = tokio::sync::oneshot::channel();
@@ -90,9 +102,17 @@ async fn serve(config: Config) -> anyhow::Result<()> {
             })
             .context("cannot start the collector's thread")?
     };
-    let symbolizer = Symbolizer::spawn(SymbolOptions { cache_bytes: config.limits.symbol_cache_bytes })
-        .context("cannot start the thread that finds names")?;
-    let daemon = Arc::new(Daemon::new(config, facts, commander.clone(), symbolizer, requests));
+    let symbolizer = Symbolizer::spawn(SymbolOptions {
+        cache_bytes: config.limits.symbol_cache_bytes,
+    })
+    .context("cannot start the thread that finds names")?;
+    let daemon = Arc::new(Daemon::new(
+        config,
+        facts,
+        commander.clone(),
+        symbolizer,
+        requests,
+    ));
     let app = http::app(Arc::<Daemon>::clone(&daemon), options.clone());
     let (stop, mut stopped) = tokio::sync::watch::channel(false);
     let server = tokio::spawn(http::serve(listener, app, options, async move {
@@ -169,7 +189,10 @@ fn build(config: &Config, targets: &Targets) -> anyhow::Result<(Collector, Vec<(
     let offsets = ClockOffsets::now();
     let processes = Processes::new(
         Box::new(ProcFs),
-        ProcessOptions { cmdline: config.show_command_lines, open_files: config.limits.open_files },
+        ProcessOptions {
+            cmdline: config.show_command_lines,
+            open_files: config.limits.open_files,
+        },
         offsets.boot_minus_monotonic_ns,
     );
     let limits = Limits {
@@ -195,7 +218,11 @@ fn named(targets: &Targets) -> NamedTargets {
         all: targets.all,
         children: targets.children,
         pids: targets.pids.clone(),
-        comms: targets.comms.iter().map(|comm| comm.clone().into_bytes()).collect(),
+        comms: targets
+            .comms
+            .iter()
+            .map(|comm| comm.clone().into_bytes())
+            .collect(),
         cgroups: targets.cgroups.clone(),
     }
 }

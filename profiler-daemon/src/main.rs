@@ -8,7 +8,11 @@ use profiler_daemon::config::Config;
 use profiler_daemon::{daemon, doctor};
 use tracing_subscriber::EnvFilter;
 
-#[expect(clippy::print_stdout, clippy::print_stderr, reason = "the one place that speaks to whoever started it")]
+#[expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "the one place that speaks to whoever started it"
+)]
 fn main() -> ExitCode {
     let args = Args::parse();
     match args.command {
@@ -34,7 +38,10 @@ fn main() -> ExitCode {
                 .with_writer(std::io::stderr)
                 .with_target(false)
                 .init();
-            match Config::resolve(&args).map_err(anyhow::Error::from).and_then(daemon::run) {
+            match Config::resolve(&args)
+                .map_err(anyhow::Error::from)
+                .and_then(daemon::run)
+            {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
                     eprintln!("profiler-daemon: {}", failure_sentence(&error));

@@ -10,6 +10,7 @@ use tracing::warn;
 use crate::kernel::{Attached, Kernel, KernelSettings, MapCost, NamedTargets, Pass};
 use crate::processes::files::FileCounts;
 use crate::processes::ids::ProcessKey;
+use crate::processes::kernel_modules::KernelModules;
 use crate::processes::live::{ProcessCounts, Processes};
 use crate::profile::Profile;
 use crate::profile::input::{CommName, DrainPass, ProcessInfo};
@@ -33,6 +34,11 @@ const LOOK_NS: u64 = 100_000_000;
 const REST: Duration = Duration::from_millis(5);
 /// Time between two looks at which groups lie below the named control groups.
 const GROUPS_NS: u64 = 1_000_000_000;
+
+/// Passes between two looks at which kernel modules are loaded.
+const MODULES_PASSES: u64 = 30;
+/// No list of kernel modules is longer.
+const MAX_MODULES_TEXT_BYTES: usize = 1 << 20;
 
 /// What the collector starts from.
 pub struct CollectorOptions {
@@ -137,7 +143,10 @@ impl Collector {
             groups_at_ns: 0,
         };
         collector.processes.seed_from_proc();
-        collector.set_targets(options.targets).map_err(anyhow::Error::msg)?;
+        collector.look_at_kernel_modules();
+        collector
+            .set_targets(options.targets)
+            .map_err(anyhow::Error::msg)?;
         collector.kernel.enable()?;
         Ok(collector)
     }
@@ -167,7 +176,9 @@ impl Collector {
                 }
             }
             self.measure();
-            let wait_ns = next_pass_ns.min(next_look_ns).saturating_sub(monotonic_ns());
+            let wait_ns = next_pass_ns
+                .min(next_look_ns)
+                .saturating_sub(monotonic_ns());
             self.wait(Duration::from_nanos(wait_ns), bell);
         }
     }
@@ -204,24 +215,34 @@ impl Collector {
     /// Takes the frames that have travelled, while the processes they belong to are known.
     fn look(&mut self) {
         self.hear();
-        let (stacks, processes, profile) = (&mut self.stacks, &mut self.processes, &mut self.profile);
-        self.kernel.take_stacks(&mut |raw| stacks.add(&raw, processes, profile.frames()));
+        let (stacks, processes, profile) =
+            (&mut self.stacks, &mut self.processes, &mut self.profile);
+        self.kernel
+            .take_stacks(&mut |raw| stacks.add(&raw, processes, profile.frames()));
     }
 
     /// One pass, from the kernel's maps to the profile.
     fn pass(&mut self) {
         let began_ns = monotonic_ns();
         let offsets = ClockOffsets::now();
-        self.processes.sweep(began_ns, offsets.boot_minus_monotonic_ns);
+        self.processes
+            .sweep(began_ns, offsets.boot_minus_monotonic_ns);
         if began_ns.saturating_sub(self.groups_at_ns) >= GROUPS_NS {
             self.groups_at_ns = began_ns;
+            if self.passes % MODULES_PASSES == MODULES_PASSES - 1 {
+                self.look_at_kernel_modules();
+            }
             if let Err(error) = self.kernel.refresh_groups(&self.cgroups) {
                 warn!("cannot look at the control groups again: {error}");
             }
         }
         self.look();
-        let (stacks, processes, profile) = (&mut self.stacks, &mut self.processes, &mut self.profile);
-        match self.kernel.drain(&mut |raw| stacks.add(&raw, processes, profile.frames())) {
+        let (stacks, processes, profile) =
+            (&mut self.stacks, &mut self.processes, &mut self.profile);
+        match self
+            .kernel
+            .drain(&mut |raw| stacks.add(&raw, processes, profile.frames()))
+        {
             Ok(pass) => self.take_in(&pass, offsets),
             Err(error) => {
                 self.failures += 1;
@@ -229,6 +250,14 @@ impl Collector {
             }
         }
         self.busy_ns += monotonic_ns().saturating_sub(began_ns);
+    }
+
+    /// A kernel without loadable modules has no list of them; one that hides addresses lists none that can be used.
+    fn look_at_kernel_modules(&mut self) {
+        let text =
+            proc_fs::read_bounded("/proc/modules", MAX_MODULES_TEXT_BYTES).unwrap_or_default();
+        let modules = KernelModules::parse(&text, self.processes.modules_mut());
+        self.stacks.set_kernel_modules(modules);
     }
 
     fn take_in(&mut self, pass: &Pass, offsets: ClockOffsets) {
@@ -240,7 +269,11 @@ impl Collector {
         };
         let owners = convert(pass, &self.owners, &mut self.stacks, &mut drained);
         self.describe(pass, offsets, &mut drained);
-        let side_band = self.side_band.as_ref().map(SideBand::counts).unwrap_or_default();
+        let side_band = self
+            .side_band
+            .as_ref()
+            .map(SideBand::counts)
+            .unwrap_or_default();
         let processes = self.processes.counts();
         drained.losses.extend([
             ("process_records_lost", side_band.lost),
@@ -261,7 +294,11 @@ impl Collector {
             at_ns: pass.at_ns,
             counters: pass.counters.clone(),
             fill: pass.fill,
-            threads: pass.threads.iter().filter(|thread| thread.phase != profiler_common::Phase::Exited).count(),
+            threads: pass
+                .threads
+                .iter()
+                .filter(|thread| thread.phase != profiler_common::Phase::Exited)
+                .count(),
         });
     }
 
@@ -305,7 +342,11 @@ impl Collector {
             };
             let comm = process.comm.unwrap_or(process.last_comm);
             let exited = process.living == 0;
-            let told = Told { facts: Arc::as_ptr(&info.facts).addr(), comm, exited };
+            let told = Told {
+                facts: Arc::as_ptr(&info.facts).addr(),
+                comm,
+                exited,
+            };
             if self.told.get(key) == Some(&told) {
                 continue;
             }
@@ -313,7 +354,11 @@ impl Collector {
             let facts = &info.facts;
             to.processes.push(ProcessInfo {
                 key: *key,
-                ppid: if info.ppid == 0 { process.parent_pid } else { info.ppid },
+                ppid: if info.ppid == 0 {
+                    process.parent_pid
+                } else {
+                    info.ppid
+                },
                 comm,
                 exe: facts.exe.clone(),
                 uid: facts.uid,
@@ -321,7 +366,8 @@ impl Collector {
                 unit: facts.unit.clone(),
                 container_id: facts.container_id.clone(),
                 started_at_unix_ns: offsets.unix_from_boot(key.start_ns),
-                exited_at_unix_ns: exited.then(|| offsets.unix_from_monotonic(process.last_event_ns)),
+                exited_at_unix_ns: exited
+                    .then(|| offsets.unix_from_monotonic(process.last_event_ns)),
                 kernel_thread: process.kernel_thread,
                 cmdline: facts.cmdline.clone(),
             });
@@ -342,7 +388,12 @@ impl Collector {
             Command::Snapshot { max_age_ns, answer } => answer(self.snapshot(max_age_ns)),
             Command::Files { modules, answer } => {
                 let processes = &mut self.processes;
-                answer(modules.into_iter().filter_map(|module| Some((module, processes.file(module)?))).collect());
+                answer(
+                    modules
+                        .into_iter()
+                        .filter_map(|module| Some((module, processes.file(module)?)))
+                        .collect(),
+                );
             }
             Command::SetTargets { targets, answer } => answer(self.set_targets(targets)),
             Command::State { answer } => answer(self.state()),
@@ -352,12 +403,18 @@ impl Collector {
     }
 
     fn snapshot(&mut self, max_age_ns: u64) -> Arc<Snapshot> {
-        let is_old = self.last_pass.as_ref().is_none_or(|pass| monotonic_ns().saturating_sub(pass.at_ns) > max_age_ns);
+        let is_old = self
+            .last_pass
+            .as_ref()
+            .is_none_or(|pass| monotonic_ns().saturating_sub(pass.at_ns) > max_age_ns);
         if is_old {
             self.pass();
         }
         let profile = &self.profile;
-        Arc::clone(self.snapshot.get_or_insert_with(|| Arc::new(profile.snapshot())))
+        Arc::clone(
+            self.snapshot
+                .get_or_insert_with(|| Arc::new(profile.snapshot())),
+        )
     }
 
     /// Names that exist, with the living descendants of named processes where children count.
@@ -367,19 +424,28 @@ impl Collector {
             .into_iter()
             .filter_map(|pid| Some((pid, proc_fs::stat(pid)?.ppid)))
             .collect();
-        if let Some(pid) = targets.pids.iter().find(|pid| !stats.iter().any(|(known, _)| known == *pid)) {
+        if let Some(pid) = targets
+            .pids
+            .iter()
+            .find(|pid| !stats.iter().any(|(known, _)| known == *pid))
+        {
             return Err(format!("there is no process {pid}"));
         }
         if targets.children {
             let mut at = 0;
             while let Some(parent) = targets.pids.get(at).copied() {
                 at += 1;
-                let children = stats.iter().filter(|(_, ppid)| *ppid == parent).map(|(pid, _)| *pid);
+                let children = stats
+                    .iter()
+                    .filter(|(_, ppid)| *ppid == parent)
+                    .map(|(pid, _)| *pid);
                 let new: Vec<u32> = children.filter(|pid| !targets.pids.contains(pid)).collect();
                 targets.pids.extend(new);
             }
         }
-        self.kernel.set_targets(&targets).map_err(|error| error.to_string())?;
+        self.kernel
+            .set_targets(&targets)
+            .map_err(|error| error.to_string())?;
         self.cgroups = targets.cgroups;
         Ok(())
     }

@@ -78,7 +78,14 @@ impl Commander {
     pub fn new() -> std::io::Result<(Self, Receiver<Command>, Arc<Bell>)> {
         let (sender, receiver) = mpsc::sync_channel(MAX_WAITING);
         let bell = Arc::new(Bell::new()?);
-        Ok((Self { sender, bell: Arc::clone(&bell) }, receiver, bell))
+        Ok((
+            Self {
+                sender,
+                bell: Arc::clone(&bell),
+            },
+            receiver,
+            bell,
+        ))
     }
 
     /// Hands a command over. Its answer is called later, on the collector's thread, or dropped if that ends first.

@@ -10,7 +10,8 @@ use crate::kernel::{Pass, ThreadSnapshot};
 use crate::processes::ids::{ProcessKey, ThreadKey};
 use crate::profile::frames::FrameId;
 use crate::profile::input::{
-    CommName, Counts, DrainPass, LossCause, OpenStack, StackDelta, SyscallUpdate, ThreadState, ThreadUpdate,
+    CommName, Counts, DrainPass, LossCause, OpenStack, StackDelta, SyscallUpdate, ThreadState,
+    ThreadUpdate,
 };
 
 use super::stacks::Stacks;
@@ -26,8 +27,14 @@ pub(super) struct Owner {
 impl Owner {
     pub(super) const fn of(thread: &ThreadSnapshot) -> Self {
         Self {
-            thread: ThreadKey { tid: thread.tid, start_ns: thread.start_boot_ns },
-            process: ProcessKey { pid: thread.pid, start_ns: thread.process_start_boot_ns },
+            thread: ThreadKey {
+                tid: thread.tid,
+                start_ns: thread.start_boot_ns,
+            },
+            process: ProcessKey {
+                pid: thread.pid,
+                start_ns: thread.process_start_boot_ns,
+            },
             kernel_thread: thread.kernel_thread,
         }
     }
@@ -42,8 +49,16 @@ struct Resolved {
 }
 
 fn resolve(stacks: &mut Stacks, owner: Owner, user: u64, kernel: u64, end: StackEnd) -> Resolved {
-    let kernel_frames = if kernel == 0 { Some(Arc::default()) } else { stacks.kernel(kernel) };
-    let user_stack = if user == 0 { None } else { stacks.user(owner.process, user) };
+    let kernel_frames = if kernel == 0 {
+        Some(Arc::default())
+    } else {
+        stacks.kernel(kernel)
+    };
+    let user_stack = if user == 0 {
+        None
+    } else {
+        stacks.user(owner.process, user)
+    };
     let is_lost = (user != 0 && user_stack.is_none()) || kernel_frames.is_none();
     // Without frames of either kind there is no place for the time: it is shown under the reason.
     let lost = if is_lost {
@@ -53,28 +68,56 @@ fn resolve(stacks: &mut Stacks, owner: Owner, user: u64, kernel: u64, end: Stack
     } else {
         None
     };
-    let end = user_stack.as_ref().and_then(|stack| stack.end).unwrap_or(end);
+    let end = user_stack
+        .as_ref()
+        .and_then(|stack| stack.end)
+        .unwrap_or(end);
     Resolved {
-        user: user_stack.map(|stack| stack.frames.to_vec()).unwrap_or_default(),
-        kernel: kernel_frames.map(|frames| frames.to_vec()).unwrap_or_default(),
-        end: if owner.kernel_thread { StackEnd::None } else { end },
+        user: user_stack
+            .map(|stack| stack.frames.to_vec())
+            .unwrap_or_default(),
+        kernel: kernel_frames
+            .map(|frames| frames.to_vec())
+            .unwrap_or_default(),
+        end: if owner.kernel_thread {
+            StackEnd::None
+        } else {
+            end
+        },
         lost,
     }
 }
 
 /// Fills all of `to` that comes from the kernel stage. `before`: the owners of slots at the last pass, for what was
 /// attributed before a thread's end.
-pub(super) fn convert(pass: &Pass, before: &HashMap<u32, Owner>, stacks: &mut Stacks, to: &mut DrainPass) -> HashMap<u32, Owner> {
-    let owners: HashMap<u32, Owner> = pass.threads.iter().map(|thread| (thread.slot, Owner::of(thread))).collect();
+pub(super) fn convert(
+    pass: &Pass,
+    before: &HashMap<u32, Owner>,
+    stacks: &mut Stacks,
+    to: &mut DrainPass,
+) -> HashMap<u32, Owner> {
+    let owners: HashMap<u32, Owner> = pass
+        .threads
+        .iter()
+        .map(|thread| (thread.slot, Owner::of(thread)))
+        .collect();
     let owner = |slot: u32| owners.get(&slot).or_else(|| before.get(&slot)).copied();
     to.threads = pass.threads.iter().map(thread_update).collect();
     for sum in &pass.sums {
         let Some(owner) = owner(sum.slot) else {
             // Cannot be: a slot is given back only after the pass that read the last of its sums.
-            tracing::warn!("time of a thread that is not known was dropped (slot {})", sum.slot);
+            tracing::warn!(
+                "time of a thread that is not known was dropped (slot {})",
+                sum.slot
+            );
             continue;
         };
-        let Resolved { user, kernel, end, lost } = resolve(stacks, owner, sum.user, sum.kernel, sum.end);
+        let Resolved {
+            user,
+            kernel,
+            end,
+            lost,
+        } = resolve(stacks, owner, sum.user, sum.kernel, sum.end);
         to.stacks.push(StackDelta {
             process: owner.process,
             thread: owner.thread,
@@ -92,7 +135,12 @@ pub(super) fn convert(pass: &Pass, before: &HashMap<u32, Owner>, stacks: &mut St
             && away.classes != ClassNs::default()
         {
             let owner = Owner::of(thread);
-            let Resolved { user, kernel, end, lost } = resolve(stacks, owner, away.user, away.kernel, away.end);
+            let Resolved {
+                user,
+                kernel,
+                end,
+                lost,
+            } = resolve(stacks, owner, away.user, away.kernel, away.end);
             to.open.push(OpenStack {
                 process: owner.process,
                 thread: owner.thread,
@@ -120,11 +168,22 @@ pub(super) fn convert(pass: &Pass, before: &HashMap<u32, Owner>, stacks: &mut St
     }
     let of_kind = |wanted: &[CounterKind]| -> Counts {
         let counted = Counter::ALL.iter().zip(&pass.counters);
-        counted.filter(|(counter, _)| wanted.contains(&counter.kind())).map(|(counter, count)| (counter.name(), *count)).collect()
+        counted
+            .filter(|(counter, _)| wanted.contains(&counter.kind()))
+            .map(|(counter, count)| (counter.name(), *count))
+            .collect()
     };
     to.discarded = of_kind(&[CounterKind::Discarded]);
-    to.samples_lost = of_kind(&[CounterKind::SampleLost]).iter().map(|(_, count)| count).sum();
-    to.losses = of_kind(&[CounterKind::SampleLost, CounterKind::Deferred, CounterKind::Loss, CounterKind::Race]);
+    to.samples_lost = of_kind(&[CounterKind::SampleLost])
+        .iter()
+        .map(|(_, count)| count)
+        .sum();
+    to.losses = of_kind(&[
+        CounterKind::SampleLost,
+        CounterKind::Deferred,
+        CounterKind::Loss,
+        CounterKind::Race,
+    ]);
     to.losses.push(("records_unreadable", pass.unreadable));
     owners
 }

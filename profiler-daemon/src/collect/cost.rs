@@ -39,17 +39,24 @@ pub(super) struct Estimate {
 
 impl Estimate {
     pub(super) fn new(now_ns: u64) -> Self {
-        Self { covered_until_ns: now_ns, ..Self::default() }
+        Self {
+            covered_until_ns: now_ns,
+            ..Self::default()
+        }
     }
 
     /// What is to be done at `now_ns`.
     pub(super) fn step(&mut self, now_ns: u64) -> Step {
         match self.on_since_ns {
-            None if self.costs.is_empty() || now_ns.saturating_sub(self.covered_until_ns) >= PERIOD_NS => {
+            None if self.costs.is_empty()
+                || now_ns.saturating_sub(self.covered_until_ns) >= PERIOD_NS =>
+            {
                 self.on_since_ns = Some(now_ns);
                 Step::SwitchOn
             }
-            Some(since_ns) if now_ns.saturating_sub(since_ns) >= MEASURED_NS => Step::ReadAndSwitchOff,
+            Some(since_ns) if now_ns.saturating_sub(since_ns) >= MEASURED_NS => {
+                Step::ReadAndSwitchOff
+            }
             _ => Step::Nothing,
         }
     }
@@ -62,14 +69,18 @@ impl Estimate {
         let measured_ns = now_ns.saturating_sub(since_ns).max(1);
         let stands_for_ns = now_ns.saturating_sub(self.covered_until_ns);
         let scale = |value: u64| {
-            u64::try_from(u128::from(value) * u128::from(stands_for_ns) / u128::from(measured_ns)).unwrap_or(u64::MAX)
+            u64::try_from(u128::from(value) * u128::from(stands_for_ns) / u128::from(measured_ns))
+                .unwrap_or(u64::MAX)
         };
         for program in programs {
             let seen = self.seen.entry(program.name.clone()).or_default();
             let cost = self.costs.entry(program.name.clone()).or_default();
             cost.runs += scale(program.runs.saturating_sub(seen.runs));
             cost.run_ns += scale(program.run_ns.saturating_sub(seen.run_ns));
-            *seen = EstimatedCost { runs: program.runs, run_ns: program.run_ns };
+            *seen = EstimatedCost {
+                runs: program.runs,
+                run_ns: program.run_ns,
+            };
         }
         self.covered_until_ns = now_ns;
     }
@@ -87,17 +98,35 @@ mod tests {
     #[test]
     fn what_is_measured_stands_for_the_time_in_between() {
         // Check that statistics of a fifth of a second are scaled to the time since they were last taken.
-        let program = |runs, run_ns| [ProgramCost { name: "tick".into(), runs, run_ns }];
+        let program = |runs, run_ns| {
+            [ProgramCost {
+                name: "tick".into(),
+                runs,
+                run_ns,
+            }]
+        };
         let second = 1_000_000_000;
         let mut estimate = Estimate::new(0);
         assert_eq!(estimate.step(0), Step::SwitchOn);
         assert_eq!(estimate.step(second / 10), Step::Nothing);
         assert_eq!(estimate.step(second / 5), Step::ReadAndSwitchOff);
         estimate.add(second / 5, &program(10, 1000));
-        assert_eq!(estimate.costs()["tick"], EstimatedCost { runs: 10, run_ns: 1000 });
+        assert_eq!(
+            estimate.costs()["tick"],
+            EstimatedCost {
+                runs: 10,
+                run_ns: 1000
+            }
+        );
         assert_eq!(estimate.step(second), Step::Nothing);
         assert_eq!(estimate.step(11 * second), Step::SwitchOn);
         estimate.add(11 * second + second / 5, &program(20, 3000));
-        assert_eq!(estimate.costs()["tick"], EstimatedCost { runs: 10 + 550, run_ns: 1000 + 110_000 });
+        assert_eq!(
+            estimate.costs()["tick"],
+            EstimatedCost {
+                runs: 10 + 550,
+                run_ns: 1000 + 110_000
+            }
+        );
     }
 }

@@ -11,5 +11,5 @@ mod own_frames;
 mod stacks;
 
 pub use collector::{Collector, CollectorOptions, CollectorState};
-pub use command::{Command, Commander, Gone};
+pub use command::{Answer, Command, Commander, Gone};
 pub use cost::EstimatedCost;

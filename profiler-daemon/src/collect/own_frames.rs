@@ -17,12 +17,12 @@ const MAX_INSIDE: usize = 12;
 
 /// Where the borders are.
 #[derive(Debug, Default)]
-pub struct OwnFrames(Vec<Range<u64>>);
+pub(super) struct OwnFrames(Vec<Range<u64>>);
 
 impl OwnFrames {
     /// Finds them in /proc/kallsyms; where addresses are hidden, nothing is cut.
     #[must_use]
-    pub fn find() -> Self {
+    pub(super) fn find() -> Self {
         let read = |each: &mut dyn FnMut(u64, &str)| {
             let Ok(file) = File::open("/proc/kallsyms") else {
                 return;
@@ -55,7 +55,7 @@ impl OwnFrames {
 
     /// The frames of the thread itself, innermost first.
     #[must_use]
-    pub fn cut<'a>(&self, kernel: &'a [u64]) -> &'a [u64] {
+    pub(super) fn cut<'a>(&self, kernel: &'a [u64]) -> &'a [u64] {
         let border = kernel
             .iter()
             .take(MAX_INSIDE)
@@ -69,7 +69,8 @@ fn parse(line: &[u8]) -> Option<(u64, &str)> {
     let mut fields = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
     let address = u64::from_str_radix(fields.next()?, 16).ok()?;
     let kind = fields.next()?;
-    kind.eq_ignore_ascii_case("t").then_some((address, fields.next()?))
+    kind.eq_ignore_ascii_case("t")
+        .then_some((address, fields.next()?))
 }
 
 #[cfg(test)]

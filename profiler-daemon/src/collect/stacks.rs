@@ -7,6 +7,7 @@ use profiler_common::StackEnd;
 
 use crate::kernel::RawStack;
 use crate::processes::ids::ProcessKey;
+use crate::processes::kernel_modules::KernelModules;
 use crate::processes::live::Processes;
 use crate::processes::module::ModuleId;
 use crate::profile::frames::{Frame, FrameId, FrameTable};
@@ -36,6 +37,7 @@ pub(super) struct Stacks {
     user: HashMap<(ProcessKey, u64), UserStack>,
     kernel: HashMap<u64, (Arc<[FrameId]>, u64)>,
     own: OwnFrames,
+    modules: KernelModules,
     pass: u64,
     /// Stacks that were not kept for want of room.
     refused: u64,
@@ -43,11 +45,27 @@ pub(super) struct Stacks {
 
 impl Stacks {
     pub(super) fn new(own: OwnFrames) -> Self {
-        Self { own, ..Self::default() }
+        Self {
+            own,
+            ..Self::default()
+        }
+    }
+
+    /// Takes in where the kernel's modules are loaded now.
+    pub(super) fn set_kernel_modules(&mut self, modules: KernelModules) {
+        if self.modules != modules {
+            self.modules = modules;
+            self.kernel.clear();
+        }
     }
 
     /// Takes the frames of a walk.
-    pub(super) fn add(&mut self, raw: &RawStack, processes: &mut Processes, table: &mut FrameTable) {
+    pub(super) fn add(
+        &mut self,
+        raw: &RawStack,
+        processes: &mut Processes,
+        table: &mut FrameTable,
+    ) {
         let head = &raw.head;
         if head.user != 0 {
             self.add_user(raw, processes, table);
@@ -63,8 +81,20 @@ impl Stacks {
                 .iter()
                 .enumerate()
                 // Each but the innermost is where a call returns to: one less lies inside the call.
-                .map(|(index, address)| if index == 0 { *address } else { address.wrapping_sub(1) })
-                .map(|offset| table.intern(Frame { module: ModuleId::KERNEL, offset }))
+                .map(|(index, address)| {
+                    if index == 0 {
+                        *address
+                    } else {
+                        address.wrapping_sub(1)
+                    }
+                })
+                .map(|address| {
+                    let place = self.modules.place(address);
+                    table.intern(Frame {
+                        module: place.module,
+                        offset: place.offset,
+                    })
+                })
                 .collect();
             frames.reverse();
             self.kernel.insert(head.kernel, (frames.into(), self.pass));
@@ -74,7 +104,9 @@ impl Stacks {
     fn add_user(&mut self, raw: &RawStack, processes: &mut Processes, table: &mut FrameTable) {
         let head = &raw.head;
         let key = processes.link(head.pid, head.process_start_ns, head.process_start_boot_ns);
-        let generation = processes.mappings(key).map_or(0, |mappings| mappings.generation());
+        let generation = processes
+            .mappings(key)
+            .map_or(0, |mappings| mappings.generation());
         let known = self.user.get(&(key, head.user));
         if known.is_some_and(|stack| stack.generation == generation) {
             return;
@@ -87,9 +119,15 @@ impl Stacks {
         let mut end = None;
         for (index, address) in raw.user.iter().enumerate() {
             match processes.resolve(key, head.time_ns, *address) {
-                Some(place) => frames.push(table.intern(Frame { module: place.module, offset: place.offset })),
+                Some(place) => frames.push(table.intern(Frame {
+                    module: place.module,
+                    offset: place.offset,
+                })),
                 None if index == 0 => {
-                    frames.push(table.intern(Frame { module: ModuleId::UNKNOWN, offset: *address }));
+                    frames.push(table.intern(Frame {
+                        module: ModuleId::UNKNOWN,
+                        offset: *address,
+                    }));
                 }
                 // A caller that is no code: the frame pointer was none, and what lies beyond is invented.
                 None => {
@@ -99,7 +137,12 @@ impl Stacks {
             }
         }
         frames.reverse();
-        let stack = UserStack { frames: frames.into(), end, generation, used: self.pass };
+        let stack = UserStack {
+            frames: frames.into(),
+            end,
+            generation,
+            used: self.pass,
+        };
         self.user.insert((key, head.user), stack);
     }
 

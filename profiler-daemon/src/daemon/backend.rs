@@ -10,8 +10,8 @@ use tokio::sync::oneshot;
 use crate::collect::{Answer, CollectorState, Command, Commander};
 use crate::config::Config;
 use crate::config::targets::Targets;
-use crate::http::backend::{Backend, BoxFuture, Unavailable};
-use crate::http::status::{AttachedProgram, Degraded, OwnCost, ProgramCost, Status};
+use crate::http::{AttachedProgram, OwnCost, ProgramCost, Status};
+use crate::http::{Backend, BoxFuture, Unavailable};
 use crate::metrics::RequestCounts;
 use crate::processes::mappings::Place;
 use crate::processes::module::ModuleId;
@@ -83,28 +83,43 @@ impl Daemon {
                         *lock(&daemon.state) = Some(state);
                         if passes > 0 && !daemon.told_ready.swap(true, Ordering::Relaxed) {
                             let status = format!("profiling {threads} threads");
-                            notify(&[sd_notify::NotifyState::Ready, sd_notify::NotifyState::Status(&status)]);
+                            notify(&[
+                                sd_notify::NotifyState::Ready,
+                                sd_notify::NotifyState::Status(&status),
+                            ]);
                         }
                         notify(&[sd_notify::NotifyState::Watchdog]);
                     }
                     Err(_) => *lock(&daemon.state) = None,
                 }
                 let is_ready = daemon.told_ready.load(Ordering::Relaxed);
-                tokio::time::sleep(if is_ready { STATE_PERIOD } else { STATE_PERIOD / 20 }).await;
+                tokio::time::sleep(if is_ready {
+                    STATE_PERIOD
+                } else {
+                    STATE_PERIOD / 20
+                })
+                .await;
             }
         });
     }
 
     /// Asks the collector.
-    async fn ask<T: Send + 'static>(&self, command: impl FnOnce(Answer<T>) -> Command) -> Result<T, Unavailable> {
+    async fn ask<T: Send + 'static>(
+        &self,
+        command: impl FnOnce(Answer<T>) -> Command,
+    ) -> Result<T, Unavailable> {
         let (sender, receiver) = oneshot::channel();
         // Nobody waits for the answer any more if it cannot be sent: the request was given up.
         let command = command(Box::new(move |answer| drop(sender.send(answer))));
-        self.commander.send(command).map_err(|error| Unavailable(error.to_string()))?;
+        self.commander
+            .send(command)
+            .map_err(|error| Unavailable(error.to_string()))?;
         match tokio::time::timeout(PATIENCE, receiver).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) => Err(Unavailable("the collector has stopped".to_owned())),
-            Err(_) => Err(Unavailable(format!("the collector did not answer within {PATIENCE:?}"))),
+            Err(_) => Err(Unavailable(format!(
+                "the collector did not answer within {PATIENCE:?}"
+            ))),
         }
     }
 
@@ -113,23 +128,45 @@ impl Daemon {
         if let Err(missing) = self.readiness() {
             return Err(Unavailable(missing.join("; ")));
         }
-        self.ask(|answer| Command::Snapshot { max_age_ns: FRESH_NS, answer }).await
+        self.ask(|answer| Command::Snapshot {
+            max_age_ns: FRESH_NS,
+            answer,
+        })
+        .await
     }
 
-    async fn find_names(&self, snapshot: Arc<Snapshot>, frames: Vec<FrameId>) -> Arc<dyn Names + Send + Sync> {
+    async fn find_names(
+        &self,
+        snapshot: Arc<Snapshot>,
+        frames: Vec<FrameId>,
+    ) -> Arc<dyn Names + Send + Sync> {
         let places: Vec<(FrameId, Place)> = frames
             .into_iter()
             .map(|id| {
                 let frame = snapshot.frame(id);
-                (id, Place { module: frame.module, offset: frame.offset })
+                (
+                    id,
+                    Place {
+                        module: frame.module,
+                        offset: frame.offset,
+                    },
+                )
             })
             .collect();
         let modules: BTreeSet<ModuleId> = places.iter().map(|(_, place)| place.module).collect();
         let wanted = modules.iter().copied().collect();
         // Without the files there are no names, but still a report.
-        let files = self.ask(|answer| Command::Files { modules: wanted, answer }).await.unwrap_or_default();
-        let modules: HashMap<ModuleId, _> =
-            modules.into_iter().map(|id| (id, Arc::new(snapshot.module(id).clone()))).collect();
+        let files = self
+            .ask(|answer| Command::Files {
+                modules: wanted,
+                answer,
+            })
+            .await
+            .unwrap_or_default();
+        let modules: HashMap<ModuleId, _> = modules
+            .into_iter()
+            .map(|id| (id, Arc::new(snapshot.module(id).clone())))
+            .collect();
         let requests: Vec<Request> = places
             .iter()
             .map(|(_, place)| Request {
@@ -140,23 +177,38 @@ impl Daemon {
             .collect();
         let symbolizer = self.symbolizer.clone();
         // The thread that finds names may be busy: it is waited for off the server's threads.
-        let table = tokio::task::spawn_blocking(move || symbolizer.table(requests)).await.unwrap_or_default();
-        Arc::new(FrameNames { places: places.into_iter().collect(), table, unknown: NameTable::default() })
+        let table = tokio::task::spawn_blocking(move || symbolizer.table(requests))
+            .await
+            .unwrap_or_default();
+        Arc::new(FrameNames {
+            places: places.into_iter().collect(),
+            table,
+            unknown: NameTable::default(),
+        })
     }
 
     async fn scrape(&self) -> Result<String, Unavailable> {
         let state = self.ask(|answer| Command::State { answer }).await.ok();
         let snapshot = self.fresh().await.ok();
         let facts = lock(&self.facts).clone();
-        let input = scrape::input(self, &facts, state.as_ref(), snapshot.as_deref(), self.symbolizer.counts());
+        let input = scrape::input(
+            self,
+            &facts,
+            state.as_ref(),
+            snapshot.as_deref(),
+            self.symbolizer.counts(),
+        );
         crate::metrics::exposition(&input).map_err(|error| Unavailable(error.to_string()))
     }
 
     async fn change_targets(&self, targets: Targets) -> Result<Targets, String> {
         let asked = named(&targets);
-        self.ask(|answer| Command::SetTargets { targets: asked, answer })
-            .await
-            .map_err(|unavailable| unavailable.to_string())??;
+        self.ask(|answer| Command::SetTargets {
+            targets: asked,
+            answer,
+        })
+        .await
+        .map_err(|unavailable| unavailable.to_string())??;
         *lock(&self.targets) = targets.clone();
         Ok(targets)
     }
@@ -167,7 +219,11 @@ impl Backend for Daemon {
         Box::pin(self.fresh())
     }
 
-    fn names(&self, snapshot: Arc<Snapshot>, frames: Vec<FrameId>) -> BoxFuture<'_, Arc<dyn Names + Send + Sync>> {
+    fn names(
+        &self,
+        snapshot: Arc<Snapshot>,
+        frames: Vec<FrameId>,
+    ) -> BoxFuture<'_, Arc<dyn Names + Send + Sync>> {
         Box::pin(self.find_names(snapshot, frames))
     }
 
@@ -180,14 +236,17 @@ impl Backend for Daemon {
         Status {
             version: facts.version,
             kernel_release: facts.kernel_release,
-            uptime_s: crate::sys::clock::unix_ns().saturating_sub(facts.started_unix_ns) / 1_000_000_000,
+            uptime_s: crate::sys::clock::unix_ns().saturating_sub(facts.started_unix_ns)
+                / 1_000_000_000,
             settings,
             attached: state.as_ref().map(attached).unwrap_or_default(),
             degraded: facts.degraded,
             own_cost: OwnCost {
-                cpu_seconds_total: own.cpu_ns as f64 / 1e9,
+                cpu_seconds_total: (own.user_ns + own.system_ns) as f64 / 1e9,
                 resident_bytes: own.resident_bytes,
-                kernel_map_bytes: state.as_ref().map(|state| state.maps.iter().map(|map| map.bytes).sum()),
+                kernel_map_bytes: state
+                    .as_ref()
+                    .map(|state| state.maps.iter().map(|map| map.bytes).sum()),
                 programs: state
                     .iter()
                     .flat_map(|state| &state.programs)
@@ -204,7 +263,9 @@ impl Backend for Daemon {
     fn readiness(&self) -> Result<(), Vec<String>> {
         match &*lock(&self.state) {
             None => Err(vec!["the kernel programs are not attached yet".to_owned()]),
-            Some(state) if state.passes == 0 => Err(vec!["the kernel's maps have not been read yet".to_owned()]),
+            Some(state) if state.passes == 0 => {
+                Err(vec!["the kernel's maps have not been read yet".to_owned()])
+            }
             Some(_) => Ok(()),
         }
     }
@@ -223,13 +284,20 @@ impl Backend for Daemon {
 }
 
 fn attached(state: &CollectorState) -> Vec<AttachedProgram> {
-    let tracepoints = state.attached.tracepoints.iter().map(|name| AttachedProgram {
-        program: (*name).to_owned(),
-        hook: format!("tp_btf/{name}"),
-    });
+    let tracepoints = state
+        .attached
+        .tracepoints
+        .iter()
+        .map(|name| AttachedProgram {
+            program: (*name).to_owned(),
+            hook: format!("tp_btf/{name}"),
+        });
     let ticks = state.attached.processors.iter().map(|cpu| AttachedProgram {
         program: "tick".to_owned(),
-        hook: format!("cpu-clock on processor {cpu} at {} Hz", state.settings.frequency_hz),
+        hook: format!(
+            "cpu-clock on processor {cpu} at {} Hz",
+            state.settings.frequency_hz
+        ),
     });
     tracepoints.chain(ticks).collect()
 }
@@ -250,7 +318,10 @@ impl Names for FrameNames {
     fn function(&self, frame: FrameId) -> &FunctionName {
         match self.places.get(&frame) {
             Some(place) => self.table.function(*place),
-            None => self.unknown.function(Place { module: ModuleId::UNKNOWN, offset: 0 }),
+            None => self.unknown.function(Place {
+                module: ModuleId::UNKNOWN,
+                offset: 0,
+            }),
         }
     }
 }

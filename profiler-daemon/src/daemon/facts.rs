@@ -5,7 +5,7 @@ use std::fs;
 use tracing::debug;
 
 use crate::config::{Config, SystemCalls};
-use crate::http::status::Degraded;
+use crate::http::Degraded;
 use crate::sys::clock::unix_ns;
 
 /// See the module.
@@ -22,7 +22,10 @@ impl Facts {
         let mut facts = Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             // Reads what `uname -r` says; a system without it is still profiled.
-            kernel_release: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
+            kernel_release: fs::read_to_string("/proc/sys/kernel/osrelease")
+                .unwrap_or_default()
+                .trim()
+                .to_owned(),
             started_unix_ns: unix_ns(),
             degraded: Vec::new(),
         };
@@ -45,7 +48,10 @@ impl Facts {
     }
 
     pub(super) fn degrade(&mut self, what: &str, why: String) {
-        self.degraded.push(Degraded { what: what.to_owned(), why });
+        self.degraded.push(Degraded {
+            what: what.to_owned(),
+            why,
+        });
     }
 }
 

@@ -19,8 +19,8 @@ use crate::export::text::TextReport;
 use crate::profile::frames::FrameId;
 use crate::profile::snapshot::Snapshot;
 use crate::report;
-use crate::report::query::{ReportError, Scope};
 use crate::report::names::Names;
+use crate::report::query::{ReportError, Scope};
 
 type Answer = Result<Response, Problem>;
 type App = State<Arc<Shared>>;

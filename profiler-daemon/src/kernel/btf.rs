@@ -41,7 +41,7 @@ struct Composite {
 }
 
 /// The type information of a kernel.
-pub struct Btf<'a> {
+pub(super) struct Btf<'a> {
     types: &'a [u8],
     strings: &'a [u8],
     /// By type id; only structs and unions are kept.
@@ -53,7 +53,7 @@ impl<'a> Btf<'a> {
     ///
     /// # Errors
     /// [`BtfError::NotBtf`] and [`BtfError::Damaged`].
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, BtfError> {
+    pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, BtfError> {
         if bytes.len() < 24 || u16::from_le_bytes([bytes[0], bytes[1]]) != MAGIC {
             return Err(BtfError::NotBtf);
         }
@@ -110,7 +110,7 @@ impl<'a> Btf<'a> {
     ///
     /// # Errors
     /// [`BtfError::NoMember`] if there is none, [`BtfError::Damaged`].
-    pub fn offset(&self, structure: &str, members: &[&str]) -> Result<u32, BtfError> {
+    pub(super) fn offset(&self, structure: &str, members: &[&str]) -> Result<u32, BtfError> {
         for member in members {
             // A name may stand for several types (a forward declaration elsewhere is not kept): the first with the member.
             for composite in self.composites.iter().flatten() {

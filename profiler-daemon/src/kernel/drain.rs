@@ -3,8 +3,6 @@
 //! The order: the sums of time per stack first, the threads' totals after them. So what stacks have received is never more
 //! than the totals, and the difference, "not yet attributed", is exact and never negative.
 
-use std::collections::HashMap;
-
 use profiler_common::clock::{CALL_SEEN, Class, KERNEL_THREAD, NO_CALL};
 use profiler_common::limits::COMM_BYTES;
 use profiler_common::records::{
@@ -395,9 +393,3 @@ impl Default for Key {
 unsafe impl aya::Pod for Key {}
 // SAFETY: transparent over plain data.
 unsafe impl aya::Pod for Value {}
-
-/// The map of all threads by place: what a [`StackSum`] refers to.
-#[must_use]
-pub fn by_slot(threads: &[ThreadSnapshot]) -> HashMap<u32, &ThreadSnapshot> {
-    threads.iter().map(|thread| (thread.slot, thread)).collect()
-}

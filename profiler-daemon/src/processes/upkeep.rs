@@ -128,9 +128,10 @@ impl Processes {
             });
             // Ended between the two looks: the maps read may be another's, or none.
             if (!same || !self.read_mappings(id, since_ns, now_ns))
-                && let Some(instance) = self.instances.get_mut(&id) {
-                    instance.exited_ns = Some(now_ns);
-                }
+                && let Some(instance) = self.instances.get_mut(&id)
+            {
+                instance.exited_ns = Some(now_ns);
+            }
         }
     }
 

@@ -25,6 +25,7 @@ pub(super) struct NameCache {
     young: Half,
     old: Half,
     limit_bytes: usize,
+    evicted: u64,
 }
 
 impl NameCache {
@@ -34,12 +35,18 @@ impl NameCache {
             young: Half::default(),
             old: Half::default(),
             limit_bytes,
+            evicted: 0,
         }
     }
 
     /// Bytes held, estimated.
     pub(super) fn held_bytes(&self) -> usize {
         self.young.bytes + self.old.bytes
+    }
+
+    /// Names dropped for room so far.
+    pub(super) fn evicted(&self) -> u64 {
+        self.evicted
     }
 
     /// The name at a place, if it is known.
@@ -81,6 +88,7 @@ impl NameCache {
 
     fn keep(&mut self, place: Place, named: Named) {
         if self.young.bytes >= self.limit_bytes / 2 {
+            self.evicted += self.old.names.len() as u64;
             self.old = mem::take(&mut self.young);
         }
         let text_bytes = named.function.name.len() + FUNCTION_BYTES;

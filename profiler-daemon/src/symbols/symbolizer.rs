@@ -75,6 +75,8 @@ pub struct SymbolCounts {
     pub loaded_files: u64,
     /// Memory for names, bytes, estimated.
     pub cache_bytes: u64,
+    /// Names dropped for room.
+    pub evictions: u64,
     /// Memory for the kernel's names, bytes.
     pub kernel_bytes: u64,
 }
@@ -169,6 +171,7 @@ impl Worker {
             panics: self.elf.panics(),
             loaded_files: self.elf.loaded() as u64,
             cache_bytes: self.cache.held_bytes() as u64,
+            evictions: self.cache.evicted(),
             kernel_bytes: self
                 .kernel
                 .as_ref()

@@ -32,7 +32,11 @@ impl Bell {
 
     /// Waits until it rings or `timeout` is over.
     pub fn wait(&self, timeout: Duration) {
-        let mut polled = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let mut polled = libc::pollfd {
+            fd: self.0.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
         let millis = libc::c_int::try_from(timeout.as_millis()).unwrap_or(libc::c_int::MAX);
         // SAFETY: one valid entry, whose descriptor is open. If it fails (a signal, no memory) the wait is short.
         unsafe { libc::poll(&raw mut polled, 1, millis) };

@@ -13,6 +13,8 @@ pub struct OwnCost {
     pub anonymous_bytes: u64,
     /// All resident memory, bytes.
     pub resident_bytes: u64,
+    /// All mapped memory, bytes.
+    pub virtual_bytes: u64,
 }
 
 impl OwnCost {
@@ -24,13 +26,15 @@ impl OwnCost {
         let mut pages = statm
             .split_ascii_whitespace()
             .map(|word| word.parse::<u64>().unwrap_or(0));
-        let resident = pages.nth(1).unwrap_or(0) * page_bytes();
+        let mapped = pages.next().unwrap_or(0) * page_bytes();
+        let resident = pages.next().unwrap_or(0) * page_bytes();
         let shared = pages.next().unwrap_or(0) * page_bytes();
         Self {
             user_ns,
             system_ns,
             anonymous_bytes: resident.saturating_sub(shared),
             resident_bytes: resident,
+            virtual_bytes: mapped,
         }
     }
 }
@@ -81,6 +85,21 @@ pub fn raise_open_files(wanted: u64) -> io::Result<u64> {
         return Err(io::Error::last_os_error());
     }
     Ok(limit.rlim_cur)
+}
+
+/// Open files of this process, and how many it may have open; 0 for what cannot be read.
+#[must_use]
+pub fn open_files() -> (u64, u64) {
+    // The listing itself is one of them.
+    let open = std::fs::read_dir("/proc/self/fd")
+        .map_or(0, |entries| entries.count().saturating_sub(1) as u64);
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is valid and only written to.
+    let failed = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    (open, if failed == 0 { limit.rlim_cur } else { 0 })
 }
 
 /// Hands memory that was freed back to the system. The allocator keeps it otherwise, and a short burst of work would
