@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 
+use anyhow::anyhow;
+
 use crate::shell::{self, Root};
 use crate::workspace::Workspace;
 use crate::{build, packages};
@@ -11,16 +13,17 @@ const PACKAGES: [&str; 3] = ["libbpf-tools", "linux-perf", "redis-server"];
 
 /// Builds optimized, then measures as root.
 pub(crate) fn bench(workspace: &Workspace, arguments: &[OsString]) -> anyhow::Result<()> {
-    if packages::has_apt() {
-        packages::install(
-            &PACKAGES,
-            "the tools that the profiler's cost is compared with, and a server to profile (Debian starts redis-server)",
-        )?;
+    let why = "the tools that the profiler's cost is compared with, and a server to profile (Debian starts redis-server)";
+    let installed = if packages::has_apt() {
+        packages::install(&PACKAGES, why)
     } else {
-        println!(
-            "There is no apt here: what the measurement cannot find of {} it leaves out.",
+        Err(anyhow!(
+            "there is no apt to install {} with",
             PACKAGES.join(", ")
-        );
+        ))
+    };
+    if let Err(error) = installed {
+        println!("The measurement leaves out what it does not find: {error:#}.");
     }
     build::build(workspace, true)?;
     let measurement = workspace.target_dir().join("release/cost");
