@@ -49,6 +49,7 @@ fn renew(task: Task) -> Option<()> {
     let reference = task.storage(false)?;
     // A new name, a new cgroup perhaps: judged anew at the next event.
     reference.generation = 0;
+    task::set_on_processor(None);
     if reference.slot == NO_SLOT || reference.slot == GONE_SLOT {
         return None;
     }
@@ -99,6 +100,7 @@ fn leave(ctx: &BtfTracePointContext) -> Option<()> {
     let reference = task.storage(false)?;
     let slot = reference.slot;
     reference.slot = GONE_SLOT;
+    task::set_on_processor(None);
     if slot == NO_SLOT || slot == GONE_SLOT {
         return None;
     }

@@ -45,6 +45,11 @@ static TASK_REF: TaskRef = TaskRef {
     padding: 0,
 };
 
+/// Key: 0. Value: the thread on this processor, per processor. Writers: the switch, and whoever judges or ends the current
+/// thread. Reader: the system-call programs, which then need not ask the task.
+#[map]
+pub static CURRENT: PerCpuArray<TaskRef> = PerCpuArray::with_max_entries(1, 0);
+
 /// Key: 0. Value: what the daemon changes while the programs run. Writer: the daemon.
 /// Reader: every program.
 #[map]

@@ -65,7 +65,11 @@ fn arrive(task: Task, control: &Control, now_ns: u64) -> Option<()> {
     if task.tid() == 0 {
         return None;
     }
-    let thread = task::thread(task, control, now_ns, None)?;
+    let Some(thread) = task::thread(task, control, now_ns, None) else {
+        task::set_on_processor(None);
+        return None;
+    };
+    task::set_on_processor(Some(thread.reference));
     let slot = thread.reference.slot;
     task::update(thread.record, |record| {
         let absence = record.clock.switch_in(now_ns);

@@ -50,22 +50,23 @@ fn border(
     cross: impl FnOnce(&mut ThreadRecord, u32, u64),
 ) -> Option<()> {
     let control = control()?;
-    let task = Task::current();
-    // A thread that is no target, or whose calls are not traced, costs a lookup and a comparison: no clock is read.
-    let reference = task.storage(false)?;
-    if reference.generation != control.generation {
+    let current = task::on_processor()?;
+    if current.generation != control.generation {
+        let task = Task::current();
         // SAFETY: takes nothing.
         task::thread(
             task,
             control,
             unsafe { bpf_ktime_get_ns() },
             Some(Phase::Running),
-        )?;
+        );
+        task::set_on_processor(task.storage(false).as_deref());
     }
-    if reference.flags & REF_CALLS == 0 {
+    // A thread that is no target, or whose calls are not traced, costs two comparisons: no clock is read.
+    if current.flags & REF_CALLS == 0 {
         return None;
     }
-    let slot = reference.slot;
+    let slot = current.slot;
     let record = task::record(slot)?;
     // SAFETY: takes nothing.
     let now_ns = unsafe { bpf_ktime_get_ns() };
@@ -75,7 +76,14 @@ fn border(
             .attribution
             .is_due(now_ns, settings::min_interval_ns())
         {
-            attribute::walk(ctx.as_ptr(), task, record, slot, Moment::Call, control);
+            attribute::walk(
+                ctx.as_ptr(),
+                Task::current(),
+                record,
+                slot,
+                Moment::Call,
+                control,
+            );
         }
     });
     Some(())

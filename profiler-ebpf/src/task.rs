@@ -13,7 +13,7 @@ use profiler_common::limits::COMM_BYTES;
 use profiler_common::records::{Control, GONE_SLOT, NO_SLOT, REF_TARGET, TaskRef, ThreadRecord};
 
 use crate::counters::count;
-use crate::maps::{CLAIMS, CONTROL, FREE_SLOTS, TASKS, THREADS};
+use crate::maps::{CLAIMS, CONTROL, CURRENT, FREE_SLOTS, TASKS, THREADS};
 use crate::{filter, settings};
 
 /// `BPF_LOCAL_STORAGE_GET_F_CREATE`.
@@ -199,6 +199,30 @@ pub fn record(slot: u32) -> Option<&'static mut ThreadRecord> {
     let record = THREADS.get_ptr_mut(slot)?;
     // SAFETY: an element of an array map; see `ThreadRecord` for who writes when.
     Some(unsafe { &mut *record })
+}
+
+/// What is kept with the thread on this processor, as the last switch left it.
+#[inline(always)]
+pub fn on_processor() -> Option<&'static mut TaskRef> {
+    let current = CURRENT.get_ptr_mut(0)?;
+    // SAFETY: this processor's element, written by programs that cannot interrupt each other.
+    Some(unsafe { &mut *current })
+}
+
+/// Notes which thread is on this processor; `None`: one without a record, or none at all.
+#[inline(always)]
+pub fn set_on_processor(reference: Option<&TaskRef>) {
+    if let Some(current) = on_processor() {
+        match reference {
+            Some(reference) => {
+                current.slot = reference.slot;
+                current.flags = reference.flags;
+                current.generation = reference.generation;
+            }
+            // No generation is 0: the next system call asks the task.
+            None => current.generation = 0,
+        }
+    }
 }
 
 /// A thread that is a target, with its record.
