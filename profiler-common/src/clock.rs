@@ -106,6 +106,8 @@ pub enum Wake {
     Early,
     /// The thread runs although nobody was seen to wake it: the time stays blocked.
     Missed,
+    /// The thread comes although it was not seen to leave. If it was woken, it had been blocked; else it was preempted.
+    NeverLeft,
 }
 
 /// The time off the processor that a switch-in closes.
@@ -222,14 +224,9 @@ impl ThreadClock {
     #[inline(always)]
     pub fn switch_in(&mut self, now_ns: u64) -> Absence {
         let absence = self.absence(now_ns);
-        if self.phase == Phase::Running as u32 {
-            // It never left, as far as was seen: a switch-out was missed. The time stays what it was.
-            self.close_running(now_ns);
-        } else {
-            self.totals[Class::Blocked as usize] += absence.blocked_ns;
-            self.totals[Class::Runnable as usize] += absence.runnable_ns;
-            self.last_ns += absence.blocked_ns + absence.runnable_ns;
-        }
+        self.totals[Class::Blocked as usize] += absence.blocked_ns;
+        self.totals[Class::Runnable as usize] += absence.runnable_ns;
+        self.last_ns += absence.blocked_ns + absence.runnable_ns;
         self.phase = Phase::Running as u32;
         self.resumed_ns = self.last_ns;
         absence
@@ -269,6 +266,13 @@ impl ThreadClock {
         })
     }
 
+    /// The thread has, or has no longer, a user mode (`flags` = [`KERNEL_THREAD`] or 0): a kernel thread may execute a
+    /// program.
+    #[inline(always)]
+    pub fn set_flags(&mut self, flags: u32) {
+        self.flags = self.flags & CALL_SEEN | flags;
+    }
+
     /// The thread is gone.
     #[inline(always)]
     pub fn exit(&mut self, now_ns: u64) {
@@ -298,18 +302,26 @@ impl ThreadClock {
     #[inline(always)]
     fn absence(&self, now_ns: u64) -> Absence {
         let away_ns = now_ns.saturating_sub(self.last_ns);
-        let (blocked_ns, wake) = if self.phase != Phase::Blocked as u32 {
+        let is_running = self.phase == Phase::Running as u32;
+        let (blocked_ns, wake) = if is_running && self.woken_ns <= self.resumed_ns {
+            (0, Wake::NeverLeft)
+        } else if !is_running && self.phase != Phase::Blocked as u32 {
             (0, Wake::NotNeeded)
         } else if self.woken_ns >= self.last_ns {
             // Clocks of two processors may differ by a hair: never more than the whole absence.
             let blocked_ns = self.woken_ns - self.last_ns;
+            let wake = if is_running {
+                Wake::NeverLeft
+            } else {
+                Wake::Seen
+            };
             (
                 if blocked_ns < away_ns {
                     blocked_ns
                 } else {
                     away_ns
                 },
-                Wake::Seen,
+                wake,
             )
         } else if self.woken_ns > self.resumed_ns {
             // Woken in the stretch that the switch-out ended, and by nobody since: the waker was at work on another

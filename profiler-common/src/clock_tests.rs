@@ -127,6 +127,32 @@ fn an_old_wake_is_none() {
 }
 
 #[test]
+fn a_switch_out_that_was_not_seen() {
+    // Check that a thread which comes without having left was away: blocked until it was woken, runnable if it never was.
+    //   uuuu ?????????(wake)?? u ???? u
+    let mut clock = started();
+    clock.tick(104);
+    clock.woken_ns = 114;
+    assert_eq!(
+        clock.switch_in(116),
+        Absence {
+            blocked_ns: 10,
+            runnable_ns: 2,
+            wake: Wake::NeverLeft
+        }
+    );
+    assert_eq!(
+        clock.switch_in(120),
+        Absence {
+            blocked_ns: 0,
+            runnable_ns: 4,
+            wake: Wake::NeverLeft
+        }
+    );
+    assert_eq!(classes(&clock), (4, 0, 10, 6, 0));
+}
+
+#[test]
 fn a_wake_from_a_processor_whose_clock_is_ahead() {
     // Check that a wake time after the switch-in cannot make more blocked time than there was.
     let mut clock = started();
@@ -255,12 +281,7 @@ proptest! {
                 Event::In => {
                     let before = clock;
                     let absence = clock.switch_in(now);
-                    if before.phase != Phase::Running as u32 {
-                        prop_assert_eq!(
-                            clock.last_ns - before.last_ns,
-                            absence.blocked_ns + absence.runnable_ns
-                        );
-                    }
+                    prop_assert_eq!(clock.last_ns - before.last_ns, absence.blocked_ns + absence.runnable_ns);
                 }
                 Event::Wake => clock.woken_ns = now,
                 Event::Enter(number) => { clock.enter_call(now, number); }

@@ -100,6 +100,8 @@ counters! {
     WalksFailed = 22, "walks_failed", Event;
     /// Walks without kernel frames although the thread was in the kernel: the kernel's walker refused.
     KernelWalksFailed = 23, "kernel_walks_failed", Loss;
+    /// Switch-ins of threads that were not seen to leave: the time is off the processor, by the wake where there was one.
+    SwitchesMissed = 24, "switches_missed", Race;
 }
 
 /// Elements of the counter map.

@@ -23,6 +23,9 @@ pub mod system_calls {
     pub const OFF: u32 = 2;
 }
 
+/// Bit of [`SumKey::end`]: the row of ticks that interrupted an update of the thread's record.
+pub const NESTED_TICK: u32 = 1 << 8;
+
 /// What the kernel keeps with each task: where its record is, and whether it is a target.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -116,7 +119,7 @@ pub struct SumKey {
     pub kernel: u64,
     /// The thread's slot.
     pub slot: u32,
-    /// How the user walk ended (a [`crate::StackEnd`]).
+    /// How the user walk ended (a [`crate::StackEnd`]), perhaps with [`NESTED_TICK`].
     pub end: u32,
 }
 
@@ -145,12 +148,18 @@ pub struct StackHead {
     pub time_ns: u64,
     /// Start of the process since boot.
     pub process_start_boot_ns: u64,
+    /// Start of the process, monotonic.
+    pub process_start_ns: u64,
     /// The process's id.
     pub pid: u32,
     /// User addresses that follow.
     pub user_len: u16,
     /// Kernel addresses that follow them.
     pub kernel_len: u16,
+    /// How the user walk ended (a [`crate::StackEnd`]).
+    pub end: u32,
+    /// Zero.
+    pub padding: u32,
 }
 
 /// A whole ring record; only as many addresses as there are travel.
@@ -177,10 +186,6 @@ pub struct Control {
     pub half: u32,
     /// Not 0: the programs work. Set last at start, cleared first at the end.
     pub enabled: u32,
-    /// How many thread records were ever handed out for the first time, starting at 1 (slot 0 means none).
-    pub next_slot: u32,
-    /// How many system-call rows were ever handed out for the first time, starting at 1.
-    pub next_call_row: u32,
     /// Zero.
     pub padding: u32,
 }
@@ -191,9 +196,9 @@ const _: () = assert!(size_of::<SyscallRow>() == 48);
 const _: () = assert!(size_of::<SyscallKey>() == 8);
 const _: () = assert!(size_of::<SumKey>() == 24);
 const _: () = assert!(size_of::<SumValue>() == 56);
-const _: () = assert!(size_of::<StackHead>() == 40);
-const _: () = assert!(size_of::<StackRecord>() == 40 + 8 * MAX_FRAMES);
-const _: () = assert!(size_of::<Control>() == 32);
+const _: () = assert!(size_of::<StackHead>() == 56);
+const _: () = assert!(size_of::<StackRecord>() == 56 + 8 * MAX_FRAMES);
+const _: () = assert!(size_of::<Control>() == 24);
 
 #[cfg(feature = "user")]
 mod pod {

@@ -1,9 +1,32 @@
-//! The profiler daemon as a library: the stages in the order of the data.
+//! The profiler daemon as a library: the stages in the order of the data, which is the order of dependency.
+//!
+//! A module imports from those before it, never from those behind it; `cargo xtask tidy` checks that. (Each line stands
+//! alone, so that rustfmt leaves the order as it is.)
+
+pub mod sys;
+
+pub mod args;
+
+pub mod config;
+
+pub mod doctor;
+
+pub mod kernel;
 
 pub mod processes;
+
 pub mod symbols;
 
 pub mod profile;
 
-pub mod export;
+pub mod collect;
+
 pub mod report;
+
+pub mod export;
+
+pub mod metrics;
+
+pub mod http;
+
+pub mod daemon;

@@ -1,3 +1,32 @@
-//! x
+//! The kernel programs: one file per hook family, each `find the thread -> drive its clock -> perhaps walk its stack`.
+//!
+//! Nothing here decides what time means: that is `profiler_common::clock`. Nothing here streams: per-thread records and
+//! sums are kept in maps, which the daemon drains; only frames of stacks that are new in a drain period travel.
 #![no_std]
 #![no_main]
+
+mod attribute;
+mod calls;
+mod capture;
+mod counters;
+mod filter;
+mod life;
+mod maps;
+mod seed;
+mod settings;
+mod switch;
+mod syscall;
+mod task;
+mod tick;
+mod waking;
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    // Unreachable: the verifier refuses a program that could get here.
+    loop {}
+}
+
+/// The helpers used are for GPL-compatible programs only.
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

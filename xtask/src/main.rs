@@ -1,2 +1,118 @@
-//! placeholder
-fn main() {}
+//! Every command a contributor runs, one module each: `cargo xtask --help`.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program for a terminal"
+)]
+
+mod bench;
+mod build;
+mod lint;
+mod packages;
+mod run;
+mod shell;
+mod test;
+mod tidy;
+mod toolchain;
+mod workspace;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use workspace::Workspace;
+
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    about = "Build, run, test and measure the profiler"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Build everything, installing what the kernel programs need if it is missing
+    Build {
+        /// Build optimized, into target/release
+        #[arg(long)]
+        release: bool,
+    },
+    /// Build and start the daemon; what follows `--` is passed to it
+    Run {
+        /// Arguments of profiler-daemon
+        #[arg(last = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Run all tests, those on the running kernel included (these need root)
+    Test {
+        /// Also run the tests that take long
+        #[arg(long)]
+        full: bool,
+    },
+    /// Measure what the profiler costs; what follows `--` is passed to the measurement
+    Bench {
+        /// Arguments of the measurement
+        #[arg(last = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Check formatting, lints (host and kernel programs) and tidiness
+    Lint,
+    /// Check who imports whom, where unsafe stands, and the sizes of files
+    Tidy,
+    /// Install what the kernel programs need to compile, if it is missing
+    Toolchain,
+    /// Wait until the daemon answers, then say where to point curl
+    #[command(hide = true)]
+    Announce {
+        /// The process whose end ends the wait
+        #[arg(long)]
+        pid: u32,
+        /// Where the daemon listens
+        #[arg(long)]
+        listen: String,
+        /// Wait in another process
+        #[arg(long)]
+        detach: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match perform(arguments.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn perform(task: Task) -> anyhow::Result<()> {
+    let workspace = Workspace::find()?;
+    match task {
+        Task::Build { release } => build::build(&workspace, release),
+        Task::Run { arguments } => run::run(&workspace, &arguments),
+        Task::Test { full } => test::test(&workspace, full),
+        Task::Bench { arguments } => bench::bench(&workspace, &arguments),
+        Task::Lint => lint::lint(&workspace),
+        Task::Tidy => tidy::tidy(&workspace),
+        Task::Toolchain => toolchain::ensure(&workspace).map(drop),
+        Task::Announce {
+            pid,
+            listen,
+            detach: true,
+        } => run::announce_detached(pid, &listen),
+        Task::Announce {
+            pid,
+            listen,
+            detach: false,
+        } => {
+            run::announce(pid, &listen);
+            Ok(())
+        }
+    }
+}

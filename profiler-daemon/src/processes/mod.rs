@@ -1,4 +1,15 @@
 //! Who runs: processes by number and start time, what they have mapped and when, and which module an address is in.
 
+pub mod elf_id;
+pub mod files;
 pub mod ids;
+pub mod instance;
+pub mod kernel_modules;
+pub mod live;
+pub mod mappings;
 pub mod module;
+pub mod source;
+mod upkeep;
+
+#[cfg(test)]
+mod real_tests;

@@ -157,6 +157,12 @@ impl ModuleTable {
         }
     }
 
+    /// The same, to keep beyond the life of this copy.
+    #[must_use]
+    pub fn share(&self, id: ModuleId) -> Arc<Module> {
+        Arc::clone(self.modules.get(id.0 as usize).unwrap_or(&self.modules[0]))
+    }
+
     /// The number of this module, if it was ever interned.
     #[must_use]
     pub fn find(&self, identity: &ModuleIdentity) -> Option<ModuleId> {

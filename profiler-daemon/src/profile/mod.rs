@@ -296,6 +296,7 @@ impl Profile {
             losses: self.own_and_kernel_losses(),
             samples_lost: self.samples_lost,
             discarded: self.discarded.clone(),
+            stack_bytes: self.budget.used_bytes() as u64,
         }
     }
 }

@@ -71,9 +71,16 @@ pub struct Snapshot {
     pub(super) losses: Counts,
     pub(super) samples_lost: u64,
     pub(super) discarded: Counts,
+    pub(super) stack_bytes: u64,
 }
 
 impl Snapshot {
+    /// Bytes that all call trees take.
+    #[must_use]
+    pub fn stack_bytes(&self) -> u64 {
+        self.stack_bytes
+    }
+
     /// Time of the pass, nanoseconds since 1970.
     #[must_use]
     pub fn as_of_unix_ns(&self) -> u64 {

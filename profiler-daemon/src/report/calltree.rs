@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     profile::{snapshot::Snapshot, values::Values},
-    symbols::names::Names,
+    report::names::Names,
 };
 
 /// Most nodes of an answer, `(cut)` nodes not counted; of more, the smallest are cut.

@@ -13,7 +13,7 @@ use crate::{
         tree::{NodeId, Place},
         values::{Values, sum},
     },
-    symbols::names::Names,
+    report::names::Names,
 };
 
 /// What this very answer lacks.

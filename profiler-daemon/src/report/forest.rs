@@ -22,7 +22,8 @@ use crate::{
         tree::{Node, Place},
         values::Values,
     },
-    symbols::names::{FunctionKind, Names},
+    report::names::Names,
+    symbols::names::FunctionKind,
 };
 
 /// The root of every forest.

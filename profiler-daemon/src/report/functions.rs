@@ -13,7 +13,7 @@ use super::{
     table::{Key, Row, arrange, columns_with_values},
     values::RowValues,
 };
-use crate::{profile::snapshot::Snapshot, symbols::names::Names};
+use crate::{profile::snapshot::Snapshot, report::names::Names};
 
 /// One function: a name in a module.
 #[derive(Clone, Debug, Serialize)]

@@ -1,7 +1,7 @@
 //! Questions about a snapshot and their answers: columns, percentages, order, completeness. The field names of the
 //! answers are those of docs/http-api.md.
 //!
-//! Pure: names of functions come from outside ([`crate::symbols::names::Names`]), and only the snapshot's time is known.
+//! Pure: names of functions come from outside ([`names::Names`]), and only the snapshot's time is known.
 //! Every answer obeys the ledger of docs/semantics.md section 5; tests/pipeline checks all of it on random profiles.
 
 pub mod answer;
@@ -11,6 +11,7 @@ mod entry;
 mod forest;
 pub mod functions;
 pub mod modules;
+pub mod names;
 pub mod os_events;
 pub mod processes;
 pub mod query;

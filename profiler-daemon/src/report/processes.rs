@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     profile::{over::Span, snapshot::Snapshot},
-    symbols::names::Names,
+    report::names::Names,
 };
 
 /// One process and its exact totals.

@@ -1,3 +1,8 @@
-//! Names of functions.
+//! From module and offset to the name of a function, read from files and the kernel's own table, once for each place.
 
+mod cache;
+pub mod demangle;
+mod elf;
+pub mod kallsyms;
 pub mod names;
+pub mod symbolizer;

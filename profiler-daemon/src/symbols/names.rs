@@ -1,6 +1,11 @@
-//! What a function is called, as reports see it. Nothing here reads a file.
+//! What a function is called, as reports see it, and why one has no name. Nothing here reads a file.
 
-use crate::profile::frames::FrameId;
+use std::{collections::HashMap, sync::Arc};
+
+use crate::processes::{
+    mappings::Place,
+    module::{Module, ModuleId, ModuleKind},
+};
 
 /// Where a function runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,12 +20,23 @@ pub enum FunctionKind {
     Unknown,
 }
 
+impl From<ModuleKind> for FunctionKind {
+    fn from(kind: ModuleKind) -> Self {
+        match kind {
+            ModuleKind::User | ModuleKind::Vdso => Self::User,
+            ModuleKind::Kernel | ModuleKind::KernelModule => Self::Kernel,
+            ModuleKind::Jit => Self::Jit,
+            ModuleKind::Unknown => Self::Unknown,
+        }
+    }
+}
+
 /// The name of the function a frame is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionName {
     /// Demangled; `module+0xoffset` when the frame cannot be named.
     pub name: Box<str>,
-    /// Start of the function, module-relative virtual address.
+    /// Start of the function, module-relative virtual address (the address itself in the kernel).
     pub address: Option<u64>,
     /// Where it runs.
     pub kind: FunctionKind,
@@ -28,8 +44,157 @@ pub struct FunctionName {
     pub known: bool,
 }
 
-/// Answers with the name of any frame.
-pub trait Names {
-    /// The function that `frame` is in.
-    fn function(&self, frame: FrameId) -> &FunctionName;
+/// Why a frame has no function's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Unnamed {
+    /// Nobody knows what was mapped there.
+    UnknownModule,
+    /// Code made at run time.
+    Jit,
+    /// The file was gone before it could be opened, or changed since.
+    NoFile,
+    /// The file is no ELF file, or a broken one.
+    Unreadable,
+    /// The file has no symbols: it was stripped.
+    NoSymbols,
+    /// The offset is in no function that the symbols tell of.
+    NoSymbolThere,
+    /// The kernel does not show its addresses to this process (`kernel.kptr_restrict`, `CAP_SYSLOG`).
+    Restricted,
+    /// The symbolizer broke over this file.
+    Panicked,
+}
+
+impl Unnamed {
+    /// Every reason.
+    pub const ALL: [Self; 8] = [
+        Self::UnknownModule,
+        Self::Jit,
+        Self::NoFile,
+        Self::Unreadable,
+        Self::NoSymbols,
+        Self::NoSymbolThere,
+        Self::Restricted,
+        Self::Panicked,
+    ];
+
+    /// The name used in metrics and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::UnknownModule => "unknown_module",
+            Self::Jit => "jit",
+            Self::NoFile => "no_file",
+            Self::Unreadable => "unreadable",
+            Self::NoSymbols => "no_symbols",
+            Self::NoSymbolThere => "no_symbol_there",
+            Self::Restricted => "restricted",
+            Self::Panicked => "panicked",
+        }
+    }
+}
+
+/// The answer for one place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The function, or the stand-in for its name.
+    pub function: Arc<FunctionName>,
+    /// Why it has no name; `None` if it has.
+    pub reason: Option<Unnamed>,
+}
+
+impl Named {
+    /// The stand-in for a place that has no function's name.
+    #[must_use]
+    pub fn unnamed(place: Place, module: &Module, reason: Unnamed) -> Self {
+        let name = if place.module == ModuleId::UNKNOWN && place.offset == 0 {
+            module.name.clone()
+        } else {
+            format!("{}+0x{:x}", module.basename(), place.offset).into()
+        };
+        Self {
+            function: Arc::new(FunctionName {
+                name,
+                address: None,
+                kind: module.kind.into(),
+                known: false,
+            }),
+            reason: Some(reason),
+        }
+    }
+}
+
+/// The names of the places a report shows.
+#[derive(Clone, Debug)]
+pub struct NameTable {
+    names: HashMap<Place, Named>,
+    unknown: Arc<FunctionName>,
+}
+
+impl Default for NameTable {
+    fn default() -> Self {
+        Self {
+            names: HashMap::new(),
+            unknown: Arc::new(FunctionName {
+                name: "[unknown]".into(),
+                address: None,
+                kind: FunctionKind::Unknown,
+                known: false,
+            }),
+        }
+    }
+}
+
+impl NameTable {
+    /// The function at a place; `[unknown]` for a place that was never asked for.
+    #[must_use]
+    pub fn function(&self, place: Place) -> &Arc<FunctionName> {
+        self.names
+            .get(&place)
+            .map_or(&self.unknown, |named| &named.function)
+    }
+
+    /// Why a place has no function's name.
+    #[must_use]
+    pub fn reason(&self, place: Place) -> Option<Unnamed> {
+        self.names.get(&place).and_then(|named| named.reason)
+    }
+}
+
+impl FromIterator<(Place, Named)> for NameTable {
+    fn from_iter<I: IntoIterator<Item = (Place, Named)>>(names: I) -> Self {
+        Self {
+            names: names.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Check that a place without a name stays visible as module and offset, and says why.
+    #[test]
+    fn stand_ins() {
+        let module = Module::named("/usr/lib/libfoo.so.1", ModuleKind::User);
+        let place = Place {
+            module: ModuleId(5),
+            offset: 0x12f0,
+        };
+        let named = Named::unnamed(place, &module, Unnamed::NoSymbols);
+        assert_eq!(&*named.function.name, "libfoo.so.1+0x12f0");
+        assert!(!named.function.known && named.function.kind == FunctionKind::User);
+        let jit = Place {
+            module: ModuleId::JIT,
+            offset: 0x7f00,
+        };
+        let jit_named = Named::unnamed(jit, &Module::named("[jit]", ModuleKind::Jit), Unnamed::Jit);
+        assert_eq!(&*jit_named.function.name, "[jit]+0x7f00");
+        let table: NameTable = [(place, named), (jit, jit_named)].into_iter().collect();
+        assert_eq!(table.reason(place), Some(Unnamed::NoSymbols));
+        assert_eq!(table.function(jit).kind, FunctionKind::Jit);
+        let other = Place { offset: 1, ..place };
+        assert_eq!(&*table.function(other).name, "[unknown]");
+    }
 }

@@ -2,10 +2,10 @@
 
 use profiler_daemon::{
     profile::{Profile, limits::Limits, snapshot::Snapshot},
+    report::names::Names,
     report::{
         self, Frames, ProcessSelector, ReportError, Scope, TableQuery, TreeQuery, ViewQuery, Window,
     },
-    symbols::names::Names,
 };
 use proptest::prelude::*;
 use serde::Serialize;

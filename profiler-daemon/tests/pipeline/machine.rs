@@ -17,7 +17,8 @@ use profiler_daemon::{
             ThreadState, ThreadUpdate,
         },
     },
-    symbols::names::{FunctionKind, FunctionName, Names},
+    report::names::Names,
+    symbols::names::{FunctionKind, FunctionName},
 };
 use proptest::prelude::*;
 

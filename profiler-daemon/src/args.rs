@@ -1,0 +1,195 @@
+//! The command line: what was typed, checked for form only.
+//!
+//! What the values may be and what they mean beside the configuration file is `config`'s to say, so that a
+//! bound is written once. Also here: how a failure is told to the person who typed.
+
+pub mod duration;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// A system-wide profiler: exact time per thread, sampled stacks, read over HTTP.
+#[derive(Debug, Clone, PartialEq, Eq, Parser)]
+#[command(
+    name = "profiler-daemon",
+    version,
+    about,
+    args_conflicts_with_subcommands = true
+)]
+pub struct Args {
+    /// Configuration file. Without it every setting has its default.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Address and port to serve on, as in 127.0.0.1:9797.
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<SocketAddr>,
+
+    /// How often each processor is sampled, per second.
+    #[arg(long, value_name = "N")]
+    pub frequency_hz: Option<u64>,
+
+    /// The shortest time between two stacks of one thread, as in 1ms. 0 walks the stack at every event.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub min_interval: Option<u64>,
+
+    /// Profile only this process. May be given more than once.
+    #[arg(long = "pid", value_name = "N")]
+    pub pids: Vec<u32>,
+
+    /// How much is logged to standard error.
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Info)]
+    pub log: LogLevel,
+
+    /// What to do instead of running the daemon.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What the program does instead of running the daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
+pub enum Command {
+    /// Say what this kernel and these privileges allow, and how to mend what is missing.
+    Doctor {
+        /// Answer in JSON instead of text.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// How much is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// Only what stopped something from working.
+    Error,
+    /// Also what works less well than it should.
+    Warn,
+    /// Also what the daemon starts and stops.
+    Info,
+    /// Also what it decides while it runs.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+impl LogLevel {
+    /// The level's name, as log filters spell it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+/// One sentence for a failure and all its causes, outermost first, on one line and without repetition.
+#[must_use]
+pub fn failure_sentence(error: &anyhow::Error) -> String {
+    let mut sentence = String::new();
+    for cause in error.chain() {
+        let cause = cause
+            .to_string()
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
+        // Many errors already repeat their source in their own text.
+        if cause.is_empty() || sentence.contains(&cause) {
+            continue;
+        }
+        if !sentence.is_empty() {
+            sentence.push_str(": ");
+        }
+        sentence.push_str(&cause);
+    }
+    sentence
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context as _;
+    use clap::{CommandFactory as _, Parser as _};
+
+    use super::{Args, Command, LogLevel, failure_sentence};
+
+    #[test]
+    fn the_definition_is_consistent() {
+        // Check that clap finds no contradiction in the declared arguments.
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn nothing_typed_asks_for_nothing() {
+        // Check that an empty command line leaves every choice to the configuration.
+        let args = Args::try_parse_from(["profiler-daemon"]).unwrap();
+        assert_eq!(args.config, None);
+        assert_eq!(args.listen, None);
+        assert_eq!(args.frequency_hz, None);
+        assert_eq!(args.min_interval, None);
+        assert_eq!(args.pids, Vec::<u32>::new());
+        assert_eq!(args.log, LogLevel::Info);
+        assert_eq!(args.command, None);
+    }
+
+    #[test]
+    fn everything_typed_arrives() {
+        // Check that every option is read, that --pid may be repeated, and that doctor is a subcommand.
+        let args = Args::try_parse_from([
+            "profiler-daemon",
+            "--config=a.toml",
+            "--listen=[::1]:9000",
+            "--frequency-hz=49",
+            "--min-interval=500us",
+            "--pid=1",
+            "--pid=22",
+            "--log=debug",
+        ])
+        .unwrap();
+        assert_eq!(args.listen, Some("[::1]:9000".parse().unwrap()));
+        assert_eq!(args.frequency_hz, Some(49));
+        assert_eq!(args.min_interval, Some(500_000));
+        assert_eq!(args.pids, [1, 22]);
+        assert_eq!(args.log.as_str(), "debug");
+        let args = Args::try_parse_from(["profiler-daemon", "doctor", "--json"]).unwrap();
+        assert_eq!(args.command, Some(Command::Doctor { json: true }));
+    }
+
+    #[test]
+    fn bad_values_are_refused_with_the_form() {
+        // Check that a wrong duration, address, number and log level are refused, and that the form is told.
+        for typed in [
+            "--min-interval=5",
+            "--listen=9797",
+            "--pid=-1",
+            "--frequency-hz=fast",
+            "--log=loud",
+        ] {
+            assert!(
+                Args::try_parse_from(["profiler-daemon", typed]).is_err(),
+                "{typed} was accepted"
+            );
+        }
+        let message = Args::try_parse_from(["profiler-daemon", "--min-interval=5"])
+            .unwrap_err()
+            .to_string();
+        assert!(message.contains("as in \"1ms\""), "{message}");
+    }
+
+    #[test]
+    fn a_failure_is_one_line() {
+        // Check that causes are joined outermost first, that line breaks vanish and repetition is left out.
+        let error = Err::<(), _>(anyhow::anyhow!("permission\n denied"))
+            .context("cannot open it: permission denied")
+            .context("cannot start")
+            .unwrap_err();
+        assert_eq!(
+            failure_sentence(&error),
+            "cannot start: cannot open it: permission denied"
+        );
+    }
+}

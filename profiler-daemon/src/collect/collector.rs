@@ -1,0 +1,484 @@
+//! The collector's thread: waits for the side-band, for the next pass and for commands, whichever comes first.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::Duration;
+
+use tracing::warn;
+
+use crate::kernel::{Attached, Kernel, KernelSettings, MapCost, NamedTargets, Pass};
+use crate::processes::files::FileCounts;
+use crate::processes::ids::ProcessKey;
+use crate::processes::kernel_modules::KernelModules;
+use crate::processes::live::{ProcessCounts, Processes};
+use crate::profile::Profile;
+use crate::profile::input::{CommName, DrainPass, ProcessInfo};
+use crate::profile::snapshot::Snapshot;
+use crate::sys::bell::Bell;
+use crate::sys::clock::{ClockOffsets, monotonic_ns};
+use crate::sys::perf_event::{SideBand, SideBandCounts};
+use crate::sys::proc_fs;
+
+use super::command::Command;
+use super::convert::{Owner, convert};
+use super::cost::{Estimate, EstimatedCost, Step};
+use super::own_frames::OwnFrames;
+use super::stacks::Stacks;
+
+/// Time between two passes.
+const PASS_NS: u64 = 1_000_000_000;
+/// Time between two looks at the ring of stacks, so that it need not hold a whole drain period's.
+const LOOK_NS: u64 = 100_000_000;
+/// After side-band records, the next ones are awaited no sooner than this: bounds the wakes to 200 a second.
+const REST: Duration = Duration::from_millis(5);
+/// Time between two looks at which groups lie below the named control groups.
+const GROUPS_NS: u64 = 1_000_000_000;
+
+/// Passes between two looks at which kernel modules are loaded.
+const MODULES_PASSES: u64 = 30;
+/// No list of kernel modules is longer.
+const MAX_MODULES_TEXT_BYTES: usize = 1 << 20;
+
+/// What the collector starts from.
+pub struct CollectorOptions {
+    /// The programs, attached.
+    pub kernel: Kernel,
+    /// The side-band, open. Without it, mappings are read from `/proc` alone.
+    pub side_band: Option<SideBand>,
+    /// Processes, not seeded yet.
+    pub processes: Processes,
+    /// The empty profile.
+    pub profile: Profile,
+    /// What to profile.
+    pub targets: NamedTargets,
+}
+
+/// How the collector is.
+#[derive(Clone, Debug)]
+pub struct CollectorState {
+    /// What is attached.
+    pub attached: Attached,
+    /// The settings of the programs.
+    pub settings: KernelSettings,
+    /// Passes that ended.
+    pub passes: u64,
+    /// Passes that failed.
+    pub failures: u64,
+    /// Time spent on passes, nanoseconds.
+    pub busy_ns: u64,
+    /// Counters of the programs as of the last pass, in the order of `Counter::ALL`.
+    pub counters: Vec<u64>,
+    /// Elements in use at the last pass, by what.
+    pub fill: Vec<(&'static str, u64)>,
+    /// The maps.
+    pub maps: Vec<MapCost>,
+    /// Estimated cost of the programs.
+    pub programs: BTreeMap<String, EstimatedCost>,
+    /// How the side-band went; `None` without one.
+    pub side_band: Option<SideBandCounts>,
+    /// How following processes went.
+    pub processes: ProcessCounts,
+    /// How opening their files went.
+    pub files: FileCounts,
+    /// Living threads at the last pass.
+    pub threads: usize,
+}
+
+/// What of a process was last told to the profile.
+#[derive(PartialEq, Eq)]
+struct Told {
+    facts: usize,
+    comm: CommName,
+    exited: bool,
+}
+
+/// Owns the stages from the kernel to the profile.
+pub struct Collector {
+    kernel: Kernel,
+    side_band: Option<SideBand>,
+    processes: Processes,
+    profile: Profile,
+    stacks: Stacks,
+    owners: HashMap<u32, Owner>,
+    told: HashMap<ProcessKey, Told>,
+    estimate: Estimate,
+    snapshot: Option<Arc<Snapshot>>,
+    cgroups: Vec<String>,
+    last_pass: Option<LastPass>,
+    passes: u64,
+    failures: u64,
+    busy_ns: u64,
+    groups_at_ns: u64,
+}
+
+struct LastPass {
+    at_ns: u64,
+    counters: Vec<u64>,
+    fill: [(&'static str, u64); 3],
+    threads: usize,
+}
+
+impl Collector {
+    /// Takes in the processes there are, sets the targets and lets the programs work.
+    ///
+    /// # Errors
+    /// The targets cannot be set, or the kernel refuses.
+    pub fn start(options: CollectorOptions) -> anyhow::Result<Self> {
+        let mut collector = Self {
+            kernel: options.kernel,
+            side_band: options.side_band,
+            processes: options.processes,
+            profile: options.profile,
+            stacks: Stacks::new(OwnFrames::find()),
+            owners: HashMap::new(),
+            told: HashMap::new(),
+            estimate: Estimate::new(monotonic_ns()),
+            snapshot: None,
+            cgroups: Vec::new(),
+            last_pass: None,
+            passes: 0,
+            failures: 0,
+            busy_ns: 0,
+            groups_at_ns: 0,
+        };
+        collector.processes.seed_from_proc();
+        collector.look_at_kernel_modules();
+        collector
+            .set_targets(options.targets)
+            .map_err(anyhow::Error::msg)?;
+        collector.kernel.enable()?;
+        Ok(collector)
+    }
+
+    /// Works until it is told to stop, or nobody is left who could tell it.
+    pub fn run(mut self, commands: &Receiver<Command>, bell: &Bell) {
+        let mut next_pass_ns = monotonic_ns();
+        let mut next_look_ns = next_pass_ns;
+        loop {
+            let now_ns = monotonic_ns();
+            if now_ns >= next_pass_ns {
+                self.pass();
+                next_pass_ns = monotonic_ns().max(next_pass_ns + PASS_NS);
+                next_look_ns = monotonic_ns() + LOOK_NS;
+            } else if now_ns >= next_look_ns {
+                self.look();
+                next_look_ns = monotonic_ns() + LOOK_NS;
+            }
+            loop {
+                match commands.try_recv() {
+                    Ok(Command::Stop) | Err(TryRecvError::Disconnected) => {
+                        self.pass();
+                        return;
+                    }
+                    Ok(command) => self.obey(command),
+                    Err(TryRecvError::Empty) => break,
+                }
+            }
+            self.measure();
+            let wait_ns = next_pass_ns
+                .min(next_look_ns)
+                .saturating_sub(monotonic_ns());
+            self.wait(Duration::from_nanos(wait_ns), bell);
+        }
+    }
+
+    /// Waits for records, and takes them in.
+    fn wait(&mut self, timeout: Duration, bell: &Bell) {
+        let Some(side_band) = &mut self.side_band else {
+            bell.wait(timeout);
+            return;
+        };
+        if let Err(error) = side_band.wait(timeout, bell) {
+            warn!("cannot wait for process events: {error}");
+            std::thread::sleep(REST);
+        }
+        if self.hear() {
+            std::thread::sleep(REST);
+        }
+    }
+
+    /// Takes in what the side-band has. True if there was anything.
+    fn hear(&mut self) -> bool {
+        let Some(side_band) = &mut self.side_band else {
+            return false;
+        };
+        let processes = &mut self.processes;
+        let mut heard = false;
+        side_band.read(|event| {
+            processes.apply(&event);
+            heard = true;
+        });
+        heard
+    }
+
+    /// Takes the frames that have travelled, while the processes they belong to are known.
+    fn look(&mut self) {
+        self.hear();
+        let (stacks, processes, profile) =
+            (&mut self.stacks, &mut self.processes, &mut self.profile);
+        self.kernel
+            .take_stacks(&mut |raw| stacks.add(&raw, processes, profile.frames()));
+    }
+
+    /// One pass, from the kernel's maps to the profile.
+    fn pass(&mut self) {
+        let began_ns = monotonic_ns();
+        let offsets = ClockOffsets::now();
+        self.processes
+            .sweep(began_ns, offsets.boot_minus_monotonic_ns);
+        if began_ns.saturating_sub(self.groups_at_ns) >= GROUPS_NS {
+            self.groups_at_ns = began_ns;
+            if self.passes % MODULES_PASSES == MODULES_PASSES - 1 {
+                self.look_at_kernel_modules();
+            }
+            if let Err(error) = self.kernel.refresh_groups(&self.cgroups) {
+                warn!("cannot look at the control groups again: {error}");
+            }
+        }
+        self.look();
+        let (stacks, processes, profile) =
+            (&mut self.stacks, &mut self.processes, &mut self.profile);
+        match self
+            .kernel
+            .drain(&mut |raw| stacks.add(&raw, processes, profile.frames()))
+        {
+            Ok(pass) => self.take_in(&pass, offsets),
+            Err(error) => {
+                self.failures += 1;
+                warn!("a pass over the kernel's maps failed: {error}");
+            }
+        }
+        self.busy_ns += monotonic_ns().saturating_sub(began_ns);
+    }
+
+    /// A kernel without loadable modules has no list of them; one that hides addresses lists none that can be used.
+    fn look_at_kernel_modules(&mut self) {
+        let text =
+            proc_fs::read_bounded("/proc/modules", MAX_MODULES_TEXT_BYTES).unwrap_or_default();
+        let modules = KernelModules::parse(&text, self.processes.modules_mut());
+        self.stacks.set_kernel_modules(modules);
+    }
+
+    fn take_in(&mut self, pass: &Pass, offsets: ClockOffsets) {
+        let mut drained = DrainPass {
+            now_ns: pass.at_ns,
+            now_unix_ns: offsets.unix_from_monotonic(pass.at_ns),
+            boot_unix_ns: offsets.unix_from_boot(0),
+            ..DrainPass::default()
+        };
+        let owners = convert(pass, &self.owners, &mut self.stacks, &mut drained);
+        self.describe(pass, offsets, &mut drained);
+        let side_band = self
+            .side_band
+            .as_ref()
+            .map(SideBand::counts)
+            .unwrap_or_default();
+        let processes = self.processes.counts();
+        drained.losses.extend([
+            ("process_records_lost", side_band.lost),
+            ("process_records_malformed", side_band.malformed),
+            ("processes_vanished", processes.vanished),
+            ("processes_refused", processes.refused),
+            ("mappings_full", processes.mappings_full),
+            ("addresses_unmapped", processes.unmapped),
+            ("stacks_refused", self.stacks.refused()),
+        ]);
+        drained.modules = self.processes.modules().clone();
+        self.profile.apply(drained);
+        self.stacks.end_pass();
+        self.owners = owners;
+        self.passes += 1;
+        self.snapshot = None;
+        self.last_pass = Some(LastPass {
+            at_ns: pass.at_ns,
+            counters: pass.counters.clone(),
+            fill: pass.fill,
+            threads: pass
+                .threads
+                .iter()
+                .filter(|thread| thread.phase != profiler_common::Phase::Exited)
+                .count(),
+        });
+    }
+
+    /// Tells the profile of processes that are new, have changed or are gone.
+    fn describe(&mut self, pass: &Pass, offsets: ClockOffsets, to: &mut DrainPass) {
+        /// What the threads of a process show.
+        struct Seen {
+            comm: Option<CommName>,
+            last_comm: CommName,
+            start_ns: u64,
+            parent_pid: u32,
+            kernel_thread: bool,
+            living: usize,
+            last_event_ns: u64,
+        }
+        let mut seen: HashMap<ProcessKey, Seen> = HashMap::new();
+        for thread in &pass.threads {
+            let owner = Owner::of(thread);
+            let process = seen.entry(owner.process).or_insert_with(|| Seen {
+                comm: None,
+                last_comm: CommName(thread.comm),
+                start_ns: thread.process_start_ns,
+                parent_pid: thread.parent_pid,
+                kernel_thread: thread.kernel_thread,
+                living: 0,
+                last_event_ns: 0,
+            });
+            let living = thread.phase != profiler_common::Phase::Exited;
+            process.living += usize::from(living);
+            process.last_event_ns = process.last_event_ns.max(thread.last_event_ns);
+            // The first thread's name is the process's; after an exec by another thread there are two of that number.
+            if thread.tid == thread.pid && (living || process.comm.is_none()) {
+                process.comm = Some(CommName(thread.comm));
+            }
+        }
+        for (key, process) in &seen {
+            self.processes.link(key.pid, process.start_ns, key.start_ns);
+            let Some(info) = self.processes.info(*key) else {
+                // Too many processes to follow: the profile makes do with what the thread says.
+                continue;
+            };
+            let comm = process.comm.unwrap_or(process.last_comm);
+            let exited = process.living == 0;
+            let told = Told {
+                facts: Arc::as_ptr(&info.facts).addr(),
+                comm,
+                exited,
+            };
+            if self.told.get(key) == Some(&told) {
+                continue;
+            }
+            self.told.insert(*key, told);
+            let facts = &info.facts;
+            to.processes.push(ProcessInfo {
+                key: *key,
+                ppid: if info.ppid == 0 {
+                    process.parent_pid
+                } else {
+                    info.ppid
+                },
+                comm,
+                exe: facts.exe.clone(),
+                uid: facts.uid,
+                cgroup: facts.cgroup.clone(),
+                unit: facts.unit.clone(),
+                container_id: facts.container_id.clone(),
+                started_at_unix_ns: offsets.unix_from_boot(key.start_ns),
+                exited_at_unix_ns: exited
+                    .then(|| offsets.unix_from_monotonic(process.last_event_ns)),
+                kernel_thread: process.kernel_thread,
+                cmdline: facts.cmdline.clone(),
+            });
+        }
+        // Who has no thread left in the kernel's records is over.
+        let processes = &mut self.processes;
+        self.told.retain(|key, _| {
+            let stays = seen.contains_key(key);
+            if !stays {
+                processes.retire(*key);
+            }
+            stays
+        });
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Snapshot { max_age_ns, answer } => answer(self.snapshot(max_age_ns)),
+            Command::Files { modules, answer } => {
+                let processes = &mut self.processes;
+                answer(
+                    modules
+                        .into_iter()
+                        .filter_map(|module| Some((module, processes.file(module)?)))
+                        .collect(),
+                );
+            }
+            Command::SetTargets { targets, answer } => answer(self.set_targets(targets)),
+            Command::State { answer } => answer(self.state()),
+            // Handled where the loop can end.
+            Command::Stop => {}
+        }
+    }
+
+    fn snapshot(&mut self, max_age_ns: u64) -> Arc<Snapshot> {
+        let is_old = self
+            .last_pass
+            .as_ref()
+            .is_none_or(|pass| monotonic_ns().saturating_sub(pass.at_ns) > max_age_ns);
+        if is_old {
+            self.pass();
+        }
+        let profile = &self.profile;
+        Arc::clone(
+            self.snapshot
+                .get_or_insert_with(|| Arc::new(profile.snapshot())),
+        )
+    }
+
+    /// Names that exist, with the living descendants of named processes where children count.
+    fn set_targets(&mut self, mut targets: NamedTargets) -> Result<(), String> {
+        let stats: Vec<(u32, u32)> = proc_fs::pids()
+            .map_err(|error| format!("cannot list processes: {error}"))?
+            .into_iter()
+            .filter_map(|pid| Some((pid, proc_fs::stat(pid)?.ppid)))
+            .collect();
+        if let Some(pid) = targets
+            .pids
+            .iter()
+            .find(|pid| !stats.iter().any(|(known, _)| known == *pid))
+        {
+            return Err(format!("there is no process {pid}"));
+        }
+        if targets.children {
+            let mut at = 0;
+            while let Some(parent) = targets.pids.get(at).copied() {
+                at += 1;
+                let children = stats
+                    .iter()
+                    .filter(|(_, ppid)| *ppid == parent)
+                    .map(|(pid, _)| *pid);
+                let new: Vec<u32> = children.filter(|pid| !targets.pids.contains(pid)).collect();
+                targets.pids.extend(new);
+            }
+        }
+        self.kernel
+            .set_targets(&targets)
+            .map_err(|error| error.to_string())?;
+        self.cgroups = targets.cgroups;
+        Ok(())
+    }
+
+    fn state(&self) -> CollectorState {
+        let last = self.last_pass.as_ref();
+        CollectorState {
+            attached: self.kernel.attached().clone(),
+            settings: self.kernel.settings().clone(),
+            passes: self.passes,
+            failures: self.failures,
+            busy_ns: self.busy_ns,
+            counters: last.map(|pass| pass.counters.clone()).unwrap_or_default(),
+            fill: last.map(|pass| pass.fill.to_vec()).unwrap_or_default(),
+            maps: self.kernel.map_costs().to_vec(),
+            programs: self.estimate.costs().clone(),
+            side_band: self.side_band.as_ref().map(SideBand::counts),
+            processes: self.processes.counts(),
+            files: self.processes.file_counts(),
+            threads: last.map_or(0, |pass| pass.threads),
+        }
+    }
+
+    /// Keeps the estimate of the programs' cost going.
+    fn measure(&mut self) {
+        let now_ns = monotonic_ns();
+        match self.estimate.step(now_ns) {
+            Step::Nothing => {}
+            Step::SwitchOn => self.kernel.measure(true),
+            Step::ReadAndSwitchOff => {
+                self.estimate.add(now_ns, &self.kernel.program_costs());
+                self.kernel.measure(false);
+            }
+        }
+    }
+}

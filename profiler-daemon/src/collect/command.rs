@@ -1,0 +1,103 @@
+//! What other threads ask of the collector's thread.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+
+use thiserror::Error;
+
+use crate::kernel::NamedTargets;
+use crate::processes::files::ModuleFile;
+use crate::processes::module::ModuleId;
+use crate::profile::snapshot::Snapshot;
+use crate::sys::bell::Bell;
+
+use super::collector::CollectorState;
+
+/// A question that waits for its answer: called once, on the collector's thread.
+pub type Answer<T> = Box<dyn FnOnce(T) + Send>;
+
+/// Requests waiting at most; beyond, the asker is told at once.
+const MAX_WAITING: usize = 256;
+
+/// A request to the collector.
+pub enum Command {
+    /// The profile, drained first if the last pass is older than `max_age_ns`.
+    Snapshot {
+        /// How old it may be.
+        max_age_ns: u64,
+        /// The snapshot.
+        answer: Answer<Arc<Snapshot>>,
+    },
+    /// The open files of modules, as far as there are any.
+    Files {
+        /// Which.
+        modules: Vec<ModuleId>,
+        /// The files.
+        answer: Answer<HashMap<ModuleId, Arc<ModuleFile>>>,
+    },
+    /// New targets.
+    SetTargets {
+        /// Which.
+        targets: NamedTargets,
+        /// A sentence if they cannot be set.
+        answer: Answer<Result<(), String>>,
+    },
+    /// How the collector is.
+    State {
+        /// Its state.
+        answer: Answer<CollectorState>,
+    },
+    /// One last pass, and the end.
+    Stop,
+}
+
+/// The collector is gone, or has too much to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Gone {
+    /// It has stopped.
+    #[error("the collector has stopped")]
+    Stopped,
+    /// Too many requests wait.
+    #[error("too many requests wait for the collector")]
+    Busy,
+}
+
+/// Sends commands to the collector; cheap to clone.
+#[derive(Clone)]
+pub struct Commander {
+    sender: SyncSender<Command>,
+    bell: Arc<Bell>,
+}
+
+impl Commander {
+    /// A commander, the other end, and the bell that it rings.
+    ///
+    /// # Errors
+    /// No file descriptor is left.
+    pub fn new() -> std::io::Result<(Self, Receiver<Command>, Arc<Bell>)> {
+        let (sender, receiver) = mpsc::sync_channel(MAX_WAITING);
+        let bell = Arc::new(Bell::new()?);
+        Ok((
+            Self {
+                sender,
+                bell: Arc::clone(&bell),
+            },
+            receiver,
+            bell,
+        ))
+    }
+
+    /// Hands a command over. Its answer is called later, on the collector's thread, or dropped if that ends first.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub fn send(&self, command: Command) -> Result<(), Gone> {
+        self.sender.try_send(command).map_err(|error| match error {
+            TrySendError::Full(_) => Gone::Busy,
+            TrySendError::Disconnected(_) => Gone::Stopped,
+        })?;
+        self.bell.ring();
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! Estimates what the programs cost without paying for it all the time: run-time statistics add some 30 ns to each run, so
+//! they are switched on for a short while now and then, and what they show is scaled up.
+
+use std::collections::BTreeMap;
+
+use crate::kernel::ProgramCost;
+
+/// How often they are switched on.
+const PERIOD_NS: u64 = 10_000_000_000;
+/// For how long.
+const MEASURED_NS: u64 = 200_000_000;
+
+/// Estimated cost of one program since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EstimatedCost {
+    /// Runs.
+    pub runs: u64,
+    /// Nanoseconds, the cost of measuring included.
+    pub run_ns: u64,
+}
+
+/// What is to be done now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Nothing,
+    SwitchOn,
+    /// Read the statistics, hand them to [`Estimate::add`], and switch them off.
+    ReadAndSwitchOff,
+}
+
+/// The estimate, and where in its cycle it is.
+#[derive(Debug, Default)]
+pub(super) struct Estimate {
+    costs: BTreeMap<String, EstimatedCost>,
+    seen: BTreeMap<String, EstimatedCost>,
+    on_since_ns: Option<u64>,
+    covered_until_ns: u64,
+}
+
+impl Estimate {
+    pub(super) fn new(now_ns: u64) -> Self {
+        Self {
+            covered_until_ns: now_ns,
+            ..Self::default()
+        }
+    }
+
+    /// What is to be done at `now_ns`.
+    pub(super) fn step(&mut self, now_ns: u64) -> Step {
+        match self.on_since_ns {
+            None if self.costs.is_empty()
+                || now_ns.saturating_sub(self.covered_until_ns) >= PERIOD_NS =>
+            {
+                self.on_since_ns = Some(now_ns);
+                Step::SwitchOn
+            }
+            Some(since_ns) if now_ns.saturating_sub(since_ns) >= MEASURED_NS => {
+                Step::ReadAndSwitchOff
+            }
+            _ => Step::Nothing,
+        }
+    }
+
+    /// Takes the statistics gathered while they were on, and lets them stand for all the time since the last time.
+    pub(super) fn add(&mut self, now_ns: u64, programs: &[ProgramCost]) {
+        let Some(since_ns) = self.on_since_ns.take() else {
+            return;
+        };
+        let measured_ns = now_ns.saturating_sub(since_ns).max(1);
+        let stands_for_ns = now_ns.saturating_sub(self.covered_until_ns);
+        let scale = |value: u64| {
+            u64::try_from(u128::from(value) * u128::from(stands_for_ns) / u128::from(measured_ns))
+                .unwrap_or(u64::MAX)
+        };
+        for program in programs {
+            let seen = self.seen.entry(program.name.clone()).or_default();
+            let cost = self.costs.entry(program.name.clone()).or_default();
+            cost.runs += scale(program.runs.saturating_sub(seen.runs));
+            cost.run_ns += scale(program.run_ns.saturating_sub(seen.run_ns));
+            *seen = EstimatedCost {
+                runs: program.runs,
+                run_ns: program.run_ns,
+            };
+        }
+        self.covered_until_ns = now_ns;
+    }
+
+    /// The estimate by program.
+    pub(super) const fn costs(&self) -> &BTreeMap<String, EstimatedCost> {
+        &self.costs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_measured_stands_for_the_time_in_between() {
+        // Check that statistics of a fifth of a second are scaled to the time since they were last taken.
+        let program = |runs, run_ns| {
+            [ProgramCost {
+                name: "tick".into(),
+                runs,
+                run_ns,
+            }]
+        };
+        let second = 1_000_000_000;
+        let mut estimate = Estimate::new(0);
+        assert_eq!(estimate.step(0), Step::SwitchOn);
+        assert_eq!(estimate.step(second / 10), Step::Nothing);
+        assert_eq!(estimate.step(second / 5), Step::ReadAndSwitchOff);
+        estimate.add(second / 5, &program(10, 1000));
+        assert_eq!(
+            estimate.costs()["tick"],
+            EstimatedCost {
+                runs: 10,
+                run_ns: 1000
+            }
+        );
+        assert_eq!(estimate.step(second), Step::Nothing);
+        assert_eq!(estimate.step(11 * second), Step::SwitchOn);
+        estimate.add(11 * second + second / 5, &program(20, 3000));
+        assert_eq!(
+            estimate.costs()["tick"],
+            EstimatedCost {
+                runs: 10 + 550,
+                run_ns: 1000 + 110_000
+            }
+        );
+    }
+}

@@ -1,0 +1,15 @@
+//! The middle of the daemon: turns what the kernel stage drains into the profile, once a second and when asked.
+//!
+//! `kernel::Pass` + side-band events -> stacks as module + offset while the process is known -> `profile::DrainPass`.
+//! One thread owns all of it, so nothing here is locked; others send it [`Command`]s.
+
+mod collector;
+mod command;
+mod convert;
+mod cost;
+mod own_frames;
+mod stacks;
+
+pub use collector::{Collector, CollectorOptions, CollectorState};
+pub use command::{Answer, Command, Commander, Gone};
+pub use cost::EstimatedCost;

@@ -1,0 +1,175 @@
+//! Stacks by id: frames as module + offset, resolved once, while the mappings at the time of the walk are known.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use profiler_common::StackEnd;
+
+use crate::kernel::RawStack;
+use crate::processes::ids::ProcessKey;
+use crate::processes::kernel_modules::KernelModules;
+use crate::processes::live::Processes;
+use crate::processes::module::ModuleId;
+use crate::profile::frames::{Frame, FrameId, FrameTable};
+
+use super::own_frames::OwnFrames;
+
+/// Passes for which an unused stack is kept. Its frames travel again when it is seen again, so this only has to span the
+/// time between a walk and the pass that counts it; the stacks of sleeping threads are used in every pass.
+const KEEP_PASSES: u64 = 5;
+/// Stacks kept at most, of each kind; the kernel side sends no more in one drain period unless configured to.
+const MAX_STACKS: usize = 65_536;
+
+/// A user stack whose frames are known.
+#[derive(Clone, Debug)]
+pub(super) struct UserStack {
+    /// Outermost first.
+    pub(super) frames: Arc<[FrameId]>,
+    /// How its walk ended, where resolving found it cut short.
+    pub(super) end: Option<StackEnd>,
+    generation: u32,
+    used: u64,
+}
+
+/// Known stacks.
+#[derive(Debug, Default)]
+pub(super) struct Stacks {
+    user: HashMap<(ProcessKey, u64), UserStack>,
+    kernel: HashMap<u64, (Arc<[FrameId]>, u64)>,
+    own: OwnFrames,
+    modules: KernelModules,
+    pass: u64,
+    /// Stacks that were not kept for want of room.
+    refused: u64,
+}
+
+impl Stacks {
+    pub(super) fn new(own: OwnFrames) -> Self {
+        Self {
+            own,
+            ..Self::default()
+        }
+    }
+
+    /// Takes in where the kernel's modules are loaded now.
+    pub(super) fn set_kernel_modules(&mut self, modules: KernelModules) {
+        if self.modules != modules {
+            self.modules = modules;
+            self.kernel.clear();
+        }
+    }
+
+    /// Takes the frames of a walk.
+    pub(super) fn add(
+        &mut self,
+        raw: &RawStack,
+        processes: &mut Processes,
+        table: &mut FrameTable,
+    ) {
+        let head = &raw.head;
+        if head.user != 0 {
+            self.add_user(raw, processes, table);
+        }
+        if head.kernel != 0 && !self.kernel.contains_key(&head.kernel) {
+            if self.kernel.len() >= MAX_STACKS {
+                self.refused += 1;
+                return;
+            }
+            let mut frames: Vec<FrameId> = self
+                .own
+                .cut(&raw.kernel)
+                .iter()
+                .enumerate()
+                // Each but the innermost is where a call returns to: one less lies inside the call.
+                .map(|(index, address)| {
+                    if index == 0 {
+                        *address
+                    } else {
+                        address.wrapping_sub(1)
+                    }
+                })
+                .map(|address| {
+                    let place = self.modules.place(address);
+                    table.intern(Frame {
+                        module: place.module,
+                        offset: place.offset,
+                    })
+                })
+                .collect();
+            frames.reverse();
+            self.kernel.insert(head.kernel, (frames.into(), self.pass));
+        }
+    }
+
+    fn add_user(&mut self, raw: &RawStack, processes: &mut Processes, table: &mut FrameTable) {
+        let head = &raw.head;
+        let key = processes.link(head.pid, head.process_start_ns, head.process_start_boot_ns);
+        let generation = processes
+            .mappings(key)
+            .map_or(0, |mappings| mappings.generation());
+        let known = self.user.get(&(key, head.user));
+        if known.is_some_and(|stack| stack.generation == generation) {
+            return;
+        }
+        if known.is_none() && self.user.len() >= MAX_STACKS {
+            self.refused += 1;
+            return;
+        }
+        let mut frames = Vec::with_capacity(raw.user.len());
+        let mut end = None;
+        for (index, address) in raw.user.iter().enumerate() {
+            match processes.resolve(key, head.time_ns, *address) {
+                Some(place) => frames.push(table.intern(Frame {
+                    module: place.module,
+                    offset: place.offset,
+                })),
+                None if index == 0 => {
+                    frames.push(table.intern(Frame {
+                        module: ModuleId::UNKNOWN,
+                        offset: *address,
+                    }));
+                }
+                // A caller that is no code: the frame pointer was none, and what lies beyond is invented.
+                None => {
+                    end = Some(StackEnd::Failed);
+                    break;
+                }
+            }
+        }
+        frames.reverse();
+        let stack = UserStack {
+            frames: frames.into(),
+            end,
+            generation,
+            used: self.pass,
+        };
+        self.user.insert((key, head.user), stack);
+    }
+
+    /// The user stack of that id.
+    pub(super) fn user(&mut self, key: ProcessKey, id: u64) -> Option<UserStack> {
+        let stack = self.user.get_mut(&(key, id))?;
+        stack.used = self.pass;
+        Some(stack.clone())
+    }
+
+    /// The kernel stack of that id, outermost first.
+    pub(super) fn kernel(&mut self, id: u64) -> Option<Arc<[FrameId]>> {
+        let (frames, used) = self.kernel.get_mut(&id)?;
+        *used = self.pass;
+        Some(Arc::clone(frames))
+    }
+
+    /// A pass is over: forgets what has not been used for some.
+    pub(super) fn end_pass(&mut self) {
+        let oldest = self.pass.saturating_sub(KEEP_PASSES);
+        self.user.retain(|_, stack| stack.used >= oldest);
+        self.kernel.retain(|_, (_, used)| *used >= oldest);
+        self.pass += 1;
+    }
+
+    /// Stacks that were not kept for want of room.
+    pub(super) const fn refused(&self) -> u64 {
+        self.refused
+    }
+}

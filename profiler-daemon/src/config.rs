@@ -1,0 +1,226 @@
+//! The configuration: what the file and the command line mean, once everything is known to be allowed.
+//!
+//! Two steps: as written (every key optional, unknown keys refused) and as meant ([`Config`], which cannot hold a
+//! value out of bounds). Each setting is declared once, in `settings`. Nothing here decides what a stage does with a
+//! value.
+
+mod kinds;
+mod sample;
+mod section;
+mod settings;
+pub mod targets;
+
+use std::fmt;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::args::Args;
+
+pub use sample::{documentation, sample};
+pub use section::Key;
+pub use settings::{Config, Http, Limits, Metrics, SystemCalls};
+use settings::{ConfigWritten, FREQUENCY, MIN_INTERVAL};
+use targets::Targets;
+
+/// The largest file that is read, in bytes.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Why there is no configuration.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration file {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is larger than a configuration can be.
+    #[error("the configuration file {} is larger than 1 MiB", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Something in the file is not allowed.
+    #[error("{}", list(faults))]
+    Refused {
+        /// Every fault that was found, in the order of the file.
+        faults: Vec<Fault>,
+    },
+    /// An option of the command line is not allowed.
+    #[error("{option}: {sentence}")]
+    Option {
+        /// The option.
+        option: &'static str,
+        /// What is allowed.
+        sentence: String,
+    },
+}
+
+/// Something in the file that is not allowed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The file as it was named.
+    pub file: String,
+    /// Its line, from 1.
+    pub line: usize,
+    /// The column in bytes, from 1.
+    pub column: usize,
+    /// What is wrong and what is allowed.
+    pub sentence: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "{}:{}:{}: {}",
+            self.file, self.line, self.column, self.sentence
+        )
+    }
+}
+
+fn list(faults: &[Fault]) -> String {
+    faults
+        .iter()
+        .map(Fault::to_string)
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+/// Every setting, in the order of the sample file.
+#[must_use]
+pub fn keys() -> Vec<Key> {
+    ConfigWritten::keys()
+}
+
+impl Config {
+    /// What the command line and the file it names mean together. What was typed wins.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read, or it or the command line holds something that is not allowed.
+    pub fn resolve(args: &Args) -> Result<Self, ConfigError> {
+        let config = match &args.config {
+            Some(path) => Self::read(path)?,
+            None => Self::default(),
+        };
+        config.typed(args)
+    }
+
+    /// What a file means.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read or holds something that is not allowed.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let unreadable = |source| ConfigError::Unreadable {
+            path: path.to_owned(),
+            source,
+        };
+        let file = std::fs::File::open(path).map_err(unreadable)?;
+        let mut text = String::new();
+        file.take(MAX_FILE_BYTES + 1)
+            .read_to_string(&mut text)
+            .map_err(unreadable)?;
+        if text.len() as u64 > MAX_FILE_BYTES {
+            return Err(ConfigError::TooLarge {
+                path: path.to_owned(),
+            });
+        }
+        Self::parse(&path.display().to_string(), &text)
+    }
+
+    /// What a text means; `file` is the name that errors give it.
+    ///
+    /// # Errors
+    ///
+    /// When it is not TOML, names an unknown key, or holds values that are not allowed.
+    pub fn parse(file: &str, text: &str) -> Result<Self, ConfigError> {
+        let fault = |offset: usize, sentence: String| {
+            let (line, column) = position(text, offset);
+            Fault {
+                file: file.to_owned(),
+                line,
+                column,
+                sentence,
+            }
+        };
+        let written: ConfigWritten =
+            toml::from_str(text).map_err(|error| ConfigError::Refused {
+                faults: vec![fault(
+                    error.span().map_or(0, |span| span.start),
+                    error.message().replace('\n', ", "),
+                )],
+            })?;
+        let mut refusals = Vec::new();
+        let config = written.mean(&mut refusals);
+        if refusals.is_empty() {
+            return Ok(config);
+        }
+        refusals.sort_by_key(|refusal| refusal.offset);
+        let faults = refusals.into_iter().map(|refusal| {
+            fault(
+                refusal.offset,
+                format!("{}: {}", refusal.key, refusal.sentence),
+            )
+        });
+        Err(ConfigError::Refused {
+            faults: faults.collect(),
+        })
+    }
+
+    /// The same, with what was typed on the command line in place of what it replaces.
+    fn typed(mut self, args: &Args) -> Result<Self, ConfigError> {
+        if let Some(frequency_hz) = args.frequency_hz {
+            let written = toml::Value::Integer(i64::try_from(frequency_hz).unwrap_or(i64::MAX));
+            self.frequency_hz =
+                kinds::Kind::<u32>::read(&FREQUENCY, &written).map_err(|sentence| {
+                    ConfigError::Option {
+                        option: "--frequency-hz",
+                        sentence,
+                    }
+                })?;
+        }
+        if let Some(min_interval_ns) = args.min_interval {
+            self.min_interval_ns =
+                MIN_INTERVAL
+                    .check(min_interval_ns)
+                    .map_err(|sentence| ConfigError::Option {
+                        option: "--min-interval",
+                        sentence,
+                    })?;
+        }
+        if let Some(listen) = args.listen {
+            self.listen = listen;
+        }
+        if !args.pids.is_empty() {
+            self.targets = Targets::only_pids(args.pids.clone(), self.targets.children).map_err(
+                |sentence| ConfigError::Option {
+                    option: "--pid",
+                    sentence,
+                },
+            )?;
+        }
+        Ok(self)
+    }
+}
+
+/// The line and the column, both from 1, of a byte of the text.
+fn position(text: &str, offset: usize) -> (usize, usize) {
+    let before = &text.as_bytes()[..offset.min(text.len())];
+    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+    let column = before
+        .iter()
+        .rev()
+        .take_while(|byte| **byte != b'\n')
+        .count()
+        + 1;
+    (line, column)
+}
+
+#[cfg(test)]
+mod tests;

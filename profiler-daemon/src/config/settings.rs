@@ -1,0 +1,186 @@
+//! Every setting, declared once: name, type, default, bounds, unit and what it decides.
+//!
+//! The doc comments below are what the sample file and the documentation print.
+
+use std::net::SocketAddr;
+
+use super::kinds::{Address, Bytes, Choice, Flag, List, OptionalFlag, Time, Whole};
+use super::section::section;
+use super::targets::{self, Targets};
+
+/// Whose system calls are events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SystemCalls {
+    /// Those of every profiled thread.
+    All,
+    /// Those of processes that the targets name by pid, comm or cgroup; none where the targets name nobody.
+    Targets,
+    /// Nobody's: the hooks are not attached.
+    Off,
+}
+
+impl SystemCalls {
+    /// The word in the configuration file.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Targets => "targets",
+            Self::Off => "off",
+        }
+    }
+}
+
+/// The bounds of `frequency_hz`, also for the command line.
+pub(super) const FREQUENCY: Whole = Whole {
+    default: 99,
+    min: 1,
+    max: 10_000,
+    unit: "samples per second and processor",
+};
+
+/// The bounds of `min_interval`, also for the command line.
+pub(super) const MIN_INTERVAL: Time = Time {
+    default_ns: 1_000_000,
+    min_ns: 1_000,
+    max_ns: 10_000_000_000,
+    zero: Some("walk the stack at every event"),
+};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+section! {
+    /// What the daemon was told to do. Every value is within its bounds.
+    pub struct Config, ConfigWritten in "" with
+        targets: TargetsWritten => Targets,
+        limits: LimitsWritten => Limits,
+        metrics: MetricsWritten => Metrics,
+        http: HttpWritten => Http;
+
+    /// How often each processor is sampled. More samples show rarer functions and cost more.
+    frequency_hz as frequency_hz: u32 = FREQUENCY;
+
+    /// The shortest time between two stacks of one thread. Totals are exact whatever it is; at most this much of
+    /// a thread's time per stack can land on a neighbouring stack.
+    min_interval as min_interval_ns: u64 = MIN_INTERVAL;
+
+    /// Whose system calls are measured one by one. "all": those of every profiled thread. "targets": only those of
+    /// processes that the table targets names by pid, comm or cgroup, so nobody's while it names none. "off": the
+    /// hooks are not attached, and time in system calls that run without waiting counts as user time.
+    system_calls as system_calls: SystemCalls = Choice {
+        default: "all",
+        words: &[("all", SystemCalls::All), ("targets", SystemCalls::Targets), ("off", SystemCalls::Off)],
+    };
+
+    /// Where to serve. There is no encryption and no password: whoever reaches this address reads every report
+    /// and may change the targets.
+    listen as listen: SocketAddr = Address { default: "127.0.0.1:9797" };
+
+    /// Names, besides localhost and the address above, under which the daemon may be asked. Requests for other
+    /// names are refused, so that no web page can read reports by pointing its own name at this machine.
+    allowed_hosts as allowed_hosts: Vec<String> = List { max_count: 64, what: "host names without a port", item: host_name };
+
+    /// Whether reports show command lines. They can hold passwords.
+    show_command_lines as show_command_lines: bool = Flag { default: false };
+}
+
+section! {
+    /// What is profiled, as written.
+    pub struct TargetsMeant, TargetsWritten in "targets";
+
+    /// Whether everything on the machine is profiled. When left out: yes, unless one of the lists below names
+    /// something. With true the lists still decide whose system calls are measured (see system_calls).
+    all as all: Option<bool> = OptionalFlag { unsaid: true };
+
+    /// Processes by number.
+    pids as pids: Vec<u32> = List { max_count: targets::MAX_PIDS, what: "process numbers", item: targets::read_pid };
+
+    /// Processes by the name of their executable as the kernel keeps it: its first 15 bytes.
+    comms as comms: Vec<String> =
+        List { max_count: targets::MAX_COMMS, what: "names of at most 15 bytes", item: targets::read_comm };
+
+    /// Processes by control group: its path below the root of the hierarchy, as in /system.slice/ssh.service.
+    cgroups as cgroups: Vec<String> =
+        List { max_count: targets::MAX_CGROUPS, what: "paths that begin with /", item: targets::read_cgroup };
+
+    /// Whether the children of the processes named above are profiled too.
+    children as children: bool = Flag { default: false };
+}
+
+section! {
+    /// Sizes that bound what the daemon holds. What does not fit is counted by cause, never silently left out.
+    pub struct Limits, LimitsWritten in "limits";
+
+    /// Threads that are followed at the same time. Each costs the kernel about 1 KiB.
+    max_threads as max_threads: u32 = Whole { default: 16_384, min: 64, max: 1_048_576, unit: "threads" };
+
+    /// Different stacks that the kernel collects between two reads, which are one second apart.
+    stack_entries as stack_entries: u32 = Whole { default: 16_384, min: 1_024, max: 1_048_576, unit: "stacks" };
+
+    /// Buffer through which stacks come from the kernel.
+    stack_ring_bytes as stack_ring_bytes: u32 =
+        Bytes { default: 8 * MIB, min: 64 * KIB, max: 256 * MIB, power_of_two: true };
+
+    /// Memory for the stacks of the profile. When it is full, new stacks go under [unknown].
+    profile_stack_bytes as profile_stack_bytes: usize =
+        Bytes { default: 32 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };
+
+    /// Memory for names of functions. Names that do not fit are looked up again when they are needed.
+    symbol_cache_bytes as symbol_cache_bytes: usize =
+        Bytes { default: 64 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };
+
+    /// Processes that are kept in the reports after they exited, the latest first to stay.
+    exited_processes as exited_processes: usize = Whole { default: 1_000, min: 0, max: 100_000, unit: "processes" };
+
+    /// Threads of one process that are kept one by one after they exited. Older ones are added up.
+    exited_threads_per_process as exited_threads_per_process: usize =
+        Whole { default: 256, min: 0, max: 100_000, unit: "threads" };
+
+    /// Program files and libraries that are held open at the same time to read names from.
+    open_files as open_files: usize = Whole { default: 256, min: 16, max: 65_536, unit: "files" };
+}
+
+section! {
+    /// What Prometheus gets.
+    pub struct Metrics, MetricsWritten in "metrics";
+
+    /// Groups of processes that have series of their own; the others share one named other.
+    max_groups as max_groups: usize = Whole { default: 100, min: 1, max: 1_000, unit: "groups" };
+}
+
+section! {
+    /// What a client may ask of the server.
+    pub struct Http, HttpWritten in "http";
+
+    /// Connections that are open at the same time. More are answered with 503.
+    max_connections as max_connections: usize = Whole { default: 64, min: 1, max: 4_096, unit: "connections" };
+
+    /// How long a request may take to arrive, and how long its answer may take to be made.
+    request_timeout as request_timeout_ns: u64 =
+        Time { default_ns: 10_000_000_000, min_ns: 100_000_000, max_ns: 300_000_000_000, zero: None };
+
+    /// The longest body of a request.
+    max_body_bytes as max_body_bytes: usize =
+        Bytes { default: 64 * KIB, min: KIB, max: MIB, power_of_two: false };
+}
+
+/// Reads a host name: letters, digits, dots, hyphens and underscores, or a numeric address; never a port.
+fn host_name(written: &toml::Value) -> Result<String, String> {
+    let text = written.as_str().unwrap_or_default();
+    let plain = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'))
+        .unwrap_or(text);
+    let is_name = !text.is_empty()
+        && text.len() <= 253
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'));
+    if is_name || plain.parse::<std::net::Ipv6Addr>().is_ok() {
+        Ok(plain.to_ascii_lowercase())
+    } else {
+        Err("must be a host name or a numeric address, without a port".to_owned())
+    }
+}

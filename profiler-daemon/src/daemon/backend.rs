@@ -1,0 +1,327 @@
+//! What the server asks, answered by the collector's thread and the symbolizer's.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::collect::{Answer, CollectorState, Command, Commander};
+use crate::config::Config;
+use crate::config::targets::Targets;
+use crate::http::{AttachedProgram, OwnCost, ProgramCost, Status};
+use crate::http::{Backend, BoxFuture, Unavailable};
+use crate::metrics::RequestCounts;
+use crate::processes::mappings::Place;
+use crate::processes::module::ModuleId;
+use crate::profile::frames::FrameId;
+use crate::profile::snapshot::Snapshot;
+use crate::report::names::Names;
+use crate::symbols::names::{FunctionName, NameTable};
+use crate::symbols::symbolizer::{Request, Symbolizer};
+use crate::sys::own_cost;
+
+use super::facts::{Facts, notify};
+use super::{named, scrape};
+
+/// A pass that is not older than this is fresh.
+const FRESH_NS: u64 = 100_000_000;
+/// How long a question to the collector may take.
+const PATIENCE: Duration = Duration::from_secs(8);
+/// How often the collector's state is asked for, for `status`.
+const STATE_PERIOD: Duration = Duration::from_secs(1);
+
+/// The running daemon, as the server sees it.
+pub(super) struct Daemon {
+    pub(super) config: Config,
+    facts: Mutex<Facts>,
+    commander: Commander,
+    symbolizer: Symbolizer,
+    pub(super) requests: Arc<RequestCounts>,
+    targets: Mutex<Targets>,
+    state: Mutex<Option<CollectorState>>,
+    told_ready: AtomicBool,
+}
+
+impl Daemon {
+    pub(super) fn new(
+        config: Config,
+        facts: Facts,
+        commander: Commander,
+        symbolizer: Symbolizer,
+        requests: Arc<RequestCounts>,
+    ) -> Self {
+        Self {
+            targets: Mutex::new(config.targets.clone()),
+            config,
+            facts: Mutex::new(facts),
+            commander,
+            symbolizer,
+            requests,
+            state: Mutex::new(None),
+            told_ready: AtomicBool::new(false),
+        }
+    }
+
+    /// Adds what was found to work less well while the stages were built.
+    pub(super) fn set_degraded(&self, degraded: Vec<(String, String)>) {
+        let mut facts = lock(&self.facts);
+        for (what, why) in degraded {
+            facts.degrade(&what, why);
+        }
+    }
+
+    /// Keeps the collector's state at hand, and tells the service manager once the daemon is ready.
+    pub(super) fn watch_ready(self: &Arc<Self>) {
+        let daemon = Arc::clone(self);
+        tokio::spawn(async move {
+            loop {
+                match daemon.ask(|answer| Command::State { answer }).await {
+                    Ok(state) => {
+                        let (passes, threads) = (state.passes, state.threads);
+                        *lock(&daemon.state) = Some(state);
+                        if passes > 0 && !daemon.told_ready.swap(true, Ordering::Relaxed) {
+                            let status = format!("profiling {threads} threads");
+                            notify(&[
+                                sd_notify::NotifyState::Ready,
+                                sd_notify::NotifyState::Status(&status),
+                            ]);
+                        }
+                        notify(&[sd_notify::NotifyState::Watchdog]);
+                    }
+                    Err(_) => *lock(&daemon.state) = None,
+                }
+                let is_ready = daemon.told_ready.load(Ordering::Relaxed);
+                tokio::time::sleep(if is_ready {
+                    STATE_PERIOD
+                } else {
+                    STATE_PERIOD / 20
+                })
+                .await;
+            }
+        });
+    }
+
+    /// Asks the collector.
+    async fn ask<T: Send + 'static>(
+        &self,
+        command: impl FnOnce(Answer<T>) -> Command,
+    ) -> Result<T, Unavailable> {
+        let (sender, receiver) = oneshot::channel();
+        // Nobody waits for the answer any more if it cannot be sent: the request was given up.
+        let command = command(Box::new(move |answer| drop(sender.send(answer))));
+        self.commander
+            .send(command)
+            .map_err(|error| Unavailable(error.to_string()))?;
+        match tokio::time::timeout(PATIENCE, receiver).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(_)) => Err(Unavailable("the collector has stopped".to_owned())),
+            Err(_) => Err(Unavailable(format!(
+                "the collector did not answer within {PATIENCE:?}"
+            ))),
+        }
+    }
+
+    /// The snapshot, or a newer one.
+    async fn fresh(&self) -> Result<Arc<Snapshot>, Unavailable> {
+        if let Err(missing) = self.readiness() {
+            return Err(Unavailable(missing.join("; ")));
+        }
+        self.ask(|answer| Command::Snapshot {
+            max_age_ns: FRESH_NS,
+            answer,
+        })
+        .await
+    }
+
+    async fn find_names(
+        &self,
+        snapshot: Arc<Snapshot>,
+        frames: Vec<FrameId>,
+    ) -> Arc<dyn Names + Send + Sync> {
+        let places: Vec<(FrameId, Place)> = frames
+            .into_iter()
+            .map(|id| {
+                let frame = snapshot.frame(id);
+                (
+                    id,
+                    Place {
+                        module: frame.module,
+                        offset: frame.offset,
+                    },
+                )
+            })
+            .collect();
+        let modules: BTreeSet<ModuleId> = places.iter().map(|(_, place)| place.module).collect();
+        let wanted = modules.iter().copied().collect();
+        // Without the files there are no names, but still a report.
+        let files = self
+            .ask(|answer| Command::Files {
+                modules: wanted,
+                answer,
+            })
+            .await
+            .unwrap_or_default();
+        let modules: HashMap<ModuleId, _> = modules
+            .into_iter()
+            .map(|id| (id, Arc::new(snapshot.module(id).clone())))
+            .collect();
+        let requests: Vec<Request> = places
+            .iter()
+            .map(|(_, place)| Request {
+                place: *place,
+                module: Arc::clone(&modules[&place.module]),
+                file: files.get(&place.module).cloned(),
+            })
+            .collect();
+        let symbolizer = self.symbolizer.clone();
+        // The thread that finds names may be busy: it is waited for off the server's threads.
+        let table = tokio::task::spawn_blocking(move || symbolizer.table(requests))
+            .await
+            .unwrap_or_default();
+        Arc::new(FrameNames {
+            places: places.into_iter().collect(),
+            table,
+            unknown: NameTable::default(),
+        })
+    }
+
+    async fn scrape(&self) -> Result<String, Unavailable> {
+        let state = self.ask(|answer| Command::State { answer }).await.ok();
+        let snapshot = self.fresh().await.ok();
+        let facts = lock(&self.facts).clone();
+        let input = scrape::input(
+            self,
+            &facts,
+            state.as_ref(),
+            snapshot.as_deref(),
+            self.symbolizer.counts(),
+        );
+        crate::metrics::exposition(&input).map_err(|error| Unavailable(error.to_string()))
+    }
+
+    async fn change_targets(&self, targets: Targets) -> Result<Targets, String> {
+        let asked = named(&targets);
+        self.ask(|answer| Command::SetTargets {
+            targets: asked,
+            answer,
+        })
+        .await
+        .map_err(|unavailable| unavailable.to_string())??;
+        *lock(&self.targets) = targets.clone();
+        Ok(targets)
+    }
+}
+
+impl Backend for Daemon {
+    fn snapshot(&self) -> BoxFuture<'_, Result<Arc<Snapshot>, Unavailable>> {
+        Box::pin(self.fresh())
+    }
+
+    fn names(
+        &self,
+        snapshot: Arc<Snapshot>,
+        frames: Vec<FrameId>,
+    ) -> BoxFuture<'_, Arc<dyn Names + Send + Sync>> {
+        Box::pin(self.find_names(snapshot, frames))
+    }
+
+    fn status(&self) -> Status {
+        let facts = lock(&self.facts).clone();
+        let state = lock(&self.state).clone();
+        let own = own_cost::OwnCost::now();
+        let mut settings = self.config.in_force();
+        settings.insert("targets".to_owned(), lock(&self.targets).in_force().into());
+        Status {
+            version: facts.version,
+            kernel_release: facts.kernel_release,
+            uptime_s: crate::sys::clock::unix_ns().saturating_sub(facts.started_unix_ns)
+                / 1_000_000_000,
+            settings,
+            attached: state.as_ref().map(attached).unwrap_or_default(),
+            degraded: facts.degraded,
+            own_cost: OwnCost {
+                cpu_seconds_total: (own.user_ns + own.system_ns) as f64 / 1e9,
+                resident_bytes: own.resident_bytes,
+                kernel_map_bytes: state
+                    .as_ref()
+                    .map(|state| state.maps.iter().map(|map| map.bytes).sum()),
+                programs: state
+                    .iter()
+                    .flat_map(|state| &state.programs)
+                    .map(|(program, cost)| ProgramCost {
+                        program: program.clone(),
+                        bpf_run_ns: cost.run_ns,
+                        runs: cost.runs,
+                    })
+                    .collect(),
+            },
+        }
+    }
+
+    fn readiness(&self) -> Result<(), Vec<String>> {
+        match &*lock(&self.state) {
+            None => Err(vec!["the kernel programs are not attached yet".to_owned()]),
+            Some(state) if state.passes == 0 => {
+                Err(vec!["the kernel's maps have not been read yet".to_owned()])
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn targets(&self) -> Targets {
+        lock(&self.targets).clone()
+    }
+
+    fn set_targets(&self, targets: Targets) -> BoxFuture<'_, Result<Targets, String>> {
+        Box::pin(self.change_targets(targets))
+    }
+
+    fn metrics(&self) -> BoxFuture<'_, Result<String, Unavailable>> {
+        Box::pin(self.scrape())
+    }
+}
+
+fn attached(state: &CollectorState) -> Vec<AttachedProgram> {
+    let tracepoints = state
+        .attached
+        .tracepoints
+        .iter()
+        .map(|name| AttachedProgram {
+            program: (*name).to_owned(),
+            hook: format!("tp_btf/{name}"),
+        });
+    let ticks = state.attached.processors.iter().map(|cpu| AttachedProgram {
+        program: "tick".to_owned(),
+        hook: format!(
+            "cpu-clock on processor {cpu} at {} Hz",
+            state.settings.frequency_hz
+        ),
+    });
+    tracepoints.chain(ticks).collect()
+}
+
+/// What a lock protects here is replaced whole, so a thread that broke while holding it left nothing half done.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Names by frame.
+struct FrameNames {
+    places: HashMap<FrameId, Place>,
+    table: NameTable,
+    unknown: NameTable,
+}
+
+impl Names for FrameNames {
+    fn function(&self, frame: FrameId) -> &FunctionName {
+        match self.places.get(&frame) {
+            Some(place) => self.table.function(*place),
+            None => self.unknown.function(Place {
+                module: ModuleId::UNKNOWN,
+                offset: 0,
+            }),
+        }
+    }
+}

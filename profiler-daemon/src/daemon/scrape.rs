@@ -1,0 +1,159 @@
+//! Gathers what one scrape of the metrics tells.
+
+use profiler_common::Counter;
+use profiler_common::counter::CounterKind;
+use profiler_common::limits::CALLS_PER_THREAD;
+
+use crate::collect::CollectorState;
+use crate::metrics::{
+    DrainInput, GroupInput, MapInput, MetricsInput, OwnInput, ProgramInput, StackInput,
+    SymbolCacheInput,
+};
+use crate::profile::snapshot::Snapshot;
+use crate::symbols::symbolizer::SymbolCounts;
+use crate::sys::own_cost::{self, OwnCost};
+
+use super::backend::Daemon;
+use super::facts::Facts;
+
+/// All of it. Without a state or a snapshot (the collector is still being built, or too busy) their parts are empty.
+pub(super) fn input(
+    daemon: &Daemon,
+    facts: &Facts,
+    state: Option<&CollectorState>,
+    snapshot: Option<&Snapshot>,
+    symbols: SymbolCounts,
+) -> MetricsInput {
+    let mut input = MetricsInput {
+        version: facts.version.clone(),
+        kernel_release: facts.kernel_release.clone(),
+        degraded_features: facts.degraded.len(),
+        frequency_hz: daemon.config.frequency_hz,
+        profile_stack_max_bytes: daemon.config.limits.profile_stack_bytes as u64,
+        groups_limit: daemon.config.metrics.max_groups,
+        symbol_cache: SymbolCacheInput {
+            requests_total: symbols.requests,
+            hits_total: symbols.hits,
+            evictions_total: symbols.evictions,
+            bytes: symbols.cache_bytes,
+            max_bytes: daemon.config.limits.symbol_cache_bytes as u64,
+        },
+        own: own(facts),
+        http_requests_total: daemon.requests.totals(),
+        ..MetricsInput::default()
+    };
+    if let Some(state) = state {
+        of_state(state, &mut input);
+    }
+    if let Some(snapshot) = snapshot {
+        of_snapshot(snapshot, &mut input);
+    }
+    input
+}
+
+fn of_state(state: &CollectorState, input: &mut MetricsInput) {
+    let counter = |counter: Counter| state.counters.get(counter as usize).copied().unwrap_or(0);
+    input.ready = state.passes > 0;
+    input.samples_total = counter(Counter::Samples);
+    input.threads = state.threads;
+    input.drain = DrainInput {
+        passes_total: state.passes,
+        failures_total: state.failures,
+        busy_ns_total: state.busy_ns,
+    };
+    let (truncated, failed) = (
+        counter(Counter::WalksTruncated),
+        counter(Counter::WalksFailed),
+    );
+    input.stacks = StackInput {
+        complete_total: counter(Counter::Walks).saturating_sub(truncated + failed),
+        truncated_total: truncated,
+        failed_total: failed,
+    };
+    let kinds = |wanted: CounterKind| {
+        let counters = Counter::ALL
+            .iter()
+            .filter(move |known| known.kind() == wanted);
+        counters.map(|known| (known.name().to_owned(), counter(*known)))
+    };
+    input.discarded_total = kinds(CounterKind::Discarded).collect();
+    input.maps = state
+        .maps
+        .iter()
+        .map(|map| MapInput {
+            name: map.name.clone(),
+            entries: entries(state, &map.name),
+            max_entries: u64::from(map.max_entries),
+            memory_bytes: Some(map.bytes),
+        })
+        .collect();
+    input.programs = state
+        .programs
+        .iter()
+        .map(|(name, cost)| ProgramInput {
+            name: name.clone(),
+            run_ns_total: cost.run_ns,
+            runs_total: cost.runs,
+        })
+        .collect();
+}
+
+/// Elements in use at the last pass; maps that nobody counts say 0.
+fn entries(state: &CollectorState, map: &str) -> u64 {
+    let fill = |what: &str| {
+        state
+            .fill
+            .iter()
+            .find(|(name, _)| *name == what)
+            .map_or(0, |(_, count)| *count)
+    };
+    match map {
+        "THREADS" => fill("threads"),
+        "FREE_SLOTS" => u64::from(state.settings.max_threads).saturating_sub(fill("threads") + 1),
+        "SUMS_0" | "SUMS_1" => fill("stacks_per_drain"),
+        "CALL_ROWS_BY_INDEX" | "CALL_ROW_INDEX" => fill("system_call_rows"),
+        "FREE_CALL_ROWS" => u64::from(state.settings.max_threads.saturating_mul(CALLS_PER_THREAD))
+            .saturating_sub(fill("system_call_rows") + 1),
+        _ => 0,
+    }
+}
+
+fn of_snapshot(snapshot: &Snapshot, input: &mut MetricsInput) {
+    let groups = snapshot.groups();
+    input.losses_total = snapshot
+        .losses()
+        .iter()
+        .map(|(cause, count)| ((*cause).to_owned(), *count))
+        .collect();
+    input.groups = groups
+        .groups
+        .iter()
+        .map(|(name, counters)| GroupInput {
+            name: name.to_string(),
+            samples_total: counters.samples,
+            classes_ns: counters.classes,
+        })
+        .collect();
+    input.groups_overflow_samples_total = groups.overflow_samples;
+    let exited = snapshot
+        .processes()
+        .values()
+        .filter(|process| process.info.exited_at_unix_ns.is_some())
+        .count();
+    input.processes = snapshot.processes().len() - exited;
+    input.processes_exited = exited;
+    input.profile_stack_bytes = snapshot.stack_bytes();
+}
+
+fn own(facts: &Facts) -> OwnInput {
+    let cost = OwnCost::now();
+    let (open_files, max_open_files) = own_cost::open_files();
+    OwnInput {
+        cpu_seconds_total: (cost.user_ns + cost.system_ns) as f64 / 1e9,
+        resident_bytes: cost.resident_bytes,
+        virtual_bytes: cost.virtual_bytes,
+        open_files,
+        max_open_files,
+        start_time_seconds: facts.started_unix_ns as f64 / 1e9,
+    }
+}

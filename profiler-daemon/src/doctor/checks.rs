@@ -1,0 +1,346 @@
+//! What the facts mean: a check each, as functions of the facts alone.
+
+use super::facts::{Facts, Refused};
+use super::{Check, Diagnosis, Outcome};
+
+/// The oldest kernel that the programs are written for.
+const OLDEST: (u32, u32) = (5, 10);
+/// Since this kernel the memory of maps is charged to the control group instead of the locked-memory limit.
+const NO_MEMLOCK: (u32, u32) = (5, 11);
+/// The locked memory that the default settings need on older kernels, in bytes.
+const LOCKED_MEMORY_BYTES: u64 = 512 << 20;
+
+const CAP_SYS_ADMIN: u32 = 21;
+
+/// A capability, what it is for, and whether the daemon works without it.
+struct Capability {
+    bit: u32,
+    name: &'static str,
+    without: &'static str,
+    required: bool,
+}
+
+const CAPABILITIES: [Capability; 6] = [
+    Capability {
+        bit: 39,
+        name: "CAP_BPF",
+        without: "no kernel program can be loaded",
+        required: true,
+    },
+    Capability {
+        bit: 38,
+        name: "CAP_PERFMON",
+        without: "nothing can be sampled or traced",
+        required: true,
+    },
+    Capability {
+        bit: 19,
+        name: "CAP_SYS_PTRACE",
+        without: "programs of other users stay unnamed",
+        required: false,
+    },
+    Capability {
+        bit: 40,
+        name: "CAP_CHECKPOINT_RESTORE",
+        without: "files that were replaced or deleted while mapped stay unnamed",
+        required: false,
+    },
+    Capability {
+        bit: 34,
+        name: "CAP_SYSLOG",
+        without: "kernel functions stay unnamed",
+        required: false,
+    },
+    Capability {
+        bit: 2,
+        name: "CAP_DAC_READ_SEARCH",
+        without: "files that only other users may read stay unnamed",
+        required: false,
+    },
+];
+
+/// Decides what the facts mean.
+#[must_use]
+pub fn examine(facts: &Facts) -> Diagnosis {
+    let mut checks = vec![kernel_release(facts), btf(facts), lockdown(facts)];
+    checks.extend(capabilities(facts));
+    checks.extend([
+        bpf(facts),
+        perf(facts),
+        pid_namespace(facts),
+        kernel_addresses(facts),
+        tracefs(facts),
+        bpf_statistics(facts),
+        locked_memory(facts),
+    ]);
+    let usable = checks.iter().all(|check| check.outcome != Outcome::Missing);
+    Diagnosis { usable, checks }
+}
+
+fn ok(name: &'static str, found: impl Into<String>) -> Check {
+    Check {
+        name,
+        outcome: Outcome::Ok,
+        found: found.into(),
+        fix: None,
+    }
+}
+
+fn limited(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Check {
+    Check {
+        name,
+        outcome: Outcome::Limited,
+        found: found.into(),
+        fix: Some(fix.into()),
+    }
+}
+
+fn missing(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Check {
+    Check {
+        name,
+        outcome: Outcome::Missing,
+        found: found.into(),
+        fix: Some(fix.into()),
+    }
+}
+
+/// The first two numbers of a kernel release.
+pub(super) fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+fn kernel_release(facts: &Facts) -> Check {
+    const NAME: &str = "kernel";
+    let Some(release) = &facts.release else {
+        return limited(NAME, "the release cannot be read", "mount /proc");
+    };
+    match version(release) {
+        Some(version) if version >= OLDEST => ok(NAME, format!("Linux {release}")),
+        Some(_) => missing(
+            NAME,
+            format!("Linux {release} is older than {}.{}", OLDEST.0, OLDEST.1),
+            format!("use a kernel of {}.{} or later", OLDEST.0, OLDEST.1),
+        ),
+        None => limited(
+            NAME,
+            format!("Linux {release}: the version is not understood"),
+            "see whether the daemon starts",
+        ),
+    }
+}
+
+fn btf(facts: &Facts) -> Check {
+    const NAME: &str = "type-information";
+    match &facts.btf {
+        Ok(()) => ok(NAME, "the kernel describes its own types (BTF)"),
+        Err(refused) => missing(
+            NAME,
+            format!(
+                "/sys/kernel/btf/vmlinux cannot be read: {}",
+                refused.sentence
+            ),
+            "use a kernel built with CONFIG_DEBUG_INFO_BTF=y, and make /sys visible to the daemon",
+        ),
+    }
+}
+
+fn lockdown(facts: &Facts) -> Check {
+    const NAME: &str = "lockdown";
+    let mode = facts
+        .lockdown
+        .as_deref()
+        .and_then(|text| text.split_once('['))
+        .and_then(|(_, rest)| rest.split_once(']'))
+        .map(|(mode, _)| mode);
+    match mode {
+        Some("confidentiality") => missing(
+            NAME,
+            "the kernel is locked down for confidentiality: programs may not read memory",
+            "boot with lockdown=integrity or without lockdown",
+        ),
+        Some(mode) => ok(NAME, format!("{mode}: programs may read memory")),
+        None => ok(NAME, "this kernel is not locked down"),
+    }
+}
+
+fn has(facts: &Facts, bit: u32) -> Option<bool> {
+    facts
+        .capabilities
+        .map(|capabilities| capabilities & (1 << bit) != 0)
+}
+
+fn capabilities(facts: &Facts) -> Vec<Check> {
+    let Some(is_admin) = has(facts, CAP_SYS_ADMIN) else {
+        return vec![limited(
+            "capabilities",
+            "/proc/self/status cannot be read",
+            "mount /proc",
+        )];
+    };
+    // CAP_SYS_ADMIN stands in for these; the kernel asks for CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH by name.
+    let replaced =
+        |name: &str| is_admin && !matches!(name, "CAP_SYS_PTRACE" | "CAP_DAC_READ_SEARCH");
+    let check = |capability: &Capability| {
+        if has(facts, capability.bit) == Some(true) {
+            return ok(capability.name, "granted");
+        }
+        if replaced(capability.name) {
+            return ok(
+                capability.name,
+                "not granted, but CAP_SYS_ADMIN is, which includes it",
+            );
+        }
+        let found = format!("not granted: {}", capability.without);
+        let fix = format!(
+            "run as root, or add {} to AmbientCapabilities= of the service",
+            capability.name
+        );
+        if capability.required {
+            missing(capability.name, found, fix)
+        } else {
+            limited(capability.name, found, fix)
+        }
+    };
+    CAPABILITIES.iter().map(check).collect()
+}
+
+fn bpf(facts: &Facts) -> Check {
+    const NAME: &str = "bpf";
+    match &facts.bpf {
+        Ok(()) => ok(NAME, "a map can be created"),
+        Err(Refused {
+            errno: libc::ENOSYS,
+            ..
+        }) => missing(
+            NAME,
+            "the kernel has no bpf() system call",
+            "use a kernel built with CONFIG_BPF_SYSCALL=y, and allow bpf in the service's system call filter",
+        ),
+        Err(refused) => missing(
+            NAME,
+            format!("bpf() is refused: {}", refused.sentence),
+            "grant CAP_BPF, and allow bpf in the service's or the container's system call filter",
+        ),
+    }
+}
+
+fn perf(facts: &Facts) -> Check {
+    const NAME: &str = "perf-events";
+    let paranoid = facts.perf_event_paranoid;
+    let setting = paranoid.map_or_else(String::new, |level| {
+        format!(" (kernel.perf_event_paranoid is {level})")
+    });
+    match &facts.perf {
+        Ok(()) => ok(NAME, format!("the whole machine can be sampled{setting}")),
+        // Debian and Ubuntu add levels from 3 on, which ask for more than other kernels do.
+        Err(_)
+            if paranoid.is_some_and(|level| level >= 3)
+                && has(facts, CAP_SYS_ADMIN) == Some(false) =>
+        {
+            missing(
+                NAME,
+                format!(
+                    "sampling is refused{setting}: from level 3 on, this kernel wants CAP_SYS_ADMIN for it"
+                ),
+                "set kernel.perf_event_paranoid=2 with sysctl, or grant the service CAP_SYS_ADMIN",
+            )
+        }
+        Err(Refused {
+            errno: libc::ENODEV,
+            ..
+        }) => limited(
+            NAME,
+            "processor 0 is offline: not tried",
+            "put processor 0 online, or see whether the daemon starts",
+        ),
+        Err(refused) => missing(
+            NAME,
+            format!("sampling is refused: {}{setting}", refused.sentence),
+            "grant CAP_PERFMON, and allow perf_event_open in the service's or the container's system call filter",
+        ),
+    }
+}
+
+fn pid_namespace(facts: &Facts) -> Check {
+    const NAME: &str = "process-numbers";
+    match facts.initial_pid_namespace {
+        Some(true) => ok(NAME, "this is the machine's own process namespace"),
+        Some(false) => missing(
+            NAME,
+            "this is a process namespace of its own: the kernel's process numbers mean nothing in /proc here",
+            "run in the machine's process namespace (hostPID: true, or --pid=host)",
+        ),
+        None => limited(NAME, "the process namespace cannot be read", "mount /proc"),
+    }
+}
+
+fn kernel_addresses(facts: &Facts) -> Check {
+    const NAME: &str = "kernel-names";
+    match (facts.kernel_addresses, facts.kptr_restrict) {
+        (Some(true), _) => ok(NAME, "kernel functions can be named"),
+        (Some(false), Some(level)) if level >= 2 => limited(
+            NAME,
+            format!(
+                "kernel functions stay unnamed: kernel.kptr_restrict is {level}, which hides addresses from everyone"
+            ),
+            "set kernel.kptr_restrict=1 with sysctl",
+        ),
+        (Some(false), _) => limited(
+            NAME,
+            "kernel functions stay unnamed: /proc/kallsyms hides addresses",
+            "grant CAP_SYSLOG, and set ProtectKernelLogs=no in the service",
+        ),
+        (None, _) => limited(
+            NAME,
+            "kernel functions stay unnamed: /proc/kallsyms cannot be read",
+            "set ProtectKernelTunables=no in the service, and use a kernel built with CONFIG_KALLSYMS=y",
+        ),
+    }
+}
+
+fn tracefs(facts: &Facts) -> Check {
+    const NAME: &str = "tracefs";
+    if facts.tracefs {
+        ok(NAME, "trace points can be listed")
+    } else {
+        // Not a limit: the programs attach without it.
+        ok(NAME, "trace points cannot be listed, and need not be")
+    }
+}
+
+fn bpf_statistics(facts: &Facts) -> Check {
+    const NAME: &str = "bpf-statistics";
+    match facts.bpf_stats_enabled {
+        Some(0) => ok(
+            NAME,
+            "off: the run time of the daemon's own programs is unknown (kernel.bpf_stats_enabled=1 shows it)",
+        ),
+        Some(_) => ok(
+            NAME,
+            "on: the run time of the daemon's own programs is known; each run costs two clock readings",
+        ),
+        None => ok(NAME, "unknown to this kernel"),
+    }
+}
+
+fn locked_memory(facts: &Facts) -> Check {
+    const NAME: &str = "locked-memory";
+    let old = facts
+        .release
+        .as_deref()
+        .and_then(version)
+        .is_some_and(|version| version < NO_MEMLOCK);
+    match facts.locked_memory_limit_bytes {
+        Some(limit_bytes) if old && limit_bytes < LOCKED_MEMORY_BYTES => limited(
+            NAME,
+            format!(
+                "the limit is {} KiB, and before Linux 5.11 maps count against it",
+                limit_bytes >> 10
+            ),
+            "set LimitMEMLOCK=infinity in the service, or ulimit -l unlimited",
+        ),
+        _ if old => ok(NAME, "the limit is large enough"),
+        _ => ok(NAME, "no limit is needed on this kernel"),
+    }
+}

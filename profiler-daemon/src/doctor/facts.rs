@@ -1,0 +1,143 @@
+//! What the machine says about itself: a handful of small files, and two system calls tried.
+//!
+//! Nothing here is judged. A fact that cannot be read is absent or carries the reason.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use crate::sys::probe;
+
+/// The most that is read of any file, in bytes.
+const MAX_BYTES: u64 = 4_096;
+
+/// The inode of the first process namespace, the same on every Linux.
+const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
+
+/// Why something could not be done, as the kernel said it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// The error number, 0 where there is none.
+    pub errno: i32,
+    /// The sentence that goes with it.
+    pub sentence: String,
+}
+
+impl From<std::io::Error> for Refused {
+    fn from(error: std::io::Error) -> Self {
+        Self {
+            errno: error.raw_os_error().unwrap_or(0),
+            sentence: error.to_string(),
+        }
+    }
+}
+
+/// What the machine says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// The kernel's release, as in `6.1.0-13-amd64`.
+    pub release: Option<String>,
+    /// Whether the kernel's type information can be read.
+    pub btf: Result<(), Refused>,
+    /// The content of the lockdown file, as in `none [integrity] confidentiality`.
+    pub lockdown: Option<String>,
+    /// The effective capabilities, a bit each.
+    pub capabilities: Option<u64>,
+    /// `kernel.perf_event_paranoid`.
+    pub perf_event_paranoid: Option<i64>,
+    /// `kernel.kptr_restrict`.
+    pub kptr_restrict: Option<i64>,
+    /// `kernel.bpf_stats_enabled`.
+    pub bpf_stats_enabled: Option<i64>,
+    /// Whether a small map can be created.
+    pub bpf: Result<(), Refused>,
+    /// Whether a counter over everything that runs can be opened.
+    pub perf: Result<(), Refused>,
+    /// Whether the kernel shows the addresses of its functions; none where the list cannot be read.
+    pub kernel_addresses: Option<bool>,
+    /// Whether the list of trace points can be read.
+    pub tracefs: bool,
+    /// The most memory that may be locked, in bytes; none for no limit.
+    pub locked_memory_limit_bytes: Option<u64>,
+    /// Whether process numbers here are those the kernel uses.
+    pub initial_pid_namespace: Option<bool>,
+}
+
+impl Facts {
+    /// Asks this machine.
+    #[must_use]
+    pub fn gather() -> Self {
+        let status = read("/proc/self/status").unwrap_or_default();
+        Self {
+            release: read("/proc/sys/kernel/osrelease")
+                .ok()
+                .map(|text| text.trim().to_owned()),
+            btf: std::fs::File::open("/sys/kernel/btf/vmlinux")
+                .map(drop)
+                .map_err(Refused::from),
+            lockdown: read("/sys/kernel/security/lockdown").ok(),
+            capabilities: effective_capabilities(&status),
+            perf_event_paranoid: number("/proc/sys/kernel/perf_event_paranoid"),
+            kptr_restrict: number("/proc/sys/kernel/kptr_restrict"),
+            bpf_stats_enabled: number("/proc/sys/kernel/bpf_stats_enabled"),
+            bpf: probe::bpf_map().map_err(Refused::from),
+            perf: probe::perf_event_system_wide().map_err(Refused::from),
+            kernel_addresses: read("/proc/kallsyms")
+                .ok()
+                .as_deref()
+                .and_then(shows_addresses),
+            tracefs: [
+                "/sys/kernel/tracing/events",
+                "/sys/kernel/debug/tracing/events",
+            ]
+            .iter()
+            .any(|folder| Path::new(folder).read_dir().is_ok()),
+            locked_memory_limit_bytes: read("/proc/self/limits")
+                .ok()
+                .as_deref()
+                .and_then(locked_memory_limit),
+            initial_pid_namespace: std::fs::read_link("/proc/self/ns/pid")
+                .ok()
+                .map(|link| link.as_os_str() == INITIAL_PID_NAMESPACE),
+        }
+    }
+}
+
+/// The beginning of a file as text.
+fn read(path: &str) -> std::io::Result<String> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?
+        .take(MAX_BYTES)
+        .read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn number(path: &str) -> Option<i64> {
+    read(path).ok()?.trim().parse().ok()
+}
+
+/// The effective capabilities in the text of a status file.
+pub(super) fn effective_capabilities(status: &str) -> Option<u64> {
+    let digits = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(digits.trim(), 16).ok()
+}
+
+/// Whether the first lines of the list of kernel symbols carry addresses; none for an empty list.
+pub(super) fn shows_addresses(kallsyms: &str) -> Option<bool> {
+    let mut addresses = kallsyms
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .peekable();
+    addresses.peek()?;
+    // The first symbols of per-processor data may truly be at 0.
+    Some(addresses.any(|address| address.bytes().any(|digit| digit != b'0')))
+}
+
+/// The soft limit on locked memory in the text of a limits file.
+pub(super) fn locked_memory_limit(limits: &str) -> Option<u64> {
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max locked memory"))?;
+    line.split_whitespace().next()?.parse().ok()
+}

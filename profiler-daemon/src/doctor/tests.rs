@@ -1,0 +1,312 @@
+//! Tests of what the facts mean, and that this machine can be asked.
+
+use super::checks::version;
+use super::facts::{Refused, effective_capabilities, locked_memory_limit, shows_addresses};
+use super::{Check, Facts, Outcome, diagnose, examine};
+
+const SIX: u64 = 1 << 39 | 1 << 38 | 1 << 19 | 1 << 40 | 1 << 34 | 1 << 2;
+
+fn refused(errno: i32) -> Refused {
+    std::io::Error::from_raw_os_error(errno).into()
+}
+
+/// A machine where everything is as it should be.
+fn good() -> Facts {
+    Facts {
+        release: Some("6.1.0-13-amd64".to_owned()),
+        btf: Ok(()),
+        lockdown: Some("[none] integrity confidentiality\n".to_owned()),
+        capabilities: Some(SIX),
+        perf_event_paranoid: Some(2),
+        kptr_restrict: Some(0),
+        bpf_stats_enabled: Some(0),
+        bpf: Ok(()),
+        perf: Ok(()),
+        kernel_addresses: Some(true),
+        tracefs: true,
+        locked_memory_limit_bytes: Some(8 << 20),
+        initial_pid_namespace: Some(true),
+    }
+}
+
+fn check(facts: &Facts, name: &str) -> Check {
+    examine(facts)
+        .checks
+        .into_iter()
+        .find(|check| check.name == name)
+        .unwrap()
+}
+
+#[test]
+fn a_good_machine_needs_nothing() {
+    // Check that six capabilities on a current kernel are enough, and that the exit code says so.
+    let diagnosis = examine(&good());
+    assert!(
+        diagnosis
+            .checks
+            .iter()
+            .all(|check| check.outcome == Outcome::Ok && check.fix.is_none()),
+        "{diagnosis:?}"
+    );
+    assert_eq!(diagnosis.exit_code(), 0);
+    assert!(
+        diagnosis
+            .to_text()
+            .ends_with("Everything the daemon needs is here.\n")
+    );
+}
+
+#[test]
+fn what_is_required_makes_the_exit_code() {
+    // Check that each thing the daemon cannot do without is MISSING with a fix, and makes the exit code non-zero.
+    let cases: [(&str, Facts, &str); 10] = [
+        (
+            "kernel",
+            Facts {
+                release: Some("5.4.0-150-generic".to_owned()),
+                ..good()
+            },
+            "5.10 or later",
+        ),
+        (
+            "type-information",
+            Facts {
+                btf: Err(refused(libc::ENOENT)),
+                ..good()
+            },
+            "CONFIG_DEBUG_INFO_BTF",
+        ),
+        (
+            "lockdown",
+            Facts {
+                lockdown: Some("none integrity [confidentiality]".to_owned()),
+                ..good()
+            },
+            "lockdown=integrity",
+        ),
+        (
+            "CAP_BPF",
+            Facts {
+                capabilities: Some(SIX & !(1 << 39)),
+                ..good()
+            },
+            "CAP_BPF",
+        ),
+        (
+            "CAP_PERFMON",
+            Facts {
+                capabilities: Some(SIX & !(1 << 38)),
+                ..good()
+            },
+            "AmbientCapabilities=",
+        ),
+        (
+            "bpf",
+            Facts {
+                bpf: Err(refused(libc::EPERM)),
+                ..good()
+            },
+            "grant CAP_BPF",
+        ),
+        (
+            "bpf",
+            Facts {
+                bpf: Err(refused(libc::ENOSYS)),
+                ..good()
+            },
+            "CONFIG_BPF_SYSCALL",
+        ),
+        (
+            "perf-events",
+            Facts {
+                perf: Err(refused(libc::EACCES)),
+                ..good()
+            },
+            "grant CAP_PERFMON",
+        ),
+        (
+            "perf-events",
+            Facts {
+                perf: Err(refused(libc::EACCES)),
+                perf_event_paranoid: Some(3),
+                ..good()
+            },
+            "perf_event_paranoid=2",
+        ),
+        (
+            "process-numbers",
+            Facts {
+                initial_pid_namespace: Some(false),
+                ..good()
+            },
+            "hostPID",
+        ),
+    ];
+    for (name, facts, fix) in cases {
+        let check = check(&facts, name);
+        assert_eq!(check.outcome, Outcome::Missing, "{check:?}");
+        assert!(
+            check.fix.as_deref().is_some_and(|text| text.contains(fix)),
+            "{check:?}"
+        );
+        assert_eq!(examine(&facts).exit_code(), 1);
+        assert!(examine(&facts).to_text().contains("MISSING"));
+    }
+}
+
+#[test]
+fn what_makes_reports_poorer_does_not_stop_the_daemon() {
+    // Check that what only costs names or safety is limited, carries its fix, and leaves the exit code at 0.
+    let cases: [(&str, Facts, &str); 7] = [
+        (
+            "CAP_SYS_PTRACE",
+            Facts {
+                capabilities: Some(SIX & !(1 << 19)),
+                ..good()
+            },
+            "CAP_SYS_PTRACE",
+        ),
+        (
+            "CAP_SYSLOG",
+            Facts {
+                capabilities: Some(SIX & !(1 << 34)),
+                ..good()
+            },
+            "CAP_SYSLOG",
+        ),
+        (
+            "kernel-names",
+            Facts {
+                kernel_addresses: Some(false),
+                kptr_restrict: Some(2),
+                ..good()
+            },
+            "kptr_restrict=1",
+        ),
+        (
+            "kernel-names",
+            Facts {
+                kernel_addresses: Some(false),
+                ..good()
+            },
+            "CAP_SYSLOG",
+        ),
+        (
+            "kernel-names",
+            Facts {
+                kernel_addresses: None,
+                ..good()
+            },
+            "ProtectKernelTunables=no",
+        ),
+        (
+            "locked-memory",
+            Facts {
+                release: Some("5.10.0-23-amd64".to_owned()),
+                ..good()
+            },
+            "LimitMEMLOCK=infinity",
+        ),
+        (
+            "perf-events",
+            Facts {
+                perf: Err(refused(libc::ENODEV)),
+                ..good()
+            },
+            "processor 0",
+        ),
+    ];
+    for (name, facts, fix) in cases {
+        let check = check(&facts, name);
+        assert_eq!(check.outcome, Outcome::Limited, "{check:?}");
+        assert!(
+            check.fix.as_deref().is_some_and(|text| text.contains(fix)),
+            "{check:?}"
+        );
+        assert_eq!(examine(&facts).exit_code(), 0, "{name}");
+    }
+}
+
+#[test]
+fn the_administrator_has_what_it_includes() {
+    // Check that CAP_SYS_ADMIN stands in for CAP_BPF but not for CAP_SYS_PTRACE.
+    let facts = Facts {
+        capabilities: Some(1 << 21),
+        ..good()
+    };
+    assert_eq!(check(&facts, "CAP_BPF").outcome, Outcome::Ok);
+    assert_eq!(check(&facts, "CAP_SYS_PTRACE").outcome, Outcome::Limited);
+    let paranoid = Facts {
+        perf: Err(refused(libc::EACCES)),
+        perf_event_paranoid: Some(3),
+        ..facts
+    };
+    assert!(
+        !check(&paranoid, "perf-events")
+            .found
+            .contains("CAP_SYS_ADMIN"),
+        "it is granted already"
+    );
+}
+
+#[test]
+fn what_is_optional_is_never_a_fault() {
+    // Check that missing trace points, statistics and lockdown are fine.
+    let facts = Facts {
+        tracefs: false,
+        bpf_stats_enabled: None,
+        lockdown: None,
+        ..good()
+    };
+    assert!(
+        examine(&facts)
+            .checks
+            .iter()
+            .all(|check| check.outcome == Outcome::Ok)
+    );
+}
+
+#[test]
+fn files_are_read_as_the_kernel_writes_them() {
+    // Check that releases, capabilities, symbol lists and limits are understood, and that nonsense is not.
+    assert_eq!(version("5.10.223"), Some((5, 10)));
+    assert_eq!(version("6.18-rc1"), Some((6, 18)));
+    assert_eq!(version("unknown"), None);
+    assert_eq!(
+        effective_capabilities("Name:\tx\nCapEff:\t000001ffffffffff\n"),
+        Some(0x1ff_ffff_ffff)
+    );
+    assert_eq!(effective_capabilities("CapEff:\tzz\n"), None);
+    assert_eq!(shows_addresses(""), None);
+    assert_eq!(
+        shows_addresses("0000000000000000 A a\n0000000000000000 T b\n"),
+        Some(false)
+    );
+    assert_eq!(
+        shows_addresses("0000000000000000 A a\nffffffff81000000 T b\n"),
+        Some(true)
+    );
+    let limits = "Max locked memory         8388608              8388608              bytes     \n";
+    assert_eq!(locked_memory_limit(limits), Some(8 << 20));
+    assert_eq!(
+        locked_memory_limit("Max locked memory  unlimited unlimited bytes"),
+        None
+    );
+}
+
+#[test]
+fn this_machine_can_be_asked() {
+    // Check that asking the machine that runs the test answers every check, in text and in JSON.
+    let diagnosis = diagnose();
+    assert!(
+        check(&Facts::gather(), "kernel")
+            .found
+            .starts_with("Linux ")
+    );
+    let json: serde_json::Value = serde_json::from_str(&diagnosis.to_json().unwrap()).unwrap();
+    assert_eq!(
+        json["checks"].as_array().unwrap().len(),
+        diagnosis.checks.len()
+    );
+    assert!(diagnosis.to_text().lines().count() > diagnosis.checks.len());
+}

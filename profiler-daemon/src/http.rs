@@ -1,0 +1,100 @@
+//! The HTTP server: what `curl`, a scraper and a page may ask (docs/http-api.md).
+//!
+//! Handlers are thin: a query is read strictly, the report is made by `report`, written by `export`. Everything a client
+//! can do is bounded in time, bytes and number. Nothing here knows where the data comes from: that is the
+//! [`Backend`]'s.
+
+mod ask;
+mod backend;
+mod control;
+mod endpoints;
+mod format;
+mod guard;
+mod options;
+mod params;
+mod problem;
+mod reports;
+mod serve;
+mod stall;
+mod status;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::get;
+use tokio::sync::Semaphore;
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::SizeAbove;
+
+pub use backend::{Backend, BoxFuture, Unavailable};
+pub use endpoints::{ENDPOINTS, Endpoint};
+pub use options::HttpOptions;
+pub use serve::serve;
+pub use status::{AttachedProgram, Degraded, OwnCost, ProgramCost, Status};
+
+/// Answers shorter than this are not compressed, in bytes.
+const MIN_COMPRESSED_BYTES: u16 = 1_024;
+
+/// What every handler shares.
+struct Shared {
+    backend: Arc<dyn Backend>,
+    options: HttpOptions,
+    /// Permits for reports that are made at the same time.
+    reports: Arc<Semaphore>,
+}
+
+/// The routes over a backend, with every guard but those of the connection itself (see [`serve`]).
+pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
+    let reports = Arc::new(Semaphore::new(options.max_reports));
+    let shared = Arc::new(Shared {
+        backend,
+        options,
+        reports,
+    });
+    let mut router = Router::new();
+    for endpoint in ENDPOINTS {
+        let routes = match endpoint.handler {
+            "index" => get(control::index),
+            "healthy" => get(control::healthy),
+            "ready" => get(control::ready),
+            "metrics" => get(control::metrics),
+            "status" => get(control::status),
+            "targets" => get(control::targets).put(control::set_targets),
+            "session" => get(reports::session),
+            "processes" => get(reports::processes),
+            "process" => get(reports::process),
+            "functions" => get(reports::functions),
+            "modules" => get(reports::modules),
+            "threads" => get(reports::threads),
+            "calltree" => get(reports::calltree),
+            "os_events" => get(reports::os_events),
+            unknown => {
+                unreachable!("the endpoint table names a handler that does not exist: {unknown}")
+            }
+        };
+        router = router.route(endpoint.path, routes);
+    }
+    router
+        .fallback(control::not_found)
+        .method_not_allowed_fallback(control::method_not_allowed)
+        // The last layer is the outermost.
+        .layer(axum::middleware::from_fn_with_state(
+            Arc::clone(&shared),
+            guard::limit_time,
+        ))
+        .layer(axum::middleware::from_fn_with_state(
+            Arc::clone(&shared),
+            guard::check_host,
+        ))
+        .layer(axum::middleware::from_fn_with_state(
+            Arc::clone(&shared),
+            guard::count,
+        ))
+        .layer(
+            CompressionLayer::new()
+                .gzip(true)
+                .compress_when(SizeAbove::new(MIN_COMPRESSED_BYTES)),
+        )
+        .layer(axum::middleware::from_fn(guard::add_headers))
+        .with_state(shared)
+}

@@ -1,0 +1,82 @@
+//! What a request for a report carries: which process, which query, which formats.
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{FromRequestParts, Path};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+
+use super::format::Format;
+use super::params::{Params, shown};
+use super::problem::Problem;
+use crate::report::query::{ProcessSelector, Scope};
+
+/// What a request for a report carries.
+pub(super) struct Ask {
+    process: Option<ProcessSelector>,
+    query: Option<String>,
+    headers: HeaderMap,
+}
+
+impl Ask {
+    /// The session, or the process that the path names.
+    pub(super) fn scope(&self) -> Scope {
+        self.process.map_or(Scope::Session, Scope::Process)
+    }
+
+    /// Reads the query: `read` takes what the endpoint knows, the format is taken here.
+    ///
+    /// # Errors
+    ///
+    /// Every fault of the query at once, or that no format is left.
+    pub(super) fn read<T>(
+        &self,
+        allowed: &[&str],
+        read: impl FnOnce(&mut Params) -> T,
+    ) -> Result<(T, Format), Problem> {
+        let mut params = Params::parse(self.query.as_deref(), allowed);
+        let query = read(&mut params);
+        let format = Format::asked(&mut params, &self.headers);
+        params.finish()?;
+        Ok((query, format?))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Ask {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Option::<Path<String>>::from_request_parts(parts, state).await;
+        let process = match path {
+            Ok(path) => path.map(|Path(text)| selector(&text)).transpose()?,
+            Err(rejection) => return Err(bad_path(&rejection)),
+        };
+        Ok(Self {
+            process,
+            query: parts.uri.query().map(str::to_owned),
+            headers: parts.headers.clone(),
+        })
+    }
+}
+
+fn selector(text: &str) -> Result<ProcessSelector, Problem> {
+    text.parse().map_err(|_| {
+        Problem::new(
+            StatusCode::BAD_REQUEST,
+            "invalid-process",
+            "This is no process",
+            format!(
+                "{:?} is not a process: give a process number, as in 1234, or a number and a start time, as in 1234.5678",
+                shown(text)
+            ),
+        )
+    })
+}
+
+fn bad_path(rejection: &PathRejection) -> Problem {
+    Problem::new(
+        StatusCode::BAD_REQUEST,
+        "invalid-path",
+        "The path is not text",
+        shown(&rejection.body_text()),
+    )
+}

@@ -1,0 +1,243 @@
+//! Everything that is not a report: health, metrics, status, targets, and what there is to ask.
+
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use super::Shared;
+use super::ask::Ask;
+use super::endpoints::{ENDPOINTS, listing};
+use super::format::Format;
+use super::params::{FORMAT, Params, shown};
+use super::problem::{Fault, Problem};
+use crate::config::targets::Targets;
+use crate::metrics;
+
+/// `GET /`: what there is to ask.
+pub(super) async fn index(ask: Ask) -> Result<Response, Problem> {
+    ask.read(&[], |_| ())?;
+    Ok(Format::Text.respond(listing().into_bytes()))
+}
+
+/// `GET /healthz`: that the server answers.
+pub(super) async fn healthy() -> Response {
+    Format::Text.respond(b"ok\n".to_vec())
+}
+
+/// `GET /readyz`: whether there is something to read.
+pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
+    match shared.backend.readiness() {
+        Ok(()) => Ok(Format::Text.respond(b"ready\n".to_vec())),
+        Err(missing) => {
+            let problem = Problem::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "not-ready",
+                "Not ready",
+                missing.join("; "),
+            );
+            Err(problem
+                .with_errors(missing.into_iter().map(Fault::plain).collect())
+                .retry_after(1))
+        }
+    }
+}
+
+/// `GET /metrics`. Scrapers may add parameters of their own, so that none is refused here.
+pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
+    let text = shared.backend.metrics().await?;
+    Ok((
+        [(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static(metrics::CONTENT_TYPE),
+        )],
+        text,
+    )
+        .into_response())
+}
+
+/// `GET /api/v1/status`.
+pub(super) async fn status(
+    State(shared): State<Arc<Shared>>,
+    ask: Ask,
+) -> Result<Response, Problem> {
+    let ((), format) = ask.read(FORMAT, |_| ())?;
+    let status = shared.backend.status();
+    let body = match format {
+        Format::Json => json(&status)?,
+        Format::Text => status.to_text().into_bytes(),
+    };
+    Ok(format.respond(body))
+}
+
+/// `GET /api/v1/targets`.
+pub(super) async fn targets(
+    State(shared): State<Arc<Shared>>,
+    ask: Ask,
+) -> Result<Response, Problem> {
+    ask.read(&[], |_| ())?;
+    Ok(Format::Json.respond(json(&shared.backend.targets())?))
+}
+
+/// `PUT /api/v1/targets`: answers with what is profiled from now on.
+pub(super) async fn set_targets(
+    State(shared): State<Arc<Shared>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    Params::parse(request.uri().query(), &[]).finish()?;
+    let (parts, body) = request.into_parts();
+    check_is_json(&parts.headers)?;
+    let body = read_body(&shared, body).await?;
+    // A list would be read as the object's values in their order.
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return Err(invalid_body(
+            "the body must be a JSON object, as in {\"all\": true} or {\"pids\": [1234]}",
+        ));
+    }
+    let wanted: Targets = serde_json::from_slice(&body)
+        .map_err(|error| invalid_body(&shown_sentence(&error.to_string())))?;
+    let targets = shared
+        .backend
+        .set_targets(wanted)
+        .await
+        .map_err(|sentence| {
+            Problem::new(
+                StatusCode::CONFLICT,
+                "targets-refused",
+                "The targets could not be set",
+                sentence,
+            )
+        })?;
+    Ok(Format::Json.respond(json(&targets)?))
+}
+
+fn invalid_body(detail: &str) -> Problem {
+    Problem::new(
+        StatusCode::BAD_REQUEST,
+        "invalid-body",
+        "The body is not allowed",
+        detail,
+    )
+}
+
+/// An error of the JSON reader can repeat what was sent.
+fn shown_sentence(sentence: &str) -> String {
+    sentence
+        .chars()
+        .take(400)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+fn check_is_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let content_type = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let kind = content_type.split(';').next().unwrap_or_default().trim();
+    if kind.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    Err(Problem::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "unsupported-media-type",
+        "The body must be JSON",
+        "send the body with Content-Type: application/json",
+    ))
+}
+
+/// The whole body, within the bounds of bytes and time.
+async fn read_body(shared: &Shared, body: Body) -> Result<Vec<u8>, Problem> {
+    let max_bytes = shared.options.max_body_bytes;
+    let too_large = || {
+        Problem::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "body-too-large",
+            "The body is too large",
+            format!("a body may have {max_bytes} bytes (setting http.max_body_bytes)"),
+        )
+    };
+    if axum::body::HttpBody::size_hint(&body).lower() > max_bytes as u64 {
+        return Err(too_large());
+    }
+    // Half of what the whole request may take, so that this answer and not the outer one is given.
+    let patience = shared.options.request_timeout / 2;
+    match tokio::time::timeout(patience, to_bytes(body, max_bytes)).await {
+        Ok(Ok(bytes)) => Ok(bytes.to_vec()),
+        Ok(Err(error)) if is_too_large(&error) => Err(too_large()),
+        Ok(Err(_)) => Err(invalid_body("the body ended before it was complete")),
+        Err(_) => Err(Problem::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "body-timeout",
+            "The body did not arrive in time",
+            format!("the body did not arrive within {} ms", patience.as_millis()),
+        )),
+    }
+}
+
+fn is_too_large(error: &axum::Error) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if error.to_string().contains("length limit exceeded") {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// What answers every path that is no endpoint.
+pub(super) async fn not_found(request: Request) -> Problem {
+    let detail = format!(
+        "{} is no endpoint; those that exist are listed in errors",
+        shown(request.uri().path())
+    );
+    let errors = ENDPOINTS.iter().map(|endpoint| {
+        Fault::plain(format!(
+            "{} {}: {}",
+            endpoint.methods.join(","),
+            endpoint.path,
+            endpoint.about
+        ))
+    });
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        "unknown-endpoint",
+        "There is no such endpoint",
+        detail,
+    )
+    .with_errors(errors.collect())
+}
+
+/// What answers a method that an endpoint does not take. The router adds the `Allow` header.
+pub(super) async fn method_not_allowed(request: Request) -> Problem {
+    let path = request
+        .extensions()
+        .get::<axum::extract::MatchedPath>()
+        .map(axum::extract::MatchedPath::as_str);
+    let methods = ENDPOINTS
+        .iter()
+        .find(|endpoint| Some(endpoint.path) == path)
+        .map_or_else(
+            || "GET".to_owned(),
+            |endpoint| endpoint.methods.join(" and "),
+        );
+    Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method-not-allowed",
+        "This cannot be done here",
+        format!(
+            "{} is not possible here: possible are {methods} and HEAD",
+            shown(request.method().as_str())
+        ),
+    )
+}
+
+fn json(value: &impl serde::Serialize) -> Result<Vec<u8>, Problem> {
+    let mut body =
+        serde_json::to_vec(value).map_err(|error| Problem::internal(error.to_string()))?;
+    body.push(b'\n');
+    Ok(body)
+}

@@ -1,0 +1,162 @@
+//! Every endpoint, declared once: where it is, what may be asked of it, what it is for.
+
+use super::params::{FORMAT, TABLE, TREE, VIEW};
+
+/// An endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Its path; `{pid}` stands for a process.
+    pub path: &'static str,
+    /// What may be done to it, beside `HEAD`.
+    pub methods: &'static [&'static str],
+    /// The parameters it takes.
+    pub parameters: &'static [&'static str],
+    /// Which handler answers it, also as the label of its metric.
+    pub handler: &'static str,
+    /// What it answers.
+    pub about: &'static str,
+}
+
+const fn get(
+    path: &'static str,
+    parameters: &'static [&'static str],
+    handler: &'static str,
+    about: &'static str,
+) -> Endpoint {
+    Endpoint {
+        path,
+        methods: &["GET"],
+        parameters,
+        handler,
+        about,
+    }
+}
+
+/// Every endpoint, in the order in which a person would try them.
+pub const ENDPOINTS: &[Endpoint] = &[
+    get("/", &[], "index", "this list"),
+    get(
+        "/healthz",
+        &[],
+        "healthy",
+        "200 as soon as the server answers",
+    ),
+    get("/-/healthy", &[], "healthy", "the same"),
+    get(
+        "/readyz",
+        &[],
+        "ready",
+        "200 when every program is attached and the kernel has been read once, else 503",
+    ),
+    get("/-/ready", &[], "ready", "the same"),
+    get("/metrics", &[], "metrics", "metrics for Prometheus"),
+    get(
+        "/api/v1/status",
+        FORMAT,
+        "status",
+        "version, settings, what is attached, what is degraded, own cost",
+    ),
+    Endpoint {
+        path: "/api/v1/targets",
+        methods: &["GET", "PUT"],
+        parameters: &[],
+        handler: "targets",
+        about: "what is profiled; PUT changes it",
+    },
+    get("/api/v1/session", VIEW, "session", "totals of the session"),
+    get("/api/v1/processes", TABLE, "processes", "a row per process"),
+    get(
+        "/api/v1/functions",
+        TABLE,
+        "functions",
+        "a row per function, whole session",
+    ),
+    get(
+        "/api/v1/modules",
+        TABLE,
+        "modules",
+        "a row per module, whole session",
+    ),
+    get(
+        "/api/v1/threads",
+        TABLE,
+        "threads",
+        "a row per thread, whole session",
+    ),
+    get(
+        "/api/v1/calltree",
+        TREE,
+        "calltree",
+        "the call tree, whole session",
+    ),
+    get(
+        "/api/v1/os-events",
+        VIEW,
+        "os_events",
+        "time by class and by system call, whole session",
+    ),
+    get(
+        "/api/v1/processes/{pid}",
+        VIEW,
+        "process",
+        "totals of one process",
+    ),
+    get(
+        "/api/v1/processes/{pid}/functions",
+        TABLE,
+        "functions",
+        "a row per function of one process",
+    ),
+    get(
+        "/api/v1/processes/{pid}/modules",
+        TABLE,
+        "modules",
+        "a row per module of one process",
+    ),
+    get(
+        "/api/v1/processes/{pid}/threads",
+        TABLE,
+        "threads",
+        "a row per thread of one process",
+    ),
+    get(
+        "/api/v1/processes/{pid}/calltree",
+        TREE,
+        "calltree",
+        "the call tree of one process",
+    ),
+    get(
+        "/api/v1/processes/{pid}/os-events",
+        VIEW,
+        "os_events",
+        "time by class and by system call of one process",
+    ),
+];
+
+/// The label of a path's metric; `none` for what is no endpoint.
+pub(super) fn handler_of(path: Option<&str>) -> &'static str {
+    let endpoint = path.and_then(|path| ENDPOINTS.iter().find(|endpoint| endpoint.path == path));
+    endpoint.map_or("none", |endpoint| endpoint.handler)
+}
+
+/// The endpoints for people: a line each.
+pub(super) fn listing() -> String {
+    let width = ENDPOINTS
+        .iter()
+        .map(|endpoint| endpoint.path.len())
+        .max()
+        .unwrap_or(0);
+    let lines = ENDPOINTS.iter().map(|endpoint| {
+        let about = if endpoint.parameters.is_empty() {
+            endpoint.about.to_owned()
+        } else {
+            format!("{} ({})", endpoint.about, endpoint.parameters.join(", "))
+        };
+        format!(
+            "{:8} {:width$}  {about}\n",
+            endpoint.methods.join(","),
+            endpoint.path
+        )
+    });
+    lines.collect()
+}

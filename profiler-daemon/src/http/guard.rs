@@ -1,0 +1,228 @@
+//! What stands before every handler: which host is meant, how long it may take, what is counted, which headers go out.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+
+use super::Shared;
+use super::endpoints::handler_of;
+use super::options::HttpOptions;
+use super::params::shown;
+use super::problem::Problem;
+
+/// Headers of every answer that does not set them itself.
+const HEADERS: [(HeaderName, HeaderValue); 6] = [
+    (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    (
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    ),
+    (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+    (
+        header::REFERRER_POLICY,
+        HeaderValue::from_static("no-referrer"),
+    ),
+    (
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(
+            "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+        ),
+    ),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        HeaderValue::from_static("same-origin"),
+    ),
+];
+
+/// Adds the headers that every answer has.
+pub(super) async fn add_headers(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    for (name, value) in HEADERS {
+        response.headers_mut().entry(name).or_insert(value);
+    }
+    response
+}
+
+/// Counts the answer under its handler and its code.
+pub(super) async fn count(
+    State(shared): State<Arc<Shared>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let handler = handler_of(
+        request
+            .extensions()
+            .get::<MatchedPath>()
+            .map(MatchedPath::as_str),
+    );
+    let response = next.run(request).await;
+    shared
+        .options
+        .requests
+        .count(handler, response.status().as_u16());
+    response
+}
+
+/// Bounds the time that an answer may take to be made.
+pub(super) async fn limit_time(
+    State(shared): State<Arc<Shared>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let patience = shared.options.request_timeout;
+    match tokio::time::timeout(patience, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => Problem::overloaded(format!(
+            "the answer was not ready within {} ms (setting http.request_timeout)",
+            patience.as_millis()
+        ))
+        .into_response(),
+    }
+}
+
+/// Refuses requests that mean another host. A page that points its own name at this address would else be allowed by
+/// the browser to read every report.
+pub(super) async fn check_host(
+    State(shared): State<Arc<Shared>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match meant_host(request.headers(), request.uri(), &shared.options) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+fn meant_host(headers: &HeaderMap, uri: &Uri, options: &HttpOptions) -> Result<(), Problem> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else {
+        return Err(Problem::new(
+            StatusCode::BAD_REQUEST,
+            "invalid-host",
+            "The host is missing",
+            "the request must have exactly one Host header",
+        ));
+    };
+    let host = host.to_str().unwrap_or_default();
+    let in_line = uri.authority().map(axum::http::uri::Authority::as_str);
+    for host in [Some(host), in_line].into_iter().flatten() {
+        if !is_allowed(host, options) {
+            return Err(Problem::new(
+                StatusCode::MISDIRECTED_REQUEST,
+                "unknown-host",
+                "This is not that host",
+                format!(
+                    "{:?} is not a name of this server: use localhost or {}, or add the name to the setting allowed_hosts",
+                    shown(host),
+                    options.listen
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a host, with or without a port, is one that this server answers for. The port does not matter: it may be
+/// forwarded, and another port is another origin to a browser anyway.
+pub(super) fn is_allowed(host: &str, options: &HttpOptions) -> bool {
+    let Some(name) = without_port(host) else {
+        return false;
+    };
+    let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    if name == "localhost" || name.ends_with(".localhost") {
+        return true;
+    }
+    if options.allowed_hosts.contains(&name) {
+        return true;
+    }
+    let Ok(address) = name.parse::<IpAddr>() else {
+        return false;
+    };
+    // An address as host was not looked up by name, so no name can have been pointed here: where the server listens on
+    // every address, all of them are its own.
+    let own = options.listen.ip();
+    address.is_loopback() || address == own || own.is_unspecified()
+}
+
+/// The host without its port and brackets; none where it is not a host at all.
+fn without_port(host: &str) -> Option<&str> {
+    let is_port = |port: &str| port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit());
+    if let Some(rest) = host.strip_prefix('[') {
+        let (address, port) = rest.split_once(']')?;
+        address.parse::<Ipv6Addr>().ok()?;
+        let rest_is_port = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
+        return rest_is_port.then_some(address);
+    }
+    let (name, port) = host.split_once(':').unwrap_or((host, ""));
+    (is_port(port) && !name.is_empty()).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{HttpOptions, is_allowed};
+    use crate::config::Config;
+    use crate::metrics::RequestCounts;
+
+    fn options(listen: &str) -> HttpOptions {
+        let mut options = HttpOptions::new(&Config::default(), Arc::new(RequestCounts::default()));
+        options.listen = listen.parse().unwrap();
+        options.allowed_hosts = vec!["profiler.example".to_owned(), "fd00::1".to_owned()];
+        options
+    }
+
+    #[test]
+    fn only_own_names_are_allowed() {
+        // Check loopback names, the listen address and configured names with and without ports, and nothing like them.
+        let narrow = options("192.0.2.7:9797");
+        for host in [
+            "localhost",
+            "LOCALHOST:1",
+            "localhost.",
+            "a.localhost",
+            "127.0.0.1:9797",
+            "127.9.9.9",
+            "[::1]:80",
+            "[::1]",
+            "192.0.2.7",
+            "profiler.example:9797",
+            "Profiler.Example.",
+            "[fd00::1]:1",
+        ] {
+            assert!(is_allowed(host, &narrow), "{host} was refused");
+        }
+        for host in [
+            "",
+            ":80",
+            "evil.example",
+            "localhost.evil.example",
+            "evil-localhost",
+            "192.0.2.8",
+            "127.0.0.1.evil.example",
+            "::1",
+            "[::2]",
+            "[::1",
+            "[::1]x",
+            "[localhost]",
+            "localhost:80:80",
+            "localhost:a",
+            "0x7f.1",
+            "a@localhost",
+        ] {
+            assert!(!is_allowed(host, &narrow), "{host} was allowed");
+        }
+    }
+
+    #[test]
+    fn a_server_on_every_address_answers_for_addresses() {
+        // Check that listening on every address allows any address but still no foreign name.
+        let wide = options("0.0.0.0:9797");
+        assert!(is_allowed("192.0.2.8:9797", &wide) && is_allowed("[2001:db8::1]", &wide));
+        assert!(!is_allowed("evil.example", &wide));
+    }
+}

@@ -1,0 +1,67 @@
+//! What the server allows its clients.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::Config;
+use crate::metrics::RequestCounts;
+
+/// Reports that are made at the same time. Each takes a processor while it is made.
+const MAX_REPORTS: usize = 4;
+/// How long a client may take to send the head of a request, and how long a connection may stand idle.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client may take nothing of an answer.
+const WRITE_STALL: Duration = Duration::from_secs(10);
+/// How long one connection may be used.
+const MAX_CONNECTION_AGE: Duration = Duration::from_secs(300);
+/// How long running requests may take once the server stops.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
+
+/// What the server allows its clients.
+#[derive(Debug, Clone)]
+pub struct HttpOptions {
+    /// Where it listens; requests that name this address as host are answered.
+    pub listen: SocketAddr,
+    /// Further host names that requests may carry, in lower case and without port.
+    pub allowed_hosts: Vec<String>,
+    /// Connections that are open at the same time.
+    pub max_connections: usize,
+    /// Reports that are made at the same time.
+    pub max_reports: usize,
+    /// How long the body of a request may take to arrive, and how long an answer may take to be made.
+    pub request_timeout: Duration,
+    /// The longest body of a request, in bytes.
+    pub max_body_bytes: usize,
+    /// How long the head of a request may take to arrive, and how long a connection may stand idle.
+    pub header_timeout: Duration,
+    /// How long a client may take nothing of an answer.
+    pub write_stall: Duration,
+    /// How long one connection may be used.
+    pub max_connection_age: Duration,
+    /// How long running requests may take once the server stops.
+    pub shutdown_grace: Duration,
+    /// Where answered requests are counted.
+    pub requests: Arc<RequestCounts>,
+}
+
+impl HttpOptions {
+    /// What the configuration asks for; `requests` is where answered requests are counted.
+    #[must_use]
+    pub fn new(config: &Config, requests: Arc<RequestCounts>) -> Self {
+        let request_timeout = Duration::from_nanos(config.http.request_timeout_ns);
+        Self {
+            listen: config.listen,
+            allowed_hosts: config.allowed_hosts.clone(),
+            max_connections: config.http.max_connections,
+            max_reports: MAX_REPORTS,
+            request_timeout,
+            max_body_bytes: config.http.max_body_bytes,
+            header_timeout: request_timeout.min(HEADER_TIMEOUT),
+            write_stall: WRITE_STALL,
+            max_connection_age: MAX_CONNECTION_AGE,
+            shutdown_grace: SHUTDOWN_GRACE,
+            requests,
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! Query strings, read strictly: what is unknown, repeated or not allowed is refused with what is allowed, so that a
+//! typo never looks like an empty result.
+
+use super::problem::{Fault, Problem};
+use crate::args::duration;
+use crate::report::query::{Frames, Order, TableQuery, TreeQuery, ViewQuery, Window};
+
+/// The longest query string, in bytes.
+const MAX_QUERY_BYTES: usize = 4_096;
+/// The longest text to look for, in bytes.
+const MAX_SEARCH_BYTES: usize = 256;
+/// Bytes of a given value that are repeated in an answer.
+const MAX_SHOWN_BYTES: usize = 64;
+/// Rows of a table unless more are asked for.
+const DEFAULT_LIMIT: usize = 100;
+/// The most rows that can be asked for by number; 0 asks for all.
+const MAX_LIMIT: usize = 1_000_000;
+/// The deepest call tree that can be asked for.
+const MAX_DEPTH: usize = 10_000;
+
+/// What an answer without a profile takes.
+pub(super) const FORMAT: &[&str] = &["format"];
+/// What every report takes.
+pub(super) const VIEW: &[&str] = &["format", "frames", "window"];
+/// What a table takes.
+pub(super) const TABLE: &[&str] = &["format", "frames", "window", "sort", "order", "limit", "q"];
+/// What a call tree takes.
+pub(super) const TREE: &[&str] = &["format", "frames", "window", "depth", "min_percent"];
+
+/// The parameters of one request, taken one by one; the faults are told together.
+pub(super) struct Params {
+    values: Vec<(String, String)>,
+    faults: Vec<Fault>,
+}
+
+impl Params {
+    /// Splits a query string. Only `allowed` names may be in it.
+    pub(super) fn parse(query: Option<&str>, allowed: &[&str]) -> Self {
+        let mut params = Self {
+            values: Vec::new(),
+            faults: Vec::new(),
+        };
+        let query = query.unwrap_or_default();
+        if query.len() > MAX_QUERY_BYTES {
+            params.faults.push(Fault::plain(format!(
+                "the query is longer than {MAX_QUERY_BYTES} bytes"
+            )));
+            return params;
+        }
+        for part in query.split('&').filter(|part| !part.is_empty()) {
+            params.add(part, allowed);
+        }
+        params
+    }
+
+    fn add(&mut self, part: &str, allowed: &[&str]) {
+        let (name, value) = part.split_once('=').unwrap_or((part, ""));
+        let (Some(name), Some(value)) = (decoded(name), decoded(value)) else {
+            self.faults.push(Fault {
+                parameter: None,
+                given: Some(shown(part)),
+                detail: "the query holds an escape that is not UTF-8 text".to_owned(),
+            });
+            return;
+        };
+        if !allowed.contains(&name.as_str()) {
+            let known = if allowed.is_empty() {
+                "no parameters".to_owned()
+            } else {
+                allowed.join(", ")
+            };
+            let detail = format!("{} is not known here: allowed are {known}", shown(&name));
+            self.faults.push(Fault {
+                parameter: Some(shown(&name)),
+                given: Some(shown(&value)),
+                detail,
+            });
+        } else if self.values.iter().any(|(known, _)| *known == name) {
+            let detail = format!("{name} is given more than once");
+            self.faults.push(Fault {
+                parameter: Some(name),
+                given: Some(shown(&value)),
+                detail,
+            });
+        } else {
+            self.values.push((name, value));
+        }
+    }
+
+    /// Takes a parameter; `read` answers what is allowed where the value is not.
+    pub(super) fn take<T>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        let position = self.values.iter().position(|(known, _)| known == name)?;
+        let (name, value) = self.values.swap_remove(position);
+        match read(&value) {
+            Ok(value) => Some(value),
+            Err(allowed) => {
+                let detail = format!("{name} {allowed}");
+                self.faults.push(Fault {
+                    parameter: Some(name),
+                    given: Some(shown(&value)),
+                    detail,
+                });
+                None
+            }
+        }
+    }
+
+    /// Ends the reading.
+    ///
+    /// # Errors
+    ///
+    /// All faults, if there are any.
+    pub(super) fn finish(self) -> Result<(), Problem> {
+        if self.faults.is_empty() {
+            Ok(())
+        } else {
+            Err(Problem::parameters(self.faults))
+        }
+    }
+
+    /// Takes what every report takes.
+    pub(super) fn view(&mut self) -> ViewQuery {
+        ViewQuery {
+            frames: self.frames(),
+            window: self.window(),
+        }
+    }
+
+    /// Takes what a table takes.
+    pub(super) fn table(&mut self) -> TableQuery {
+        let order = self.take("order", |value| match value {
+            "desc" => Ok(Order::Desc),
+            "asc" => Ok(Order::Asc),
+            _ => Err("must be desc or asc".to_owned()),
+        });
+        TableQuery {
+            sort: self.take("sort", |value| Ok(value.to_owned())),
+            order: order.unwrap_or(Order::Desc),
+            limit: self
+                .take("limit", |value| whole(value, 0, MAX_LIMIT))
+                .unwrap_or(DEFAULT_LIMIT),
+            q: self.take("q", |value| {
+                if value.is_empty() || value.len() > MAX_SEARCH_BYTES {
+                    Err(format!("must be text of 1 to {MAX_SEARCH_BYTES} bytes"))
+                } else {
+                    Ok(value.to_owned())
+                }
+            }),
+            frames: self.frames(),
+            window: self.window(),
+        }
+    }
+
+    /// Takes what a call tree takes.
+    pub(super) fn tree(&mut self) -> TreeQuery {
+        let min_percent = self.take("min_percent", |value| {
+            let number = value
+                .parse::<f64>()
+                .ok()
+                .filter(|number| (0.0..=100.0).contains(number));
+            number.ok_or_else(|| "must be a number from 0 to 100".to_owned())
+        });
+        TreeQuery {
+            depth: self.take("depth", |value| whole(value, 1, MAX_DEPTH)),
+            min_percent: min_percent.unwrap_or(0.0),
+            frames: self.frames(),
+            window: self.window(),
+        }
+    }
+
+    fn frames(&mut self) -> Frames {
+        let frames = self.take("frames", |value| match value {
+            "user" => Ok(Frames::User),
+            "all" => Ok(Frames::All),
+            _ => Err("must be user or all".to_owned()),
+        });
+        frames.unwrap_or(Frames::User)
+    }
+
+    fn window(&mut self) -> Window {
+        let window = self.take("window", |value| {
+            if value == "session" {
+                return Ok(Window::Session);
+            }
+            match duration::parse(value) {
+                Ok(duration_ns) if duration_ns > 0 => Ok(Window::Last { duration_ns }),
+                _ => Err("must be session or a length of time like 30s or 5m".to_owned()),
+            }
+        });
+        window.unwrap_or(Window::Session)
+    }
+}
+
+fn whole(value: &str, min: usize, max: usize) -> Result<usize, String> {
+    let digits = value.bytes().all(|byte| byte.is_ascii_digit());
+    let number = value
+        .parse::<usize>()
+        .ok()
+        .filter(|number| digits && (min..=max).contains(number));
+    number.ok_or_else(|| format!("must be a whole number from {min} to {max}"))
+}
+
+/// A given value as an answer repeats it: cut, and without control characters.
+pub(super) fn shown(value: &str) -> String {
+    let mut shown = String::new();
+    for character in value.chars() {
+        if shown.len() + character.len_utf8() > MAX_SHOWN_BYTES {
+            shown.push('…');
+            break;
+        }
+        shown.push(if character.is_control() {
+            char::REPLACEMENT_CHARACTER
+        } else {
+            character
+        });
+    }
+    shown
+}
+
+/// Undoes the escapes of a query string; none where they are broken or do not make text.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let high = char::from(rest.next()?).to_digit(16)?;
+                let low = char::from(rest.next()?).to_digit(16)?;
+                u8::try_from(high * 16 + low).ok()?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_QUERY_BYTES, Params, TABLE, TREE, VIEW, decoded, shown};
+    use crate::report::query::{Frames, Order, Window};
+
+    #[test]
+    fn every_parameter_arrives() {
+        // Check that each parameter of a table and a tree is read, and that nothing given means the defaults.
+        let mut params = Params::parse(
+            Some("sort=elapsed.exclusive_ns&order=asc&limit=0&q=a%20b%2Bc&frames=all&window=30s"),
+            TABLE,
+        );
+        let table = params.table();
+        assert!(params.finish().is_ok());
+        assert_eq!(table.sort.as_deref(), Some("elapsed.exclusive_ns"));
+        assert!(matches!(table.order, Order::Asc) && matches!(table.frames, Frames::All));
+        assert_eq!((table.limit, table.q.as_deref()), (0, Some("a b+c")));
+        assert!(matches!(
+            table.window,
+            Window::Last {
+                duration_ns: 30_000_000_000
+            }
+        ));
+        let mut params = Params::parse(Some("depth=3&min_percent=0.5"), TREE);
+        let tree = params.tree();
+        assert_eq!((tree.depth, tree.min_percent), (Some(3), 0.5));
+        let table = Params::parse(None, TABLE).table();
+        assert!(matches!(table.order, Order::Desc) && matches!(table.window, Window::Session));
+        assert_eq!((table.limit, table.sort), (100, None));
+    }
+
+    #[test]
+    fn what_is_not_allowed_is_told_together() {
+        // Check that unknown, repeated and wrong parameters each have a fault that says what is allowed.
+        let mut params = Params::parse(
+            Some("sorted=x&order=up&limit=-1&limit=2&window=0s&frames=&q="),
+            TABLE,
+        );
+        let _table = params.table();
+        let told = format!("{:?}", params.finish().unwrap_err());
+        for part in [
+            "sorted is not known here: allowed are format, frames, window, sort, order, limit, q",
+            "order must be desc or asc",
+            "limit is given more than once",
+            "limit must be a whole number from 0 to 1000000",
+            "window must be session or a length of time",
+            "frames must be user or all",
+            "q must be text of 1 to 256 bytes",
+        ] {
+            assert!(told.contains(part), "{part} is missing from {told}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_strictly() {
+        // Check that signs, fractions, infinities and numbers out of bounds are refused.
+        for query in [
+            "depth=0",
+            "depth=%2B1",
+            "depth=1.5",
+            "depth=10001",
+            "min_percent=NaN",
+            "min_percent=101",
+        ] {
+            let mut params = Params::parse(Some(query), TREE);
+            let _tree = params.tree();
+            assert!(params.finish().is_err(), "{query} was accepted");
+        }
+    }
+
+    #[test]
+    fn hostile_queries_are_refused() {
+        // Check that broken escapes, bytes that are no text and endless queries are refused, and echoes are cut.
+        let endless = "a".repeat(MAX_QUERY_BYTES + 1);
+        for query in [
+            "frames=%",
+            "frames=%zz",
+            "frames=%ff",
+            "%ff=1",
+            endless.as_str(),
+        ] {
+            assert!(
+                Params::parse(Some(query), VIEW).finish().is_err(),
+                "{query} was accepted"
+            );
+        }
+        assert_eq!(decoded("%41+b"), Some("A b".to_owned()));
+        assert!(shown(&"é\n".repeat(100)).len() < 100);
+        assert!(!shown("a\nb").contains('\n'));
+    }
+}

@@ -1,0 +1,195 @@
+//! What went wrong, told the same way everywhere: `application/problem+json` (RFC 9457).
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use super::backend::Unavailable;
+use super::params;
+use crate::args::duration;
+use crate::report::query::ReportError;
+
+/// One fault, usually of one parameter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Fault {
+    /// The parameter or field, where it is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) parameter: Option<String>,
+    /// What was given, cut to a length fit for reading.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) given: Option<String>,
+    /// What is wrong and what is allowed.
+    pub(super) detail: String,
+}
+
+impl Fault {
+    /// A fault that is about no parameter.
+    pub(super) fn plain(detail: impl Into<String>) -> Self {
+        Self {
+            parameter: None,
+            given: None,
+            detail: detail.into(),
+        }
+    }
+}
+
+/// An answer that says what went wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Problem {
+    status: StatusCode,
+    /// The last part of the problem's type.
+    kind: &'static str,
+    title: &'static str,
+    detail: String,
+    errors: Vec<Fault>,
+    retry_after_s: Option<u32>,
+}
+
+/// A problem as it is written.
+#[derive(Serialize)]
+struct Body<'a> {
+    #[serde(rename = "type")]
+    kind: String,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "<[Fault]>::is_empty")]
+    errors: &'a [Fault],
+}
+
+impl Problem {
+    /// A problem of this kind; `detail` is a sentence about this very request.
+    pub(super) fn new(
+        status: StatusCode,
+        kind: &'static str,
+        title: &'static str,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self {
+            status,
+            kind,
+            title,
+            detail: detail.into(),
+            errors: Vec::new(),
+            retry_after_s: None,
+        }
+    }
+
+    /// The same with single faults.
+    pub(super) fn with_errors(mut self, errors: Vec<Fault>) -> Self {
+        self.errors = errors;
+        self
+    }
+
+    /// The same with the advice to come back.
+    pub(super) fn retry_after(mut self, seconds: u32) -> Self {
+        self.retry_after_s = Some(seconds);
+        self
+    }
+
+    /// Parameters that are not allowed.
+    pub(super) fn parameters(errors: Vec<Fault>) -> Self {
+        let detail = errors
+            .iter()
+            .map(|fault| fault.detail.as_str())
+            .collect::<Vec<_>>()
+            .join("; ");
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "invalid-parameter",
+            "A parameter is not allowed",
+            detail,
+        )
+        .with_errors(errors)
+    }
+
+    /// Something failed that should not have.
+    pub(super) fn internal(detail: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal-error",
+            "The answer could not be made",
+            detail,
+        )
+    }
+
+    /// The server has too much to do.
+    pub(super) fn overloaded(detail: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "overloaded",
+            "The server has too much to do",
+            detail,
+        )
+        .retry_after(1)
+    }
+}
+
+impl From<Unavailable> for Problem {
+    fn from(unavailable: Unavailable) -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "unavailable",
+            "There is no answer now",
+            unavailable.0,
+        )
+        .retry_after(1)
+    }
+}
+
+impl From<ReportError> for Problem {
+    fn from(error: ReportError) -> Self {
+        let detail = error.to_string();
+        match error {
+            ReportError::UnknownProcess { .. } => Self::new(
+                StatusCode::NOT_FOUND,
+                "unknown-process",
+                "There is no such process",
+                detail,
+            ),
+            ReportError::DroppedProcess { .. } => Self::new(
+                StatusCode::GONE,
+                "dropped-process",
+                "The process is no longer kept",
+                detail,
+            ),
+            ReportError::UnknownSort { given, allowed } => Self::parameters(vec![Fault {
+                parameter: Some("sort".to_owned()),
+                given: Some(params::shown(&given)),
+                detail: format!("sort must be one of {}", allowed.join(", ")),
+            }]),
+            ReportError::WindowTooLong { longest_ns } => Self::parameters(vec![Fault {
+                parameter: Some("window".to_owned()),
+                given: None,
+                detail: format!(
+                    "window must be session, or at most {}",
+                    duration::format(longest_ns)
+                ),
+            }]),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = Body {
+            kind: format!("urn:profiler:problem:{}", self.kind),
+            title: self.title,
+            status: self.status.as_u16(),
+            detail: &self.detail,
+            errors: &self.errors,
+        };
+        let mut text = serde_json::to_vec(&body).unwrap_or_default();
+        text.push(b'\n');
+        let mut response = (self.status, text).into_response();
+        let headers = response.headers_mut();
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
+        if let Some(seconds) = self.retry_after_s {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}

@@ -1,0 +1,159 @@
+//! Every report: read the query, take the profile as it is, find the names, make and write the report.
+//!
+//! What takes a processor runs on threads of its own, a bounded number at a time; the permit stays with the work, so
+//! that a client that leaves does not make room for more than the machine can do.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use serde::Serialize;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::Shared;
+use super::ask::Ask;
+use super::format::Format;
+use super::params::{Params, TABLE, TREE, VIEW};
+use super::problem::Problem;
+use crate::export::text::TextReport;
+use crate::profile::frames::FrameId;
+use crate::profile::snapshot::Snapshot;
+use crate::report;
+use crate::report::names::Names;
+use crate::report::query::{ReportError, Scope};
+
+type Answer = Result<Response, Problem>;
+type App = State<Arc<Shared>>;
+
+/// `GET /api/v1/session`.
+pub(super) async fn session(State(shared): App, ask: Ask) -> Answer {
+    let (view, format) = ask.read(VIEW, Params::view)?;
+    make(&shared, format, no_frames, move |snapshot, _| {
+        report::session(snapshot, &view)
+    })
+    .await
+}
+
+/// `GET /api/v1/processes`.
+pub(super) async fn processes(State(shared): App, ask: Ask) -> Answer {
+    let (table, format) = ask.read(TABLE, Params::table)?;
+    let frames = |snapshot: &Snapshot| Ok(report::outermost_frames(snapshot, None));
+    make(&shared, format, frames, move |snapshot, names| {
+        report::processes(snapshot, &table, names)
+    })
+    .await
+}
+
+/// `GET /api/v1/processes/{pid}`.
+pub(super) async fn process(State(shared): App, ask: Ask) -> Answer {
+    let (view, format) = ask.read(VIEW, Params::view)?;
+    let Scope::Process(selector) = ask.scope() else {
+        return Err(Problem::internal("the route of one process names none"));
+    };
+    let wanted = selector;
+    let frames = move |snapshot: &Snapshot| Ok(report::outermost_frames(snapshot, Some(&wanted)));
+    make(&shared, format, frames, move |snapshot, names| {
+        report::process(snapshot, &selector, &view, names)
+    })
+    .await
+}
+
+/// `GET …/functions`.
+pub(super) async fn functions(State(shared): App, ask: Ask) -> Answer {
+    let (table, format) = ask.read(TABLE, Params::table)?;
+    let scope = ask.scope();
+    make(
+        &shared,
+        format,
+        all_frames(&scope),
+        move |snapshot, names| report::functions(snapshot, &scope, &table, names),
+    )
+    .await
+}
+
+/// `GET …/modules`.
+pub(super) async fn modules(State(shared): App, ask: Ask) -> Answer {
+    let (table, format) = ask.read(TABLE, Params::table)?;
+    let scope = ask.scope();
+    make(&shared, format, no_frames, move |snapshot, _| {
+        report::modules(snapshot, &scope, &table)
+    })
+    .await
+}
+
+/// `GET …/threads`.
+pub(super) async fn threads(State(shared): App, ask: Ask) -> Answer {
+    let (table, format) = ask.read(TABLE, Params::table)?;
+    let scope = ask.scope();
+    make(&shared, format, no_frames, move |snapshot, _| {
+        report::threads(snapshot, &scope, &table)
+    })
+    .await
+}
+
+/// `GET …/calltree`.
+pub(super) async fn calltree(State(shared): App, ask: Ask) -> Answer {
+    let (tree, format) = ask.read(TREE, Params::tree)?;
+    let scope = ask.scope();
+    make(
+        &shared,
+        format,
+        all_frames(&scope),
+        move |snapshot, names| report::calltree(snapshot, &scope, &tree, names),
+    )
+    .await
+}
+
+/// `GET …/os-events`.
+pub(super) async fn os_events(State(shared): App, ask: Ask) -> Answer {
+    let (view, format) = ask.read(VIEW, Params::view)?;
+    let scope = ask.scope();
+    make(&shared, format, no_frames, move |snapshot, _| {
+        report::os_events(snapshot, &scope, &view)
+    })
+    .await
+}
+
+type Frames = Result<Vec<FrameId>, ReportError>;
+
+fn no_frames(_: &Snapshot) -> Frames {
+    Ok(Vec::new())
+}
+
+fn all_frames(scope: &Scope) -> impl FnOnce(&Snapshot) -> Frames + Send + 'static {
+    let scope = *scope;
+    move |snapshot| report::frames_needed(snapshot, &scope)
+}
+
+/// Makes a report of the profile as it is now. `frames` says which frames must be named before `report` can be made.
+async fn make<R, F, M>(shared: &Arc<Shared>, format: Format, frames: F, report: M) -> Answer
+where
+    R: Serialize + TextReport,
+    F: FnOnce(&Snapshot) -> Frames + Send + 'static,
+    M: FnOnce(&Snapshot, &dyn Names) -> Result<R, ReportError> + Send + 'static,
+{
+    let permit = Arc::clone(&shared.reports).acquire_owned().await;
+    let permit = permit.map_err(|_| Problem::overloaded("the server is stopping"))?;
+    let snapshot = shared.backend.snapshot().await?;
+    let seen = Arc::clone(&snapshot);
+    let (permit, frames) = aside(permit, move || frames(&seen)).await?;
+    let names = shared.backend.names(Arc::clone(&snapshot), frames?).await;
+    let (_permit, body) = aside(permit, move || -> Result<Vec<u8>, Problem> {
+        let report = report(&snapshot, &*names)?;
+        format
+            .write(&report)
+            .map_err(|error| Problem::internal(error.to_string()))
+    })
+    .await?;
+    Ok(format.respond(body?))
+}
+
+/// Runs work that takes a processor on a thread of its own, and keeps the permit until it has ended.
+async fn aside<T: Send + 'static>(
+    permit: OwnedSemaphorePermit,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<(OwnedSemaphorePermit, T), Problem> {
+    tokio::task::spawn_blocking(move || (permit, work()))
+        .await
+        .map_err(|_| Problem::internal("making the report failed; the daemon's log says where"))
+}

@@ -1,0 +1,206 @@
+//! The accept loop: bounds the number, the idle time and the age of connections, and stops gracefully.
+//!
+//! A client that hangs holds one of a bounded number of connections for a bounded time: the head of a request, its
+//! body, the making of the answer and the taking of it each have a deadline, and the connection as a whole has an age.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::IntoResponse as _;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::options::HttpOptions;
+use super::problem::Problem;
+use super::stall::Stalling;
+
+/// The longest head of a request, in bytes.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+/// Connections beyond the limit that are told so at the same time. What comes beyond these is closed without a word.
+const MAX_REFUSALS: usize = 32;
+/// How long a client that is refused may take to listen.
+const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
+/// How long to wait when no connection can be accepted, as without free descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves until `shutdown` ends, then stops accepting, lets running requests finish within
+/// [`HttpOptions::shutdown_grace`], and returns once no connection is left.
+///
+/// # Errors
+///
+/// None that is known: a connection that cannot be accepted is logged and the next is tried.
+pub async fn serve(
+    listener: TcpListener,
+    app: Router,
+    options: HttpOptions,
+    shutdown: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    let places = Arc::new(Semaphore::new(options.max_connections));
+    let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
+    let refusal = refusal_app(&options);
+    let (stop, stopped) = watch::channel(false);
+    let mut connections = JoinSet::new();
+    tokio::pin!(shutdown);
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = &mut shutdown => break,
+            accepted = listener.accept() => accepted,
+            Some(ended) = connections.join_next() => {
+                report_panic(ended);
+                continue;
+            }
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                if !is_about_the_client(&error) {
+                    tracing::warn!("cannot accept a connection: {error}");
+                    sleep(ACCEPT_PAUSE).await;
+                }
+                continue;
+            }
+        };
+        if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
+            let connection = Connection {
+                app: app.clone(),
+                place,
+                stopped: stopped.clone(),
+            };
+            connections.spawn(connection.run(stream, options.clone()));
+        } else if let Ok(place) = Arc::clone(&refusals).try_acquire_owned() {
+            let connection = Connection {
+                app: refusal.clone(),
+                place,
+                stopped: stopped.clone(),
+            };
+            connections.spawn(connection.refuse(stream, options.clone()));
+        }
+    }
+    drop(listener);
+    stop.send_replace(true);
+    let finish = async {
+        while let Some(ended) = connections.join_next().await {
+            report_panic(ended);
+        }
+    };
+    if timeout(options.shutdown_grace, finish).await.is_err() {
+        tracing::warn!(
+            "{} connections did not end in time and were closed",
+            connections.len()
+        );
+        connections.shutdown().await;
+    }
+    Ok(())
+}
+
+/// Whether accepting failed because of that one client.
+fn is_about_the_client(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
+    )
+}
+
+fn report_panic(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        tracing::error!("answering a request failed: {error}");
+    }
+}
+
+/// What connections beyond the limit are told.
+fn refusal_app(options: &HttpOptions) -> Router {
+    let max = options.max_connections;
+    let requests = Arc::clone(&options.requests);
+    Router::new().fallback(move |_: Request| {
+        requests.count("none", 503);
+        let problem = Problem::overloaded(format!(
+            "{max} connections are open already (setting http.max_connections)"
+        ));
+        std::future::ready(
+            (
+                [("connection", "close"), ("cache-control", "no-store")],
+                problem,
+            )
+                .into_response(),
+        )
+    })
+}
+
+/// One connection and its place among the bounded number.
+struct Connection {
+    app: Router,
+    place: OwnedSemaphorePermit,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Connection {
+    /// Tells a client beyond the limit so.
+    async fn refuse(self, stream: TcpStream, options: HttpOptions) {
+        let hasty = HttpOptions {
+            header_timeout: REFUSAL_PATIENCE,
+            write_stall: REFUSAL_PATIENCE,
+            ..options
+        };
+        // A refused client that goes on listening is not worth a place.
+        if timeout(REFUSAL_PATIENCE * 2, self.run(stream, hasty))
+            .await
+            .is_err()
+        {
+            tracing::debug!("a refused client did not leave");
+        }
+    }
+
+    /// Answers requests until the client leaves, time is up or the server stops.
+    async fn run(mut self, stream: TcpStream, options: HttpOptions) {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!("a connection ended before it began: {error}");
+            return;
+        }
+        let io = TokioIo::new(Stalling::new(stream, options.write_stall));
+        let served = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(options.header_timeout)
+            .max_buf_size(MAX_HEAD_BYTES)
+            .serve_connection(io, TowerToHyperService::new(self.app));
+        tokio::pin!(served);
+        let ended = tokio::select! {
+            ended = served.as_mut() => Some(ended),
+            () = sleep(options.max_connection_age) => None,
+            // An error means that the server is gone, which is the same.
+            _ = self.stopped.wait_for(|stopped| *stopped) => None,
+        };
+        let ended = match ended {
+            Some(ended) => ended,
+            None => {
+                served.as_mut().graceful_shutdown();
+                // The last answer must be made and taken; past that, the connection is dropped.
+                let patience = options.request_timeout + options.write_stall;
+                match timeout(patience, served).await {
+                    Ok(ended) => ended,
+                    Err(_) => {
+                        tracing::debug!("a connection outlived its age and was closed");
+                        Ok(())
+                    }
+                }
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!("a connection ended early: {error}");
+        }
+        drop(self.place);
+    }
+}

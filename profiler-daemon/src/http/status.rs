@@ -1,0 +1,128 @@
+//! How the daemon is, for `GET /api/v1/status`.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// How the daemon is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Status {
+    /// The daemon's version.
+    pub version: String,
+    /// The kernel's release.
+    pub kernel_release: String,
+    /// How long the daemon runs, in seconds.
+    pub uptime_s: u64,
+    /// The settings in force: see [`Config::in_force`](crate::config::Config::in_force).
+    pub settings: Map<String, Value>,
+    /// The programs that are attached.
+    pub attached: Vec<AttachedProgram>,
+    /// What works less well than it should, and why.
+    pub degraded: Vec<Degraded>,
+    /// What the daemon itself costs.
+    pub own_cost: OwnCost,
+}
+
+/// A program that is attached.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct AttachedProgram {
+    /// The program's name.
+    pub program: String,
+    /// What it is attached to.
+    pub hook: String,
+}
+
+/// Something that works less well than it should.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Degraded {
+    /// What it is.
+    pub what: String,
+    /// Why, and what would mend it.
+    pub why: String,
+}
+
+/// What the daemon itself costs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct OwnCost {
+    /// Processor time of the process, in seconds.
+    pub cpu_seconds_total: f64,
+    /// Resident memory of the process, in bytes.
+    pub resident_bytes: u64,
+    /// Kernel memory of the maps, in bytes; null where the kernel does not tell.
+    pub kernel_map_bytes: Option<u64>,
+    /// The kernel programs, one by one.
+    pub programs: Vec<ProgramCost>,
+}
+
+/// What one kernel program costs. Both numbers stay 0 while `kernel.bpf_stats_enabled` is 0.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ProgramCost {
+    /// The program's name.
+    pub program: String,
+    /// Time it ran, in nanoseconds.
+    pub bpf_run_ns: u64,
+    /// How often it ran.
+    pub runs: u64,
+}
+
+impl Status {
+    /// The same for people.
+    pub(super) fn to_text(&self) -> String {
+        let mut lines = vec![
+            ("version".to_owned(), self.version.clone()),
+            ("kernel release".to_owned(), self.kernel_release.clone()),
+            ("uptime".to_owned(), format!("{} s", self.uptime_s)),
+            (
+                "own processor time".to_owned(),
+                format!("{:.2} s", self.own_cost.cpu_seconds_total),
+            ),
+            (
+                "own resident memory".to_owned(),
+                format!("{} KiB", self.own_cost.resident_bytes >> 10),
+            ),
+        ];
+        if let Some(bytes) = self.own_cost.kernel_map_bytes {
+            lines.push((
+                "own kernel memory".to_owned(),
+                format!("{} KiB", bytes >> 10),
+            ));
+        }
+        for cost in &self.own_cost.programs {
+            lines.push((
+                format!("program {}", cost.program),
+                format!("{} runs, {} ns", cost.runs, cost.bpf_run_ns),
+            ));
+        }
+        for attached in &self.attached {
+            lines.push((
+                format!("attached {}", attached.program),
+                attached.hook.clone(),
+            ));
+        }
+        for degraded in &self.degraded {
+            lines.push((format!("degraded {}", degraded.what), degraded.why.clone()));
+        }
+        flatten("", &self.settings, &mut lines);
+        let width = lines
+            .iter()
+            .map(|(name, _)| name.chars().count())
+            .max()
+            .unwrap_or(0);
+        let mut text = String::new();
+        for (name, value) in lines {
+            writeln!(text, "{name:width$}  {value}").expect("a string takes all text");
+        }
+        text
+    }
+}
+
+/// Settings as lines of a dotted name and a value.
+fn flatten(prefix: &str, settings: &Map<String, Value>, lines: &mut Vec<(String, String)>) {
+    for (name, value) in settings {
+        match value {
+            Value::Object(table) => flatten(&format!("{prefix}{name}."), table, lines),
+            value => lines.push((format!("setting {prefix}{name}"), value.to_string())),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Two system calls that aya has no call for: emptying a hash map in batches, and waiting until no program can still be
+//! using what it saw before.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+use aya::Pod;
+
+/// `BPF_MAP_LOOKUP_AND_DELETE_BATCH` (5.6).
+const LOOKUP_AND_DELETE_BATCH: libc::c_long = 25;
+/// `MEMBARRIER_CMD_GLOBAL`: returns after a grace period, so after every program that was running has ended.
+const MEMBARRIER_GLOBAL: libc::c_int = 1;
+
+/// `union bpf_attr`, the member for batch operations.
+#[repr(C)]
+#[derive(Default)]
+struct BatchAttributes {
+    in_batch: u64,
+    out_batch: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    map_fd: u32,
+    elem_flags: u64,
+    flags: u64,
+}
+
+/// Removes all elements of a hash map that nobody is writing to, and hands them over.
+///
+/// # Errors
+/// What the kernel says; the elements handed over by then are gone from the map.
+pub(super) fn drain<K: Pod + Default, V: Pod + Default>(
+    map: impl AsFd,
+    capacity: u32,
+    mut each: impl FnMut(K, V),
+) -> io::Result<()> {
+    // A bucket is taken whole: room for all elements, or a full bucket might never fit.
+    let room = capacity.max(64) as usize;
+    let mut keys = vec![K::default(); room];
+    let mut values = vec![V::default(); room];
+    let mut cursor = [0u8; 8];
+    let mut next_cursor = [0u8; 8];
+    let mut first = true;
+    loop {
+        let mut attributes = BatchAttributes {
+            in_batch: if first { 0 } else { cursor.as_ptr() as u64 },
+            out_batch: next_cursor.as_mut_ptr() as u64,
+            keys: keys.as_mut_ptr() as u64,
+            values: values.as_mut_ptr() as u64,
+            count: room as u32,
+            map_fd: map.as_fd().as_raw_fd().cast_unsigned(),
+            ..BatchAttributes::default()
+        };
+        // SAFETY: the buffers live through the call and have room for `count` elements each.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_bpf,
+                LOOKUP_AND_DELETE_BATCH,
+                &raw mut attributes,
+                size_of::<BatchAttributes>(),
+            )
+        };
+        let error = (result < 0).then(io::Error::last_os_error);
+        for index in 0..(attributes.count as usize).min(room) {
+            each(keys[index], values[index]);
+        }
+        match error {
+            // The end of the map.
+            Some(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(()),
+            Some(error) => return Err(error),
+            None => {
+                cursor = next_cursor;
+                first = false;
+            }
+        }
+    }
+}
+
+/// Returns when every program that was running at the call has ended.
+pub(super) fn wait_for_programs() {
+    // SAFETY: takes no memory.
+    let result = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_GLOBAL, 0, 0) };
+    if result != 0 {
+        // Refused on kernels with tickless processors (nohz_full): a program runs for microseconds, this is an age.
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

@@ -1,0 +1,434 @@
+//! Loads the programs: settings frozen, maps sized, each program verified. Says in a sentence what this kernel lacks.
+
+use std::fs;
+use std::io;
+
+use aya::maps::{HashMap, Map, MapData, PerCpuArray, RingBuf, Stack};
+use aya::programs::{BtfTracePoint, Iter, PerfEvent, ProgramError};
+use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
+use profiler_common::limits::CALLS_PER_THREAD;
+use profiler_common::records::{Control, SyscallKey, SyscallRow, ThreadRecord, system_calls};
+use thiserror::Error;
+use tracing::debug;
+
+use super::attach::{self, Attached};
+use super::btf::{self, BtfError};
+use super::cost::{self, MapCost, ProgramCost, Statistics};
+use super::log::ProgramLog;
+use super::offsets;
+use super::records::Records;
+use super::targets::TargetMaps;
+
+/// The programs, built from source by the build script and aligned for the loader.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(env!("PROFILER_EBPF_OBJECT"));
+
+/// Which threads' system calls are traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SystemCalls {
+    /// Those of every target.
+    All,
+    /// Those of targets named by process, thread name or control group.
+    Named,
+    /// None: the hooks are not attached.
+    Off,
+}
+
+/// What is fixed before the programs are loaded.
+#[derive(Clone, Debug)]
+pub struct KernelSettings {
+    /// Timer ticks per second and processor.
+    pub frequency_hz: u32,
+    /// Least pending nanoseconds for a walk; 0 = walk at every event.
+    pub min_interval_ns: u64,
+    /// Which threads' system calls are traced.
+    pub system_calls: SystemCalls,
+    /// Thread records.
+    pub max_threads: u32,
+    /// Rows of time per stack in one drain period.
+    pub stacks_per_drain: u32,
+    /// Bytes of the ring of stacks; a power of two of at least a page.
+    pub ring_bytes: u32,
+}
+
+/// Why the programs do not run.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// No type information.
+    #[error(
+        "cannot read the kernel's type information /sys/kernel/btf/vmlinux ({0}): a kernel built with CONFIG_DEBUG_INFO_BTF=y is needed"
+    )]
+    NoBtf(io::Error),
+    /// The type information lacks something.
+    #[error("this kernel is not supported: {0}")]
+    Btf(#[from] BtfError),
+    /// The kernel refuses for want of privilege.
+    #[error(
+        "the kernel refuses to load the programs ({0}): run as root, or with the capabilities BPF and PERFMON (see `profiler-daemon doctor`)"
+    )]
+    Privilege(String),
+    /// The kernel refuses the object or a map.
+    #[error("cannot load the kernel programs: {0}")]
+    Load(#[source] EbpfError),
+    /// The kernel refuses a program.
+    #[error("this kernel refuses the program {program}: {reason}")]
+    Program {
+        /// Its name.
+        program: &'static str,
+        /// What the kernel says, the end of the verifier's log included.
+        reason: String,
+    },
+    /// A map cannot be used.
+    #[error("cannot use the kernel map {map}: {reason}")]
+    Map {
+        /// Its name.
+        map: &'static str,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// The loaded programs and their maps.
+pub struct Kernel {
+    pub(super) ebpf: Ebpf,
+    pub(super) settings: KernelSettings,
+    pub(super) control: aya::maps::Array<MapData, Control>,
+    pub(super) control_value: Control,
+    pub(super) threads: Records<ThreadRecord>,
+    pub(super) rows: Records<SyscallRow>,
+    pub(super) row_index: HashMap<MapData, SyscallKey, u32>,
+    pub(super) free_slots: Stack<MapData, u32>,
+    pub(super) free_rows: Stack<MapData, u32>,
+    pub(super) sums: [MapData; 2],
+    pub(super) stacks: RingBuf<MapData>,
+    pub(super) counts: PerCpuArray<MapData, u64>,
+    pub(super) targets: TargetMaps,
+    pub(super) state: super::drain::DrainState,
+    attached: Attached,
+    log: ProgramLog,
+    statistics: Option<Statistics>,
+    /// The maps taken out of the object, for their cost: name and where the kernel describes them.
+    sizes: Vec<MapCost>,
+}
+
+impl Kernel {
+    /// Loads and attaches the programs; they do nothing until [`Kernel::enable`].
+    ///
+    /// # Errors
+    /// [`StartError`], each a sentence that says what is missing.
+    pub fn start(settings: KernelSettings) -> Result<Self, StartError> {
+        let bytes = fs::read("/sys/kernel/btf/vmlinux").map_err(StartError::NoBtf)?;
+        let fields = offsets::find(&btf::Btf::parse(&bytes)?)?;
+        drop(bytes);
+        let kernel_types = Btf::from_sys_fs().map_err(|error| StartError::Map {
+            map: "BTF",
+            reason: error.to_string(),
+        })?;
+        let calls = match settings.system_calls {
+            SystemCalls::All => system_calls::ALL,
+            SystemCalls::Named => system_calls::NAMED,
+            SystemCalls::Off => system_calls::OFF,
+        };
+        let rows = settings.max_threads.saturating_mul(CALLS_PER_THREAD);
+        let mut loader = EbpfLoader::new();
+        loader
+            .btf(Some(&kernel_types))
+            .allow_unsupported_maps()
+            .override_global("MIN_INTERVAL_NS", &settings.min_interval_ns, true)
+            .override_global("SYSTEM_CALLS", &calls, true)
+            .map_max_entries("THREADS", settings.max_threads)
+            .map_max_entries("FREE_SLOTS", settings.max_threads)
+            .map_max_entries("CALL_ROWS_BY_INDEX", rows)
+            .map_max_entries("CALL_ROW_INDEX", rows)
+            .map_max_entries("FREE_CALL_ROWS", rows)
+            .map_max_entries("SUMS_0", settings.stacks_per_drain)
+            .map_max_entries("SUMS_1", settings.stacks_per_drain)
+            .map_max_entries("STACKS", settings.ring_bytes);
+        for (name, offset) in &fields {
+            loader.override_global(name, offset, true);
+        }
+        let mut ebpf = loader.load(OBJECT).map_err(refused)?;
+        let log = ProgramLog::take(&mut ebpf);
+        load_programs(&mut ebpf, &kernel_types, settings.system_calls)?;
+        let sizes = ebpf
+            .maps()
+            .filter_map(|(name, map)| MapCost::of(name, map))
+            .collect();
+        let mut take = |name: &'static str| {
+            ebpf.take_map(name).ok_or(StartError::Map {
+                map: name,
+                reason: "it is not in the object".into(),
+            })
+        };
+        let (control, threads, rows_map) = (
+            take("CONTROL")?,
+            take("THREADS")?,
+            take("CALL_ROWS_BY_INDEX")?,
+        );
+        let mut kernel = Self {
+            control: typed("CONTROL", control)?,
+            control_value: Control {
+                generation: 1,
+                ..Control::default()
+            },
+            threads: mapped("THREADS", &threads, settings.max_threads)?,
+            rows: mapped("CALL_ROWS_BY_INDEX", &rows_map, rows)?,
+            row_index: typed("CALL_ROW_INDEX", take("CALL_ROW_INDEX")?)?,
+            free_slots: typed("FREE_SLOTS", take("FREE_SLOTS")?)?,
+            free_rows: typed("FREE_CALL_ROWS", take("FREE_CALL_ROWS")?)?,
+            sums: [
+                hash_data("SUMS_0", take("SUMS_0")?)?,
+                hash_data("SUMS_1", take("SUMS_1")?)?,
+            ],
+            stacks: typed("STACKS", take("STACKS")?)?,
+            counts: typed("COUNTS", take("COUNTS")?)?,
+            targets: TargetMaps::new(
+                typed("TARGET_PIDS", take("TARGET_PIDS")?)?,
+                typed("TARGET_COMMS", take("TARGET_COMMS")?)?,
+                typed("TARGET_CGROUPS", take("TARGET_CGROUPS")?)?,
+            ),
+            state: super::drain::DrainState::default(),
+            attached: Attached::default(),
+            log,
+            statistics: None,
+            sizes,
+            settings,
+            ebpf,
+        };
+        kernel.fill_free_lists()?;
+        kernel.attached = attach::attach(&mut kernel.ebpf, &kernel.settings)?;
+        Ok(kernel)
+    }
+
+    /// Lets the programs work, and makes the threads that exist known to them.
+    ///
+    /// # Errors
+    /// [`StartError`] if the kernel refuses the scan of all tasks.
+    pub fn enable(&mut self) -> Result<(), StartError> {
+        self.control_value.enabled = 1;
+        self.write_control()?;
+        self.scan_tasks()
+    }
+
+    /// Makes every thread known that has no record yet, in the class it is in: also those that never run again.
+    ///
+    /// # Errors
+    /// [`StartError`] if the kernel refuses.
+    pub fn scan_tasks(&mut self) -> Result<(), StartError> {
+        let fail = |reason: String| StartError::Program {
+            program: "seed",
+            reason,
+        };
+        let program: &mut Iter = program_of(&mut self.ebpf, "seed")?;
+        let link = program.attach().map_err(|error| fail(error.to_string()))?;
+        let link = program
+            .take_link(link)
+            .map_err(|error| fail(error.to_string()))?;
+        let mut file = link.into_file().map_err(|error| fail(error.to_string()))?;
+        // The iteration is the reading; the programs write nothing into it.
+        io::copy(&mut file, &mut io::sink()).map_err(|error| fail(error.to_string()))?;
+        Ok(())
+    }
+
+    /// What is attached.
+    #[must_use]
+    pub const fn attached(&self) -> &Attached {
+        &self.attached
+    }
+
+    /// The settings the programs were loaded with.
+    #[must_use]
+    pub const fn settings(&self) -> &KernelSettings {
+        &self.settings
+    }
+
+    /// Switches run-time statistics on or off; each run costs some 30 ns more while they are on.
+    pub fn measure(&mut self, on: bool) {
+        if on && self.statistics.is_none() {
+            self.statistics = Statistics::enable();
+        } else if !on {
+            self.statistics = None;
+        }
+    }
+
+    /// Run-time statistics of the programs, gathered while [`Kernel::measure`] was on.
+    #[must_use]
+    pub fn program_costs(&self) -> Vec<ProgramCost> {
+        cost::programs(&self.ebpf)
+    }
+
+    /// The maps and their kernel memory.
+    #[must_use]
+    pub fn map_costs(&self) -> &[MapCost] {
+        &self.sizes
+    }
+
+    /// Passes the programs' own diagnostics on to the log.
+    pub fn flush_log(&mut self) {
+        self.log.flush();
+    }
+
+    /// Writes the control element.
+    pub(super) fn write_control(&mut self) -> Result<(), StartError> {
+        self.control
+            .set(0, self.control_value, 0)
+            .map_err(|error| StartError::Map {
+                map: "CONTROL",
+                reason: error.to_string(),
+            })
+    }
+
+    /// All slots but 0, which means "none", and all rows; the lowest on top.
+    fn fill_free_lists(&mut self) -> Result<(), StartError> {
+        let fail = |map, error: aya::maps::MapError| StartError::Map {
+            map,
+            reason: error.to_string(),
+        };
+        for slot in (1..self.threads.len() as u32).rev() {
+            self.free_slots
+                .push(slot, 0)
+                .map_err(|error| fail("FREE_SLOTS", error))?;
+        }
+        for row in (1..self.rows.len() as u32).rev() {
+            self.free_rows
+                .push(row, 0)
+                .map_err(|error| fail("FREE_CALL_ROWS", error))?;
+        }
+        Ok(())
+    }
+}
+
+/// The tracepoint programs and whether they are needed with system calls off.
+pub(super) const TRACEPOINTS: &[(&str, bool)] = &[
+    ("sched_switch", true),
+    ("sched_waking", true),
+    ("sched_wakeup_new", true),
+    ("sched_process_fork", true),
+    ("sched_process_exec", true),
+    ("sched_process_exit", true),
+    ("task_rename", true),
+    ("sys_enter", false),
+    ("sys_exit", false),
+];
+
+fn load_programs(
+    ebpf: &mut Ebpf,
+    kernel_types: &Btf,
+    calls: SystemCalls,
+) -> Result<(), StartError> {
+    for (name, always) in TRACEPOINTS {
+        if *always || calls != SystemCalls::Off {
+            let program: &mut BtfTracePoint = program_of(ebpf, name)?;
+            program
+                .load(name, kernel_types)
+                .map_err(|error| program_refused(name, error))?;
+        }
+    }
+    let tick: &mut PerfEvent = program_of(ebpf, "tick")?;
+    tick.load()
+        .map_err(|error| program_refused("tick", error))?;
+    let seed: &mut Iter = program_of(ebpf, "seed")?;
+    seed.load("task", kernel_types)
+        .map_err(|error| program_refused("seed", error))?;
+    for cost in cost::programs(ebpf) {
+        debug!("loaded program {}", cost.name);
+    }
+    Ok(())
+}
+
+/// A program of the object as the type it is.
+pub(super) fn program_of<'a, P>(
+    ebpf: &'a mut Ebpf,
+    name: &'static str,
+) -> Result<&'a mut P, StartError>
+where
+    &'a mut P: TryFrom<&'a mut aya::programs::Program, Error = ProgramError>,
+{
+    ebpf.program_mut(name)
+        .ok_or_else(|| StartError::Program {
+            program: name,
+            reason: "it is not in the object".into(),
+        })?
+        .try_into()
+        .map_err(|error: ProgramError| StartError::Program {
+            program: name,
+            reason: error.to_string(),
+        })
+}
+
+fn program_refused(program: &'static str, error: ProgramError) -> StartError {
+    match &error {
+        ProgramError::LoadError {
+            io_error,
+            verifier_log,
+        } => {
+            if io_error.raw_os_error() == Some(libc::EPERM) {
+                return StartError::Privilege(io_error.to_string());
+            }
+            let log = verifier_log.to_string();
+            let tail: Vec<&str> = log.lines().rev().take(12).collect();
+            let tail: Vec<&str> = tail.into_iter().rev().collect();
+            StartError::Program {
+                program,
+                reason: format!("{io_error}; the verifier says: {}", tail.join(" / ")),
+            }
+        }
+        _ => StartError::Program {
+            program,
+            reason: chain(&error),
+        },
+    }
+}
+
+/// An error and what caused it, in one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+fn refused(error: EbpfError) -> StartError {
+    let text = chain(&error);
+    if text.contains("Operation not permitted") || text.contains("Permission denied") {
+        StartError::Privilege(text)
+    } else {
+        StartError::Load(error)
+    }
+}
+
+fn typed<T>(name: &'static str, map: Map) -> Result<T, StartError>
+where
+    T: TryFrom<Map, Error = aya::maps::MapError>,
+{
+    T::try_from(map).map_err(|error| StartError::Map {
+        map: name,
+        reason: error.to_string(),
+    })
+}
+
+fn hash_data(name: &'static str, map: Map) -> Result<MapData, StartError> {
+    match map {
+        Map::HashMap(data) => Ok(data),
+        _ => Err(StartError::Map {
+            map: name,
+            reason: "it is no hash map".into(),
+        }),
+    }
+}
+
+fn mapped<T: aya::Pod>(name: &'static str, map: &Map, len: u32) -> Result<Records<T>, StartError> {
+    let Map::Array(data) = map else {
+        return Err(StartError::Map {
+            map: name,
+            reason: "it is no array".into(),
+        });
+    };
+    Records::map(data.fd(), len).map_err(|error| StartError::Map {
+        map: name,
+        reason: error.to_string(),
+    })
+}

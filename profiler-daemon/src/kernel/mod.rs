@@ -1,0 +1,20 @@
+//! The kernel stage: loads the programs, attaches them, and drains what they keep. The only stage that knows aya.
+//!
+//! `offsets` (from the running kernel's BTF) -> `load` -> `attach` -> `drain` (once a second) -> [`Pass`].
+
+mod attach;
+mod batch;
+mod btf;
+mod cost;
+mod drain;
+mod load;
+mod log;
+mod offsets;
+mod records;
+mod targets;
+
+pub use attach::{Attached, online_processors};
+pub use cost::{MapCost, ProgramCost};
+pub use drain::{AwayStack, Pass, RawStack, StackSum, SyscallSnapshot, ThreadSnapshot};
+pub use load::{Kernel, KernelSettings, StartError, SystemCalls};
+pub use targets::{NamedTargets, TargetError};

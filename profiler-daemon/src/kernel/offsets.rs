@@ -1,0 +1,37 @@
+//! Where the fields lie that the programs read, on the running kernel. Nothing is baked in at compile time.
+
+use super::btf::{Btf, BtfError};
+
+/// One field: the program's setting that holds its offset, the struct, and the member's names, newest first.
+const FIELDS: &[(&str, &str, &[&str])] = &[
+    ("TASK_TID", "task_struct", &["pid"]),
+    ("TASK_PID", "task_struct", &["tgid"]),
+    ("TASK_FLAGS", "task_struct", &["flags"]),
+    ("TASK_STATE", "task_struct", &["__state", "state"]),
+    ("TASK_ON_CPU", "task_struct", &["on_cpu"]),
+    ("TASK_EXIT_STATE", "task_struct", &["exit_state"]),
+    ("TASK_COMM", "task_struct", &["comm"]),
+    ("TASK_LEADER", "task_struct", &["group_leader"]),
+    ("TASK_PARENT", "task_struct", &["real_parent"]),
+    ("TASK_START", "task_struct", &["start_time"]),
+    (
+        "TASK_START_BOOT",
+        "task_struct",
+        &["start_boottime", "real_start_time"],
+    ),
+    ("TASK_CGROUPS", "task_struct", &["cgroups"]),
+    ("CSS_SET_CGROUP", "css_set", &["dfl_cgrp"]),
+    ("CGROUP_NODE", "cgroup", &["kn"]),
+    ("NODE_ID", "kernfs_node", &["id"]),
+];
+
+/// Setting names and offsets in bytes.
+///
+/// # Errors
+/// If a field is missing: then this kernel is not supported, and the error names it.
+pub(super) fn find(btf: &Btf<'_>) -> Result<Vec<(&'static str, u32)>, BtfError> {
+    FIELDS
+        .iter()
+        .map(|(setting, structure, members)| Ok((*setting, btf.offset(structure, members)?)))
+        .collect()
+}

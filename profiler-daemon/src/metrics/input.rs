@@ -1,0 +1,146 @@
+//! What the metrics are made from: plain numbers, gathered by whoever knows them.
+//!
+//! All `*_total` numbers only grow while the daemon runs; everything else is as of now.
+
+/// The classes of time, in the order of [`GroupInput::classes_ns`].
+pub const CLASS_NAMES: [&str; 5] = ["user", "syscall", "blocked", "runnable", "kernel"];
+
+/// Everything that one scrape tells.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MetricsInput {
+    /// The daemon's version.
+    pub version: String,
+    /// The kernel's release.
+    pub kernel_release: String,
+    /// Whether every program is attached and one drain has ended.
+    pub ready: bool,
+    /// How many features work less well than they should.
+    pub degraded_features: usize,
+    /// Samples per second and processor that were asked for.
+    pub frequency_hz: u32,
+    /// Samples that were taken of profiled threads.
+    pub samples_total: u64,
+    /// Samples that were discarded, by reason.
+    pub discarded_total: Vec<(String, u64)>,
+    /// What was lost, by cause.
+    pub losses_total: Vec<(String, u64)>,
+    /// User stacks that were walked.
+    pub stacks: StackInput,
+    /// Groups of processes, one of them named `other`. Groups of one name are added up.
+    pub groups: Vec<GroupInput>,
+    /// How many groups may have series of their own.
+    pub groups_limit: usize,
+    /// Samples that went to `other` because no series was free.
+    pub groups_overflow_samples_total: u64,
+    /// Processes that run and are followed.
+    pub processes: usize,
+    /// Processes that exited and are still reported.
+    pub processes_exited: usize,
+    /// Threads that run and are followed.
+    pub threads: usize,
+    /// Memory that the stacks of the profile take, in bytes.
+    pub profile_stack_bytes: u64,
+    /// The most they may take, in bytes.
+    pub profile_stack_max_bytes: u64,
+    /// Reads of the kernel's maps.
+    pub drain: DrainInput,
+    /// The kernel's maps.
+    pub maps: Vec<MapInput>,
+    /// The kernel programs.
+    pub programs: Vec<ProgramInput>,
+    /// Names of functions.
+    pub symbol_cache: SymbolCacheInput,
+    /// The daemon's own process.
+    pub own: OwnInput,
+    /// Requests answered, by handler and status code.
+    pub http_requests_total: Vec<(&'static str, u16, u64)>,
+}
+
+/// How the walks of user stacks ended, counted in walks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StackInput {
+    /// At the thread's outermost frame.
+    pub complete_total: u64,
+    /// At the depth limit.
+    pub truncated_total: u64,
+    /// Where the next frame could not be found.
+    pub failed_total: u64,
+}
+
+/// A group of processes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GroupInput {
+    /// Its name, which programs may have chosen.
+    pub name: String,
+    /// Its samples.
+    pub samples_total: u64,
+    /// Its time by class, in the order of [`CLASS_NAMES`].
+    pub classes_ns: [u64; 5],
+}
+
+/// Reads of the kernel's maps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DrainInput {
+    /// Reads that ended.
+    pub passes_total: u64,
+    /// Reads that failed.
+    pub failures_total: u64,
+    /// Time spent reading.
+    pub busy_ns_total: u64,
+}
+
+/// A map in the kernel.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MapInput {
+    /// Its name.
+    pub name: String,
+    /// Entries in use at the last read.
+    pub entries: u64,
+    /// Entries it has room for.
+    pub max_entries: u64,
+    /// Kernel memory it takes, where the kernel tells.
+    pub memory_bytes: Option<u64>,
+}
+
+/// A program in the kernel.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProgramInput {
+    /// Its name.
+    pub name: String,
+    /// Time it ran; 0 while the kernel does not measure it.
+    pub run_ns_total: u64,
+    /// How often it ran; 0 while the kernel does not count it.
+    pub runs_total: u64,
+}
+
+/// Names of functions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SymbolCacheInput {
+    /// Names that were asked for.
+    pub requests_total: u64,
+    /// Names that were there.
+    pub hits_total: u64,
+    /// Names that were dropped for room.
+    pub evictions_total: u64,
+    /// Memory in use.
+    pub bytes: u64,
+    /// Memory that may be used.
+    pub max_bytes: u64,
+}
+
+/// The daemon's own process, as /proc tells.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct OwnInput {
+    /// Processor time, user and system together, in seconds.
+    pub cpu_seconds_total: f64,
+    /// Resident memory in bytes.
+    pub resident_bytes: u64,
+    /// Virtual memory in bytes.
+    pub virtual_bytes: u64,
+    /// Open file descriptors.
+    pub open_files: u64,
+    /// The limit on open file descriptors.
+    pub max_open_files: u64,
+    /// Start time in seconds since 1970.
+    pub start_time_seconds: f64,
+}

@@ -1,0 +1,199 @@
+//! Every metric, declared once: name, type, unit, labels, meaning, and which numbers it shows.
+
+use super::exposition::Series;
+use super::input::{CLASS_NAMES, GroupInput, MetricsInput};
+
+/// Whether a metric only grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It only grows while the daemon runs.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+}
+
+/// A metric.
+pub(super) struct Family {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    /// The unit of its value; empty for what only says that something is so.
+    pub(super) unit: &'static str,
+    pub(super) labels: &'static [&'static str],
+    /// What it means, as a sentence.
+    pub(super) help: &'static str,
+    /// Which numbers it shows.
+    pub(super) read: fn(&MetricsInput, &mut Series),
+}
+
+/// One metric of the table.
+macro_rules! family {
+    ($kind:ident $name:literal, $unit:literal, [$($label:literal),*], $help:literal, $read:expr) => {
+        Family { name: $name, kind: Kind::$kind, unit: $unit, labels: &[$($label),*], help: $help, read: $read }
+    };
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "Prometheus holds 53 bits; beyond that the last digits do not matter"
+)]
+fn count(number: u64) -> f64 {
+    number as f64
+}
+
+fn size(number: usize) -> f64 {
+    count(u64::try_from(number).unwrap_or(u64::MAX))
+}
+
+fn seconds(duration_ns: u64) -> f64 {
+    count(duration_ns) / 1e9
+}
+
+fn each_group(input: &MetricsInput, series: &mut Series, value: fn(&GroupInput) -> f64) {
+    for group in &input.groups {
+        series.add(&[&group.name], value(group));
+    }
+}
+
+/// All metrics, in the order in which they are exposed.
+pub(super) const FAMILIES: &[Family] = &[
+    family!(Gauge "profiler_build_info", "", ["version", "kernel_release"],
+        "Always 1; the labels tell the version of the daemon and of the kernel.",
+        |input, series| series.add(&[&input.version, &input.kernel_release], 1.0)),
+    family!(Gauge "profiler_ready", "", [],
+        "1 when every program is attached and the kernel's maps have been read, else 0.",
+        |input, series| series.add(&[], f64::from(u8::from(input.ready)))),
+    family!(Gauge "profiler_degraded_features", "features", [],
+        "Features that work less well than they should; /api/v1/status says which and why.",
+        |input, series| series.add(&[], size(input.degraded_features))),
+    family!(Gauge "profiler_sampling_frequency_hertz", "hertz", [],
+        "Samples per second and processor that were asked for.",
+        |input, series| series.add(&[], f64::from(input.frequency_hz))),
+    family!(Counter "profiler_samples_total", "samples", [],
+        "Samples of profiled threads.",
+        |input, series| series.add(&[], count(input.samples_total))),
+    family!(Counter "profiler_discarded_samples_total", "samples", ["reason"],
+        "Samples that belong to nothing that is profiled, by reason.",
+        |input, series| input.discarded_total.iter().for_each(|(reason, n)| series.add(&[reason], count(*n)))),
+    family!(Counter "profiler_losses_total", "events", ["cause"],
+        "What could not be collected, by cause; 0 everywhere means that reports are complete.",
+        |input, series| input.losses_total.iter().for_each(|(cause, n)| series.add(&[cause], count(*n)))),
+    family!(Counter "profiler_stack_walks_total", "walks", ["end"],
+    "Walks of user stacks by how they ended: complete, truncated at the depth limit, or failed on the way.",
+    |input, series| {
+        series.add(&["complete"], count(input.stacks.complete_total));
+        series.add(&["truncated"], count(input.stacks.truncated_total));
+        series.add(&["failed"], count(input.stacks.failed_total));
+    }),
+    family!(Counter "profiler_group_elapsed_seconds_total", "seconds", ["group"],
+    "Time of the group's threads, on and off the processors.",
+    |input, series| each_group(input, series, |group| {
+        seconds(group.classes_ns.iter().fold(0, |sum, class_ns| sum.saturating_add(*class_ns)))
+    })),
+    family!(Counter "profiler_group_application_seconds_total", "seconds", ["group"],
+        "Time that the group's threads ran in user mode, outside any system call.",
+        |input, series| each_group(input, series, |group| seconds(group.classes_ns[0]))),
+    family!(Counter "profiler_group_class_seconds_total", "seconds", ["group", "class"],
+    "Time of the group's threads by class: user, syscall, blocked, runnable or kernel.",
+    |input, series| for group in &input.groups {
+        for (class, class_ns) in CLASS_NAMES.iter().zip(group.classes_ns) {
+            series.add(&[&group.name, class], seconds(class_ns));
+        }
+    }),
+    family!(Counter "profiler_group_samples_total", "samples", ["group"],
+        "Samples of the group's threads.",
+        |input, series| each_group(input, series, |group| count(group.samples_total))),
+    family!(Gauge "profiler_group_series", "groups", [],
+        "Groups that have series of their own, the one named other included.",
+        |input, series| series.add(&[], size(input.groups.len()))),
+    family!(Gauge "profiler_group_series_limit", "groups", [],
+        "Groups that may have series of their own.",
+        |input, series| series.add(&[], size(input.groups_limit))),
+    family!(Counter "profiler_group_overflow_samples_total", "samples", [],
+        "Samples that went to the group other because no series was free.",
+        |input, series| series.add(&[], count(input.groups_overflow_samples_total))),
+    family!(Gauge "profiler_processes", "processes", ["state"],
+    "Processes in the reports: running, or exited and not yet dropped.",
+    |input, series| {
+        series.add(&["running"], size(input.processes));
+        series.add(&["exited"], size(input.processes_exited));
+    }),
+    family!(Gauge "profiler_threads", "threads", [],
+        "Threads that run and are followed.",
+        |input, series| series.add(&[], size(input.threads))),
+    family!(Gauge "profiler_profile_stack_bytes", "bytes", [],
+        "Memory that the stacks of the profile take.",
+        |input, series| series.add(&[], count(input.profile_stack_bytes))),
+    family!(Gauge "profiler_profile_stack_max_bytes", "bytes", [],
+        "Memory that the stacks of the profile may take.",
+        |input, series| series.add(&[], count(input.profile_stack_max_bytes))),
+    family!(Counter "profiler_drain_passes_total", "passes", [],
+        "Reads of the kernel's maps that ended.",
+        |input, series| series.add(&[], count(input.drain.passes_total))),
+    family!(Counter "profiler_drain_failures_total", "passes", [],
+        "Reads of the kernel's maps that failed.",
+        |input, series| series.add(&[], count(input.drain.failures_total))),
+    family!(Counter "profiler_drain_seconds_total", "seconds", [],
+        "Time spent reading the kernel's maps.",
+        |input, series| series.add(&[], seconds(input.drain.busy_ns_total))),
+    family!(Gauge "profiler_map_entries", "entries", ["map"],
+        "Entries in use in a map of the kernel at the last read.",
+        |input, series| input.maps.iter().for_each(|map| series.add(&[&map.name], count(map.entries)))),
+    family!(Gauge "profiler_map_max_entries", "entries", ["map"],
+        "Entries that a map of the kernel has room for.",
+        |input, series| input.maps.iter().for_each(|map| series.add(&[&map.name], count(map.max_entries)))),
+    family!(Gauge "profiler_map_memory_bytes", "bytes", ["map"],
+    "Kernel memory that a map takes.",
+    |input, series| for map in &input.maps {
+        if let Some(memory_bytes) = map.memory_bytes {
+            series.add(&[&map.name], count(memory_bytes));
+        }
+    }),
+    family!(Counter "profiler_program_run_seconds_total", "seconds", ["program"],
+    "Time that a kernel program of the daemon ran; 0 while kernel.bpf_stats_enabled is 0.",
+    |input, series| input.programs.iter().for_each(|program| {
+        series.add(&[&program.name], seconds(program.run_ns_total));
+    })),
+    family!(Counter "profiler_program_runs_total", "runs", ["program"],
+    "How often a kernel program of the daemon ran; 0 while kernel.bpf_stats_enabled is 0.",
+    |input, series| input.programs.iter().for_each(|program| {
+        series.add(&[&program.name], count(program.runs_total));
+    })),
+    family!(Counter "profiler_symbol_cache_requests_total", "requests", [],
+        "Names of functions that were asked for.",
+        |input, series| series.add(&[], count(input.symbol_cache.requests_total))),
+    family!(Counter "profiler_symbol_cache_hits_total", "requests", [],
+        "Names of functions that were asked for and known already.",
+        |input, series| series.add(&[], count(input.symbol_cache.hits_total))),
+    family!(Counter "profiler_symbol_cache_evictions_total", "names", [],
+        "Names of functions that were dropped for room.",
+        |input, series| series.add(&[], count(input.symbol_cache.evictions_total))),
+    family!(Gauge "profiler_symbol_cache_bytes", "bytes", [],
+        "Memory that names of functions take.",
+        |input, series| series.add(&[], count(input.symbol_cache.bytes))),
+    family!(Gauge "profiler_symbol_cache_max_bytes", "bytes", [],
+        "Memory that names of functions may take.",
+        |input, series| series.add(&[], count(input.symbol_cache.max_bytes))),
+    family!(Counter "profiler_http_requests_total", "requests", ["handler", "code"],
+    "Requests answered, by handler and status code.",
+    |input, series| input.http_requests_total.iter().for_each(|(handler, code, n)| {
+        series.add(&[handler, &code.to_string()], count(*n));
+    })),
+    family!(Counter "process_cpu_seconds_total", "seconds", [],
+        "Processor time of the daemon itself, kernel programs not included.",
+        |input, series| series.add(&[], input.own.cpu_seconds_total)),
+    family!(Gauge "process_resident_memory_bytes", "bytes", [],
+        "Resident memory of the daemon itself.",
+        |input, series| series.add(&[], count(input.own.resident_bytes))),
+    family!(Gauge "process_virtual_memory_bytes", "bytes", [],
+        "Virtual memory of the daemon itself.",
+        |input, series| series.add(&[], count(input.own.virtual_bytes))),
+    family!(Gauge "process_open_fds", "files", [],
+        "Files that the daemon itself holds open.",
+        |input, series| series.add(&[], count(input.own.open_files))),
+    family!(Gauge "process_max_fds", "files", [],
+        "Files that the daemon itself may hold open.",
+        |input, series| series.add(&[], count(input.own.max_open_files))),
+    family!(Gauge "process_start_time_seconds", "seconds", [],
+        "When the daemon started, in seconds since 1970.",
+        |input, series| series.add(&[], input.own.start_time_seconds)),
+];

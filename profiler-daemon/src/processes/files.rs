@@ -1,0 +1,396 @@
+//! Which module a mapping belongs to, and the open file behind a module. Files are opened while the process lives, because
+//! afterwards the path may be gone or mean another file; an open file also keeps its inode from being used again.
+
+use std::{collections::HashMap, fs::File, os::unix::fs::MetadataExt as _, sync::Arc};
+
+use super::{
+    elf_id::{self, ElfIdentity},
+    module::{FileIdentity, Module, ModuleId, ModuleIdentity, ModuleKind, ModuleTable},
+    source::{Mapped, Source},
+};
+use crate::sys::{memory_file::memory_file, perf_record::Device};
+
+/// Most files kept open unless set otherwise.
+pub const DEFAULT_OPEN_FILES: usize = 1024;
+
+/// The open file of a module.
+#[derive(Debug)]
+pub struct ModuleFile {
+    /// The module.
+    pub module: ModuleId,
+    /// Open for reading. It may shrink or change at any time: read it, do not trust a mapping of it.
+    pub file: File,
+    /// What it was when it was opened.
+    pub identity: FileIdentity,
+}
+
+/// How file lookups went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileCounts {
+    /// Files opened.
+    pub opened: u64,
+    /// Mapped files that could not be opened any more: known by path only.
+    pub not_opened: u64,
+    /// Files that begin like ELF and make no sense.
+    pub corrupt: u64,
+    /// Files closed to stay within the limit.
+    pub evicted: u64,
+    /// Files that changed while they were mapped.
+    pub changed: u64,
+}
+
+/// How the kernel tells mapped files apart. On file systems without a disk of their own two subvolumes can share both
+/// numbers, so there the path belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct FileKey {
+    device: Device,
+    inode: u64,
+    path: Option<Box<[u8]>>,
+}
+
+impl FileKey {
+    fn of(mapped: &Mapped) -> Self {
+        Self {
+            device: mapped.device,
+            inode: mapped.inode,
+            path: (mapped.device.major == 0).then(|| mapped.plain_path().into()),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Kept {
+    file: Arc<ModuleFile>,
+    /// Whether its offsets are file offsets; not for code made at run time in a memory file.
+    is_file: bool,
+    last_used: u64,
+}
+
+/// A module together with what its offsets mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identified {
+    /// The module.
+    pub module: ModuleId,
+    /// Whether offsets are file offsets rather than addresses.
+    pub is_file: bool,
+}
+
+impl Identified {
+    const fn by_address(module: ModuleId) -> Self {
+        Self {
+            module,
+            is_file: false,
+        }
+    }
+}
+
+/// What a mapping holds, by its name alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    Vdso,
+    Special,
+    Anonymous,
+    File { memory: bool },
+}
+
+fn sort_of(mapped: &Mapped) -> Sort {
+    let path = &*mapped.path;
+    match path {
+        b"[vdso]" => Sort::Vdso,
+        b"[vsyscall]" | b"[uprobes]" | b"[sigpage]" | b"[vectors]" => Sort::Special,
+        _ if mapped.inode == 0 || path.starts_with(b"/SYSV") || path.starts_with(b"/dev/zero") => {
+            Sort::Anonymous
+        }
+        _ => Sort::File {
+            memory: path.starts_with(b"/memfd:") || path.starts_with(b"/dev/shm/"),
+        },
+    }
+}
+
+/// The open files, fewest-used-lately closed first.
+#[derive(Debug)]
+pub struct Files {
+    kept: HashMap<FileKey, Kept>,
+    /// Where each file module was last seen, to open it again.
+    seen: HashMap<ModuleId, (u32, Mapped)>,
+    native_vdso: Option<ModuleId>,
+    /// Images of vDSOs; a handful at most.
+    images: HashMap<ModuleId, Arc<ModuleFile>>,
+    limit: usize,
+    uses: u64,
+    counts: FileCounts,
+}
+
+impl Files {
+    /// Keeps at most `limit` files open (at least one).
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self {
+            kept: HashMap::new(),
+            seen: HashMap::new(),
+            native_vdso: None,
+            images: HashMap::new(),
+            limit: limit.max(1),
+            uses: 0,
+            counts: FileCounts::default(),
+        }
+    }
+
+    /// How lookups went so far.
+    #[must_use]
+    pub fn counts(&self) -> FileCounts {
+        self.counts
+    }
+
+    /// How many files are open.
+    #[must_use]
+    pub fn open_files(&self) -> usize {
+        self.kept.len() + self.images.len()
+    }
+
+    /// The module of a mapping; opens its file if it is new.
+    pub fn identify(
+        &mut self,
+        table: &mut ModuleTable,
+        source: &dyn Source,
+        pid: u32,
+        ppid: u32,
+        mapped: &Mapped,
+    ) -> Identified {
+        match sort_of(mapped) {
+            Sort::Vdso => self.vdso(table, source, pid, mapped),
+            Sort::Anonymous => Identified::by_address(ModuleId::JIT),
+            Sort::Special => {
+                Identified::by_address(named(table, &mapped.path, ModuleKind::Unknown))
+            }
+            Sort::File { memory } => {
+                let key = FileKey::of(mapped);
+                if let Some(known) = self.known(&key) {
+                    return known;
+                }
+                let Some(file) = source.open(pid, ppid, mapped) else {
+                    self.counts.not_opened += 1;
+                    let module = named(table, mapped.plain_path(), ModuleKind::User);
+                    return Identified {
+                        module,
+                        is_file: true,
+                    };
+                };
+                self.take_in(table, key, file, pid, mapped, memory)
+            }
+        }
+    }
+
+    /// A file already open under this key, unless its contents changed since.
+    fn known(&mut self, key: &FileKey) -> Option<Identified> {
+        let kept = self.kept.get_mut(key)?;
+        if file_identity(&kept.file.file) != Some(kept.file.identity) {
+            self.kept.remove(key);
+            self.counts.changed += 1;
+            return None;
+        }
+        self.uses += 1;
+        kept.last_used = self.uses;
+        Some(Identified {
+            module: kept.file.module,
+            is_file: kept.is_file,
+        })
+    }
+
+    fn take_in(
+        &mut self,
+        table: &mut ModuleTable,
+        key: FileKey,
+        file: File,
+        pid: u32,
+        mapped: &Mapped,
+        memory: bool,
+    ) -> Identified {
+        self.counts.opened += 1;
+        let Some(identity) = file_identity(&file) else {
+            self.counts.not_opened += 1;
+            return Identified {
+                module: named(table, mapped.plain_path(), ModuleKind::User),
+                is_file: true,
+            };
+        };
+        let elf = elf_id::of_file(&file);
+        self.counts.corrupt += u64::from(elf == ElfIdentity::Corrupt);
+        let is_file = !(memory && elf == ElfIdentity::NotElf);
+        let build_id = match elf {
+            ElfIdentity::BuildId(id) => Some(id),
+            ElfIdentity::NoBuildId | ElfIdentity::NotElf | ElfIdentity::Corrupt => None,
+        };
+        let module = if is_file {
+            let unique = build_id
+                .clone()
+                .map_or(ModuleIdentity::File(identity), ModuleIdentity::BuildId);
+            table.intern(unique, || Module {
+                name: printable(mapped.plain_path()),
+                build_id,
+                kind: ModuleKind::User,
+            })
+        } else {
+            ModuleId::JIT
+        };
+        self.uses += 1;
+        if self.kept.len() >= self.limit {
+            self.close_idle();
+        }
+        if is_file && module != ModuleId::UNKNOWN {
+            self.seen.insert(module, (pid, mapped.clone()));
+        }
+        let last_used = self.uses;
+        let file = Arc::new(ModuleFile {
+            module,
+            file,
+            identity,
+        });
+        self.kept.insert(
+            key,
+            Kept {
+                file,
+                is_file,
+                last_used,
+            },
+        );
+        Identified { module, is_file }
+    }
+
+    /// Closes the quarter that was not used for longest.
+    fn close_idle(&mut self) {
+        let mut uses: Vec<u64> = self.kept.values().map(|kept| kept.last_used).collect();
+        uses.sort_unstable();
+        let Some(limit) = uses.get(uses.len() / 4).copied() else {
+            return;
+        };
+        let before = self.kept.len();
+        self.kept.retain(|_, kept| kept.last_used > limit);
+        self.counts.evicted += (before - self.kept.len()) as u64;
+    }
+
+    /// The file of a module, opened again if it had been closed and still is the same. `None`: it never could be opened,
+    /// or is gone, or is no file.
+    pub fn file(
+        &mut self,
+        table: &ModuleTable,
+        source: &dyn Source,
+        module: ModuleId,
+    ) -> Option<Arc<ModuleFile>> {
+        if let Some(image) = self.images.get(&module) {
+            return Some(Arc::clone(image));
+        }
+        let (pid, mapped) = self.seen.get(&module)?;
+        let (pid, mapped) = (*pid, mapped.clone());
+        let key = FileKey::of(&mapped);
+        self.uses += 1;
+        if let Some(kept) = self.kept.get_mut(&key)
+            && kept.file.module == module
+        {
+            kept.last_used = self.uses;
+            return Some(Arc::clone(&kept.file));
+        }
+        if let Some(copy) = self
+            .kept
+            .values_mut()
+            .find(|kept| kept.file.module == module)
+        {
+            copy.last_used = self.uses;
+            return Some(Arc::clone(&copy.file));
+        }
+        let file = source.open(pid, pid, &mapped)?;
+        let mut table = table.clone();
+        let again = self.take_in(&mut table, key.clone(), file, pid, &mapped, false);
+        if again.module != module {
+            self.kept.remove(&key);
+            self.seen.remove(&again.module);
+            return None;
+        }
+        self.kept.get(&key).map(|kept| Arc::clone(&kept.file))
+    }
+
+    /// Addresses above 4 GiB can only hold the vDSO of this machine's own word size, which is the same in every process.
+    fn vdso(
+        &mut self,
+        table: &mut ModuleTable,
+        source: &dyn Source,
+        pid: u32,
+        mapped: &Mapped,
+    ) -> Identified {
+        let native = mapped.start > u64::from(u32::MAX);
+        let module = match self.native_vdso {
+            Some(module) if native => Some(module),
+            _ => {
+                let image = source.vdso(if native { 0 } else { pid }, mapped.start, mapped.end);
+                let module = image.and_then(|image| self.vdso_image(table, &image));
+                if native {
+                    self.native_vdso = module;
+                }
+                module
+            }
+        };
+        Identified {
+            module: module.unwrap_or_else(|| named(table, b"[vdso]", ModuleKind::Vdso)),
+            is_file: true,
+        }
+    }
+
+    fn vdso_image(&mut self, table: &mut ModuleTable, image: &[u8]) -> Option<ModuleId> {
+        let ElfIdentity::BuildId(id) = elf_id::of_bytes(image) else {
+            return None;
+        };
+        let module = table.intern(ModuleIdentity::BuildId(id.clone()), || Module {
+            name: "[vdso]".into(),
+            build_id: Some(id),
+            kind: ModuleKind::Vdso,
+        });
+        const MAX_IMAGES: usize = 8;
+        if self.images.len() < MAX_IMAGES && !self.images.contains_key(&module) {
+            let file = memory_file(image).ok()?;
+            let identity = file_identity(&file)?;
+            let file = ModuleFile {
+                module,
+                file,
+                identity,
+            };
+            self.images.insert(module, Arc::new(file));
+        }
+        Some(module)
+    }
+}
+
+fn named(table: &mut ModuleTable, path: &[u8], kind: ModuleKind) -> ModuleId {
+    let name = printable(path);
+    table.intern(ModuleIdentity::Named(name.clone()), || {
+        Module::named(&name, kind)
+    })
+}
+
+/// Text of a path that others chose: what is not UTF-8 or steers a terminal becomes U+FFFD.
+fn printable(path: &[u8]) -> Box<str> {
+    let text = String::from_utf8_lossy(path);
+    text.chars()
+        .map(|c| {
+            if c.is_control() {
+                char::REPLACEMENT_CHARACTER
+            } else {
+                c
+            }
+        })
+        .collect()
+}
+
+fn file_identity(file: &File) -> Option<FileIdentity> {
+    let metadata = file.metadata().ok()?;
+    Some(FileIdentity {
+        device: metadata.dev(),
+        inode: metadata.ino(),
+        size_bytes: metadata.size(),
+        modified_unix_ns: i128::from(metadata.mtime()) * 1_000_000_000
+            + i128::from(metadata.mtime_nsec()),
+    })
+}
+
+#[cfg(test)]
+#[path = "files_tests.rs"]
+mod tests;

@@ -1,0 +1,202 @@
+//! One process as the daemon knows it: when it started and ended, what it is called, what it has mapped. Plain data with
+//! its small rules; who creates and finds instances is `live`.
+
+use std::sync::Arc;
+
+use super::{
+    ids::{ProcessKey, START_TICK_NS},
+    mappings::Mappings,
+    source::Description,
+};
+
+/// How much later than a process's start its fork record may be stamped: the kernel can be interrupted in between.
+pub(super) const FORK_SLACK_NS: u64 = 1_000_000_000;
+/// Bytes of a process name, its terminating zero included.
+pub const COMM_BYTES: usize = 16;
+/// Longest path or group name kept, bytes.
+const MAX_TEXT_BYTES: usize = 4096;
+
+/// What does not change while a program runs; shared between a process and its children until they execute another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Path of the program.
+    pub exe: Option<Arc<str>>,
+    /// Real user.
+    pub uid: Option<u32>,
+    /// Control group.
+    pub cgroup: Option<Arc<str>>,
+    /// Systemd unit.
+    pub unit: Option<Arc<str>>,
+    /// Container.
+    pub container_id: Option<Arc<str>>,
+    /// Command line, where the daemon was told to read it.
+    pub cmdline: Option<Arc<str>>,
+}
+
+impl Facts {
+    /// Takes what was read; what could not be read any more is taken from `before` (the parent's, or the program's before).
+    pub(super) fn gather(read: Description, before: &Self) -> Self {
+        let text = |text: Option<&str>| text.map(|text| Arc::from(cut(text)));
+        let (cgroup, unit, container_id) = match &read.cgroup {
+            Some(facts) => (
+                text(facts.path.as_deref()),
+                text(facts.unit.as_deref()),
+                text(facts.container_id.as_deref()),
+            ),
+            None => (
+                before.cgroup.clone(),
+                before.unit.clone(),
+                before.container_id.clone(),
+            ),
+        };
+        Self {
+            exe: read
+                .exe
+                .as_ref()
+                .map(|exe| Arc::from(cut(&exe.to_string_lossy()))),
+            uid: read.uid.or(before.uid),
+            cgroup,
+            unit,
+            container_id,
+            cmdline: text(read.cmdline.as_deref()),
+        }
+    }
+}
+
+fn cut(text: &str) -> &str {
+    let mut end = text.len().min(MAX_TEXT_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// What is known of a process, for reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessInfo {
+    /// Which process.
+    pub key: ProcessKey,
+    /// Its parent.
+    pub ppid: u32,
+    /// Its name: at most 15 bytes that it chose, zero-terminated.
+    pub comm: [u8; COMM_BYTES],
+    /// Program, user, groups.
+    pub facts: Arc<Facts>,
+    /// When it ended, monotonic nanoseconds.
+    pub exited_ns: Option<u64>,
+    /// Whether it is a thread of the kernel.
+    pub kernel_thread: bool,
+}
+
+/// One process.
+#[derive(Clone, Debug)]
+pub(super) struct Instance {
+    pub(super) pid: u32,
+    pub(super) ppid: u32,
+    /// Start, monotonic nanoseconds; at or before the first record about it.
+    pub(super) start_ns: u64,
+    /// Time of its fork record.
+    pub(super) forked_ns: Option<u64>,
+    /// Start as `/proc` tells it.
+    pub(super) start_ticks: Option<u64>,
+    pub(super) key: Option<ProcessKey>,
+    pub(super) comm: [u8; COMM_BYTES],
+    pub(super) facts: Arc<Facts>,
+    /// Whether the facts are its own rather than its parent's.
+    pub(super) facts_own: bool,
+    pub(super) kernel_thread: bool,
+    pub(super) mappings: Arc<Mappings>,
+    pub(super) exited_ns: Option<u64>,
+    /// Whether it ever had more than its first thread, as far as is known.
+    pub(super) threaded: bool,
+    /// Its first thread ended; others may live on.
+    pub(super) leader_gone: bool,
+    /// The kernel side is done with it.
+    pub(super) retired: bool,
+    /// Its mappings may be incomplete since this time: read them again.
+    pub(super) incomplete_since_ns: Option<u64>,
+    /// When its mappings were last read because an address was not found, and how long to wait until the next time.
+    pub(super) reread_ns: u64,
+    pub(super) reread_wait_ns: u64,
+}
+
+impl Instance {
+    pub(super) fn new(pid: u32, start_ns: u64) -> Self {
+        Self {
+            pid,
+            ppid: 0,
+            start_ns,
+            forked_ns: None,
+            start_ticks: None,
+            key: None,
+            comm: [0; COMM_BYTES],
+            facts: Arc::default(),
+            facts_own: false,
+            kernel_thread: false,
+            mappings: Arc::default(),
+            exited_ns: None,
+            threaded: false,
+            leader_gone: false,
+            retired: false,
+            incomplete_since_ns: None,
+            reread_ns: 0,
+            reread_wait_ns: 0,
+        }
+    }
+
+    /// Whether a fork record of this time tells of the birth of this very process.
+    pub(super) fn born_by(&self, fork_ns: u64, boot_minus_monotonic_ns: u64) -> bool {
+        if let Some(forked_ns) = self.forked_ns {
+            return forked_ns == fork_ns;
+        }
+        if self.key.is_some() {
+            return (self.start_ns..=self.start_ns + FORK_SLACK_NS).contains(&fork_ns);
+        }
+        self.start_ticks.is_some_and(|ticks| {
+            let fork_ticks = fork_ns.saturating_add(boot_minus_monotonic_ns) / START_TICK_NS;
+            (ticks..=ticks + FORK_SLACK_NS / START_TICK_NS).contains(&fork_ticks)
+        })
+    }
+
+    /// Whether the kernel's task with this start is this process.
+    pub(super) fn is_task(&self, start_monotonic_ns: u64, key: ProcessKey) -> bool {
+        if self.key.is_some() {
+            return self.key == Some(key);
+        }
+        match (self.forked_ns, self.start_ticks) {
+            (Some(forked_ns), _) => (start_monotonic_ns
+                ..=start_monotonic_ns.saturating_add(FORK_SLACK_NS))
+                .contains(&forked_ns),
+            (None, Some(ticks)) => ticks == key.start_ticks(),
+            (None, None) => false,
+        }
+    }
+
+    /// Whether the process that `/proc` shows under this number, started at `ticks`, is this one.
+    pub(super) fn is_listed(&self, ticks: u64, boot_minus_monotonic_ns: u64) -> bool {
+        if let Some(known) = self.key.map(ProcessKey::start_ticks).or(self.start_ticks) {
+            return known == ticks;
+        }
+        // Only the fork time is known, which is a little later than the start.
+        let latest = self.start_ns.saturating_add(boot_minus_monotonic_ns) / START_TICK_NS;
+        (latest.saturating_sub(FORK_SLACK_NS / START_TICK_NS)..=latest + 1).contains(&ticks)
+    }
+
+    pub(super) fn set_comm(&mut self, comm: &[u8]) {
+        self.comm = [0; COMM_BYTES];
+        for (to, from) in self.comm[..COMM_BYTES - 1].iter_mut().zip(comm) {
+            *to = *from;
+        }
+    }
+
+    pub(super) fn info(&self, key: ProcessKey) -> ProcessInfo {
+        ProcessInfo {
+            key,
+            ppid: self.ppid,
+            comm: self.comm,
+            facts: Arc::clone(&self.facts),
+            exited_ns: self.exited_ns,
+            kernel_thread: self.kernel_thread,
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! Tests of `live` and `upkeep` over a made-up machine: timelines of records, and what `/proc` shows at the time.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    sync::{Arc, Mutex},
+};
+
+use super::*;
+use crate::{
+    processes::source::Description,
+    sys::{
+        perf_record::Device,
+        proc_maps::{ExecMaps, MapsEntry},
+    },
+};
+
+/// One process as the made-up `/proc` shows it: start ticks, threads, mappings as (start, path).
+#[derive(Clone, Default)]
+struct Shown {
+    ticks: u64,
+    threads: u32,
+    maps: Vec<(u64, &'static str)>,
+    exe: &'static str,
+}
+
+#[derive(Clone, Default)]
+struct Machine(Arc<Mutex<HashMap<u32, Shown>>>);
+
+impl Machine {
+    fn show(&self, pid: u32, ticks: u64, maps: &[(u64, &'static str)]) {
+        let shown = Shown {
+            ticks,
+            threads: 1,
+            maps: maps.to_vec(),
+            exe: "/bin/shown",
+        };
+        self.0.lock().unwrap().insert(pid, shown);
+    }
+
+    fn hide(&self, pid: u32) {
+        self.0.lock().unwrap().remove(&pid);
+    }
+
+    fn threads(&self, pid: u32, threads: u32) {
+        self.0.lock().unwrap().get_mut(&pid).unwrap().threads = threads;
+    }
+
+    fn get(&self, pid: u32) -> Option<Shown> {
+        self.0.lock().unwrap().get(&pid).cloned()
+    }
+}
+
+impl Source for Machine {
+    fn pids(&self) -> Vec<u32> {
+        self.0.lock().unwrap().keys().copied().collect()
+    }
+
+    fn stat(&self, pid: u32) -> Option<ProcStat> {
+        self.get(pid).map(|shown| ProcStat {
+            comm: "shown".into(),
+            state: b'S',
+            ppid: 1,
+            flags: 0,
+            threads: shown.threads,
+            start_ticks: shown.ticks,
+        })
+    }
+
+    fn exec_maps(&self, pid: u32, limit: usize) -> Option<ExecMaps> {
+        let entries = self
+            .get(pid)?
+            .maps
+            .into_iter()
+            .take(limit)
+            .map(|(start, path)| MapsEntry {
+                start,
+                end: start + 0x1000,
+                file_offset: 0,
+                device: Device { major: 8, minor: 1 },
+                inode: 5,
+                path: path.as_bytes().into(),
+            });
+        Some(ExecMaps {
+            entries: entries.collect(),
+            ..ExecMaps::default()
+        })
+    }
+
+    fn describe(&self, pid: u32, _: bool) -> Description {
+        Description {
+            exe: self.get(pid).map(|shown| shown.exe.into()),
+            uid: Some(7),
+            ..Description::default()
+        }
+    }
+
+    fn open(&self, _: u32, _: u32, _: &Mapped) -> Option<File> {
+        None
+    }
+
+    fn vdso(&self, _: u32, _: u64, _: u64) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+const OPTIONS: ProcessOptions = ProcessOptions {
+    cmdline: false,
+    open_files: 10,
+};
+/// The made-up machine never slept: both clocks are equal.
+const BOOT: u64 = 0;
+const TICK: u64 = START_TICK_NS;
+
+fn machine() -> (Machine, Processes) {
+    let machine = Machine::default();
+    (
+        machine.clone(),
+        Processes::new(Box::new(machine), OPTIONS, BOOT),
+    )
+}
+
+fn fork(pid: u32, ppid: u32, time_ns: u64) -> Event {
+    Event::Fork {
+        pid,
+        ppid,
+        tid: pid,
+        ptid: ppid,
+        time_ns,
+    }
+}
+
+fn thread(pid: u32, tid: u32, time_ns: u64) -> Event {
+    Event::Fork {
+        pid,
+        ppid: pid,
+        tid,
+        ptid: pid,
+        time_ns,
+    }
+}
+
+fn exec(pid: u32, name: &str, time_ns: u64) -> Event {
+    Event::Comm {
+        pid,
+        tid: pid,
+        comm: name.as_bytes().into(),
+        exec: true,
+        time_ns,
+    }
+}
+
+fn exit(pid: u32, tid: u32, time_ns: u64) -> Event {
+    Event::Exit { pid, tid, time_ns }
+}
+
+fn mmap(pid: u32, start: u64, path: &str, time_ns: u64) -> Event {
+    Event::Mmap(MmapEvent {
+        pid,
+        tid: pid,
+        start,
+        len_bytes: 0x1000,
+        file_offset: 0,
+        device: Device { major: 8, minor: 1 },
+        inode: 5,
+        inode_generation: 0,
+        prot: 5,
+        flags: 2,
+        path: path.as_bytes().into(),
+        time_ns,
+    })
+}
+
+/// The name of the module at an address, and the offset.
+fn module(
+    processes: &mut Processes,
+    key: ProcessKey,
+    time_ns: u64,
+    address: u64,
+) -> Option<String> {
+    let place = processes.resolve(key, time_ns, address)?;
+    Some(processes.modules().get(place.module).name.to_string())
+}
+
+fn apply(processes: &mut Processes, events: &[Event]) {
+    for event in events {
+        processes.apply(event);
+    }
+}
+
+// Check a child's life:  fork 100   exec 200   /bin/new 210   exit 300;   the kernel says it started at 99.
+#[test]
+fn fork_exec_exit() {
+    let (machine, mut processes) = machine();
+    machine.show(1, 0, &[(0x1000, "/bin/old")]);
+    processes.seed_from_proc();
+    let events = [
+        fork(2, 1, 100),
+        exec(2, "new", 200),
+        mmap(2, 0x5000, "/bin/new", 210),
+        exit(2, 2, 300),
+    ];
+    apply(&mut processes, &events);
+    let key = processes.link(2, 99, 99);
+    assert_eq!(
+        module(&mut processes, key, 150, 0x1010).as_deref(),
+        Some("/bin/old")
+    );
+    assert_eq!(module(&mut processes, key, 250, 0x1010), None);
+    assert_eq!(
+        module(&mut processes, key, 250, 0x5010).as_deref(),
+        Some("/bin/new")
+    );
+    let info = processes.info(key).unwrap();
+    assert_eq!(
+        (info.ppid, info.exited_ns, info.facts.uid),
+        (1, Some(300), Some(7))
+    );
+    assert_eq!(info.facts.exe.as_deref(), Some("/bin/new"));
+    assert_eq!(&info.comm[..4], b"new\0");
+    assert_eq!(processes.mappings(key).unwrap().generation(), 1);
+}
+
+// Check that one number used by three processes stays three: each key finds its own, in whatever order they are linked.
+#[test]
+fn reused_pid() {
+    let (machine, mut processes) = machine();
+    machine.show(1, 0, &[]);
+    machine.show(9, 5, &[(0x1000, "/bin/first")]);
+    processes.seed_from_proc();
+    machine.hide(9);
+    let later = 6_000_000_000;
+    let events = [
+        exit(9, 9, 5_500_000_000),
+        fork(9, 1, later),
+        mmap(9, 0x1000, "/bin/second", later + 1),
+        exit(9, 9, later + 2),
+        fork(9, 1, 2 * later),
+        mmap(9, 0x1000, "/bin/third", 2 * later + 1),
+    ];
+    apply(&mut processes, &events);
+    let third = processes.link(9, 2 * later - 5, 2 * later - 5);
+    let first = processes.link(9, 5 * TICK + 3, 5 * TICK + 3);
+    let second = processes.link(9, later - 7, later - 7);
+    for (key, name) in [
+        (first, "/bin/first"),
+        (second, "/bin/second"),
+        (third, "/bin/third"),
+    ] {
+        assert_eq!(
+            module(&mut processes, key, 3 * later, 0x1000).as_deref(),
+            Some(name)
+        );
+    }
+    assert!(processes.info(third).unwrap().exited_ns.is_none());
+    assert_eq!(processes.counts().vanished, 0);
+}
+
+// Check that a process the kernel side sees before its records are read is one process, not two, and gets its parent's
+// mappings once the fork is read.
+#[test]
+fn linked_before_its_fork_is_read() {
+    let (machine, mut processes) = machine();
+    machine.show(1, 0, &[(0x1000, "/bin/old")]);
+    processes.seed_from_proc();
+    let key = processes.link(2, 1000, 1000);
+    assert_eq!(processes.counts().vanished, 1);
+    assert_eq!(module(&mut processes, key, 1500, 0x1000), None);
+    apply(&mut processes, &[exit(2, 2, 900), fork(2, 1, 1200)]);
+    assert_eq!(
+        module(&mut processes, key, 1500, 0x1000).as_deref(),
+        Some("/bin/old")
+    );
+    assert_eq!(processes.len(), 2);
+    assert!(processes.info(key).unwrap().exited_ns.is_none());
+}
+
+// Check that a process found in /proc and its fork record, read later, are one process.
+#[test]
+fn seeded_before_its_fork_is_read() {
+    let (machine, mut processes) = machine();
+    machine.show(3, 7, &[(0x1000, "/bin/a")]);
+    processes.seed_from_proc();
+    processes.apply(&fork(3, 1, 7 * TICK + 500));
+    assert_eq!(processes.len(), 1);
+    let key = processes.link(3, 7 * TICK + 100, 7 * TICK + 100);
+    assert_eq!(
+        module(&mut processes, key, 8 * TICK, 0x1000).as_deref(),
+        Some("/bin/a")
+    );
+}
+
+// Check that the end of the first thread is not the end of a process that has others, that the last thread's is, and that
+// an exec by another thread brings a process back.
+#[test]
+fn threads_and_ends() {
+    let (machine, mut processes) = machine();
+    machine.show(1, 0, &[]);
+    machine.show(4, 0, &[]);
+    machine.threads(4, 3);
+    processes.seed_from_proc();
+    let key = processes.link(4, 10, 10);
+    let ended = |processes: &mut Processes| processes.info(key).unwrap().exited_ns;
+    apply(
+        &mut processes,
+        &[thread(4, 5, 50), exit(4, 5, 60), exit(4, 4, 100)],
+    );
+    assert_eq!(ended(&mut processes), None);
+    machine.threads(4, 1);
+    processes.apply(&exit(4, 6, 200));
+    assert_eq!(ended(&mut processes), Some(200));
+    apply(
+        &mut processes,
+        &[exec(4, "again", 300), mmap(4, 0x9000, "/bin/again", 301)],
+    );
+    assert_eq!(ended(&mut processes), None);
+    assert_eq!(
+        module(&mut processes, key, 301, 0x9000).as_deref(),
+        Some("/bin/again")
+    );
+}
+
+// Check that after lost records everything is read again: what mapped something is known, what ended has ended, what is
+// new is found.
+#[test]
+fn lost_records() {
+    let (machine, mut processes) = machine();
+    machine.show(1, 0, &[]);
+    machine.show(2, 0, &[(0x1000, "/bin/a")]);
+    machine.show(3, 0, &[]);
+    processes.seed_from_proc();
+    let [two, three] = [2, 3].map(|pid| processes.link(pid, 1, 1));
+    machine.show(2, 0, &[(0x1000, "/bin/b"), (0x5000, "/lib/c")]);
+    machine.hide(3);
+    machine.show(8, 400, &[(0x1000, "/bin/new")]);
+    let now = 10_000_000_000;
+    processes.apply(&Event::Lost {
+        records: 5,
+        time_ns: now,
+    });
+    processes.sweep(now + 5, BOOT);
+    assert_eq!(
+        module(&mut processes, two, now, 0x5000).as_deref(),
+        Some("/lib/c")
+    );
+    assert_eq!(
+        module(&mut processes, two, now, 0x1000).as_deref(),
+        Some("/bin/b")
+    );
+    assert_eq!(
+        module(&mut processes, two, 5, 0x1000).as_deref(),
+        Some("/bin/a")
+    );
+    assert_eq!(processes.info(three).unwrap().exited_ns, Some(now + 5));
+    let eight = processes.link(8, 400 * TICK, 400 * TICK);
+    assert_eq!(
+        module(&mut processes, eight, now, 0x1000).as_deref(),
+        Some("/bin/new")
+    );
+    assert_eq!(
+        (processes.counts().records_lost, processes.counts().vanished),
+        (5, 0)
+    );
+}
+
+// Check that an address in no mapping has the maps read again, but not again and again, and never another process's.
+#[test]
+fn unknown_addresses() {
+    let (machine, mut processes) = machine();
+    machine.show(2, 0, &[]);
+    processes.seed_from_proc();
+    let key = processes.link(2, 1, 1);
+    machine.show(2, 0, &[(0x1000, "/lib/late")]);
+    let now = 10_000_000_000;
+    assert_eq!(module(&mut processes, key, now, 0x1000), None);
+    processes.sweep(now, BOOT);
+    assert_eq!(
+        module(&mut processes, key, now, 0x1000).as_deref(),
+        Some("/lib/late")
+    );
+    for step in 0..10 {
+        assert_eq!(module(&mut processes, key, now, 0x7000), None);
+        processes.sweep(now + step * 100_000_000, BOOT);
+    }
+    assert_eq!(processes.counts().reread, 1);
+    machine.show(2, 99, &[(0x7000, "/bin/stranger")]);
+    processes.sweep(now + 5_000_000_000, BOOT);
+    assert_eq!(processes.counts().reread, 2);
+    assert_eq!(module(&mut processes, key, now, 0x7000), None);
+    assert!(processes.info(key).unwrap().exited_ns.is_some());
+}
+
+// Check that ended processes are forgotten: soon when the kernel side is done, late when it never says so.
+#[test]
+fn forgets_the_ended() {
+    let (machine, mut processes) = machine();
+    machine.show(1, 0, &[]);
+    processes.seed_from_proc();
+    apply(
+        &mut processes,
+        &[fork(2, 1, 10), fork(3, 1, 10), fork(4, 1, 10)],
+    );
+    let [two, three] = [2, 3].map(|pid| processes.link(pid, 9, 9));
+    apply(
+        &mut processes,
+        &[exit(2, 2, 100), exit(3, 3, 100), exit(4, 4, 100)],
+    );
+    processes.retire(two);
+    processes.sweep(1_000_000_000, BOOT);
+    assert_eq!(processes.len(), 4);
+    processes.sweep(20_000_000_000, BOOT);
+    assert_eq!(processes.len(), 2);
+    assert!(processes.info(two).is_none() && processes.info(three).is_some());
+    processes.sweep(2_000_000_000_000, BOOT);
+    assert_eq!(processes.len(), 1);
+    assert_eq!(processes.by_key.len() + processes.by_pid.len(), 1);
+}
+
+// Check that a child whose parent was never seen is read from /proc rather than left empty.
+#[test]
+fn unknown_parent() {
+    let (machine, mut processes) = machine();
+    machine.show(2, 100, &[(0x1000, "/bin/orphan")]);
+    processes.apply(&fork(2, 77, 100 * TICK + 5));
+    let key = processes.link(2, 100 * TICK, 100 * TICK);
+    processes.sweep(101 * TICK, BOOT);
+    assert_eq!(
+        module(&mut processes, key, 101 * TICK, 0x1000).as_deref(),
+        Some("/bin/orphan")
+    );
+}
+
+// Check that a fork storm is bounded and counted.
+#[test]
+fn too_many() {
+    let (_, mut processes) = machine();
+    for pid in 1..=u32::try_from(MAX_PROCESSES).unwrap() + 5 {
+        processes.apply(&fork(pid, 0, 10));
+    }
+    assert_eq!(processes.len(), MAX_PROCESSES);
+    assert_eq!(processes.counts().refused, 5);
+}

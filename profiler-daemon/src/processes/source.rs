@@ -1,0 +1,257 @@
+//! What is asked of the machine about processes: one trait, so that tests can play any machine, and its real answer from
+//! `/proc`. Decides nothing but whether an opened file is the one that was mapped.
+
+use std::{
+    ffi::OsStr,
+    fs::{File, OpenOptions},
+    os::{
+        fd::AsRawFd as _,
+        unix::{
+            ffi::OsStrExt as _,
+            fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
+        },
+    },
+    path::{Path, PathBuf},
+};
+
+use crate::sys::{
+    cgroup::CgroupFacts, perf_record::Device, proc_fs, proc_maps::ExecMaps, proc_stat::ProcStat,
+};
+
+/// Most bytes of a vDSO image.
+const MAX_VDSO_BYTES: u64 = 256 << 10;
+
+/// A mapping as the kernel describes it: which file, by which path, at which addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapped {
+    /// First address.
+    pub start: u64,
+    /// Address behind the last one.
+    pub end: u64,
+    /// Device of the file; 0:0 without one.
+    pub device: Device,
+    /// Inode of the file; 0 without one.
+    pub inode: u64,
+    /// Path as the process sees it, or `[vdso]`, `//anon`, …
+    pub path: Box<[u8]>,
+}
+
+impl Mapped {
+    /// The path without the mark of a deleted file.
+    #[must_use]
+    pub fn plain_path(&self) -> &[u8] {
+        self.path.strip_suffix(b" (deleted)").unwrap_or(&self.path)
+    }
+}
+
+/// What a process is, beyond its `stat` line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Description {
+    /// Path of its program.
+    pub exe: Option<PathBuf>,
+    /// Real user.
+    pub uid: Option<u32>,
+    /// Control group, unit, container; `None` if it could not be read.
+    pub cgroup: Option<CgroupFacts>,
+    /// Command line, where asked for.
+    pub cmdline: Option<String>,
+}
+
+/// The machine, as far as processes are concerned. Every answer may be missing: processes end at any time.
+pub trait Source: Send {
+    /// All processes there are.
+    fn pids(&self) -> Vec<u32>;
+    /// The `stat` line.
+    fn stat(&self, pid: u32) -> Option<ProcStat>;
+    /// The executable mappings, at most `limit`.
+    fn exec_maps(&self, pid: u32, limit: usize) -> Option<ExecMaps>;
+    /// Program, user, control group; the command line only if asked for.
+    fn describe(&self, pid: u32, with_cmdline: bool) -> Description;
+    /// Opens the very file that is mapped; never waits for a device or a pipe.
+    fn open(&self, pid: u32, ppid: u32, mapped: &Mapped) -> Option<File>;
+    /// The vDSO image at this range of the process; with pid 0 that of this process, wherever it is.
+    fn vdso(&self, pid: u32, start: u64, end: u64) -> Option<Vec<u8>>;
+}
+
+/// The machine this runs on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProcFs;
+
+impl Source for ProcFs {
+    fn pids(&self) -> Vec<u32> {
+        proc_fs::pids().unwrap_or_default()
+    }
+
+    fn stat(&self, pid: u32) -> Option<ProcStat> {
+        proc_fs::stat(pid)
+    }
+
+    fn exec_maps(&self, pid: u32, limit: usize) -> Option<ExecMaps> {
+        proc_fs::exec_maps(pid, limit)
+    }
+
+    fn describe(&self, pid: u32, with_cmdline: bool) -> Description {
+        Description {
+            exe: proc_fs::exe(pid),
+            uid: proc_fs::uid(pid),
+            cgroup: proc_fs::cgroup(pid),
+            cmdline: if with_cmdline {
+                proc_fs::cmdline(pid)
+            } else {
+                None
+            },
+        }
+    }
+
+    /// First by address, which is exact even for deleted files; then by path from the process's root, its parent's, ours.
+    fn open(&self, pid: u32, ppid: u32, mapped: &Mapped) -> Option<File> {
+        let by_address = PathBuf::from(format!(
+            "/proc/{pid}/map_files/{:x}-{:x}",
+            mapped.start, mapped.end
+        ));
+        if let Some(file) = open_regular(&by_address) {
+            let same_path = || {
+                let link = std::fs::read_link(&by_address);
+                link.is_ok_and(|link| link.as_os_str().as_bytes() == &*mapped.path)
+            };
+            if is_the_file(&file, mapped) || same_path() {
+                return Some(file);
+            }
+        }
+        let path = mapped.plain_path();
+        if !path.starts_with(b"/") {
+            return None;
+        }
+        let roots = [
+            format!("/proc/{pid}/root"),
+            format!("/proc/{ppid}/root"),
+            String::new(),
+        ];
+        roots.iter().find_map(|root| {
+            let mut full = root.as_bytes().to_vec();
+            full.extend(path);
+            open_regular(Path::new(OsStr::from_bytes(&full)))
+                .filter(|file| is_the_file(file, mapped))
+        })
+    }
+
+    fn vdso(&self, pid: u32, start: u64, end: u64) -> Option<Vec<u8>> {
+        let (start, end, memory) = if pid == 0 {
+            let maps = proc_fs::exec_maps(std::process::id(), usize::MAX)?;
+            let own = maps
+                .entries
+                .into_iter()
+                .find(|entry| &*entry.path == b"[vdso]")?;
+            (own.start, own.end, File::open("/proc/self/mem").ok()?)
+        } else {
+            (start, end, File::open(format!("/proc/{pid}/mem")).ok()?)
+        };
+        let bytes = end
+            .checked_sub(start)
+            .filter(|bytes| *bytes <= MAX_VDSO_BYTES)?;
+        let mut image = vec![0; usize::try_from(bytes).ok()?];
+        memory.read_exact_at(&mut image, start).ok()?;
+        Some(image)
+    }
+}
+
+/// Opens a path for reading if it is a regular file. Looks before it opens: opening a device or a pipe can have effects.
+fn open_regular(path: &Path) -> Option<File> {
+    let looked_at = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_PATH | libc::O_CLOEXEC)
+        .open(path)
+        .ok()?;
+    if !looked_at.metadata().ok()?.is_file() {
+        return None;
+    }
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(format!("/proc/self/fd/{}", looked_at.as_raw_fd()))
+        .ok()
+}
+
+/// Whether an open file is the mapped one. File systems without a disk of their own (overlay, btrfs) show another device in
+/// `stat` than in the mapping; there the inode has to do.
+fn is_the_file(file: &File, mapped: &Mapped) -> bool {
+    let Ok(metadata) = file.metadata() else {
+        return false;
+    };
+    let (major, minor) = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
+    let same_device = (major, minor) == (mapped.device.major, mapped.device.minor);
+    let no_disk = major == 0 || mapped.device.major == 0;
+    metadata.ino() == mapped.inode && (same_device || no_disk)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::processes::elf_id::{self, ElfIdentity};
+
+    fn own_mapping(filter: impl Fn(&[u8]) -> bool) -> Mapped {
+        let maps = ProcFs.exec_maps(std::process::id(), 1000).unwrap();
+        let entry = maps
+            .entries
+            .into_iter()
+            .find(|entry| filter(&entry.path))
+            .unwrap();
+        Mapped {
+            start: entry.start,
+            end: entry.end,
+            device: entry.device,
+            inode: entry.inode,
+            path: entry.path,
+        }
+    }
+
+    // Check that a mapped file is found by its addresses, and by its path once the addresses are wrong.
+    #[test]
+    fn opens_own_program() {
+        let own = std::env::current_exe().unwrap();
+        let mut mapped = own_mapping(|path| path == own.as_os_str().as_bytes());
+        let pid = std::process::id();
+        let inode = std::fs::metadata(&own).unwrap().ino();
+        let by_address = ProcFs.open(pid, 0, &mapped).unwrap();
+        mapped.start = 0x1000;
+        mapped.end = 0x2000;
+        let by_path = ProcFs.open(pid, 0, &mapped).unwrap();
+        let gone = ProcFs.open(u32::MAX / 2, u32::MAX / 2, &mapped).unwrap();
+        for file in [by_address, by_path, gone] {
+            assert_eq!(file.metadata().unwrap().ino(), inode);
+        }
+        mapped.inode += 1;
+        assert!(ProcFs.open(pid, 0, &mapped).is_none());
+    }
+
+    // Check that neither a directory nor a pipe is opened, and that this does not wait for the pipe's writer.
+    #[test]
+    fn only_regular_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        let made = std::process::Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap();
+        assert!(made.success());
+        assert!(open_regular(&pipe).is_none());
+        assert!(open_regular(directory.path()).is_none());
+        assert!(open_regular(Path::new("/dev/zero")).is_none());
+    }
+
+    // Check that this process's vDSO is an ELF image, whether asked for by address or not.
+    #[test]
+    fn own_vdso() {
+        let mapped = own_mapping(|path| path == b"[vdso]");
+        let image = ProcFs.vdso(0, 0, 0).unwrap();
+        assert!(!matches!(
+            elf_id::of_bytes(&image),
+            ElfIdentity::NotElf | ElfIdentity::Corrupt
+        ));
+        assert_eq!(
+            ProcFs.vdso(std::process::id(), mapped.start, mapped.end),
+            Some(image)
+        );
+        assert!(ProcFs.vdso(std::process::id(), 0, u64::MAX).is_none());
+    }
+}

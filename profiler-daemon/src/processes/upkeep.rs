@@ -1,0 +1,178 @@
+//! Housekeeping of `live`: ends of processes, mappings that must be read again, what may be forgotten. Called once a pass
+//! with the time; asks `/proc` for a bounded number of processes each time.
+
+use std::{collections::HashSet, sync::Arc};
+
+use super::{
+    live::{MAX_GATHERS, Processes},
+    mappings::KEEP_ENDED_NS,
+};
+
+/// How long an ended process is kept for stacks walked before its end, nanoseconds.
+const KEEP_EXITED_NS: u64 = KEEP_ENDED_NS;
+/// How long an ended process is kept that the kernel side never retires, nanoseconds.
+const KEEP_UNRETIRED_NS: u64 = 600_000_000_000;
+/// Most processes whose mappings are read again in one pass.
+const MAX_REREADS: usize = 32;
+/// Shortest and longest wait between two such readings of one process, nanoseconds; it doubles each time.
+const REREAD_WAIT_NS: (u64, u64) = (1_000_000_000, 64_000_000_000);
+/// Records lost were lost at most this long before the loss was noticed.
+const LOSS_SPAN_NS: u64 = 1_000_000_000;
+
+impl Processes {
+    /// A thread ended. Only the last one ends the process, and records do not say which is the last.
+    pub(super) fn exit(&mut self, pid: u32, tid: u32, time_ns: u64) {
+        let Some(id) = self.by_pid.get(&pid).and_then(|ids| {
+            let mut ids = ids.iter().rev();
+            ids.find(|id| self.instances[*id].start_ns <= time_ns)
+                .copied()
+        }) else {
+            return;
+        };
+        let boot = self.boot_minus_monotonic_ns;
+        let Some(instance) = self.instances.get_mut(&id) else {
+            return;
+        };
+        if tid != pid && !instance.leader_gone {
+            return;
+        }
+        instance.leader_gone = true;
+        // A process watched since its fork that never made a thread need not be looked up.
+        let others = (instance.threaded || instance.forked_ns.is_none())
+            && self
+                .source
+                .stat(pid)
+                .is_some_and(|stat| instance.is_listed(stat.start_ticks, boot) && stat.threads > 1);
+        if !others {
+            instance.exited_ns = Some(time_ns);
+        }
+    }
+
+    /// Reads again what may be incomplete, notices ends that were not heard, forgets what is long over.
+    /// `boot_minus_monotonic_ns` grows while the machine sleeps.
+    pub fn sweep(&mut self, now_ns: u64, boot_minus_monotonic_ns: u64) {
+        self.boot_minus_monotonic_ns = boot_minus_monotonic_ns;
+        if let Some(since_ns) = self.lost_since_ns.take() {
+            self.after_loss(since_ns.saturating_sub(LOSS_SPAN_NS), now_ns);
+        }
+        self.gathers_left = MAX_GATHERS;
+        self.reread(now_ns);
+        self.forget(now_ns);
+    }
+
+    /// Records were lost: every process may have ended or mapped something, and new ones may be unknown.
+    fn after_loss(&mut self, since_ns: u64, now_ns: u64) {
+        let boot = self.boot_minus_monotonic_ns;
+        let pids = self.source.pids();
+        let listed: HashSet<u32> = pids.iter().copied().collect();
+        for instance in self.instances.values_mut() {
+            if instance.exited_ns.is_some() {
+                // A lost exec by another thread than the first looks like the end of the process.
+                let stat = listed
+                    .contains(&instance.pid)
+                    .then(|| self.source.stat(instance.pid))
+                    .flatten();
+                if stat
+                    .is_some_and(|stat| instance.is_listed(stat.start_ticks, boot) && !stat.dead())
+                {
+                    instance.exited_ns = None;
+                    instance.leader_gone = false;
+                }
+            }
+            if instance.exited_ns.is_none() && listed.contains(&instance.pid) {
+                instance.incomplete_since_ns = Some(
+                    instance
+                        .incomplete_since_ns
+                        .unwrap_or(since_ns)
+                        .min(since_ns),
+                );
+                instance.threaded = true;
+                instance.reread_wait_ns = 0;
+            } else if instance.exited_ns.is_none() {
+                instance.exited_ns = Some(now_ns);
+            }
+        }
+        for pid in pids {
+            let known = self.by_pid.get(&pid).and_then(|ids| ids.last()).copied();
+            if known.is_some_and(|id| self.instances[&id].exited_ns.is_none()) {
+                continue;
+            }
+            if let Some(stat) = self.source.stat(pid) {
+                self.seed(pid, &stat);
+            }
+        }
+    }
+
+    fn reread(&mut self, now_ns: u64) {
+        let due = self.instances.iter().filter_map(|(id, instance)| {
+            let since_ns = instance.incomplete_since_ns?;
+            let waited_ns = now_ns.saturating_sub(instance.reread_ns);
+            (instance.exited_ns.is_none() && waited_ns >= instance.reread_wait_ns)
+                .then_some((*id, since_ns))
+        });
+        let due: Vec<_> = due.take(MAX_REREADS).collect();
+        for (id, since_ns) in due {
+            self.counts.reread += 1;
+            let Some(instance) = self.instances.get_mut(&id) else {
+                continue;
+            };
+            instance.incomplete_since_ns = None;
+            instance.reread_ns = now_ns;
+            instance.reread_wait_ns =
+                (instance.reread_wait_ns * 2).clamp(REREAD_WAIT_NS.0, REREAD_WAIT_NS.1);
+            let (pid, boot) = (instance.pid, self.boot_minus_monotonic_ns);
+            let stat = self.source.stat(pid);
+            let same = stat.is_some_and(|stat| {
+                instance.kernel_thread = stat.kernel_thread();
+                instance.is_listed(stat.start_ticks, boot) && !stat.dead()
+            });
+            // Ended between the two looks: the maps read may be another's, or none.
+            if (!same || !self.read_mappings(id, since_ns, now_ns))
+                && let Some(instance) = self.instances.get_mut(&id)
+            {
+                instance.exited_ns = Some(now_ns);
+            }
+        }
+    }
+
+    fn forget(&mut self, now_ns: u64) {
+        for instance in self.instances.values_mut() {
+            if instance.mappings.has_old(now_ns) {
+                Arc::make_mut(&mut instance.mappings).forget_old(now_ns);
+            }
+        }
+        let ended: Vec<u64> = self
+            .instances
+            .iter()
+            .filter(|(_, instance)| {
+                let keep_ns = if instance.retired || instance.key.is_none() {
+                    KEEP_EXITED_NS
+                } else {
+                    KEEP_UNRETIRED_NS
+                };
+                instance
+                    .exited_ns
+                    .is_some_and(|exited_ns| now_ns.saturating_sub(exited_ns) > keep_ns)
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        for id in ended {
+            self.remove(id);
+        }
+    }
+
+    fn remove(&mut self, id: u64) {
+        let Some(instance) = self.instances.remove(&id) else {
+            return;
+        };
+        if let Some(key) = instance.key {
+            self.by_key.remove(&key);
+        }
+        if let Some(ids) = self.by_pid.get_mut(&instance.pid) {
+            ids.retain(|other| *other != id);
+            if ids.is_empty() {
+                self.by_pid.remove(&instance.pid);
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Names of functions in files, by blazesym: symbol tables only, no debug information. Not `Send`: lives on one thread.
+//!
+//! Each file is read through `/proc/self/fd/N` of the descriptor its module keeps, so that deleted files and those of
+//! other mount namespaces work, and one file has one path for as long as it is loaded. A loaded file costs its index
+//! (8 bytes a symbol) and the pages of its symbol table; both go when it was idle or too many are loaded.
+//! It would break if a file shrank while it is read (the reader maps it): see `sys::bus_guard`.
+
+use std::{
+    collections::HashMap,
+    os::{fd::AsRawFd as _, unix::fs::MetadataExt as _},
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use blazesym::symbolize::{
+    Input, Reason, Symbolized, Symbolizer,
+    evict::{self, Evict},
+    source::{self, Source},
+};
+
+use super::{demangle::demangle, names::Unnamed};
+use crate::{
+    processes::{files::ModuleFile, module::ModuleId},
+    sys::{bus_guard, own_cost},
+};
+
+/// Most files loaded at a time.
+const MAX_LOADED: usize = 32;
+/// A file not asked for this long is unloaded, nanoseconds.
+const IDLE_NS: u64 = 30_000_000_000;
+/// Most files remembered as having broken the symbolizer.
+const MAX_BROKEN: usize = 1024;
+
+/// A function found in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Readable name.
+    pub(super) name: Box<str>,
+    /// Start, virtual address in the file.
+    pub(super) address: u64,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    /// Keeps the descriptor, and with it the path, as it is.
+    file: Arc<ModuleFile>,
+    used_ns: u64,
+}
+
+/// Finds names in files.
+pub(super) struct ElfNames {
+    symbolizer: Symbolizer,
+    loaded: HashMap<ModuleId, Loaded>,
+    broken: Vec<ModuleId>,
+    panics: u64,
+}
+
+impl ElfNames {
+    pub(super) fn new() -> Self {
+        Self {
+            symbolizer: symbolizer(),
+            loaded: HashMap::new(),
+            broken: Vec::new(),
+            panics: 0,
+        }
+    }
+
+    /// How many times the symbolizer broke over a file.
+    pub(super) fn panics(&self) -> u64 {
+        self.panics
+    }
+
+    /// How many files are loaded.
+    pub(super) fn loaded(&self) -> usize {
+        self.loaded.len()
+    }
+
+    /// Names the functions at these file offsets, one answer each, in order.
+    pub(super) fn names(
+        &mut self,
+        file: &Arc<ModuleFile>,
+        offsets: &[u64],
+        now_ns: u64,
+    ) -> Vec<Result<Found, Unnamed>> {
+        if self.broken.contains(&file.module) {
+            return vec![Err(Unnamed::Panicked); offsets.len()];
+        }
+        // A file that shrank is not the one that was mapped.
+        let size = file.file.metadata().map_or(0, |metadata| metadata.size());
+        if size < file.identity.size_bytes {
+            return vec![Err(Unnamed::NoFile); offsets.len()];
+        }
+        let loaded = self.loaded.entry(file.module).or_insert_with(|| Loaded {
+            file: Arc::clone(file),
+            used_ns: now_ns,
+        });
+        loaded.used_ns = now_ns;
+        let mut source = source::Elf::new(path_of(&loaded.file));
+        source.debug_syms = false;
+        let source = Source::Elf(source);
+        let symbolizer = &self.symbolizer;
+        let result = bus_guard::while_guarded(|| {
+            catch_unwind(AssertUnwindSafe(|| {
+                symbolizer
+                    .symbolize(&source, Input::FileOffset(offsets))
+                    .map(|answers| answers.iter().map(answer).collect::<Vec<_>>())
+            }))
+        });
+        match result {
+            Ok(Ok(answers)) if answers.len() == offsets.len() => answers,
+            Ok(_) => vec![Err(Unnamed::Unreadable); offsets.len()],
+            Err(_) => {
+                self.panics += 1;
+                if self.broken.len() < MAX_BROKEN {
+                    self.broken.push(file.module);
+                }
+                // Whatever state it was left in goes with it.
+                self.loaded.clear();
+                self.symbolizer = symbolizer_anew();
+                vec![Err(Unnamed::Panicked); offsets.len()]
+            }
+        }
+    }
+
+    /// Unloads files that are idle, and the longest idle ones of too many. Hands freed memory back to the system.
+    pub(super) fn unload(&mut self, now_ns: u64) {
+        let mut by_use: Vec<(u64, ModuleId)> = self
+            .loaded
+            .iter()
+            .map(|(module, loaded)| (loaded.used_ns, *module))
+            .collect();
+        by_use.sort_unstable();
+        let too_many = by_use.len().saturating_sub(MAX_LOADED);
+        let mut unloaded = false;
+        for (index, (used_ns, module)) in by_use.into_iter().enumerate() {
+            if index >= too_many && now_ns.saturating_sub(used_ns) <= IDLE_NS {
+                continue;
+            }
+            let Some(loaded) = self.loaded.remove(&module) else {
+                continue;
+            };
+            unloaded = true;
+            let path = path_of(&loaded.file);
+            if self
+                .symbolizer
+                .evict(&Evict::Elf(evict::Elf::new(path)))
+                .is_err()
+            {
+                // It cannot fail for a loaded file; if it does, everything goes.
+                self.loaded.clear();
+                self.symbolizer = symbolizer_anew();
+                break;
+            }
+        }
+        if unloaded {
+            own_cost::release_free_memory();
+        }
+    }
+}
+
+fn symbolizer() -> Symbolizer {
+    Symbolizer::builder()
+        .enable_code_info(false)
+        .enable_inlined_fns(false)
+        // Done by `demangle`, which is bounded.
+        .enable_demangling(false)
+        .build()
+}
+
+/// The same under a name that says why.
+fn symbolizer_anew() -> Symbolizer {
+    symbolizer()
+}
+
+fn path_of(file: &ModuleFile) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.file.as_raw_fd()))
+}
+
+fn answer(symbolized: &Symbolized<'_>) -> Result<Found, Unnamed> {
+    match symbolized {
+        Symbolized::Sym(symbol) if !symbol.name.is_empty() => Ok(Found {
+            name: demangle(&symbol.name),
+            address: symbol.addr,
+        }),
+        Symbolized::Sym(_) => Err(Unnamed::NoSymbolThere),
+        Symbolized::Unknown(reason) => Err(match reason {
+            Reason::MissingSyms => Unnamed::NoSymbols,
+            Reason::UnknownAddr | Reason::InvalidFileOffset | Reason::Unmapped => {
+                Unnamed::NoSymbolThere
+            }
+            _ => Unnamed::Unreadable,
+        }),
+    }
+}

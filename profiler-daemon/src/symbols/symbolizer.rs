@@ -1,0 +1,327 @@
+//! The thread that finds names: asked with places, answers with functions, each place looked up once. Slow work (reading
+//! symbol tables) happens here and nowhere else.
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    thread,
+    time::Duration,
+};
+
+use tokio::sync::oneshot;
+
+use super::{
+    cache::NameCache,
+    elf::ElfNames,
+    kallsyms::Kallsyms,
+    names::{FunctionName, NameTable, Named, Unnamed},
+};
+use crate::{
+    processes::{
+        files::ModuleFile,
+        mappings::Place,
+        module::{Module, ModuleId, ModuleKind},
+    },
+    sys::clock,
+};
+
+/// Questions that may wait; whoever asks beyond that waits too.
+const MAX_WAITING: usize = 64;
+/// How often the thread looks whether files can be unloaded while nobody asks.
+const IDLE_CHECK: Duration = Duration::from_secs(10);
+/// The kernel's table is read again at most this often, when an address was not found in it, nanoseconds.
+const KERNEL_AGAIN_NS: u64 = 30_000_000_000;
+
+/// How to find names.
+#[derive(Clone, Copy, Debug)]
+pub struct SymbolOptions {
+    /// Memory for names already found, bytes.
+    pub cache_bytes: usize,
+}
+
+impl Default for SymbolOptions {
+    fn default() -> Self {
+        Self {
+            cache_bytes: 16 << 20,
+        }
+    }
+}
+
+/// One place to be named.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The place.
+    pub place: Place,
+    /// Its module.
+    pub module: Arc<Module>,
+    /// The module's file; `None` for the kernel, and where it could not be opened.
+    pub file: Option<Arc<ModuleFile>>,
+}
+
+/// What happened so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SymbolCounts {
+    /// Places asked for.
+    pub requests: u64,
+    /// Places answered from memory.
+    pub hits: u64,
+    /// Places without a function's name, by reason, in the order of [`Unnamed::ALL`]; each place counts when it is looked
+    /// up, not when it is remembered.
+    pub unnamed: [u64; Unnamed::ALL.len()],
+    /// Times the symbolizer broke over a file.
+    pub panics: u64,
+    /// Files loaded now.
+    pub loaded_files: u64,
+    /// Memory for names, bytes, estimated.
+    pub cache_bytes: u64,
+    /// Names dropped for room.
+    pub evictions: u64,
+    /// Memory for the kernel's names, bytes.
+    pub kernel_bytes: u64,
+}
+
+type Question = (Vec<Request>, oneshot::Sender<Vec<Named>>);
+
+/// The way to the thread. It ends when the last copy of this is gone.
+#[derive(Clone, Debug)]
+pub struct Symbolizer {
+    questions: mpsc::SyncSender<Question>,
+    counts: Arc<Mutex<SymbolCounts>>,
+}
+
+impl Symbolizer {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    ///
+    /// No thread could be made.
+    pub fn spawn(options: SymbolOptions) -> io::Result<Self> {
+        let (questions, waiting) = mpsc::sync_channel::<Question>(MAX_WAITING);
+        let counts = Arc::new(Mutex::new(SymbolCounts::default()));
+        let shared = Arc::clone(&counts);
+        thread::Builder::new()
+            .name("symbols".into())
+            .spawn(move || {
+                let mut worker = Worker::new(options);
+                loop {
+                    match waiting.recv_timeout(IDLE_CHECK) {
+                        Ok((requests, answer)) => {
+                            let names = worker.resolve(&requests, clock::monotonic_ns());
+                            // Nobody waits any more: the names stay in the cache for the next time.
+                            drop(answer.send(names));
+                        }
+                        Err(mpsc::RecvTimeoutError::Timeout) => {}
+                        Err(mpsc::RecvTimeoutError::Disconnected) => return,
+                    }
+                    worker.elf.unload(clock::monotonic_ns());
+                    *shared.lock().unwrap_or_else(PoisonError::into_inner) = worker.counts();
+                }
+            })?;
+        Ok(Self { questions, counts })
+    }
+
+    /// Asks for names: one for each request, in order. To be awaited, or waited for with `blocking_recv`; an error there
+    /// means the thread is gone. Waits here only when many questions wait already.
+    #[must_use]
+    pub fn resolve(&self, requests: Vec<Request>) -> oneshot::Receiver<Vec<Named>> {
+        let (answer, receiver) = oneshot::channel();
+        // Without a thread the question is dropped, and its answer with it, which the receiver reports.
+        drop(self.questions.send((requests, answer)));
+        receiver
+    }
+
+    /// Asks, waits, and puts the answers in a table. Not to be called on a thread that runs async tasks. Places have no
+    /// name in it if the thread is gone.
+    #[must_use]
+    pub fn table(&self, requests: Vec<Request>) -> NameTable {
+        let places: Vec<Place> = requests.iter().map(|request| request.place).collect();
+        let names = self.resolve(requests).blocking_recv().unwrap_or_default();
+        places.into_iter().zip(names).collect()
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counts(&self) -> SymbolCounts {
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Worker {
+    elf: ElfNames,
+    cache: NameCache,
+    kernel: Option<Kallsyms>,
+    kernel_read_ns: u64,
+    counts: SymbolCounts,
+}
+
+impl Worker {
+    fn new(options: SymbolOptions) -> Self {
+        Self {
+            elf: ElfNames::new(),
+            cache: NameCache::new(options.cache_bytes),
+            kernel: None,
+            kernel_read_ns: 0,
+            counts: SymbolCounts::default(),
+        }
+    }
+
+    fn counts(&self) -> SymbolCounts {
+        SymbolCounts {
+            panics: self.elf.panics(),
+            loaded_files: self.elf.loaded() as u64,
+            cache_bytes: self.cache.held_bytes() as u64,
+            evictions: self.cache.evicted(),
+            kernel_bytes: self
+                .kernel
+                .as_ref()
+                .map_or(0, |kernel| kernel.held_bytes() as u64),
+            ..self.counts
+        }
+    }
+
+    fn resolve(&mut self, requests: &[Request], now_ns: u64) -> Vec<Named> {
+        self.counts.requests += requests.len() as u64;
+        let mut answers: Vec<Option<Named>> = requests
+            .iter()
+            .map(|request| self.cache.get(request.place))
+            .collect();
+        self.counts.hits += answers.iter().flatten().count() as u64;
+        let mut by_module: HashMap<ModuleId, Vec<usize>> = HashMap::new();
+        for (index, request) in requests.iter().enumerate() {
+            if answers[index].is_none() {
+                by_module
+                    .entry(request.place.module)
+                    .or_default()
+                    .push(index);
+            }
+        }
+        for indexes in by_module.into_values() {
+            let offsets: Vec<u64> = indexes
+                .iter()
+                .map(|index| requests[*index].place.offset)
+                .collect();
+            let found = self.find(&requests[indexes[0]], &offsets, now_ns);
+            for (index, found) in indexes.into_iter().zip(found) {
+                let request = &requests[index];
+                let named = match found {
+                    Ok(function) => Named {
+                        function: Arc::new(function),
+                        reason: None,
+                    },
+                    Err(reason) => {
+                        self.counts.unnamed[reason as usize] += 1;
+                        Named::unnamed(request.place, &request.module, reason)
+                    }
+                };
+                // A file that could not be opened may be opened for another process later.
+                let passing = named.reason == Some(Unnamed::NoFile);
+                answers[index] = Some(if passing {
+                    named
+                } else {
+                    self.cache.insert(request.place, named)
+                });
+            }
+        }
+        let unknown = |request: &Request| {
+            Named::unnamed(request.place, &request.module, Unnamed::UnknownModule)
+        };
+        answers
+            .into_iter()
+            .zip(requests)
+            .map(|(answer, request)| answer.unwrap_or_else(|| unknown(request)))
+            .collect()
+    }
+
+    /// The functions at offsets of one module.
+    fn find(
+        &mut self,
+        request: &Request,
+        offsets: &[u64],
+        now_ns: u64,
+    ) -> Vec<Result<FunctionName, Unnamed>> {
+        let kind = request.module.kind;
+        match kind {
+            ModuleKind::Unknown => vec![Err(Unnamed::UnknownModule); offsets.len()],
+            ModuleKind::Jit => vec![Err(Unnamed::Jit); offsets.len()],
+            ModuleKind::Kernel | ModuleKind::KernelModule => {
+                self.find_in_kernel(kind, offsets, now_ns)
+            }
+            ModuleKind::User | ModuleKind::Vdso => {
+                let Some(file) = &request.file else {
+                    return vec![Err(Unnamed::NoFile); offsets.len()];
+                };
+                let found = self.elf.names(file, offsets, now_ns);
+                let function = |found: super::elf::Found| FunctionName {
+                    name: found.name,
+                    address: Some(found.address),
+                    kind: kind.into(),
+                    known: true,
+                };
+                found.into_iter().map(|found| found.map(function)).collect()
+            }
+        }
+    }
+
+    fn find_in_kernel(
+        &mut self,
+        kind: ModuleKind,
+        addresses: &[u64],
+        now_ns: u64,
+    ) -> Vec<Result<FunctionName, Unnamed>> {
+        let missing = |kernel: &Kallsyms| {
+            addresses
+                .iter()
+                .any(|address| kernel.find(*address).is_none())
+        };
+        let again = match &self.kernel {
+            None => true,
+            // A module or kernel program may have been loaded since.
+            Some(kernel) => {
+                missing(kernel) && now_ns.saturating_sub(self.kernel_read_ns) > KERNEL_AGAIN_NS
+            }
+        };
+        if again {
+            let first = self.kernel.is_none();
+            self.kernel = Some(Kallsyms::load().unwrap_or_default());
+            self.kernel_read_ns = now_ns;
+            if !first {
+                // Only now can those without a name have got one.
+                self.cache.forget(|_, named| {
+                    let reason = named.reason;
+                    reason == Some(Unnamed::Restricted)
+                        || (reason == Some(Unnamed::NoSymbolThere)
+                            && named.function.kind == super::names::FunctionKind::Kernel)
+                });
+            }
+        }
+        let kernel = self.kernel.get_or_insert_default();
+        let name = |address: &u64| {
+            if kernel.restricted() {
+                return Err(Unnamed::Restricted);
+            }
+            if kernel.is_empty() {
+                return Err(Unnamed::NoSymbols);
+            }
+            let function = kernel.find(*address).ok_or(Unnamed::NoSymbolThere)?;
+            let name = match function.module {
+                // The frame's module does not say it.
+                Some(module) if kind == ModuleKind::Kernel => {
+                    format!("{} [{module}]", function.name)
+                }
+                _ => function.name.to_owned(),
+            };
+            Ok(FunctionName {
+                name: super::demangle::demangle(&name),
+                address: Some(function.start),
+                kind: kind.into(),
+                known: true,
+            })
+        };
+        addresses.iter().map(name).collect()
+    }
+}
+
+#[cfg(test)]
+#[path = "symbolizer_tests.rs"]
+mod tests;

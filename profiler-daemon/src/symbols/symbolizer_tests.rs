@@ -1,0 +1,303 @@
+//! Tests of the symbolizer with this process's own program, libraries, vDSO and kernel.
+
+use std::{
+    fs,
+    os::unix::fs::{FileExt as _, MetadataExt as _},
+};
+
+use super::*;
+use crate::{
+    processes::{
+        live::{ProcessOptions, Processes},
+        module::FileIdentity,
+        source::ProcFs,
+    },
+    symbols::names::FunctionKind,
+};
+
+/// This process, and where its own addresses are.
+struct Own {
+    processes: Processes,
+    key: crate::processes::ids::ProcessKey,
+}
+
+impl Own {
+    fn new() -> Self {
+        let options = ProcessOptions {
+            cmdline: false,
+            open_files: 100,
+        };
+        let boot = clock::ClockOffsets::now().boot_minus_monotonic_ns;
+        let mut processes = Processes::new(Box::new(ProcFs), options, boot);
+        let pid = std::process::id();
+        let ticks = crate::sys::proc_fs::stat(pid).unwrap().start_ticks;
+        let start_ns = ticks * crate::processes::ids::START_TICK_NS;
+        let key = processes.link(pid, start_ns.saturating_sub(boot), start_ns);
+        Self { processes, key }
+    }
+
+    fn request(&mut self, address: usize) -> Request {
+        let place = self
+            .processes
+            .resolve(self.key, clock::monotonic_ns(), address as u64)
+            .unwrap();
+        Request {
+            place,
+            module: self.processes.modules().share(place.module),
+            file: self.processes.file(place.module),
+        }
+    }
+}
+
+fn worker() -> Worker {
+    Worker::new(SymbolOptions::default())
+}
+
+fn name(worker: &mut Worker, request: Request) -> Named {
+    worker.resolve(&[request], 1).pop().unwrap()
+}
+
+#[inline(never)]
+fn a_function_of_this_test() -> usize {
+    std::hint::black_box(17)
+}
+
+fn file_request(path: &std::path::Path, offset: u64) -> Request {
+    let file = fs::File::open(path).unwrap();
+    let metadata = file.metadata().unwrap();
+    let identity = FileIdentity {
+        device: metadata.dev(),
+        inode: metadata.ino(),
+        size_bytes: metadata.size(),
+        modified_unix_ns: 0,
+    };
+    let module = ModuleId(9);
+    Request {
+        place: Place { module, offset },
+        module: Arc::new(Module::named("/x/broken.so", ModuleKind::User)),
+        file: Some(Arc::new(ModuleFile {
+            module,
+            file,
+            identity,
+        })),
+    }
+}
+
+// Check that an address of this process becomes its Rust name without hash, through process, module, file and offset.
+#[test]
+fn own_function() {
+    assert_eq!(a_function_of_this_test(), 17);
+    let mut own = Own::new();
+    let request = own.request(a_function_of_this_test as fn() -> usize as usize);
+    let named = name(&mut worker(), request);
+    assert!(
+        named
+            .function
+            .name
+            .ends_with("symbolizer::tests::a_function_of_this_test"),
+        "{named:?}"
+    );
+    assert!(
+        named.function.known && named.function.kind == FunctionKind::User && named.reason.is_none()
+    );
+}
+
+// Check that a function of the C library is named, and two places in it share one function.
+#[test]
+fn library_function() {
+    let mut own = Own::new();
+    let mut worker = worker();
+    let requests: Vec<_> = [0, 1]
+        .map(|step| own.request(libc::getrlimit as *const () as usize + step))
+        .into();
+    let names = worker.resolve(&requests, 1);
+    assert!(names[0].function.name.contains("getrlimit"), "{names:?}");
+    assert!(Arc::ptr_eq(&names[0].function, &names[1].function));
+    assert_eq!(worker.resolve(&requests, 2), names);
+    assert_eq!((worker.counts.requests, worker.counts.hits), (4, 2));
+}
+
+// Check that the vDSO, which is no file, has names.
+#[test]
+fn vdso_function() {
+    let mut own = Own::new();
+    // SAFETY: reads a number the kernel gave this process.
+    let base = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
+    let mut worker = worker();
+    let mut found = Vec::new();
+    for step in (0..0x2000).step_by(16) {
+        let named = name(
+            &mut worker,
+            own.request(usize::try_from(base).unwrap() + step),
+        );
+        if named.function.known {
+            found.push(named.function.name.clone());
+        }
+    }
+    assert!(
+        found.iter().any(|name| name.contains("clock_gettime")),
+        "{found:?}"
+    );
+}
+
+// Check that kernel addresses become kernel functions, with the module where they are in one, or say that they are hidden.
+#[test]
+fn kernel_function() {
+    let table = fs::read_to_string("/proc/kallsyms").unwrap();
+    let line = table
+        .lines()
+        .find(|line| line.ends_with(" T schedule"))
+        .unwrap();
+    let address = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
+    let request = Request {
+        place: Place {
+            module: ModuleId::KERNEL,
+            offset: address + 4,
+        },
+        module: Arc::new(Module::named("[kernel]", ModuleKind::Kernel)),
+        file: None,
+    };
+    let named = name(&mut worker(), request);
+    if address == 0 {
+        assert_eq!(named.reason, Some(Unnamed::Restricted));
+    } else {
+        assert_eq!(
+            (&*named.function.name, named.function.address),
+            ("schedule", Some(address))
+        );
+        assert_eq!(named.function.kind, FunctionKind::Kernel);
+    }
+}
+
+// Check that a deleted program still has names, through the descriptor kept open.
+#[test]
+fn deleted_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let copy = directory.path().join("copy");
+    fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    let mut own = Own::new();
+    let offset = own
+        .request(a_function_of_this_test as fn() -> usize as usize)
+        .place
+        .offset;
+    let request = file_request(&copy, offset);
+    fs::remove_file(&copy).unwrap();
+    let named = name(&mut worker(), request);
+    assert!(
+        named.function.name.ends_with("a_function_of_this_test"),
+        "{named:?}"
+    );
+}
+
+// Check that files that are no programs, cut ones, and ones that shrank say why they give no name, and keep the offset.
+#[test]
+fn broken_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("broken");
+    let mut worker = worker();
+    fs::write(&path, "no program at all").unwrap();
+    let named = name(&mut worker, file_request(&path, 0x10));
+    assert_eq!(
+        (named.reason, &*named.function.name),
+        (Some(Unnamed::Unreadable), "broken.so+0x10")
+    );
+    let mut request = file_request(&path, 0x20);
+    let grown = Arc::get_mut(request.file.as_mut().unwrap()).unwrap();
+    grown.identity.size_bytes += 1;
+    assert_eq!(name(&mut worker, request).reason, Some(Unnamed::NoFile));
+    let exe = fs::read(std::env::current_exe().unwrap()).unwrap();
+    for keep in [64, 1000, exe.len() / 2, exe.len() - 100] {
+        let mut worker = Worker::new(SymbolOptions::default());
+        fs::write(&path, &exe[..keep]).unwrap();
+        let named = name(&mut worker, file_request(&path, 0x2000));
+        assert!(
+            named.reason.is_some_and(|reason| reason != Unnamed::NoFile),
+            "{keep} {named:?}"
+        );
+    }
+}
+
+// Check that a program with bytes overwritten in its headers and tables never takes the thread down.
+#[test]
+fn damaged_headers() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("damaged");
+    let libc = crate::sys::proc_fs::exec_maps(std::process::id(), 100).unwrap();
+    let libc = libc
+        .entries
+        .iter()
+        .find(|entry| entry.path.windows(5).any(|part| part == b"libc."))
+        .unwrap();
+    let good = fs::read(std::str::from_utf8(&libc.path).unwrap()).unwrap();
+    let tables = usize::try_from(u64::from_le_bytes(good[40..48].try_into().unwrap())).unwrap();
+    let mut seed = 1_u64;
+    let mut next = |below: usize| {
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(seed >> 33).unwrap() % below
+    };
+    let mut answers = 0;
+    for _ in 0..40 {
+        fs::write(&path, &good).unwrap();
+        let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        for _ in 0..8 {
+            let at = if next(2) == 0 {
+                next(1024)
+            } else {
+                tables + next(good.len() - tables)
+            };
+            file.write_all_at(&[u8::try_from(next(256)).unwrap()], at.max(6) as u64)
+                .unwrap();
+        }
+        let named = name(
+            &mut worker(),
+            file_request(&path, libc.file_offset + 0x1000),
+        );
+        assert!(!named.function.name.is_empty());
+        answers += 1;
+    }
+    assert_eq!(answers, 40);
+}
+
+// Check that idle files are unloaded, and that a name is found again afterwards.
+#[test]
+fn unloads_idle_files() {
+    let mut own = Own::new();
+    let mut worker = worker();
+    let first = own.request(libc::getrlimit as *const () as usize);
+    let second = own.request(libc::getrlimit as *const () as usize + 1);
+    let now_ns = 1_000_000_000_000;
+    let named = worker.resolve(&[first], now_ns);
+    worker.elf.unload(now_ns + 1_000_000_000);
+    assert_eq!(worker.elf.loaded(), 1);
+    worker.elf.unload(now_ns + 60_000_000_000);
+    assert_eq!(worker.elf.loaded(), 0);
+    assert_eq!(worker.resolve(&[second], now_ns), named);
+}
+
+// Check that the thread answers in the order asked, fills a table, and counts what it could not name.
+#[test]
+fn thread_answers() {
+    let symbolizer = Symbolizer::spawn(SymbolOptions::default()).unwrap();
+    let mut own = Own::new();
+    let known = own.request(libc::getrlimit as *const () as usize);
+    let jit = Request {
+        place: Place {
+            module: ModuleId::JIT,
+            offset: 0x1234,
+        },
+        module: own.processes.modules().share(ModuleId::JIT),
+        file: None,
+    };
+    let table = symbolizer.table(vec![jit.clone(), known.clone()]);
+    assert_eq!(&*table.function(jit.place).name, "[jit]+0x1234");
+    assert!(table.function(known.place).known);
+    // The thread publishes its counts after each answer, so those of the first are there with the second.
+    drop(symbolizer.table(vec![known]));
+    let counts = symbolizer.counts();
+    assert!(
+        counts.requests >= 2 && counts.unnamed[Unnamed::Jit as usize] == 1,
+        "{counts:?}"
+    );
+}

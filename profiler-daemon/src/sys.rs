@@ -1,0 +1,17 @@
+//! Thin wrappers around the operating system: clocks, `/proc`, perf side-band rings, own cost. The parsers are pure
+//! functions over bytes; nothing here knows what a profile is.
+
+pub mod bell;
+pub mod bus_guard;
+pub mod cgroup;
+pub mod clock;
+pub mod memory_file;
+pub mod own_cost;
+pub mod perf_event;
+pub mod perf_record;
+pub mod perf_ring;
+pub mod probe;
+pub mod proc_fs;
+pub mod proc_maps;
+pub mod proc_stat;
+pub mod time_order;

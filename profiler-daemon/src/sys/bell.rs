@@ -1,0 +1,57 @@
+//! A bell: wakes a thread that waits for file descriptors (an eventfd).
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// Rung from any thread; heard by the one that polls it.
+#[derive(Debug)]
+pub struct Bell(File);
+
+impl Bell {
+    /// A bell that has not been rung.
+    ///
+    /// # Errors
+    /// No file descriptor is left.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: takes two numbers; the result is checked.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a new descriptor that nobody else owns.
+        Ok(Self(File::from(unsafe { OwnedFd::from_raw_fd(fd) })))
+    }
+
+    /// Rings. Ringing twice before it is heard is ringing once.
+    pub fn ring(&self) {
+        // It can only fail when it has been rung 2^64 times unheard: then it rings already.
+        (&self.0).write_all(&1u64.to_ne_bytes()).ok();
+    }
+
+    /// Waits until it rings or `timeout` is over.
+    pub fn wait(&self, timeout: Duration) {
+        let mut polled = libc::pollfd {
+            fd: self.0.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let millis = libc::c_int::try_from(timeout.as_millis()).unwrap_or(libc::c_int::MAX);
+        // SAFETY: one valid entry, whose descriptor is open. If it fails (a signal, no memory) the wait is short.
+        unsafe { libc::poll(&raw mut polled, 1, millis) };
+        self.silence();
+    }
+
+    /// Stops it ringing.
+    pub(super) fn silence(&self) {
+        // Fails when it does not ring: that is the aim.
+        (&self.0).read_exact(&mut [0; 8]).ok();
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

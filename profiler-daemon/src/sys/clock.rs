@@ -1,0 +1,97 @@
+//! The clocks of this machine, in nanoseconds. Nothing here converts for display.
+
+/// Reads one clock. The clocks asked for below always exist, so a failure reads as 0 and is never seen.
+fn read_ns(clock: libc::clockid_t) -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `now` is a valid timespec that the call only writes to.
+    let failed = unsafe { libc::clock_gettime(clock, &raw mut now) };
+    if failed != 0 {
+        return 0;
+    }
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
+/// Nanoseconds of `CLOCK_MONOTONIC`: the clock of every event from the kernel; stands still while the machine sleeps.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    read_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// Nanoseconds since boot, time asleep included: the clock of process start times.
+#[must_use]
+pub fn boottime_ns() -> u64 {
+    read_ns(libc::CLOCK_BOOTTIME)
+}
+
+/// Nanoseconds since 1970 by the wall clock.
+#[must_use]
+pub fn unix_ns() -> u64 {
+    read_ns(libc::CLOCK_REALTIME)
+}
+
+/// What to add to a monotonic or boot time to get wall-clock or boot time. Taken anew when it matters: the wall clock
+/// can be set, and the boot clock runs ahead while the machine sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockOffsets {
+    /// Wall clock minus monotonic clock, nanoseconds.
+    pub unix_minus_monotonic_ns: u64,
+    /// Boot clock minus monotonic clock, nanoseconds.
+    pub boot_minus_monotonic_ns: u64,
+}
+
+impl ClockOffsets {
+    /// Reads the clocks one after the other; off by the time between two readings (below a microsecond).
+    #[must_use]
+    pub fn now() -> Self {
+        let monotonic = monotonic_ns();
+        Self {
+            unix_minus_monotonic_ns: unix_ns().saturating_sub(monotonic),
+            boot_minus_monotonic_ns: boottime_ns().saturating_sub(monotonic),
+        }
+    }
+
+    /// Monotonic to wall-clock time, both in nanoseconds.
+    #[must_use]
+    pub fn unix_from_monotonic(self, monotonic_ns: u64) -> u64 {
+        monotonic_ns.saturating_add(self.unix_minus_monotonic_ns)
+    }
+
+    /// Monotonic to boot time, both in nanoseconds.
+    #[must_use]
+    pub fn boot_from_monotonic(self, monotonic_ns: u64) -> u64 {
+        monotonic_ns.saturating_add(self.boot_minus_monotonic_ns)
+    }
+
+    /// Boot to wall-clock time, both in nanoseconds.
+    #[must_use]
+    pub fn unix_from_boot(self, boot_ns: u64) -> u64 {
+        boot_ns
+            .saturating_sub(self.boot_minus_monotonic_ns)
+            .saturating_add(self.unix_minus_monotonic_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Check that the offsets lead from one clock to the next reading of the other.
+    #[test]
+    fn offsets_agree_with_clocks() {
+        let offsets = ClockOffsets::now();
+        let before = monotonic_ns();
+        let boot = boottime_ns();
+        let after = monotonic_ns();
+        let slack_ns = 1_000_000;
+        assert!(offsets.boot_from_monotonic(before) <= boot + slack_ns);
+        assert!(offsets.boot_from_monotonic(after) + slack_ns >= boot);
+        assert_eq!(
+            offsets.unix_from_boot(offsets.boot_from_monotonic(before)),
+            offsets.unix_from_monotonic(before)
+        );
+    }
+}

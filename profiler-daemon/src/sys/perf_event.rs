@@ -1,0 +1,244 @@
+//! The side-band of the whole machine: forks, execs, executable mappings and exits of every process, in order of time.
+//! Owns one ring a processor; what the events mean for a process is `processes`.
+
+use std::{
+    io,
+    os::fd::{AsFd as _, AsRawFd as _},
+    time::Duration,
+};
+
+use super::{
+    bell::Bell,
+    clock,
+    perf_record::{self, Event},
+    perf_ring::Ring,
+    proc_fs,
+    time_order::TimeOrder,
+};
+
+/// Room for records of one processor unless set otherwise: some 500 mappings, or 1000 forks.
+pub const DEFAULT_RING_BYTES: usize = 64 << 10;
+/// Most records held back to be put in order.
+const MAX_WAITING: usize = 100_000;
+/// How soon to look again for records that were held back.
+const HELD_BACK: Duration = Duration::from_millis(5);
+
+/// What the side-band has cost and lost so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SideBandCounts {
+    /// Records understood.
+    pub records: u64,
+    /// Records the kernel had no room for.
+    pub lost: u64,
+    /// Records that were not understood.
+    pub malformed: u64,
+    /// Records handed on out of order because too many waited.
+    pub out_of_order: u64,
+}
+
+/// All rings together.
+#[derive(Debug)]
+pub struct SideBand {
+    rings: Vec<Ring>,
+    polled: Vec<libc::pollfd>,
+    order: TimeOrder<Event>,
+    counts: SideBandCounts,
+    scratch: Vec<u8>,
+}
+
+impl SideBand {
+    /// Opens a ring of about `ring_bytes` on every processor that is online now. One that comes online later is not
+    /// heard (its processes are found when their pid is next looked at).
+    ///
+    /// # Errors
+    ///
+    /// Not allowed (`CAP_PERFMON`, on some distributions `CAP_SYS_ADMIN`), or not one processor could be opened.
+    pub fn open(ring_bytes: usize) -> io::Result<Self> {
+        let mut rings = Vec::new();
+        for cpu in proc_fs::online_cpus()? {
+            match Ring::open(cpu, ring_bytes) {
+                Ok(ring) => rings.push(ring),
+                // It went offline since the list was read.
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if rings.is_empty() {
+            return Err(io::Error::other("no processor is online"));
+        }
+        let polled = rings.iter().map(|ring| libc::pollfd {
+            fd: ring.as_fd().as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        });
+        Ok(Self {
+            polled: polled.collect(),
+            rings,
+            order: TimeOrder::new(MAX_WAITING),
+            counts: SideBandCounts::default(),
+            scratch: Vec::new(),
+        })
+    }
+
+    /// Memory of all rings, bytes.
+    #[must_use]
+    pub fn mapped_bytes(&self) -> usize {
+        self.rings.iter().map(Ring::mapped_bytes).sum()
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counts(&self) -> SideBandCounts {
+        self.counts
+    }
+
+    /// Waits until a record is there, `bell` rings or `timeout` is over. Whoever loops over this should sleep some
+    /// milliseconds after each batch: the kernel wakes for every record.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused to wait (out of memory); a signal is no error.
+    pub fn wait(&mut self, timeout: Duration, bell: &Bell) -> io::Result<()> {
+        let timeout = if self.order.is_empty() {
+            timeout
+        } else {
+            timeout.min(HELD_BACK)
+        };
+        let millis = libc::c_int::try_from(timeout.as_millis()).unwrap_or(libc::c_int::MAX);
+        self.polled.truncate(self.rings.len());
+        self.polled.push(libc::pollfd {
+            fd: bell.as_fd().as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        });
+        let count = self.polled.len() as libc::nfds_t;
+        // SAFETY: `polled` is a valid array of `count` entries whose descriptors `rings` and `bell` keep open.
+        let ready = unsafe { libc::poll(self.polled.as_mut_ptr(), count, millis) };
+        if ready < 0 {
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+        bell.silence();
+        Ok(())
+    }
+
+    /// Reads all rings and hands over, oldest first, what is older than the beginning of this reading: anything newer
+    /// could still be overtaken by a record of another processor.
+    pub fn read(&mut self, each: impl FnMut(Event)) {
+        let before_ns = clock::monotonic_ns();
+        let Self {
+            rings,
+            order,
+            counts,
+            scratch,
+            ..
+        } = self;
+        for ring in rings {
+            let thrown_away = ring.drain(scratch, |header, bytes| {
+                match perf_record::decode(header, bytes) {
+                    Ok(Some(event)) => {
+                        if let Event::Lost { records, .. } = event {
+                            counts.lost = counts.lost.saturating_add(records);
+                        }
+                        counts.records += 1;
+                        order.push(event.time_ns(), event);
+                    }
+                    Ok(None) => {}
+                    Err(_) => counts.malformed += 1,
+                }
+            });
+            counts.malformed += u64::from(thrown_away > 0);
+        }
+        order.release(before_ns, each);
+        counts.out_of_order = order.forced();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{process::Command, time::Instant};
+
+    // Check that the whole life of a real child is heard, in order of time: fork, exec, its program and library, exit.
+    #[test]
+    fn hears_a_child() {
+        let mut side_band = match SideBand::open(DEFAULT_RING_BYTES) {
+            Ok(side_band) => side_band,
+            Err(error) => {
+                assert_eq!(error.raw_os_error(), Some(libc::EACCES), "{error}");
+                return;
+            }
+        };
+        let start_ns = clock::monotonic_ns();
+        let mut child = Command::new("/bin/sleep").arg("0").spawn().unwrap();
+        let pid = child.id();
+        child.wait().unwrap();
+        let end_ns = clock::monotonic_ns();
+        let mut heard = Vec::new();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < deadline
+            && !heard
+                .iter()
+                .any(|event| matches!(event, Event::Exit { .. }))
+        {
+            let bell = Bell::new().unwrap();
+            side_band.wait(Duration::from_millis(100), &bell).unwrap();
+            side_band.read(|event| {
+                let of_child = match &event {
+                    Event::Fork { pid, .. } | Event::Comm { pid, .. } | Event::Exit { pid, .. } => {
+                        *pid
+                    }
+                    Event::Mmap(mmap) => mmap.pid,
+                    Event::Lost { .. } => 0,
+                };
+                if of_child == pid {
+                    heard.push(event);
+                }
+            });
+        }
+        assert!(
+            matches!(heard.first(), Some(Event::Fork { ppid, .. }) if *ppid == std::process::id()),
+            "{heard:?}"
+        );
+        let exec = heard.iter().position(
+            |event| matches!(event, Event::Comm { exec: true, comm, .. } if &**comm == b"sleep"),
+        );
+        let program = heard.iter().position(|event| matches!(event, Event::Mmap(mmap) if mmap.path.ends_with(b"/sleep") && mmap.inode != 0));
+        assert!(exec.is_some() && exec < program, "{heard:?}");
+        assert!(heard.is_sorted_by_key(Event::time_ns), "{heard:?}");
+        assert!(
+            heard
+                .iter()
+                .all(|event| (start_ns..=end_ns).contains(&event.time_ns())),
+            "{heard:?}"
+        );
+        assert_eq!(side_band.counts().malformed, 0);
+    }
+
+    // Check that many times the ring's size passes through it without a malformed record, and that what did not fit is
+    // counted as lost.
+    #[test]
+    fn wraps_around() {
+        let Ok(mut side_band) = SideBand::open(4096) else {
+            return;
+        };
+        let mut forks = 0;
+        let mut lost = 0;
+        let own = std::process::id();
+        for round in 0..300 {
+            std::thread::spawn(|| ()).join().unwrap();
+            if round % 3 == 0 {
+                side_band.read(|event| match event {
+                    Event::Fork { pid, ppid, .. } if pid == own && ppid == own => forks += 1,
+                    Event::Lost { records, .. } => lost += records,
+                    _ => {}
+                });
+            }
+        }
+        assert!(forks + lost >= 290, "{forks} {lost}");
+        assert_eq!(side_band.counts().malformed, 0);
+        assert_eq!(side_band.counts().lost, lost);
+    }
+}

@@ -1,0 +1,207 @@
+//! Reads files of `/proc` and `/sys`, each with a bound in bytes. What the bytes mean is `proc_stat`, `proc_maps`,
+//! `cgroup`.
+
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+};
+
+use super::{
+    cgroup::CgroupFacts,
+    proc_maps::{self, ExecMaps},
+    proc_stat::ProcStat,
+};
+
+/// Most bytes read from one small file.
+const MAX_SMALL_BYTES: usize = 16 << 10;
+/// Most bytes read from one `maps` file: some 200 000 mappings.
+const MAX_MAPS_BYTES: usize = 32 << 20;
+/// Bytes of `maps` looked at in one go; longer than any line.
+const MAPS_CHUNK_BYTES: usize = 64 << 10;
+/// Longest command line kept, bytes.
+const MAX_CMDLINE_BYTES: usize = 4096;
+
+/// Reads a file up to `limit_bytes`; what is behind is left out.
+///
+/// # Errors
+///
+/// It cannot be opened or read; for a file of `/proc/PID` usually because the process is gone.
+pub fn read_bounded(path: impl AsRef<Path>, limit_bytes: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?
+        .take(limit_bytes as u64)
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// All processes of this namespace, in the order of `/proc`.
+///
+/// # Errors
+///
+/// `/proc` cannot be read.
+pub fn pids() -> io::Result<Vec<u32>> {
+    let entries = std::fs::read_dir("/proc")?;
+    Ok(entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect())
+}
+
+/// The `stat` line of a process; `None` if it is gone.
+#[must_use]
+pub fn stat(pid: u32) -> Option<ProcStat> {
+    ProcStat::parse(&read_bounded(format!("/proc/{pid}/stat"), MAX_SMALL_BYTES).ok()?)
+}
+
+/// The executable mappings of a process, at most `limit`; `None` if it is gone or may not be looked at.
+#[must_use]
+pub fn exec_maps(pid: u32, limit: usize) -> Option<ExecMaps> {
+    let mut file = File::open(format!("/proc/{pid}/maps")).ok()?;
+    let mut all = ExecMaps::default();
+    let mut chunk = vec![0; MAPS_CHUNK_BYTES];
+    let (mut filled, mut total) = (0, 0);
+    loop {
+        let read = file.read(&mut chunk[filled..]).ok()?;
+        filled += read;
+        total += read;
+        let complete = match chunk[..filled].iter().rposition(|byte| *byte == b'\n') {
+            Some(at) if read > 0 => at + 1,
+            // The end, or a line longer than any the kernel writes.
+            _ => filled,
+        };
+        let part = proc_maps::parse(&chunk[..complete], limit - all.entries.len());
+        all.entries.extend(part.entries);
+        all.malformed += part.malformed;
+        all.truncated |= part.truncated || total > MAX_MAPS_BYTES;
+        chunk.copy_within(complete..filled, 0);
+        filled -= complete;
+        if read == 0 || all.truncated {
+            return Some(all);
+        }
+    }
+}
+
+/// The program of a process; `None` for kernel threads and processes that are gone.
+#[must_use]
+pub fn exe(pid: u32) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// The real user of a process.
+#[must_use]
+pub fn uid(pid: u32) -> Option<u32> {
+    let status = read_bounded(format!("/proc/{pid}/status"), MAX_SMALL_BYTES).ok()?;
+    let line = status
+        .split(|byte| *byte == b'\n')
+        .find_map(|line| line.strip_prefix(b"Uid:"))?;
+    std::str::from_utf8(line)
+        .ok()?
+        .split_ascii_whitespace()
+        .next()?
+        .parse()
+        .ok()
+}
+
+/// The control group of a process.
+#[must_use]
+pub fn cgroup(pid: u32) -> Option<CgroupFacts> {
+    Some(CgroupFacts::parse(
+        &read_bounded(format!("/proc/{pid}/cgroup"), MAX_SMALL_BYTES).ok()?,
+    ))
+}
+
+/// The command line of a process, arguments separated by spaces, at most 4096 bytes of it. It may hold secrets: only read
+/// when asked for.
+#[must_use]
+pub fn cmdline(pid: u32) -> Option<String> {
+    let mut bytes = read_bounded(format!("/proc/{pid}/cmdline"), MAX_CMDLINE_BYTES).ok()?;
+    while bytes.last() == Some(&0) {
+        bytes.pop();
+    }
+    for byte in &mut bytes {
+        if *byte == 0 {
+            *byte = b' ';
+        }
+    }
+    (!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The processors that are online.
+///
+/// # Errors
+///
+/// The list cannot be read or is not one.
+pub fn online_cpus() -> io::Result<Vec<u32>> {
+    let text = read_bounded("/sys/devices/system/cpu/online", MAX_SMALL_BYTES)?;
+    let text = String::from_utf8_lossy(&text);
+    cpu_list(text.trim()).ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("not a list of processors: {text}"),
+        )
+    })
+}
+
+/// Reads `0-3,7`.
+fn cpu_list(text: &str) -> Option<Vec<u32>> {
+    const MAX_CPUS: usize = 8192;
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
+        if last.checked_sub(first)? as usize >= MAX_CPUS - cpus.len().min(MAX_CPUS) {
+            return None;
+        }
+        cpus.extend(first..=last);
+    }
+    Some(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Check that lists of processors are read, and absurd ones refused.
+    #[test]
+    fn cpu_lists() {
+        assert_eq!(cpu_list("0-2,5"), Some(vec![0, 1, 2, 5]));
+        assert_eq!(cpu_list("7"), Some(vec![7]));
+        for absurd in ["", "3-1", "0-4294967295", "a", "1,,2"] {
+            assert_eq!(cpu_list(absurd), None, "{absurd}");
+        }
+        assert!(!online_cpus().unwrap().is_empty());
+    }
+
+    // Check that this process reads about itself what it knows otherwise.
+    #[test]
+    fn own_facts() {
+        let pid = std::process::id();
+        assert!(pids().unwrap().contains(&pid));
+        assert_eq!(exe(pid), std::env::current_exe().ok());
+        let args: Vec<_> = std::env::args().collect();
+        assert_eq!(cmdline(pid), Some(args.join(" ")));
+        assert!(uid(pid).is_some() && cgroup(pid).is_some());
+    }
+
+    // Check that reading maps piece by piece gives what reading it at once gives.
+    #[test]
+    fn maps_in_pieces() {
+        let pid = std::process::id();
+        let pieces = exec_maps(pid, 10_000).unwrap();
+        let whole = proc_maps::parse(&std::fs::read("/proc/self/maps").unwrap(), 10_000);
+        assert!(whole.entries.len() > 3);
+        assert_eq!(pieces.malformed, 0);
+        for entry in whole.entries.iter().filter(|entry| entry.inode != 0) {
+            assert!(pieces.entries.contains(entry));
+        }
+        assert!(exec_maps(pid, 1).unwrap().truncated);
+    }
+
+    // Check that a process that does not exist gives nothing rather than an error of another kind.
+    #[test]
+    fn gone() {
+        let pid = u32::MAX / 2;
+        assert!(stat(pid).is_none() && exec_maps(pid, 1).is_none() && exe(pid).is_none());
+        assert!(uid(pid).is_none() && cgroup(pid).is_none() && cmdline(pid).is_none());
+    }
+}

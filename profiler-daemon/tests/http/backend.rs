@@ -1,0 +1,232 @@
+//! A backend over a hand-made profile: one process of forty functions, one that exited and was dropped.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use profiler_common::StackEnd;
+use profiler_daemon::config::Config;
+use profiler_daemon::config::targets::Targets;
+use profiler_daemon::http::{Backend, BoxFuture, Degraded, Status, Unavailable};
+use profiler_daemon::processes::ids::{ProcessKey, ThreadKey};
+use profiler_daemon::processes::module::ModuleId;
+use profiler_daemon::profile::Profile;
+use profiler_daemon::profile::frames::{Frame, FrameId};
+use profiler_daemon::profile::input::{
+    CommName, DrainPass, ProcessInfo, StackDelta, ThreadState, ThreadUpdate,
+};
+use profiler_daemon::profile::limits::Limits;
+use profiler_daemon::profile::snapshot::Snapshot;
+use profiler_daemon::report::names::Names;
+use profiler_daemon::symbols::names::{FunctionKind, FunctionName};
+
+/// The process that runs, its start in ticks, and the one that was dropped.
+pub(crate) const RUNNING: u32 = 42;
+pub(crate) const START_TICKS: u64 = 7_000;
+pub(crate) const DROPPED: u32 = 43;
+/// Functions of the running process.
+pub(crate) const FUNCTIONS: usize = 40;
+
+const MS: u64 = 1_000_000;
+
+/// A backend whose every answer a test can choose.
+pub(crate) struct Fake {
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) targets: Mutex<Targets>,
+    pub(crate) ready: Result<(), Vec<String>>,
+    /// How long a snapshot takes.
+    pub(crate) delay: Duration,
+    pub(crate) unavailable: bool,
+    /// The size of the metrics in bytes.
+    pub(crate) metrics_bytes: usize,
+}
+
+impl Default for Fake {
+    fn default() -> Self {
+        Self {
+            snapshot: Arc::new(profile()),
+            targets: Mutex::new(Targets::default()),
+            ready: Ok(()),
+            delay: Duration::ZERO,
+            unavailable: false,
+            metrics_bytes: 100,
+        }
+    }
+}
+
+fn profile() -> Snapshot {
+    let limits = Limits {
+        exited_processes: 0,
+        segment_ns: 1_000 * MS,
+        segments: 3,
+        ..Limits::default()
+    };
+    let mut profile = Profile::new(limits, 0, 1_700_000_000 * 1_000 * MS);
+    let key = |pid| ProcessKey {
+        pid,
+        start_ns: START_TICKS * 10 * MS,
+    };
+    let thread = |tid| ThreadKey {
+        tid,
+        start_ns: START_TICKS * 10 * MS,
+    };
+    let info = |pid, exited_at_unix_ns| ProcessInfo {
+        exited_at_unix_ns,
+        ..ProcessInfo::unknown(
+            key(pid),
+            CommName::new("example"),
+            1_600_000_000 * 1_000 * MS,
+        )
+    };
+    let update = |pid, state| ThreadUpdate {
+        thread: thread(pid),
+        process: key(pid),
+        comm: CommName::new("example"),
+        state,
+        first_event_ns: 0,
+        last_event_ns: 500 * MS,
+        unobserved_ns: 0,
+        classes: [400 * MS, 0, 100 * MS, 0, 0],
+        in_syscall: None,
+        in_syscall_since_ns: 0,
+        slot: pid,
+    };
+    let frames: Vec<FrameId> = (0..FUNCTIONS as u64)
+        .map(|offset| {
+            profile.frames().intern(Frame {
+                module: ModuleId::JIT,
+                offset: 0x1000 + offset,
+            })
+        })
+        .collect();
+    let stacks = frames.iter().map(|frame| StackDelta {
+        process: key(RUNNING),
+        thread: thread(RUNNING),
+        user: vec![frames[0], *frame],
+        kernel: Vec::new(),
+        end: StackEnd::Complete,
+        lost: None,
+        samples: 1,
+        walks: 1,
+        classes: [10 * MS, 0, 0, 0, 0],
+    });
+    let pass = |second: u64| DrainPass {
+        now_ns: second * 1_000 * MS,
+        now_unix_ns: (1_700_000_000 + second) * 1_000 * MS,
+        boot_unix_ns: 1_600_000_000 * 1_000 * MS,
+        ..DrainPass::default()
+    };
+    profile.apply(DrainPass {
+        processes: vec![info(RUNNING, None), info(DROPPED, None)],
+        threads: vec![
+            update(RUNNING, ThreadState::Running),
+            update(DROPPED, ThreadState::Running),
+        ],
+        stacks: stacks.collect(),
+        ..pass(1)
+    });
+    profile.apply(DrainPass {
+        processes: vec![info(DROPPED, Some(1_700_000_001 * 1_000 * MS))],
+        threads: vec![update(DROPPED, ThreadState::Exited)],
+        ..pass(2)
+    });
+    // An exited process stays for a few passes, in case more of it arrives.
+    for second in 3..20 {
+        profile.apply(pass(second));
+    }
+    profile.snapshot()
+}
+
+struct FakeNames {
+    names: HashMap<FrameId, FunctionName>,
+    unknown: FunctionName,
+}
+
+impl Names for FakeNames {
+    fn function(&self, frame: FrameId) -> &FunctionName {
+        self.names.get(&frame).unwrap_or(&self.unknown)
+    }
+}
+
+fn named(name: String, known: bool) -> FunctionName {
+    FunctionName {
+        name: name.into(),
+        address: None,
+        kind: FunctionKind::Jit,
+        known,
+    }
+}
+
+impl Backend for Fake {
+    fn snapshot(&self) -> BoxFuture<'_, Result<Arc<Snapshot>, Unavailable>> {
+        Box::pin(async {
+            tokio::time::sleep(self.delay).await;
+            if self.unavailable {
+                return Err(Unavailable("the kernel's maps cannot be read".to_owned()));
+            }
+            Ok(Arc::clone(&self.snapshot))
+        })
+    }
+
+    fn names(
+        &self,
+        snapshot: Arc<Snapshot>,
+        frames: Vec<FrameId>,
+    ) -> BoxFuture<'_, Arc<dyn Names + Send + Sync>> {
+        let name = |frame: FrameId| {
+            (
+                frame,
+                named(
+                    format!("function_{:#x}", snapshot.frame(frame).offset),
+                    true,
+                ),
+            )
+        };
+        let names = frames.into_iter().map(name).collect();
+        let names: Arc<dyn Names + Send + Sync> = Arc::new(FakeNames {
+            names,
+            unknown: named("[unknown]".to_owned(), false),
+        });
+        Box::pin(std::future::ready(names))
+    }
+
+    fn status(&self) -> Status {
+        Status {
+            version: "1.2.3".to_owned(),
+            kernel_release: "6.1.0".to_owned(),
+            settings: Config::default().in_force(),
+            degraded: vec![Degraded {
+                what: "kernel names".to_owned(),
+                why: "CAP_SYSLOG is not granted".to_owned(),
+            }],
+            ..Status::default()
+        }
+    }
+
+    fn readiness(&self) -> Result<(), Vec<String>> {
+        self.ready.clone()
+    }
+
+    fn targets(&self) -> Targets {
+        self.targets.lock().unwrap().clone()
+    }
+
+    fn set_targets(&self, targets: Targets) -> BoxFuture<'_, Result<Targets, String>> {
+        let answer = if targets.cgroups.iter().any(|cgroup| cgroup == "/missing") {
+            Err("there is no control group /missing".to_owned())
+        } else {
+            *self.targets.lock().unwrap() = targets.clone();
+            Ok(targets)
+        };
+        Box::pin(std::future::ready(answer))
+    }
+
+    fn metrics(&self) -> BoxFuture<'_, Result<String, Unavailable>> {
+        let answer = if self.unavailable {
+            Err(Unavailable("the kernel's maps cannot be read".to_owned()))
+        } else {
+            Ok("# a comment\n".repeat(self.metrics_bytes / 12))
+        };
+        Box::pin(std::future::ready(answer))
+    }
+}

@@ -1,0 +1,204 @@
+//! What every endpoint answers when the question is wrong, or there is no answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::header;
+use profiler_daemon::http::{ENDPOINTS, app};
+
+use super::backend::{DROPPED, Fake, RUNNING};
+use super::{ask, get, hasty, request, server};
+
+#[tokio::test]
+async fn unknown_parameters_are_refused_everywhere() {
+    // Check that every endpoint with a strict query names the parameters it takes when given one it does not.
+    for endpoint in ENDPOINTS
+        .iter()
+        .filter(|endpoint| !matches!(endpoint.handler, "healthy" | "ready" | "metrics"))
+    {
+        let path = endpoint.path.replace("{pid}", &RUNNING.to_string());
+        let problem = get(&format!("{path}?sorted=1")).await.problem(400);
+        assert_eq!(problem["errors"][0]["parameter"], "sorted", "{path}");
+        let detail = problem["errors"][0]["detail"].as_str().unwrap();
+        let known = detail.split_once("allowed are ").unwrap().1;
+        let declared = endpoint.parameters.join(", ");
+        assert_eq!(
+            known,
+            if declared.is_empty() {
+                "no parameters"
+            } else {
+                &declared
+            },
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn wrong_values_are_refused_together() {
+    // Check that values, repetition and columns that do not exist are told, each with what is allowed.
+    let problem = get("/api/v1/functions?limit=x&order=up&q=a&q=b")
+        .await
+        .problem(400);
+    assert_eq!(problem["errors"].as_array().unwrap().len(), 3, "{problem}");
+    let problem = get("/api/v1/functions?sort=nonsense").await.problem(400);
+    assert_eq!(
+        (
+            &problem["errors"][0]["parameter"],
+            &problem["errors"][0]["given"]
+        ),
+        (&"sort".into(), &"nonsense".into())
+    );
+    assert_eq!(get("/api/v1/session?window=1s").await.status, 200);
+    let problem = get("/api/v1/session?window=1000h").await.problem(400);
+    assert_eq!(problem["errors"][0]["parameter"], "window");
+    let long = "x".repeat(5_000);
+    get(&format!("/api/v1/session?{long}")).await.problem(400);
+}
+
+#[tokio::test]
+async fn formats_that_do_not_exist_are_refused() {
+    // Check that csv is refused with what is available: 400 by parameter, 406 by header.
+    let problem = get("/api/v1/functions?format=csv").await.problem(400);
+    assert_eq!(
+        problem["errors"][0]["detail"],
+        "format must be json or text"
+    );
+    let mut accepting = request("GET", "/api/v1/functions");
+    accepting
+        .headers_mut()
+        .insert(header::ACCEPT, "text/csv".parse().unwrap());
+    let problem = ask(server(), accepting).await.problem(406);
+    assert!(
+        problem["detail"]
+            .as_str()
+            .unwrap()
+            .contains("application/json"),
+        "{problem}"
+    );
+}
+
+#[tokio::test]
+async fn processes_that_are_not_there_are_told_apart() {
+    // Check that an unknown process is 404, another start time too, a dropped one 410 and nonsense 400, in every report.
+    for report in [
+        "",
+        "/functions",
+        "/modules",
+        "/threads",
+        "/calltree",
+        "/os-events",
+    ] {
+        get(&format!("/api/v1/processes/9999{report}"))
+            .await
+            .problem(404);
+        get(&format!("/api/v1/processes/{RUNNING}.1{report}"))
+            .await
+            .problem(404);
+        get(&format!("/api/v1/processes/{DROPPED}{report}"))
+            .await
+            .problem(410);
+        for nonsense in ["x", "1.", "-1", "1.2.3", "99999999999", "%ff", "%00"] {
+            get(&format!("/api/v1/processes/{nonsense}{report}"))
+                .await
+                .problem(400);
+        }
+    }
+}
+
+#[tokio::test]
+async fn paths_that_do_not_exist_list_those_that_do() {
+    // Check that unknown paths, reports that are not made yet included, answer 404 with every endpoint.
+    for path in [
+        "/nothing",
+        "/api/v1",
+        "/api/v1/functions/",
+        "/api/v1/processes/42/callers?function=main",
+        "/api/v1/processes/42/callees",
+        "/api/v1/processes/42/lines",
+        "/api/v1/processes/42/instructions",
+        "/debug/pprof/profile",
+    ] {
+        let problem = get(path).await.problem(404);
+        assert_eq!(
+            problem["errors"].as_array().unwrap().len(),
+            ENDPOINTS.len(),
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn methods_that_do_not_exist_list_those_that_do() {
+    // Check that every endpoint refuses other methods with 405, an Allow header and a problem; preflights included.
+    for endpoint in ENDPOINTS {
+        let path = endpoint.path.replace("{pid}", &RUNNING.to_string());
+        for method in ["POST", "DELETE", "OPTIONS"] {
+            let answer = ask(server(), request(method, &path)).await;
+            answer.problem(405);
+            let allowed = answer.header(header::ALLOW);
+            assert!(
+                endpoint
+                    .methods
+                    .iter()
+                    .all(|method| allowed.contains(method)),
+                "{path}: {allowed:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn not_ready_and_unavailable_say_why() {
+    // Check that a daemon that is not ready, or cannot read the kernel, answers 503 with its reasons and when to retry.
+    let fake = Fake {
+        ready: Err(vec!["tick is not attached".to_owned()]),
+        unavailable: true,
+        ..Fake::default()
+    };
+    let router = app(Arc::new(fake), hasty());
+    let answer = ask(router.clone(), request("GET", "/readyz")).await;
+    assert_eq!(
+        answer.problem(503)["errors"][0]["detail"],
+        "tick is not attached"
+    );
+    for target in ["/api/v1/functions", "/api/v1/session", "/metrics"] {
+        let answer = ask(router.clone(), request("GET", target)).await;
+        assert_eq!(
+            answer.problem(503)["detail"],
+            "the kernel's maps cannot be read"
+        );
+        assert_eq!(answer.header(header::RETRY_AFTER), "1");
+    }
+    assert_eq!(ask(router, request("GET", "/healthz")).await.status, 200);
+}
+
+#[tokio::test]
+async fn an_answer_that_takes_too_long_is_given_up() {
+    // Check that the time of a request is bounded, also while it waits for its turn to make a report.
+    let mut options = hasty();
+    options.max_reports = 1;
+    let router = app(
+        Arc::new(Fake {
+            delay: Duration::from_secs(60),
+            ..Fake::default()
+        }),
+        options,
+    );
+    let ask = |target: &str| ask(router.clone(), request("GET", target));
+    let (first, second, health) = tokio::join!(
+        ask("/api/v1/session"),
+        ask("/api/v1/session"),
+        ask("/healthz")
+    );
+    for answer in [first, second] {
+        assert!(
+            answer.problem(503)["detail"]
+                .as_str()
+                .unwrap()
+                .contains("within 400 ms")
+        );
+        assert_eq!(answer.header(header::RETRY_AFTER), "1");
+    }
+    assert_eq!(health.status, 200);
+}

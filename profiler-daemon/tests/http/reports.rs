@@ -1,0 +1,230 @@
+//! What every endpoint answers when the question is right.
+
+use std::sync::Arc;
+
+use axum::http::header;
+use profiler_daemon::config::Config;
+use profiler_daemon::http::{ENDPOINTS, HttpOptions, app};
+use profiler_daemon::metrics::RequestCounts;
+
+use super::backend::{FUNCTIONS, Fake, RUNNING, START_TICKS};
+use super::{ask, get, request, server};
+
+fn target(path: &str) -> String {
+    path.replace("{pid}", &RUNNING.to_string())
+}
+
+#[tokio::test]
+async fn every_endpoint_answers() {
+    // Check that each declared endpoint answers GET and HEAD with 200, a content type and the headers of every answer.
+    for endpoint in ENDPOINTS {
+        let answer = get(&target(endpoint.path)).await;
+        assert_eq!(answer.status, 200, "{}: {}", endpoint.path, answer.text());
+        assert!(
+            !answer.header(header::CONTENT_TYPE).is_empty(),
+            "{}",
+            endpoint.path
+        );
+        assert_eq!(
+            answer.header(header::CACHE_CONTROL),
+            "no-store",
+            "{}",
+            endpoint.path
+        );
+        assert_eq!(
+            answer.header(header::X_CONTENT_TYPE_OPTIONS),
+            "nosniff",
+            "{}",
+            endpoint.path
+        );
+        assert_eq!(
+            answer.header(header::ACCESS_CONTROL_ALLOW_ORIGIN),
+            "",
+            "{}",
+            endpoint.path
+        );
+        let head = ask(server(), request("HEAD", &target(endpoint.path))).await;
+        assert_eq!(
+            (head.status, head.body.len()),
+            (answer.status, 0),
+            "{}",
+            endpoint.path
+        );
+        assert_eq!(
+            head.header(header::CONTENT_TYPE),
+            answer.header(header::CONTENT_TYPE)
+        );
+    }
+}
+
+#[tokio::test]
+async fn every_report_comes_as_json_and_as_text() {
+    // Check that format= and Accept choose the format of every endpoint that has both, and that format= wins.
+    for endpoint in ENDPOINTS
+        .iter()
+        .filter(|endpoint| endpoint.parameters.contains(&"format"))
+    {
+        let target = target(endpoint.path);
+        let json = get(&target).await;
+        assert_eq!(json.header(header::CONTENT_TYPE), "application/json");
+        assert!(json.json().is_object(), "{target}");
+        let text = get(&format!("{target}?format=text")).await;
+        assert_eq!(
+            text.header(header::CONTENT_TYPE),
+            "text/plain; charset=utf-8"
+        );
+        assert!(
+            serde_json::from_slice::<serde_json::Value>(&text.body).is_err(),
+            "{target} is JSON in text"
+        );
+        let mut accepting = request("GET", &target);
+        accepting
+            .headers_mut()
+            .insert(header::ACCEPT, "text/plain".parse().unwrap());
+        let accepted = ask(server(), accepting).await;
+        assert_eq!(
+            accepted.header(header::CONTENT_TYPE),
+            "text/plain; charset=utf-8"
+        );
+        let varies: Vec<_> = accepted.headers.get_all(header::VARY).iter().collect();
+        assert!(
+            varies.iter().any(|value| value.as_bytes() == b"accept"),
+            "{varies:?}"
+        );
+        let mut both = request("GET", &format!("{target}?format=json"));
+        both.headers_mut()
+            .insert(header::ACCEPT, "text/plain".parse().unwrap());
+        assert_eq!(
+            ask(server(), both).await.header(header::CONTENT_TYPE),
+            "application/json"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_query_reaches_the_report() {
+    // Check that sort, order, limit and q decide which rows of a table are answered, and in which order.
+    let path = format!("/api/v1/processes/{RUNNING}/functions");
+    let all = get(&format!("{path}?limit=0")).await.json();
+    let total = all["total_rows"].as_u64().unwrap();
+    assert!(total >= FUNCTIONS as u64, "{all}");
+    assert_eq!(all["rows"].as_array().unwrap().len() as u64, total);
+    let few = get(&format!("{path}?limit=3&sort=samples.inclusive"))
+        .await
+        .json();
+    assert_eq!(
+        (few["rows"].as_array().unwrap().len(), &few["truncated"]),
+        (3, &true.into())
+    );
+    assert_eq!(few["total_rows"], total);
+    // Every stack begins with the first function.
+    assert_eq!(few["rows"][0]["function"], "function_0x1000");
+    assert_eq!(few["rows"][0]["samples"]["inclusive"], FUNCTIONS);
+    let rising = get(&format!("{path}?limit=0&sort=samples.inclusive&order=asc"))
+        .await
+        .json();
+    assert_eq!(
+        rising["rows"].as_array().unwrap().last().unwrap()["function"],
+        "function_0x1000"
+    );
+    let found = get(&format!("{path}?q=0x1011")).await.json();
+    assert_eq!(found["rows"].as_array().unwrap().len(), 1, "{found}");
+}
+
+#[tokio::test]
+async fn a_process_is_named_by_pid_and_start() {
+    // Check that a pid alone and a pid with its start time name the same process.
+    for name in [RUNNING.to_string(), format!("{RUNNING}.{START_TICKS}")] {
+        let process = get(&format!("/api/v1/processes/{name}")).await.json();
+        assert_eq!(
+            (&process["pid"], &process["start_ticks"]),
+            (&RUNNING.into(), &START_TICKS.into()),
+            "{process}"
+        );
+        assert_eq!(process["elapsed_ns"], 500_000_000);
+    }
+}
+
+#[tokio::test]
+async fn health_status_and_metrics_answer() {
+    // Check the bodies of both spellings of health, of the status in both formats, and the metrics' content type.
+    assert_eq!(get("/-/healthy").await.text(), "ok\n");
+    assert_eq!(get("/readyz").await.text(), "ready\n");
+    let status = get("/api/v1/status").await.json();
+    assert_eq!(
+        (&status["version"], &status["settings"]["frequency_hz"]),
+        (&"1.2.3".into(), &99.into())
+    );
+    assert_eq!(status["degraded"][0]["what"], "kernel names");
+    let text = get("/api/v1/status?format=text").await;
+    assert!(
+        text.text()
+            .lines()
+            .any(|line| line.starts_with("setting limits.max_threads") && line.ends_with("16384"))
+    );
+    assert_eq!(
+        get("/metrics?foo=bar").await.header(header::CONTENT_TYPE),
+        "text/plain; version=0.0.4; charset=utf-8"
+    );
+    let index = get("/").await;
+    assert!(
+        ENDPOINTS
+            .iter()
+            .all(|endpoint| index.text().contains(endpoint.path)),
+        "{}",
+        index.text()
+    );
+}
+
+#[tokio::test]
+async fn long_answers_are_compressed_on_request() {
+    // Check that only long answers to clients that take gzip are compressed.
+    let compressed = |target: &str| {
+        let mut request = request("GET", target);
+        request
+            .headers_mut()
+            .insert(header::ACCEPT_ENCODING, "gzip".parse().unwrap());
+        ask(server(), request)
+    };
+    let long = compressed("/api/v1/functions").await;
+    assert_eq!(long.header(header::CONTENT_ENCODING), "gzip");
+    assert!(long.body.starts_with(&[0x1f, 0x8b]));
+    assert_eq!(
+        compressed("/healthz")
+            .await
+            .header(header::CONTENT_ENCODING),
+        ""
+    );
+    assert_eq!(
+        get("/api/v1/functions")
+            .await
+            .header(header::CONTENT_ENCODING),
+        ""
+    );
+}
+
+#[tokio::test]
+async fn answers_are_counted() {
+    // Check that each answer is counted once under its handler and code, refusals and unknown paths included.
+    let counts = Arc::new(RequestCounts::default());
+    let router = app(
+        Arc::new(Fake::default()),
+        HttpOptions::new(&Config::default(), Arc::clone(&counts)),
+    );
+    for target in [
+        "/api/v1/functions",
+        "/api/v1/processes/42/functions",
+        "/api/v1/functions?x=1",
+        "/nothing",
+    ] {
+        ask(router.clone(), request("GET", target)).await;
+    }
+    assert_eq!(
+        counts.totals(),
+        [
+            ("functions", 200, 2),
+            ("functions", 400, 1),
+            ("none", 404, 1)
+        ]
+    );
+}

@@ -1,0 +1,235 @@
+//! Processes that begin and end: short-lived, forked, replaced by exec, renumbered. Each keeps its own time and no other's.
+
+use serde_json::Value;
+
+use crate::daemon;
+use crate::ledger;
+use crate::reads::{
+    self, assert_near, function, function_rows, number, rows, running_ns, taken_ns,
+};
+use crate::workload::{self, Finished};
+
+const SLACK_NS: u64 = 10_000_000;
+
+/// The exited processes with these pids, once all of them are listed as such.
+fn exited(daemon: &daemon::Daemon, finished: &Finished, pids: &[u64]) -> Vec<Value> {
+    let found = |list: &Value| -> Vec<Value> {
+        rows(list)
+            .iter()
+            .filter(|row| {
+                row["state"] == "exited"
+                    && row["pid"].as_u64().is_some_and(|pid| pids.contains(&pid))
+            })
+            .filter(|row| {
+                reads::unix_ns(reads::text(row, "/started_at")) + 20_000_000
+                    > finished.unix_ns - finished.wall_ns
+            })
+            .cloned()
+            .collect()
+    };
+    let list = reads::until(daemon, "/processes?limit=0", finished.unix_ns, |list| {
+        found(list).len() >= pids.len()
+    });
+    found(&list)
+}
+
+fn pids(truth: &Value) -> Vec<u64> {
+    let list = truth["child_pids"]
+        .as_array()
+        .expect("the truth lists its children");
+    list.iter().filter_map(Value::as_u64).collect()
+}
+
+#[test]
+fn short_lived_children_are_all_seen() {
+    // Check that 100 executed children of 20 ms are listed one by one, with the processor time that their parent was told
+    // and with their function named, though they were gone before anyone could look.
+    let Some(daemon) = daemon::shared() else {
+        return;
+    };
+    let taken_before_ns = taken_ns();
+    let finished = workload::run("children --count 100 --millis 20");
+    let slack_ns = SLACK_NS + taken_ns() - taken_before_ns;
+    let children = exited(daemon, &finished, &pids(&finished.truth));
+    assert_eq!(children.len(), 100);
+    let found_ns: u64 = children.iter().map(running_ns).sum();
+    assert_near(
+        "processor time of 100 children",
+        found_ns,
+        number(&finished.truth, "/waited_cpu_ns"),
+        0.02,
+        slack_ns,
+    );
+    let mut named_ns = 0;
+    for child in &children {
+        let list = daemon.get(&format!(
+            "/processes/{}.{}/functions?limit=0",
+            child["pid"], child["start_ticks"]
+        ));
+        named_ns += function_rows(&list, "child_work")
+            .iter()
+            .map(|row| number(row, "/application/inclusive_ns"))
+            .sum::<u64>();
+    }
+    // 20 of the 21 to 23 ms of a child are in that function.
+    assert!(
+        named_ns as f64 > found_ns as f64 * 0.75,
+        "child_work has {named_ns} of {found_ns} ns"
+    );
+}
+
+#[test]
+fn a_fork_without_exec_is_its_own_process() {
+    // Check that the child's work is the child's alone, and that the parent was blocked meanwhile.
+    let Some(daemon) = daemon::shared() else {
+        return;
+    };
+    let finished = workload::run("fork --millis 400");
+    let parent = reads::ended(daemon, &finished);
+    let children = exited(daemon, &finished, &[number(&finished.truth, "/child_pid")]);
+    let [child] = children.as_slice() else {
+        panic!("one child, found {children:?}")
+    };
+    assert_eq!(child["ppid"], parent["pid"]);
+    assert_near(
+        "the child",
+        running_ns(child),
+        number(&finished.truth, "/child_cpu_ns"),
+        0.01,
+        SLACK_NS,
+    );
+    let own = daemon.get(&format!(
+        "/processes/{}.{}/functions?limit=0",
+        child["pid"], child["start_ticks"]
+    ));
+    function(&own, "forked_child_work");
+    let parents = reads::table(daemon, &finished, "functions");
+    assert!(
+        function_rows(&parents, "forked_child_work").is_empty(),
+        "the parent never was in the child's function"
+    );
+    let waiting = number(
+        function(&parents, "wait_for_forked_child"),
+        "/elapsed/inclusive_ns",
+    );
+    assert_near(
+        "the parent's wait",
+        waiting,
+        number(&finished.truth, "/waited_ns"),
+        0.01,
+        SLACK_NS,
+    );
+}
+
+#[test]
+fn children_that_end_at_once_are_counted() {
+    // Check that 200 children that live for microseconds are all in the session's ledger.
+    let Some(daemon) = daemon::shared() else {
+        return;
+    };
+    let finished = workload::run("vanish --count 200");
+    let children = exited(daemon, &finished, &pids(&finished.truth));
+    assert_eq!(children.len(), 200);
+    assert!(
+        children
+            .iter()
+            .all(|child| number(child, "/elapsed_ns") > 0),
+        "each lived for some time"
+    );
+}
+
+#[test]
+fn a_reused_pid_is_another_process() {
+    // Check that two processes with one pid are two rows, each with its own time and functions.
+    let Some(daemon) = daemon::shared() else {
+        return;
+    };
+    let finished = workload::run("pid-reuse --millis 200");
+    let pid = number(&finished.truth, "/reused_pid");
+    let mut two = exited(daemon, &finished, &[pid]);
+    if two.len() < 2 {
+        let list = reads::until(daemon, "/processes?limit=0", finished.unix_ns, |list| {
+            rows(list).iter().filter(|row| row["pid"] == pid).count() >= 2
+        });
+        two = rows(&list)
+            .iter()
+            .filter(|row| row["pid"] == pid)
+            .cloned()
+            .collect();
+    }
+    two.sort_by_key(|row| number(row, "/start_ticks"));
+    let [first, second] = two.as_slice() else {
+        panic!("two processes of pid {pid}, found {two:?}")
+    };
+    for (row, used, own, other) in [
+        (
+            first,
+            "/first_cpu_ns",
+            "reuse_first_work",
+            "reuse_second_work",
+        ),
+        (
+            second,
+            "/second_cpu_ns",
+            "reuse_second_work",
+            "reuse_first_work",
+        ),
+    ] {
+        assert_near(
+            own,
+            running_ns(row),
+            number(&finished.truth, used),
+            0.01,
+            SLACK_NS,
+        );
+        let list = daemon.get(&format!(
+            "/processes/{pid}.{}/functions?limit=0",
+            row["start_ticks"]
+        ));
+        function(&list, own);
+        assert!(
+            function_rows(&list, other).is_empty(),
+            "{other} ran in the other process of that pid"
+        );
+    }
+    let newest = daemon.get(&format!("/processes/{pid}"));
+    assert_eq!(
+        newest["start_ticks"], second["start_ticks"],
+        "a bare pid means the newest process"
+    );
+}
+
+#[test]
+fn an_exec_keeps_the_process_and_changes_the_program() {
+    // Check that work before and after an exec, from the first thread or another, is one process with both functions
+    // named, each from its own mapping.
+    let Some(daemon) = daemon::shared() else {
+        return;
+    };
+    for kind in ["leader", "thread"] {
+        let taken_before_ns = taken_ns();
+        let finished = workload::run(&format!("exec --millis 250 --kind {kind}"));
+        let slack_ns = SLACK_NS + taken_ns() - taken_before_ns;
+        let process = reads::ended(daemon, &finished);
+        let used_ns = number(&finished.truth, "/user_ns") + number(&finished.truth, "/system_ns");
+        assert_near(
+            &format!("exec from the {kind}"),
+            running_ns(&process),
+            used_ns,
+            0.01,
+            slack_ns,
+        );
+        let functions = reads::table(daemon, &finished, "functions");
+        for name in ["before_exec_work", "after_exec_work"] {
+            let work_ns = number(function(&functions, name), "/application/inclusive_ns");
+            assert!(
+                work_ns as f64 > used_ns as f64 * 0.35,
+                "{name} has {work_ns} of {used_ns} ns"
+            );
+        }
+        assert!(
+            ledger::check_process(daemon, &finished.selector),
+            "the process has just ended"
+        );
+    }
+}

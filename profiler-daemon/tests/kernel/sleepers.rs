@@ -1,0 +1,118 @@
+//! Time that passes while nothing happens: a sleeping thread's time must grow in every report.
+
+use serde_json::Value;
+
+use crate::daemon;
+use crate::ledger;
+use crate::reads::{
+    self, assert_near, classes, function, number, text, thread, unix_now_ns, unix_ns,
+};
+use crate::workload::Workload;
+
+const SLACK_NS: u64 = 10_000_000;
+
+#[test]
+fn a_sleeping_threads_time_grows_while_it_sleeps() {
+    // Check that between two readings each sleeper's blocked time grows by exactly the time between them, without any
+    // event of that thread, and that its function and its system call are known while it sleeps.
+    let Some(daemon) = daemon::shared() else {
+        return;
+    };
+    let mut sleeper = Workload::start("sleeper");
+    let facts = sleeper.ready();
+    let path = format!("/processes/{}/threads?limit=0", sleeper.selector());
+    let first = reads::until(daemon, &path, unix_now_ns(), |list| {
+        list["total_rows"].as_u64() >= Some(5)
+    });
+    let first_ns = unix_ns(text(&first, "/as_of"));
+    let second = reads::until(daemon, &path, first_ns + 1_500_000_000, |_| true);
+    let between_ns = unix_ns(text(&second, "/as_of")) - first_ns;
+    let sleepers = facts["threads"]
+        .as_array()
+        .expect("the sleeper lists its threads");
+    for fact in sleepers {
+        let [before, after] = [&first, &second].map(|list| thread(list, number(fact, "/tid")));
+        assert_eq!(text(after, "/state"), "blocked", "{fact}");
+        let grown = |pointer: &str| number(after, pointer) - number(before, pointer);
+        assert_eq!(
+            grown("/classes/blocked_ns"),
+            grown("/last_event_ns"),
+            "all of the time between was blocked: {fact}"
+        );
+        assert_eq!(
+            grown("/elapsed/inclusive_ns"),
+            grown("/last_event_ns"),
+            "{fact}"
+        );
+        assert_near(
+            "growth of a sleeper",
+            grown("/last_event_ns"),
+            between_ns,
+            0.001,
+            SLACK_NS,
+        );
+    }
+    let selector = sleeper.selector();
+    let functions = reads::until(
+        daemon,
+        &format!("/processes/{selector}/functions?limit=0"),
+        unix_now_ns(),
+        |_| true,
+    );
+    for fact in sleepers {
+        let row = function(&functions, text(fact, "/function"));
+        assert!(
+            number(row, "/elapsed/inclusive_ns") >= between_ns,
+            "it has its time while it sleeps: {row}"
+        );
+        assert!(
+            number(row, "/application/inclusive_ns") < SLACK_NS,
+            "sleeping is no application time: {row}"
+        );
+    }
+    assert!(
+        ledger::check_process(daemon, &selector),
+        "the process is alive"
+    );
+    sleeper.go();
+    sleeper.finish();
+}
+
+#[test]
+fn a_sleep_under_way_is_seen_in_its_system_call() {
+    // Check that a call that has not returned is listed with the time that it has taken so far.
+    let Some(daemon) = daemon::shared() else {
+        return;
+    };
+    let mut sleeper = Workload::start("sleeper");
+    sleeper.ready();
+    let path = format!("/processes/{}/os-events", sleeper.selector());
+    let listed = |events: &Value| {
+        ["nanosleep", "read", "futex", "poll"].iter().all(|name| {
+            reads::system_call(events, name).is_some_and(|row| {
+                number(row, "/in_progress") > 0 && number(row, "/in_progress_ns") > 1_000_000_000
+            })
+        })
+    };
+    reads::until(daemon, &path, unix_now_ns(), listed);
+    sleeper.go();
+    sleeper.finish();
+}
+
+#[test]
+fn a_held_process_is_blocked_in_read() {
+    // Check that a process that has done its work and waits for its input moves from running to blocked, exactly.
+    let Some(daemon) = daemon::shared() else {
+        return;
+    };
+    let workload = Workload::start("split --seconds 1 --hold");
+    let held = workload.truth();
+    let path = format!("/processes/{}", held.selector);
+    let first = reads::until(daemon, &path, held.unix_ns, |_| true);
+    let first_ns = unix_ns(text(&first, "/as_of"));
+    let second = reads::until(daemon, &path, first_ns + 1_000_000_000, |_| true);
+    let [before, after] = [classes(&first), classes(&second)];
+    assert_eq!(before[0], after[0], "no more user time");
+    let grown_ns = number(&second, "/elapsed_ns") - number(&first, "/elapsed_ns");
+    assert_eq!(after[2] - before[2], grown_ns, "all new time is blocked");
+}

@@ -1,0 +1,242 @@
+//! The HTTP surface on a live machine: what is refused, what is offered in which format, and what a scraper gets.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use crate::daemon;
+use crate::http;
+use crate::reads::{number, rows};
+use crate::workload;
+
+#[test]
+fn foreign_hosts_are_refused() {
+    // Check that a request for another host name, as a web page could make it, gets no report.
+    let Some(daemon) = daemon::shared() else {
+        return;
+    };
+    let answer = http::request(
+        daemon.address(),
+        "GET",
+        "/api/v1/processes",
+        "evil.example",
+        None,
+    )
+    .expect("an answer");
+    assert!(
+        (400..500).contains(&answer.status),
+        "{} {}",
+        answer.status,
+        answer.text()
+    );
+    let port = daemon.address().port();
+    let answer = http::request(
+        daemon.address(),
+        "GET",
+        "/api/v1/session",
+        &format!("localhost:{port}"),
+        None,
+    );
+    assert_eq!(answer.expect("an answer").status, 200);
+}
+
+#[test]
+fn a_typo_never_looks_like_an_empty_answer() {
+    // Check that unknown parameters, values, sorts, pids and paths are refused with a problem that says what is allowed.
+    let Some(daemon) = daemon::shared() else {
+        return;
+    };
+    for (path, status, part) in [
+        ("/api/v1/processes?sorted=samples", 400, "sort"),
+        ("/api/v1/processes?sort=smaples", 400, "samples"),
+        ("/api/v1/processes?limit=-1", 400, "limit"),
+        ("/api/v1/processes?order=up", 400, "desc"),
+        ("/api/v1/functions?frames=kernel", 400, "all"),
+        ("/api/v1/functions?window=5", 400, "window"),
+        ("/api/v1/processes?format=xml", 400, "csv"),
+        ("/api/v1/processes/abc", 400, ""),
+        ("/api/v1/processes/4194303", 404, ""),
+        ("/api/v1/nothing", 404, ""),
+    ] {
+        let answer = daemon.try_get(path);
+        assert_eq!(answer.status, status, "{path}: {}", answer.text());
+        assert!(
+            answer.has_header("content-type", "application/problem+json"),
+            "{path}: {}",
+            answer.headers
+        );
+        let problem = answer.json();
+        assert_eq!(
+            number(&problem, "/status"),
+            u64::from(status),
+            "{path}: {problem}"
+        );
+        assert!(
+            problem.to_string().contains(part),
+            "{path}: `{part}` is not in {problem}"
+        );
+    }
+}
+
+#[test]
+fn tables_are_sorted_cut_and_searched() {
+    // Check that sort, order, limit and q do what they say, and that a cut list says so.
+    let Some(daemon) = daemon::shared() else {
+        return;
+    };
+    workload::run("split --seconds 1");
+    let list = daemon.get("/processes?limit=3&sort=elapsed_ns&order=asc");
+    assert_eq!(list["truncated"], true);
+    assert_eq!(list["rows"].as_array().map(Vec::len), Some(3));
+    let list = daemon.get("/functions?limit=0");
+    let exclusive: Vec<u64> = rows(&list)
+        .iter()
+        .map(|row| number(row, "/elapsed/exclusive_ns"))
+        .collect();
+    assert!(
+        exclusive.is_sorted_by(|before, after| before >= after),
+        "functions come by elapsed exclusive, largest first"
+    );
+    let list = daemon.get("/functions?limit=0&q=split_");
+    assert!(
+        list["rows"].as_array().is_some_and(|rows| rows.len() >= 3),
+        "{list}"
+    );
+    assert!(list["rows"].as_array().into_iter().flatten().all(|row| {
+        row["function"]
+            .as_str()
+            .is_some_and(|name| name.contains("split_"))
+    }));
+}
+
+#[test]
+fn every_report_answers_in_every_format() {
+    // Check that each report of a process and of the session exists, dated and with its receipt, as JSON, CSV and text.
+    let Some(daemon) = daemon::shared() else {
+        return;
+    };
+    let finished = workload::run("split --seconds 1");
+    let of_process = format!("/processes/{}", finished.selector);
+    for report in ["functions", "modules", "threads", "calltree", "os-events"] {
+        for base in ["", of_process.as_str()] {
+            let json = daemon.get(&format!("{base}/{report}"));
+            assert!(
+                json["as_of"].is_string() && json["completeness"].is_object(),
+                "{base}/{report}"
+            );
+            for (format, media_type) in [("csv", "text/csv"), ("text", "text/plain")] {
+                let answer = daemon.try_get(&format!("/api/v1{base}/{report}?format={format}"));
+                assert_eq!(
+                    answer.status,
+                    200,
+                    "{base}/{report} as {format}: {}",
+                    answer.text()
+                );
+                assert!(
+                    answer.has_header("content-type", media_type),
+                    "{base}/{report}: {}",
+                    answer.headers
+                );
+                assert!(
+                    answer.text().lines().count() > 1,
+                    "{base}/{report} as {format}: {}",
+                    answer.text()
+                );
+            }
+        }
+    }
+    for path in ["/healthz", "/-/healthy", "/readyz", "/-/ready"] {
+        assert_eq!(daemon.try_get(path).status, 200, "{path}");
+    }
+    let status = daemon.get("/status");
+    for key in [
+        "version",
+        "kernel_release",
+        "settings",
+        "attached",
+        "degraded",
+    ] {
+        assert!(status.get(key).is_some(), "no {key} in {status}");
+    }
+}
+
+#[test]
+fn windows_are_parts_of_the_session() {
+    // Check that the last seconds of a busy process are no more than that, and no more than the session.
+    let Some(daemon) = daemon::shared() else {
+        return;
+    };
+    let workload = workload::Workload::start("split --seconds 4");
+    let path = format!("/processes/{}", workload.selector());
+    crate::reads::until(
+        daemon,
+        &path,
+        crate::reads::unix_now_ns() + 3_000_000_000,
+        |_| true,
+    );
+    let session = number(&daemon.get(&path), "/elapsed_ns");
+    let window = number(&daemon.get(&format!("{path}?window=2s")), "/elapsed_ns");
+    assert!(
+        window > 500_000_000 && window <= 4_100_000_000,
+        "{window} ns in a window of 2 s, give or take a pass"
+    );
+    assert!(session > window, "{window} ns of {session} ns");
+    workload.finish();
+}
+
+/// Fails unless `promtool check metrics` has nothing to say. Says so where promtool is not installed.
+pub(crate) fn promtool_accepts(text: &str) {
+    let child = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut child) = child else {
+        daemon::say("skipped: promtool is not installed");
+        return;
+    };
+    child
+        .stdin
+        .take()
+        .expect("the input is a pipe")
+        .write_all(text.as_bytes())
+        .expect("promtool reads its input");
+    let output = child
+        .wait_with_output()
+        .expect("promtool is a child of this process");
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(
+        output.status.success() && said.trim().is_empty(),
+        "promtool: {said}"
+    );
+}
+
+#[test]
+fn metrics_are_well_formed() {
+    // Check that promtool finds nothing to say against the metrics, and that they are not empty.
+    let Some(daemon) = daemon::shared() else {
+        return;
+    };
+    let answer = daemon.try_get("/metrics");
+    assert_eq!(answer.status, 200);
+    assert!(
+        answer.has_header("content-type", "text/plain"),
+        "{}",
+        answer.headers
+    );
+    assert!(
+        answer
+            .text()
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .count()
+            > 20,
+        "{}",
+        answer.text()
+    );
+    promtool_accepts(&answer.text());
+}

@@ -1,0 +1,64 @@
+//! Threads: each its own time under its own name, and none lost however short it lived.
+
+use crate::daemon;
+use crate::ledger;
+use crate::reads::{self, assert_near, number, running_ns, taken_ns, text, thread};
+use crate::workload;
+
+#[test]
+fn each_thread_has_its_own_time() {
+    // Check that threads with different work each have what getrusage says of them, under their names.
+    let Some(daemon) = daemon::shared() else {
+        return;
+    };
+    let taken_before_ns = taken_ns();
+    let finished = workload::run("threads --threads 6 --millis 80");
+    let slack_ns = 10_000_000 + taken_ns() - taken_before_ns;
+    let process = reads::ended(daemon, &finished);
+    assert_eq!(number(&process, "/threads"), 7, "six and the main thread");
+    let threads = reads::table(daemon, &finished, "threads");
+    for truth in finished.truth["threads"]
+        .as_array()
+        .expect("the truth lists its threads")
+    {
+        let row = thread(&threads, number(truth, "/tid"));
+        assert_eq!(row["comm"], truth["name"]);
+        assert_eq!(text(row, "/state"), "exited");
+        let used_ns = number(truth, "/user_ns") + number(truth, "/system_ns");
+        assert_near(
+            text(truth, "/name"),
+            running_ns(row),
+            used_ns,
+            0.01,
+            slack_ns,
+        );
+    }
+}
+
+#[test]
+fn no_short_thread_is_lost() {
+    // Check that 600 threads of 2 ms each are all in the totals of their process, though only some are kept one by one.
+    let Some(daemon) = daemon::shared() else {
+        return;
+    };
+    let taken_before_ns = taken_ns();
+    let finished = workload::run("churn --count 600 --millis 2");
+    let slack_ns = 10_000_000 + taken_ns() - taken_before_ns;
+    let process = reads::ended(daemon, &finished);
+    let used_ns = number(&finished.truth, "/user_ns") + number(&finished.truth, "/system_ns");
+    // The end of each thread, after its last accounting, comes on top.
+    assert_near("churn", running_ns(&process), used_ns, 0.02, slack_ns);
+    let functions = reads::table(daemon, &finished, "functions");
+    let work_ns = number(
+        reads::function(&functions, "churn_work"),
+        "/application/inclusive_ns",
+    );
+    assert!(
+        work_ns as f64 > used_ns as f64 * 0.8,
+        "churn_work has {work_ns} of {used_ns} ns"
+    );
+    assert!(
+        ledger::check_process(daemon, &finished.selector),
+        "the process has just ended"
+    );
+}

@@ -1,0 +1,70 @@
+//! Counts of system calls: one row per thread and number, found through a small cache in the thread's record.
+
+use aya_ebpf::bindings::BPF_NOEXIST;
+use profiler_common::Counter;
+use profiler_common::clock::FinishedCall;
+use profiler_common::limits::CALL_CACHE;
+use profiler_common::records::{SyscallKey, SyscallRow, ThreadRecord};
+
+use crate::counters::count;
+use crate::maps::{CALL_ROW_INDEX, CALL_ROWS_BY_INDEX, FREE_CALL_ROWS};
+
+/// Adds a call that has returned.
+#[inline(always)]
+pub fn count_call(record: &mut ThreadRecord, slot: u32, call: &FinishedCall) {
+    let Some(row) = row(record, slot, call.number) else {
+        count(Counter::CallRowsFull);
+        return;
+    };
+    row.count += 1;
+    row.total_ns += call.total_ns;
+    row.running_ns += call.running_ns;
+    row.blocked_ns += call.blocked_ns;
+    if call.total_ns > row.max_ns {
+        row.max_ns = call.total_ns;
+    }
+}
+
+/// The row of that number: from the cache, else from the index, else a new one.
+#[inline(always)]
+fn row(record: &mut ThreadRecord, slot: u32, number: u32) -> Option<&'static mut SyscallRow> {
+    let place = number as usize & (CALL_CACHE - 1);
+    if let Some(row) = at(record.call_rows[place])
+        && row.slot == slot
+        && row.number == number
+    {
+        return Some(row);
+    }
+    let key = SyscallKey { slot, number };
+    // SAFETY: a lookup; the value is copied at once.
+    let index = match unsafe { CALL_ROW_INDEX.get(key) } {
+        Some(index) => *index,
+        None => new_row(&key)?,
+    };
+    record.call_rows[place] = index;
+    at(index)
+}
+
+/// The row at an index.
+#[inline(always)]
+fn at(index: u32) -> Option<&'static mut SyscallRow> {
+    let row = CALL_ROWS_BY_INDEX.get_ptr_mut(index)?;
+    // SAFETY: an element of an array map, written only on the processor of its thread.
+    Some(unsafe { &mut *row })
+}
+
+/// Takes a free row.
+#[inline(always)]
+fn new_row(key: &SyscallKey) -> Option<u32> {
+    let Ok(Some(index)) = FREE_CALL_ROWS.pop() else {
+        return None;
+    };
+    let row = at(index)?;
+    row.number = key.number;
+    row.slot = key.slot;
+    // Cannot be full: it is as large as there are rows. If the kernel refuses all the same, the row is taken anew each time.
+    CALL_ROW_INDEX
+        .insert(key, index, u64::from(BPF_NOEXIST))
+        .ok()?;
+    Some(index)
+}

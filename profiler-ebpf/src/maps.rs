@@ -1,0 +1,124 @@
+//! All maps. Each says key, value, who writes, who reads, and why it is this large.
+
+use aya_ebpf::bindings::BPF_F_MMAPABLE;
+use aya_ebpf::macros::{btf_map, map};
+use aya_ebpf::maps::{Array, HashMap, PerCpuArray, RingBuf, Stack};
+use profiler_common::counter::COUNTERS;
+use profiler_common::limits::{
+    CALLS_PER_THREAD, COMM_BYTES, DEFAULT_RING_BYTES, DEFAULT_SUMS, DEFAULT_THREADS,
+    MAX_TARGET_CGROUPS, MAX_TARGET_COMMS, MAX_TARGET_PIDS,
+};
+use profiler_common::records::{
+    Control, StackRecord, SumKey, SumValue, SyscallKey, SyscallRow, TaskRef, ThreadRecord,
+};
+
+/// Task storage, spelled out because aya has no type for it: freed by the kernel with its task, no size to choose.
+#[repr(C)]
+pub struct TaskStorage<T> {
+    r#type: *const [i32; 29],
+    key: *const i32,
+    value: *const T,
+    max_entries: *const [i32; 0],
+    map_flags: *const [i32; 1],
+}
+
+// SAFETY: only the definition of a map; its pointers are never followed.
+unsafe impl<T> Sync for TaskStorage<T> {}
+
+/// Key: a task. Value: where its record is and whether it is a target. Writer and reader: the programs.
+/// Size: one per task that was ever looked at; the kernel frees it with the task.
+#[btf_map]
+pub static TASKS: TaskStorage<TaskRef> = TaskStorage {
+    r#type: core::ptr::null(),
+    key: core::ptr::null(),
+    value: core::ptr::null(),
+    max_entries: core::ptr::null(),
+    map_flags: core::ptr::null(),
+};
+
+/// Keeps the value type of [`TASKS`] complete in the BTF: behind a pointer alone it would be a forward declaration.
+#[used]
+static TASK_REF: TaskRef = TaskRef {
+    slot: 0,
+    generation: 0,
+    flags: 0,
+    padding: 0,
+};
+
+/// Key: 0. Value: what the daemon changes while the programs run. Writer: the daemon.
+/// Reader: every program.
+#[map]
+pub static CONTROL: Array<Control> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+
+/// Key: slot. Value: a thread's record. Writers: the programs, on the thread's processor; the daemon empties it after the
+/// thread's exit. Reader: the daemon, through a mapping. Size: configuration `limits.max_threads`; a thread without a
+/// record is counted and not observed.
+#[map]
+pub static THREADS: Array<ThreadRecord> = Array::with_max_entries(DEFAULT_THREADS, BPF_F_MMAPABLE);
+
+/// Free slots, the last given back first. Writer: the daemon fills it at start and after a thread's exit. Reader: the
+/// programs take from it. Size: as many as there are slots.
+#[map]
+pub static FREE_SLOTS: Stack<u32> = Stack::with_max_entries(DEFAULT_THREADS, 0);
+
+/// Key: address of a task. Value: nothing. Writers: the programs, while they make a task's record, so that no two do.
+/// Size: more than there are processors.
+#[map]
+pub static CLAIMS: HashMap<u64, u8> = HashMap::with_max_entries(4096, 0);
+
+/// Key: row. Value: counts of one system call of one thread. Writer: the program at the exit of a call, on the thread's
+/// processor. Reader: the daemon, through a mapping. Size: some calls per thread record (`limits::CALLS_PER_THREAD`).
+#[map]
+pub static CALL_ROWS_BY_INDEX: Array<SyscallRow> =
+    Array::with_max_entries(DEFAULT_THREADS * CALLS_PER_THREAD, BPF_F_MMAPABLE);
+
+/// Key: slot and system-call number. Value: index of the row. Writers: the programs insert, the daemon deletes after the
+/// thread's exit. Reader: the programs, when the cache in the thread's record does not know. Size: as many as rows.
+#[map]
+pub static CALL_ROW_INDEX: HashMap<SyscallKey, u32> =
+    HashMap::with_max_entries(DEFAULT_THREADS * CALLS_PER_THREAD, 0);
+
+/// Free rows, as [`FREE_SLOTS`]. Size: as many as rows.
+#[map]
+pub static FREE_CALL_ROWS: Stack<u32> =
+    Stack::with_max_entries(DEFAULT_THREADS * CALLS_PER_THREAD, 0);
+
+/// Key: thread and stack. Value: time by class and samples, of one drain period. Writers: the programs, into the half that
+/// [`Control::half`] names. Reader: the daemon empties the other half once no program can still be writing to it.
+/// Size: configuration `limits.stacks_per_drain`; full, time stays pending and samples are counted as lost. Preallocated:
+/// programs on timer ticks must not allocate before 6.1.
+#[map]
+pub static SUMS_0: HashMap<SumKey, SumValue> = HashMap::with_max_entries(DEFAULT_SUMS, 0);
+
+/// The other half of [`SUMS_0`].
+#[map]
+pub static SUMS_1: HashMap<SumKey, SumValue> = HashMap::with_max_entries(DEFAULT_SUMS, 0);
+
+/// Records of stacks that are new in this drain period. Writers: the programs that walk. Reader: the daemon, some times a
+/// second. Size: configuration `limits.ring_bytes`; full, the walk's time stays pending, its sample is counted as lost.
+#[map]
+pub static STACKS: RingBuf = RingBuf::with_byte_size(DEFAULT_RING_BYTES, 0);
+
+/// Key: 0 for programs in task context (which cannot interrupt each other), 1 for the tick (which interrupts them).
+/// Value: the stack being walked, too large for the program stack. Per processor.
+#[map]
+pub static SCRATCH: PerCpuArray<StackRecord> = PerCpuArray::with_max_entries(2, 0);
+
+/// Key: a `Counter`. Value: its count. Writers: the programs. Reader: the daemon sums the processors.
+#[map]
+pub static COUNTS: PerCpuArray<u64> = PerCpuArray::with_max_entries(COUNTERS, 0);
+
+/// Key: process id. Value: nothing. Writers: the daemon on a change of targets; the programs add children of targets and
+/// remove processes that exit. Reader: the programs, when a thread is judged. Size: `limits::MAX_TARGET_PIDS`.
+#[map]
+pub static TARGET_PIDS: HashMap<u32, u8> = HashMap::with_max_entries(MAX_TARGET_PIDS, 0);
+
+/// Key: thread name, zero-padded. Value: nothing. Writer: the daemon. Reader: as above. Size: `limits::MAX_TARGET_COMMS`.
+#[map]
+pub static TARGET_COMMS: HashMap<[u8; COMM_BYTES], u8> =
+    HashMap::with_max_entries(MAX_TARGET_COMMS, 0);
+
+/// Key: id of a control group (version 2). Value: nothing. Writer: the daemon, which adds the groups below the named ones.
+/// Reader: as above. Size: `limits::MAX_TARGET_CGROUPS`.
+#[map]
+pub static TARGET_CGROUPS: HashMap<u64, u8> = HashMap::with_max_entries(MAX_TARGET_CGROUPS, 0);

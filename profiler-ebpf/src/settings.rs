@@ -1,0 +1,57 @@
+//! Values frozen before load: the daemon overrides them (kernel/load.rs), the kernel makes the section read-only, and the
+//! verifier then treats each as a constant. Offsets come from the running kernel's BTF; none is baked in.
+
+macro_rules! frozen {
+    ($($(#[doc = $doc:literal])+ $reader:ident, $name:ident: $type:ty = $default:expr;)+) => {
+        $(
+            $(#[doc = $doc])+
+            #[unsafe(no_mangle)]
+            static $name: $type = $default;
+
+            $(#[doc = $doc])+
+            #[inline(always)]
+            pub fn $reader() -> $type {
+                // SAFETY: a static of this program. Volatile, because the compiler would otherwise use the default.
+                unsafe { core::ptr::read_volatile(&raw const $name) }
+            }
+        )+
+    };
+}
+
+frozen! {
+    /// Least pending nanoseconds for a walk (configuration `min_interval`).
+    min_interval_ns, MIN_INTERVAL_NS: u64 = 1_000_000;
+    /// Which threads' system calls are traced (`records::system_calls`).
+    system_calls, SYSTEM_CALLS: u32 = 0;
+
+    /// Offset of `task_struct.pid`: the thread's id.
+    task_tid, TASK_TID: u32 = 0;
+    /// Offset of `task_struct.tgid`: the process's id.
+    task_pid, TASK_PID: u32 = 0;
+    /// Offset of `task_struct.flags`.
+    task_flags, TASK_FLAGS: u32 = 0;
+    /// Offset of `task_struct.__state` (`state` before 5.14).
+    task_state, TASK_STATE: u32 = 0;
+    /// Offset of `task_struct.on_cpu`.
+    task_on_cpu, TASK_ON_CPU: u32 = 0;
+    /// Offset of `task_struct.exit_state`.
+    task_exit_state, TASK_EXIT_STATE: u32 = 0;
+    /// Offset of `task_struct.comm`.
+    task_comm, TASK_COMM: u32 = 0;
+    /// Offset of `task_struct.group_leader`.
+    task_leader, TASK_LEADER: u32 = 0;
+    /// Offset of `task_struct.real_parent`.
+    task_parent, TASK_PARENT: u32 = 0;
+    /// Offset of `task_struct.start_time`: monotonic.
+    task_start, TASK_START: u32 = 0;
+    /// Offset of `task_struct.start_boottime` (`real_start_time` before 5.5).
+    task_start_boot, TASK_START_BOOT: u32 = 0;
+    /// Offset of `task_struct.cgroups`.
+    task_cgroups, TASK_CGROUPS: u32 = 0;
+    /// Offset of `css_set.dfl_cgrp`.
+    css_set_cgroup, CSS_SET_CGROUP: u32 = 0;
+    /// Offset of `cgroup.kn`.
+    cgroup_node, CGROUP_NODE: u32 = 0;
+    /// Offset of `kernfs_node.id`.
+    node_id, NODE_ID: u32 = 0;
+}

@@ -1,0 +1,83 @@
+//! Context switches: the thread that leaves is still the current one, and its user stack can be walked; the thread that
+//! comes has not arrived yet, so its absence goes to the stack it left with.
+
+use aya_ebpf::EbpfContext;
+use aya_ebpf::helpers::bpf_ktime_get_ns;
+use aya_ebpf::macros::btf_tracepoint;
+use aya_ebpf::programs::BtfTracePointContext;
+use profiler_common::Counter;
+use profiler_common::clock::{Phase, Wake};
+use profiler_common::records::Control;
+
+use crate::attribute::{self, Moment};
+use crate::counters::count;
+use crate::settings;
+use crate::task::{self, Task, control};
+
+/// `sched_switch(preempt, prev, next, …)`.
+#[btf_tracepoint(function = "sched_switch")]
+pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
+    if let Some(control) = control() {
+        // SAFETY: takes nothing.
+        let now_ns = unsafe { bpf_ktime_get_ns() };
+        let preempted = ctx.arg::<u64>(0) & 0xff != 0;
+        leave(&ctx, Task::new(ctx.arg(1)), control, now_ns, preempted);
+        arrive(Task::new(ctx.arg(2)), control, now_ns);
+    }
+    0
+}
+
+#[inline(always)]
+fn leave(
+    ctx: &BtfTracePointContext,
+    task: Task,
+    control: &Control,
+    now_ns: u64,
+    preempted: bool,
+) -> Option<()> {
+    // The idle thread of each processor has id 0: it is no work, and no thread of the ledger.
+    if task.tid() == 0 {
+        return None;
+    }
+    let gave_up = !preempted && task.has_given_up();
+    let thread = task::thread(task, control, now_ns, Some(Phase::Running))?;
+    let slot = thread.reference.slot;
+    task::update(thread.record, |record| {
+        record.clock.switch_out(now_ns, gave_up);
+        record.away_user = 0;
+        record.away_kernel = 0;
+        if record
+            .attribution
+            .may_walk(now_ns, settings::min_interval_ns())
+            && let Some(stack) =
+                attribute::walk(ctx.as_ptr(), task, record, slot, Moment::SwitchOut, control)
+        {
+            record.away_user = stack.user;
+            record.away_kernel = stack.kernel;
+            record.away_end = stack.end;
+        }
+    });
+    Some(())
+}
+
+#[inline(always)]
+fn arrive(task: Task, control: &Control, now_ns: u64) -> Option<()> {
+    if task.tid() == 0 {
+        return None;
+    }
+    let thread = task::thread(task, control, now_ns, None)?;
+    let slot = thread.reference.slot;
+    task::update(thread.record, |record| {
+        let absence = record.clock.switch_in(now_ns);
+        match absence.wake {
+            Wake::NotNeeded | Wake::Seen => {}
+            Wake::Early => count(Counter::WakesEarly),
+            Wake::Missed => count(Counter::WakesMissed),
+            Wake::NeverLeft => count(Counter::SwitchesMissed),
+        }
+        if record.away_user | record.away_kernel != 0 {
+            attribute::give_absence(record, slot, &absence, control);
+        }
+    });
+    Some(())
+}

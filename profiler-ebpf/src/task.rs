@@ -1,0 +1,354 @@
+//! Reading a task, and finding or making its record. The only file that knows task storage and the fields of tasks.
+
+use aya_ebpf::bindings::{BPF_NOEXIST, pt_regs};
+use aya_ebpf::helpers::generated::{bpf_task_pt_regs, bpf_task_storage_get};
+use aya_ebpf::helpers::{
+    bpf_get_current_task_btf, bpf_probe_read_kernel, bpf_probe_read_kernel_buf,
+};
+use core::ffi::c_void;
+use core::sync::atomic::{Ordering, compiler_fence};
+use profiler_common::Counter;
+use profiler_common::clock::{KERNEL_THREAD, NO_CALL, Phase};
+use profiler_common::limits::COMM_BYTES;
+use profiler_common::records::{Control, GONE_SLOT, NO_SLOT, REF_TARGET, TaskRef, ThreadRecord};
+
+use crate::counters::count;
+use crate::maps::{CLAIMS, CONTROL, FREE_SLOTS, TASKS, THREADS};
+use crate::{filter, settings};
+
+/// `BPF_LOCAL_STORAGE_GET_F_CREATE`.
+const STORAGE_CREATE: u64 = 1;
+/// `PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER`: tasks without a user mode.
+const NO_USER_MODE: u32 = 0x0020_0000 | 0x0000_0010 | 0x0000_4000;
+/// `TASK_WAKING`: a waker has claimed the task.
+const TASK_WAKING: u32 = 0x0200;
+
+/// A task the verifier knows as one: a tracepoint's argument, or the current task.
+#[derive(Clone, Copy)]
+pub struct Task(*const c_void);
+
+impl Task {
+    /// From a tracepoint argument.
+    #[inline(always)]
+    pub const fn new(task: *const c_void) -> Self {
+        Self(task)
+    }
+
+    /// The task this program interrupts or runs for.
+    #[inline(always)]
+    pub fn current() -> Self {
+        // SAFETY: takes nothing, gives the current task.
+        Self(unsafe { bpf_get_current_task_btf() }.cast())
+    }
+
+    /// Reads a field directly: the verifier knows the pointer and the constant offset.
+    #[inline(always)]
+    fn field<T: Copy>(self, offset: u32) -> T {
+        // SAFETY: a task, and an offset from the kernel's own BTF; the verifier checks the access.
+        unsafe { *self.0.byte_add(offset as usize).cast::<T>() }
+    }
+
+    /// The thread's id.
+    #[inline(always)]
+    pub fn tid(self) -> u32 {
+        self.field(settings::task_tid())
+    }
+
+    /// The process's id.
+    #[inline(always)]
+    pub fn pid(self) -> u32 {
+        self.field(settings::task_pid())
+    }
+
+    /// Where the task's name lies.
+    #[inline(always)]
+    pub fn comm_ptr(self) -> *const u8 {
+        self.0
+            .wrapping_byte_add(settings::task_comm() as usize)
+            .cast()
+    }
+
+    /// Its clock flags: has it a user mode?
+    #[inline(always)]
+    pub fn clock_flags(self) -> u32 {
+        if self.field::<u32>(settings::task_flags()) & NO_USER_MODE == 0 {
+            0
+        } else {
+            KERNEL_THREAD
+        }
+    }
+
+    /// Did the task give its processor up? Asked at its switch-out. (While the switch is under way the state can be
+    /// running again only by a pending signal, and `TASK_WAKING` only by a waker who has seen it leave.)
+    #[inline(always)]
+    pub fn has_given_up(self) -> bool {
+        let state: u32 = self.field(settings::task_state());
+        state != 0 && state & TASK_WAKING == 0
+    }
+
+    /// Where the task is, seen from outside.
+    #[inline(always)]
+    fn phase(self) -> Phase {
+        if self.field::<u32>(settings::task_on_cpu()) != 0 {
+            Phase::Running
+        } else if self.has_given_up() {
+            Phase::Blocked
+        } else {
+            Phase::Runnable
+        }
+    }
+
+    /// Is it past its exit?
+    #[inline(always)]
+    fn is_exiting(self) -> bool {
+        self.field::<u32>(settings::task_exit_state()) != 0
+    }
+
+    /// Its saved user registers.
+    #[inline(always)]
+    pub fn user_registers(self) -> *const pt_regs {
+        // SAFETY: a task; what comes back is read with checks.
+        unsafe { bpf_task_pt_regs(self.0.cast_mut().cast()) as *const pt_regs }
+    }
+
+    /// The system call it is in, judged by its saved registers: an interrupt or a fault leaves -1 there.
+    #[inline(always)]
+    fn call(self) -> u32 {
+        let registers = self.user_registers();
+        if registers.is_null() {
+            return NO_CALL;
+        }
+        // SAFETY: reads kernel memory with a fault-safe helper.
+        match unsafe { bpf_probe_read_kernel(&raw const (*registers).orig_rax) } {
+            Ok(number) if (number as i64) >= 0 && (number as i64) <= 0xffff => number as u32,
+            _ => NO_CALL,
+        }
+    }
+
+    /// The id of its control group (version 2), 0 where it cannot be read.
+    #[inline(always)]
+    pub fn cgroup_id(self) -> u64 {
+        let set: u64 = self.field(settings::task_cgroups());
+        let read = |base: u64, offset: u32| {
+            // SAFETY: reads kernel memory with a fault-safe helper.
+            unsafe { bpf_probe_read_kernel((base + u64::from(offset)) as *const u64) }
+        };
+        read(set, settings::css_set_cgroup())
+            .and_then(|group| read(group, settings::cgroup_node()))
+            .and_then(|node| read(node, settings::node_id()))
+            .unwrap_or(0)
+    }
+
+    /// The leader's name: the name of the process.
+    #[inline(always)]
+    pub fn process_comm(self) -> [u8; COMM_BYTES] {
+        let leader: u64 = self.field(settings::task_leader());
+        read_comm((leader + u64::from(settings::task_comm())) as *const u8)
+    }
+
+    /// Its storage; with `create`, made where there was none. `None`: none, or no memory (counted).
+    #[inline(always)]
+    pub fn storage(self, create: bool) -> Option<&'static mut TaskRef> {
+        // SAFETY: the map and a task; no initial value: zeroes.
+        let value = unsafe {
+            bpf_task_storage_get(
+                (&raw const TASKS).cast_mut().cast(),
+                self.0.cast_mut().cast(),
+                core::ptr::null_mut(),
+                if create { STORAGE_CREATE } else { 0 },
+            )
+        };
+        if value.is_null() {
+            if create {
+                count(Counter::ThreadsNoStorage);
+            }
+            return None;
+        }
+        // SAFETY: a map value of this type, valid for the program's run.
+        Some(unsafe { &mut *value.cast::<TaskRef>() })
+    }
+}
+
+/// Reads a thread name.
+#[inline(always)]
+pub fn read_comm(from: *const u8) -> [u8; COMM_BYTES] {
+    let mut comm = [0; COMM_BYTES];
+    // SAFETY: reads kernel memory with a fault-safe helper; a failure leaves zeroes: an empty name.
+    if unsafe { bpf_probe_read_kernel_buf(from, &mut comm) }.is_err() {
+        comm = [0; COMM_BYTES];
+    }
+    comm
+}
+
+/// The control element. `None` while the programs are to do nothing.
+#[inline(always)]
+pub fn control() -> Option<&'static mut Control> {
+    let control = CONTROL.get_ptr_mut(0)?;
+    // SAFETY: the one element of an array map; fields are words, each read and written alone.
+    let control = unsafe { &mut *control };
+    if control.enabled == 0 {
+        None
+    } else {
+        Some(control)
+    }
+}
+
+/// The record in `slot`.
+#[inline(always)]
+pub fn record(slot: u32) -> Option<&'static mut ThreadRecord> {
+    let record = THREADS.get_ptr_mut(slot)?;
+    // SAFETY: an element of an array map; see `ThreadRecord` for who writes when.
+    Some(unsafe { &mut *record })
+}
+
+/// A thread that is a target, with its record.
+pub struct Thread {
+    /// What is kept with the task.
+    pub reference: &'static mut TaskRef,
+    /// Its record.
+    pub record: &'static mut ThreadRecord,
+}
+
+/// The thread of `task` if it is a target; makes its record at its first event, and judges it anew when targets change.
+///
+/// `phase` is where the thread is *before* the event that found it, as far as the hook knows; `None`: look at the task.
+#[inline(always)]
+pub fn thread(task: Task, control: &Control, now_ns: u64, phase: Option<Phase>) -> Option<Thread> {
+    let reference = task.storage(true)?;
+    if reference.slot == GONE_SLOT {
+        return None;
+    }
+    if reference.generation != control.generation {
+        judge(task, reference, control, now_ns, phase);
+    }
+    if reference.flags & REF_TARGET == 0 || reference.slot == NO_SLOT {
+        return None;
+    }
+    let record = record(reference.slot)?;
+    Some(Thread { reference, record })
+}
+
+/// Is the task a target without a record?
+#[inline(always)]
+pub fn is_turned_away(task: Task) -> bool {
+    task.storage(false)
+        .is_some_and(|reference| reference.flags & REF_TARGET != 0 && reference.slot == NO_SLOT)
+}
+
+/// Decides whether the thread is a target under the current targets, and starts or stops its clock accordingly.
+#[inline(always)]
+fn judge(
+    task: Task,
+    reference: &mut TaskRef,
+    control: &Control,
+    now_ns: u64,
+    phase: Option<Phase>,
+) {
+    let flags = filter::judge(task, control);
+    reference.generation = control.generation;
+    reference.flags = flags;
+    if flags & REF_TARGET == 0 {
+        if reference.slot != NO_SLOT
+            && let Some(record) = record(reference.slot)
+            && record.clock.phase != Phase::Unobserved as u32
+        {
+            update(record, |record| record.clock.suspend(now_ns));
+        }
+        return;
+    }
+    let phase = match phase {
+        Some(phase) => phase,
+        None => task.phase(),
+    };
+    if reference.slot == NO_SLOT {
+        // Two processors may meet a task for the first time at once: the scan of all tasks, and the task's own event. An
+        // insertion is the one thing that only one of them can do; the other goes without this event.
+        let claim = task.0 as u64;
+        if CLAIMS.insert(claim, 0, u64::from(BPF_NOEXIST)).is_err() {
+            count(Counter::ThreadsContended);
+            reference.generation = 0;
+            return;
+        }
+        // SAFETY: a word in a map value; volatile, because the other one may have written it before the claim was ours.
+        if unsafe { core::ptr::read_volatile(&raw const reference.slot) } == NO_SLOT {
+            make_record(task, reference, now_ns, phase);
+        }
+        if CLAIMS.remove(claim).is_err() {
+            count(Counter::ThreadsContended);
+        }
+    } else if let Some(record) = record(reference.slot)
+        && record.clock.phase == Phase::Unobserved as u32
+    {
+        update(record, |record| {
+            let gap_ns = record
+                .clock
+                .resume(now_ns, phase, task.call(), task.clock_flags());
+            record.attribution.skip(gap_ns);
+        });
+    }
+}
+
+/// Gives the task a record. It is filled before it is published, so that nobody sees half of one.
+#[inline(always)]
+fn make_record(task: Task, reference: &mut TaskRef, now_ns: u64, phase: Phase) {
+    if task.is_exiting() {
+        return;
+    }
+    let Ok(Some(slot)) = FREE_SLOTS.pop() else {
+        count(Counter::ThreadsNoRecord);
+        return;
+    };
+    let Some(record) = record(slot) else {
+        count(Counter::ThreadsNoRecord);
+        return;
+    };
+    let flags = task.clock_flags();
+    let call = if flags & KERNEL_THREAD != 0 {
+        NO_CALL
+    } else {
+        task.call()
+    };
+    record.clock.start(now_ns, phase, call, flags);
+    record.attribution.start(now_ns);
+    record.pid = task.pid();
+    record.start_boot_ns = task.field(settings::task_start_boot());
+    let leader: u64 = task.field(settings::task_leader());
+    let of = |base: u64, offset: u32| {
+        // SAFETY: reads kernel memory with a fault-safe helper.
+        unsafe { bpf_probe_read_kernel((base + u64::from(offset)) as *const u64) }.unwrap_or(0)
+    };
+    record.process_start_boot_ns = of(leader, settings::task_start_boot());
+    record.process_start_ns = of(leader, settings::task_start());
+    let parent: u64 = task.field(settings::task_parent());
+    record.parent_pid = of(parent, settings::task_pid()) as u32;
+    record.comm = read_comm(task.comm_ptr());
+    compiler_fence(Ordering::SeqCst);
+    record.tid = task.tid();
+    compiler_fence(Ordering::SeqCst);
+    reference.slot = slot;
+}
+
+/// Changes a record under its sequence number, so that the daemon never takes half a change for a whole one.
+#[inline(always)]
+pub fn update<R>(record: &mut ThreadRecord, change: impl FnOnce(&mut ThreadRecord) -> R) -> R {
+    let sequence = &raw mut record.sequence;
+    // SAFETY: a word of the record; volatile and fenced, so that the change stays between the two writes.
+    unsafe {
+        core::ptr::write_volatile(sequence, core::ptr::read_volatile(sequence).wrapping_add(1))
+    };
+    compiler_fence(Ordering::SeqCst);
+    let result = change(record);
+    compiler_fence(Ordering::SeqCst);
+    // SAFETY: as above.
+    unsafe {
+        core::ptr::write_volatile(sequence, core::ptr::read_volatile(sequence).wrapping_add(1))
+    };
+    result
+}
+
+/// Is an update of the record under way? Asked by the tick, which may have interrupted one.
+#[inline(always)]
+pub fn is_in_update(record: &ThreadRecord) -> bool {
+    // SAFETY: a word of the record.
+    unsafe { core::ptr::read_volatile(&raw const record.sequence) & 1 != 0 }
+}

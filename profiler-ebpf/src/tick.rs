@@ -1,0 +1,69 @@
+//! The timer tick of each processor: a sample, and a moment at which pending time finds a stack.
+
+use aya_ebpf::EbpfContext;
+use aya_ebpf::helpers::bpf_ktime_get_ns;
+use aya_ebpf::macros::perf_event;
+use aya_ebpf::programs::PerfEventContext;
+use profiler_common::Counter;
+use profiler_common::records::{GONE_SLOT, NO_SLOT, REF_TARGET};
+
+use crate::attribute::{self, Moment};
+use crate::counters::count;
+use crate::task::{self, Task, control, record};
+
+/// cpu-clock, on every processor, at `frequency_hz`.
+#[perf_event]
+pub fn tick(ctx: PerfEventContext) -> u32 {
+    if sample(&ctx).is_none() {
+        count(Counter::SamplesNoRecord);
+    }
+    0
+}
+
+/// `None`: a sample that should have been, and could not be for want of a record.
+#[inline(always)]
+fn sample(ctx: &PerfEventContext) -> Option<()> {
+    let Some(control) = control() else {
+        return Some(());
+    };
+    count(Counter::Ticks);
+    let task = Task::current();
+    if task.tid() == 0 {
+        count(Counter::TicksIdle);
+        return Some(());
+    }
+    // A tick makes no record and judges nobody: it may have interrupted the program that does. A running thread has been
+    // met at its switch-in, or by the scan of all tasks at start.
+    let reference = task.storage(false)?;
+    if reference.slot == GONE_SLOT {
+        count(Counter::TicksExiting);
+        return Some(());
+    }
+    if reference.flags & REF_TARGET == 0 {
+        count(Counter::TicksNotTarget);
+        return Some(());
+    }
+    if reference.slot == NO_SLOT {
+        return None;
+    }
+    let slot = reference.slot;
+    let record = record(slot)?;
+    if task::is_in_update(record) {
+        count(Counter::TicksNested);
+        attribute::walk(
+            ctx.as_ptr(),
+            task,
+            record,
+            slot,
+            Moment::NestedTick,
+            control,
+        );
+    } else {
+        task::update(record, |record| {
+            // SAFETY: takes nothing.
+            record.clock.tick(unsafe { bpf_ktime_get_ns() });
+            attribute::walk(ctx.as_ptr(), task, record, slot, Moment::Tick, control);
+        });
+    }
+    Some(())
+}

@@ -1,0 +1,38 @@
+//! Wakes: the one word of a record that others than its own thread write.
+
+use aya_ebpf::helpers::bpf_ktime_get_ns;
+use aya_ebpf::macros::btf_tracepoint;
+use aya_ebpf::programs::BtfTracePointContext;
+use profiler_common::records::{GONE_SLOT, NO_SLOT};
+
+use crate::task::{Task, control, record};
+
+/// A sleeping thread is about to be made runnable.
+#[btf_tracepoint(function = "sched_waking")]
+pub fn sched_waking(ctx: BtfTracePointContext) -> i32 {
+    wake(&ctx);
+    0
+}
+
+/// A new thread is made runnable for the first time.
+#[btf_tracepoint(function = "sched_wakeup_new")]
+pub fn sched_wakeup_new(ctx: BtfTracePointContext) -> i32 {
+    wake(&ctx);
+    0
+}
+
+/// Stores when the thread was woken. What it means is decided when it runs (see `ThreadClock::woken_ns`): the thread may
+/// be on its way out on another processor at this moment.
+#[inline(always)]
+fn wake(ctx: &BtfTracePointContext) -> Option<()> {
+    control()?;
+    // A thread without storage was never seen: its clock will start when it runs.
+    let reference = Task::new(ctx.arg(0)).storage(false)?;
+    if reference.slot == NO_SLOT || reference.slot == GONE_SLOT {
+        return None;
+    }
+    let record = record(reference.slot)?;
+    // SAFETY: takes nothing. The store is one aligned word.
+    unsafe { core::ptr::write_volatile(&raw mut record.clock.woken_ns, bpf_ktime_get_ns()) };
+    Some(())
+}

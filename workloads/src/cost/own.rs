@@ -1,0 +1,129 @@
+//! What the daemon itself takes: processor time and memory, idle and among 500 processes; nanoseconds per event of each of
+//! its kernel programs, by the kernel's own statistics.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::Context;
+use serde_json::Value;
+
+use crate::loads::Bench;
+use crate::process;
+use crate::profilers::start_daemon;
+use crate::results::{Own, ProgramCost, Results};
+
+const STATISTICS: &str = "/proc/sys/kernel/bpf_stats_enabled";
+const SLEEPERS: &str = "500";
+
+/// Measures all of it and adds it to the results.
+pub(crate) fn measure(
+    bench: &Bench,
+    daemon: &Path,
+    quick: bool,
+    results: &mut Results,
+) -> anyhow::Result<()> {
+    let span = Duration::from_secs(if quick { 5 } else { 15 });
+    process::say("the daemon by itself");
+    let running = start_daemon(daemon, "")?;
+    results.own.push(watch("idle", running.pid(), span)?);
+    let sleepers = Command::new(bench.workload())
+        .args(["many", "--kind", "processes", "--threads", SLEEPERS])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut sleepers = sleepers.context("starting 500 processes")?;
+    let stdout = sleepers.stdout.take().context("the output is a pipe")?;
+    BufReader::new(stdout).read_line(&mut String::new())?;
+    let among = watch("with 500 more processes", running.pid(), span);
+    drop(sleepers.stdin.take());
+    sleepers.wait()?;
+    results.own.push(among?);
+    running.stop()?;
+
+    process::say("the daemon's kernel programs");
+    let before = programs()?;
+    let was = std::fs::read_to_string(STATISTICS)
+        .context("reading the kernel's switch for program statistics")?;
+    let running = start_daemon(daemon, "")?;
+    std::fs::write(STATISTICS, "1").context("switching on the kernel's program statistics")?;
+    let session = bench.session();
+    let after = programs();
+    std::fs::write(STATISTICS, was.trim()).context("restoring the kernel's program statistics")?;
+    running.stop()?;
+    session?;
+    for (id, (name, runs, run_ns)) in after? {
+        if !before.contains_key(&id) && runs > 0 {
+            results.programs.push(ProgramCost {
+                name,
+                runs,
+                ns_per_run: run_ns as f64 / runs as f64,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn watch(what: &str, pid: u32, span: Duration) -> anyhow::Result<Own> {
+    let before = cpu_seconds(pid)?;
+    std::thread::sleep(span);
+    let used = cpu_seconds(pid)? - before;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let mib = |key: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(key));
+        line.and_then(|line| {
+            line.trim_start_matches(':')
+                .trim()
+                .trim_end_matches(" kB")
+                .parse::<f64>()
+                .ok()
+        })
+        .map_or(0.0, |kib| kib / 1024.0)
+    };
+    Ok(Own {
+        what: what.to_owned(),
+        cpu_seconds_per_second: used / span.as_secs_f64(),
+        rss_mib: mib("VmRSS"),
+        peak_rss_mib: mib("VmHWM"),
+    })
+}
+
+/// Processor time of all its threads, by the scheduler's own account: ticks of 10 ms would be too coarse.
+fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
+    let mut sum_ns = 0;
+    for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let text = std::fs::read_to_string(entry?.path().join("schedstat"))?;
+        sum_ns += text
+            .split_whitespace()
+            .next()
+            .and_then(|field| field.parse::<u64>().ok())
+            .unwrap_or(0);
+    }
+    Ok(sum_ns as f64 / 1e9)
+}
+
+/// Every loaded program: id to (name, runs, nanoseconds).
+fn programs() -> anyhow::Result<BTreeMap<u64, (String, u64, u64)>> {
+    let printed = process::output(Command::new("bpftool").args(["--json", "prog", "show"]))?;
+    let list: Value =
+        serde_json::from_str(printed.trim()).context("reading bpftool's list of programs")?;
+    let number = |program: &Value, key: &str| program[key].as_u64().unwrap_or(0);
+    Ok(list
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|program| {
+            let name = program["name"].as_str().unwrap_or("?").to_owned();
+            (
+                number(program, "id"),
+                (
+                    name,
+                    number(program, "run_cnt"),
+                    number(program, "run_time_ns"),
+                ),
+            )
+        })
+        .collect())
+}

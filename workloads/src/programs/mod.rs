@@ -1,0 +1,87 @@
+//! The list of programs. Each is its own file; a program takes the options and gives back its truth.
+
+mod children;
+mod comm;
+mod contention;
+mod deleted;
+mod exec;
+mod faults;
+mod jit;
+mod many;
+mod pid_reuse;
+mod pingpong;
+mod preempt;
+mod race;
+mod recursion;
+mod signal;
+mod sleeper;
+mod split;
+mod storm;
+mod threads;
+mod wait_split;
+
+use anyhow::bail;
+
+use crate::options::Options;
+use crate::truth::Truth;
+
+/// One program.
+pub(crate) struct Program {
+    /// As typed.
+    pub(crate) name: &'static str,
+    /// What it does and which options it reads.
+    pub(crate) about: &'static str,
+    /// Runs it to its end.
+    pub(crate) run: fn(&Options, Truth) -> anyhow::Result<Truth>,
+}
+
+const PROGRAMS: &[Program] = &[
+    split::PROGRAM,
+    wait_split::PROGRAM,
+    sleeper::PROGRAM,
+    faults::PROGRAM,
+    faults::IO,
+    storm::PROGRAM,
+    recursion::PROGRAM,
+    threads::PROGRAM,
+    threads::CHURN,
+    contention::PROGRAM,
+    pingpong::PROGRAM,
+    preempt::PROGRAM,
+    children::PROGRAM,
+    children::CHILD,
+    children::FORK,
+    children::VANISH,
+    pid_reuse::PROGRAM,
+    exec::PROGRAM,
+    exec::AFTER,
+    signal::PROGRAM,
+    comm::PROGRAM,
+    comm::HOSTILE,
+    comm::NAMED,
+    jit::PROGRAM,
+    deleted::PROGRAM,
+    deleted::DELETED,
+    many::PROGRAM,
+    race::PROGRAM,
+];
+
+/// Finds a program by name.
+pub(crate) fn find(name: &str) -> anyhow::Result<&'static Program> {
+    match PROGRAMS.iter().find(|program| program.name == name) {
+        Some(program) => Ok(program),
+        None => bail!("no program `{name}`; `workload help` lists them"),
+    }
+}
+
+/// The list, for people.
+pub(crate) fn help() -> String {
+    let mut text = String::from(
+        "workload <program> [--seconds s] [--count n] [--threads n] [--millis n] [--depth n] [--cpu n] [--kind k] \
+         [--path p] [--wait] [--hold]\n\n",
+    );
+    for program in PROGRAMS {
+        text.push_str(&format!("{:14} {}\n", program.name, program.about));
+    }
+    text
+}

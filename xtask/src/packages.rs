@@ -1,0 +1,135 @@
+//! Debian packages: whether they are there, can be had, and how they are installed or merely unpacked.
+//!
+//! Nothing is installed before what and why are printed, and nothing that is installed is ever removed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::Context as _;
+
+use crate::shell::{self, Root};
+
+/// Whether this machine installs packages with apt.
+pub(crate) fn has_apt() -> bool {
+    shell::has("apt-get") && shell::has("dpkg-query")
+}
+
+/// Those of the packages that are not installed.
+pub(crate) fn missing<'a>(names: &[&'a str]) -> Vec<&'a str> {
+    names
+        .iter()
+        .copied()
+        .filter(|name| !is_installed(name))
+        .collect()
+}
+
+/// Whether apt knows all of the packages, if need be after it has read the lists anew.
+pub(crate) fn are_available(names: &[&str]) -> bool {
+    let known = || {
+        names.iter().all(|name| {
+            let show = Command::new("apt-cache")
+                .args(["show", "--no-all-versions", name])
+                .stderr(Stdio::null())
+                .output();
+            show.is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
+        })
+    };
+    known() || (update().is_ok() && known())
+}
+
+/// Installs the packages that are missing, after saying which and why; does nothing when none is.
+///
+/// Fails rather than removes a package that stands in the way.
+pub(crate) fn install(names: &[&str], why: &str) -> anyhow::Result<()> {
+    let missing = missing(names);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    println!("Installing Debian packages {}: {why}.", missing.join(", "));
+    let attempt = || {
+        let mut command = Root::find().command("env")?;
+        command
+            .args([
+                "DEBIAN_FRONTEND=noninteractive",
+                "apt-get",
+                "install",
+                "--yes",
+                "--no-remove",
+            ])
+            .args(["--no-install-recommends", "-qq", "-o=Dpkg::Use-Pty=0"])
+            .args(&missing)
+            .stdin(Stdio::null());
+        // What dpkg unpacks, in which order, is of no interest unless it fails.
+        shell::output(&mut command)
+    };
+    // Lists that are missing or stale name versions that are no longer served.
+    if are_available(&missing) && attempt().is_ok() {
+        return Ok(());
+    }
+    update()?;
+    attempt()
+        .with_context(|| format!("installing {}", missing.join(", ")))
+        .map(drop)
+}
+
+/// Unpacks a package into a folder of its own under `tools` without installing it; answers with that folder.
+///
+/// For programs whose package would also start a service, or stand in another package's way.
+pub(crate) fn unpack(name: &str, why: &str, tools: &Path) -> anyhow::Result<PathBuf> {
+    let folder = tools.join(name);
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    println!(
+        "Downloading and unpacking Debian package {name} into {}: {why}.",
+        tools.display()
+    );
+    let partial = tools.join(format!("{name}.partial"));
+    if partial.is_dir() {
+        fs::remove_dir_all(&partial).with_context(|| format!("clearing {}", partial.display()))?;
+    }
+    fs::create_dir_all(&partial).with_context(|| format!("making {}", partial.display()))?;
+    let download = || {
+        shell::output(
+            Command::new("apt-get")
+                .current_dir(&partial)
+                .args(["download", "-qq", name]),
+        )
+    };
+    if !are_available(&[name]) || download().is_err() {
+        update()?;
+        download()?;
+    }
+    let archive = fs::read_dir(&partial)?
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
+        .with_context(|| format!("apt-get left no archive of {name}"))?;
+    shell::run(
+        Command::new("dpkg-deb")
+            .arg("-x")
+            .arg(&archive)
+            .arg(&partial),
+    )?;
+    fs::remove_file(&archive).with_context(|| format!("removing {}", archive.display()))?;
+    fs::rename(&partial, &folder).with_context(|| format!("making {}", folder.display()))?;
+    Ok(folder)
+}
+
+fn is_installed(name: &str) -> bool {
+    let query = Command::new("dpkg-query")
+        .args(["--show", "--showformat=${db:Status-Status}", name])
+        .output();
+    query.is_ok_and(|output| output.status.success() && output.stdout == b"installed")
+}
+
+fn update() -> anyhow::Result<()> {
+    println!("Reading Debian's package lists anew: apt-get update.");
+    shell::run(
+        Root::find()
+            .command("apt-get")?
+            .args(["update", "-qq"])
+            .stdin(Stdio::null()),
+    )
+}
