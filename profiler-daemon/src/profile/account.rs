@@ -97,6 +97,8 @@ pub struct Account {
     folded: Folded,
     recently_folded: VecDeque<ThreadKey>,
     open: Arc<Vec<Open>>,
+    /// Where the open intervals of the last pass were, by thread.
+    last_open: HashMap<u32, NodeId>,
     calls: Arc<BTreeMap<u32, CallTotals>>,
     seen_calls: HashMap<(ThreadKey, u32), CallTotals>,
     held_back: Vec<HeldBack>,
@@ -301,10 +303,13 @@ impl Account {
         }
     }
 
-    /// Forgets the open intervals of the last pass.
+    /// Forgets the open intervals of the last pass, but not where they were.
     pub fn clear_open(&mut self) {
+        self.last_open.clear();
         if !self.open.is_empty() {
-            self.open = Arc::default();
+            let last = std::mem::take(&mut self.open);
+            self.last_open
+                .extend(last.iter().map(|open| (open.thread, open.leaf)));
         }
     }
 
@@ -315,17 +320,29 @@ impl Account {
             return;
         };
         let (index, totals) = (thread.index, thread.totals);
+        let leaf = self.open_leaf(index, open, budget);
+        let pending = totals.unattributed();
+        let entry = Open {
+            thread: index,
+            leaf,
+            classes: std::array::from_fn(|class| open.classes[class].min(pending[class])),
+        };
+        Arc::make_mut(&mut self.open).push(entry);
+    }
+
+    /// Where an open interval's stack leads: for most the place where it led in the last pass.
+    fn open_leaf(&mut self, thread: u32, open: &OpenStack, budget: &mut NodeBudget) -> NodeId {
+        if let Some(leaf) = self.last_open.get(&thread)
+            && open.lost.is_none()
+            && self.tree.is_path(*leaf, &open.user, &open.kernel, open.end)
+        {
+            return *leaf;
+        }
         let landing = self
             .tree
             .insert(&open.user, &open.kernel, open.end, open.lost, budget);
         Arc::make_mut(&mut self.weights).resize(self.tree.nodes().len(), Values::default());
-        let pending = totals.unattributed();
-        let entry = Open {
-            thread: index,
-            leaf: landing.leaf,
-            classes: std::array::from_fn(|class| open.classes[class].min(pending[class])),
-        };
-        Arc::make_mut(&mut self.open).push(entry);
+        landing.leaf
     }
 
     /// Ends the notes of this pass: one open interval per thread, the last one noted.

@@ -53,6 +53,23 @@ pub struct Node {
     pub end: StackEnd,
 }
 
+/// What makes a node the child it is, packed so that it is hashed in one step.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Key(u128);
+
+impl Key {
+    fn new(parent: NodeId, place: Place, end: StackEnd) -> Self {
+        let (sort, detail) = match place {
+            Place::User(frame) => (0, frame.0),
+            Place::Kernel(frame) => (1, frame.0),
+            Place::Lost(cause) => (2, cause as u32),
+            Place::Cut => (3, 0),
+        };
+        let tags = u128::from(sort << 8 | end as u32);
+        Self(tags << 64 | u128::from(parent.0) << 32 | u128::from(detail))
+    }
+}
+
 /// Room for nodes, shared by all trees of a profile.
 #[derive(Debug)]
 pub struct NodeBudget {
@@ -119,7 +136,7 @@ pub struct Landing {
 #[derive(Debug)]
 pub struct Tree {
     nodes: Arc<Vec<Node>>,
-    index: HashMap<(NodeId, Place, u8), NodeId>,
+    index: HashMap<Key, NodeId>,
 }
 
 impl Default for Tree {
@@ -189,6 +206,29 @@ impl Tree {
         }
     }
 
+    /// Whether `leaf` is where this stack leads, found by climbing: cheaper than [`Self::insert`] for a stack that was
+    /// there in the last pass too.
+    #[must_use]
+    pub fn is_path(
+        &self,
+        leaf: NodeId,
+        user: &[FrameId],
+        kernel: &[FrameId],
+        end: StackEnd,
+    ) -> bool {
+        let kernel = kernel.iter().rev().map(|f| Place::Kernel(*f));
+        let places = kernel.chain(user.iter().rev().map(|f| Place::User(*f)));
+        let (mut at, mut ends_in) = (leaf, StackEnd::None);
+        for place in places {
+            let node = &self.nodes[at.index()];
+            if at == NodeId::ROOT || node.place != place {
+                return false;
+            }
+            (at, ends_in) = (node.parent, node.end);
+        }
+        leaf != NodeId::ROOT && at == NodeId::ROOT && ends_in == end
+    }
+
     /// The numbers that the nodes of `other` get in this tree, made where they are new and there is room.
     pub fn absorb(&mut self, other: &[Node], budget: &mut NodeBudget) -> Vec<NodeId> {
         let mut map: Vec<NodeId> = Vec::with_capacity(other.len());
@@ -231,7 +271,7 @@ impl Tree {
         } else {
             StackEnd::None
         };
-        if let Some(id) = self.index.get(&(parent, place, end as u8)) {
+        if let Some(id) = self.index.get(&Key::new(parent, place, end)) {
             return Some(*id);
         }
         budget
@@ -241,7 +281,7 @@ impl Tree {
 
     fn lost(&mut self, cause: LossCause, end: StackEnd, budget: &mut NodeBudget) -> Landing {
         let place = Place::Lost(cause);
-        let leaf = match self.index.get(&(NodeId::ROOT, place, end as u8)) {
+        let leaf = match self.index.get(&Key::new(NodeId::ROOT, place, end)) {
             Some(id) => *id,
             None => {
                 budget.take_always();
@@ -280,7 +320,7 @@ impl Tree {
         );
         Arc::make_mut(&mut self.nodes).push(node);
         self.index
-            .insert((node.parent, node.place, node.end as u8), id);
+            .insert(Key::new(node.parent, node.place, node.end), id);
         id
     }
 }
@@ -312,6 +352,24 @@ mod tests {
         let broken = tree.insert(&frames(&[1]), &[], StackEnd::Failed, None, &mut budget);
         assert_ne!(broken.outermost, one.outermost);
         assert_eq!(budget.used_bytes(), tree.budgeted() * NODE_BYTES);
+    }
+
+    // Check that climbing knows a stack from its beginning, its continuation, and the same frames of another kind or end.
+    #[test]
+    fn climbing() {
+        let mut budget = NodeBudget::new(1 << 20);
+        let mut tree = Tree::default();
+        let end = StackEnd::Complete;
+        let leaf = tree
+            .insert(&frames(&[1, 2]), &frames(&[9]), end, None, &mut budget)
+            .leaf;
+        assert!(tree.is_path(leaf, &frames(&[1, 2]), &frames(&[9]), end));
+        assert!(!tree.is_path(leaf, &frames(&[1, 2]), &frames(&[9]), StackEnd::Failed));
+        assert!(!tree.is_path(leaf, &frames(&[2]), &frames(&[9]), end));
+        assert!(!tree.is_path(leaf, &frames(&[0, 1, 2]), &frames(&[9]), end));
+        assert!(!tree.is_path(leaf, &frames(&[1, 2, 9]), &[], end));
+        assert!(!tree.is_path(leaf, &[], &[], end));
+        assert!(!tree.is_path(NodeId::ROOT, &[], &[], end));
     }
 
     // Check that without room a stack lands on the remainder of its longest known beginning, else on "tree full".

@@ -16,7 +16,7 @@ use super::{
     values::percent,
 };
 use crate::{
-    processes::module::{ModuleId, ModuleKind},
+    processes::module::ModuleId,
     profile::{
         frames::FrameId,
         tree::{Node, Place},
@@ -311,7 +311,7 @@ impl<'n> Builder<'_, 'n> {
                 module,
                 name: Cow::Borrowed(""),
                 address: None,
-                kind: module_kind(self.view.snapshot.module(module).kind),
+                kind: self.view.snapshot.module(module).kind.into(),
                 standing: if module == ModuleId::UNKNOWN {
                     Standing::Unnamed
                 } else {
@@ -377,16 +377,6 @@ fn live(nodes: &[Node], weights: &[Values]) -> Vec<bool> {
         }
     }
     live
-}
-
-/// The kind of the functions in a module.
-pub(super) fn module_kind(kind: ModuleKind) -> FunctionKind {
-    match kind {
-        ModuleKind::User | ModuleKind::Vdso => FunctionKind::User,
-        ModuleKind::Kernel | ModuleKind::KernelModule => FunctionKind::Kernel,
-        ModuleKind::Jit => FunctionKind::Jit,
-        ModuleKind::Unknown => FunctionKind::Unknown,
-    }
 }
 
 /// The name of a kind in reports.

@@ -338,19 +338,19 @@ fn run(limits: Limits, plans: &[PassPlan]) {
     }
 }
 
-/// Each case asks some hundred questions after every pass; `PROPTEST_CASES` asks for more cases.
-fn config() -> ProptestConfig {
+/// `PROPTEST_CASES` asks for more cases than a test's own number.
+pub(crate) fn config(cases: u32) -> ProptestConfig {
     let asked = std::env::var_os("PROPTEST_CASES").is_some();
     let default = ProptestConfig::default();
     ProptestConfig {
-        cases: if asked { default.cases } else { 48 },
+        cases: if asked { default.cases } else { cases },
         failure_persistence: None,
         ..default
     }
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(config(48))]
 
     // Check that every ledger rule holds after every pass of a random machine, with room for everything.
     #[test]

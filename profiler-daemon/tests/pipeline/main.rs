@@ -6,5 +6,6 @@ mod golden;
 mod ledger;
 mod machine;
 mod oracle;
+mod records;
 mod small;
 mod windows;

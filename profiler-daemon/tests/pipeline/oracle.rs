@@ -53,6 +53,7 @@ fn add(sums: &mut Sums, on_stack: &[(String, String)], samples: u64, ns: u64) {
 }
 
 proptest! {
+    #![proptest_config(crate::ledger::config(256))]
     // Check that the tables of functions and modules equal the definition, recursion and both kinds of frames included.
     #[test]
     fn tables_equal_the_definition(stacks in stacks(), all in any::<bool>()) {

@@ -17,7 +17,8 @@ use profiler_daemon::{
         },
         limits::Limits,
     },
-    symbols::names::{FunctionKind, FunctionName, Names},
+    report::names::Names,
+    symbols::names::{FunctionKind, FunctionName},
 };
 
 use crate::machine::{SECOND_NS, START_NS, START_UNIX_NS};

@@ -325,3 +325,25 @@ fn completeness_of_stacks() {
     assert_eq!((values.inclusive_ns, values.exclusive_ns), (SECOND_NS, 0));
     assert_eq!(list.completeness.stacks_unwind_failed, 2);
 }
+
+// Check that time which turns out to be of another class leaves the class it was first shown under, in windows too.
+#[test]
+fn reclassified_time() {
+    let mut small = Small::new(Limits::default());
+    for (now, user, blocked) in [(1, 0, 1), (11, 1, 10), (12, 9, 3)] {
+        let mut pass = small.pass(now);
+        update(&mut pass, user, blocked);
+        small.profile.apply(pass);
+    }
+    let query = ViewQuery {
+        window: last(60),
+        ..ViewQuery::default()
+    };
+    let classes = report::session(&small.profile.snapshot(), &query)
+        .unwrap()
+        .classes;
+    assert_eq!(
+        (classes.user_ns, classes.blocked_ns),
+        (9 * SECOND_NS, 3 * SECOND_NS)
+    );
+}

@@ -1,0 +1,227 @@
+//! Records that arrive early, twice, late, or not as promised.
+
+use profiler_common::ClassNs;
+use profiler_daemon::{
+    processes::ids::ThreadKey,
+    profile::{
+        input::{DrainPass, LossCause, ThreadState},
+        limits::Limits,
+    },
+    report::{self, FunctionRow, Scope, SessionReport, TableQuery, ThreadRow, ViewQuery},
+};
+
+use crate::{
+    machine::SECOND_NS,
+    small::{self, PROCESS, Small, THREAD},
+};
+
+fn seconds(user: u64, blocked: u64) -> ClassNs {
+    [user * SECOND_NS, 0, blocked * SECOND_NS, 0, 0]
+}
+
+fn update(pass: &mut DrainPass, thread: ThreadKey, state: ThreadState, classes: ClassNs) {
+    pass.threads
+        .push(small::thread(PROCESS, thread, state, classes));
+}
+
+fn session(small: &Small) -> SessionReport {
+    report::session(&small.profile.snapshot(), &ViewQuery::default()).unwrap()
+}
+
+/// Functions with time of their own, in seconds.
+fn functions(small: &Small) -> Vec<(String, u64)> {
+    let query = TableQuery::default();
+    let list = report::functions(
+        &small.profile.snapshot(),
+        &Scope::Session,
+        &query,
+        &small.names,
+    )
+    .unwrap();
+    let pair = |row: FunctionRow| (row.function, row.values.elapsed.exclusive_ns / SECOND_NS);
+    list.rows
+        .into_iter()
+        .map(pair)
+        .filter(|(_, seconds)| *seconds > 0)
+        .collect()
+}
+
+fn threads(small: &Small) -> Vec<ThreadRow> {
+    report::threads(
+        &small.profile.snapshot(),
+        &Scope::Session,
+        &TableQuery::default(),
+    )
+    .unwrap()
+    .rows
+}
+
+// Check that time in a stack record which the thread's total does not have yet waits for it, and none of it is lost.
+#[test]
+fn early_stack_waits_for_its_total() {
+    let mut small = Small::new(Limits::default());
+    let mut pass = small.pass(1);
+    update(&mut pass, THREAD, ThreadState::Running, seconds(1, 0));
+    pass.stacks
+        .push(small.delta(&["main"], &[], 5, seconds(3, 0)));
+    small.profile.apply(pass);
+    assert_eq!(functions(&small), [("main".to_owned(), 1)]);
+    let mut pass = small.pass(2);
+    update(&mut pass, THREAD, ThreadState::Running, seconds(2, 0));
+    small.profile.apply(pass);
+    assert_eq!(functions(&small), [("main".to_owned(), 2)]);
+    let mut pass = small.pass(3);
+    update(&mut pass, THREAD, ThreadState::Running, seconds(3, 2));
+    small.profile.apply(pass);
+    assert_eq!(functions(&small), [("main".to_owned(), 3)]);
+    assert_eq!(
+        session(&small).completeness.elapsed_unattributed_ns,
+        2 * SECOND_NS
+    );
+}
+
+// Check that time in stack records beyond any total is given up and counted once too many records wait.
+#[test]
+fn excess_is_counted() {
+    let mut small = Small::new(Limits::default());
+    let mut pass = small.pass(1);
+    update(&mut pass, THREAD, ThreadState::Running, seconds(1, 0));
+    let excess = small.delta(&["main"], &[], 0, [7, 0, 0, 0, 0]);
+    pass.stacks = vec![small.delta(&["main"], &[], 0, seconds(1, 0))];
+    pass.stacks.extend(vec![excess; 1030]);
+    small.profile.apply(pass);
+    assert_eq!(functions(&small), [("main".to_owned(), 1)]);
+    assert_eq!(
+        session(&small).completeness.causes.get("excess_stack_ns"),
+        Some(&(6 * 7))
+    );
+}
+
+// Check that an open interval counts in its own pass only, that the last record of a thread counts, and that it never
+// claims more than the thread has waiting.
+#[test]
+fn open_interval_is_of_one_pass() {
+    let mut small = Small::new(Limits::default());
+    let mut pass = small.pass(5);
+    update(&mut pass, THREAD, ThreadState::Blocked, seconds(1, 4));
+    pass.open
+        .push(small.open(&["main", "wrong"], &[], seconds(0, 4)));
+    pass.open
+        .push(small.open(&["main", "sleep"], &[], seconds(9, 9)));
+    small.profile.apply(pass);
+    assert_eq!(functions(&small), [("sleep".to_owned(), 5)]);
+    let mut pass = small.pass(6);
+    update(&mut pass, THREAD, ThreadState::Running, seconds(2, 4));
+    small.profile.apply(pass);
+    assert_eq!(functions(&small), []);
+    assert_eq!(
+        session(&small).completeness.elapsed_unattributed_ns,
+        6 * SECOND_NS
+    );
+}
+
+// Check that an update which would take time back from a stack is refused and counted, and that one whose classes do not
+// sum to the life is counted.
+#[test]
+fn broken_updates_are_counted() {
+    let mut small = Small::new(Limits::default());
+    let mut pass = small.pass(2);
+    update(&mut pass, THREAD, ThreadState::Running, seconds(2, 0));
+    pass.stacks
+        .push(small.delta(&["main"], &[], 0, seconds(2, 0)));
+    small.profile.apply(pass);
+    let mut pass = small.pass(3);
+    update(&mut pass, THREAD, ThreadState::Exited, seconds(1, 2));
+    pass.threads[0].last_event_ns += 1;
+    small.profile.apply(pass);
+    let causes = session(&small).completeness.causes;
+    assert_eq!(
+        (
+            causes.get("thread_regressed"),
+            causes.get("thread_unbalanced")
+        ),
+        (Some(&1), Some(&1))
+    );
+    let rows = threads(&small);
+    assert_eq!(
+        (rows[0].state, rows[0].classes.user_ns),
+        ("exited", 2 * SECOND_NS)
+    );
+}
+
+// Check that beyond the bound the threads that exited first share one row, and that a late update of one of them does
+// not count it twice.
+#[test]
+fn exited_threads_share_a_row() {
+    let mut small = Small::new(Limits {
+        exited_threads: 1,
+        ..Limits::default()
+    });
+    let other = |tid| ThreadKey { tid, ..THREAD };
+    let mut pass = small.pass(3);
+    for tid in 1..=3 {
+        update(
+            &mut pass,
+            other(tid),
+            ThreadState::Exited,
+            seconds(tid.into(), 0),
+        );
+    }
+    update(&mut pass, THREAD, ThreadState::Running, seconds(0, 3));
+    small.profile.apply(pass);
+    assert_eq!(
+        threads(&small).len(),
+        4,
+        "more may come of them in the next pass"
+    );
+    for at in [4, 5] {
+        let mut pass = small.pass(at);
+        update(&mut pass, THREAD, ThreadState::Running, seconds(0, at));
+        update(&mut pass, other(1), ThreadState::Exited, seconds(1, 0));
+        small.profile.apply(pass);
+    }
+    let shown: Vec<_> = threads(&small)
+        .iter()
+        .map(|row| (row.tid, row.threads, row.last_event_ns - row.first_event_ns))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            (42, 1, 5 * SECOND_NS),
+            (0, 2, 3 * SECOND_NS),
+            (3, 1, 3 * SECOND_NS)
+        ]
+    );
+    let answer = session(&small);
+    assert_eq!((answer.threads, answer.elapsed_ns), (4, 11 * SECOND_NS));
+    assert_eq!(answer.completeness.causes.get("late_updates"), Some(&1));
+}
+
+// Check that time never goes with a lost stack: it is shown as unknown with the reason, and counted for the process.
+#[test]
+fn lost_stack_keeps_its_time() {
+    let mut small = Small::new(Limits::default());
+    let mut pass = small.pass(2);
+    update(&mut pass, THREAD, ThreadState::Running, seconds(2, 0));
+    for (cause, user) in [(Some(LossCause::ProcessGone), &["main"][..]), (None, &[])] {
+        let mut delta = small.delta(user, &[], 3, seconds(1, 0));
+        delta.lost = cause;
+        pass.stacks.push(delta);
+    }
+    small.profile.apply(pass);
+    let unknown = |cause: &str| (format!("[unknown: {cause}]"), 1);
+    assert_eq!(
+        functions(&small),
+        [unknown("no_frames"), unknown("process_gone")]
+    );
+    let scope = Scope::Process("42".parse().unwrap());
+    let list = report::modules(&small.profile.snapshot(), &scope, &TableQuery::default()).unwrap();
+    let causes: Vec<_> = list.completeness.causes.into_iter().collect();
+    assert_eq!(causes, [("no_frames", 3), ("process_gone", 3)]);
+    assert_eq!(list.completeness.stacks_unwind_failed, 6);
+    assert!((list.completeness.frames_unknown_percent - 100.0).abs() < 1e-9);
+    assert_eq!(
+        (list.rows.len(), list.rows[0].module.as_str()),
+        (1, "[unknown]")
+    );
+}
