@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn what_lies_inside_the_border_is_cut() {
         // Check that the frames up to and with the tracepoint's function go, that others stay, and that bad lines are none.
-        let own = OwnFrames(vec![0x100..0x140]);
+        let own = OwnFrames(vec![0x100..0x140, 0x900..0x910]);
         assert_eq!(own.cut(&[1, 2, 0x13f, 0x500, 0x600]), [0x500, 0x600]);
         assert_eq!(own.cut(&[0x500, 0x600]), [0x500, 0x600]);
         assert_eq!(own.cut(&[]), [0u64; 0]);

@@ -83,7 +83,7 @@ mod tests {
     fn processor_lists() {
         // Check that ranges and single processors are read, and that nonsense gives none.
         assert_eq!(parse_processors("0-2,5,7-8\n"), [0, 1, 2, 5, 7, 8]);
-        assert_eq!(parse_processors(""), []);
+        assert_eq!(parse_processors(""), [0u32; 0]);
         assert_eq!(parse_processors("x-y,3"), [3]);
         assert_eq!(parse_processors("0-4294967295").len(), 8192);
     }
