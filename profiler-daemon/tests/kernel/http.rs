@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 /// One answer.
@@ -23,15 +24,19 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body as JSON; anything else fails the test with the body shown.
+    /// The body as JSON; anything else fails the test with the body shown. A call tree is as deep as its stacks.
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| {
-            panic!(
-                "not JSON ({error}), status {}: {}",
-                self.status,
-                self.text()
-            )
-        })
+        let mut parser = serde_json::Deserializer::from_slice(&self.body);
+        parser.disable_recursion_limit();
+        Value::deserialize(&mut parser)
+            .and_then(|value| parser.end().map(|()| value))
+            .unwrap_or_else(|error| {
+                panic!(
+                    "not JSON ({error}), status {}: {}",
+                    self.status,
+                    self.text()
+                )
+            })
     }
 
     /// Whether a header has this value, names compared without case.

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::daemon::{self, Daemon, Settings};
 use crate::ledger;
+use crate::reads;
 use crate::workload::{self, Workload};
 
 fn causes(daemon: &Daemon) -> Value {
@@ -56,6 +57,7 @@ fn more_stacks_than_fit_keep_their_time() {
         .map(Workload::finish)
         .collect();
     for finished in &finished {
+        reads::ended(&daemon, finished);
         assert!(
             ledger::check_process(&daemon, &finished.selector),
             "a process that has just ended is still known"

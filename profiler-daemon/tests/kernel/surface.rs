@@ -5,8 +5,14 @@ use std::process::{Command, Stdio};
 
 use crate::daemon;
 use crate::http;
-use crate::reads::{number, rows};
+use crate::ledger;
+use crate::reads::{number, rows, text, unix_now_ns, unix_ns, until};
 use crate::workload;
+
+/// What the test of windows asks for, the step in which windows are kept, and the step in which they grow.
+const WINDOW_NS: u64 = 2_000_000_000;
+const SEGMENT_NS: u64 = 10_000_000_000;
+const PASS_NS: u64 = 1_100_000_000;
 
 #[test]
 fn foreign_hosts_are_refused() {
@@ -52,7 +58,8 @@ fn a_typo_never_looks_like_an_empty_answer() {
         ("/api/v1/processes?order=up", 400, "desc"),
         ("/api/v1/functions?frames=kernel", 400, "all"),
         ("/api/v1/functions?window=5", 400, "window"),
-        ("/api/v1/processes?format=xml", 400, "csv"),
+        ("/api/v1/processes?format=xml", 400, "json"),
+        ("/api/v1/processes?format=csv", 400, "json or text"),
         ("/api/v1/processes/abc", 400, ""),
         ("/api/v1/processes/4194303", 404, ""),
         ("/api/v1/nothing", 404, ""),
@@ -110,7 +117,7 @@ fn tables_are_sorted_cut_and_searched() {
 
 #[test]
 fn every_report_answers_in_every_format() {
-    // Check that each report of a process and of the session exists, dated and with its receipt, as JSON, CSV and text.
+    // Check that each report of a process and of the session exists, dated and with its receipt, as JSON and text.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -123,25 +130,23 @@ fn every_report_answers_in_every_format() {
                 json["as_of"].is_string() && json["completeness"].is_object(),
                 "{base}/{report}"
             );
-            for (format, media_type) in [("csv", "text/csv"), ("text", "text/plain")] {
-                let answer = daemon.try_get(&format!("/api/v1{base}/{report}?format={format}"));
-                assert_eq!(
-                    answer.status,
-                    200,
-                    "{base}/{report} as {format}: {}",
-                    answer.text()
-                );
-                assert!(
-                    answer.has_header("content-type", media_type),
-                    "{base}/{report}: {}",
-                    answer.headers
-                );
-                assert!(
-                    answer.text().lines().count() > 1,
-                    "{base}/{report} as {format}: {}",
-                    answer.text()
-                );
-            }
+            let answer = daemon.try_get(&format!("/api/v1{base}/{report}?format=text"));
+            assert_eq!(
+                answer.status,
+                200,
+                "{base}/{report} as text: {}",
+                answer.text()
+            );
+            assert!(
+                answer.has_header("content-type", "text/plain"),
+                "{base}/{report}: {}",
+                answer.headers
+            );
+            assert!(
+                answer.text().lines().count() > 1,
+                "{base}/{report} as text: {}",
+                answer.text()
+            );
         }
     }
     for path in ["/healthz", "/-/healthy", "/readyz", "/-/ready"] {
@@ -161,25 +166,49 @@ fn every_report_answers_in_every_format() {
 
 #[test]
 fn windows_are_parts_of_the_session() {
-    // Check that the last seconds of a busy process are no more than that, and no more than the session.
+    // Check that a window says which span it covers, that this is at least what was asked and no more than a segment
+    // longer, that the span is what a busy process grew by, and that no window holds more than the session.
     let Some(daemon) = daemon::shared() else {
         return;
     };
     let workload = workload::Workload::start("split --seconds 4");
     let path = format!("/processes/{}", workload.selector());
-    crate::reads::until(
+    until(daemon, &path, unix_now_ns() + 3_000_000_000, |_| true);
+    let [session, window, whole] = ledger::at_one_moment(
         daemon,
-        &path,
-        crate::reads::unix_now_ns() + 3_000_000_000,
-        |_| true,
+        [
+            &path,
+            &format!("{path}?window=2s"),
+            &format!("{path}?window=session"),
+        ],
+    )
+    .expect("the process is alive");
+    let [(session_from, session_to), (from, to), (_, whole_to)] = [&session, &window, &whole]
+        .map(|report| ["/window/from", "/window/to"].map(|pointer| unix_ns(text(report, pointer))))
+        .map(|[from, to]| (from, to));
+    assert_eq!(to, unix_ns(text(&window, "/as_of")), "a window ends now");
+    assert_eq!((to, to), (session_to, whole_to), "all three end now");
+    assert_eq!(
+        number(&session, "/elapsed_ns"),
+        number(&whole, "/elapsed_ns")
     );
-    let session = number(&daemon.get(&path), "/elapsed_ns");
-    let window = number(&daemon.get(&format!("{path}?window=2s")), "/elapsed_ns");
     assert!(
-        window > 500_000_000 && window <= 4_100_000_000,
-        "{window} ns in a window of 2 s, give or take a pass"
+        from == session_from || to - from >= WINDOW_NS,
+        "{} ns are less than the {WINDOW_NS} asked",
+        to - from
     );
-    assert!(session > window, "{window} ns of {session} ns");
+    assert!(
+        from >= session_from && to - from <= WINDOW_NS + SEGMENT_NS + PASS_NS,
+        "{} ns are more than what was asked and a segment",
+        to - from
+    );
+    let [session_ns, window_ns] = [&session, &window].map(|report| number(report, "/elapsed_ns"));
+    assert!(window_ns <= session_ns, "{window_ns} ns of {session_ns} ns");
+    assert!(
+        (WINDOW_NS - PASS_NS..=to - from).contains(&window_ns),
+        "one busy thread has {window_ns} ns in a window of {} ns",
+        to - from
+    );
     workload.finish();
 }
 
