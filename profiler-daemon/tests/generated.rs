@@ -4,6 +4,8 @@
 
 use std::path::Path;
 
+use profiler_common::Counter;
+use profiler_common::counter::CounterKind;
 use profiler_daemon::{config, metrics};
 
 fn check(file: &str, generated: &str) {
@@ -42,4 +44,68 @@ fn the_page_of_settings_is_current() {
 fn the_page_of_metrics_is_current() {
     // Check that the page of metrics lists the metrics the code declares.
     check("docs/metrics.md", &metrics::documentation());
+}
+
+#[test]
+fn the_page_of_counters_is_current() {
+    // Check that the page of counters lists what the kernel programs count, under the names they have in the code.
+    check("docs/counters.md", &counters());
+}
+
+/// The page of counters. What the daemon itself counts has no one list in the code, and is described in words.
+fn counters() -> String {
+    let mut page = String::from(
+        "# Counters\n\n\
+        Generated from the code. What the kernel programs count, since the daemon started. Those of kind *sample lost*,\n\
+        *deferred*, *loss* and *race* are the `causes` of a report's `completeness` (zeros are left out there) and\n\
+        `profiler_losses_total` in the metrics; those of kind *discarded* are `discarded` in the session's report and\n\
+        `profiler_discarded_samples_total`. Numbers are never reused.\n\n\
+        | number | name | kind | what is counted |\n|---|---|---|---|\n",
+    );
+    for counter in Counter::ALL {
+        page.push_str(&format!(
+            "| {} | `{}` | {} | {} |\n",
+            *counter as u32,
+            counter.name(),
+            kind(counter.kind()).0,
+            counter.help()
+        ));
+    }
+    page.push_str("\n| kind | what it means for the answers |\n|---|---|\n");
+    for counted in [
+        CounterKind::Event,
+        CounterKind::Discarded,
+        CounterKind::SampleLost,
+        CounterKind::Deferred,
+        CounterKind::Loss,
+        CounterKind::Race,
+    ] {
+        let (name, meaning) = kind(counted);
+        page.push_str(&format!("| {name} | {meaning} |\n"));
+    }
+    page
+}
+
+/// A kind's name and what it means.
+fn kind(kind: CounterKind) -> (&'static str, &'static str) {
+    match kind {
+        CounterKind::Event => ("event", "Work done. Nothing is wrong."),
+        CounterKind::Discarded => (
+            "discarded",
+            "A timer tick that was no sample of a target (semantics.md section 2). Nothing is wrong.",
+        ),
+        CounterKind::SampleLost => (
+            "sample lost",
+            "A sample of a target that could not be kept. The thread's time is exact all the same.",
+        ),
+        CounterKind::Deferred => (
+            "deferred",
+            "A walk or an absence whose time waits for the thread's next walk: only its place can be wrong.",
+        ),
+        CounterKind::Loss => ("loss", "Something that could not be seen or kept."),
+        CounterKind::Race => (
+            "race",
+            "Two things that happened at once: it was noticed, and decided as the sentence says.",
+        ),
+    }
 }
