@@ -191,7 +191,8 @@ pub struct Control {
 }
 
 const _: () = assert!(size_of::<TaskRef>() == 16);
-const _: () = assert!(size_of::<ThreadRecord>().is_multiple_of(8) && size_of::<ThreadRecord>() <= 424);
+const _: () =
+    assert!(size_of::<ThreadRecord>().is_multiple_of(8) && size_of::<ThreadRecord>() <= 424);
 const _: () = assert!(size_of::<SyscallRow>() == 48);
 const _: () = assert!(size_of::<SyscallKey>() == 8);
 const _: () = assert!(size_of::<SumKey>() == 24);

@@ -74,6 +74,15 @@ pub enum LogLevel {
     Trace,
 }
 
+impl Args {
+    /// What this process was called with. Prints a sentence and ends the process where that is not understood, and where
+    /// it asks for help or the version.
+    #[must_use]
+    pub fn from_command_line() -> Self {
+        Self::parse()
+    }
+}
+
 impl LogLevel {
     /// The level's name, as log filters spell it.
     #[must_use]

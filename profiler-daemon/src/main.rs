@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use profiler_daemon::args::{Args, Command, failure_sentence};
 use profiler_daemon::config::Config;
 use profiler_daemon::{daemon, doctor};
@@ -14,7 +13,7 @@ use tracing_subscriber::EnvFilter;
     reason = "the one place that speaks to whoever started it"
 )]
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = Args::from_command_line();
     match args.command {
         Some(Command::Doctor { json }) => {
             let diagnosis = doctor::diagnose();

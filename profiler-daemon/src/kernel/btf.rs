@@ -232,7 +232,8 @@ mod tests {
     #[test]
     fn this_kernel_has_the_members_we_need() {
         // Check the reader on a real kernel's type information, against a fact that holds on all of them: a name of 16 bytes.
-        let bytes = std::fs::read("/sys/kernel/btf/vmlinux").expect("every supported kernel has it");
+        let bytes =
+            std::fs::read("/sys/kernel/btf/vmlinux").expect("every supported kernel has it");
         let btf = Btf::parse(&bytes).expect("the kernel's own BTF");
         let tid = btf.offset("task_struct", &["pid"]).expect("a thread id");
         assert_eq!(btf.offset("task_struct", &["tgid"]), Ok(tid + 4));
