@@ -201,11 +201,22 @@ impl ThreadClock {
     }
 
     /// A timer tick found the thread running (or any other moment at which the open interval is cut without a change).
+    /// True if its arrival was missed.
     #[inline(always)]
-    pub fn tick(&mut self, now_ns: u64) {
-        if self.phase == Phase::Running as u32 {
-            self.close_running(now_ns);
-        }
+    pub fn tick(&mut self, now_ns: u64) -> bool {
+        let unseen = self.arrive_unseen(now_ns);
+        self.close_running(now_ns);
+        unseen
+    }
+
+    /// From now on the thread is taken to be in `call` (or none), as far as it can be told from outside: whether its
+    /// system calls are traced has changed. The call's entry was not seen, and it is not counted.
+    #[inline(always)]
+    pub fn assume_call(&mut self, now_ns: u64, call: u32) {
+        self.close(now_ns);
+        self.call = call;
+        self.call_entered_ns = self.last_ns;
+        self.flags &= !CALL_SEEN;
     }
 
     /// The thread leaves its processor: `gave_up` when it waits for something, false when it could go on.
@@ -236,8 +247,8 @@ impl ThreadClock {
     #[inline(always)]
     pub fn enter_call(&mut self, now_ns: u64, number: u32) -> bool {
         let nested = self.call != NO_CALL;
+        self.arrive_unseen(now_ns);
         self.close_running(now_ns);
-        self.phase = Phase::Running as u32;
         self.call = number;
         self.flags |= CALL_SEEN;
         self.call_entered_ns = self.last_ns;
@@ -250,8 +261,8 @@ impl ThreadClock {
     /// made it, or a call that was under way when the thread was first seen.
     #[inline(always)]
     pub fn leave_call(&mut self, now_ns: u64) -> Option<FinishedCall> {
+        self.arrive_unseen(now_ns);
         self.close_running(now_ns);
-        self.phase = Phase::Running as u32;
         let number = self.call;
         self.call = NO_CALL;
         if number == NO_CALL || self.flags & CALL_SEEN == 0 {
@@ -296,6 +307,16 @@ impl ThreadClock {
     #[inline(always)]
     pub fn elapsed_ns(&self) -> u64 {
         self.last_ns - self.first_ns - self.unobserved_ns
+    }
+
+    /// The thread runs: if it was not seen to come, it comes now. True if so.
+    #[inline(always)]
+    fn arrive_unseen(&mut self, now_ns: u64) -> bool {
+        let unseen = self.phase != Phase::Running as u32;
+        if unseen {
+            self.switch_in(now_ns);
+        }
+        unseen
     }
 
     /// How the open interval of an absent thread divides at `now_ns`.

@@ -153,6 +153,37 @@ fn a_switch_out_that_was_not_seen() {
 }
 
 #[test]
+fn an_arrival_that_was_not_seen() {
+    // Check that a thread which does something without having been seen to come was away until then, not at work.
+    //   uuuu bbbb(wake)rr?? u        and the same at a system call's entry and exit
+    for (event, unseen) in [(0, 3), (1, 3), (2, 3)] {
+        let mut clock = started();
+        clock.switch_out(110, true);
+        clock.woken_ns = 114;
+        match event {
+            0 => assert!(clock.tick(110 + 4 + unseen)),
+            1 => assert!(!clock.enter_call(117, 1)),
+            _ => assert_eq!(clock.leave_call(117), None),
+        }
+        assert_eq!(classes(&clock), (10, 0, 4, 3, 0));
+        assert!(!clock.tick(118), "it is here now");
+    }
+}
+
+#[test]
+fn tracing_of_system_calls_begins_and_ends() {
+    // Check that time before a change of what is traced keeps its class, and that a call of which nobody saw the entry is
+    // time of class syscall, but not counted.
+    let mut clock = started();
+    clock.enter_call(110, 1);
+    clock.assume_call(115, NO_CALL);
+    assert_eq!(clock.leave_call(120), None);
+    clock.assume_call(130, 7);
+    assert_eq!(clock.leave_call(134), None);
+    assert_eq!(classes(&clock), (10 + 15, 5 + 4, 0, 0, 0));
+}
+
+#[test]
 fn a_wake_from_a_processor_whose_clock_is_ahead() {
     // Check that a wake time after the switch-in cannot make more blocked time than there was.
     let mut clock = started();
@@ -248,6 +279,7 @@ enum Event {
     Leave,
     Suspend,
     Resume(u32),
+    Assume(u32),
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -260,6 +292,7 @@ fn event() -> impl Strategy<Value = Event> {
         Just(Event::Leave),
         Just(Event::Suspend),
         (1u32..4).prop_map(Event::Resume),
+        prop_oneof![Just(NO_CALL), 0u32..5].prop_map(Event::Assume),
     ]
 }
 
@@ -276,7 +309,8 @@ proptest! {
             // One event in eight comes from a processor whose clock is behind.
             now = if dt % 8 == 7 { now - 1 } else { now + dt };
             match event {
-                Event::Tick => clock.tick(now),
+                Event::Tick => { clock.tick(now); }
+                Event::Assume(call) => clock.assume_call(now, call),
                 Event::Out(gave_up) => clock.switch_out(now, gave_up),
                 Event::In => {
                     let before = clock;

@@ -40,6 +40,24 @@ pub struct TaskRef {
     pub padding: u32,
 }
 
+/// Which thread is on a processor: a copy of what is kept with its task.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OnProcessor {
+    /// Address of the task; 0 = nothing is known.
+    pub task: u64,
+    /// Address of the registers its system calls save: the same for all calls of a task, and no other's. 0 = not known yet.
+    pub registers: u64,
+    /// As in [`TaskRef`], but the slot of a record in any case where `flags` is not 0.
+    pub slot: u32,
+    /// As in [`TaskRef`].
+    pub generation: u32,
+    /// As in [`TaskRef`].
+    pub flags: u32,
+    /// Zero.
+    pub padding: u32,
+}
+
 /// One thread: its clock, what of its time has found a stack, and who it is.
 ///
 /// Written by the kernel programs on the thread's processor under [`ThreadRecord::sequence`]; read by the daemon through a
@@ -191,6 +209,7 @@ pub struct Control {
 }
 
 const _: () = assert!(size_of::<TaskRef>() == 16);
+const _: () = assert!(size_of::<OnProcessor>() == 32);
 const _: () =
     assert!(size_of::<ThreadRecord>().is_multiple_of(8) && size_of::<ThreadRecord>() <= 424);
 const _: () = assert!(size_of::<SyscallRow>() == 48);

@@ -3,12 +3,13 @@
 use core::ffi::c_void;
 use profiler_common::Counter;
 use profiler_common::StackEnd;
-use profiler_common::clock::{Absence, CLASS_COUNT, Class, ClassNs};
+use profiler_common::clock::{Absence, CLASS_COUNT, Class, ClassNs, NO_CALL};
 use profiler_common::records::{Control, NESTED_TICK, SumKey, SumValue, ThreadRecord};
 
 use crate::capture;
 use crate::counters::count;
 use crate::maps::{SUMS_0, SUMS_1};
+use crate::settings;
 use crate::task::Task;
 
 /// At which kind of event the stack is walked.
@@ -37,6 +38,11 @@ pub fn walk(
 ) -> Option<SumKey> {
     count(Counter::Walks);
     let is_sample = moment == Moment::Tick || moment == Moment::NestedTick;
+    if moment != Moment::NestedTick {
+        record
+            .attribution
+            .note_walk(record.clock.last_ns, settings::min_interval_ns());
+    }
     let scratch = capture::scratch(is_sample)?;
     let end = capture::walk(ctx, task, record, moment, scratch);
     if end == StackEnd::Truncated as u32 {
@@ -56,7 +62,7 @@ pub fn walk(
         slot,
         end: end | nested,
     };
-    let value = SumValue {
+    let mut value = SumValue {
         classes: if moment == Moment::NestedTick {
             [0; 5]
         } else {
@@ -64,6 +70,12 @@ pub fn walk(
         },
         samples: is_sample as u64,
         walks: 1,
+    };
+    // Time in user mode before a system call is none of the kernel frames of the call.
+    let before_call_ns = if key.kernel != 0 && record.clock.call != NO_CALL {
+        core::mem::take(&mut value.classes[Class::User as usize])
+    } else {
+        0
     };
     if !add(&key, &value, control) {
         // A row of its own is new in this drain period: its frames travel first, so that no row is without them.
@@ -89,8 +101,23 @@ pub fn walk(
     }
     if moment != Moment::NestedTick {
         record.attribution.take_all(&record.clock);
+        if before_call_ns != 0 {
+            give_user_time(record, &key, before_call_ns, control);
+        }
     }
     Some(key)
+}
+
+/// Gives time in user mode to the user part of the stack `key`, whose frames have travelled.
+#[inline(always)]
+fn give_user_time(record: &mut ThreadRecord, key: &SumKey, user_ns: u64, control: &Control) {
+    let key = SumKey { kernel: 0, ..*key };
+    let mut value = SumValue::default();
+    value.classes[Class::User as usize] = user_ns;
+    if !add(&key, &value, control) && !insert(&key, &value, control) {
+        count(Counter::WalksMapFull);
+        record.attribution.give_back(Class::User, user_ns);
+    }
 }
 
 /// Gives an absence to the stack of its switch-out.

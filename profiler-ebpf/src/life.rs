@@ -49,7 +49,7 @@ fn renew(task: Task) -> Option<()> {
     let reference = task.storage(false)?;
     // A new name, a new cgroup perhaps: judged anew at the next event.
     reference.generation = 0;
-    task::set_on_processor(None);
+    task::clear_on_processor();
     if reference.slot == NO_SLOT || reference.slot == GONE_SLOT {
         return None;
     }
@@ -100,7 +100,7 @@ fn leave(ctx: &BtfTracePointContext) -> Option<()> {
     let reference = task.storage(false)?;
     let slot = reference.slot;
     reference.slot = GONE_SLOT;
-    task::set_on_processor(None);
+    task::clear_on_processor();
     if slot == NO_SLOT || slot == GONE_SLOT {
         return None;
     }

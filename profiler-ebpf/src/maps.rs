@@ -9,7 +9,7 @@ use profiler_common::limits::{
     MAX_TARGET_CGROUPS, MAX_TARGET_COMMS, MAX_TARGET_PIDS,
 };
 use profiler_common::records::{
-    Control, StackRecord, SumKey, SumValue, SyscallKey, SyscallRow, TaskRef, ThreadRecord,
+    Control, OnProcessor, StackRecord, SumKey, SumValue, SyscallKey, SyscallRow, TaskRef, ThreadRecord,
 };
 
 /// Task storage, spelled out because aya has no type for it: freed by the kernel with its task, no size to choose.
@@ -46,9 +46,9 @@ static TASK_REF: TaskRef = TaskRef {
 };
 
 /// Key: 0. Value: the thread on this processor, per processor. Writers: the switch, and whoever judges or ends the current
-/// thread. Reader: the system-call programs, which then need not ask the task.
+/// thread. Reader: the system-call programs, which then need not ask the task's storage.
 #[map]
-pub static CURRENT: PerCpuArray<TaskRef> = PerCpuArray::with_max_entries(1, 0);
+pub static CURRENT: PerCpuArray<OnProcessor> = PerCpuArray::with_max_entries(1, 0);
 
 /// Key: 0. Value: what the daemon changes while the programs run. Writer: the daemon.
 /// Reader: every program.

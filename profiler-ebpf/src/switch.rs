@@ -63,13 +63,14 @@ fn leave(
 #[inline(always)]
 fn arrive(task: Task, control: &Control, now_ns: u64) -> Option<()> {
     if task.tid() == 0 {
+        task::clear_on_processor();
         return None;
     }
     let Some(thread) = task::thread(task, control, now_ns, None) else {
-        task::set_on_processor(None);
+        task::clear_on_processor();
         return None;
     };
-    task::set_on_processor(Some(thread.reference));
+    task::set_on_processor(task, thread.reference);
     let slot = thread.reference.slot;
     task::update(thread.record, |record| {
         let absence = record.clock.switch_in(now_ns);

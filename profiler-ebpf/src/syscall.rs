@@ -51,18 +51,20 @@ fn border(
 ) -> Option<()> {
     let control = control()?;
     let current = task::on_processor()?;
-    if current.generation != control.generation {
+    // Where the call's registers lie tells whose call it is, without a question to the kernel.
+    let registers = ctx.arg::<u64>(0);
+    if current.registers != registers || current.generation != control.generation {
         let task = Task::current();
-        // SAFETY: takes nothing.
-        task::thread(
-            task,
-            control,
-            unsafe { bpf_ktime_get_ns() },
-            Some(Phase::Running),
-        );
-        task::set_on_processor(task.storage(false).as_deref());
+        if current.task != task.address() || current.generation != control.generation {
+            // The first call since the thread came here unseen, or since targets changed.
+            // SAFETY: takes nothing.
+            let now_ns = unsafe { bpf_ktime_get_ns() };
+            task::thread(task, control, now_ns, Some(Phase::Running));
+            task::set_on_processor(task, task.storage(false)?);
+        }
+        current.registers = registers;
     }
-    // A thread that is no target, or whose calls are not traced, costs two comparisons: no clock is read.
+    // A thread that is no target, or whose calls are not traced, costs three comparisons: no clock is read.
     if current.flags & REF_CALLS == 0 {
         return None;
     }

@@ -10,7 +10,9 @@ use core::sync::atomic::{Ordering, compiler_fence};
 use profiler_common::Counter;
 use profiler_common::clock::{KERNEL_THREAD, NO_CALL, Phase};
 use profiler_common::limits::COMM_BYTES;
-use profiler_common::records::{Control, GONE_SLOT, NO_SLOT, REF_TARGET, TaskRef, ThreadRecord};
+use profiler_common::records::{
+    Control, GONE_SLOT, NO_SLOT, OnProcessor, REF_CALLS, REF_TARGET, TaskRef, ThreadRecord,
+};
 
 use crate::counters::count;
 use crate::maps::{CLAIMS, CONTROL, CURRENT, FREE_SLOTS, TASKS, THREADS};
@@ -46,6 +48,12 @@ impl Task {
     fn field<T: Copy>(self, offset: u32) -> T {
         // SAFETY: a task, and an offset from the kernel's own BTF; the verifier checks the access.
         unsafe { *self.0.byte_add(offset as usize).cast::<T>() }
+    }
+
+    /// Its address: tells one living task from another.
+    #[inline(always)]
+    pub fn address(self) -> u64 {
+        self.0 as u64
     }
 
     /// The thread's id.
@@ -125,6 +133,17 @@ impl Task {
         }
     }
 
+    /// The system call its clock begins in, where its system calls are traced (`flags` of its [`TaskRef`]): nobody would
+    /// see it leave one otherwise.
+    #[inline(always)]
+    fn traced_call(self, flags: u32) -> u32 {
+        if flags & REF_CALLS == 0 || self.clock_flags() & KERNEL_THREAD != 0 {
+            NO_CALL
+        } else {
+            self.call()
+        }
+    }
+
     /// The id of its control group (version 2), 0 where it cannot be read.
     #[inline(always)]
     pub fn cgroup_id(self) -> u64 {
@@ -201,27 +220,34 @@ pub fn record(slot: u32) -> Option<&'static mut ThreadRecord> {
     Some(unsafe { &mut *record })
 }
 
-/// What is kept with the thread on this processor, as the last switch left it.
+/// The thread on this processor, as the last switch left it.
 #[inline(always)]
-pub fn on_processor() -> Option<&'static mut TaskRef> {
+pub fn on_processor() -> Option<&'static mut OnProcessor> {
     let current = CURRENT.get_ptr_mut(0)?;
     // SAFETY: this processor's element, written by programs that cannot interrupt each other.
     Some(unsafe { &mut *current })
 }
 
-/// Notes which thread is on this processor; `None`: one without a record, or none at all.
+/// Notes that `task` is on this processor.
 #[inline(always)]
-pub fn set_on_processor(reference: Option<&TaskRef>) {
+pub fn set_on_processor(task: Task, reference: &TaskRef) {
     if let Some(current) = on_processor() {
-        match reference {
-            Some(reference) => {
-                current.slot = reference.slot;
-                current.flags = reference.flags;
-                current.generation = reference.generation;
-            }
-            // No generation is 0: the next system call asks the task.
-            None => current.generation = 0,
-        }
+        let has_record = reference.slot != NO_SLOT && reference.slot != GONE_SLOT;
+        current.task = task.address();
+        current.registers = 0;
+        current.slot = reference.slot;
+        current.flags = if has_record { reference.flags } else { 0 };
+        current.generation = reference.generation;
+    }
+}
+
+/// Notes that nothing is known of the thread on this processor: the next system call asks its task.
+#[inline(always)]
+pub fn clear_on_processor() {
+    if let Some(current) = on_processor() {
+        current.task = 0;
+        current.registers = 0;
+        current.flags = 0;
     }
 }
 
@@ -269,6 +295,7 @@ fn judge(
     phase: Option<Phase>,
 ) {
     let flags = filter::judge(task, control);
+    let before = reference.flags;
     reference.generation = control.generation;
     reference.flags = flags;
     if flags & REF_TARGET == 0 {
@@ -295,26 +322,29 @@ fn judge(
         }
         // SAFETY: a word in a map value; volatile, because the other one may have written it before the claim was ours.
         if unsafe { core::ptr::read_volatile(&raw const reference.slot) } == NO_SLOT {
-            make_record(task, reference, now_ns, phase);
+            make_record(task, reference, flags, now_ns, phase);
         }
         if CLAIMS.remove(claim).is_err() {
             count(Counter::ThreadsContended);
         }
-    } else if let Some(record) = record(reference.slot)
-        && record.clock.phase == Phase::Unobserved as u32
-    {
-        update(record, |record| {
-            let gap_ns = record
-                .clock
-                .resume(now_ns, phase, task.call(), task.clock_flags());
-            record.attribution.skip(gap_ns);
-        });
+    } else if let Some(record) = record(reference.slot) {
+        let call = task.traced_call(flags);
+        if record.clock.phase == Phase::Unobserved as u32 {
+            update(record, |record| {
+                let gap_ns = record
+                    .clock
+                    .resume(now_ns, phase, call, task.clock_flags());
+                record.attribution.skip(gap_ns);
+            });
+        } else if (before ^ flags) & REF_CALLS != 0 {
+            update(record, |record| record.clock.assume_call(now_ns, call));
+        }
     }
 }
 
 /// Gives the task a record. It is filled before it is published, so that nobody sees half of one.
 #[inline(always)]
-fn make_record(task: Task, reference: &mut TaskRef, now_ns: u64, phase: Phase) {
+fn make_record(task: Task, reference: &mut TaskRef, flags: u32, now_ns: u64, phase: Phase) {
     if task.is_exiting() {
         return;
     }
@@ -326,13 +356,9 @@ fn make_record(task: Task, reference: &mut TaskRef, now_ns: u64, phase: Phase) {
         count(Counter::ThreadsNoRecord);
         return;
     };
-    let flags = task.clock_flags();
-    let call = if flags & KERNEL_THREAD != 0 {
-        NO_CALL
-    } else {
-        task.call()
-    };
-    record.clock.start(now_ns, phase, call, flags);
+    record
+        .clock
+        .start(now_ns, phase, task.traced_call(flags), task.clock_flags());
     record.attribution.start(now_ns);
     record.pid = task.pid();
     record.start_boot_ns = task.field(settings::task_start_boot());

@@ -61,7 +61,9 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
     } else {
         task::update(record, |record| {
             // SAFETY: takes nothing.
-            record.clock.tick(unsafe { bpf_ktime_get_ns() });
+            if record.clock.tick(unsafe { bpf_ktime_get_ns() }) {
+                count(Counter::SwitchesMissed);
+            }
             attribute::walk(ctx.as_ptr(), task, record, slot, Moment::Tick, control);
         });
     }
