@@ -4,9 +4,9 @@
 //! (docs/semantics.md section 3). The kernel programs drive this code, and so do the host tests: same code, drawn
 //! timelines and random event sequences.
 //!
-//! Who writes: all fields are written on the processor the thread runs on (or switches on), one event at a time. The one
-//! exception is [`ThreadClock::woken_ns`], which a waker on any processor stores, and nothing else. So a waker never races
-//! with the switch-out: what a wake means is decided later, by the thread itself, when it is switched in.
+//! Who writes: all fields are written on the processor the thread runs on (or switches on), one event at a time. The
+//! exceptions are two words that any processor may store: [`ThreadClock::woken_ns`] and [`ThreadClock::gone_ns`]. So a waker
+//! never races with the switch-out: what a wake means is decided later, by the thread itself, when it is switched in.
 
 /// How many classes of time there are.
 pub const CLASS_COUNT: usize = 5;
@@ -146,6 +146,9 @@ pub struct ThreadClock {
     pub resumed_ns: u64,
     /// When the thread was last woken. Written by wakers, on any processor.
     pub woken_ns: u64,
+    /// When the thread's processor was last found with another thread on it, though it had not been seen to leave. Written
+    /// on that processor, and no more than a hint: void as soon as the thread has a later event.
+    pub gone_ns: u64,
     /// Entry of the current system call.
     pub call_entered_ns: u64,
     /// `totals[Syscall]` at that entry.
@@ -201,12 +204,27 @@ impl ThreadClock {
     }
 
     /// A timer tick found the thread running (or any other moment at which the open interval is cut without a change).
-    /// True if its arrival was missed.
     #[inline(always)]
-    pub fn tick(&mut self, now_ns: u64) -> bool {
-        let unseen = self.arrive_unseen(now_ns);
-        self.close_running(now_ns);
-        unseen
+    pub fn tick(&mut self, now_ns: u64) {
+        if self.phase == Phase::Running as u32 {
+            self.close_running(now_ns);
+        }
+    }
+
+    /// The thread is found on a processor whose last known switch, to another thread, was at `since_ns`. If it was not seen
+    /// to come, it came as soon as it can have: then, or when it was woken. True if so.
+    #[inline(always)]
+    pub fn arrive_unseen(&mut self, now_ns: u64, since_ns: u64) -> bool {
+        if self.phase != Phase::Blocked as u32 && self.phase != Phase::Runnable as u32 {
+            return false;
+        }
+        let came_ns = if self.woken_ns > since_ns {
+            self.woken_ns
+        } else {
+            since_ns
+        };
+        self.switch_in(if came_ns < now_ns { came_ns } else { now_ns });
+        true
     }
 
     /// From now on the thread is taken to be in `call` (or none), as far as it can be told from outside: whether its
@@ -247,8 +265,8 @@ impl ThreadClock {
     #[inline(always)]
     pub fn enter_call(&mut self, now_ns: u64, number: u32) -> bool {
         let nested = self.call != NO_CALL;
-        self.arrive_unseen(now_ns);
         self.close_running(now_ns);
+        self.phase = Phase::Running as u32;
         self.call = number;
         self.flags |= CALL_SEEN;
         self.call_entered_ns = self.last_ns;
@@ -261,8 +279,8 @@ impl ThreadClock {
     /// made it, or a call that was under way when the thread was first seen.
     #[inline(always)]
     pub fn leave_call(&mut self, now_ns: u64) -> Option<FinishedCall> {
-        self.arrive_unseen(now_ns);
         self.close_running(now_ns);
+        self.phase = Phase::Running as u32;
         let number = self.call;
         self.call = NO_CALL;
         if number == NO_CALL || self.flags & CALL_SEEN == 0 {
@@ -293,11 +311,15 @@ impl ThreadClock {
 
     /// The clock as it stands at `now_ns`, with the open interval closed. What reports read: a sleeping thread's time grows.
     ///
-    /// A thread that is woken early (see [`Wake::Early`]) counts as blocked until it runs; that is corrected then.
+    /// A thread that is woken early (see [`Wake::Early`]) counts as blocked until it runs; that is corrected then. So does
+    /// one that has left unseen.
     #[must_use]
     #[inline(always)]
     pub fn view(&self, now_ns: u64) -> Self {
         let mut view = *self;
+        if view.phase == Phase::Running as u32 && view.gone_ns > view.last_ns {
+            view.phase = Phase::Blocked as u32;
+        }
         view.close(now_ns);
         view
     }
@@ -307,16 +329,6 @@ impl ThreadClock {
     #[inline(always)]
     pub fn elapsed_ns(&self) -> u64 {
         self.last_ns - self.first_ns - self.unobserved_ns
-    }
-
-    /// The thread runs: if it was not seen to come, it comes now. True if so.
-    #[inline(always)]
-    fn arrive_unseen(&mut self, now_ns: u64) -> bool {
-        let unseen = self.phase != Phase::Running as u32;
-        if unseen {
-            self.switch_in(now_ns);
-        }
-        unseen
     }
 
     /// How the open interval of an absent thread divides at `now_ns`.

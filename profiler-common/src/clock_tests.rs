@@ -4,6 +4,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use std::vec;
 use std::vec::Vec;
 
 fn started() -> ThreadClock {
@@ -154,20 +155,30 @@ fn a_switch_out_that_was_not_seen() {
 
 #[test]
 fn an_arrival_that_was_not_seen() {
-    // Check that a thread which does something without having been seen to come was away until then, not at work.
-    //   uuuu bbbb(wake)rr?? u        and the same at a system call's entry and exit
-    for (event, unseen) in [(0, 3), (1, 3), (2, 3)] {
+    // Check that a thread found at work without having been seen to come is taken to have come as soon as it can have: when
+    // it was woken, or at the last switch that was seen on its processor, whichever is later.
+    //   uuuu bbbb(wake)|uuu        uuuu bbbb(wake)rr|u
+    for (since_ns, expected) in [(105, (10 + 3, 0, 4, 0, 0)), (116, (10 + 1, 0, 4, 2, 0))] {
         let mut clock = started();
         clock.switch_out(110, true);
         clock.woken_ns = 114;
-        match event {
-            0 => assert!(clock.tick(110 + 4 + unseen)),
-            1 => assert!(!clock.enter_call(117, 1)),
-            _ => assert_eq!(clock.leave_call(117), None),
-        }
-        assert_eq!(classes(&clock), (10, 0, 4, 3, 0));
-        assert!(!clock.tick(118), "it is here now");
+        assert!(clock.arrive_unseen(117, since_ns));
+        clock.tick(117);
+        assert_eq!(classes(&clock), expected);
+        assert!(!clock.arrive_unseen(118, since_ns), "it is here now");
     }
+}
+
+#[test]
+fn a_thread_that_left_unseen_does_not_run_on() {
+    // Check that a thread whose processor was found with another is not shown as running, until it has an event again.
+    let mut clock = started();
+    clock.gone_ns = 130;
+    assert_eq!(classes(&clock.view(150)), (0, 0, 50, 0, 0));
+    clock.woken_ns = 160;
+    assert_eq!(classes(&clock.view(170)), (0, 0, 60, 10, 0));
+    clock.switch_in(170);
+    assert_eq!(classes(&clock.view(180)), (10, 0, 60, 10, 0));
 }
 
 #[test]
@@ -280,6 +291,8 @@ enum Event {
     Suspend,
     Resume(u32),
     Assume(u32),
+    Gone,
+    ArriveUnseen,
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -291,8 +304,11 @@ fn event() -> impl Strategy<Value = Event> {
         (0u32..5).prop_map(Event::Enter),
         Just(Event::Leave),
         Just(Event::Suspend),
+        Just(Event::Gone),
+        Just(Event::ArriveUnseen),
         (1u32..4).prop_map(Event::Resume),
-        prop_oneof![Just(NO_CALL), 0u32..5].prop_map(Event::Assume),
+        Just(Event::Assume(NO_CALL)),
+        (0u32..5).prop_map(Event::Assume),
     ]
 }
 
@@ -309,7 +325,9 @@ proptest! {
             // One event in eight comes from a processor whose clock is behind.
             now = if dt % 8 == 7 { now - 1 } else { now + dt };
             match event {
-                Event::Tick => { clock.tick(now); }
+                Event::Tick => clock.tick(now),
+                Event::Gone => clock.gone_ns = now,
+                Event::ArriveUnseen => { clock.arrive_unseen(now, now.saturating_sub(dt)); }
                 Event::Assume(call) => clock.assume_call(now, call),
                 Event::Out(gave_up) => clock.switch_out(now, gave_up),
                 Event::In => {

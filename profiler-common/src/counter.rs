@@ -100,7 +100,8 @@ counters! {
     WalksFailed = 22, "walks_failed", Event;
     /// Walks without kernel frames although the thread was in the kernel: the kernel's walker refused.
     KernelWalksFailed = 23, "kernel_walks_failed", Loss;
-    /// Switch-ins of threads that were not seen to leave: the time is off the processor, by the wake where there was one.
+    /// Switches that were not seen: a thread came that had not left, or was found where it had not come. It is taken to have
+    /// come at the last switch seen on its processor, and to be away from its last event on.
     SwitchesMissed = 24, "switches_missed", Race;
 }
 

@@ -48,6 +48,8 @@ pub struct OnProcessor {
     pub task: u64,
     /// Address of the registers its system calls save: the same for all calls of a task, and no other's. 0 = not known yet.
     pub registers: u64,
+    /// When the last switch on this processor was seen.
+    pub since_ns: u64,
     /// As in [`TaskRef`], but the slot of a record in any case where `flags` is not 0.
     pub slot: u32,
     /// As in [`TaskRef`].
@@ -209,7 +211,7 @@ pub struct Control {
 }
 
 const _: () = assert!(size_of::<TaskRef>() == 16);
-const _: () = assert!(size_of::<OnProcessor>() == 32);
+const _: () = assert!(size_of::<OnProcessor>() == 40);
 const _: () =
     assert!(size_of::<ThreadRecord>().is_multiple_of(8) && size_of::<ThreadRecord>() <= 424);
 const _: () = assert!(size_of::<SyscallRow>() == 48);

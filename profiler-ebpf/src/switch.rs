@@ -21,6 +21,7 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
         // SAFETY: takes nothing.
         let now_ns = unsafe { bpf_ktime_get_ns() };
         let preempted = ctx.arg::<u64>(0) & 0xff != 0;
+        task::notice_unseen_switch(Task::new(ctx.arg(1)), now_ns);
         leave(&ctx, Task::new(ctx.arg(1)), control, now_ns, preempted);
         arrive(Task::new(ctx.arg(2)), control, now_ns);
     }
@@ -43,6 +44,7 @@ fn leave(
     let thread = task::thread(task, control, now_ns, Some(Phase::Running))?;
     let slot = thread.reference.slot;
     task::update(thread.record, |record| {
+        task::arrive_unseen(record, now_ns);
         record.clock.switch_out(now_ns, gave_up);
         record.away_user = 0;
         record.away_kernel = 0;
@@ -62,6 +64,9 @@ fn leave(
 
 #[inline(always)]
 fn arrive(task: Task, control: &Control, now_ns: u64) -> Option<()> {
+    if let Some(current) = task::on_processor() {
+        current.since_ns = now_ns;
+    }
     if task.tid() == 0 {
         task::clear_on_processor();
         return None;

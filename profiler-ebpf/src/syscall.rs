@@ -59,7 +59,10 @@ fn border(
             // The first call since the thread came here unseen, or since targets changed.
             // SAFETY: takes nothing.
             let now_ns = unsafe { bpf_ktime_get_ns() };
-            task::thread(task, control, now_ns, Some(Phase::Running));
+            task::notice_unseen_switch(task, now_ns);
+            if let Some(thread) = task::thread(task, control, now_ns, Some(Phase::Running)) {
+                task::update(thread.record, |record| task::arrive_unseen(record, now_ns));
+            }
             task::set_on_processor(task, task.storage(false)?);
         }
         current.registers = registers;

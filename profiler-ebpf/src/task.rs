@@ -251,6 +251,47 @@ pub fn clear_on_processor() {
     }
 }
 
+/// `task` is on this processor, but another thread is noted to be: that one has left unseen, and `task` has come unseen.
+/// (The kernel runs no program while it runs another one of the same kind, and some run none on behalf of some tasks.)
+#[inline(always)]
+pub fn notice_unseen_switch(task: Task, now_ns: u64) {
+    let Some(current) = on_processor() else {
+        return;
+    };
+    if current.task == task.address() {
+        return;
+    }
+    if current.task != 0
+        && current.flags != 0
+        && let Some(gone) = record(current.slot)
+    {
+        let read = |offset: u32| {
+            // SAFETY: reads kernel memory with a fault-safe helper: the task may be no more.
+            unsafe { bpf_probe_read_kernel((current.task + u64::from(offset)) as *const u32) }
+        };
+        // It may be at work on another processor by now.
+        if read(settings::task_tid()) == Ok(gone.tid) && read(settings::task_on_cpu()) == Ok(0) {
+            // SAFETY: one aligned word.
+            unsafe { core::ptr::write_volatile(&raw mut gone.clock.gone_ns, now_ns) };
+            count(Counter::SwitchesMissed);
+        }
+    }
+    current.task = 0;
+    current.registers = 0;
+    current.flags = 0;
+}
+
+/// The thread of `record` is on this processor: if it was not seen to come, it is taken to have come after the last switch.
+#[inline(always)]
+pub fn arrive_unseen(record: &mut ThreadRecord, now_ns: u64) {
+    if let Some(current) = on_processor()
+        && current.since_ns != 0
+        && record.clock.arrive_unseen(now_ns, current.since_ns)
+    {
+        count(Counter::SwitchesMissed);
+    }
+}
+
 /// A thread that is a target, with its record.
 pub struct Thread {
     /// What is kept with the task.

@@ -61,9 +61,10 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
     } else {
         task::update(record, |record| {
             // SAFETY: takes nothing.
-            if record.clock.tick(unsafe { bpf_ktime_get_ns() }) {
-                count(Counter::SwitchesMissed);
-            }
+            let now_ns = unsafe { bpf_ktime_get_ns() };
+            task::notice_unseen_switch(task, now_ns);
+            task::arrive_unseen(record, now_ns);
+            record.clock.tick(now_ns);
             attribute::walk(ctx.as_ptr(), task, record, slot, Moment::Tick, control);
         });
     }

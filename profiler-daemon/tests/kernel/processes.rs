@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::daemon;
 use crate::ledger;
 use crate::reads::{
-    self, assert_near, function, function_rows, number, rows, running_ns, taken_ns,
+    self, Yardstick, assert_near, function, function_rows, number, rows, running_ns,
 };
 use crate::workload::{self, Finished};
 
@@ -47,9 +47,9 @@ fn short_lived_children_are_all_seen() {
     let Some(daemon) = daemon::shared() else {
         return;
     };
-    let taken_before_ns = taken_ns();
+    let yardstick = Yardstick::start();
     let finished = workload::run("children --count 100 --millis 20");
-    let slack_ns = SLACK_NS + taken_ns() - taken_before_ns;
+    let slack_ns = yardstick.slack_ns(&finished.truth);
     let children = exited(daemon, &finished, &pids(&finished.truth));
     assert_eq!(children.len(), 100);
     let found_ns: u64 = children.iter().map(running_ns).sum();
@@ -207,9 +207,9 @@ fn an_exec_keeps_the_process_and_changes_the_program() {
         return;
     };
     for kind in ["leader", "thread"] {
-        let taken_before_ns = taken_ns();
+        let yardstick = Yardstick::start();
         let finished = workload::run(&format!("exec --millis 250 --kind {kind}"));
-        let slack_ns = SLACK_NS + taken_ns() - taken_before_ns;
+        let slack_ns = yardstick.slack_ns(&finished.truth);
         let process = reads::ended(daemon, &finished);
         let used_ns = number(&finished.truth, "/user_ns") + number(&finished.truth, "/system_ns");
         assert_near(

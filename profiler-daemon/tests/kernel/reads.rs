@@ -241,9 +241,34 @@ pub(crate) fn assert_share(what: &str, found: f64, expected: f64, walks: u64) {
     );
 }
 
+/// How far `getrusage` may be from the truth over a stretch of time.
+pub(crate) struct Yardstick {
+    taken_ns: u64,
+}
+
+impl Yardstick {
+    /// The stretch begins.
+    pub(crate) fn start() -> Self {
+        Self {
+            taken_ns: taken_ns(),
+        }
+    }
+
+    /// 10 ms, what interrupts and the host took, and for each switch of a thread the way from the wake-up to the switch: the
+    /// kernel books that to the thread that comes, or to the one that goes, and not to the idle time or thread before.
+    /// (`__schedule` does not read its clock again after a wake-up has: `rq_clock_skip_update`. Where the wake-up came from
+    /// another processor, some microseconds pass until the interrupt that announces it, on a virtual machine up to 20.)
+    pub(crate) fn slack_ns(&self, truth: &Value) -> u64 {
+        10_000_000
+            + (taken_ns() - self.taken_ns)
+            + number(truth, "/voluntary_switches") * 5_000
+            + number(truth, "/involuntary_switches") * 20_000
+    }
+}
+
 /// Processor time that interrupts and the host took from running threads, all processors together, so far. The kernel
 /// leaves it out of `getrusage`; a wall clock cannot.
-pub(crate) fn taken_ns() -> u64 {
+fn taken_ns() -> u64 {
     const TICK_NS: u64 = 10_000_000;
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let fields: Vec<u64> = stat

@@ -2,7 +2,7 @@
 
 use crate::daemon;
 use crate::ledger;
-use crate::reads::{self, assert_near, number, running_ns, taken_ns, text, thread};
+use crate::reads::{self, Yardstick, assert_near, number, running_ns, text, thread};
 use crate::workload;
 
 #[test]
@@ -11,9 +11,9 @@ fn each_thread_has_its_own_time() {
     let Some(daemon) = daemon::shared() else {
         return;
     };
-    let taken_before_ns = taken_ns();
+    let yardstick = Yardstick::start();
     let finished = workload::run("threads --threads 6 --millis 80");
-    let slack_ns = 10_000_000 + taken_ns() - taken_before_ns;
+    let slack_ns = yardstick.slack_ns(&finished.truth);
     let process = reads::ended(daemon, &finished);
     assert_eq!(number(&process, "/threads"), 7, "six and the main thread");
     let threads = reads::table(daemon, &finished, "threads");
@@ -41,9 +41,9 @@ fn no_short_thread_is_lost() {
     let Some(daemon) = daemon::shared() else {
         return;
     };
-    let taken_before_ns = taken_ns();
+    let yardstick = Yardstick::start();
     let finished = workload::run("churn --count 600 --millis 2");
-    let slack_ns = 10_000_000 + taken_ns() - taken_before_ns;
+    let slack_ns = yardstick.slack_ns(&finished.truth);
     let process = reads::ended(daemon, &finished);
     let used_ns = number(&finished.truth, "/user_ns") + number(&finished.truth, "/system_ns");
     // The end of each thread, after its last accounting, comes on top.
