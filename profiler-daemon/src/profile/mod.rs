@@ -13,6 +13,7 @@ pub mod input;
 pub mod limits;
 pub mod over;
 mod retention;
+mod rows;
 pub mod segments;
 pub mod snapshot;
 pub mod threads;
