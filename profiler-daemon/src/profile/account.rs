@@ -13,11 +13,12 @@ use std::{
 use profiler_common::{CLASS_COUNT, ClassNs};
 
 use super::{
+    budget::{NODE_BYTES, NodeBudget},
     calls::CallTotals,
     input::{OpenStack, StackDelta, SyscallUpdate, ThreadUpdate},
     segments::{FOLDED, Ring, What},
     threads::{Folded, Thread},
-    tree::{NODE_BYTES, Node, NodeBudget, NodeId, Tree},
+    tree::{Node, NodeId, Tree},
     values::{Totals, Values, sum},
 };
 use crate::processes::ids::ThreadKey;
@@ -102,6 +103,8 @@ pub struct Account {
     pub(super) seen_calls: HashMap<(ThreadKey, u32), CallTotals>,
     pub(super) held_back: Vec<HeldBack>,
     pub(super) ring: Ring,
+    /// How far the tree was folded when it had so many nodes: nothing more is to be had by doing it again.
+    pub(super) thinned: Option<(usize, usize, Option<u32>)>,
 }
 
 impl Account {

@@ -8,5 +8,6 @@ mod ledger;
 mod machine;
 mod oracle;
 mod records;
+mod room;
 mod small;
 mod windows;
