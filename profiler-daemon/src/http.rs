@@ -30,7 +30,7 @@ pub use backend::{Backend, BoxFuture, Unavailable};
 pub use endpoints::{ENDPOINTS, Endpoint};
 pub use options::HttpOptions;
 pub use serve::serve;
-pub use status::{AttachedProgram, Degraded, OwnCost, ProgramCost, Status};
+pub use status::{AttachedProgram, Degraded, OwnCost, ProfileRoom, ProgramCost, Status};
 
 /// Answers shorter than this are not compressed, in bytes.
 const MIN_COMPRESSED_BYTES: u16 = 1_024;

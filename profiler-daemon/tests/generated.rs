@@ -6,6 +6,7 @@ use std::path::Path;
 
 use profiler_common::Counter;
 use profiler_common::counter::CounterKind;
+use profiler_daemon::profile::losses::OWN_LOSSES;
 use profiler_daemon::{config, metrics};
 
 fn check(file: &str, generated: &str) {
@@ -52,7 +53,7 @@ fn the_page_of_counters_is_current() {
     check("docs/counters.md", &counters());
 }
 
-/// The page of counters. What the daemon itself counts has no one list in the code, and is described in words.
+/// The page of counters.
 fn counters() -> String {
     let mut page = String::from(
         "# Counters\n\n\
@@ -82,6 +83,16 @@ fn counters() -> String {
     ] {
         let (name, meaning) = kind(counted);
         page.push_str(&format!("| {name} | {meaning} |\n"));
+    }
+    page.push_str(
+        "\n## What the profile counts\n\n\
+        `causes` of the session's `completeness`, `profiler_losses_total` in the metrics, and `profile.losses` of\n\
+        `/api/v1/status`. Beside them, `folded_ns` among the `causes` of any report is how much of *its own* time was folded\n\
+        (semantics.md section 7, Room).\n\n\
+        | name | what is counted |\n|---|---|\n",
+    );
+    for loss in OWN_LOSSES {
+        page.push_str(&format!("| `{}` | {} |\n", loss.name, loss.help));
     }
     page
 }

@@ -13,7 +13,7 @@ use crate::processes::ids::ProcessKey;
 use crate::processes::kernel_modules::KernelModules;
 use crate::processes::live::{ProcessCounts, Processes};
 use crate::profile::Profile;
-use crate::profile::input::{CommName, DrainPass, ProcessInfo};
+use crate::profile::input::{CommName, Counts, DrainPass, ProcessInfo};
 use crate::profile::snapshot::Snapshot;
 use crate::sys::bell::Bell;
 use crate::sys::clock::{ClockOffsets, monotonic_ns};
@@ -83,6 +83,10 @@ pub struct CollectorState {
     pub files: FileCounts,
     /// Living threads at the last pass.
     pub threads: usize,
+    /// Bytes that the call trees take.
+    pub stack_bytes: u64,
+    /// What the profile itself counts, by name.
+    pub losses: Counts,
 }
 
 /// What of a process was last told to the profile.
@@ -466,6 +470,8 @@ impl Collector {
             processes: self.processes.counts(),
             files: self.processes.file_counts(),
             threads: last.map_or(0, |pass| pass.threads),
+            stack_bytes: self.profile.stack_bytes(),
+            losses: self.profile.own_losses(),
         }
     }
 

@@ -123,7 +123,7 @@ section! {
     stack_ring_bytes as stack_ring_bytes: u32 =
         Bytes { default: 8 * MIB, min: 64 * KIB, max: 256 * MIB, power_of_two: true };
 
-    /// Memory for the stacks of the profile. When it is full, new stacks go under [unknown].
+    /// Memory for the stacks of the profile. When it is full, detail of old and light stacks is folded to make room; totals do not change.
     profile_stack_bytes as profile_stack_bytes: usize =
         Bytes { default: 32 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };
 

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use crate::collect::{Answer, CollectorState, Command, Commander};
 use crate::config::Config;
 use crate::config::targets::Targets;
-use crate::http::{AttachedProgram, OwnCost, ProgramCost, Status};
+use crate::http::{AttachedProgram, OwnCost, ProfileRoom, ProgramCost, Status};
 use crate::http::{Backend, BoxFuture, Unavailable};
 use crate::metrics::RequestCounts;
 use crate::processes::mappings::Place;
@@ -255,6 +255,15 @@ impl Backend for Daemon {
                         bpf_run_ns: cost.run_ns,
                         runs: cost.runs,
                     })
+                    .collect(),
+            },
+            profile: ProfileRoom {
+                stack_bytes: state.as_ref().map_or(0, |state| state.stack_bytes),
+                stack_max_bytes: self.config.limits.profile_stack_bytes as u64,
+                losses: state
+                    .iter()
+                    .flat_map(|state| &state.losses)
+                    .map(|(name, count)| ((*name).to_owned(), *count))
                     .collect(),
             },
         }

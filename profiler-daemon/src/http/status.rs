@@ -1,5 +1,6 @@
 //! How the daemon is, for `GET /api/v1/status`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
@@ -22,6 +23,19 @@ pub struct Status {
     pub degraded: Vec<Degraded>,
     /// What the daemon itself costs.
     pub own_cost: OwnCost,
+    /// How much room the profile has, and what gave way for want of it.
+    pub profile: ProfileRoom,
+}
+
+/// The room of the profile.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ProfileRoom {
+    /// Memory that the stacks take, in bytes.
+    pub stack_bytes: u64,
+    /// Memory that they may take, in bytes.
+    pub stack_max_bytes: u64,
+    /// What the profile counts, by name: see `docs/counters.md`.
+    pub losses: BTreeMap<String, u64>,
 }
 
 /// A program that is attached.
@@ -87,6 +101,17 @@ impl Status {
                 "own kernel memory".to_owned(),
                 format!("{} KiB", bytes >> 10),
             ));
+        }
+        lines.push((
+            "profile of stacks".to_owned(),
+            format!(
+                "{} of {} KiB",
+                self.profile.stack_bytes >> 10,
+                self.profile.stack_max_bytes >> 10
+            ),
+        ));
+        for (name, count) in &self.profile.losses {
+            lines.push((format!("profile {name}"), count.to_string()));
         }
         for cost in &self.own_cost.programs {
             lines.push((

@@ -13,19 +13,18 @@ use std::{
 use profiler_common::{CLASS_COUNT, ClassNs};
 
 use super::{
+    budget::{NODE_BYTES, NodeBudget},
     calls::CallTotals,
     input::{OpenStack, StackDelta, SyscallUpdate, ThreadUpdate},
     segments::{FOLDED, Ring, What},
     threads::{Folded, Thread},
-    tree::{NODE_BYTES, Node, NodeBudget, NodeId, Tree},
+    tree::{Node, NodeId, Tree},
     values::{Totals, Values, sum},
 };
 use crate::processes::ids::ThreadKey;
 
 /// Most stack records of one process held back for the next pass.
 const MAX_HELD_BACK: usize = 1024;
-/// Folded threads remembered so that a late update does not count them twice.
-const MAX_RECENTLY_FOLDED: usize = 256;
 
 /// What reports read. Cloning costs a few reference counts.
 #[derive(Clone, Debug, Default)]
@@ -79,30 +78,33 @@ pub struct Now {
     pub pass: u64,
 }
 
+/// A stack record that waits for its thread's total.
 #[derive(Debug)]
-struct HeldBack {
-    thread: ThreadKey,
-    leaf: NodeId,
+pub(super) struct HeldBack {
+    pub(super) thread: ThreadKey,
+    pub(super) leaf: NodeId,
     classes: ClassNs,
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Account {
-    tree: Tree,
-    weights: Arc<Vec<Values>>,
-    threads: Arc<BTreeMap<ThreadKey, Thread>>,
-    next_index: u32,
-    exited: usize,
-    folded: Folded,
-    recently_folded: VecDeque<ThreadKey>,
-    open: Arc<Vec<Open>>,
+    pub(super) tree: Tree,
+    pub(super) weights: Arc<Vec<Values>>,
+    pub(super) threads: Arc<BTreeMap<ThreadKey, Thread>>,
+    pub(super) next_index: u32,
+    pub(super) exited: usize,
+    pub(super) folded: Folded,
+    pub(super) recently_folded: VecDeque<ThreadKey>,
+    pub(super) open: Arc<Vec<Open>>,
     /// Where the open intervals of the last pass were, by thread.
-    last_open: HashMap<u32, NodeId>,
-    calls: Arc<BTreeMap<u32, CallTotals>>,
-    seen_calls: HashMap<(ThreadKey, u32), CallTotals>,
-    held_back: Vec<HeldBack>,
-    ring: Ring,
+    pub(super) last_open: HashMap<u32, NodeId>,
+    pub(super) calls: Arc<BTreeMap<u32, CallTotals>>,
+    pub(super) seen_calls: HashMap<(ThreadKey, u32), CallTotals>,
+    pub(super) held_back: Vec<HeldBack>,
+    pub(super) ring: Ring,
+    /// How far the tree was folded when it had so many nodes: nothing more is to be had by doing it again.
+    pub(super) thinned: Option<(usize, usize, Option<u32>)>,
 }
 
 impl Account {
@@ -171,6 +173,7 @@ impl Account {
             refusals.late_updates += 1;
             return;
         }
+        self.settle_identity(update);
         let life_ns = update.last_event_ns.saturating_sub(update.first_event_ns);
         if sum(&update.classes).saturating_add(update.unobserved_ns) != life_ns {
             refusals.unbalanced_threads += 1;
@@ -381,40 +384,6 @@ impl Account {
             .entry(update.number)
             .or_default()
             .add(&gain);
-    }
-
-    /// Folds the rows of the threads that exited first, so that at most `limit` rows of exited threads remain. The ones
-    /// that exited in this very pass stay: more may come of them.
-    pub fn fold_exited(&mut self, limit: usize, pass: u64) {
-        if self.exited <= limit {
-            return;
-        }
-        let mut gone: Vec<(u64, ThreadKey)> = self
-            .threads
-            .iter()
-            .filter(|(_, thread)| thread.exited_pass.is_some_and(|seen| seen < pass))
-            .map(|(key, thread)| (thread.last_ns, *key))
-            .collect();
-        gone.sort_unstable();
-        gone.truncate(self.exited - limit);
-        let threads = Arc::make_mut(&mut self.threads);
-        let keys: std::collections::BTreeSet<ThreadKey> =
-            gone.iter().map(|(_, key)| *key).collect();
-        for key in &keys {
-            if let Some(thread) = threads.remove(key) {
-                self.exited -= 1;
-                self.folded.count += 1;
-                self.folded.totals.add(&thread.totals);
-                self.recently_folded.push_back(*key);
-            }
-        }
-        self.seen_calls
-            .retain(|(thread, _), _| !keys.contains(thread));
-        let surplus = self
-            .recently_folded
-            .len()
-            .saturating_sub(MAX_RECENTLY_FOLDED);
-        self.recently_folded.drain(..surplus);
     }
 
     /// Forgets the segments before `first`.

@@ -110,13 +110,15 @@ pub enum LossCause {
     NoFrames,
     /// The profile's own call trees had no room.
     TreeFull,
+    /// The profile's own call trees had no room for it any more.
+    Folded,
     /// Anything else.
     Other,
 }
 
 impl LossCause {
     /// Every cause.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::MapFull,
         Self::RingFull,
         Self::StackUnreadable,
@@ -124,6 +126,7 @@ impl LossCause {
         Self::ProcessGone,
         Self::NoFrames,
         Self::TreeFull,
+        Self::Folded,
         Self::Other,
     ];
 
@@ -138,6 +141,7 @@ impl LossCause {
             Self::ProcessGone => "process_gone",
             Self::NoFrames => "no_frames",
             Self::TreeFull => "tree_full",
+            Self::Folded => "folded",
             Self::Other => "other",
         }
     }
@@ -153,6 +157,7 @@ impl LossCause {
             Self::ProcessGone => "[unknown: process_gone]",
             Self::NoFrames => "[unknown: no_frames]",
             Self::TreeFull => "[unknown: tree_full]",
+            Self::Folded => "[unknown: folded]",
             Self::Other => "[unknown]",
         }
     }

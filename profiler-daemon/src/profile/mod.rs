@@ -6,13 +6,18 @@
 //! first added to one of two retired accounts (user processes, kernel threads), so session = kept + retired, exactly.
 
 pub mod account;
+pub mod budget;
 pub mod calls;
+mod fold;
 pub mod frames;
 pub mod groups;
 pub mod input;
 pub mod limits;
+pub mod losses;
 pub mod over;
 mod retention;
+mod room;
+mod rows;
 pub mod segments;
 pub mod snapshot;
 pub mod threads;
@@ -25,14 +30,15 @@ use std::{
 };
 
 use account::{Account, Now, Refusals};
+use budget::NodeBudget;
 use frames::FrameTable;
 use groups::{Credited, Groups, group_name};
 use input::{CommName, DrainPass, ProcessInfo, ThreadUpdate};
 use limits::Limits;
 use retention::Retired;
+use room::FoldedSoFar;
 use segments::{Start, Timeline};
 use snapshot::{ProcessView, RetiredView, Snapshot};
-use tree::NodeBudget;
 
 use crate::processes::{ids::ProcessKey, module::ModuleTable};
 
@@ -58,6 +64,9 @@ pub struct Profile {
     processes: BTreeMap<ProcessKey, Process>,
     retired: Retired,
     budget: NodeBudget,
+    folded: FoldedSoFar,
+    /// The last pass in which making room did not help.
+    crowded_pass: Option<u64>,
     groups: Groups,
     timeline: Timeline,
     refusals: Refusals,
@@ -88,6 +97,8 @@ impl Profile {
             processes: BTreeMap::new(),
             retired: Retired::default(),
             budget: NodeBudget::new(limits.tree_bytes),
+            folded: FoldedSoFar::default(),
+            crowded_pass: None,
             groups: Groups::new(limits.groups, limits.group_idle_ns),
             timeline,
             refusals: Refusals::default(),
@@ -137,6 +148,7 @@ impl Profile {
         for delta in &pass.stacks {
             touched.insert(delta.process);
             self.ensure(delta.process);
+            self.want_room(delta.user.len() + delta.kernel.len());
             let account = match self.processes.get_mut(&delta.process) {
                 Some(process) => &mut process.account,
                 None => self.retired.account(delta.process),
@@ -145,6 +157,7 @@ impl Profile {
         }
         for open in &pass.open {
             touched.insert(open.process);
+            self.want_room(open.user.len() + open.kernel.len());
             match self.processes.get_mut(&open.process) {
                 Some(process) => {
                     process
@@ -250,19 +263,10 @@ impl Profile {
         }
     }
 
-    /// The kernel's counters and the profile's own, by name.
-    fn own_and_kernel_losses(&self) -> input::Counts {
-        let mut losses = self.losses.clone();
-        losses.extend([
-            ("frames_full", self.frames.refused()),
-            ("modules_full", self.modules.refused()),
-            ("tree_full", self.budget.cut()),
-            ("thread_regressed", self.refusals.regressed_threads),
-            ("thread_unbalanced", self.refusals.unbalanced_threads),
-            ("late_updates", self.refusals.late_updates),
-            ("excess_stack_ns", self.refusals.excess_ns),
-        ]);
-        losses
+    /// Bytes that all call trees take.
+    #[must_use]
+    pub fn stack_bytes(&self) -> u64 {
+        self.budget.used_bytes() as u64
     }
 
     /// The state as of the last pass. Cheap: it shares everything that the next pass does not change.
@@ -296,7 +300,7 @@ impl Profile {
             losses: self.own_and_kernel_losses(),
             samples_lost: self.samples_lost,
             discarded: self.discarded.clone(),
-            stack_bytes: self.budget.used_bytes() as u64,
+            stack_bytes: self.stack_bytes(),
         }
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use profiler_common::{CLASS_COUNT, ClassNs};
 
-use super::{calls::CallTotals, input::Counts, tree::NodeId, values::Values};
+use super::{calls::CallTotals, fold::renumbered, input::Counts, tree::NodeId, values::Values};
 
 /// The thread index that stands for every thread whose own row is gone.
 pub(super) const FOLDED: u32 = u32::MAX;
@@ -208,6 +208,19 @@ impl Ring {
             }
         }
         placed
+    }
+
+    /// The call tree's nodes have new numbers; those that became one are added up.
+    pub(super) fn renumber(&mut self, map: &[NodeId]) {
+        if self.0.is_empty() {
+            return;
+        }
+        for segment in Arc::make_mut(&mut self.0) {
+            if !segment.nodes.is_empty() {
+                let nodes = renumbered(&segment.nodes, map);
+                Arc::make_mut(segment).nodes = nodes;
+            }
+        }
     }
 
     /// Takes in another process's segments: its nodes under their new numbers, its threads as folded ones.

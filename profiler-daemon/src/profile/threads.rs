@@ -10,6 +10,8 @@ use super::{
 pub struct Thread {
     /// Number within its process, never reused; what segments call it.
     pub(super) index: u32,
+    /// Its place in the kernel's records, its own while it lives.
+    pub(super) slot: u32,
     /// Its name.
     pub comm: CommName,
     /// What it does now.
@@ -33,6 +35,7 @@ impl Thread {
     pub(super) fn new(index: u32, update: &ThreadUpdate) -> Self {
         Self {
             index,
+            slot: update.slot,
             comm: update.comm,
             state: ThreadState::Running,
             first_ns: update.first_event_ns,

@@ -1,16 +1,15 @@
 //! The call tree of one process: every distinct stack is a path from the root, shared beginnings are stored once.
 //!
-//! The tree holds structure only; what the stacks weigh is in a vector beside it, indexed by node. Nodes are appended and
-//! never removed, so a parent's number is always below its children's. All trees of a profile share one [`NodeBudget`].
+//! The tree holds structure only; what the stacks weigh is in a vector beside it, indexed by node. Nodes are appended, and
+//! [`Tree::prune`] numbers those that stay anew, so a parent's number is always below its children's. All trees of a
+//! profile share one [`NodeBudget`].
 
 use std::{collections::HashMap, sync::Arc};
 
 use profiler_common::StackEnd;
 
-use super::{frames::FrameId, input::LossCause};
+use super::{budget::NodeBudget, frames::FrameId, input::LossCause};
 
-/// Bytes one node costs with its weights and its entry in the index.
-pub const NODE_BYTES: usize = 128;
 /// Deepest path stored; what lies below goes to a [`Place::Cut`] node.
 pub const MAX_DEPTH: usize = 512;
 
@@ -40,6 +39,19 @@ pub enum Place {
     Lost(LossCause),
     /// Whatever was called from the parent and found no room in the tree.
     Cut,
+    /// Whatever was called from the parent and gave its room to others later.
+    Folded {
+        /// All of it are kernel frames: the parent is the innermost user frame, or a kernel frame itself.
+        kernel: bool,
+    },
+}
+
+impl Place {
+    /// Whether it stands for stacks that gave their room to others.
+    #[must_use]
+    pub const fn is_folded(self) -> bool {
+        matches!(self, Self::Folded { .. } | Self::Lost(LossCause::Folded))
+    }
 }
 
 /// One node.
@@ -64,62 +76,10 @@ impl Key {
             Place::Kernel(frame) => (1, frame.0),
             Place::Lost(cause) => (2, cause as u32),
             Place::Cut => (3, 0),
+            Place::Folded { kernel } => (4, u32::from(kernel)),
         };
         let tags = u128::from(sort << 8 | end as u32);
         Self(tags << 64 | u128::from(parent.0) << 32 | u128::from(detail))
-    }
-}
-
-/// Room for nodes, shared by all trees of a profile.
-#[derive(Debug)]
-pub struct NodeBudget {
-    used: usize,
-    limit: usize,
-    cut: u64,
-}
-
-impl NodeBudget {
-    /// Room for `bytes` of nodes. One eighth more is kept for the nodes that stand for what was cut.
-    #[must_use]
-    pub fn new(bytes: usize) -> Self {
-        Self {
-            used: 0,
-            limit: bytes / NODE_BYTES,
-            cut: 0,
-        }
-    }
-
-    /// Stacks that lost their innermost frames, or all, for want of room.
-    #[must_use]
-    pub fn cut(&self) -> u64 {
-        self.cut
-    }
-
-    /// Bytes in use.
-    #[must_use]
-    pub fn used_bytes(&self) -> usize {
-        self.used * NODE_BYTES
-    }
-
-    /// Gives the nodes of a tree that is gone back.
-    pub fn release(&mut self, nodes: usize) {
-        self.used = self.used.saturating_sub(nodes);
-    }
-
-    fn take(&mut self, reserve: bool) -> bool {
-        let limit = if reserve {
-            self.limit + self.limit / 8
-        } else {
-            self.limit
-        };
-        let fits = self.used < limit;
-        self.used += usize::from(fits);
-        fits
-    }
-
-    /// A node that must exist whatever the budget says: at most one per cause and tree.
-    fn take_always(&mut self) {
-        self.used += 1;
     }
 }
 
@@ -189,7 +149,7 @@ impl Tree {
                 None
             };
             let Some(next) = next else {
-                budget.cut += 1;
+                budget.count_cut();
                 return self.cut(at, outermost, end, budget);
             };
             if depth == 0 {
@@ -241,22 +201,56 @@ impl Tree {
                     place => self
                         .child(parent, place, node.end, budget)
                         .unwrap_or_else(|| {
-                            budget.cut += 1;
+                            budget.count_cut();
                             self.lost(LossCause::TreeFull, node.end, budget).leaf
                         }),
                 },
                 // The parent found no room: all below it is the same remainder.
-                (_, Place::Cut | Place::Lost(_)) => parent,
+                (_, Place::Cut | Place::Folded { .. } | Place::Lost(_)) => parent,
                 (place, _) => self
                     .child(parent, place, node.end, budget)
                     .unwrap_or_else(|| {
-                        budget.cut += 1;
+                        budget.count_cut();
                         self.cut(parent, parent, node.end, budget).leaf
                     }),
             };
             map.push(target);
         }
         map
+    }
+
+    /// Keeps the nodes of `keep`, which holds every parent of what it holds. The others become part of one
+    /// [`Place::Folded`] below the last node that stays, or of [`LossCause::Folded`] below the root: never more nodes than
+    /// before. Returns the new number of each node.
+    pub(super) fn prune(&mut self, keep: &[bool]) -> Vec<NodeId> {
+        let old = std::mem::take(self).nodes;
+        let mut map: Vec<NodeId> = Vec::with_capacity(old.len());
+        map.push(NodeId::ROOT);
+        for (index, node) in old.iter().enumerate().skip(1) {
+            let parent = map[node.parent.index()];
+            let target = if keep[index] {
+                self.known_or_new(parent, node.place, node.end)
+            } else if !keep[node.parent.index()] {
+                parent
+            } else if parent == NodeId::ROOT {
+                self.known_or_new(parent, Place::Lost(LossCause::Folded), node.end)
+            } else {
+                let kernel = matches!(
+                    node.place,
+                    Place::Kernel(_) | Place::Folded { kernel: true }
+                );
+                self.known_or_new(parent, Place::Folded { kernel }, StackEnd::None)
+            };
+            map.push(target);
+        }
+        map
+    }
+
+    fn known_or_new(&mut self, parent: NodeId, place: Place, end: StackEnd) -> NodeId {
+        match self.index.get(&Key::new(parent, place, end)) {
+            Some(id) => *id,
+            None => self.push(Node { parent, place, end }),
+        }
     }
 
     fn child(
@@ -275,7 +269,7 @@ impl Tree {
             return Some(*id);
         }
         budget
-            .take(place == Place::Cut)
+            .take(matches!(place, Place::Cut | Place::Folded { .. }))
             .then(|| self.push(Node { parent, place, end }))
     }
 
@@ -328,6 +322,7 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::budget::NODE_BYTES;
 
     fn frames(ids: &[u32]) -> Vec<FrameId> {
         ids.iter().map(|id| FrameId(*id)).collect()
@@ -375,7 +370,7 @@ mod tests {
     // Check that without room a stack lands on the remainder of its longest known beginning, else on "tree full".
     #[test]
     fn no_room_is_counted() {
-        let mut budget = NodeBudget::new(8 * NODE_BYTES);
+        let mut budget = NodeBudget::new(9 * NODE_BYTES);
         let mut tree = Tree::default();
         let end = StackEnd::Complete;
         tree.insert(
@@ -394,6 +389,36 @@ mod tests {
             Place::Lost(LossCause::TreeFull)
         );
         assert_eq!(budget.cut(), 2);
+    }
+
+    // Check that pruning keeps the paths that stay, gives each the remainder of what hung from it, tells kernel frames
+    // apart, and that a folded path is made anew when it comes again.
+    #[test]
+    fn prune_leaves_remainders() {
+        let mut budget = NodeBudget::new(1 << 20);
+        let mut tree = Tree::default();
+        let end = StackEnd::Complete;
+        let deep = tree.insert(&frames(&[1, 2, 3, 4]), &[], end, None, &mut budget);
+        let other = tree.insert(&frames(&[1, 2, 5]), &[], end, None, &mut budget);
+        let kernel = tree.insert(&frames(&[1, 2]), &frames(&[9, 8]), end, None, &mut budget);
+        let gone = tree.insert(&frames(&[7, 6]), &[], StackEnd::Failed, None, &mut budget);
+        // 1 and 2 stay.
+        let keep: Vec<bool> = (0..tree.nodes().len()).map(|index| index < 3).collect();
+        let map = tree.prune(&keep);
+        let place = |id: NodeId| tree.nodes()[map[id.index()].index()];
+        assert_eq!(place(deep.leaf).place, Place::Folded { kernel: false });
+        assert_eq!(map[deep.leaf.index()], map[other.leaf.index()]);
+        assert_eq!(place(deep.leaf).parent, map[2]);
+        assert_eq!(place(kernel.leaf).place, Place::Folded { kernel: true });
+        assert_eq!(place(gone.leaf).place, Place::Lost(LossCause::Folded));
+        assert_eq!(place(gone.leaf).end, StackEnd::Failed);
+        assert_eq!(tree.budgeted(), 5);
+        let again = tree.insert(&frames(&[1, 2, 5]), &[], end, None, &mut budget);
+        assert_eq!(
+            tree.nodes()[again.leaf.index()].place,
+            Place::User(FrameId(5))
+        );
+        assert_eq!(tree.nodes()[again.leaf.index()].parent, map[2]);
     }
 
     // Check that absorbing a tree keeps every path, and that a full budget sends the rest to remainders.

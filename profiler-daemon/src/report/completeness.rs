@@ -10,6 +10,7 @@ use crate::{
     profile::{
         account::AccountView,
         frames::FrameId,
+        input::LossCause,
         tree::{NodeId, Place},
         values::{Values, sum},
     },
@@ -60,7 +61,10 @@ impl Stacks {
             }
             let bucket = match (node.place, node.end) {
                 (_, StackEnd::None) => continue,
-                (Place::Lost(_) | Place::Cut, _) => &mut self.failed,
+                // Its walk is done with; how it ended is still known.
+                (Place::Lost(LossCause::Folded), StackEnd::Complete) => &mut self.complete,
+                (Place::Lost(LossCause::Folded), StackEnd::Truncated) => &mut self.truncated,
+                (Place::Lost(_) | Place::Cut | Place::Folded { .. }, _) => &mut self.failed,
                 (Place::User(_), StackEnd::Complete) => &mut self.complete,
                 (Place::User(frame), _) if named_entry(frame, names) => &mut self.complete,
                 (Place::Kernel(_), StackEnd::Complete) => &mut self.complete,
@@ -142,20 +146,24 @@ impl Completeness {
     }
 }
 
+/// Losses by cause, and how much of what is in scope was folded.
 fn causes(view: &View<'_>) -> BTreeMap<&'static str, u64> {
+    let mut causes: BTreeMap<&'static str, u64> = BTreeMap::new();
     if view.is_session() {
-        return view.coverage.losses.iter().copied().collect();
+        causes.extend(view.coverage.losses.iter().copied());
     }
-    let mut causes = BTreeMap::new();
     for member in &view.members {
         let weights = member.account.weights_over(view.coverage.span);
         for (node, values) in member.account.nodes().iter().zip(&weights).skip(1) {
             // A lost record counts by its walks; some causes are known for samples only.
             let count = values.walks.max(values.samples);
-            if let Place::Lost(cause) = node.place
-                && count > 0
-            {
-                *causes.entry(cause.name()).or_default() += count;
+            let (name, count) = match node.place {
+                place if place.is_folded() => ("folded_ns", values.elapsed_ns()),
+                Place::Lost(cause) if !view.is_session() => (cause.name(), count),
+                _ => continue,
+            };
+            if count > 0 {
+                *causes.entry(name).or_default() += count;
             }
         }
     }

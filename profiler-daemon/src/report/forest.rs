@@ -2,7 +2,7 @@
 //! that are not shown, become one. All reports on functions, modules and call trees are made from it.
 //!
 //! Nodes that stand for no function: `[unknown: cause]` (the stack was lost), `[dropped]` (no room for the rest of the
-//! stack), `[truncated stack]` and `[unwind failed]` (what called the outermost known frame is not known), and
+//! stack), `[folded]` (the rest of the stack gave its room to others), `[truncated stack]` and `[unwind failed]` (what called the outermost known frame is not known), and
 //! `[no user stack]` (user frames asked for, only kernel frames seen).
 
 use std::{borrow::Cow, collections::HashMap};
@@ -259,6 +259,8 @@ impl<'n> Builder<'_, 'n> {
             Place::User(frame) => self.frame(parent, frame, false),
             Place::Lost(cause) => self.unnamed(parent, cause.row_name()),
             Place::Cut => self.unnamed(parent, "[dropped]"),
+            Place::Folded { kernel: true } if hide_kernel => parent,
+            Place::Folded { .. } => self.unnamed(parent, "[folded]"),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::ledger;
 use crate::reads::{
     self, Yardstick, assert_near, function, function_rows, number, rows, running_ns,
 };
-use crate::workload::{self, Finished};
+use crate::workload::{self, Finished, Workload};
 
 const SLACK_NS: u64 = 10_000_000;
 
@@ -232,4 +232,53 @@ fn an_exec_keeps_the_process_and_changes_the_program() {
             "the process has just ended"
         );
     }
+}
+
+#[test]
+fn an_exec_from_another_thread_counts_nothing_twice() {
+    // Check that when the second thread of a process executes a program, long after the first report, the process has the
+    // time that both threads lived and no more, in two rows under the process's number.
+    let Some(daemon) = daemon::shared() else {
+        return;
+    };
+    let taken_before_ns = taken_ns();
+    let workload = Workload::start("exec --millis 2500 --kind thread");
+    let selector = workload.selector();
+    // The thread that will execute is in a report under its own number.
+    reads::until(
+        daemon,
+        &format!("/processes/{selector}/threads?limit=0"),
+        workload.started_unix_ns,
+        |list| {
+            rows(list).iter().any(|row| {
+                row["tid"] != row["pid"] && number(row, "/classes/user_ns") > 200_000_000
+            })
+        },
+    );
+    let finished = workload.finish();
+    let slack_ns = SLACK_NS + taken_ns() - taken_before_ns;
+    let process = reads::ended(daemon, &finished);
+    let before = |name: &str| number(&finished.truth, &format!("/before/{name}"));
+    // The first thread lived until the exec; the second from about the start to the end.
+    let first_ns = before("executed_ns") - before("started_monotonic_ns");
+    let lived_ns = first_ns + number(&finished.truth, "/whole_wall_ns");
+    assert_near(
+        "elapsed of both threads",
+        number(&process, "/elapsed_ns"),
+        lived_ns,
+        0.01,
+        slack_ns,
+    );
+    let used_ns = number(&finished.truth, "/user_ns") + number(&finished.truth, "/system_ns");
+    assert_near("running", running_ns(&process), used_ns, 0.01, slack_ns);
+    let threads = reads::table(daemon, &finished, "threads");
+    let of_process = rows(&threads)
+        .iter()
+        .filter(|row| row["tid"] == row["pid"])
+        .count();
+    assert_eq!((rows(&threads).len(), of_process), (2, 2), "{threads}");
+    assert!(
+        ledger::check_process(daemon, &finished.selector),
+        "the process has just ended"
+    );
 }

@@ -1,7 +1,7 @@
 //! The ledger, checked from outside: on JSON answers only.
 
 use profiler_daemon::{
-    profile::{Profile, limits::Limits, snapshot::Snapshot},
+    profile::{Profile, budget::NODE_BYTES, limits::Limits, snapshot::Snapshot, tree::Place},
     report::names::Names,
     report::{
         self, Frames, ProcessSelector, ReportError, Scope, TableQuery, TreeQuery, ViewQuery, Window,
@@ -274,7 +274,7 @@ pub(crate) fn check_all(snapshot: &Snapshot, window: Window, names: &dyn Names) 
 /// Bounds so tight that everything is dropped, cut and folded all the time.
 pub(crate) fn tight() -> Limits {
     Limits {
-        tree_bytes: 24 * profiler_daemon::profile::tree::NODE_BYTES,
+        tree_bytes: 24 * NODE_BYTES,
         exited_processes: 1,
         exited_threads: 1,
         segments: 4,
@@ -283,8 +283,46 @@ pub(crate) fn tight() -> Limits {
     }
 }
 
+/// The trees stay within their bytes but for the rows of lost stacks, and what was folded is in the receipt.
+fn check_room(snapshot: &Snapshot, session: &Value, tree_bytes: usize, names: &dyn Names) {
+    let retired = snapshot.retired();
+    let kept = snapshot.processes().values().map(|view| &view.account);
+    let lost = kept
+        .chain([&retired.user, &retired.kernel])
+        .flat_map(|account| account.nodes().iter().skip(1))
+        .filter(|node| matches!(node.place, Place::Lost(_)))
+        .count();
+    assert!(
+        snapshot.stack_bytes() <= (tree_bytes + lost * NODE_BYTES) as u64,
+        "{} bytes, {lost} rows of lost stacks",
+        snapshot.stack_bytes()
+    );
+    let cause = |name: &str| {
+        session["completeness"]["causes"][name]
+            .as_u64()
+            .unwrap_or(0)
+    };
+    let query = TableQuery {
+        frames: Frames::All,
+        ..TableQuery::default()
+    };
+    let functions = json(&report::functions(snapshot, &Scope::Session, &query, names).unwrap());
+    let folded_ns: u64 = rows(&functions)
+        .iter()
+        .filter(|row| row["function"].as_str().unwrap().contains("folded]"))
+        .map(|row| number(row, "elapsed.exclusive_ns"))
+        .sum();
+    assert_eq!(folded_ns, cause("folded_ns"), "rows and receipt");
+    let counted = ["retired", "exited", "living"].map(|of| cause(&format!("folded_{of}_ns")));
+    assert!(
+        counted.iter().sum::<u64>() <= folded_ns,
+        "counted {counted:?}, shown {folded_ns}"
+    );
+}
+
 /// Runs the plans and checks every rule after each pass.
 fn run(limits: Limits, plans: &[PassPlan]) {
+    let tree_bytes = limits.tree_bytes;
     let mut profile = Profile::new(limits, START_NS, START_UNIX_NS);
     let mut machine = Machine::new(&mut profile);
     let names = ByOffset::new(&mut profile);
@@ -323,6 +361,7 @@ fn run(limits: Limits, plans: &[PassPlan]) {
             number(&session, "samples"),
             machine.samples.values().sum::<u64>()
         );
+        check_room(&snapshot, &session, tree_bytes, &names);
         // Counters of groups never fall.
         for (name, now) in &snapshot.groups().groups {
             let before = groups.groups.get(name).copied().unwrap_or_default();
@@ -356,6 +395,17 @@ proptest! {
     #[test]
     fn ledger_holds_with_room(plans in plans()) {
         run(Limits::default(), &plans);
+    }
+
+    // Check that every ledger rule holds while the call trees are folded now and then.
+    #[test]
+    fn ledger_holds_with_little_room(plans in plans()) {
+        let limits = Limits {
+            tree_bytes: 70 * NODE_BYTES,
+            exited_processes: 2,
+            ..Limits::default()
+        };
+        run(limits, &plans);
     }
 
     // Check that every ledger rule holds while trees, threads, processes, segments and groups overflow all the time.

@@ -62,6 +62,8 @@ pub(crate) struct Act {
     late: bool,
     /// The pass takes its last wait for blocked, the next one knows that it was runnable.
     misjudged: bool,
+    /// It executes a program and takes the process's number over.
+    exec: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -102,15 +104,19 @@ pub(crate) fn plans() -> impl Strategy<Value = Vec<PassPlan>> {
         rare(),
         rare(),
         rare(),
+        rare(),
     );
-    let act = act.prop_map(|(process, thread, parts, exit, late, misjudged)| Act {
-        process,
-        thread,
-        parts,
-        exit,
-        late,
-        misjudged,
-    });
+    let act = act.prop_map(
+        |(process, thread, parts, exit, late, misjudged, exec)| Act {
+            process,
+            thread,
+            parts,
+            exit,
+            late,
+            misjudged,
+            exec,
+        },
+    );
     let duration = prop_oneof![1..2 * SECOND_NS, 5 * SECOND_NS..20 * SECOND_NS];
     let exit = prop::option::weighted(0.2, 0..4usize);
     let pass = (duration, prop::collection::vec(act, 0..8), exit);
@@ -265,6 +271,13 @@ impl Machine {
             _ => &sleep[..],
         };
         let life = self.threads.get_mut(&at).unwrap();
+        // Whoever sees the new number sees the thread.
+        if act.is_some_and(|act| act.exec && !act.late) {
+            let reported = self.reported.remove(&(process, life.key));
+            life.key.tid = process.pid;
+            self.reported
+                .extend(reported.map(|classes| ((process, life.key), classes)));
+        }
         life.classes[BLOCKED] -= life.misjudged_ns;
         life.classes[RUNNABLE] += life.misjudged_ns;
         life.waiting[BLOCKED] -= life.misjudged_ns;

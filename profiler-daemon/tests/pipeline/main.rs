@@ -3,9 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod golden;
+mod identity;
 mod ledger;
 mod machine;
 mod oracle;
 mod records;
+mod room;
 mod small;
 mod windows;

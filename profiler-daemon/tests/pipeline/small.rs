@@ -81,12 +81,23 @@ impl Small {
     fn frame(&mut self, name: &str) -> FrameId {
         let kernel = name.starts_with("k:");
         let module = if kernel { ModuleId::KERNEL } else { self.app };
-        let offset = name
+        let mut offset = name
             .bytes()
             .fold(0x1000, |sum, byte| sum * 31 % 0xffff + u64::from(byte));
-        let id = self.profile.frames().intern(Frame { module, offset });
+        let plain = name.trim_start_matches("k:");
+        let mut id = self.profile.frames().intern(Frame { module, offset });
+        // Another name was there first.
+        while self
+            .names
+            .0
+            .get(&id)
+            .is_some_and(|known| *known.name != *plain)
+        {
+            offset += 0x1_0000;
+            id = self.profile.frames().intern(Frame { module, offset });
+        }
         let function = FunctionName {
-            name: name.trim_start_matches("k:").into(),
+            name: plain.into(),
             address: Some(offset),
             kind: if kernel {
                 FunctionKind::Kernel

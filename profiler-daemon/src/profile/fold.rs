@@ -1,0 +1,185 @@
+//! Folding: parts of one account's call tree give their room back. Their time and samples move to a remainder below the last
+//! node that stays, so every sum is what it was; only where in the tree it lies is coarser.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use profiler_common::Class;
+
+use super::{
+    account::Account,
+    tree::{NodeId, Place},
+    values::Values,
+};
+
+/// What of a tree stays.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Thinning {
+    /// Higher ones leave less of the same account.
+    pub(super) level: usize,
+    /// Nodes stay that have more than one part in so many of the account's time, or of its time on a processor, with all
+    /// that they called. `None`: no such nodes.
+    pub(super) one_in: Option<u64>,
+    /// Nodes stay that received anything in this segment or later, or that are under way.
+    pub(super) recent: Option<u32>,
+}
+
+/// What folding did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Folding {
+    /// Nodes that the tree has less.
+    pub(super) freed: usize,
+    /// Nodes that stand no longer for themselves.
+    pub(super) nodes: u64,
+    /// Nanoseconds that these had.
+    pub(super) ns: u64,
+}
+
+impl Account {
+    /// Folds all that does not stay.
+    pub(super) fn thin(&mut self, thinning: &Thinning) -> Folding {
+        let done = (thinning.level, self.tree.budgeted(), thinning.recent);
+        let nothing_new = self.thinned.is_some_and(|(level, nodes, recent)| {
+            thinning.level <= level && (nodes, recent) == (done.1, done.2)
+        });
+        if nothing_new || self.tree.budgeted() == 0 {
+            return Folding::default();
+        }
+        let keep = self.staying(thinning);
+        let mut folding = Folding::default();
+        for ((node, keep), weight) in self.tree.nodes().iter().zip(&keep).zip(&*self.weights) {
+            if !keep && !node.place.is_folded() {
+                folding.nodes += 1;
+                folding.ns += weight.elapsed_ns();
+            }
+        }
+        if folding.nodes > 0 {
+            let before = self.tree.budgeted();
+            let map = self.tree.prune(&keep);
+            self.renumber(&map);
+            folding.freed = before - self.tree.budgeted();
+        }
+        self.thinned = Some((thinning.level, self.tree.budgeted(), thinning.recent));
+        folding
+    }
+
+    /// Which nodes stay, with every parent of one that does.
+    fn staying(&self, thinning: &Thinning) -> Vec<bool> {
+        let nodes = self.tree.nodes();
+        let mut keep: Vec<bool> = nodes
+            .iter()
+            .map(|node| matches!(node.place, Place::Lost(_)))
+            .collect();
+        keep[NodeId::ROOT.index()] = true;
+        if let Some(one_in) = thinning.one_in {
+            self.keep_heavy(one_in, &mut keep);
+        }
+        if let Some(first) = thinning.recent {
+            for segment in self.ring.since(first) {
+                for node in segment.nodes.keys() {
+                    keep[node.index()] = true;
+                }
+            }
+            let leaves = self.open.iter().map(|open| open.leaf);
+            let leaves = leaves.chain(self.last_open.values().copied());
+            for leaf in leaves.chain(self.held_back.iter().map(|held| held.leaf)) {
+                keep[leaf.index()] = true;
+            }
+        }
+        for index in (1..nodes.len()).rev() {
+            if keep[index] {
+                keep[nodes[index].parent.index()] = true;
+            }
+        }
+        // A remainder stays where it is, or becomes part of a greater one.
+        for index in 1..nodes.len() {
+            if matches!(nodes[index].place, Place::Folded { .. }) {
+                keep[index] = keep[nodes[index].parent.index()];
+            }
+        }
+        self.keep_single(&mut keep);
+        keep
+    }
+
+    fn keep_heavy(&self, one_in: u64, keep: &mut [bool]) {
+        let nodes = self.tree.nodes();
+        let mut elapsed_ns = vec![0u64; nodes.len()];
+        let mut running_ns = vec![0u64; nodes.len()];
+        let on_processor = [Class::User, Class::Syscall, Class::Kernel];
+        for (index, weight) in self.weights.iter().enumerate() {
+            elapsed_ns[index] = weight.elapsed_ns();
+            running_ns[index] = on_processor
+                .iter()
+                .map(|class| weight.classes[*class as usize])
+                .sum();
+        }
+        for open in self.open.iter() {
+            elapsed_ns[open.leaf.index()] += open.classes.iter().sum::<u64>();
+        }
+        for index in (1..nodes.len()).rev() {
+            let parent = nodes[index].parent.index();
+            elapsed_ns[parent] += elapsed_ns[index];
+            running_ns[parent] += running_ns[index];
+        }
+        let (least_elapsed_ns, least_running_ns) = (elapsed_ns[0] / one_in, running_ns[0] / one_in);
+        for index in 1..nodes.len() {
+            keep[index] |=
+                elapsed_ns[index] > least_elapsed_ns || running_ns[index] > least_running_ns;
+        }
+    }
+
+    /// To fold one node alone would only take its name away: there would be a remainder in its place.
+    fn keep_single(&self, keep: &mut [bool]) {
+        let nodes = self.tree.nodes();
+        let mut above = vec![NodeId::ROOT; nodes.len()];
+        let mut below = vec![0u32; nodes.len()];
+        for index in 1..nodes.len() {
+            let parent = nodes[index].parent;
+            if !keep[index] {
+                above[index] = if keep[parent.index()] {
+                    parent
+                } else {
+                    above[parent.index()]
+                };
+                below[above[index].index()] += 1;
+            } else if matches!(nodes[index].place, Place::Folded { .. }) {
+                below[parent.index()] += 1;
+            }
+        }
+        for index in 1..nodes.len() {
+            keep[index] |= below[above[index].index()] == 1 && !keep[index];
+        }
+    }
+
+    /// Everything that names nodes of the tree names them by their new numbers.
+    fn renumber(&mut self, map: &[NodeId]) {
+        let mut weights = vec![Values::default(); self.tree.nodes().len()];
+        for (from, to) in self.weights.iter().zip(map) {
+            weights[to.index()].add(from);
+        }
+        self.weights = Arc::new(weights);
+        self.ring.renumber(map);
+        if !self.open.is_empty() {
+            for open in Arc::make_mut(&mut self.open) {
+                open.leaf = map[open.leaf.index()];
+            }
+        }
+        for leaf in self.last_open.values_mut() {
+            *leaf = map[leaf.index()];
+        }
+        for held in &mut self.held_back {
+            held.leaf = map[held.leaf.index()];
+        }
+    }
+}
+
+/// The same values under new numbers; what became one is added up.
+pub(super) fn renumbered(
+    nodes: &BTreeMap<NodeId, Values>,
+    map: &[NodeId],
+) -> BTreeMap<NodeId, Values> {
+    let mut renumbered: BTreeMap<NodeId, Values> = BTreeMap::new();
+    for (node, values) in nodes {
+        renumbered.entry(map[node.index()]).or_default().add(values);
+    }
+    renumbered
+}

@@ -1,0 +1,99 @@
+//! What the profile itself counts, declared once.
+
+use super::{Profile, input::Counts};
+
+/// A counter of the profile.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnLoss {
+    /// Its name in reports and metrics.
+    pub name: &'static str,
+    /// What is counted, as a sentence.
+    pub help: &'static str,
+    read: fn(&Profile) -> u64,
+}
+
+/// Every counter of the profile. Those that end in `_ns` are nanoseconds.
+pub const OWN_LOSSES: &[OwnLoss] = &[
+    OwnLoss {
+        name: "frames_full",
+        help: "Frames that are [unknown] because the table of frames is full.",
+        read: |profile| profile.frames.refused(),
+    },
+    OwnLoss {
+        name: "modules_full",
+        help: "Modules that are [unknown] because the table of modules is full.",
+        read: |profile| profile.modules.refused(),
+    },
+    OwnLoss {
+        name: "tree_full",
+        help: "Stacks that lost their innermost frames, or all, because no room could be made for them in the call trees.",
+        read: |profile| profile.budget.cut(),
+    },
+    OwnLoss {
+        name: "folded_retired_nodes",
+        help: "Places in the call tree of processes dropped from the reports that were folded to make room.",
+        read: |profile| profile.folded.retired.nodes,
+    },
+    OwnLoss {
+        name: "folded_retired_ns",
+        help: "Time that these had: it is under [folded] or [unknown: folded] now.",
+        read: |profile| profile.folded.retired.ns,
+    },
+    OwnLoss {
+        name: "folded_exited_nodes",
+        help: "Places in the call trees of exited processes that were folded to make room.",
+        read: |profile| profile.folded.exited.nodes,
+    },
+    OwnLoss {
+        name: "folded_exited_ns",
+        help: "Time that these had: it is under [folded] or [unknown: folded] now.",
+        read: |profile| profile.folded.exited.ns,
+    },
+    OwnLoss {
+        name: "folded_living_nodes",
+        help: "Places in the call trees of living processes that were folded to make room.",
+        read: |profile| profile.folded.living.nodes,
+    },
+    OwnLoss {
+        name: "folded_living_ns",
+        help: "Time that these had: it is under [folded] or [unknown: folded] now.",
+        read: |profile| profile.folded.living.ns,
+    },
+    OwnLoss {
+        name: "thread_regressed",
+        help: "Updates of threads that would have taken time back from stacks: left out.",
+        read: |profile| profile.refusals.regressed_threads,
+    },
+    OwnLoss {
+        name: "thread_unbalanced",
+        help: "Updates of threads whose classes do not add up to the time they were observed.",
+        read: |profile| profile.refusals.unbalanced_threads,
+    },
+    OwnLoss {
+        name: "late_updates",
+        help: "Updates of threads or processes that were gone.",
+        read: |profile| profile.refusals.late_updates,
+    },
+    OwnLoss {
+        name: "excess_stack_ns",
+        help: "Time of stacks beyond the totals of their threads, given up.",
+        read: |profile| profile.refusals.excess_ns,
+    },
+];
+
+impl Profile {
+    /// The profile's own counters, by name, in the order of [`OWN_LOSSES`].
+    pub fn own_losses(&self) -> Counts {
+        OWN_LOSSES
+            .iter()
+            .map(|loss| (loss.name, (loss.read)(self)))
+            .collect()
+    }
+
+    /// The kernel's counters and the profile's own, by name.
+    pub(super) fn own_and_kernel_losses(&self) -> Counts {
+        let mut losses = self.losses.clone();
+        losses.extend(self.own_losses());
+        losses
+    }
+}

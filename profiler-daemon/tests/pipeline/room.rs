@@ -1,0 +1,304 @@
+//! A call-tree budget that is used up: what gives way first, and that what is new has room again.
+
+use profiler_common::{ClassNs, StackEnd};
+use profiler_daemon::{
+    processes::ids::{ProcessKey, ThreadKey},
+    profile::{
+        budget::NODE_BYTES,
+        input::{DrainPass, StackDelta, ThreadState},
+        limits::Limits,
+    },
+    report::{self, Frames, ProcessSelector, Scope, TableQuery, ViewQuery},
+};
+
+use crate::{
+    machine::SECOND_NS,
+    small::{self, Small},
+};
+
+const BUDGET_NODES: usize = 900;
+const MILLI_NS: u64 = 1_000_000;
+
+fn limits() -> Limits {
+    Limits {
+        tree_bytes: BUDGET_NODES * NODE_BYTES,
+        exited_processes: 20,
+        ..Limits::default()
+    }
+}
+
+fn process(number: u32) -> ProcessKey {
+    ProcessKey {
+        pid: number,
+        start_ns: 900 * SECOND_NS + u64::from(number),
+    }
+}
+
+fn user(ms: u64) -> ClassNs {
+    [ms * MILLI_NS, 0, 0, 0, 0]
+}
+
+/// One process that runs and is described; each stack has so many milliseconds.
+fn run(
+    small: &mut Small,
+    pass: &mut DrainPass,
+    key: ProcessKey,
+    state: ThreadState,
+    total_ms: u64,
+    stacks: &[(Vec<String>, u64)],
+) {
+    let thread = ThreadKey {
+        tid: key.pid,
+        start_ns: key.start_ns,
+    };
+    let mut info = small::info(key);
+    info.exited_at_unix_ns = (state == ThreadState::Exited).then_some(pass.now_unix_ns);
+    pass.processes.push(info);
+    pass.threads
+        .push(small::thread(key, thread, state, user(total_ms)));
+    for (frames, ms) in stacks {
+        let frames: Vec<&str> = frames.iter().map(String::as_str).collect();
+        pass.stacks.push(StackDelta {
+            process: key,
+            thread,
+            user: small.frames(&frames),
+            kernel: Vec::new(),
+            end: StackEnd::Complete,
+            lost: None,
+            samples: 1,
+            walks: 1,
+            classes: user(*ms),
+        });
+    }
+}
+
+/// A heavy stack, and many of a millisecond each.
+fn stacks(of: &str, light: u32) -> Vec<(Vec<String>, u64)> {
+    let stack = |names: &[String]| -> Vec<String> {
+        ["main".to_owned(), format!("{of}_body")]
+            .into_iter()
+            .chain(names.iter().cloned())
+            .collect()
+    };
+    let mut stacks = vec![(stack(&[format!("{of}_heavy")]), 1000)];
+    for n in 0..light {
+        stacks.push((stack(&[format!("{of}_l{n}"), format!("{of}_m{n}")]), 1));
+    }
+    stacks
+}
+
+/// Functions of a process and their own time, and the causes of the receipt.
+fn functions(small: &Small, key: ProcessKey) -> (Vec<(String, u64)>, Vec<&'static str>) {
+    let scope = Scope::Process(ProcessSelector {
+        pid: key.pid,
+        start_ticks: None,
+    });
+    let query = TableQuery {
+        limit: 0,
+        ..TableQuery::default()
+    };
+    let list = report::functions(&small.profile.snapshot(), &scope, &query, &small.names).unwrap();
+    let total: u64 = list
+        .rows
+        .iter()
+        .map(|row| row.values.elapsed.exclusive_ns)
+        .sum();
+    let process = report::process(
+        &small.profile.snapshot(),
+        &ProcessSelector {
+            pid: key.pid,
+            start_ticks: None,
+        },
+        &ViewQuery::default(),
+        &small.names,
+    )
+    .unwrap();
+    assert_eq!(total, process.process.elapsed_ns, "all time has a row");
+    let rows = list
+        .rows
+        .into_iter()
+        .map(|row| (row.function, row.values.elapsed.exclusive_ns / MILLI_NS))
+        .collect();
+    (rows, list.completeness.causes.into_keys().collect())
+}
+
+fn cause(small: &Small, name: &str) -> u64 {
+    let session = report::session(&small.profile.snapshot(), &ViewQuery::default()).unwrap();
+    session.completeness.causes.get(name).copied().unwrap_or(0)
+}
+
+fn own_ms(rows: &[(String, u64)], name: &str) -> u64 {
+    rows.iter()
+        .filter(|(function, _)| function == name)
+        .map(|(_, ms)| ms)
+        .sum()
+}
+
+// Check that with one new program after another, many times what the trees hold, each new one has its stacks by name, and
+// that the trees stay within their bytes.
+#[test]
+fn new_stacks_always_have_room() {
+    let mut small = Small::new(limits());
+    for number in 1..200u32 {
+        let of = format!("p{number}");
+        let mut pass = small.pass(u64::from(number));
+        let named = stacks(&of, 60);
+        run(
+            &mut small,
+            &mut pass,
+            process(number),
+            ThreadState::Exited,
+            1060,
+            &named,
+        );
+        small.profile.apply(pass);
+        let (rows, _) = functions(&small, process(number));
+        assert_eq!(own_ms(&rows, &format!("{of}_heavy")), 1000);
+        assert_eq!(own_ms(&rows, &format!("{of}_m59")), 1);
+        let bytes = small.profile.snapshot().stack_bytes() as usize;
+        // The rows of lost stacks come on top: here one a process at most.
+        assert!(bytes <= (BUDGET_NODES + 22) * NODE_BYTES, "{bytes} bytes");
+    }
+    assert_eq!(cause(&small, "tree_full"), 0);
+    assert!(cause(&small, "folded_exited_nodes") > 0);
+    assert!(cause(&small, "folded_retired_nodes") > 0);
+}
+
+// Check that the light stacks of exited processes give way first, oldest exit first, that their heavy ones stay, that a
+// living process is not touched for them, and that the receipt says what was folded.
+#[test]
+fn exited_processes_give_way_first() {
+    let mut small = Small::new(limits());
+    let old = stacks("old", 120);
+    let mut pass = small.pass(1);
+    run(
+        &mut small,
+        &mut pass,
+        process(1),
+        ThreadState::Exited,
+        1120,
+        &old,
+    );
+    small.profile.apply(pass);
+    let mut pass = small.pass(2);
+    let later = stacks("later", 120);
+    run(
+        &mut small,
+        &mut pass,
+        process(2),
+        ThreadState::Exited,
+        1120,
+        &later,
+    );
+    let alive = stacks("alive", 120);
+    run(
+        &mut small,
+        &mut pass,
+        process(3),
+        ThreadState::Running,
+        1120,
+        &alive,
+    );
+    small.profile.apply(pass);
+    let mut pass = small.pass(3);
+    run(
+        &mut small,
+        &mut pass,
+        process(4),
+        ThreadState::Running,
+        1060,
+        &stacks("new", 60),
+    );
+    small.profile.apply(pass);
+    let (rows, causes) = functions(&small, process(1));
+    assert_eq!(own_ms(&rows, "old_heavy"), 1000);
+    assert_eq!(own_ms(&rows, "[folded]"), 120);
+    assert_eq!(causes, ["folded_ns"]);
+    for (number, of) in [(2, "later"), (3, "alive"), (4, "new")] {
+        let (rows, causes) = functions(&small, process(number));
+        assert_eq!(own_ms(&rows, &format!("{of}_m30")), 1, "{of}");
+        assert!(causes.is_empty());
+    }
+    assert_eq!(cause(&small, "folded_exited_ns"), 120 * MILLI_NS);
+    assert_eq!(cause(&small, "folded_exited_nodes"), 240);
+    assert_eq!(cause(&small, "folded_living_nodes"), 0);
+}
+
+// Check that of a living process what it did long ago gives way to what it does now.
+#[test]
+fn the_past_gives_way_to_the_present() {
+    let mut small = Small::new(limits());
+    let mut total_ms = 0;
+    for phase in 0..40u64 {
+        let of = format!("phase{phase}");
+        total_ms += 1100;
+        let mut pass = small.pass(1 + phase * 15);
+        let named = stacks(&of, 100);
+        run(
+            &mut small,
+            &mut pass,
+            process(1),
+            ThreadState::Running,
+            total_ms,
+            &named,
+        );
+        small.profile.apply(pass);
+        let (rows, _) = functions(&small, process(1));
+        assert_eq!(own_ms(&rows, &format!("{of}_heavy")), 1000);
+        assert_eq!(own_ms(&rows, &format!("{of}_m99")), 1);
+    }
+    assert_eq!(cause(&small, "tree_full"), 0);
+    assert!(cause(&small, "folded_living_ns") > 0);
+}
+
+// Check that kernel detail that was folded still belongs to the user function that called it.
+#[test]
+fn folded_kernel_frames_stay_with_their_caller() {
+    let mut small = Small::new(limits());
+    let mut pass = small.pass(1);
+    run(
+        &mut small,
+        &mut pass,
+        process(1),
+        ThreadState::Exited,
+        1400,
+        &[],
+    );
+    for n in 0..400 {
+        let mut stack = small.delta(&["main", "reads"], &[], 1, user(1));
+        stack.kernel = small.frames(&[&format!("k:entry{n}"), &format!("k:copy{n}")]);
+        stack.process = process(1);
+        stack.thread = ThreadKey {
+            tid: 1,
+            start_ns: process(1).start_ns,
+        };
+        pass.stacks.push(stack);
+    }
+    let mut heavy = small.delta(&["main", "reads"], &[], 1, user(1000));
+    heavy.process = process(1);
+    heavy.thread.tid = 1;
+    heavy.thread.start_ns = process(1).start_ns;
+    pass.stacks.push(heavy);
+    small.profile.apply(pass);
+    let mut pass = small.pass(2);
+    run(
+        &mut small,
+        &mut pass,
+        process(2),
+        ThreadState::Running,
+        1060,
+        &stacks("new", 60),
+    );
+    small.profile.apply(pass);
+    let (rows, _) = functions(&small, process(1));
+    assert_eq!(rows, [("reads".to_owned(), 1400), ("main".to_owned(), 0)]);
+    let query = TableQuery {
+        frames: Frames::All,
+        limit: 0,
+        ..TableQuery::default()
+    };
+    let scope = Scope::Process("1".parse().unwrap());
+    let all = report::functions(&small.profile.snapshot(), &scope, &query, &small.names).unwrap();
+    assert!(all.rows.iter().any(|row| row.function == "[folded]"));
+    assert!(all.rows.len() < 20, "{} rows", all.rows.len());
+}
