@@ -86,6 +86,7 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
             Arc::clone(&shared),
             guard::check_host,
         ))
+        .layer(axum::middleware::from_fn(guard::limit_head))
         .layer(axum::middleware::from_fn_with_state(
             Arc::clone(&shared),
             guard::count,

@@ -97,7 +97,8 @@ section! {
     /// Processes by number.
     pids as pids: Vec<u32> = List { max_count: targets::MAX_PIDS, what: "process numbers", item: targets::read_pid };
 
-    /// Processes by the name of their executable as the kernel keeps it: its first 15 bytes.
+    /// Processes by name, as /proc/PID/comm shows it: that of the program's file, cut to 15 bytes, unless the main
+    /// thread was given another. Names of other threads do not count.
     comms as comms: Vec<String> =
         List { max_count: targets::MAX_COMMS, what: "names of at most 15 bytes", item: targets::read_comm };
 

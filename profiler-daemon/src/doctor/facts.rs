@@ -56,8 +56,6 @@ pub struct Facts {
     pub kernel_addresses: Option<bool>,
     /// Whether the list of trace points can be read.
     pub tracefs: bool,
-    /// The most memory that may be locked, in bytes; none for no limit.
-    pub locked_memory_limit_bytes: Option<u64>,
     /// Whether process numbers here are those the kernel uses.
     pub initial_pid_namespace: Option<bool>,
 }
@@ -91,10 +89,6 @@ impl Facts {
             ]
             .iter()
             .any(|folder| Path::new(folder).read_dir().is_ok()),
-            locked_memory_limit_bytes: read("/proc/self/limits")
-                .ok()
-                .as_deref()
-                .and_then(locked_memory_limit),
             initial_pid_namespace: std::fs::read_link("/proc/self/ns/pid")
                 .ok()
                 .map(|link| link.as_os_str() == INITIAL_PID_NAMESPACE),
@@ -132,12 +126,4 @@ pub(super) fn shows_addresses(kallsyms: &str) -> Option<bool> {
     addresses.peek()?;
     // The first symbols of per-processor data may truly be at 0.
     Some(addresses.any(|address| address.bytes().any(|digit| digit != b'0')))
-}
-
-/// The soft limit on locked memory in the text of a limits file.
-pub(super) fn locked_memory_limit(limits: &str) -> Option<u64> {
-    let line = limits
-        .lines()
-        .find_map(|line| line.strip_prefix("Max locked memory"))?;
-    line.split_whitespace().next()?.parse().ok()
 }

@@ -1,7 +1,7 @@
 //! Tests of what the facts mean, and that this machine can be asked.
 
 use super::checks::version;
-use super::facts::{Refused, effective_capabilities, locked_memory_limit, shows_addresses};
+use super::facts::{Refused, effective_capabilities, shows_addresses};
 use super::{Check, Facts, Outcome, diagnose, examine};
 
 const SIX: u64 = 1 << 39 | 1 << 38 | 1 << 19 | 1 << 40 | 1 << 34 | 1 << 2;
@@ -24,7 +24,6 @@ fn good() -> Facts {
         perf: Ok(()),
         kernel_addresses: Some(true),
         tracefs: true,
-        locked_memory_limit_bytes: Some(8 << 20),
         initial_pid_namespace: Some(true),
     }
 }
@@ -66,7 +65,7 @@ fn what_is_required_makes_the_exit_code() {
                 release: Some("5.4.0-150-generic".to_owned()),
                 ..good()
             },
-            "5.10 or later",
+            "5.15 or later",
         ),
         (
             "type-information",
@@ -200,12 +199,12 @@ fn what_makes_reports_poorer_does_not_stop_the_daemon() {
             "ProtectKernelTunables=no",
         ),
         (
-            "locked-memory",
+            "kernel",
             Facts {
-                release: Some("5.10.0-23-amd64".to_owned()),
+                release: Some("5.14.0-427.el9.x86_64".to_owned()),
                 ..good()
             },
-            "LimitMEMLOCK=infinity",
+            "whether the daemon starts",
         ),
         (
             "perf-events",
@@ -267,8 +266,28 @@ fn what_is_optional_is_never_a_fault() {
 }
 
 #[test]
+fn statistics_are_promised_only_to_who_may_switch_them_on() {
+    // Check that the cost of the programs is promised with CAP_SYS_ADMIN or the setting, and not without both.
+    let found = |capabilities, enabled| {
+        let facts = Facts {
+            capabilities: Some(capabilities),
+            bpf_stats_enabled: Some(enabled),
+            ..good()
+        };
+        check(&facts, "bpf-statistics").found
+    };
+    assert!(found(SIX, 0).contains("not shown"));
+    for shown in [found(SIX | 1 << 21, 0), found(SIX, 1)] {
+        assert!(
+            shown.contains("200 ms") && !shown.contains("not shown"),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
 fn files_are_read_as_the_kernel_writes_them() {
-    // Check that releases, capabilities, symbol lists and limits are understood, and that nonsense is not.
+    // Check that releases, capabilities and symbol lists are understood, and that nonsense is not.
     assert_eq!(version("5.10.223"), Some((5, 10)));
     assert_eq!(version("6.18-rc1"), Some((6, 18)));
     assert_eq!(version("unknown"), None);
@@ -285,12 +304,6 @@ fn files_are_read_as_the_kernel_writes_them() {
     assert_eq!(
         shows_addresses("0000000000000000 A a\nffffffff81000000 T b\n"),
         Some(true)
-    );
-    let limits = "Max locked memory         8388608              8388608              bytes     \n";
-    assert_eq!(locked_memory_limit(limits), Some(8 << 20));
-    assert_eq!(
-        locked_memory_limit("Max locked memory  unlimited unlimited bytes"),
-        None
     );
 }
 

@@ -233,8 +233,8 @@ impl TextReport for ProcessReport {
             ("elapsed", nanoseconds(process.elapsed_ns)),
         ];
         facts.extend(class_facts(&process.classes));
-        if let Some(cmdline) = &process.cmdline {
-            facts.insert(3, ("command", name(cmdline)));
+        if let Some(command_line) = &process.command_line {
+            facts.insert(3, ("command line", name(command_line)));
         }
         facts
     }

@@ -14,6 +14,13 @@ use super::options::HttpOptions;
 use super::params::shown;
 use super::problem::Problem;
 
+/// The longest address (path and query) of a request, in bytes.
+const MAX_URI_BYTES: usize = 8 << 10;
+/// The most headers of a request.
+const MAX_HEADERS: usize = 100;
+/// The most bytes in names and values of a request's headers.
+const MAX_HEADER_BYTES: usize = 32 << 10;
+
 /// Headers of every answer that does not set them itself.
 const HEADERS: [(HeaderName, HeaderValue); 6] = [
     (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
@@ -82,6 +89,49 @@ pub(super) async fn limit_time(
         ))
         .into_response(),
     }
+}
+
+/// Refuses requests with a head that nobody needs. One beyond what the connection reads does not come here: it is answered
+/// without a body.
+pub(super) async fn limit_head(request: Request, next: Next) -> Response {
+    match head_problem(request.headers(), request.uri()) {
+        None => next.run(request).await,
+        Some(problem) => problem.into_response(),
+    }
+}
+
+fn head_problem(headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
+    let uri_bytes = uri
+        .path_and_query()
+        .map_or(0, |address| address.as_str().len());
+    if uri_bytes > MAX_URI_BYTES {
+        return Some(Problem::new(
+            StatusCode::URI_TOO_LONG,
+            "address-too-long",
+            "The address is too long",
+            format!("path and query have {uri_bytes} bytes, and may have {MAX_URI_BYTES}"),
+        ));
+    }
+    let header_bytes: usize = headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len())
+        .sum();
+    let detail = if headers.len() > MAX_HEADERS {
+        format!(
+            "there are {} headers, and may be {MAX_HEADERS}",
+            headers.len()
+        )
+    } else if header_bytes > MAX_HEADER_BYTES {
+        format!("the headers have {header_bytes} bytes, and may have {MAX_HEADER_BYTES}")
+    } else {
+        return None;
+    };
+    Some(Problem::new(
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        "headers-too-large",
+        "The headers are too large",
+        detail,
+    ))
 }
 
 /// Refuses requests that mean another host. A page that points its own name at this address would else be allowed by

@@ -23,8 +23,10 @@ use super::options::HttpOptions;
 use super::problem::Problem;
 use super::stall::Stalling;
 
-/// The longest head of a request, in bytes.
+/// The longest head of a request that is read, in bytes. `guard::limit_head` allows half of it, and can say so.
 const MAX_HEAD_BYTES: usize = 64 << 10;
+/// The most headers of a request that are read. As above.
+const MAX_HEADERS: usize = 1_024;
 /// Connections beyond the limit that are told so at the same time. What comes beyond these is closed without a word.
 const MAX_REFUSALS: usize = 32;
 /// How long a client that is refused may take to listen.
@@ -175,6 +177,7 @@ impl Connection {
             .timer(TokioTimer::new())
             .header_read_timeout(options.header_timeout)
             .max_buf_size(MAX_HEAD_BYTES)
+            .max_headers(MAX_HEADERS)
             .serve_connection(io, TowerToHyperService::new(self.app));
         tokio::pin!(served);
         let ended = tokio::select! {

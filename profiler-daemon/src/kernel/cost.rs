@@ -56,7 +56,7 @@ impl MapCost {
     }
 }
 
-/// Keeps run-time statistics switched on while it lives (`BPF_ENABLE_STATS`, 5.8).
+/// Keeps run-time statistics switched on while it lives (`BPF_ENABLE_STATS`; asks for CAP_SYS_ADMIN).
 pub(super) struct Statistics(
     #[expect(dead_code, reason = "held open: the kernel measures as long as it is")] OwnedFd,
 );

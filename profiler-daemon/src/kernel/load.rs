@@ -27,7 +27,7 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(env!("PROFILER_EBPF_OBJECT"))
 pub enum SystemCalls {
     /// Those of every target.
     All,
-    /// Those of targets named by process, thread name or control group.
+    /// Those of targets named by number, name or control group of their process.
     Named,
     /// None: the hooks are not attached.
     Off,
@@ -63,7 +63,7 @@ pub enum StartError {
     Btf(#[from] BtfError),
     /// The kernel refuses for want of privilege.
     #[error(
-        "the kernel refuses to load the programs ({0}): run as root, or with the capabilities BPF and PERFMON (see `profiler-daemon doctor`)"
+        "the kernel refuses the programs ({0}): run as root, or give the daemon CAP_BPF and CAP_PERFMON, and for all names CAP_SYS_PTRACE, CAP_CHECKPOINT_RESTORE, CAP_DAC_READ_SEARCH and CAP_SYSLOG (`profiler-daemon doctor` says which are missing)"
     )]
     Privilege(String),
     /// The kernel refuses the object or a map.

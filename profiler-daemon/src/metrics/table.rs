@@ -149,12 +149,12 @@ pub(super) const FAMILIES: &[Family] = &[
         }
     }),
     family!(Counter "profiler_program_run_seconds_total", "seconds", ["program"],
-    "Time that a kernel program of the daemon ran; 0 while kernel.bpf_stats_enabled is 0.",
+    "Time that a kernel program of the daemon ran: an estimate, measured in 200 ms of each 10 s and scaled up; 0 where the kernel lets it measure nothing.",
     |input, series| input.programs.iter().for_each(|program| {
         series.add(&[&program.name], seconds(program.run_ns_total));
     })),
     family!(Counter "profiler_program_runs_total", "runs", ["program"],
-    "How often a kernel program of the daemon ran; 0 while kernel.bpf_stats_enabled is 0.",
+    "How often a kernel program of the daemon ran: an estimate, measured in 200 ms of each 10 s and scaled up; 0 where the kernel lets it measure nothing.",
     |input, series| input.programs.iter().for_each(|program| {
         series.add(&[&program.name], count(program.runs_total));
     })),

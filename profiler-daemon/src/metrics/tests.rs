@@ -197,11 +197,12 @@ fn requests_are_counted_by_handler_and_code() {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a test that could not run says so")]
 fn promtool_finds_no_fault() {
     // Check that Prometheus's own checker accepts a full and an empty exposition. Needs promtool.
     if Command::new("promtool").arg("--version").output().is_err() {
-        eprintln!("promtool is not installed: the exposition was not checked by it");
+        let sentence = "skipped: promtool is not installed, so it did not check the exposition";
+        // Past the harness, which would keep it to itself.
+        writeln!(std::io::stderr(), "{sentence}").unwrap();
         return;
     }
     for input in [full(), MetricsInput::default()] {

@@ -4,7 +4,12 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-use super::completeness::Completeness;
+use super::{
+    completeness::Completeness,
+    query::{ReportError, TableQuery},
+    scope::View,
+    table::{Row, arrange},
+};
 
 /// A time as RFC 3339, UTC, to the nanosecond.
 #[must_use]
@@ -37,6 +42,29 @@ pub struct List<Row> {
     pub truncated: bool,
     /// The rows, in the order asked for.
     pub rows: Vec<Row>,
+}
+
+impl<R> List<R> {
+    /// The answer with those of all `rows` that the query wants, in its order.
+    pub(super) fn of(
+        view: &View<'_>,
+        completeness: Completeness,
+        rows: Vec<R>,
+        query: &TableQuery,
+    ) -> Result<Self, ReportError>
+    where
+        R: Row,
+    {
+        let cut = arrange(rows, query)?;
+        Ok(Self {
+            as_of: view.as_of(),
+            window: view.window(),
+            completeness,
+            total_rows: cut.total_rows,
+            truncated: cut.rows.len() < cut.total_rows,
+            rows: cut.rows,
+        })
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::{
     forest::{Forest, Label, kind_name},
     query::{ReportError, Scope, TableQuery},
     scope::View,
-    table::{Key, Row, arrange, columns_with_values},
+    table::{Key, Row, columns_with_values},
     values::RowValues,
 };
 use crate::profile::snapshot::Snapshot;
@@ -48,14 +48,8 @@ impl Row for ModuleRow {
     }
 
     fn tie(&self, other: &Self) -> Ordering {
-        let size = |row: &Self| {
-            (
-                row.values.elapsed.inclusive_ns,
-                row.values.samples.inclusive,
-            )
-        };
-        size(other)
-            .cmp(&size(self))
+        self.values
+            .largest_first(&other.values)
             .then_with(|| self.module.cmp(&other.module))
             .then_with(|| self.build_id.cmp(&other.build_id))
     }
@@ -86,13 +80,6 @@ pub fn modules(
             values: RowValues::new(inclusive, exclusive, &view.denominators),
         }
     });
-    let cut = arrange(rows.collect(), query)?;
-    Ok(List {
-        as_of: view.as_of(),
-        window: view.window(),
-        completeness: Completeness::new(&view, &forest.seen(&view)),
-        total_rows: cut.total_rows,
-        truncated: cut.rows.len() < cut.total_rows,
-        rows: cut.rows,
-    })
+    let completeness = Completeness::new(&view, &forest.seen(&view));
+    List::of(&view, completeness, rows.collect(), query)
 }

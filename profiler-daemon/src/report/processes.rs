@@ -9,7 +9,7 @@ use super::{
     completeness::{Completeness, Stacks},
     query::{ProcessSelector, ReportError, Scope, TableQuery, ViewQuery},
     scope::{Member, View},
-    table::{Key, Row, arrange},
+    table::{Key, Row},
     values::{ClassValues, percent},
 };
 use crate::{
@@ -38,9 +38,9 @@ pub struct ProcessRow {
     pub unit: Option<String>,
     /// The container it runs in.
     pub container_id: Option<String>,
-    /// Its command line, where the configuration allows it.
+    /// Its command line, at most 4096 bytes of it, where the configuration allows it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cmdline: Option<String>,
+    pub command_line: Option<String>,
     /// RFC 3339.
     pub started_at: String,
     /// RFC 3339.
@@ -176,15 +176,8 @@ pub fn processes(
         .iter()
         .filter_map(|member| row(&view, member, names));
     let rows = rows.filter(|row| view.coverage.span == Span::Session || in_window(row));
-    let cut = arrange(rows.collect(), query)?;
-    Ok(List {
-        as_of: view.as_of(),
-        window: view.window(),
-        completeness: Completeness::of_totals(&view, Some(names)),
-        total_rows: cut.total_rows,
-        truncated: cut.rows.len() < cut.total_rows,
-        rows: cut.rows,
-    })
+    let completeness = Completeness::of_totals(&view, Some(names));
+    List::of(&view, completeness, rows.collect(), query)
 }
 
 /// The totals of one process.
@@ -235,7 +228,7 @@ fn row(view: &View<'_>, member: &Member<'_>, names: &dyn Names) -> Option<Proces
         cgroup: text(&info.cgroup),
         unit: text(&info.unit),
         container_id: text(&info.container_id),
-        cmdline: text(&info.cmdline),
+        command_line: text(&info.cmdline),
         started_at: rfc3339(info.started_at_unix_ns),
         exited_at: info.exited_at_unix_ns.map(rfc3339),
         state: if info.exited_at_unix_ns.is_some() {

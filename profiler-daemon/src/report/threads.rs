@@ -9,7 +9,7 @@ use super::{
     completeness::Completeness,
     query::{ReportError, Scope, TableQuery},
     scope::{Member, View},
-    table::{Key, Row, arrange, columns_with_values},
+    table::{Key, Row, columns_with_values},
     values::{ClassValues, RowValues, as_values},
 };
 use crate::profile::{input::ThreadState, over::Span, snapshot::Snapshot, values::Totals};
@@ -109,15 +109,8 @@ pub fn threads(
     for member in &view.members {
         add_rows(&view, member, &mut rows);
     }
-    let cut = arrange(rows, query)?;
-    Ok(List {
-        as_of: view.as_of(),
-        window: view.window(),
-        completeness: Completeness::of_totals(&view, None),
-        total_rows: cut.total_rows,
-        truncated: cut.rows.len() < cut.total_rows,
-        rows: cut.rows,
-    })
+    let completeness = Completeness::of_totals(&view, None);
+    List::of(&view, completeness, rows, query)
 }
 
 fn add_rows(view: &View<'_>, member: &Member<'_>, rows: &mut Vec<ThreadRow>) {

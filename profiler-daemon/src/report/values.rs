@@ -1,5 +1,7 @@
 //! The three groups of values every row carries, with their percentages (docs/semantics.md section 3).
 
+use std::cmp::Ordering;
+
 use profiler_common::{Class, ClassNs};
 use serde::Serialize;
 
@@ -101,6 +103,12 @@ impl RowValues {
                 process.map(Totals::application_ns),
             ),
         }
+    }
+
+    /// Which of two rows comes first where the column asked for does not tell: that of more time, then of more samples.
+    pub(super) fn largest_first(&self, other: &Self) -> Ordering {
+        let size = |values: &Self| (values.elapsed.inclusive_ns, values.samples.inclusive);
+        size(other).cmp(&size(self))
     }
 
     /// The number in one of the value columns.

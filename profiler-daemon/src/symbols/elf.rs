@@ -19,7 +19,7 @@ use blazesym::symbolize::{
     source::{self, Source},
 };
 
-use super::{demangle::demangle, names::Unnamed};
+use super::{demangle::demangle, names::Unnamed, tables};
 use crate::{
     processes::{files::ModuleFile, module::ModuleId},
     sys::{bus_guard, own_cost},
@@ -90,6 +90,9 @@ impl ElfNames {
         let size = file.file.metadata().map_or(0, |metadata| metadata.size());
         if size < file.identity.size_bytes {
             return vec![Err(Unnamed::NoFile); offsets.len()];
+        }
+        if !self.loaded.contains_key(&file.module) && !tables::are_bounded(&file.file) {
+            return vec![Err(Unnamed::Unreadable); offsets.len()];
         }
         let loaded = self.loaded.entry(file.module).or_insert_with(|| Loaded {
             file: Arc::clone(file),

@@ -6,3 +6,4 @@ mod elf;
 pub mod kallsyms;
 pub mod names;
 pub mod symbolizer;
+mod tables;

@@ -121,14 +121,15 @@ fn library_function() {
 #[test]
 fn vdso_function() {
     let mut own = Own::new();
-    // SAFETY: reads a number the kernel gave this process.
-    let base = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
+    let maps = crate::sys::proc_fs::exec_maps(std::process::id(), 10_000).unwrap();
+    let mut entries = maps.entries.iter();
+    let vdso = entries.find(|entry| &*entry.path == b"[vdso]").unwrap();
     let mut worker = worker();
     let mut found = Vec::new();
     for step in (0..0x2000).step_by(16) {
         let named = name(
             &mut worker,
-            own.request(usize::try_from(base).unwrap() + step),
+            own.request(usize::try_from(vdso.start).unwrap() + step),
         );
         if named.function.known {
             found.push(named.function.name.clone());
@@ -258,6 +259,32 @@ fn damaged_headers() {
         answers += 1;
     }
     assert_eq!(answers, 40);
+}
+
+// Check that a sparse file whose symbol table claims more symbols than any machine has memory for gives no name, and
+// neither ends the process nor keeps the thread from naming what follows.
+#[test]
+fn endless_symbol_table() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("endless");
+    let image = fs::read(std::env::current_exe().unwrap()).unwrap();
+    let long_at = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().unwrap());
+    let sections_at = usize::try_from(long_at(40)).unwrap();
+    let symbol_table = (sections_at..image.len())
+        .step_by(64)
+        .find(|at| image[at + 4..at + 8] == 2_u32.to_le_bytes())
+        .unwrap();
+    fs::write(&path, &image).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(1 << 43).unwrap();
+    let endless = (1_u64 << 43) - long_at(symbol_table + 24);
+    file.write_all_at(&(endless / 24 * 24).to_le_bytes(), symbol_table as u64 + 32)
+        .unwrap();
+    let mut worker = worker();
+    let named = name(&mut worker, file_request(&path, 0x2000));
+    assert_eq!(named.reason, Some(Unnamed::Unreadable));
+    let known = Own::new().request(libc::getrlimit as *const () as usize);
+    assert!(name(&mut worker, known).function.known);
 }
 
 // Check that idle files are unloaded, and that a name is found again afterwards.

@@ -24,6 +24,8 @@ use profiler_daemon::symbols::names::{FunctionKind, FunctionName};
 pub(crate) const RUNNING: u32 = 42;
 pub(crate) const START_TICKS: u64 = 7_000;
 pub(crate) const DROPPED: u32 = 43;
+/// Command line of the one that runs: an argument sets the terminal's title.
+pub(crate) const COMMAND_LINE: &str = "example --title \u{1b}]0;x\u{7}";
 /// Functions of the running process.
 pub(crate) const FUNCTIONS: usize = 40;
 
@@ -72,6 +74,7 @@ fn profile() -> Snapshot {
     };
     let info = |pid, exited_at_unix_ns| ProcessInfo {
         exited_at_unix_ns,
+        cmdline: (pid == RUNNING).then(|| COMMAND_LINE.into()),
         ..ProcessInfo::unknown(
             key(pid),
             CommName::new("example"),

@@ -140,6 +140,81 @@ async fn a_body_without_a_length_has_a_bound() {
 }
 
 #[tokio::test]
+async fn heads_beyond_bounds_are_told_so() {
+    // Check that an address and headers beyond what is allowed are refused with a problem that says what is, and those
+    // within are answered.
+    let server = start(Fake::default(), hasty()).await;
+    let lines = |count: usize| (0..count).map(|n| format!("X-{n}: y\r\n")).collect();
+    let long = |bytes: usize| format!("X-Long: {}\r\n", "y".repeat(bytes));
+    let cases: [(&str, usize, String); 6] = [
+        ("404 ", 8_000, String::new()),
+        ("414 ", 8_193, String::new()),
+        ("404 ", 10, lines(98)),
+        ("431 ", 10, lines(99)),
+        ("404 ", 10, long(32_000)),
+        ("431 ", 10, long(33_000)),
+    ];
+    for (code, uri_bytes, headers) in cases {
+        let address = "a".repeat(uri_bytes - 1);
+        let mut stream = server.connect().await;
+        let head = format!(
+            "GET /{address} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n"
+        );
+        send(&mut stream, &head).await;
+        let answer = read_all(&mut stream).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {code}")),
+            "{code}: {answer}"
+        );
+        assert!(answer.contains("application/problem+json"), "{answer}");
+        assert!(
+            code == "404 " || answer.contains("and may "),
+            "it does not say what is allowed: {answer}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_request_is_refused_without_a_word() {
+    // Check that what is no HTTP, and heads beyond all that is read, are answered with a bare code and the connection closed.
+    let server = start(Fake::default(), hasty()).await;
+    let endless = format!(
+        "GET / HTTP/1.1\r\nHost: localhost\r\nX-Long: {}\r\n\r\n",
+        "y".repeat(400_000)
+    );
+    let countless = format!(
+        "GET / HTTP/1.1\r\nHost: localhost\r\n{}\r\n",
+        "X: y\r\n".repeat(2_000)
+    );
+    for (said, codes) in [
+        ("no request at all\r\n\r\n", ["400 ", "400 "]),
+        (
+            "GET / HTTP/1.1\r\nHost: localhost\r\n: y\r\n\r\n",
+            ["400 ", "400 "],
+        ),
+        (&endless, ["431 ", "414 "]),
+        (&countless, ["431 ", "431 "]),
+    ] {
+        let mut stream = server.connect().await;
+        // The server may hang up before all is said.
+        stream.write_all(said.as_bytes()).await.ok();
+        let answer = read_all(&mut stream).await;
+        let bare = codes
+            .iter()
+            .any(|code| answer.starts_with(&format!("HTTP/1.1 {code}")))
+            && answer.ends_with("\r\n\r\n");
+        assert!(
+            bare,
+            "{answer:?} to {:?}",
+            said.chars().take(60).collect::<String>()
+        );
+    }
+    let mut stream = server.connect().await;
+    send(&mut stream, SESSION).await;
+    assert!(read_all(&mut stream).await.starts_with("HTTP/1.1 200 "));
+}
+
+#[tokio::test]
 async fn clients_that_do_not_read_lose_their_place() {
     // Check that a client that takes nothing of a long answer is closed, so that the next has its place.
     let mut options = hasty();

@@ -7,7 +7,7 @@ use profiler_daemon::config::Config;
 use profiler_daemon::http::{ENDPOINTS, HttpOptions, app};
 use profiler_daemon::metrics::RequestCounts;
 
-use super::backend::{FUNCTIONS, Fake, RUNNING, START_TICKS};
+use super::backend::{COMMAND_LINE, FUNCTIONS, Fake, RUNNING, START_TICKS};
 use super::{ask, get, request, server};
 
 fn target(path: &str) -> String {
@@ -143,6 +143,22 @@ async fn a_process_is_named_by_pid_and_start() {
         );
         assert_eq!(process["elapsed_ns"], 500_000_000);
     }
+}
+
+#[tokio::test]
+async fn a_command_line_is_shown_and_moves_no_terminal() {
+    // Check that a command line that was read stands in the row and the report of its process, its control characters
+    // escaped.
+    let processes = get("/api/v1/processes").await.json();
+    assert_eq!(processes["rows"][0]["command_line"], COMMAND_LINE);
+    let path = format!("/api/v1/processes/{RUNNING}");
+    assert_eq!(get(&path).await.json()["command_line"], COMMAND_LINE);
+    let text = get(&format!("{path}?format=text")).await;
+    assert!(
+        text.text().contains("example --title \\u{1b}]0;x\\u{7}"),
+        "{}",
+        text.text()
+    );
 }
 
 #[tokio::test]
