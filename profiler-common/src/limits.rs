@@ -25,7 +25,7 @@ pub const CALLS_PER_THREAD: u32 = 4;
 pub const DEFAULT_RING_BYTES: u32 = 2 << 20;
 /// Processes that may be named as targets, their children included.
 pub const MAX_TARGET_PIDS: u32 = 16_384;
-/// Thread names that may be named as targets.
+/// Process names that may be named as targets.
 pub const MAX_TARGET_COMMS: u32 = 256;
 /// Control groups that may be targets, the ones below a named one included.
 pub const MAX_TARGET_CGROUPS: u32 = 4_096;

@@ -17,7 +17,7 @@ pub const REF_CALLS: u32 = 2;
 pub mod system_calls {
     /// System calls are traced for every target.
     pub const ALL: u32 = 0;
-    /// System calls are traced only for targets named by process, thread name or control group.
+    /// System calls are traced only for targets named by process id, process name or control group.
     pub const NAMED: u32 = 1;
     /// The hooks are not attached.
     pub const OFF: u32 = 2;

@@ -164,7 +164,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 /// The stages from the kernel to the profile, on the thread that will own them, and what works less well than it should.
 fn build(config: &Config, targets: &Targets) -> anyhow::Result<(Collector, Vec<(String, String)>)> {
     let mut degraded = Vec::new();
-    let kernel = Kernel::start(KernelSettings {
+    let mut kernel = Kernel::start(KernelSettings {
         frequency_hz: config.frequency_hz,
         min_interval_ns: config.min_interval_ns,
         system_calls: match config.system_calls {
@@ -176,6 +176,12 @@ fn build(config: &Config, targets: &Targets) -> anyhow::Result<(Collector, Vec<(
         stacks_per_drain: config.limits.stack_entries,
         ring_bytes: config.limits.stack_ring_bytes,
     })?;
+    if let Err(error) = kernel.measure(true).and_then(|()| kernel.measure(false)) {
+        degraded.push((
+            "cost of the kernel programs".to_owned(),
+            format!("BPF_ENABLE_STATS is refused ({error}): it takes CAP_SYS_ADMIN, and `profiler_program_*` stay 0 without"),
+        ));
+    }
     let side_band = match SideBand::open(SIDE_BAND_RING_BYTES) {
         Ok(side_band) => Some(side_band),
         Err(error) => {

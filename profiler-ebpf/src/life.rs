@@ -94,7 +94,7 @@ pub fn sched_process_exit(ctx: BtfTracePointContext) -> i32 {
 fn leave(ctx: &BtfTracePointContext) -> Option<()> {
     let control = control()?;
     let task = Task::new(ctx.arg(0));
-    if task.tid() == task.pid() {
+    if task.is_last_of_process() {
         filter::forget(task.pid());
     }
     let reference = task.storage(false)?;

@@ -9,7 +9,8 @@ use profiler_common::limits::{
     MAX_TARGET_CGROUPS, MAX_TARGET_COMMS, MAX_TARGET_PIDS,
 };
 use profiler_common::records::{
-    Control, OnProcessor, StackRecord, SumKey, SumValue, SyscallKey, SyscallRow, TaskRef, ThreadRecord,
+    Control, OnProcessor, StackRecord, SumKey, SumValue, SyscallKey, SyscallRow, TaskRef,
+    ThreadRecord,
 };
 
 /// Task storage, spelled out because aya has no type for it: freed by the kernel with its task, no size to choose.
@@ -118,7 +119,7 @@ pub static COUNTS: PerCpuArray<u64> = PerCpuArray::with_max_entries(COUNTERS, 0)
 #[map]
 pub static TARGET_PIDS: HashMap<u32, u8> = HashMap::with_max_entries(MAX_TARGET_PIDS, 0);
 
-/// Key: thread name, zero-padded. Value: nothing. Writer: the daemon. Reader: as above. Size: `limits::MAX_TARGET_COMMS`.
+/// Key: process name, zero-padded. Value: nothing. Writer: the daemon. Reader: as above. Size: `limits::MAX_TARGET_COMMS`.
 #[map]
 pub static TARGET_COMMS: HashMap<[u8; COMM_BYTES], u8> =
     HashMap::with_max_entries(MAX_TARGET_COMMS, 0);

@@ -46,6 +46,10 @@ frozen! {
     task_start, TASK_START: u32 = 0;
     /// Offset of `task_struct.start_boottime` (`real_start_time` before 5.5).
     task_start_boot, TASK_START_BOOT: u32 = 0;
+    /// Offset of `task_struct.signal`.
+    task_signal, TASK_SIGNAL: u32 = 0;
+    /// Offset of `signal_struct.live`: threads that have not begun to exit.
+    signal_live, SIGNAL_LIVE: u32 = 0;
     /// Offset of `task_struct.cgroups`.
     task_cgroups, TASK_CGROUPS: u32 = 0;
     /// Offset of `css_set.dfl_cgrp`.

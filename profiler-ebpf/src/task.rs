@@ -112,6 +112,16 @@ impl Task {
         self.field::<u32>(settings::task_exit_state()) != 0
     }
 
+    /// Is it, in its exit, the last thread of its process?
+    #[inline(always)]
+    pub fn is_last_of_process(self) -> bool {
+        let signal: u64 = self.field(settings::task_signal());
+        let live = (signal + u64::from(settings::signal_live())) as *const u32;
+        // SAFETY: reads kernel memory with a fault-safe helper.
+        let live = unsafe { bpf_probe_read_kernel(live) };
+        live == Ok(0)
+    }
+
     /// Its saved user registers.
     #[inline(always)]
     pub fn user_registers(self) -> *const pt_regs {
@@ -372,9 +382,7 @@ fn judge(
         let call = task.traced_call(flags);
         if record.clock.phase == Phase::Unobserved as u32 {
             update(record, |record| {
-                let gap_ns = record
-                    .clock
-                    .resume(now_ns, phase, call, task.clock_flags());
+                let gap_ns = record.clock.resume(now_ns, phase, call, task.clock_flags());
                 record.attribution.skip(gap_ns);
             });
         } else if (before ^ flags) & REF_CALLS != 0 {

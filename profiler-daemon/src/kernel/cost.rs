@@ -1,6 +1,7 @@
 //! What the programs and maps cost, by the kernel's own account.
 
 use std::fs;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use aya::Ebpf;
@@ -62,11 +63,11 @@ pub(super) struct Statistics(
 );
 
 impl Statistics {
-    /// Switches them on; `None` where the kernel refuses.
-    pub(super) fn enable() -> Option<Self> {
+    /// Switches them on.
+    pub(super) fn enable() -> io::Result<Self> {
         aya::sys::enable_stats(aya::sys::Stats::RunTime)
-            .ok()
             .map(Self)
+            .map_err(|error| error.io_error)
     }
 }
 

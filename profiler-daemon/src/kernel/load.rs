@@ -242,12 +242,16 @@ impl Kernel {
     }
 
     /// Switches run-time statistics on or off; each run costs some 30 ns more while they are on.
-    pub fn measure(&mut self, on: bool) {
-        if on && self.statistics.is_none() {
-            self.statistics = Statistics::enable();
-        } else if !on {
-            self.statistics = None;
-        }
+    ///
+    /// # Errors
+    /// The kernel refuses to switch them on: it takes `CAP_SYS_ADMIN`.
+    pub fn measure(&mut self, on: bool) -> io::Result<()> {
+        self.statistics = match (on, self.statistics.take()) {
+            (false, _) => None,
+            (true, Some(statistics)) => Some(statistics),
+            (true, None) => Some(Statistics::enable()?),
+        };
+        Ok(())
     }
 
     /// Run-time statistics of the programs, gathered while [`Kernel::measure`] was on.

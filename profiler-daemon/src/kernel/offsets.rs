@@ -19,6 +19,8 @@ const FIELDS: &[(&str, &str, &[&str])] = &[
         "task_struct",
         &["start_boottime", "real_start_time"],
     ),
+    ("TASK_SIGNAL", "task_struct", &["signal"]),
+    ("SIGNAL_LIVE", "signal_struct", &["live"]),
     ("TASK_CGROUPS", "task_struct", &["cgroups"]),
     ("CSS_SET_CGROUP", "css_set", &["dfl_cgrp"]),
     ("CGROUP_NODE", "cgroup", &["kn"]),

@@ -241,7 +241,7 @@ fn an_exec_from_another_thread_counts_nothing_twice() {
     let Some(daemon) = daemon::shared() else {
         return;
     };
-    let taken_before_ns = taken_ns();
+    let yardstick = Yardstick::start();
     let workload = Workload::start("exec --millis 2500 --kind thread");
     let selector = workload.selector();
     // The thread that will execute is in a report under its own number.
@@ -256,7 +256,7 @@ fn an_exec_from_another_thread_counts_nothing_twice() {
         },
     );
     let finished = workload.finish();
-    let slack_ns = SLACK_NS + taken_ns() - taken_before_ns;
+    let slack_ns = yardstick.slack_ns(&finished.truth);
     let process = reads::ended(daemon, &finished);
     let before = |name: &str| number(&finished.truth, &format!("/before/{name}"));
     // The first thread lived until the exec; the second from about the start to the end.
