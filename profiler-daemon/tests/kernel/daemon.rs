@@ -72,6 +72,8 @@ pub(crate) fn shared() -> Option<&'static Daemon> {
         SHARED.get_or_init(|| {
             Daemon::start(&Settings {
                 top: "frequency_hz = 999",
+                // So much that nothing is folded while the tests run, even if the machine compiles beside them.
+                limits: "profile_stack_bytes = \"512MiB\"",
                 ..Settings::default()
             })
         })
