@@ -5,11 +5,14 @@
 //! Files are anybody's: every size, count and the time spent is bounded, and a hostile file costs its own table only.
 
 pub mod build;
+pub mod cache;
 pub mod elf;
+mod format;
 mod frames;
 mod rows;
 mod rule;
 pub mod table;
+pub mod worker;
 
 pub use build::{BuildLimits, build, build_file};
 pub use table::{BuildStats, UnwindTable};
