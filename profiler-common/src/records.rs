@@ -238,4 +238,8 @@ mod pod {
     unsafe impl aya::Pod for SumValue {}
     // SAFETY: as above.
     unsafe impl aya::Pod for Control {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for crate::unwind::UnwindRow {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for crate::unwind::UnwindPage {}
 }

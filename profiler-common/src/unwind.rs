@@ -1,7 +1,25 @@
-//! One step of the user stack walk, pure: registers and the two words at the frame pointer in, what to do next out.
+//! One step of the user stack walk, pure: registers and memory of a frame in, those of its caller out.
 //!
-//! This is the frame-pointer rule. A function built without frame pointers leaves a foreign value in the register, and the
-//! walk ends early: that is what [`StackEnd::Failed`] says. It never invents frames knowingly: addresses must be plausible.
+//! Here is the frame-pointer rule: registers and the two words at the frame pointer in, what to do next out. A function built
+//! without frame pointers leaves a foreign value in the register, and the walk ends early: that is what [`StackEnd::Failed`]
+//! says. It never invents frames knowingly: addresses must be plausible. [`step`] follows the rows of tables instead, which
+//! the daemon makes from unwind information, and needs no frame pointers.
+
+mod failure;
+mod row;
+mod step;
+#[cfg(test)]
+mod step_tests;
+
+pub use failure::UnwindFailure;
+pub use row::{
+    FRAME_AT_FRAME, FRAME_BELOW_RETURN, FRAME_MIN, FRAME_UNCHANGED, MAX_PAGE_ROWS, PAGE_BITS,
+    SEARCH_STEPS, UnwindPage, UnwindRow, deref_param, kind, search,
+};
+pub use step::{
+    EXACT, LEAF, Memory, Registers, StepResult, pt_regs_offset, signal_offset, step,
+    step_by_frame_pointer,
+};
 
 /// How a user stack walk ended.
 #[repr(u32)]

@@ -15,6 +15,8 @@ pub mod kernel;
 
 pub mod processes;
 
+pub mod unwind;
+
 pub mod symbols;
 
 pub mod profile;

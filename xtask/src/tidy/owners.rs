@@ -4,13 +4,14 @@ use super::Finding;
 use super::tokens::Source;
 
 /// Outside crates and the one module of the daemon that may use each. Tests may drive what they test with any.
-const OWNERS: [(&str, &str); 11] = [
+const OWNERS: [(&str, &str); 12] = [
     ("aya", "kernel"),
     ("aya_log", "kernel"),
     ("aya_obj", "kernel"),
     ("axum", "http"),
     ("blazesym", "symbols"),
     ("clap", "args"),
+    ("gimli", "unwind"),
     ("hyper", "http"),
     ("hyper_util", "http"),
     ("prometheus", "metrics"),

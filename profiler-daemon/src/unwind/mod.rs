@@ -1,0 +1,77 @@
+//! Tables that unwind code without frame pointers: from a file's `.eh_frame` to rows in pages, on a thread of its own, kept
+//! on disk. x86-64 only. It does not unwind: `profiler_common::unwind::step` does, over these rows. It does not know
+//! processes or maps of the kernel: a table is per file, in the file's own virtual addresses.
+//!
+//! Files are anybody's: every size, count and the time spent is bounded, and a hostile file costs its own table only.
+
+pub mod build;
+pub mod cache;
+pub mod elf;
+mod format;
+mod frames;
+mod rows;
+mod rule;
+pub mod table;
+pub mod worker;
+
+pub use build::{BuildLimits, build, build_file};
+pub use table::{BuildStats, UnwindTable};
+
+#[cfg(test)]
+mod tests;
+
+macro_rules! no_table {
+    ($($(#[doc = $doc:literal])+ $name:ident, $snake:literal;)+) => {
+        /// Why a file has no table.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum NoTable {
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl NoTable {
+            /// All of them; the index is the value as a number.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// The name in metrics and documents.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $snake,)+ }
+            }
+
+            /// What happened, in a sentence.
+            #[must_use]
+            pub const fn help(self) -> &'static str {
+                match self { $(Self::$name => concat!($($doc),+).trim_ascii(),)+ }
+            }
+        }
+    };
+}
+
+no_table! {
+    /// The file could not be read, or is shorter than it says.
+    Unreadable, "unreadable";
+    /// It is no ELF file.
+    NotElf, "not_elf";
+    /// An ELF file, but not for 64-bit x86, or one that is not linked yet.
+    OtherMachine, "other_machine";
+    /// Its headers make no sense.
+    Corrupt, "corrupt";
+    /// It holds no code.
+    NoCode, "no_code";
+    /// It holds no unwind information; its code can only be stepped by frame pointers.
+    NoUnwindInformation, "no_unwind_information";
+    /// Its unwind information is compressed.
+    Compressed, "compressed";
+    /// Its unwind information is larger than the bound.
+    SectionTooLarge, "section_too_large";
+    /// It describes more functions than the bound.
+    TooManyFunctions, "too_many_functions";
+    /// It needs more rows than the bound.
+    TooManyRows, "too_many_rows";
+    /// Its code spreads over more addresses than the bound.
+    TooWide, "too_wide";
+    /// It took longer than the bound.
+    TooSlow, "too_slow";
+    /// The reader broke over it.
+    Panicked, "panicked";
+}

@@ -1,0 +1,323 @@
+//! The thread that makes tables: asked with open files, answers with tables or the reason why there is none. Reading files
+//! and the disk happens here and nowhere else. A file that is slow, huge or breaks the reader costs its own table only.
+
+use std::{
+    io,
+    os::unix::fs::MetadataExt as _,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    BuildLimits, NoTable, UnwindTable, build_file,
+    cache::{CacheCounts, TableCache, TableKey},
+};
+use crate::processes::{files::ModuleFile, module::ModuleId};
+
+/// Files that may wait for their tables.
+const MAX_WAITING: usize = 1024;
+/// Answers that may wait to be taken; the thread rests meanwhile.
+const MAX_ANSWERS: usize = 16;
+
+/// How to make tables.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerOptions {
+    /// Bounds of one table.
+    pub limits: BuildLimits,
+    /// Longest time that one table may take.
+    pub max_time: Duration,
+}
+
+impl Default for WorkerOptions {
+    fn default() -> Self {
+        Self {
+            limits: BuildLimits::default(),
+            max_time: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A file that needs a table.
+#[derive(Clone, Debug)]
+pub struct TableRequest {
+    /// Its module.
+    pub module: ModuleId,
+    /// The open file. Dropped with the answer.
+    pub file: Arc<ModuleFile>,
+    /// The linker's mark, if it has one.
+    pub build_id: Option<Box<[u8]>>,
+}
+
+/// What became of a request.
+#[derive(Clone, Debug)]
+pub struct TableAnswer {
+    /// The module asked for.
+    pub module: ModuleId,
+    /// Its table. The reason otherwise; [`NoTable::NoUnwindInformation`] means that frame pointers are all there is.
+    pub table: Result<Arc<UnwindTable>, NoTable>,
+    /// Found on disk.
+    pub from_disk: bool,
+    /// What it took, nanoseconds.
+    pub took_ns: u64,
+}
+
+/// What happened so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerCounts {
+    /// Tables made.
+    pub built: u64,
+    /// Tables found on disk.
+    pub from_disk: u64,
+    /// Files without a table, by reason, in the order of [`NoTable::ALL`].
+    pub none: [u64; NoTable::ALL.len()],
+    /// Requests refused because too many waited.
+    pub refused: u64,
+    /// Time spent, nanoseconds.
+    pub busy_ns: u64,
+    /// How the disk did.
+    pub disk: CacheCounts,
+}
+
+/// The way to the thread. It ends when this is gone and all that waited was answered or dropped.
+#[derive(Debug)]
+pub struct TableWorker {
+    requests: mpsc::SyncSender<TableRequest>,
+    answers: mpsc::Receiver<TableAnswer>,
+    counts: Arc<Mutex<WorkerCounts>>,
+}
+
+impl TableWorker {
+    /// Starts the thread. `bell` is called on it after each answer.
+    ///
+    /// # Errors
+    ///
+    /// No thread could be made.
+    pub fn spawn(
+        options: WorkerOptions,
+        cache: Option<TableCache>,
+        bell: impl Fn() + Send + 'static,
+    ) -> io::Result<Self> {
+        let (requests, waiting) = mpsc::sync_channel::<TableRequest>(MAX_WAITING);
+        let (answer, answers) = mpsc::sync_channel(MAX_ANSWERS);
+        let counts = Arc::new(Mutex::new(WorkerCounts::default()));
+        let mut worker = Worker {
+            options,
+            cache,
+            counts: Arc::clone(&counts),
+        };
+        thread::Builder::new()
+            .name("unwind".into())
+            .spawn(move || {
+                while let Ok(request) = waiting.recv() {
+                    if answer.send(worker.answer(request)).is_err() {
+                        return;
+                    }
+                    bell();
+                }
+            })?;
+        Ok(Self {
+            requests,
+            answers,
+            counts,
+        })
+    }
+
+    /// Asks for a table. False if too many wait (which is counted) or the thread is gone: ask again later.
+    #[must_use]
+    pub fn request(&self, request: TableRequest) -> bool {
+        let taken = self.requests.try_send(request).is_ok();
+        if !taken {
+            self.lock().refused += 1;
+        }
+        taken
+    }
+
+    /// The next answer, in the order of the requests; `None` if there is none yet.
+    #[must_use]
+    pub fn poll(&self) -> Option<TableAnswer> {
+        self.answers.try_recv().ok()
+    }
+
+    /// Waits for the next answer; `None` if none came in that time.
+    #[must_use]
+    pub fn wait(&self, timeout: Duration) -> Option<TableAnswer> {
+        self.answers.recv_timeout(timeout).ok()
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn counts(&self) -> WorkerCounts {
+        *self.lock()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, WorkerCounts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Worker {
+    options: WorkerOptions,
+    cache: Option<TableCache>,
+    counts: Arc<Mutex<WorkerCounts>>,
+}
+
+impl Worker {
+    fn answer(&mut self, request: TableRequest) -> TableAnswer {
+        let start = Instant::now();
+        let key = key_to_keep(&request);
+        let mut cache = self.cache.as_mut().zip(key);
+        let found = cache.as_mut().and_then(|(cache, key)| cache.get(key));
+        let from_disk = found.is_some();
+        let table = match found {
+            Some(table) => Ok(table),
+            None => build(&request, &self.options, start),
+        };
+        if let (Ok(table), false, Some((cache, key))) = (&table, from_disk, &mut cache) {
+            cache.put(key, table);
+        }
+        let took_ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        match &table {
+            Ok(_) if from_disk => counts.from_disk += 1,
+            Ok(_) => counts.built += 1,
+            Err(why) => counts.none[*why as usize] += 1,
+        }
+        counts.busy_ns += took_ns;
+        if let Some(cache) = &self.cache {
+            counts.disk = cache.counts();
+        }
+        TableAnswer {
+            module: request.module,
+            table: table.map(Arc::new),
+            from_disk,
+            took_ns,
+        }
+    }
+}
+
+fn build(
+    request: &TableRequest,
+    options: &WorkerOptions,
+    start: Instant,
+) -> Result<UnwindTable, NoTable> {
+    let mut keep_going = || start.elapsed() < options.max_time;
+    let file = &request.file.file;
+    catch_unwind(AssertUnwindSafe(|| {
+        build_file(file, &options.limits, &mut keep_going)
+    }))
+    .unwrap_or(Err(NoTable::Panicked))
+}
+
+/// What the table is kept under on disk. Only tables of files that nobody but root can write are kept: others could bear the
+/// build ID of a file that they are not.
+fn key_to_keep(request: &TableRequest) -> Option<TableKey> {
+    let metadata = request.file.file.metadata().ok()?;
+    if metadata.uid() != 0 || metadata.mode() & 0o022 != 0 {
+        return None;
+    }
+    Some(match &request.build_id {
+        Some(id) => TableKey::BuildId(id.clone(), metadata.size()),
+        None => TableKey::File(request.file.identity),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::processes::module::FileIdentity;
+    use std::fs::File;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn request(module: u32, file: File) -> TableRequest {
+        let metadata = file.metadata().unwrap();
+        TableRequest {
+            module: ModuleId(module),
+            file: Arc::new(ModuleFile {
+                module: ModuleId(module),
+                file,
+                identity: FileIdentity {
+                    device: metadata.dev(),
+                    inode: metadata.ino(),
+                    size_bytes: metadata.size(),
+                    modified_unix_ns: 0,
+                },
+            }),
+            build_id: None,
+        }
+    }
+
+    fn own_libc() -> File {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let line = maps.lines().find(|line| line.contains("/libc.so")).unwrap();
+        File::open(line.split_whitespace().nth(5).unwrap()).unwrap()
+    }
+
+    // Check that answers come in order, tables for files with unwind information and reasons for others, each counted.
+    #[test]
+    fn answers() {
+        let (bell, rung) = mpsc::channel();
+        let worker = TableWorker::spawn(WorkerOptions::default(), None, move || {
+            bell.send(()).unwrap();
+        })
+        .unwrap();
+        assert!(worker.request(request(7, File::open("/proc/self/exe").unwrap())));
+        assert!(worker.request(request(8, tempfile::tempfile().unwrap())));
+        rung.recv_timeout(PATIENCE).unwrap();
+        rung.recv_timeout(PATIENCE).unwrap();
+        let first = worker.poll().unwrap();
+        assert_eq!(first.module, ModuleId(7));
+        assert!(first.table.unwrap().rows.len() > 1000);
+        let second = worker.poll().unwrap();
+        assert_eq!(second.module, ModuleId(8));
+        assert_eq!(second.table.unwrap_err(), NoTable::NotElf);
+        assert!(worker.poll().is_none());
+        let counts = worker.counts();
+        assert_eq!(
+            (counts.built, counts.none[NoTable::NotElf as usize]),
+            (1, 1)
+        );
+    }
+
+    // Check that the second table of a file of root's comes from the disk, is the same, and that others' files are not kept.
+    #[test]
+    fn keeps_tables_of_root() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = TableCache::open(folder.path(), 1 << 30).unwrap();
+        let worker = TableWorker::spawn(WorkerOptions::default(), Some(cache), || {}).unwrap();
+        let ask = |file| {
+            assert!(worker.request(request(1, file)));
+            worker.wait(PATIENCE).unwrap()
+        };
+        let first = ask(own_libc());
+        let second = ask(own_libc());
+        assert_eq!((first.from_disk, second.from_disk), (false, true));
+        assert!(first.table.unwrap() == second.table.unwrap());
+        let mut copy = tempfile::NamedTempFile::new().unwrap();
+        io::copy(&mut own_libc(), &mut copy).unwrap();
+        let anyone = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+        std::fs::set_permissions(copy.path(), anyone).unwrap();
+        for _ in 0..2 {
+            let answer = ask(File::open(copy.path()).unwrap());
+            assert!(answer.table.is_ok() && !answer.from_disk);
+        }
+        assert_eq!(worker.counts().disk.written, 1);
+    }
+
+    // Check that a file that takes too long is given up, and that the thread goes on with the next.
+    #[test]
+    fn gives_up() {
+        let options = WorkerOptions {
+            max_time: Duration::ZERO,
+            ..WorkerOptions::default()
+        };
+        let worker = TableWorker::spawn(options, None, || {}).unwrap();
+        for _ in 0..2 {
+            assert!(worker.request(request(1, own_libc())));
+            let answer = worker.wait(PATIENCE).unwrap();
+            assert_eq!(answer.table.unwrap_err(), NoTable::TooSlow);
+        }
+    }
+}
