@@ -1,7 +1,10 @@
 //! Every bound that the two sides must agree on, with the ones that depend on each other asserted together.
 
 /// User frames of one walk; a deeper stack is cut at its outer end, and counted.
-pub const MAX_USER_FRAMES: usize = 256;
+/// A power of two.
+pub const MAX_USER_FRAMES: usize = 512;
+/// User frames of one walk on kernels without `bpf_loop` (before 5.17): the verifier follows each of them.
+pub const MAX_FRAME_POINTER_FRAMES: usize = 256;
 /// Kernel frames of one walk: the kernel's own default bound (`kernel.perf_event_max_stack`).
 pub const MAX_KERNEL_FRAMES: usize = 127;
 /// Frames of both kinds.
@@ -23,6 +26,14 @@ pub const DEFAULT_SUMS: u32 = 16_384;
 pub const CALLS_PER_THREAD: u32 = 4;
 /// Bytes of the ring that carries frames, unless configured. A power of two and a multiple of the page size.
 pub const DEFAULT_RING_BYTES: u32 = 2 << 20;
+/// Processes whose mappings the walker knows.
+pub const MAX_MAPPED_PROCESSES: u32 = 16_384;
+/// Mapping rows of all processes, unless configured: 32 bytes each, 2 MiB; a process has 30 on average.
+pub const DEFAULT_MAPPINGS: u32 = 65_536;
+/// Pages of 64 KiB of code that can have rows at a time: 4 GiB of code, 512 KiB of memory.
+pub const MAX_PAGES: u32 = 65_536;
+/// Chunks of rows, of 1 MiB each: the bound on the memory of tables that are loaded. The configuration may set it lower.
+pub const MAX_ROW_CHUNKS: u32 = 1024;
 /// Processes that may be named as targets, their children included.
 pub const MAX_TARGET_PIDS: u32 = 16_384;
 /// Process names that may be named as targets.
@@ -31,6 +42,8 @@ pub const MAX_TARGET_COMMS: u32 = 256;
 pub const MAX_TARGET_CGROUPS: u32 = 4_096;
 
 const _: () = assert!(CALL_CACHE.is_power_of_two());
+const _: () = assert!(MAX_USER_FRAMES.is_power_of_two());
+const _: () = assert!(MAX_FRAME_POINTER_FRAMES <= MAX_USER_FRAMES);
 const _: () = assert!(MAX_USER_FRAMES >= 127 && MAX_KERNEL_FRAMES >= 127);
 const _: () = assert!(DEFAULT_RING_BYTES.is_power_of_two());
 // One walk must fit the ring many times over, or one deep stack could fill it.

@@ -23,6 +23,10 @@ pub mod system_calls {
     pub const OFF: u32 = 2;
 }
 
+/// [`SumKey::end`]: the bits of a [`crate::StackEnd`].
+pub const END_MASK: u32 = 0xff;
+/// [`SumKey::end`]: from this bit on, why the walk failed (an [`crate::unwind::UnwindFailure`]; 0 = it did not).
+pub const FAILURE_SHIFT: u32 = 16;
 /// Bit of [`SumKey::end`]: the row of ticks that interrupted an update of the thread's record.
 pub const NESTED_TICK: u32 = 1 << 8;
 
@@ -139,7 +143,7 @@ pub struct SumKey {
     pub kernel: u64,
     /// The thread's slot.
     pub slot: u32,
-    /// How the user walk ended (a [`crate::StackEnd`]), perhaps with [`NESTED_TICK`].
+    /// How the user walk ended (a [`crate::StackEnd`]), perhaps with [`NESTED_TICK`], and why from [`FAILURE_SHIFT`] on.
     pub end: u32,
 }
 

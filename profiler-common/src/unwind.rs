@@ -8,10 +8,11 @@
 mod failure;
 mod row;
 mod step;
+mod tables;
 #[cfg(test)]
 mod step_tests;
 
-pub use failure::UnwindFailure;
+pub use failure::{UnwindFailure, WALK_FAILURE_COUNTS};
 pub use row::{
     FRAME_AT_FRAME, FRAME_BELOW_RETURN, FRAME_MIN, FRAME_UNCHANGED, MAX_PAGE_ROWS, PAGE_BITS,
     SEARCH_STEPS, UnwindPage, UnwindRow, deref_param, kind, search,
@@ -19,6 +20,10 @@ pub use row::{
 pub use step::{
     EXACT, LEAF, Memory, Registers, StepResult, pt_regs_offset, signal_offset, step,
     step_by_frame_pointer,
+};
+pub use tables::{
+    CHUNK_ROWS, MAPPING_SEARCH_STEPS, MAX_PROCESS_MAPPINGS, MAX_TABLES, MappingRow,
+    ProcessMappings, RowChunk, TABLE_SLOT_BITS, TableRow, WalkState, mapping,
 };
 
 /// How a user stack walk ended.

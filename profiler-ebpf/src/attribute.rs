@@ -4,10 +4,12 @@ use core::ffi::c_void;
 use profiler_common::Counter;
 use profiler_common::StackEnd;
 use profiler_common::clock::{Absence, CLASS_COUNT, Class, ClassNs, NO_CALL};
-use profiler_common::records::{Control, NESTED_TICK, SumKey, SumValue, ThreadRecord};
+use profiler_common::records::{
+    Control, END_MASK, FAILURE_SHIFT, NESTED_TICK, SumKey, SumValue, ThreadRecord,
+};
 
 use crate::capture;
-use crate::counters::count;
+use crate::counters::{self, count};
 use crate::maps::{SUMS_0, SUMS_1};
 use crate::settings;
 use crate::task::Task;
@@ -45,10 +47,11 @@ pub fn walk(
     }
     let scratch = capture::scratch(is_sample)?;
     let end = capture::walk(ctx, task, record, moment, scratch);
-    if end == StackEnd::Truncated as u32 {
+    if end & END_MASK == StackEnd::Truncated as u32 {
         count(Counter::WalksTruncated);
-    } else if end == StackEnd::Failed as u32 {
+    } else if end & END_MASK == StackEnd::Failed as u32 {
         count(Counter::WalksFailed);
+        counters::count_failure(end >> FAILURE_SHIFT);
     }
     // A tick that interrupted an update of this thread may have interrupted its work on a row: it has rows of its own.
     let nested = if moment == Moment::NestedTick {
@@ -57,8 +60,8 @@ pub fn walk(
         0
     };
     let key = SumKey {
-        user: scratch.head.user,
-        kernel: scratch.head.kernel,
+        user: scratch.stack.head.user,
+        kernel: scratch.stack.head.kernel,
         slot,
         end: end | nested,
     };
@@ -79,7 +82,7 @@ pub fn walk(
     };
     if !add(&key, &value, control) {
         // A row of its own is new in this drain period: its frames travel first, so that no row is without them.
-        if !capture::send(scratch) {
+        if !capture::send(&mut scratch.stack) {
             count(if is_sample {
                 Counter::SamplesRingFull
             } else {

@@ -1,58 +1,59 @@
 //! Takes the stack of the current thread into the scratch record, and sends it.
 
 use aya_ebpf::bindings::bpf_perf_event_data;
+use aya_ebpf::helpers::bpf_probe_read_kernel;
 use aya_ebpf::helpers::generated::{bpf_get_stack, bpf_ringbuf_output};
-use aya_ebpf::helpers::{bpf_probe_read_kernel, bpf_probe_read_user};
 use core::ffi::c_void;
 use profiler_common::Counter;
 use profiler_common::clock::KERNEL_THREAD;
 use profiler_common::limits::{MAX_KERNEL_FRAMES, MAX_USER_FRAMES};
 use profiler_common::records::{StackHead, StackRecord, ThreadRecord};
-use profiler_common::unwind::{
-    HASH_SEED, StackEnd, Step, check_frame_pointer, frame_pointer_step, hash_frame, stack_id,
-};
+use profiler_common::unwind::{HASH_SEED, StackEnd, WalkState, hash_frame, stack_id};
 
 use crate::attribute::Moment;
 use crate::counters::count;
 use crate::maps::{SCRATCH, STACKS};
 use crate::task::Task;
+use crate::unwind::{self, UserRegisters};
 
 /// `BPF_RB_NO_WAKEUP`: the daemon looks by itself.
 const NO_WAKEUP: u64 = 1;
 
-/// What the user walk starts from.
-struct Registers {
-    instruction: u64,
-    stack: u64,
-    frame: u64,
-    /// The instruction was interrupted, not left by a call: the address is exact.
-    exact: bool,
+/// A stack being walked.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Scratch {
+    /// What travels to the daemon.
+    pub stack: StackRecord,
+    /// How far the user walk is.
+    pub walk: WalkState,
 }
 
 /// This processor's scratch record, the tick's or the other one.
 #[inline(always)]
-pub fn scratch(tick: bool) -> Option<&'static mut StackRecord> {
+pub fn scratch(tick: bool) -> Option<&'static mut Scratch> {
     let scratch = SCRATCH.get_ptr_mut(tick as u32)?;
     // SAFETY: this processor's element, for programs that cannot interrupt each other.
     Some(unsafe { &mut *scratch })
 }
 
-/// Walks the current thread. Returns how the user walk ended, as a [`StackEnd`].
+/// Walks the current thread. Returns how the user walk ended and why, as in `SumKey::end`.
 #[inline(always)]
 pub fn walk(
     ctx: *mut c_void,
     task: Task,
     record: &ThreadRecord,
     moment: Moment,
-    scratch: &mut StackRecord,
+    scratch: &mut Scratch,
 ) -> u32 {
     let is_tick = moment == Moment::Tick || moment == Moment::NestedTick;
     let mut in_kernel = moment == Moment::SwitchOut;
-    scratch.head.user = 0;
-    scratch.head.kernel = 0;
-    scratch.head.user_len = 0;
-    scratch.head.kernel_len = 0;
-    scratch.head.end = StackEnd::None as u32;
+    let head = &mut scratch.stack.head;
+    head.user = 0;
+    head.kernel = 0;
+    head.user_len = 0;
+    head.kernel_len = 0;
+    head.end = StackEnd::None as u32;
     if record.clock.flags & KERNEL_THREAD != 0 {
         in_kernel = true;
     } else {
@@ -61,39 +62,42 @@ pub fn walk(
         } else {
             saved_registers(task)
         };
-        walk_user(registers, scratch);
+        unwind::walk(registers, record, scratch);
     }
+    let stack = &mut scratch.stack;
     if in_kernel {
-        walk_kernel(ctx, scratch);
+        walk_kernel(ctx, stack);
     }
-    scratch.head.time_ns = record.clock.last_ns;
-    scratch.head.pid = record.pid;
-    scratch.head.process_start_boot_ns = record.process_start_boot_ns;
-    scratch.head.process_start_ns = record.process_start_ns;
-    forget(&raw const scratch.head.end)
+    stack.head.time_ns = record.clock.last_ns;
+    stack.head.pid = record.pid;
+    stack.head.process_start_boot_ns = record.process_start_boot_ns;
+    stack.head.process_start_ns = record.process_start_ns;
+    forget(&raw const stack.head.end)
 }
 
 /// Reads a word back from the scratch record. The verifier then no longer knows which of a loop's many ends it came from,
 /// and checks what follows once instead of once per end.
 #[inline(always)]
-fn forget<T: Copy>(place: *const T) -> T {
+pub fn forget<T: Copy>(place: *const T) -> T {
     // SAFETY: a field of the scratch record.
     unsafe { core::ptr::read_volatile(place) }
 }
 
 /// The registers a tick interrupted, if it interrupted user mode; else the saved ones.
 #[inline(always)]
-fn tick_registers(ctx: *mut c_void, task: Task, in_kernel: &mut bool) -> Registers {
+fn tick_registers(ctx: *mut c_void, task: Task, in_kernel: &mut bool) -> UserRegisters {
     let data = ctx.cast::<bpf_perf_event_data>();
     // SAFETY: the context of a perf event program.
     unsafe {
         // The two low bits of the code segment are the privilege level.
         if (*data).regs.cs & 3 == 3 {
-            Registers {
-                instruction: (*data).regs.rip,
-                stack: (*data).regs.rsp,
-                frame: (*data).regs.rbp,
+            UserRegisters {
+                pc: (*data).regs.rip,
+                sp: (*data).regs.rsp,
+                fp: (*data).regs.rbp,
+                code_segment: (*data).regs.cs,
                 exact: true,
+                saved: task.user_registers() as u64,
             }
         } else {
             *in_kernel = true;
@@ -104,7 +108,7 @@ fn tick_registers(ctx: *mut c_void, task: Task, in_kernel: &mut bool) -> Registe
 
 /// The user registers as saved at the way into the kernel.
 #[inline(always)]
-fn saved_registers(task: Task) -> Registers {
+fn saved_registers(task: Task) -> UserRegisters {
     let saved = task.user_registers();
     let read = |field: *const u64| {
         // SAFETY: reads kernel memory with a fault-safe helper.
@@ -112,62 +116,16 @@ fn saved_registers(task: Task) -> Registers {
     };
     // SAFETY: addresses of fields are computed, not followed.
     unsafe {
-        Registers {
-            instruction: read(&raw const (*saved).rip),
-            stack: read(&raw const (*saved).rsp),
-            frame: read(&raw const (*saved).rbp),
+        UserRegisters {
+            pc: read(&raw const (*saved).rip),
+            sp: read(&raw const (*saved).rsp),
+            fp: read(&raw const (*saved).rbp),
+            code_segment: read(&raw const (*saved).cs),
             // A system call leaves its number, an interrupt or a fault -1.
             exact: (read(&raw const (*saved).orig_rax) as i64) < 0,
+            saved: saved as u64,
         }
     }
-}
-
-/// The user walk: frame pointers. The one place to replace for another rule.
-#[inline(always)]
-fn walk_user(registers: Registers, scratch: &mut StackRecord) {
-    let first = if registers.exact {
-        registers.instruction
-    } else {
-        registers.instruction.wrapping_sub(1)
-    };
-    scratch.addresses[0] = first;
-    let mut hash = hash_frame(HASH_SEED, first);
-    let mut len = 1;
-    let mut stack = registers.stack;
-    let mut frame = registers.frame;
-    let mut end = StackEnd::Truncated;
-    while len < MAX_USER_FRAMES {
-        if let Some(stop) = check_frame_pointer(frame, stack) {
-            end = stop;
-            break;
-        }
-        // SAFETY: reads user memory with a fault-safe helper.
-        let Ok([saved, returns_to]) = (unsafe { bpf_probe_read_user(frame as *const [u64; 2]) })
-        else {
-            end = StackEnd::Failed;
-            break;
-        };
-        match frame_pointer_step(saved, returns_to) {
-            Step::Caller {
-                address,
-                frame_pointer,
-            } => {
-                scratch.addresses[len] = address;
-                len += 1;
-                hash = hash_frame(hash, address);
-                // The caller's frame lies above this one.
-                stack = frame + 1;
-                frame = frame_pointer;
-            }
-            Step::End(stop) => {
-                end = stop;
-                break;
-            }
-        }
-    }
-    scratch.head.user_len = len as u16;
-    scratch.head.end = end as u32;
-    scratch.head.user = stack_id(hash);
 }
 
 /// The kernel walk: the kernel's own walker, behind the user frames.

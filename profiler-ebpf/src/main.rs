@@ -18,6 +18,7 @@ mod switch;
 mod syscall;
 mod task;
 mod tick;
+mod unwind;
 mod waking;
 
 #[panic_handler]

@@ -1,17 +1,23 @@
 //! All maps. Each says key, value, who writes, who reads, and why it is this large.
 
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
+use aya_ebpf::btf_maps::{self, ArrayOfMaps};
 use aya_ebpf::macros::{btf_map, map};
 use aya_ebpf::maps::{Array, HashMap, PerCpuArray, RingBuf, Stack};
 use profiler_common::counter::COUNTERS;
 use profiler_common::limits::{
-    CALLS_PER_THREAD, COMM_BYTES, DEFAULT_RING_BYTES, DEFAULT_SUMS, DEFAULT_THREADS,
-    MAX_TARGET_CGROUPS, MAX_TARGET_COMMS, MAX_TARGET_PIDS,
+    CALLS_PER_THREAD, COMM_BYTES, DEFAULT_MAPPINGS, DEFAULT_RING_BYTES, DEFAULT_SUMS,
+    DEFAULT_THREADS, MAX_MAPPED_PROCESSES, MAX_PAGES, MAX_ROW_CHUNKS, MAX_TARGET_CGROUPS,
+    MAX_TARGET_COMMS, MAX_TARGET_PIDS,
 };
 use profiler_common::records::{
-    Control, OnProcessor, StackRecord, SumKey, SumValue, SyscallKey, SyscallRow, TaskRef,
-    ThreadRecord,
+    Control, OnProcessor, SumKey, SumValue, SyscallKey, SyscallRow, TaskRef, ThreadRecord,
 };
+use profiler_common::unwind::{
+    MAX_TABLES, MappingRow, ProcessMappings, RowChunk, TableRow, UnwindPage, WALK_FAILURE_COUNTS,
+};
+
+use crate::capture::Scratch;
 
 /// Task storage, spelled out because aya has no type for it: freed by the kernel with its task, no size to choose.
 #[repr(C)]
@@ -106,13 +112,46 @@ pub static SUMS_1: HashMap<SumKey, SumValue> = HashMap::with_max_entries(DEFAULT
 pub static STACKS: RingBuf = RingBuf::with_byte_size(DEFAULT_RING_BYTES, 0);
 
 /// Key: 0 for programs in task context (which cannot interrupt each other), 1 for the tick (which interrupts them).
-/// Value: the stack being walked, too large for the program stack. Per processor.
+/// Value: the stack being walked and the walk's state, too large for the program stack. Per processor.
 #[map]
-pub static SCRATCH: PerCpuArray<StackRecord> = PerCpuArray::with_max_entries(2, 0);
+pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(2, 0);
+
+/// Key: process id. Value: which mapping rows are the process's. Writer: the daemon, when it learns of a mapping; the
+/// program at a fork copies the parent's. Reader: the walker. Size: `limits::MAX_MAPPED_PROCESSES`.
+#[map]
+pub static PROCESSES: HashMap<u32, ProcessMappings> =
+    HashMap::with_max_entries(MAX_MAPPED_PROCESSES, 0);
+
+/// Key: index. Value: a stretch of code of one process. Writer: the daemon, through a mapping, into rows that no process has
+/// yet. Reader: the walker. Size: configuration `limits.mappings`.
+#[map]
+pub static MAPPINGS: Array<MappingRow> = Array::with_max_entries(DEFAULT_MAPPINGS, BPF_F_MMAPABLE);
+
+/// Key: slot of a table. Value: where its pages are. Writer: the daemon, through a mapping. Reader: the walker.
+/// Size: `MAX_TABLES`.
+#[map]
+pub static TABLES: Array<TableRow> = Array::with_max_entries(MAX_TABLES, BPF_F_MMAPABLE);
+
+/// Key: index. Value: where the rows of 64 KiB of code are. Writer: the daemon, through a mapping, before the table.
+/// Reader: the walker. Size: `limits::MAX_PAGES`.
+#[map]
+pub static PAGES: Array<UnwindPage> = Array::with_max_entries(MAX_PAGES, BPF_F_MMAPABLE);
+
+/// Key: chunk. Value: an array with one value, unwind rows. Writer: the daemon adds chunks as they are needed, and fills them
+/// through mappings, before the pages. Reader: the walker. Size: `limits::MAX_ROW_CHUNKS`; configuration `limits.unwind_bytes`.
+#[btf_map]
+pub static ROW_CHUNKS: ArrayOfMaps<
+    btf_maps::Array<RowChunk, 1, { BPF_F_MMAPABLE as usize }>,
+    { MAX_ROW_CHUNKS as usize },
+> = ArrayOfMaps::new();
 
 /// Key: a `Counter`. Value: its count. Writers: the programs. Reader: the daemon sums the processors.
 #[map]
 pub static COUNTS: PerCpuArray<u64> = PerCpuArray::with_max_entries(COUNTERS, 0);
+
+/// Key: an `UnwindFailure`. Value: walks that failed so. Writers: the programs. Reader: the daemon sums the processors.
+#[map]
+pub static WALK_FAILURES: PerCpuArray<u64> = PerCpuArray::with_max_entries(WALK_FAILURE_COUNTS, 0);
 
 /// Key: process id. Value: nothing. Writers: the daemon on a change of targets; the programs add children of targets and
 /// remove processes that exit. Reader: the programs, when a thread is judged. Size: `limits::MAX_TARGET_PIDS`.

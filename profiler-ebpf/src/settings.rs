@@ -24,6 +24,11 @@ frozen! {
     /// Which threads' system calls are traced (`records::system_calls`).
     system_calls, SYSTEM_CALLS: u32 = 0;
 
+    /// Not 0: user stacks are unwound by tables, which takes `bpf_loop` (Linux 5.17); 0: by frame pointers.
+    unwind_tables, UNWIND_TABLES: u32 = 0;
+    /// User frames of one walk by tables (configuration `limits.user_frames`).
+    user_frames, USER_FRAMES: u32 = 127;
+
     /// Offset of `task_struct.pid`: the thread's id.
     task_tid, TASK_TID: u32 = 0;
     /// Offset of `task_struct.tgid`: the process's id.

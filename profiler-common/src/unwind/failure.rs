@@ -96,6 +96,9 @@ failures! {
     UnknownKind = 29, "unknown_kind";
 }
 
+/// Elements of the map that counts them: one for each number, and 0.
+pub const WALK_FAILURE_COUNTS: u32 = UnwindFailure::ALL.len() as u32 + 1;
+
 impl UnwindFailure {
     /// The failure that a row of kind [`UNSUPPORTED`](super::kind::UNSUPPORTED) stands for.
     #[must_use]

@@ -6,7 +6,7 @@
 use profiler_common::clock::{CALL_SEEN, Class, KERNEL_THREAD, NO_CALL};
 use profiler_common::limits::COMM_BYTES;
 use profiler_common::records::{
-    NESTED_TICK, StackHead, SumKey, SumValue, SyscallKey, ThreadRecord,
+    END_MASK, StackHead, SumKey, SumValue, SyscallKey, ThreadRecord,
 };
 use profiler_common::{CLASS_COUNT, ClassNs, Counter, Phase, StackEnd};
 use tracing::warn;
@@ -174,7 +174,7 @@ impl Kernel {
                     slot: key.0.slot,
                     user: key.0.user,
                     kernel: key.0.kernel,
-                    end: StackEnd::from_u32(key.0.end & !NESTED_TICK).unwrap_or(StackEnd::Failed),
+                    end: StackEnd::from_u32(key.0.end & END_MASK).unwrap_or(StackEnd::Failed),
                     classes: value.0.classes,
                     samples: value.0.samples,
                     walks: value.0.walks,

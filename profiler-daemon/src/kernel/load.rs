@@ -135,6 +135,7 @@ impl Kernel {
             .allow_unsupported_maps()
             .override_global("MIN_INTERVAL_NS", &settings.min_interval_ns, true)
             .override_global("SYSTEM_CALLS", &calls, true)
+            .override_global("UNWIND_TABLES", &1u32, true)
             .map_max_entries("THREADS", settings.max_threads)
             .map_max_entries("FREE_SLOTS", settings.max_threads)
             .map_max_entries("CALL_ROWS_BY_INDEX", rows)
