@@ -96,13 +96,15 @@ counters! {
     AbsencesDeferred = 20, "absences_deferred", Deferred;
     /// Walks that reached the bound on frames.
     WalksTruncated = 21, "walks_truncated", Event;
-    /// Walks that could not be followed to the end by frame pointers.
+    /// Walks that could not be followed to the outermost frame.
     WalksFailed = 22, "walks_failed", Event;
     /// Walks without kernel frames although the thread was in the kernel: the kernel's walker refused.
     KernelWalksFailed = 23, "kernel_walks_failed", Loss;
     /// Switches that were not seen: a thread came that had not left, or was found where it had not come. It is taken to have
     /// come at the last switch seen on its processor, and to be away from its last event on.
     SwitchesMissed = 24, "switches_missed", Race;
+    /// Children whose stacks could not be followed at first because the table of processes with known mappings is full.
+    MappedProcessesFull = 25, "mapped_processes_full", Event;
 }
 
 /// Elements of the counter map.

@@ -25,8 +25,6 @@ pub mod system_calls {
 
 /// [`SumKey::end`]: the bits of a [`crate::StackEnd`].
 pub const END_MASK: u32 = 0xff;
-/// [`SumKey::end`]: from this bit on, why the walk failed (an [`crate::unwind::UnwindFailure`]; 0 = it did not).
-pub const FAILURE_SHIFT: u32 = 16;
 /// Bit of [`SumKey::end`]: the row of ticks that interrupted an update of the thread's record.
 pub const NESTED_TICK: u32 = 1 << 8;
 
@@ -143,7 +141,7 @@ pub struct SumKey {
     pub kernel: u64,
     /// The thread's slot.
     pub slot: u32,
-    /// How the user walk ended (a [`crate::StackEnd`]), perhaps with [`NESTED_TICK`], and why from [`FAILURE_SHIFT`] on.
+    /// How the user walk ended (a [`crate::StackEnd`]), perhaps with [`NESTED_TICK`].
     pub end: u32,
 }
 
@@ -246,4 +244,10 @@ mod pod {
     unsafe impl aya::Pod for crate::unwind::UnwindRow {}
     // SAFETY: as above.
     unsafe impl aya::Pod for crate::unwind::UnwindPage {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for crate::unwind::MappingRow {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for crate::unwind::TableRow {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for crate::unwind::ProcessMappings {}
 }

@@ -1,18 +1,14 @@
-//! One step of the user stack walk, pure: registers and memory of a frame in, those of its caller out.
-//!
-//! Here is the frame-pointer rule: registers and the two words at the frame pointer in, what to do next out. A function built
-//! without frame pointers leaves a foreign value in the register, and the walk ends early: that is what [`StackEnd::Failed`]
-//! says. It never invents frames knowingly: addresses must be plausible. [`step`] follows the rows of tables instead, which
-//! the daemon makes from unwind information, and needs no frame pointers.
+//! The walk of a user stack, as far as both sides of the kernel share it: rows of unwind information and how they are found,
+//! one [`step`] from a frame to its caller, pure, how a walk can end, and what identifies a stack.
 
 mod failure;
 mod row;
 mod step;
-mod tables;
 #[cfg(test)]
 mod step_tests;
+mod tables;
 
-pub use failure::{UnwindFailure, WALK_FAILURE_COUNTS};
+pub use failure::{UnwindFailure, WALK_ENDS};
 pub use row::{
     FRAME_AT_FRAME, FRAME_BELOW_RETURN, FRAME_MIN, FRAME_UNCHANGED, MAX_PAGE_ROWS, PAGE_BITS,
     SEARCH_STEPS, UnwindPage, UnwindRow, deref_param, kind, search,
@@ -23,90 +19,55 @@ pub use step::{
 };
 pub use tables::{
     CHUNK_ROWS, MAPPING_SEARCH_STEPS, MAX_PROCESS_MAPPINGS, MAX_TABLES, MappingRow,
-    ProcessMappings, RowChunk, TABLE_SLOT_BITS, TableRow, WalkState, mapping,
+    ProcessMappings, RowChunk, TABLE_SLOT_BITS, TableRow, WalkState, mapping, table_slot,
 };
 
 /// How a user stack walk ended.
-#[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StackEnd {
     /// There is no user stack: a kernel thread.
-    None = 0,
-    /// The chain ended where the thread began: a frame pointer of zero.
-    Complete = 1,
-    /// The bound on frames was reached.
-    Truncated = 2,
-    /// The chain could not be followed: unreadable memory, or a frame pointer that is none.
-    Failed = 3,
+    None,
+    /// The outermost frame of the thread was reached.
+    Complete,
+    /// It was not.
+    Incomplete(UnwindFailure),
 }
 
 impl StackEnd {
+    /// The bound on frames was reached.
+    pub const TRUNCATED: Self = Self::Incomplete(UnwindFailure::Truncated);
+
+    /// The number that travels: 0, 1, or 1 and the number of the failure. Below 256.
+    #[must_use]
+    #[inline(always)]
+    pub const fn to_u32(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Complete => 1,
+            Self::Incomplete(failure) => 1 + failure as u32,
+        }
+    }
+
     /// The end of that number; `None` for a number no end has.
     #[must_use]
     pub const fn from_u32(value: u32) -> Option<Self> {
         match value {
             0 => Some(Self::None),
             1 => Some(Self::Complete),
-            2 => Some(Self::Truncated),
-            3 => Some(Self::Failed),
-            _ => None,
+            _ => match UnwindFailure::from_u32(value - 1) {
+                Some(failure) => Some(Self::Incomplete(failure)),
+                None => None,
+            },
         }
     }
 }
+
+const _: () = assert!(WALK_ENDS <= 256);
 
 /// The first address that is not a user address: 47 bits, less the guard page (x86-64, four-level paging).
 pub const USER_ADDRESS_END: u64 = 0x0000_7fff_ffff_f000;
 /// No code and no stack lies below this address (the lowest that `vm.mmap_min_addr` protects by default).
 pub const USER_ADDRESS_START: u64 = 0x1000;
-
-/// What a step of the walk found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// The caller's code address and frame pointer.
-    Caller {
-        /// Inside the call instruction: the return address less one, so that it lies in the calling function and line.
-        address: u64,
-        /// The caller's frame pointer.
-        frame_pointer: u64,
-    },
-    /// The walk is over.
-    End(StackEnd),
-}
-
-/// Is `frame_pointer` one that can be followed from a frame at or above `stack_pointer`? If not, how does the walk end?
-///
-/// Stacks grow down, so each frame lies above the one it called; a frame pointer is aligned to a word.
-#[must_use]
-#[inline(always)]
-pub fn check_frame_pointer(frame_pointer: u64, stack_pointer: u64) -> Option<StackEnd> {
-    if frame_pointer == 0 {
-        Some(StackEnd::Complete)
-    } else if frame_pointer < stack_pointer
-        || frame_pointer >= USER_ADDRESS_END
-        || frame_pointer & 7 != 0
-    {
-        Some(StackEnd::Failed)
-    } else {
-        None
-    }
-}
-
-/// The step from the frame at `frame_pointer`, where the words `saved` (caller's frame pointer) and `returns_to` lie.
-#[must_use]
-#[inline(always)]
-pub fn frame_pointer_step(saved: u64, returns_to: u64) -> Step {
-    if returns_to == 0 && saved == 0 {
-        // The outermost frame of a thread whose start code pushed nothing: a zeroed stack.
-        Step::End(StackEnd::Complete)
-    } else if !(USER_ADDRESS_START..USER_ADDRESS_END).contains(&returns_to) {
-        Step::End(StackEnd::Failed)
-    } else {
-        Step::Caller {
-            address: returns_to - 1,
-            frame_pointer: saved,
-        }
-    }
-}
 
 /// Adds `address` to the running hash of a stack. Two multiplications by odd constants and a shift: every bit of the
 /// input reaches every bit of the result within two frames.
@@ -133,25 +94,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zero_ends_a_stack_and_nonsense_fails_it() {
-        // Check that only a chain that ends in zero counts as complete.
-        assert_eq!(check_frame_pointer(0, 0x7000), Some(StackEnd::Complete));
-        assert_eq!(check_frame_pointer(0x7008, 0x7000), None);
-        assert_eq!(check_frame_pointer(0x6ff8, 0x7000), Some(StackEnd::Failed));
-        assert_eq!(check_frame_pointer(0x7009, 0x7000), Some(StackEnd::Failed));
-        assert_eq!(
-            check_frame_pointer(u64::MAX - 7, 0x7000),
-            Some(StackEnd::Failed)
-        );
-        assert_eq!(frame_pointer_step(0, 0), Step::End(StackEnd::Complete));
-        assert_eq!(frame_pointer_step(0x7100, 12), Step::End(StackEnd::Failed));
-        assert_eq!(
-            frame_pointer_step(0x7100, 0x40_0010),
-            Step::Caller {
-                address: 0x40_000f,
-                frame_pointer: 0x7100
-            }
-        );
+    fn every_end_has_one_number() {
+        // Check that ends survive the way through their numbers, which fit a byte.
+        let failures = UnwindFailure::ALL.iter().copied();
+        let ends = [StackEnd::None, StackEnd::Complete].into_iter();
+        for (number, end) in ends.chain(failures.map(StackEnd::Incomplete)).enumerate() {
+            assert_eq!(end.to_u32() as usize, number);
+            assert_eq!(StackEnd::from_u32(end.to_u32()), Some(end));
+        }
+        assert_eq!(StackEnd::from_u32(WALK_ENDS), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod backend;
 mod facts;
 mod scrape;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,9 +25,12 @@ use crate::processes::source::ProcFs;
 use crate::profile::Profile;
 use crate::profile::limits::Limits;
 use crate::symbols::symbolizer::{SymbolOptions, Symbolizer};
+use crate::sys::bell::Bell;
 use crate::sys::clock::{ClockOffsets, monotonic_ns, unix_ns};
 use crate::sys::own_cost;
 use crate::sys::perf_event::SideBand;
+use crate::unwind::cache::TableCache;
+use crate::unwind::worker::{TableWorker, WorkerOptions};
 
 use backend::Daemon;
 use facts::Facts;
@@ -90,7 +94,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         let (config, targets) = (config.clone(), config.targets.clone());
         thread::Builder::new()
             .name("collector".into())
-            .spawn(move || match build(&config, &targets) {
+            .spawn(move || match build(&config, &targets, Arc::clone(&bell)) {
                 Ok((collector, degraded)) => {
                     // Gone only if the daemon is stopping already; then the loop below ends at once as well.
                     loaded.send(Ok(degraded)).ok();
@@ -162,7 +166,11 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 }
 
 /// The stages from the kernel to the profile, on the thread that will own them, and what works less well than it should.
-fn build(config: &Config, targets: &Targets) -> anyhow::Result<(Collector, Vec<(String, String)>)> {
+fn build(
+    config: &Config,
+    targets: &Targets,
+    bell: Arc<Bell>,
+) -> anyhow::Result<(Collector, Vec<(String, String)>)> {
     let mut degraded = Vec::new();
     let mut kernel = Kernel::start(KernelSettings {
         frequency_hz: config.frequency_hz,
@@ -175,6 +183,9 @@ fn build(config: &Config, targets: &Targets) -> anyhow::Result<(Collector, Vec<(
         max_threads: config.limits.max_threads,
         stacks_per_drain: config.limits.stack_entries,
         ring_bytes: config.limits.stack_ring_bytes,
+        user_frames: config.limits.user_frames,
+        mappings: config.limits.mappings,
+        unwind_chunks: config.limits.unwind_table_bytes >> 20,
     })?;
     if let Err(error) = kernel.measure(true).and_then(|()| kernel.measure(false)) {
         degraded.push((
@@ -191,6 +202,15 @@ fn build(config: &Config, targets: &Targets) -> anyhow::Result<(Collector, Vec<(
             ));
             None
         }
+    };
+    let tables = if kernel.unwinds_by_tables() {
+        Some(table_worker(config, bell, &mut degraded)?)
+    } else {
+        degraded.push((
+            "user stacks".to_owned(),
+            "this kernel has no bpf_loop (Linux 5.17): stacks are followed by frame pointers alone, and end early in programs built without".to_owned(),
+        ));
+        None
     };
     let offsets = ClockOffsets::now();
     let processes = Processes::new(
@@ -214,8 +234,39 @@ fn build(config: &Config, targets: &Targets) -> anyhow::Result<(Collector, Vec<(
         processes,
         profile: Profile::new(limits, monotonic_ns(), unix_ns()),
         targets: named(targets),
+        tables,
     })?;
     Ok((collector, degraded))
+}
+
+/// The thread that makes unwind tables, with its folder on disk where there can be one.
+fn table_worker(
+    config: &Config,
+    bell: Arc<Bell>,
+    degraded: &mut Vec<(String, String)>,
+) -> anyhow::Result<TableWorker> {
+    let folder = config
+        .state_directory
+        .clone()
+        .or_else(|| {
+            // Several are separated by colons.
+            let named = std::env::var("STATE_DIRECTORY").ok()?;
+            named.split(':').next().map(PathBuf::from)
+        })
+        .unwrap_or_else(|| PathBuf::from("/var/lib/profiler-daemon"))
+        .join("unwind");
+    let cache = match TableCache::open(&folder, config.limits.unwind_cache_bytes) {
+        Ok(cache) => Some(cache),
+        Err(error) => {
+            degraded.push((
+                "unwind tables on disk".to_owned(),
+                format!("{} cannot be used ({error}): tables are made again after each start; state_directory in the configuration names another folder", folder.display()),
+            ));
+            None
+        }
+    };
+    TableWorker::spawn(WorkerOptions::default(), cache, move || bell.ring())
+        .context("cannot start the thread that makes unwind tables")
 }
 
 /// Targets as the kernel stage takes them.

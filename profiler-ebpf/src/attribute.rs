@@ -4,9 +4,7 @@ use core::ffi::c_void;
 use profiler_common::Counter;
 use profiler_common::StackEnd;
 use profiler_common::clock::{Absence, CLASS_COUNT, Class, ClassNs, NO_CALL};
-use profiler_common::records::{
-    Control, END_MASK, FAILURE_SHIFT, NESTED_TICK, SumKey, SumValue, ThreadRecord,
-};
+use profiler_common::records::{Control, NESTED_TICK, SumKey, SumValue, ThreadRecord};
 
 use crate::capture;
 use crate::counters::{self, count};
@@ -47,11 +45,11 @@ pub fn walk(
     }
     let scratch = capture::scratch(is_sample)?;
     let end = capture::walk(ctx, task, record, moment, scratch);
-    if end & END_MASK == StackEnd::Truncated as u32 {
+    counters::count_end(end);
+    if end == StackEnd::TRUNCATED.to_u32() {
         count(Counter::WalksTruncated);
-    } else if end & END_MASK == StackEnd::Failed as u32 {
+    } else if end > StackEnd::Complete.to_u32() {
         count(Counter::WalksFailed);
-        counters::count_failure(end >> FAILURE_SHIFT);
     }
     // A tick that interrupted an update of this thread may have interrupted its work on a row: it has rows of its own.
     let nested = if moment == Moment::NestedTick {

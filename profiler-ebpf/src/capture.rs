@@ -53,7 +53,7 @@ pub fn walk(
     head.kernel = 0;
     head.user_len = 0;
     head.kernel_len = 0;
-    head.end = StackEnd::None as u32;
+    head.end = StackEnd::None.to_u32();
     if record.clock.flags & KERNEL_THREAD != 0 {
         in_kernel = true;
     } else {

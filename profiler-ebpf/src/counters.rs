@@ -2,7 +2,7 @@
 
 use profiler_common::Counter;
 
-use crate::maps::{COUNTS, WALK_FAILURES};
+use crate::maps::{COUNTS, WALK_ENDS};
 
 /// Adds one.
 #[inline(always)]
@@ -13,10 +13,10 @@ pub fn count(counter: Counter) {
     }
 }
 
-/// Adds one to a way in which walks fail (an `UnwindFailure`).
+/// Adds one to the walks that ended so (a `StackEnd`).
 #[inline(always)]
-pub fn count_failure(failure: u32) {
-    if let Some(value) = WALK_FAILURES.get_ptr_mut(failure) {
+pub fn count_end(end: u32) {
+    if let Some(value) = WALK_ENDS.get_ptr_mut(end) {
         // SAFETY: as above.
         unsafe { *value += 1 };
     }

@@ -14,7 +14,7 @@ use profiler_common::records::{
     Control, OnProcessor, SumKey, SumValue, SyscallKey, SyscallRow, TaskRef, ThreadRecord,
 };
 use profiler_common::unwind::{
-    MAX_TABLES, MappingRow, ProcessMappings, RowChunk, TableRow, UnwindPage, WALK_FAILURE_COUNTS,
+    MAX_TABLES, MappingRow, ProcessMappings, RowChunk, TableRow, UnwindPage, WALK_ENDS as WALK_ENDS_LEN,
 };
 
 use crate::capture::Scratch;
@@ -116,8 +116,9 @@ pub static STACKS: RingBuf = RingBuf::with_byte_size(DEFAULT_RING_BYTES, 0);
 #[map]
 pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(2, 0);
 
-/// Key: process id. Value: which mapping rows are the process's. Writer: the daemon, when it learns of a mapping; the
-/// program at a fork copies the parent's. Reader: the walker. Size: `limits::MAX_MAPPED_PROCESSES`.
+/// Key: process id. Value: which mapping rows are the process's. Writers: the daemon, when it learns of a mapping; the
+/// programs copy the parent's at a fork and remove it at an exec and at the end. Reader: the walker.
+/// Size: `limits::MAX_MAPPED_PROCESSES`.
 #[map]
 pub static PROCESSES: HashMap<u32, ProcessMappings> =
     HashMap::with_max_entries(MAX_MAPPED_PROCESSES, 0);
@@ -149,9 +150,9 @@ pub static ROW_CHUNKS: ArrayOfMaps<
 #[map]
 pub static COUNTS: PerCpuArray<u64> = PerCpuArray::with_max_entries(COUNTERS, 0);
 
-/// Key: an `UnwindFailure`. Value: walks that failed so. Writers: the programs. Reader: the daemon sums the processors.
+/// Key: a `StackEnd`. Value: walks that ended so. Writers: the programs. Reader: the daemon sums the processors.
 #[map]
-pub static WALK_FAILURES: PerCpuArray<u64> = PerCpuArray::with_max_entries(WALK_FAILURE_COUNTS, 0);
+pub static WALK_ENDS: PerCpuArray<u64> = PerCpuArray::with_max_entries(WALK_ENDS_LEN, 0);
 
 /// Key: process id. Value: nothing. Writers: the daemon on a change of targets; the programs add children of targets and
 /// remove processes that exit. Reader: the programs, when a thread is judged. Size: `limits::MAX_TARGET_PIDS`.

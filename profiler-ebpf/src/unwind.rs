@@ -6,17 +6,21 @@
 use aya_ebpf::helpers::generated::bpf_loop;
 use aya_ebpf::helpers::{bpf_probe_read_kernel, bpf_probe_read_user};
 use core::ffi::c_void;
+use profiler_common::Counter;
 use profiler_common::limits::{MAX_FRAME_POINTER_FRAMES, MAX_USER_FRAMES};
-use profiler_common::records::{FAILURE_SHIFT, ThreadRecord};
+use profiler_common::records::ThreadRecord;
 use profiler_common::unwind::{
-    CHUNK_ROWS, HASH_SEED, MAPPING_SEARCH_STEPS, MAX_PROCESS_MAPPINGS, MAX_TABLES, MappingRow,
-    Memory, PAGE_BITS, Registers, StackEnd, StepResult, UnwindFailure, UnwindRow, WalkState,
+    CHUNK_ROWS, HASH_SEED, MAPPING_SEARCH_STEPS, MAX_PROCESS_MAPPINGS, MappingRow,
+    Memory, PAGE_BITS, ProcessMappings, Registers, StackEnd, StepResult, UnwindFailure, UnwindRow, WalkState,
     hash_frame, kind, mapping, pt_regs_offset, search, stack_id, step, step_by_frame_pointer,
+    table_slot,
 };
 
 use crate::capture::{Scratch, forget};
+use crate::counters::count;
 use crate::maps::{MAPPINGS, PAGES, PROCESSES, ROW_CHUNKS, TABLES};
 use crate::settings;
+use crate::task::Task;
 
 /// The code segment of 32-bit programs on a 64-bit kernel.
 const USER_32_CODE: u64 = 0x23;
@@ -82,8 +86,7 @@ pub fn walk(from: UserRegisters, record: &ThreadRecord, scratch: &mut Scratch) {
     walk.saved_registers = from.saved;
     walk.hash = HASH_SEED;
     walk.len = 0;
-    walk.end = StackEnd::Truncated as u32;
-    walk.failure = UnwindFailure::Truncated as u32;
+    walk.end = StackEnd::TRUNCATED.to_u32();
     walk.first = 0;
     walk.count = 0;
     if from.code_segment == USER_32_CODE {
@@ -91,12 +94,13 @@ pub fn walk(from: UserRegisters, record: &ThreadRecord, scratch: &mut Scratch) {
         push(scratch, from.pc);
         fail(&mut scratch.walk, UnwindFailure::Compat32);
     } else if settings::unwind_tables() != 0 {
-        // SAFETY: a lookup; the value is copied at once.
-        if let Some(process) = unsafe { PROCESSES.get(record.pid) }
-            && process.start_boot_ns == record.process_start_boot_ns
-        {
-            walk.first = process.first;
-            walk.count = process.count;
+        if let Some(process) = PROCESSES.get_ptr(record.pid) {
+            let found = forget(process);
+            // SAFETY: the element just found. Read after the rest of it.
+            if unsafe { (&raw const (*process).pid).read_volatile() } == record.pid {
+                walk.first = found.first;
+                walk.count = found.count;
+            }
         }
         let mut context = Context { scratch };
         // SAFETY: the callback takes a pointer to this context, which outlives the loop.
@@ -114,8 +118,36 @@ pub fn walk(from: UserRegisters, record: &ThreadRecord, scratch: &mut Scratch) {
     let walk = &mut scratch.walk;
     let head = &mut scratch.stack.head;
     head.user_len = forget(&raw const walk.len) as u16;
-    head.end = forget(&raw const walk.end) | forget(&raw const walk.failure) << FAILURE_SHIFT;
+    head.end = forget(&raw const walk.end);
     head.user = stack_id(forget(&raw const walk.hash));
+}
+
+/// A process was made: it begins with its parent's memory.
+#[inline(always)]
+pub fn inherit(parent: Task, child: Task) {
+    let (from, pid) = (parent.pid(), child.pid());
+    if settings::unwind_tables() == 0 || from == pid {
+        return;
+    }
+    // SAFETY: a lookup; the value is copied at once.
+    if let Some(process) = unsafe { PROCESSES.get(from) } {
+        let copy = ProcessMappings {
+            pid,
+            ..*process
+        };
+        if PROCESSES.insert(pid, copy, 0).is_err() {
+            count(Counter::MappedProcessesFull);
+        }
+    }
+}
+
+/// A process has other memory now, or none.
+#[inline(always)]
+pub fn forget_process(pid: u32) {
+    if settings::unwind_tables() != 0 {
+        // Not there if the daemon never knew its mappings: nothing to count.
+        PROCESSES.remove(pid).ok();
+    }
 }
 
 /// One frame: notes its address, finds its row, and goes on to its caller. Not 0 ends the loop.
@@ -159,16 +191,14 @@ fn push(scratch: &mut Scratch, pc: u64) {
 /// The walk has come to the outermost frame.
 #[inline(always)]
 fn end(walk: &mut WalkState) -> i64 {
-    walk.end = StackEnd::Complete as u32;
-    walk.failure = 0;
+    walk.end = StackEnd::Complete.to_u32();
     1
 }
 
 /// The walk cannot go on.
 #[inline(always)]
 fn fail(walk: &mut WalkState, failure: UnwindFailure) -> i64 {
-    walk.end = StackEnd::Failed as u32;
-    walk.failure = failure as u32;
+    walk.end = StackEnd::Incomplete(failure).to_u32();
     1
 }
 
@@ -237,7 +267,7 @@ fn enter_mapping(walk: &mut WalkState, pc: u64) -> Result<(), UnwindFailure> {
     }
     if row.kind == mapping::TABLE {
         let table = TABLES
-            .get(row.table & (MAX_TABLES - 1))
+            .get(table_slot(row.table))
             .ok_or(UnwindFailure::NoTable)?;
         if table.id != row.table {
             return Err(UnwindFailure::NoTable);

@@ -20,6 +20,12 @@ macro_rules! failures {
                 match self { $(Self::$name => $snake,)+ }
             }
 
+            /// What reports show in place of the callers that are not known.
+            #[must_use]
+            pub const fn row_name(self) -> &'static str {
+                match self { $(Self::$name => concat!("[incomplete: ", $snake, "]"),)+ }
+            }
+
             /// What happened, in a sentence.
             #[must_use]
             pub const fn help(self) -> &'static str {
@@ -96,8 +102,8 @@ failures! {
     UnknownKind = 29, "unknown_kind";
 }
 
-/// Elements of the map that counts them: one for each number, and 0.
-pub const WALK_FAILURE_COUNTS: u32 = UnwindFailure::ALL.len() as u32 + 1;
+/// Ways in which a walk can end: numbers of a [`StackEnd`](crate::StackEnd).
+pub const WALK_ENDS: u32 = UnwindFailure::ALL.len() as u32 + 2;
 
 impl UnwindFailure {
     /// The failure that a row of kind [`UNSUPPORTED`](super::kind::UNSUPPORTED) stands for.

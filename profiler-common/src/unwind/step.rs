@@ -4,8 +4,8 @@
 //! program's, and each way to fail has its own [`UnwindFailure`]. It does not find the row: that needs mappings and maps.
 
 use super::{
-    FRAME_AT_FRAME, FRAME_BELOW_RETURN, FRAME_UNCHANGED, StackEnd, Step, USER_ADDRESS_END,
-    USER_ADDRESS_START, UnwindFailure, UnwindRow, check_frame_pointer, frame_pointer_step, kind,
+    FRAME_AT_FRAME, FRAME_BELOW_RETURN, FRAME_UNCHANGED, USER_ADDRESS_END, USER_ADDRESS_START,
+    UnwindFailure, UnwindRow, kind,
 };
 
 /// [`Registers::flags`]: the frame was interrupted at `pc`; otherwise `pc` is where it will go on after a call.
@@ -146,28 +146,30 @@ pub fn step(row: UnwindRow, registers: &mut Registers, memory: &mut impl Memory)
 #[must_use]
 #[inline(always)]
 pub fn step_by_frame_pointer(registers: &mut Registers, memory: &mut impl Memory) -> StepResult {
-    match check_frame_pointer(registers.fp, registers.sp) {
-        None => {}
-        Some(StackEnd::Complete) => return StepResult::End,
-        Some(_) => return StepResult::Failed(UnwindFailure::BadFramePointer),
+    let frame = registers.fp;
+    if frame == 0 {
+        // Code that threads begin in clears it.
+        return StepResult::End;
     }
-    let Some([saved, returns_to]) = memory.pair(registers.fp) else {
+    // Stacks grow down, so each frame lies above the one it called.
+    if frame < registers.sp || frame >= USER_ADDRESS_END || frame & 7 != 0 {
+        return StepResult::Failed(UnwindFailure::BadFramePointer);
+    }
+    let Some([saved, returns_to]) = memory.pair(frame) else {
         return StepResult::Failed(UnwindFailure::ReadFramePointer);
     };
-    match frame_pointer_step(saved, returns_to) {
-        Step::Caller {
-            address,
-            frame_pointer,
-        } => {
-            registers.pc = address + 1;
-            registers.sp = registers.fp + 16;
-            registers.fp = frame_pointer;
-            registers.flags = 0;
-            StepResult::Caller
-        }
-        Step::End(StackEnd::Complete) => StepResult::End,
-        Step::End(_) => StepResult::Failed(bad_address(returns_to)),
+    if saved == 0 && returns_to == 0 {
+        // A thread whose start code pushed nothing: the stack was made of zeros.
+        return StepResult::End;
     }
+    if !is_user_address(returns_to) {
+        return StepResult::Failed(bad_address(returns_to));
+    }
+    registers.pc = returns_to;
+    registers.sp = frame + 16;
+    registers.fp = saved;
+    registers.flags = 0;
+    StepResult::Caller
 }
 
 /// From the trampoline that a signal handler returns to, to what the signal interrupted. The only step that may go down:

@@ -7,12 +7,14 @@ use super::{Registers, UnwindRow};
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessMappings {
-    /// Start of the process since boot: another process with the same id is another process.
-    pub start_boot_ns: u64,
     /// Its first mapping row.
     pub first: u32,
     /// How many there are, by ascending address.
     pub count: u32,
+    /// The process's id again, to be read last: an element of the map may be given to another process while it is read.
+    pub pid: u32,
+    /// Zero.
+    pub padding: u32,
 }
 
 /// [`MappingRow::kind`]: how code of a mapping is unwound.
@@ -45,6 +47,13 @@ pub struct MappingRow {
 pub const TABLE_SLOT_BITS: u32 = 13;
 /// Tables that can be loaded at a time.
 pub const MAX_TABLES: u32 = 1 << TABLE_SLOT_BITS;
+
+/// The index of the row of a table with that id.
+#[must_use]
+#[inline(always)]
+pub const fn table_slot(id: u32) -> u32 {
+    id & (MAX_TABLES - 1)
+}
 
 /// One loaded table: the pages of one file.
 #[repr(C)]
@@ -98,10 +107,6 @@ pub struct WalkState {
     pub len: u32,
     /// How it ended (a [`crate::StackEnd`]).
     pub end: u32,
-    /// Why it failed (an [`super::UnwindFailure`]); 0 = it did not.
-    pub failure: u32,
-    /// Zero.
-    pub padding: u32,
 }
 
 const _: () = assert!(size_of::<ProcessMappings>() == 16);
@@ -110,4 +115,4 @@ const _: () = assert!(size_of::<TableRow>() == 16);
 const _: () = assert!(size_of::<RowChunk>() == 1 << 20);
 const _: () = assert!(CHUNK_ROWS.is_power_of_two());
 const _: () = assert!(1 << MAPPING_SEARCH_STEPS == MAX_PROCESS_MAPPINGS);
-const _: () = assert!(size_of::<WalkState>() == 40 + 32 + 16 + 40);
+const _: () = assert!(size_of::<WalkState>() == 40 + 32 + 16 + 32);

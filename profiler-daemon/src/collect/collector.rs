@@ -19,12 +19,15 @@ use crate::sys::bell::Bell;
 use crate::sys::clock::{ClockOffsets, monotonic_ns};
 use crate::sys::perf_event::{SideBand, SideBandCounts};
 use crate::sys::proc_fs;
+use crate::unwind::worker::TableWorker;
 
 use super::command::Command;
 use super::convert::{Owner, convert};
 use super::cost::{Estimate, EstimatedCost, Step};
+use super::coverage::{Coverage, WalkCounts};
 use super::own_frames::OwnFrames;
 use super::stacks::Stacks;
+use super::unwinding::{Unwinding, UnwindingState};
 
 /// Time between two passes.
 const PASS_NS: u64 = 1_000_000_000;
@@ -52,6 +55,8 @@ pub struct CollectorOptions {
     pub profile: Profile,
     /// What to profile.
     pub targets: NamedTargets,
+    /// The thread that makes unwind tables; `None` where the kernel cannot use them.
+    pub tables: Option<TableWorker>,
 }
 
 /// How the collector is.
@@ -87,6 +92,12 @@ pub struct CollectorState {
     pub stack_bytes: u64,
     /// What the profile itself counts, by name.
     pub losses: Counts,
+    /// How walks of user stacks ended, by the number of a `StackEnd`, as of the last pass.
+    pub walk_ends: Vec<u64>,
+    /// The same by executable, most walked first.
+    pub coverage: Vec<(Arc<str>, WalkCounts)>,
+    /// Unwind tables; `None` where the kernel cannot use them.
+    pub unwinding: Option<UnwindingState>,
 }
 
 /// What of a process was last told to the profile.
@@ -104,6 +115,8 @@ pub struct Collector {
     processes: Processes,
     profile: Profile,
     stacks: Stacks,
+    unwinding: Option<Unwinding>,
+    coverage: Coverage,
     owners: HashMap<u32, Owner>,
     told: HashMap<ProcessKey, Told>,
     estimate: Estimate,
@@ -119,6 +132,7 @@ pub struct Collector {
 struct LastPass {
     at_ns: u64,
     counters: Vec<u64>,
+    walk_ends: Vec<u64>,
     fill: [(&'static str, u64); 3],
     threads: usize,
 }
@@ -135,6 +149,8 @@ impl Collector {
             processes: options.processes,
             profile: options.profile,
             stacks: Stacks::new(OwnFrames::find()),
+            unwinding: options.tables.map(Unwinding::new),
+            coverage: Coverage::default(),
             owners: HashMap::new(),
             told: HashMap::new(),
             estimate: Estimate::new(monotonic_ns()),
@@ -151,6 +167,7 @@ impl Collector {
         collector
             .set_targets(options.targets)
             .map_err(anyhow::Error::msg)?;
+        collector.sync_unwinding();
         collector.kernel.enable()?;
         Ok(collector)
     }
@@ -191,6 +208,7 @@ impl Collector {
     fn wait(&mut self, timeout: Duration, bell: &Bell) {
         let Some(side_band) = &mut self.side_band else {
             bell.wait(timeout);
+            self.sync_unwinding();
             return;
         };
         if let Err(error) = side_band.wait(timeout, bell) {
@@ -204,16 +222,23 @@ impl Collector {
 
     /// Takes in what the side-band has. True if there was anything.
     fn hear(&mut self) -> bool {
-        let Some(side_band) = &mut self.side_band else {
-            return false;
-        };
-        let processes = &mut self.processes;
         let mut heard = false;
-        side_band.read(|event| {
-            processes.apply(&event);
-            heard = true;
-        });
+        if let Some(side_band) = &mut self.side_band {
+            let processes = &mut self.processes;
+            side_band.read(|event| {
+                processes.apply(&event);
+                heard = true;
+            });
+        }
+        self.sync_unwinding();
         heard
+    }
+
+    /// Has the walker know what processes have mapped by now.
+    fn sync_unwinding(&mut self) {
+        if let Some(unwinding) = &mut self.unwinding {
+            unwinding.sync(&mut self.kernel, &mut self.processes);
+        }
     }
 
     /// Takes the frames that have travelled, while the processes they belong to are known.
@@ -289,7 +314,16 @@ impl Collector {
             ("stacks_refused", self.stacks.refused()),
         ]);
         drained.modules = self.processes.modules().clone();
+        for stack in &drained.stacks {
+            let info = self.processes.info(stack.process);
+            let executable = info.as_ref().and_then(|info| info.facts.exe.as_ref());
+            self.coverage.add(executable, stack.end, stack.walks);
+        }
         self.profile.apply(drained);
+        if let Some(unwinding) = &mut self.unwinding {
+            let (used, missed) = self.stacks.take_modules();
+            unwinding.pass(&mut self.kernel, &mut self.processes, used, missed);
+        }
         self.stacks.end_pass();
         self.owners = owners;
         self.passes += 1;
@@ -297,6 +331,7 @@ impl Collector {
         self.last_pass = Some(LastPass {
             at_ns: pass.at_ns,
             counters: pass.counters.clone(),
+            walk_ends: self.kernel.walk_ends(),
             fill: pass.fill,
             threads: pass
                 .threads
@@ -472,6 +507,12 @@ impl Collector {
             threads: last.map_or(0, |pass| pass.threads),
             stack_bytes: self.profile.stack_bytes(),
             losses: self.profile.own_losses(),
+            walk_ends: last.map(|pass| pass.walk_ends.clone()).unwrap_or_default(),
+            coverage: self.coverage.list(),
+            unwinding: self
+                .unwinding
+                .as_ref()
+                .map(|unwinding| unwinding.state(&self.kernel)),
         }
     }
 

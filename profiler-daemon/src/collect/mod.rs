@@ -7,9 +7,13 @@ mod collector;
 mod command;
 mod convert;
 mod cost;
+mod coverage;
 mod own_frames;
 mod stacks;
+mod unwinding;
 
 pub use collector::{Collector, CollectorOptions, CollectorState};
 pub use command::{Answer, Command, Commander, Gone};
 pub use cost::EstimatedCost;
+pub use coverage::{Coverage, WalkCounts};
+pub use unwinding::UnwindingState;

@@ -1,9 +1,10 @@
 //! Stacks by id: frames as module + offset, resolved once, while the mappings at the time of the walk are known.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use profiler_common::StackEnd;
+use profiler_common::unwind::UnwindFailure;
 
 use crate::kernel::RawStack;
 use crate::processes::ids::ProcessKey;
@@ -27,6 +28,8 @@ pub(super) struct UserStack {
     pub(super) frames: Arc<[FrameId]>,
     /// How its walk ended, where resolving found it cut short.
     pub(super) end: Option<StackEnd>,
+    /// The modules of its frames.
+    modules: Box<[ModuleId]>,
     generation: u32,
     used: u64,
 }
@@ -39,6 +42,10 @@ pub(super) struct Stacks {
     own: OwnFrames,
     modules: KernelModules,
     pass: u64,
+    /// Modules on the stacks that were used in this pass.
+    on_stacks: HashSet<ModuleId>,
+    /// Modules whose tables walks of this pass did not find.
+    missed: HashSet<ModuleId>,
     /// Stacks that were not kept for want of room.
     refused: u64,
 }
@@ -131,15 +138,22 @@ impl Stacks {
                 }
                 // A caller that is no code: the frame pointer was none, and what lies beyond is invented.
                 None => {
-                    end = Some(StackEnd::Failed);
+                    end = Some(StackEnd::Incomplete(UnwindFailure::NoMapping));
                     break;
                 }
             }
+        }
+        let modules: HashSet<ModuleId> = frames.iter().map(|frame| table.get(*frame).module).collect();
+        if head.end == StackEnd::Incomplete(UnwindFailure::NoTable).to_u32()
+            && let Some(outermost) = frames.last()
+        {
+            self.missed.insert(table.get(*outermost).module);
         }
         frames.reverse();
         let stack = UserStack {
             frames: frames.into(),
             end,
+            modules: modules.into_iter().collect(),
             generation,
             used: self.pass,
         };
@@ -150,6 +164,7 @@ impl Stacks {
     pub(super) fn user(&mut self, key: ProcessKey, id: u64) -> Option<UserStack> {
         let stack = self.user.get_mut(&(key, id))?;
         stack.used = self.pass;
+        self.on_stacks.extend(&stack.modules);
         Some(stack.clone())
     }
 
@@ -158,6 +173,14 @@ impl Stacks {
         let (frames, used) = self.kernel.get_mut(&id)?;
         *used = self.pass;
         Some(Arc::clone(frames))
+    }
+
+    /// Modules on the stacks used since the last call, and those whose tables walks did not find.
+    pub(super) fn take_modules(&mut self) -> (HashSet<ModuleId>, HashSet<ModuleId>) {
+        (
+            std::mem::take(&mut self.on_stacks),
+            std::mem::take(&mut self.missed),
+        )
     }
 
     /// A pass is over: forgets what has not been used for some.

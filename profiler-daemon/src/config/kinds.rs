@@ -3,6 +3,7 @@
 //! Each kind answers in sentences that say what is allowed. It knows neither files nor keys.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -260,6 +261,36 @@ impl Kind<Option<bool>> for OptionalFlag {
     }
 
     fn show(&self, value: &Option<bool>) -> Json {
+        plain(value)
+    }
+}
+
+/// An absolute path of a folder, or not said: then something else decides, `unsaid` in the end.
+pub(super) struct Folder {
+    pub(super) unsaid: &'static str,
+}
+
+impl Kind<Option<PathBuf>> for Folder {
+    fn default_value(&self) -> Option<PathBuf> {
+        None
+    }
+
+    fn read(&self, written: &Value) -> Result<Option<PathBuf>, String> {
+        let path = written.as_str().map(Path::new);
+        path.filter(|path| path.is_absolute())
+            .map(|path| Some(path.to_owned()))
+            .ok_or_else(|| "must be a path that begins with /".to_owned())
+    }
+
+    fn allowed(&self) -> String {
+        "a path that begins with /".to_owned()
+    }
+
+    fn sample(&self) -> String {
+        format!("{:?}", self.unsaid)
+    }
+
+    fn show(&self, value: &Option<PathBuf>) -> Json {
         plain(value)
     }
 }

@@ -3,8 +3,9 @@
 //! The doc comments below are what the sample file and the documentation print.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
-use super::kinds::{Address, Bytes, Choice, Flag, List, OptionalFlag, Time, Whole};
+use super::kinds::{Address, Bytes, Choice, Flag, Folder, List, OptionalFlag, Time, Whole};
 use super::section::section;
 use super::targets::{self, Targets};
 
@@ -82,6 +83,10 @@ section! {
     /// names are refused, so that no web page can read reports by pointing its own name at this machine.
     allowed_hosts as allowed_hosts: Vec<String> = List { max_count: 64, what: "host names without a port", item: host_name };
 
+    /// A folder of the daemon's own for what it would otherwise have to make again after each start. Without it in the
+    /// file: the folder that systemd names, or /var/lib/profiler-daemon.
+    state_directory as state_directory: Option<PathBuf> = Folder { unsaid: "/var/lib/profiler-daemon" };
+
     /// Whether reports show command lines. They can hold passwords.
     show_command_lines as show_command_lines: bool = Flag { default: false };
 }
@@ -119,6 +124,21 @@ section! {
 
     /// Different stacks that the kernel collects between two reads, which are one second apart.
     stack_entries as stack_entries: u32 = Whole { default: 16_384, min: 1_024, max: 1_048_576, unit: "stacks" };
+
+    /// User functions of one stack, on kernels from 5.17 on; older ones take 256. What lies further out is cut off.
+    user_frames as user_frames: u32 = Whole { default: 512, min: 16, max: 512, unit: "functions" };
+
+    /// Stretches of code that all processes together have mapped. 32 bytes of kernel memory each.
+    mappings as mappings: u32 = Whole { default: 65_536, min: 4_096, max: 4_194_304, unit: "mappings" };
+
+    /// Kernel memory for the tables by which stacks are unwound, taken as it is needed. When it is full, the tables that
+    /// were not used for longest give way.
+    unwind_table_bytes as unwind_table_bytes: u32 =
+        Bytes { default: 96 * MIB, min: 4 * MIB, max: GIB, power_of_two: false };
+
+    /// Disk for the same tables, in the state directory.
+    unwind_cache_bytes as unwind_cache_bytes: u64 =
+        Bytes { default: 512 * MIB, min: 16 * MIB, max: 64 * GIB, power_of_two: false };
 
     /// Buffer through which stacks come from the kernel.
     stack_ring_bytes as stack_ring_bytes: u32 =

@@ -8,6 +8,7 @@ use profiler_common::limits::COMM_BYTES;
 use profiler_common::records::{
     END_MASK, StackHead, SumKey, SumValue, SyscallKey, ThreadRecord,
 };
+use profiler_common::unwind::UnwindFailure;
 use profiler_common::{CLASS_COUNT, ClassNs, Counter, Phase, StackEnd};
 use tracing::warn;
 
@@ -163,6 +164,9 @@ impl Kernel {
         self.control_value.half = 1 - self.control_value.half;
         self.write_control()?;
         batch::wait_for_programs();
+        if let Some(unwind) = &mut self.unwind {
+            unwind.pass_over();
+        }
         // Frames travel before the row that needs them is made: after the wait, all of this half's are here.
         self.take_stacks(each);
         let mut pass = Pass::default();
@@ -174,7 +178,7 @@ impl Kernel {
                     slot: key.0.slot,
                     user: key.0.user,
                     kernel: key.0.kernel,
-                    end: StackEnd::from_u32(key.0.end & END_MASK).unwrap_or(StackEnd::Failed),
+                    end: stack_end(key.0.end & END_MASK),
                     classes: value.0.classes,
                     samples: value.0.samples,
                     walks: value.0.walks,
@@ -312,7 +316,7 @@ fn snapshot(slot: u32, record: &ThreadRecord, at_ns: u64) -> Option<ThreadSnapsh
         AwayStack {
             user: record.away_user,
             kernel: record.away_kernel,
-            end: StackEnd::from_u32(record.away_end).unwrap_or(StackEnd::Failed),
+            end: stack_end(record.away_end & END_MASK),
             classes,
         }
     });
@@ -338,6 +342,11 @@ fn snapshot(slot: u32, record: &ThreadRecord, at_ns: u64) -> Option<ThreadSnapsh
         away,
         exec_count: record.exec_count,
     })
+}
+
+/// How a walk ended, by its number; one that no program writes is no walk to rely on.
+fn stack_end(number: u32) -> StackEnd {
+    StackEnd::from_u32(number).unwrap_or(StackEnd::Incomplete(UnwindFailure::UnknownKind))
 }
 
 /// A ring record; `None` if its lengths do not fit, which no program writes.

@@ -4,12 +4,14 @@ use std::fs;
 use std::io;
 
 use aya::maps::{HashMap, Map, MapData, PerCpuArray, RingBuf, Stack};
-use aya::programs::{BtfTracePoint, Iter, PerfEvent, ProgramError};
+use aya::programs::{BtfTracePoint, Iter, PerfEvent, ProgramError, ProgramType};
+use aya::sys::{BpfHelper, is_helper_supported};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
-use profiler_common::limits::CALLS_PER_THREAD;
+use profiler_common::limits::{CALLS_PER_THREAD, MAX_PAGES};
 use profiler_common::records::{Control, SyscallKey, SyscallRow, ThreadRecord, system_calls};
+use profiler_common::unwind::{MAX_TABLES, WALK_ENDS};
 use thiserror::Error;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::attach::{self, Attached};
 use super::btf::{self, BtfError};
@@ -18,6 +20,7 @@ use super::log::ProgramLog;
 use super::offsets;
 use super::records::Records;
 use super::targets::TargetMaps;
+use super::unwind_maps::UnwindMaps;
 
 /// The programs, built from source by the build script and aligned for the loader.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(env!("PROFILER_EBPF_OBJECT"));
@@ -48,6 +51,12 @@ pub struct KernelSettings {
     pub stacks_per_drain: u32,
     /// Bytes of the ring of stacks; a power of two of at least a page.
     pub ring_bytes: u32,
+    /// User frames of one walk.
+    pub user_frames: u32,
+    /// Mapping rows of all processes.
+    pub mappings: u32,
+    /// Megabytes of unwind rows.
+    pub unwind_chunks: u32,
 }
 
 /// Why the programs do not run.
@@ -103,6 +112,9 @@ pub struct Kernel {
     pub(super) counts: PerCpuArray<MapData, u64>,
     pub(super) targets: TargetMaps,
     pub(super) state: super::drain::DrainState,
+    /// `None`: this kernel cannot unwind by tables.
+    pub(super) unwind: Option<UnwindMaps>,
+    walk_ends: PerCpuArray<MapData, u64>,
     attached: Attached,
     log: ProgramLog,
     statistics: Option<Statistics>,
@@ -129,13 +141,17 @@ impl Kernel {
             SystemCalls::Off => system_calls::OFF,
         };
         let rows = settings.max_threads.saturating_mul(CALLS_PER_THREAD);
+        let tables = has_loops()?;
+        let by_tables = u32::from(tables);
         let mut loader = EbpfLoader::new();
         loader
             .btf(Some(&kernel_types))
             .allow_unsupported_maps()
             .override_global("MIN_INTERVAL_NS", &settings.min_interval_ns, true)
             .override_global("SYSTEM_CALLS", &calls, true)
-            .override_global("UNWIND_TABLES", &1u32, true)
+            .override_global("UNWIND_TABLES", &by_tables, true)
+            .override_global("USER_FRAMES", &settings.user_frames, true)
+            .map_max_entries("MAPPINGS", settings.mappings)
             .map_max_entries("THREADS", settings.max_threads)
             .map_max_entries("FREE_SLOTS", settings.max_threads)
             .map_max_entries("CALL_ROWS_BY_INDEX", rows)
@@ -165,7 +181,22 @@ impl Kernel {
             take("THREADS")?,
             take("CALL_ROWS_BY_INDEX")?,
         );
+        let unwind = tables
+            .then(|| {
+                let (mappings, tables, pages) = (take("MAPPINGS")?, take("TABLES")?, take("PAGES")?);
+                Ok::<_, StartError>(UnwindMaps::new(
+                    typed("PROCESSES", take("PROCESSES")?)?,
+                    mapped("MAPPINGS", &mappings, settings.mappings)?,
+                    mapped("TABLES", &tables, MAX_TABLES)?,
+                    mapped("PAGES", &pages, MAX_PAGES)?,
+                    typed("ROW_CHUNKS", take("ROW_CHUNKS")?)?,
+                    settings.unwind_chunks,
+                ))
+            })
+            .transpose()?;
         let mut kernel = Self {
+            unwind,
+            walk_ends: typed("WALK_ENDS", take("WALK_ENDS")?)?,
             control: typed("CONTROL", control)?,
             control_value: Control {
                 generation: 1,
@@ -228,6 +259,20 @@ impl Kernel {
         // The iteration is the reading; the programs write nothing into it.
         io::copy(&mut file, &mut io::sink()).map_err(|error| fail(error.to_string()))?;
         Ok(())
+    }
+
+    /// How walks of user stacks have ended so far, by the number of a `StackEnd`.
+    #[must_use]
+    pub fn walk_ends(&self) -> Vec<u64> {
+        let ends = 0..WALK_ENDS;
+        ends.map(|end| match self.walk_ends.get(&end, 0) {
+            Ok(values) => values.iter().sum(),
+            Err(error) => {
+                warn!("the count of walks that ended as {end} cannot be read: {error}");
+                0
+            }
+        })
+        .collect()
     }
 
     /// What is attached.
@@ -300,6 +345,16 @@ impl Kernel {
         }
         Ok(())
     }
+}
+
+/// Whether programs may call `bpf_loop`, without which the verifier would follow each frame of each walk.
+fn has_loops() -> Result<bool, StartError> {
+    is_helper_supported(ProgramType::PerfEvent, BpfHelper::BPF_FUNC_loop).map_err(|error| {
+        StartError::Program {
+            program: "probe",
+            reason: chain(&error),
+        }
+    })
 }
 
 /// The tracepoint programs and whether they are needed with system calls off.

@@ -7,14 +7,17 @@ mod batch;
 mod btf;
 mod cost;
 mod drain;
+mod extents;
 mod load;
 mod log;
 mod offsets;
 mod records;
 mod targets;
+mod unwind_maps;
 
 pub use attach::{Attached, online_processors};
 pub use cost::{MapCost, ProgramCost};
 pub use drain::{AwayStack, Pass, RawStack, StackSum, SyscallSnapshot, ThreadSnapshot};
 pub use load::{Kernel, KernelSettings, StartError, SystemCalls};
 pub use targets::{NamedTargets, TargetError};
+pub use unwind_maps::{MappingRange, Published, UnwindFill};

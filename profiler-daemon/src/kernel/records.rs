@@ -75,6 +75,19 @@ impl<T: Pod> Records<T> {
         unsafe { self.at(index).read_volatile() }
     }
 
+    /// Writes an element that no program looks at yet.
+    pub(super) fn write(&self, index: usize, value: T) {
+        // SAFETY: within the mapping.
+        unsafe { self.at(index).write_volatile(value) };
+    }
+
+    /// Writes the first four bytes of an element in one piece.
+    pub(super) fn write_first_word(&self, index: usize, word: u32) {
+        const { assert!(size_of::<T>() >= 4 && align_of::<T>() >= 4) };
+        // SAFETY: within the mapping and aligned, by the assertion.
+        unsafe { self.at(index).cast::<u32>().write_volatile(word) };
+    }
+
     /// Empties an element that the kernel does not use.
     pub(super) fn clear(&self, index: usize) {
         // SAFETY: within the mapping; plain data of which all-zero bytes are a value.

@@ -106,6 +106,8 @@ pub(super) struct Instance {
     pub(super) facts_own: bool,
     pub(super) kernel_thread: bool,
     pub(super) mappings: Arc<Mappings>,
+    /// How often it executed another program.
+    pub(super) execs: u32,
     pub(super) exited_ns: Option<u64>,
     /// Whether it ever had more than its first thread, as far as is known.
     pub(super) threaded: bool,
@@ -134,6 +136,7 @@ impl Instance {
             facts_own: false,
             kernel_thread: false,
             mappings: Arc::default(),
+            execs: 0,
             exited_ns: None,
             threaded: false,
             leader_gone: false,

@@ -4,7 +4,10 @@
 //! fork and its end; [`Processes::link`] ties the kernel's key to it. It would break if side-band times came from another
 //! clock than `CLOCK_MONOTONIC`. Housekeeping (ends, lost records, unknown addresses) is in `upkeep`.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use super::{
     files::{FileCounts, Files, ModuleFile},
@@ -67,6 +70,8 @@ pub struct Processes {
     pub(super) lost_since_ns: Option<u64>,
     /// How many more programs may be described on exec before the next sweep.
     pub(super) gathers_left: u32,
+    /// Numbers of processes whose mappings changed, or that came or went.
+    pub(super) changed: HashSet<u32>,
     pub(super) counts: ProcessCounts,
 }
 
@@ -90,6 +95,7 @@ impl Processes {
             boot_minus_monotonic_ns,
             lost_since_ns: None,
             gathers_left: MAX_GATHERS,
+            changed: HashSet::new(),
             counts: ProcessCounts::default(),
         }
     }
@@ -132,6 +138,7 @@ impl Processes {
         let at = same_pid.partition_point(|other| instances[other].start_ns <= start_ns);
         same_pid.insert(at, id);
         self.instances.insert(id, instance);
+        self.changed.insert(pid);
         Some(id)
     }
 
@@ -220,6 +227,7 @@ impl Processes {
             .copied();
         if let Some(instance) = known.and_then(|id| self.instances.get_mut(&id)) {
             instance.forked_ns = Some(time_ns);
+            self.changed.insert(pid);
             if let Some(parent) = parent
                 && instance.mappings.present().is_empty()
             {
@@ -250,6 +258,8 @@ impl Processes {
         let Some(instance) = self.instances.get_mut(&id) else {
             return;
         };
+        instance.execs = instance.execs.wrapping_add(1);
+        self.changed.insert(instance.pid);
         instance.exited_ns = None;
         instance.leader_gone = false;
         instance.kernel_thread = false;
@@ -317,6 +327,9 @@ impl Processes {
             file_offset: identified.is_file.then_some(event.file_offset),
             since_ns: event.time_ns,
         });
+        if added != Added::Known {
+            self.changed.insert(event.pid);
+        }
         if added == Added::Full {
             self.counts.mappings_full += 1;
             // Most of a full table is usually gone: nobody reports mappings that end.
@@ -360,6 +373,7 @@ impl Processes {
                 since_ns,
             });
         }
+        self.changed.insert(instance.pid);
         let full = Arc::make_mut(&mut instance.mappings).replace_all(&listed, since_ns, now_ns);
         self.counts.mappings_full += full + u64::from(maps.truncated);
         true

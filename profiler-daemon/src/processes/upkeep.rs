@@ -45,6 +45,7 @@ impl Processes {
                 .is_some_and(|stat| instance.is_listed(stat.start_ticks, boot) && stat.threads > 1);
         if !others {
             instance.exited_ns = Some(time_ns);
+            self.changed.insert(pid);
         }
     }
 
@@ -77,6 +78,7 @@ impl Processes {
                 {
                     instance.exited_ns = None;
                     instance.leader_gone = false;
+                    self.changed.insert(instance.pid);
                 }
             }
             if instance.exited_ns.is_none() && listed.contains(&instance.pid) {
@@ -90,6 +92,7 @@ impl Processes {
                 instance.reread_wait_ns = 0;
             } else if instance.exited_ns.is_none() {
                 instance.exited_ns = Some(now_ns);
+                self.changed.insert(instance.pid);
             }
         }
         for pid in pids {
@@ -131,6 +134,7 @@ impl Processes {
                 && let Some(instance) = self.instances.get_mut(&id)
             {
                 instance.exited_ns = Some(now_ns);
+                self.changed.insert(pid);
             }
         }
     }

@@ -11,7 +11,7 @@ use profiler_common::StackEnd;
 use super::{budget::NodeBudget, frames::FrameId, input::LossCause};
 
 /// Deepest path stored; what lies below goes to a [`Place::Cut`] node.
-pub const MAX_DEPTH: usize = 512;
+pub const MAX_DEPTH: usize = 640;
 
 /// The number of a node in its tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -78,7 +78,7 @@ impl Key {
             Place::Cut => (3, 0),
             Place::Folded { kernel } => (4, u32::from(kernel)),
         };
-        let tags = u128::from(sort << 8 | end as u32);
+        let tags = u128::from(sort << 8 | end.to_u32());
         Self(tags << 64 | u128::from(parent.0) << 32 | u128::from(detail))
     }
 }
@@ -344,7 +344,7 @@ mod tests {
             one
         );
         // The same outermost frame with another end of the walk is another path.
-        let broken = tree.insert(&frames(&[1]), &[], StackEnd::Failed, None, &mut budget);
+        let broken = tree.insert(&frames(&[1]), &[], StackEnd::TRUNCATED, None, &mut budget);
         assert_ne!(broken.outermost, one.outermost);
         assert_eq!(budget.used_bytes(), tree.budgeted() * NODE_BYTES);
     }
@@ -359,7 +359,7 @@ mod tests {
             .insert(&frames(&[1, 2]), &frames(&[9]), end, None, &mut budget)
             .leaf;
         assert!(tree.is_path(leaf, &frames(&[1, 2]), &frames(&[9]), end));
-        assert!(!tree.is_path(leaf, &frames(&[1, 2]), &frames(&[9]), StackEnd::Failed));
+        assert!(!tree.is_path(leaf, &frames(&[1, 2]), &frames(&[9]), StackEnd::TRUNCATED));
         assert!(!tree.is_path(leaf, &frames(&[2]), &frames(&[9]), end));
         assert!(!tree.is_path(leaf, &frames(&[0, 1, 2]), &frames(&[9]), end));
         assert!(!tree.is_path(leaf, &frames(&[1, 2, 9]), &[], end));
@@ -401,7 +401,7 @@ mod tests {
         let deep = tree.insert(&frames(&[1, 2, 3, 4]), &[], end, None, &mut budget);
         let other = tree.insert(&frames(&[1, 2, 5]), &[], end, None, &mut budget);
         let kernel = tree.insert(&frames(&[1, 2]), &frames(&[9, 8]), end, None, &mut budget);
-        let gone = tree.insert(&frames(&[7, 6]), &[], StackEnd::Failed, None, &mut budget);
+        let gone = tree.insert(&frames(&[7, 6]), &[], StackEnd::TRUNCATED, None, &mut budget);
         // 1 and 2 stay.
         let keep: Vec<bool> = (0..tree.nodes().len()).map(|index| index < 3).collect();
         let map = tree.prune(&keep);
@@ -411,7 +411,7 @@ mod tests {
         assert_eq!(place(deep.leaf).parent, map[2]);
         assert_eq!(place(kernel.leaf).place, Place::Folded { kernel: true });
         assert_eq!(place(gone.leaf).place, Place::Lost(LossCause::Folded));
-        assert_eq!(place(gone.leaf).end, StackEnd::Failed);
+        assert_eq!(place(gone.leaf).end, StackEnd::TRUNCATED);
         assert_eq!(tree.budgeted(), 5);
         let again = tree.insert(&frames(&[1, 2, 5]), &[], end, None, &mut budget);
         assert_eq!(

@@ -63,13 +63,13 @@ impl Stacks {
                 (_, StackEnd::None) => continue,
                 // Its walk is done with; how it ended is still known.
                 (Place::Lost(LossCause::Folded), StackEnd::Complete) => &mut self.complete,
-                (Place::Lost(LossCause::Folded), StackEnd::Truncated) => &mut self.truncated,
+                (Place::Lost(LossCause::Folded), StackEnd::TRUNCATED) => &mut self.truncated,
                 (Place::Lost(_) | Place::Cut | Place::Folded { .. }, _) => &mut self.failed,
                 (Place::User(_), StackEnd::Complete) => &mut self.complete,
                 (Place::User(frame), _) if named_entry(frame, names) => &mut self.complete,
                 (Place::Kernel(_), StackEnd::Complete) => &mut self.complete,
-                (_, StackEnd::Truncated) => &mut self.truncated,
-                (_, StackEnd::Failed) => &mut self.failed,
+                (_, StackEnd::TRUNCATED) => &mut self.truncated,
+                (_, StackEnd::Incomplete(_)) => &mut self.failed,
             };
             *bucket += values.walks;
             self.walked += values.walks;
@@ -89,7 +89,7 @@ pub(super) fn undecided(account: &AccountView) -> impl Iterator<Item = FrameId> 
         .iter()
         .skip(1)
         .filter_map(|node| match (node.place, node.end) {
-            (Place::User(frame), StackEnd::Truncated | StackEnd::Failed)
+            (Place::User(frame), StackEnd::Incomplete(_))
                 if node.parent == NodeId::ROOT =>
             {
                 Some(frame)

@@ -2,8 +2,8 @@
 //! that are not shown, become one. All reports on functions, modules and call trees are made from it.
 //!
 //! Nodes that stand for no function: `[unknown: cause]` (the stack was lost), `[dropped]` (no room for the rest of the
-//! stack), `[folded]` (the rest of the stack gave its room to others), `[truncated stack]` and `[unwind failed]` (what called the outermost known frame is not known), and
-//! `[no user stack]` (user frames asked for, only kernel frames seen).
+//! stack), `[folded]` (the rest of the stack gave its room to others), `[incomplete: reason]` (what called the outermost known frame
+//! is not known) and `[no user stack]` (user frames asked for, only kernel frames seen).
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -266,14 +266,12 @@ impl<'n> Builder<'_, 'n> {
 
     /// What the outermost known frame hangs from: the root, or a remark that its callers are not known.
     fn caller(&mut self, frame: FrameId, end: StackEnd) -> u32 {
-        let remark = match end {
-            StackEnd::Truncated => "[truncated stack]",
-            StackEnd::Failed => "[unwind failed]",
-            StackEnd::Complete | StackEnd::None => return ROOT,
+        let StackEnd::Incomplete(failure) = end else {
+            return ROOT;
         };
         match self.label {
             Label::Functions(names) if !named_entry(frame, Some(names)) => {
-                self.remark(ROOT, remark)
+                self.remark(ROOT, failure.row_name())
             }
             _ => ROOT,
         }

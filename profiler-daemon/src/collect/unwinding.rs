@@ -1,0 +1,410 @@
+//! Keeps what the walker looks up in step with what processes have mapped: asks for the tables of files, loads them, writes
+//! each process's mappings, and gives up tables that were not used for longest when there is no room.
+//!
+//! Reading files is the worker's, the order of writes is `kernel::unwind_maps`'s. Processes that share their mappings (a child
+//! and its parent, until one of them maps something) share the rows.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::Arc;
+
+use profiler_common::unwind::{MappingRow, mapping};
+use tracing::{debug, warn};
+
+use crate::kernel::{Kernel, MappingRange, Published, UnwindFill};
+use crate::processes::changes::{Changed, Image};
+use crate::processes::live::Processes;
+use crate::processes::mappings::{Mapping, Mappings};
+use crate::processes::module::ModuleId;
+use crate::unwind::elf::Segment;
+use crate::unwind::table::bias;
+use crate::unwind::worker::{TableAnswer, TableRequest, TableWorker, WorkerCounts};
+use crate::unwind::{NoTable, UnwindTable};
+
+/// Passes within which a table that was used is not given up for another.
+const KEEP_PASSES: u64 = 10;
+/// Tables that wait for room at most; more are given up and made again when they are needed.
+const MAX_WAITING: usize = 8;
+
+/// What happened so far, and how full it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UnwindingState {
+    /// Tables made and found, files without.
+    pub worker: WorkerCounts,
+    /// The maps.
+    pub fill: UnwindFill,
+    /// Tables given up for others.
+    pub evicted: u64,
+    /// Tables that found no room.
+    pub refused: u64,
+    /// Times that a process's mappings found no room.
+    pub mappings_full: u64,
+    /// Times that the kernel refused something else.
+    pub failures: u64,
+}
+
+/// How far a file's table is.
+enum Table {
+    /// Asked for.
+    Asked,
+    /// The walker has it.
+    Loaded {
+        id: u32,
+        segments: Vec<Segment>,
+        used_pass: u64,
+    },
+    /// It was there or could be, but there was no room. Asked for again when a walk needs it.
+    NoRoom,
+    /// There can be none.
+    None(NoTable),
+}
+
+/// Rows that one or more processes have.
+struct Shared {
+    mappings: Arc<Mappings>,
+    range: MappingRange,
+    pids: HashSet<u32>,
+    /// A table came or went: the rows are to be written anew.
+    stale: bool,
+}
+
+/// A process that the walker knows.
+struct Known {
+    image: Image,
+    /// Key in `shared`.
+    rows: usize,
+}
+
+/// See the module.
+pub(super) struct Unwinding {
+    worker: TableWorker,
+    tables: HashMap<ModuleId, Table>,
+    shared: HashMap<usize, Shared>,
+    known: HashMap<u32, Known>,
+    /// Tables that wait for room to become free.
+    waiting: Vec<(ModuleId, Arc<UnwindTable>)>,
+    /// Modules whose request found the worker's queue full.
+    unasked: HashSet<ModuleId>,
+    /// Processes to look at again at the next pass.
+    again: HashSet<u32>,
+    pass: u64,
+    state: UnwindingState,
+}
+
+impl Unwinding {
+    pub(super) fn new(worker: TableWorker) -> Self {
+        Self {
+            worker,
+            tables: HashMap::new(),
+            shared: HashMap::new(),
+            known: HashMap::new(),
+            waiting: Vec::new(),
+            unasked: HashSet::new(),
+            again: HashSet::new(),
+            pass: 0,
+            state: UnwindingState::default(),
+        }
+    }
+
+    /// What happened so far, and how full it is.
+    pub(super) fn state(&self, kernel: &Kernel) -> UnwindingState {
+        UnwindingState {
+            worker: self.worker.counts(),
+            fill: kernel.unwind_fill(),
+            ..self.state
+        }
+    }
+
+    /// Takes in the tables that are ready and the mappings that changed. Cheap when nothing did.
+    pub(super) fn sync(&mut self, kernel: &mut Kernel, processes: &mut Processes) {
+        while let Some(answer) = self.worker.poll() {
+            self.take_answer(kernel, answer);
+        }
+        for changed in processes.take_changed() {
+            self.set(kernel, processes, changed, false);
+        }
+        self.renew(kernel);
+    }
+
+    /// A pass is over: what was retired before is free, and what waited may go on. `used`: the modules on stacks.
+    pub(super) fn pass(
+        &mut self,
+        kernel: &mut Kernel,
+        processes: &mut Processes,
+        used: HashSet<ModuleId>,
+        missed: HashSet<ModuleId>,
+    ) {
+        self.pass += 1;
+        for module in used {
+            if let Some(Table::Loaded { used_pass, .. }) = self.tables.get_mut(&module) {
+                *used_pass = self.pass;
+            }
+        }
+        let unasked = std::mem::take(&mut self.unasked);
+        for module in missed {
+            if matches!(self.tables.get(&module), Some(Table::NoRoom)) {
+                self.tables.remove(&module);
+                self.ask(processes, module);
+            }
+        }
+        for module in unasked {
+            self.ask(processes, module);
+        }
+        for (module, table) in std::mem::take(&mut self.waiting) {
+            self.load(kernel, module, &table);
+        }
+        for pid in std::mem::take(&mut self.again) {
+            let changed = processes.look_up(pid);
+            self.set(kernel, processes, changed, true);
+        }
+        self.renew(kernel);
+    }
+
+    fn ask(&mut self, processes: &mut Processes, module: ModuleId) {
+        let Some(file) = processes.file(module) else {
+            self.tables.insert(module, Table::None(NoTable::Unreadable));
+            return;
+        };
+        let build_id = processes.modules().get(module).build_id.clone();
+        let asked = self.worker.request(TableRequest {
+            module,
+            file,
+            build_id,
+        });
+        if asked {
+            self.tables.insert(module, Table::Asked);
+        } else {
+            self.unasked.insert(module);
+        }
+    }
+
+    fn take_answer(&mut self, kernel: &mut Kernel, answer: TableAnswer) {
+        match answer.table {
+            Ok(table) => self.load(kernel, answer.module, &table),
+            Err(why) => {
+                debug!("module {} has no unwind table: {}", answer.module.0, why.name());
+                self.tables.insert(answer.module, Table::None(why));
+                self.mark_stale(answer.module);
+            }
+        }
+    }
+
+    fn load(&mut self, kernel: &mut Kernel, module: ModuleId, table: &Arc<UnwindTable>) {
+        match kernel.load_table(table.base_page, &table.pages, &table.rows) {
+            Ok(Some(id)) => {
+                self.tables.insert(
+                    module,
+                    Table::Loaded {
+                        id,
+                        segments: table.segments.clone(),
+                        used_pass: self.pass,
+                    },
+                );
+                self.mark_stale(module);
+            }
+            Ok(None) => {
+                if self.waiting.len() < MAX_WAITING && self.evict(kernel, table.rows.len()) {
+                    self.waiting.push((module, Arc::clone(table)));
+                } else {
+                    self.state.refused += 1;
+                    self.tables.insert(module, Table::NoRoom);
+                }
+            }
+            Err(error) => {
+                self.failed("load a table", &error);
+                self.tables.insert(module, Table::NoRoom);
+            }
+        }
+    }
+
+    /// Gives up tables that were not used for longest, until as many rows are free. False if there are none to give up.
+    fn evict(&mut self, kernel: &mut Kernel, rows: usize) -> bool {
+        let mut candidates: Vec<(u64, ModuleId, u32)> = self
+            .tables
+            .iter()
+            .filter_map(|(module, table)| match table {
+                Table::Loaded { id, used_pass, .. } => Some((*used_pass, *module, *id)),
+                _ => None,
+            })
+            .filter(|(used_pass, ..)| used_pass + KEEP_PASSES < self.pass)
+            .collect();
+        candidates.sort_unstable();
+        let mut freed = 0;
+        for (_, module, id) in candidates {
+            if freed > rows {
+                break;
+            }
+            freed += kernel.unload_table(id);
+            self.tables.insert(module, Table::NoRoom);
+            self.state.evicted += 1;
+        }
+        freed > 0
+    }
+
+    /// Rows of processes that have the module mapped are to be written anew.
+    fn mark_stale(&mut self, module: ModuleId) {
+        for shared in self.shared.values_mut() {
+            let mut mappings = shared.mappings.present().iter();
+            shared.stale |= mappings.any(|mapping| mapping.module == module);
+        }
+    }
+
+    /// Has the walker know what a process has mapped now. `again`: it was not known to the programs when this was tried last.
+    fn set(&mut self, kernel: &mut Kernel, processes: &mut Processes, changed: Changed, again: bool) {
+        let pid = changed.pid;
+        let Some((image, mappings)) = changed.now else {
+            self.forget(kernel, pid);
+            return;
+        };
+        let before = self.known.get(&pid);
+        let same_image = before.is_some_and(|known| known.image == image);
+        if let Some(known) = before.filter(|_| same_image)
+            && let Some(shared) = self.shared.get(&known.rows)
+            && shared.mappings.present() == mappings.present()
+        {
+            return;
+        }
+        for mapping in mappings.present() {
+            if mapping.file_offset.is_some()
+                && !self.tables.contains_key(&mapping.module)
+                && !self.unasked.contains(&mapping.module)
+            {
+                self.ask(processes, mapping.module);
+            }
+        }
+        let key = Arc::as_ptr(&mappings).addr();
+        if !self.shared.contains_key(&key) {
+            let Some(range) = kernel.add_mappings(&self.rows(&mappings)) else {
+                self.state.mappings_full += 1;
+                self.again.insert(pid);
+                return;
+            };
+            self.shared.insert(
+                key,
+                Shared {
+                    mappings,
+                    range,
+                    pids: HashSet::new(),
+                    stale: false,
+                },
+            );
+        }
+        // After a fork the programs have copied the parent's; if there is nothing, the process has executed or is gone.
+        let if_present = !again && (same_image || image.is_forked());
+        let published = self
+            .shared
+            .get(&key)
+            .map(|shared| kernel.publish(pid, &shared.range, if_present));
+        self.forget(kernel, pid);
+        match published {
+            Some(Ok(Published::Yes)) => {
+                if let Some(shared) = self.shared.get_mut(&key) {
+                    shared.pids.insert(pid);
+                }
+                self.known.insert(pid, Known { image, rows: key });
+            }
+            Some(Ok(Published::Forgotten)) => {
+                // All that happened to it by now is heard of at the next pass.
+                self.again.insert(pid);
+            }
+            Some(Ok(Published::Full)) => {
+                self.state.mappings_full += 1;
+                self.again.insert(pid);
+            }
+            Some(Err(error)) => self.failed("write mappings", &error),
+            None => {}
+        }
+        self.drop_unused(kernel, key);
+    }
+
+    /// A process is gone, or has other rows now.
+    fn forget(&mut self, kernel: &mut Kernel, pid: u32) {
+        if let Some(known) = self.known.remove(&pid) {
+            if let Some(shared) = self.shared.get_mut(&known.rows) {
+                shared.pids.remove(&pid);
+            }
+            self.drop_unused(kernel, known.rows);
+        }
+    }
+
+    fn drop_unused(&mut self, kernel: &mut Kernel, key: usize) {
+        let unused = |shared: &Shared| shared.pids.is_empty();
+        if self.shared.get(&key).is_some_and(unused)
+            && let Some(shared) = self.shared.remove(&key)
+        {
+            kernel.retire_mappings(shared.range);
+        }
+    }
+
+    /// Writes the rows anew that no longer say what tables there are.
+    fn renew(&mut self, kernel: &mut Kernel) {
+        let stale = self.shared.iter().filter(|(_, shared)| shared.stale);
+        let stale: Vec<usize> = stale.map(|(key, _)| *key).collect();
+        for key in stale {
+            let Some(shared) = self.shared.get(&key) else {
+                continue;
+            };
+            let Some(range) = kernel.add_mappings(&self.rows(&shared.mappings)) else {
+                // Stays stale: room comes with the passes.
+                self.state.mappings_full += 1;
+                continue;
+            };
+            let mut failures = Vec::new();
+            let mut gone = Vec::new();
+            for pid in &shared.pids {
+                match kernel.publish(*pid, &range, true) {
+                    Ok(Published::Yes) => {}
+                    Ok(Published::Forgotten | Published::Full) => gone.push(*pid),
+                    Err(error) => failures.push(error),
+                }
+            }
+            for error in failures {
+                self.failed("write mappings", &error);
+            }
+            if let Some(shared) = self.shared.get_mut(&key) {
+                shared.stale = false;
+                kernel.retire_mappings(std::mem::replace(&mut shared.range, range));
+            }
+            for pid in gone {
+                self.forget(kernel, pid);
+                self.again.insert(pid);
+            }
+        }
+    }
+
+    fn rows(&self, mappings: &Mappings) -> Vec<MappingRow> {
+        let present = mappings.present().iter();
+        present.map(|mapping| self.row(mapping)).collect()
+    }
+
+    fn row(&self, mapped: &Mapping) -> MappingRow {
+        let mut row = MappingRow {
+            start: mapped.start,
+            end: mapped.end,
+            kind: mapping::NO_TABLE,
+            ..MappingRow::default()
+        };
+        let Some(offset) = mapped.file_offset else {
+            // Code made at run time.
+            row.kind = mapping::FRAME_POINTER;
+            return row;
+        };
+        match self.tables.get(&mapped.module) {
+            Some(Table::Loaded { id, segments, .. }) => {
+                if let Some(bias) = bias(segments, mapped.start, offset) {
+                    row.bias = bias;
+                    row.table = *id;
+                    row.kind = mapping::TABLE;
+                }
+            }
+            Some(Table::None(NoTable::NoUnwindInformation)) => row.kind = mapping::FRAME_POINTER,
+            Some(Table::Asked | Table::NoRoom | Table::None(_)) | None => {}
+        }
+        row
+    }
+
+    fn failed(&mut self, what: &str, error: &io::Error) {
+        self.state.failures += 1;
+        warn!("cannot {what} for the walker: {error}");
+    }
+}
