@@ -30,7 +30,9 @@ pub use backend::{Backend, BoxFuture, Unavailable};
 pub use endpoints::{ENDPOINTS, Endpoint};
 pub use options::HttpOptions;
 pub use serve::serve;
-pub use status::{AttachedProgram, Degraded, OwnCost, ProfileRoom, ProgramCost, Status};
+pub use status::{
+    AttachedProgram, Coverage, Degraded, OwnCost, ProfileRoom, ProgramCost, Status, Unwinding,
+};
 
 /// Answers shorter than this are not compressed, in bytes.
 const MIN_COMPRESSED_BYTES: u16 = 1_024;

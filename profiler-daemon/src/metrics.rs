@@ -12,7 +12,7 @@ mod table;
 pub use exposition::{MAX_LABEL_BYTES, MetricsError, documentation, exposition};
 pub use input::{
     CLASS_NAMES, DrainInput, GroupInput, MapInput, MetricsInput, OwnInput, ProgramInput,
-    StackInput, SymbolCacheInput,
+    StackInput, SymbolCacheInput, UnwindInput,
 };
 pub use requests::RequestCounts;
 

@@ -26,6 +26,7 @@ use super::convert::{Owner, convert};
 use super::cost::{Estimate, EstimatedCost, Step};
 use super::coverage::{Coverage, WalkCounts};
 use super::own_frames::OwnFrames;
+use super::rests::Rests;
 use super::stacks::Stacks;
 use super::unwinding::{Unwinding, UnwindingState};
 
@@ -33,8 +34,6 @@ use super::unwinding::{Unwinding, UnwindingState};
 const PASS_NS: u64 = 1_000_000_000;
 /// Time between two looks at the ring of stacks, so that it need not hold a whole drain period's.
 const LOOK_NS: u64 = 100_000_000;
-/// After side-band records, the next ones are awaited no sooner than this: bounds the wakes to 200 a second.
-const REST: Duration = Duration::from_millis(5);
 /// Time between two looks at which groups lie below the named control groups.
 const GROUPS_NS: u64 = 1_000_000_000;
 
@@ -116,6 +115,7 @@ pub struct Collector {
     profile: Profile,
     stacks: Stacks,
     unwinding: Option<Unwinding>,
+    rests: Rests,
     coverage: Coverage,
     owners: HashMap<u32, Owner>,
     told: HashMap<ProcessKey, Told>,
@@ -150,6 +150,7 @@ impl Collector {
             profile: options.profile,
             stacks: Stacks::new(OwnFrames::find()),
             unwinding: options.tables.map(Unwinding::new),
+            rests: Rests::new(monotonic_ns()),
             coverage: Coverage::default(),
             owners: HashMap::new(),
             told: HashMap::new(),
@@ -213,10 +214,10 @@ impl Collector {
         };
         if let Err(error) = side_band.wait(timeout, bell) {
             warn!("cannot wait for process events: {error}");
-            std::thread::sleep(REST);
+            self.rests.rest(monotonic_ns());
         }
         if self.hear() {
-            std::thread::sleep(REST);
+            self.rests.rest(monotonic_ns());
         }
     }
 

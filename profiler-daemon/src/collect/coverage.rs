@@ -31,9 +31,8 @@ impl Coverage {
         if end == StackEnd::None || walks == 0 {
             return;
         }
-        let known = executable.filter(|name| {
-            self.0.len() < MAX_EXECUTABLES || self.0.contains_key(name.as_ref())
-        });
+        let known = executable
+            .filter(|name| self.0.len() < MAX_EXECUTABLES || self.0.contains_key(name.as_ref()));
         let name = known.cloned().unwrap_or_else(|| Arc::from(OTHER));
         let counts = self.0.entry(name).or_default();
         counts.walked += walks;
@@ -88,7 +87,10 @@ mod tests {
         }
         coverage.add(Some(&redis), StackEnd::Complete, 1000);
         let list = coverage.list();
-        assert_eq!((&*list[0].0, list[0].1.walked), ("/usr/bin/redis-server", 1100));
+        assert_eq!(
+            (&*list[0].0, list[0].1.walked),
+            ("/usr/bin/redis-server", 1100)
+        );
         assert_eq!(&*list[1].0, OTHER);
         assert_eq!(list.len(), MAX_EXECUTABLES + 1);
     }

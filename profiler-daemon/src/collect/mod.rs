@@ -9,6 +9,7 @@ mod convert;
 mod cost;
 mod coverage;
 mod own_frames;
+mod rests;
 mod stacks;
 mod unwinding;
 

@@ -143,7 +143,10 @@ impl Stacks {
                 }
             }
         }
-        let modules: HashSet<ModuleId> = frames.iter().map(|frame| table.get(*frame).module).collect();
+        let modules: HashSet<ModuleId> = frames
+            .iter()
+            .map(|frame| table.get(*frame).module)
+            .collect();
         if head.end == StackEnd::Incomplete(UnwindFailure::NoTable).to_u32()
             && let Some(outermost) = frames.last()
         {

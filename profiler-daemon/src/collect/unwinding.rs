@@ -182,7 +182,11 @@ impl Unwinding {
         match answer.table {
             Ok(table) => self.load(kernel, answer.module, &table),
             Err(why) => {
-                debug!("module {} has no unwind table: {}", answer.module.0, why.name());
+                debug!(
+                    "module {} has no unwind table: {}",
+                    answer.module.0,
+                    why.name()
+                );
                 self.tables.insert(answer.module, Table::None(why));
                 self.mark_stale(answer.module);
             }
@@ -250,7 +254,13 @@ impl Unwinding {
     }
 
     /// Has the walker know what a process has mapped now. `again`: it was not known to the programs when this was tried last.
-    fn set(&mut self, kernel: &mut Kernel, processes: &mut Processes, changed: Changed, again: bool) {
+    fn set(
+        &mut self,
+        kernel: &mut Kernel,
+        processes: &mut Processes,
+        changed: Changed,
+        again: bool,
+    ) {
         let pid = changed.pid;
         let Some((image, mappings)) = changed.now else {
             self.forget(kernel, pid);

@@ -5,12 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use profiler_common::StackEnd;
+use profiler_common::unwind::UnwindFailure;
 use tokio::sync::oneshot;
 
 use crate::collect::{Answer, CollectorState, Command, Commander};
 use crate::config::Config;
 use crate::config::targets::Targets;
-use crate::http::{AttachedProgram, OwnCost, ProfileRoom, ProgramCost, Status};
+use crate::http::{
+    AttachedProgram, Coverage, OwnCost, ProfileRoom, ProgramCost, Status, Unwinding,
+};
 use crate::http::{Backend, BoxFuture, Unavailable};
 use crate::metrics::RequestCounts;
 use crate::processes::mappings::Place;
@@ -244,9 +248,7 @@ impl Backend for Daemon {
             own_cost: OwnCost {
                 cpu_seconds_total: (own.user_ns + own.system_ns) as f64 / 1e9,
                 resident_bytes: own.resident_bytes,
-                kernel_map_bytes: state
-                    .as_ref()
-                    .map(|state| state.maps.iter().map(|map| map.bytes).sum()),
+                kernel_map_bytes: state.as_ref().map(kernel_bytes),
                 programs: state
                     .iter()
                     .flat_map(|state| &state.programs)
@@ -266,6 +268,7 @@ impl Backend for Daemon {
                     .map(|(name, count)| ((*name).to_owned(), *count))
                     .collect(),
             },
+            unwinding: state.as_ref().map(unwinding).unwrap_or_default(),
         }
     }
 
@@ -332,5 +335,49 @@ impl Names for FrameNames {
                 offset: 0,
             }),
         }
+    }
+}
+
+/// Kernel memory of all maps, bytes.
+fn kernel_bytes(state: &CollectorState) -> u64 {
+    let maps: u64 = state.maps.iter().map(|map| map.bytes).sum();
+    let rows = state
+        .unwinding
+        .map_or(0, |unwinding| unwinding.fill.allocated_bytes);
+    maps + rows
+}
+
+/// How far user stacks can be followed.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a percentage of walks needs no more than 53 bits"
+)]
+fn unwinding(state: &CollectorState) -> Unwinding {
+    let ended = |failure: UnwindFailure| {
+        let end = StackEnd::Incomplete(failure).to_u32() as usize;
+        state.walk_ends.get(end).copied().unwrap_or(0)
+    };
+    Unwinding {
+        tables: state.unwinding.map(|unwinding| unwinding.fill.tables),
+        table_bytes: state
+            .unwinding
+            .map_or(0, |unwinding| unwinding.fill.allocated_bytes),
+        failures: UnwindFailure::ALL
+            .iter()
+            .map(|failure| (failure.name(), ended(*failure)))
+            .filter(|(_, count)| *count > 0)
+            .collect(),
+        coverage: state
+            .coverage
+            .iter()
+            .map(|(executable, counts)| Coverage {
+                executable: executable.to_string(),
+                walked: counts.walked,
+                complete: counts.complete,
+                truncated: counts.truncated,
+                failed: counts.walked - counts.complete - counts.truncated,
+                complete_percent: 100.0 * counts.complete as f64 / counts.walked.max(1) as f64,
+            })
+            .collect(),
     }
 }

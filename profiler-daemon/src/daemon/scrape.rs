@@ -1,17 +1,20 @@
 //! Gathers what one scrape of the metrics tells.
 
-use profiler_common::Counter;
 use profiler_common::counter::CounterKind;
 use profiler_common::limits::CALLS_PER_THREAD;
+use profiler_common::unwind::UnwindFailure;
+use profiler_common::{Counter, StackEnd};
 
 use crate::collect::CollectorState;
+use crate::kernel::UnwindFill;
 use crate::metrics::{
     DrainInput, GroupInput, MapInput, MetricsInput, OwnInput, ProgramInput, StackInput,
-    SymbolCacheInput,
+    SymbolCacheInput, UnwindInput,
 };
 use crate::profile::snapshot::Snapshot;
 use crate::symbols::symbolizer::SymbolCounts;
 use crate::sys::own_cost::{self, OwnCost};
+use crate::unwind::NoTable;
 
 use super::backend::Daemon;
 use super::facts::Facts;
@@ -61,15 +64,19 @@ fn of_state(state: &CollectorState, input: &mut MetricsInput) {
         failures_total: state.failures,
         busy_ns_total: state.busy_ns,
     };
-    let (truncated, failed) = (
-        counter(Counter::WalksTruncated),
-        counter(Counter::WalksFailed),
-    );
-    input.stacks = StackInput {
-        complete_total: counter(Counter::Walks).saturating_sub(truncated + failed),
-        truncated_total: truncated,
-        failed_total: failed,
+    let ended = |end: StackEnd| {
+        state
+            .walk_ends
+            .get(end.to_u32() as usize)
+            .copied()
+            .unwrap_or(0)
     };
+    input.stacks = StackInput {
+        complete_total: ended(StackEnd::Complete),
+        truncated_total: counter(Counter::WalksTruncated),
+        failed_total: counter(Counter::WalksFailed),
+    };
+    input.unwind = unwind(state, ended);
     let kinds = |wanted: CounterKind| {
         let counters = Counter::ALL
             .iter()
@@ -77,6 +84,10 @@ fn of_state(state: &CollectorState, input: &mut MetricsInput) {
         counters.map(|known| (known.name().to_owned(), counter(*known)))
     };
     input.discarded_total = kinds(CounterKind::Discarded).collect();
+    let chunks = |map: &str| match (&state.unwinding, map) {
+        (Some(unwinding), "ROW_CHUNKS") => unwinding.fill.allocated_bytes,
+        _ => 0,
+    };
     input.maps = state
         .maps
         .iter()
@@ -84,7 +95,7 @@ fn of_state(state: &CollectorState, input: &mut MetricsInput) {
             name: map.name.clone(),
             entries: entries(state, &map.name),
             max_entries: u64::from(map.max_entries),
-            memory_bytes: Some(map.bytes),
+            memory_bytes: Some(map.bytes + chunks(&map.name)),
         })
         .collect();
     input.programs = state
@@ -98,6 +109,39 @@ fn of_state(state: &CollectorState, input: &mut MetricsInput) {
         .collect();
 }
 
+fn unwind(state: &CollectorState, ended: impl Fn(StackEnd) -> u64) -> UnwindInput {
+    let unwinding = state.unwinding.unwrap_or_default();
+    let (worker, disk) = (&unwinding.worker, &unwinding.worker.disk);
+    UnwindInput {
+        failures_total: UnwindFailure::ALL
+            .iter()
+            .map(|failure| (failure.name(), ended(StackEnd::Incomplete(*failure))))
+            .collect(),
+        built_total: worker.built,
+        from_disk_total: worker.from_disk,
+        none_total: NoTable::ALL
+            .iter()
+            .map(|why| (why.name(), worker.none[*why as usize]))
+            .collect(),
+        troubles_total: vec![
+            ("evicted", unwinding.evicted),
+            ("tables_full", unwinding.refused),
+            ("mappings_full", unwinding.mappings_full),
+            ("refused_by_kernel", unwinding.failures),
+            ("queue_full", worker.refused),
+            ("disk_corrupt", disk.corrupt),
+            ("disk_foreign", disk.foreign),
+            ("disk_not_written", disk.not_written),
+            ("disk_evicted", disk.evicted),
+        ],
+        busy_ns_total: worker.busy_ns,
+        tables: u64::from(unwinding.fill.tables),
+        row_bytes: unwinding.fill.row_bytes,
+        memory_bytes: unwinding.fill.allocated_bytes,
+        max_memory_bytes: u64::from(state.settings.unwind_chunks) << 20,
+    }
+}
+
 /// Elements in use at the last pass; maps that nobody counts say 0.
 fn entries(state: &CollectorState, map: &str) -> u64 {
     let fill = |what: &str| {
@@ -107,11 +151,18 @@ fn entries(state: &CollectorState, map: &str) -> u64 {
             .find(|(name, _)| *name == what)
             .map_or(0, |(_, count)| *count)
     };
+    let of_unwinding = |read: fn(&UnwindFill) -> u32| {
+        let unwinding = state.unwinding.as_ref();
+        unwinding.map_or(0, |unwinding| u64::from(read(&unwinding.fill)))
+    };
     match map {
         "THREADS" => fill("threads"),
         "FREE_SLOTS" => u64::from(state.settings.max_threads).saturating_sub(fill("threads") + 1),
         "SUMS_0" | "SUMS_1" => fill("stacks_per_drain"),
         "CALL_ROWS_BY_INDEX" | "CALL_ROW_INDEX" => fill("system_call_rows"),
+        "MAPPINGS" => of_unwinding(|fill| fill.mappings),
+        "PAGES" => of_unwinding(|fill| fill.pages),
+        "TABLES" => of_unwinding(|fill| fill.tables),
         "FREE_CALL_ROWS" => u64::from(state.settings.max_threads.saturating_mul(CALLS_PER_THREAD))
             .saturating_sub(fill("system_call_rows") + 1),
         _ => 0,

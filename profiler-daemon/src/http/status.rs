@@ -25,6 +25,38 @@ pub struct Status {
     pub own_cost: OwnCost,
     /// How much room the profile has, and what gave way for want of it.
     pub profile: ProfileRoom,
+    /// How far user stacks can be followed.
+    pub unwinding: Unwinding,
+}
+
+/// How far user stacks can be followed, since the daemon started.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Unwinding {
+    /// Files whose unwind tables the kernel side has; null where this kernel cannot use any.
+    pub tables: Option<u32>,
+    /// Kernel memory taken for them, in bytes.
+    pub table_bytes: u64,
+    /// Walks that did not reach the outermost frame, by reason: see `docs/unwinding.md`.
+    pub failures: BTreeMap<&'static str, u64>,
+    /// Walks by executable, most walked first.
+    pub coverage: Vec<Coverage>,
+}
+
+/// Walks of user stacks of one executable.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Coverage {
+    /// Its path; `other` for those beyond the number that is counted one by one.
+    pub executable: String,
+    /// Walks.
+    pub walked: u64,
+    /// Walks that ended at the thread's outermost frame.
+    pub complete: u64,
+    /// Walks that ended at the bound on frames.
+    pub truncated: u64,
+    /// Walks that could not go on.
+    pub failed: u64,
+    /// The share that is complete.
+    pub complete_percent: f64,
 }
 
 /// The room of the profile.
@@ -113,6 +145,22 @@ impl Status {
         ));
         for (name, count) in &self.profile.losses {
             lines.push((format!("profile {name}"), count.to_string()));
+        }
+        if let Some(tables) = self.unwinding.tables {
+            let kib = self.unwinding.table_bytes >> 10;
+            lines.push(("unwind tables".to_owned(), format!("{tables}, {kib} KiB")));
+        }
+        for (reason, count) in &self.unwinding.failures {
+            lines.push((format!("walks incomplete {reason}"), count.to_string()));
+        }
+        for coverage in &self.unwinding.coverage {
+            lines.push((
+                format!("walks of {}", coverage.executable),
+                format!(
+                    "{} of {} complete, {:.2} %",
+                    coverage.complete, coverage.walked, coverage.complete_percent
+                ),
+            ));
         }
         for cost in &self.own_cost.programs {
             lines.push((

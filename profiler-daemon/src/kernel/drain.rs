@@ -5,9 +5,7 @@
 
 use profiler_common::clock::{CALL_SEEN, Class, KERNEL_THREAD, NO_CALL};
 use profiler_common::limits::COMM_BYTES;
-use profiler_common::records::{
-    END_MASK, StackHead, SumKey, SumValue, SyscallKey, ThreadRecord,
-};
+use profiler_common::records::{END_MASK, StackHead, SumKey, SumValue, SyscallKey, ThreadRecord};
 use profiler_common::unwind::UnwindFailure;
 use profiler_common::{CLASS_COUNT, ClassNs, Counter, Phase, StackEnd};
 use tracing::warn;

@@ -73,9 +73,7 @@ mod tests {
     fn the_smallest_fit_is_taken_and_neighbours_join() {
         // Check that a hole is used before the rest, and that all that comes back is one stretch again.
         let mut extents = Extents::new(100);
-        let starts: Vec<u32> = [10, 20, 30]
-            .map(|len| extents.take(len).unwrap())
-            .into();
+        let starts: Vec<u32> = [10, 20, 30].map(|len| extents.take(len).unwrap()).into();
         assert_eq!(starts, [0, 10, 30]);
         extents.give(10, 20);
         assert_eq!((extents.fit(15), extents.largest()), (Some(20), 40));

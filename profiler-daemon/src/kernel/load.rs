@@ -183,7 +183,8 @@ impl Kernel {
         );
         let unwind = tables
             .then(|| {
-                let (mappings, tables, pages) = (take("MAPPINGS")?, take("TABLES")?, take("PAGES")?);
+                let (mappings, tables, pages) =
+                    (take("MAPPINGS")?, take("TABLES")?, take("PAGES")?);
                 Ok::<_, StartError>(UnwindMaps::new(
                     typed("PROCESSES", take("PROCESSES")?)?,
                     mapped("MAPPINGS", &mappings, settings.mappings)?,

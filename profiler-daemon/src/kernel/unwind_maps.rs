@@ -426,7 +426,10 @@ impl Kernel {
     /// How full the walker's maps are.
     #[must_use]
     pub fn unwind_fill(&self) -> UnwindFill {
-        self.unwind.as_ref().map(UnwindMaps::fill).unwrap_or_default()
+        self.unwind
+            .as_ref()
+            .map(UnwindMaps::fill)
+            .unwrap_or_default()
     }
 
     /// Loads a table: pages without holes from number `base_page` on, and their rows in order. Returns its id; `None`: there

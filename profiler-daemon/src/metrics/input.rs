@@ -48,6 +48,8 @@ pub struct MetricsInput {
     pub maps: Vec<MapInput>,
     /// The kernel programs.
     pub programs: Vec<ProgramInput>,
+    /// Unwind tables.
+    pub unwind: UnwindInput,
     /// Names of functions.
     pub symbol_cache: SymbolCacheInput,
     /// The daemon's own process.
@@ -65,6 +67,31 @@ pub struct StackInput {
     pub truncated_total: u64,
     /// Where the next frame could not be found.
     pub failed_total: u64,
+}
+
+/// Unwind tables and what the walker has of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UnwindInput {
+    /// Walks that did not reach the outermost frame, by reason.
+    pub failures_total: Vec<(&'static str, u64)>,
+    /// Tables made from files.
+    pub built_total: u64,
+    /// Tables found on disk.
+    pub from_disk_total: u64,
+    /// Files without a table, by reason.
+    pub none_total: Vec<(&'static str, u64)>,
+    /// What went wrong or was left out elsewhere, by what.
+    pub troubles_total: Vec<(&'static str, u64)>,
+    /// Time spent making and finding tables.
+    pub busy_ns_total: u64,
+    /// Tables that the walker has.
+    pub tables: u64,
+    /// Kernel memory of their rows in use.
+    pub row_bytes: u64,
+    /// Kernel memory taken for rows.
+    pub memory_bytes: u64,
+    /// Kernel memory that rows may take.
+    pub max_memory_bytes: u64,
 }
 
 /// A group of processes.

@@ -84,6 +84,36 @@ pub(super) const FAMILIES: &[Family] = &[
         series.add(&["truncated"], count(input.stacks.truncated_total));
         series.add(&["failed"], count(input.stacks.failed_total));
     }),
+    family!(Counter "profiler_stack_walk_failures_total", "walks", ["reason"],
+        "Walks of user stacks that did not reach the outermost frame, by reason: see docs/unwinding.md.",
+        |input, series| input.unwind.failures_total.iter().for_each(|(reason, n)| series.add(&[reason], count(*n)))),
+    family!(Gauge "profiler_unwind_tables", "tables", [],
+        "Files whose unwind tables the kernel side has.",
+        |input, series| series.add(&[], count(input.unwind.tables))),
+    family!(Gauge "profiler_unwind_table_bytes", "bytes", [],
+        "Kernel memory that unwind tables use.",
+        |input, series| series.add(&[], count(input.unwind.row_bytes))),
+    family!(Gauge "profiler_unwind_memory_bytes", "bytes", [],
+        "Kernel memory that was taken for unwind tables; it grows as it is needed.",
+        |input, series| series.add(&[], count(input.unwind.memory_bytes))),
+    family!(Gauge "profiler_unwind_max_memory_bytes", "bytes", [],
+        "Kernel memory that unwind tables may take.",
+        |input, series| series.add(&[], count(input.unwind.max_memory_bytes))),
+    family!(Counter "profiler_unwind_tables_total", "tables", ["from"],
+    "Unwind tables that became available: made from a file, or found on disk.",
+    |input, series| {
+        series.add(&["file"], count(input.unwind.built_total));
+        series.add(&["disk"], count(input.unwind.from_disk_total));
+    }),
+    family!(Counter "profiler_unwind_tables_none_total", "files", ["reason"],
+        "Files that can have no unwind table, by reason.",
+        |input, series| input.unwind.none_total.iter().for_each(|(reason, n)| series.add(&[reason], count(*n)))),
+    family!(Counter "profiler_unwind_troubles_total", "events", ["what"],
+        "Unwind tables and mappings that gave way, found no room or were damaged on disk, by what happened.",
+        |input, series| input.unwind.troubles_total.iter().for_each(|(what, n)| series.add(&[what], count(*n)))),
+    family!(Counter "profiler_unwind_busy_seconds_total", "seconds", [],
+        "Time spent making and finding unwind tables.",
+        |input, series| series.add(&[], seconds(input.unwind.busy_ns_total))),
     family!(Counter "profiler_group_elapsed_seconds_total", "seconds", ["group"],
     "Time of the group's threads, on and off the processors.",
     |input, series| each_group(input, series, |group| {

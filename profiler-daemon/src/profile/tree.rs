@@ -401,7 +401,13 @@ mod tests {
         let deep = tree.insert(&frames(&[1, 2, 3, 4]), &[], end, None, &mut budget);
         let other = tree.insert(&frames(&[1, 2, 5]), &[], end, None, &mut budget);
         let kernel = tree.insert(&frames(&[1, 2]), &frames(&[9, 8]), end, None, &mut budget);
-        let gone = tree.insert(&frames(&[7, 6]), &[], StackEnd::TRUNCATED, None, &mut budget);
+        let gone = tree.insert(
+            &frames(&[7, 6]),
+            &[],
+            StackEnd::TRUNCATED,
+            None,
+            &mut budget,
+        );
         // 1 and 2 stay.
         let keep: Vec<bool> = (0..tree.nodes().len()).map(|index| index < 3).collect();
         let map = tree.prune(&keep);

@@ -89,9 +89,7 @@ pub(super) fn undecided(account: &AccountView) -> impl Iterator<Item = FrameId> 
         .iter()
         .skip(1)
         .filter_map(|node| match (node.place, node.end) {
-            (Place::User(frame), StackEnd::Incomplete(_))
-                if node.parent == NodeId::ROOT =>
-            {
+            (Place::User(frame), StackEnd::Incomplete(_)) if node.parent == NodeId::ROOT => {
                 Some(frame)
             }
             _ => None,

@@ -1,0 +1,66 @@
+//! How long to rest after process events: briefly while they are few, because a program that has just begun maps its libraries
+//! within a millisecond and may wait for long after that, and longer while they are many, so that wakes stay bounded.
+
+use std::time::Duration;
+
+/// A rest while events are few.
+const BRIEF: Duration = Duration::from_micros(300);
+/// A rest while they are many. Also the time in which one more brief rest is earned: 200 wakes a second in the long run.
+const LONG: Duration = Duration::from_millis(5);
+/// Brief rests that can be saved up.
+const MAX_SAVED: u64 = 50;
+
+/// Brief rests earned and taken.
+#[derive(Debug)]
+pub(super) struct Rests {
+    saved: u64,
+    earned_at_ns: u64,
+}
+
+impl Rests {
+    /// With all brief rests to take.
+    pub(super) const fn new(now_ns: u64) -> Self {
+        Self {
+            saved: MAX_SAVED,
+            earned_at_ns: now_ns,
+        }
+    }
+
+    /// Rests.
+    pub(super) fn rest(&mut self, now_ns: u64) {
+        std::thread::sleep(self.next(now_ns));
+    }
+
+    /// How long to rest now.
+    fn next(&mut self, now_ns: u64) -> Duration {
+        let each_ns = LONG.as_nanos() as u64;
+        let earned = now_ns.saturating_sub(self.earned_at_ns) / each_ns;
+        self.saved = self.saved.saturating_add(earned).min(MAX_SAVED);
+        self.earned_at_ns += earned * each_ns;
+        if self.saved == 0 {
+            return LONG;
+        }
+        self.saved -= 1;
+        BRIEF
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brief_rests_run_out_and_come_back() {
+        // Check that a burst gets brief rests, a storm long ones, and a quiet second all brief ones again.
+        let mut rests = Rests::new(0);
+        let brief = (0..100).filter(|_| rests.next(1_000_000) == BRIEF).count() as u64;
+        assert_eq!(brief, MAX_SAVED);
+        assert_eq!(rests.next(11_000_000), BRIEF);
+        assert_eq!(rests.next(11_000_000), BRIEF);
+        assert_eq!(rests.next(11_000_000), LONG);
+        let later = (0..100)
+            .filter(|_| rests.next(2_000_000_000) == BRIEF)
+            .count() as u64;
+        assert_eq!(later, MAX_SAVED);
+    }
+}
