@@ -4,7 +4,6 @@ mod backend;
 mod facts;
 mod scrape;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,6 +26,7 @@ use crate::profile::limits::Limits;
 use crate::symbols::symbolizer::{SymbolOptions, Symbolizer};
 use crate::sys::bell::Bell;
 use crate::sys::clock::{ClockOffsets, monotonic_ns, unix_ns};
+use crate::sys::heap;
 use crate::sys::own_cost;
 use crate::sys::perf_event::SideBand;
 use crate::unwind::cache::TableCache;
@@ -47,6 +47,7 @@ const LAST_PASS: Duration = Duration::from_secs(2);
 /// # Errors
 /// A sentence about what is missing: a privilege, a feature of the kernel, the port.
 pub fn run(config: Config) -> anyhow::Result<()> {
+    heap::tune();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("http")
@@ -245,16 +246,7 @@ fn table_worker(
     bell: Arc<Bell>,
     degraded: &mut Vec<(String, String)>,
 ) -> anyhow::Result<TableWorker> {
-    let folder = config
-        .state_directory
-        .clone()
-        .or_else(|| {
-            // Several are separated by colons.
-            let named = std::env::var("STATE_DIRECTORY").ok()?;
-            named.split(':').next().map(PathBuf::from)
-        })
-        .unwrap_or_else(|| PathBuf::from("/var/lib/profiler-daemon"))
-        .join("unwind");
+    let folder = config.state_directory.join("unwind");
     let cache = match TableCache::open(&folder, config.limits.unwind_cache_bytes) {
         Ok(cache) => Some(cache),
         Err(error) => {

@@ -6,7 +6,9 @@ use std::path::Path;
 
 use profiler_common::Counter;
 use profiler_common::counter::CounterKind;
+use profiler_common::unwind::UnwindFailure;
 use profiler_daemon::profile::losses::OWN_LOSSES;
+use profiler_daemon::unwind::NoTable;
 use profiler_daemon::{config, metrics};
 
 fn check(file: &str, generated: &str) {
@@ -93,6 +95,25 @@ fn counters() -> String {
     );
     for loss in OWN_LOSSES {
         page.push_str(&format!("| `{}` | {} |\n", loss.name, loss.help));
+    }
+    page.push_str(
+        "\n## Walks that end early\n\n\
+        `profiler_stack_walk_failures_total` in the metrics, `unwinding.failures` of `/api/v1/status`; in reports\n\
+        `[incomplete: reason]` stands for the callers that are not known.\n\n\
+        | number | reason | what happened |\n|---|---|---|\n",
+    );
+    for failure in UnwindFailure::ALL {
+        let (number, name, help) = (*failure as u32, failure.name(), failure.help());
+        page.push_str(&format!("| {number} | `{name}` | {help} |\n"));
+    }
+    page.push_str(
+        "\n## Files without an unwind table\n\n\
+        `profiler_unwind_tables_none_total` in the metrics. Code of files without unwind information is followed by frame\n\
+        pointers; walks end in the others with `no_table`.\n\n\
+        | reason | what happened |\n|---|---|\n",
+    );
+    for why in NoTable::ALL {
+        page.push_str(&format!("| `{}` | {} |\n", why.name(), why.help()));
     }
     page
 }

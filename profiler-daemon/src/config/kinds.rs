@@ -265,20 +265,20 @@ impl Kind<Option<bool>> for OptionalFlag {
     }
 }
 
-/// An absolute path of a folder, or not said: then something else decides, `unsaid` in the end.
+/// An absolute path of a folder.
 pub(super) struct Folder {
-    pub(super) unsaid: &'static str,
+    pub(super) default: &'static str,
 }
 
-impl Kind<Option<PathBuf>> for Folder {
-    fn default_value(&self) -> Option<PathBuf> {
-        None
+impl Kind<PathBuf> for Folder {
+    fn default_value(&self) -> PathBuf {
+        self.default.into()
     }
 
-    fn read(&self, written: &Value) -> Result<Option<PathBuf>, String> {
+    fn read(&self, written: &Value) -> Result<PathBuf, String> {
         let path = written.as_str().map(Path::new);
         path.filter(|path| path.is_absolute())
-            .map(|path| Some(path.to_owned()))
+            .map(Path::to_owned)
             .ok_or_else(|| "must be a path that begins with /".to_owned())
     }
 
@@ -287,10 +287,10 @@ impl Kind<Option<PathBuf>> for Folder {
     }
 
     fn sample(&self) -> String {
-        format!("{:?}", self.unsaid)
+        format!("{:?}", self.default)
     }
 
-    fn show(&self, value: &Option<PathBuf>) -> Json {
+    fn show(&self, value: &PathBuf) -> Json {
         plain(value)
     }
 }

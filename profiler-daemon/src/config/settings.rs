@@ -83,9 +83,8 @@ section! {
     /// names are refused, so that no web page can read reports by pointing its own name at this machine.
     allowed_hosts as allowed_hosts: Vec<String> = List { max_count: 64, what: "host names without a port", item: host_name };
 
-    /// A folder of the daemon's own for what it would otherwise have to make again after each start. Without it in the
-    /// file: the folder that systemd names, or /var/lib/profiler-daemon.
-    state_directory as state_directory: Option<PathBuf> = Folder { unsaid: "/var/lib/profiler-daemon" };
+    /// A folder of the daemon's own for what it would otherwise have to make again after each start.
+    state_directory as state_directory: PathBuf = Folder { default: "/var/lib/profiler-daemon" };
 
     /// Whether reports show command lines. They can hold passwords.
     show_command_lines as show_command_lines: bool = Flag { default: false };

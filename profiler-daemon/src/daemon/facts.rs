@@ -29,12 +29,6 @@ impl Facts {
             started_unix_ns: unix_ns(),
             degraded: Vec::new(),
         };
-        facts.degrade(
-            "user stacks",
-            "they are followed by frame pointers: stacks of programs built without them end early, which `stacks` of each \
-             process tells"
-                .to_owned(),
-        );
         if config.system_calls != SystemCalls::All {
             facts.degrade(
                 "system calls",

@@ -36,7 +36,7 @@ pub struct Unwinding {
     pub tables: Option<u32>,
     /// Kernel memory taken for them, in bytes.
     pub table_bytes: u64,
-    /// Walks that did not reach the outermost frame, by reason: see `docs/unwinding.md`.
+    /// Walks that did not reach the outermost frame, by reason: see `docs/counters.md`.
     pub failures: BTreeMap<&'static str, u64>,
     /// Walks by executable, most walked first.
     pub coverage: Vec<Coverage>,

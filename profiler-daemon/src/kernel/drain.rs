@@ -141,6 +141,21 @@ pub(super) struct DrainState {
     dying: Vec<u32>,
     /// Threads were turned away for want of a record.
     turned_away: u64,
+    /// Records and rows beyond these were never in use: the lowest free one is always taken.
+    threads_used: usize,
+    rows_used: usize,
+}
+
+/// Elements that are looked at beyond those that were in use, to see whether more are now.
+const LOOK_AHEAD: usize = 64;
+
+/// How many of `len` elements were ever in use, if `used` were at the last look.
+fn reach(used: usize, len: usize, in_use: impl Fn(usize) -> bool) -> usize {
+    let mut used = used;
+    while (used..len.min(used + LOOK_AHEAD)).any(&in_use) {
+        used = len.min(used + LOOK_AHEAD);
+    }
+    used
 }
 
 impl Kernel {
@@ -187,6 +202,12 @@ impl Kernel {
             map: "SUMS",
             reason: error.to_string(),
         })?;
+        self.state.threads_used = reach(self.state.threads_used, self.threads.len(), |slot| {
+            self.threads.read(slot).tid != 0
+        });
+        self.state.rows_used = reach(self.state.rows_used, self.rows.len(), |row| {
+            self.rows.read(row).slot != 0
+        });
         let freed = self.give_back();
         pass.counters = self.counters();
         pass.at_ns = monotonic_ns();
@@ -203,7 +224,7 @@ impl Kernel {
     }
 
     fn read_threads(&mut self, pass: &mut Pass) {
-        for slot in 1..self.threads.len() {
+        for slot in 1..self.state.threads_used {
             match self.threads.read_quiet(slot) {
                 Some(record) => {
                     if record.clock.phase == Phase::Exited as u32 {
@@ -220,7 +241,7 @@ impl Kernel {
     }
 
     fn read_calls(&self, pass: &mut Pass) {
-        for index in 1..self.rows.len() {
+        for index in 1..self.state.rows_used {
             let row = self.rows.read(index);
             if row.slot != 0 && row.count != 0 {
                 pass.calls.push(SyscallSnapshot {
@@ -246,7 +267,7 @@ impl Kernel {
         for slot in &dying {
             gone[*slot as usize] = true;
         }
-        for index in 1..self.rows.len() {
+        for index in 1..self.state.rows_used {
             let row = self.rows.read(index);
             if row.slot != 0 && gone.get(row.slot as usize) == Some(&true) {
                 let key = SyscallKey {
@@ -400,3 +421,20 @@ impl Default for Key {
 unsafe impl aya::Pod for Key {}
 // SAFETY: transparent over plain data.
 unsafe impl aya::Pod for Value {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reach_grows_with_what_is_in_use() {
+        // Check that elements in use are found across gaps shorter than the look ahead, up to the end, and kept when freed.
+        let in_use =
+            |last: usize| move |index: usize| index <= last && index % 60 == 0 && index > 0;
+        assert_eq!(reach(0, 1000, |_| false), 0);
+        assert_eq!(reach(0, 1000, in_use(60)), 64);
+        assert_eq!(reach(0, 1000, in_use(300)), 320);
+        assert_eq!(reach(320, 1000, |_| false), 320);
+        assert_eq!(reach(0, 1000, in_use(999)), 1000);
+    }
+}

@@ -85,7 +85,7 @@ pub(super) const FAMILIES: &[Family] = &[
         series.add(&["failed"], count(input.stacks.failed_total));
     }),
     family!(Counter "profiler_stack_walk_failures_total", "walks", ["reason"],
-        "Walks of user stacks that did not reach the outermost frame, by reason: see docs/unwinding.md.",
+        "Walks of user stacks that did not reach the outermost frame, by reason: see docs/counters.md.",
         |input, series| input.unwind.failures_total.iter().for_each(|(reason, n)| series.add(&[reason], count(*n)))),
     family!(Gauge "profiler_unwind_tables", "tables", [],
         "Files whose unwind tables the kernel side has.",

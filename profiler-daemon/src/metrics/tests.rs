@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use super::input::{
     DrainInput, GroupInput, MapInput, MetricsInput, OwnInput, ProgramInput, StackInput,
-    SymbolCacheInput,
+    SymbolCacheInput, UnwindInput,
 };
 use super::table::{FAMILIES, Kind};
 use super::{MAX_LABEL_BYTES, RequestCounts, exposition};
@@ -60,6 +60,12 @@ fn full() -> MetricsInput {
             run_ns_total: 2_000_000_000,
             runs_total: 3,
         }],
+        unwind: UnwindInput {
+            failures_total: vec![("no_table", 3)],
+            none_total: vec![("not_elf", 1)],
+            troubles_total: vec![("evicted", 0)],
+            ..UnwindInput::default()
+        },
         symbol_cache: SymbolCacheInput {
             requests_total: 9,
             hits_total: 8,

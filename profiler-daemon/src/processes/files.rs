@@ -1,7 +1,12 @@
 //! Which module a mapping belongs to, and the open file behind a module. Files are opened while the process lives, because
 //! afterwards the path may be gone or mean another file; an open file also keeps its inode from being used again.
 
-use std::{collections::HashMap, fs::File, os::unix::fs::MetadataExt as _, sync::Arc};
+use std::{
+    collections::{HashMap, VecDeque},
+    fs::File,
+    os::unix::fs::MetadataExt as _,
+    sync::Arc,
+};
 
 use super::{
     elf_id::{self, ElfIdentity},
@@ -116,6 +121,8 @@ pub struct Files {
     native_vdso: Option<ModuleId>,
     /// Images of vDSOs; a handful at most.
     images: HashMap<ModuleId, Arc<ModuleFile>>,
+    /// Files that name code made at run time, oldest first; a few dozen at most.
+    perf_maps: VecDeque<Arc<ModuleFile>>,
     limit: usize,
     uses: u64,
     counts: FileCounts,
@@ -130,6 +137,7 @@ impl Files {
             seen: HashMap::new(),
             native_vdso: None,
             images: HashMap::new(),
+            perf_maps: VecDeque::new(),
             limit: limit.max(1),
             uses: 0,
             counts: FileCounts::default(),
@@ -145,7 +153,7 @@ impl Files {
     /// How many files are open.
     #[must_use]
     pub fn open_files(&self) -> usize {
-        self.kept.len() + self.images.len()
+        self.kept.len() + self.images.len() + self.perf_maps.len()
     }
 
     /// The module of a mapping; opens its file if it is new.
@@ -280,6 +288,9 @@ impl Files {
         if let Some(image) = self.images.get(&module) {
             return Some(Arc::clone(image));
         }
+        if let Some(map) = self.perf_maps.iter().find(|map| map.module == module) {
+            return Some(Arc::clone(map));
+        }
         let (pid, mapped) = self.seen.get(&module)?;
         let (pid, mapped) = (*pid, mapped.clone());
         let key = FileKey::of(&mapped);
@@ -333,6 +344,38 @@ impl Files {
             module: module.unwrap_or_else(|| named(table, b"[vdso]", ModuleKind::Vdso)),
             is_file: true,
         }
+    }
+
+    /// A module of its own for the code that a process makes at run time, if the process says how it is called.
+    /// `start_ns` tells processes of one number apart.
+    pub fn perf_map(
+        &mut self,
+        table: &mut ModuleTable,
+        source: &dyn Source,
+        pid: u32,
+        start_ns: u64,
+    ) -> Option<ModuleId> {
+        const MAX_PERF_MAPS: usize = 64;
+        let file = source.perf_map(pid)?;
+        let identity = file_identity(&file)?;
+        let unique = format!("[jit] {pid} {start_ns}");
+        let module = table.intern(ModuleIdentity::Named(unique.into()), || {
+            Module::named(&format!("[jit] /tmp/perf-{pid}.map"), ModuleKind::Jit)
+        });
+        if module == ModuleId::UNKNOWN {
+            return None;
+        }
+        self.perf_maps.retain(|map| map.module != module);
+        if self.perf_maps.len() >= MAX_PERF_MAPS {
+            self.perf_maps.pop_front();
+            self.counts.evicted += 1;
+        }
+        self.perf_maps.push_back(Arc::new(ModuleFile {
+            module,
+            file,
+            identity,
+        }));
+        Some(module)
     }
 
     fn vdso_image(&mut self, table: &mut ModuleTable, image: &[u8]) -> Option<ModuleId> {

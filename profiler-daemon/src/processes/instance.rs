@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{
     ids::{ProcessKey, START_TICK_NS},
     mappings::Mappings,
+    module::ModuleId,
     source::Description,
 };
 
@@ -106,6 +107,10 @@ pub(super) struct Instance {
     pub(super) facts_own: bool,
     pub(super) kernel_thread: bool,
     pub(super) mappings: Arc<Mappings>,
+    /// The module of the code that it makes at run time.
+    pub(super) jit: ModuleId,
+    /// When the file that names this code was last looked for, monotonic nanoseconds.
+    pub(super) jit_looked_ns: u64,
     /// How often it executed another program.
     pub(super) execs: u32,
     pub(super) exited_ns: Option<u64>,
@@ -136,6 +141,8 @@ impl Instance {
             facts_own: false,
             kernel_thread: false,
             mappings: Arc::default(),
+            jit: ModuleId::JIT,
+            jit_looked_ns: 0,
             execs: 0,
             exited_ns: None,
             threaded: false,

@@ -259,6 +259,7 @@ impl Processes {
             return;
         };
         instance.execs = instance.execs.wrapping_add(1);
+        instance.jit = ModuleId::JIT;
         self.changed.insert(instance.pid);
         instance.exited_ns = None;
         instance.leader_gone = false;
@@ -427,7 +428,24 @@ impl Processes {
     pub fn resolve(&mut self, key: ProcessKey, time_ns: u64, address: u64) -> Option<Place> {
         let id = self.by_key.get(&key)?;
         let instance = self.instances.get_mut(id)?;
-        let place = instance.mappings.place(address, time_ns);
+        let mut place = instance.mappings.place(address, time_ns);
+        if let Some(place) = &mut place
+            && place.module == ModuleId::JIT
+        {
+            if instance.jit == ModuleId::JIT
+                && time_ns.saturating_sub(instance.jit_looked_ns) > JIT_WAIT_NS
+            {
+                instance.jit_looked_ns = time_ns;
+                let named = self.files.perf_map(
+                    &mut self.table,
+                    &*self.source,
+                    instance.pid,
+                    instance.start_ns,
+                );
+                instance.jit = named.unwrap_or(ModuleId::JIT);
+            }
+            place.module = instance.jit;
+        }
         if place.is_none() {
             self.counts.unmapped += 1;
             if !instance.kernel_thread && instance.exited_ns.is_none() {
@@ -504,6 +522,9 @@ impl Processes {
         self.instances.is_empty()
     }
 }
+
+/// Shortest wait between two looks for the file in which a process names the code it makes, nanoseconds.
+const JIT_WAIT_NS: u64 = 1_000_000_000;
 
 /// A child begins as a copy of its parent.
 fn inherit(instance: &mut Instance, parent: &Instance) {

@@ -99,6 +99,10 @@ impl Source for Machine {
         None
     }
 
+    fn perf_map(&self, _: u32) -> Option<File> {
+        None
+    }
+
     fn vdso(&self, _: u32, _: u64, _: u64) -> Option<Vec<u8>> {
         None
     }

@@ -15,7 +15,8 @@ use std::{
 };
 
 use crate::sys::{
-    cgroup::CgroupFacts, perf_record::Device, proc_fs, proc_maps::ExecMaps, proc_stat::ProcStat,
+    cgroup::CgroupFacts, open_in_root::open_in_root, perf_record::Device, proc_fs,
+    proc_maps::ExecMaps, proc_stat::ProcStat,
 };
 
 /// Most bytes of a vDSO image.
@@ -69,6 +70,9 @@ pub trait Source: Send {
     fn describe(&self, pid: u32, with_cmdline: bool) -> Description;
     /// Opens the very file that is mapped; never waits for a device or a pipe.
     fn open(&self, pid: u32, ppid: u32, mapped: &Mapped) -> Option<File>;
+    /// The file in which the process names the code it makes at run time. Only the process's own user, or root, may have
+    /// written it.
+    fn perf_map(&self, pid: u32) -> Option<File>;
     /// The vDSO image at this range of the process; with pid 0 that of this process, wherever it is.
     fn vdso(&self, pid: u32, start: u64, end: u64) -> Option<Vec<u8>>;
 }
@@ -133,6 +137,14 @@ impl Source for ProcFs {
             open_regular(Path::new(OsStr::from_bytes(&full)))
                 .filter(|file| is_the_file(file, mapped))
         })
+    }
+
+    fn perf_map(&self, pid: u32) -> Option<File> {
+        let path = format!("tmp/perf-{}.map", proc_fs::own_pid(pid)?);
+        let file = open_in_root(pid, &path).ok()?;
+        let metadata = file.metadata().ok()?;
+        let owner = metadata.uid();
+        (metadata.is_file() && (owner == 0 || Some(owner) == proc_fs::uid(pid))).then_some(file)
     }
 
     fn vdso(&self, pid: u32, start: u64, end: u64) -> Option<Vec<u8>> {

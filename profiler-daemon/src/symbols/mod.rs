@@ -5,5 +5,6 @@ pub mod demangle;
 mod elf;
 pub mod kallsyms;
 pub mod names;
+mod perf_map;
 pub mod symbolizer;
 mod tables;

@@ -16,6 +16,7 @@ use super::{
     elf::ElfNames,
     kallsyms::Kallsyms,
     names::{FunctionName, NameTable, Named, Unnamed},
+    perf_map::PerfMaps,
 };
 use crate::{
     processes::{
@@ -115,6 +116,7 @@ impl Symbolizer {
                         Err(mpsc::RecvTimeoutError::Disconnected) => return,
                     }
                     worker.elf.unload(clock::monotonic_ns());
+                    worker.perf_maps.unload(clock::monotonic_ns());
                     *shared.lock().unwrap_or_else(PoisonError::into_inner) = worker.counts();
                 }
             })?;
@@ -149,6 +151,7 @@ impl Symbolizer {
 
 struct Worker {
     elf: ElfNames,
+    perf_maps: PerfMaps,
     cache: NameCache,
     kernel: Option<Kallsyms>,
     kernel_read_ns: u64,
@@ -159,6 +162,7 @@ impl Worker {
     fn new(options: SymbolOptions) -> Self {
         Self {
             elf: ElfNames::new(),
+            perf_maps: PerfMaps::default(),
             cache: NameCache::new(options.cache_bytes),
             kernel: None,
             kernel_read_ns: 0,
@@ -214,8 +218,9 @@ impl Worker {
                         Named::unnamed(request.place, &request.module, reason)
                     }
                 };
-                // A file that could not be opened may be opened for another process later.
-                let passing = named.reason == Some(Unnamed::NoFile);
+                // A file that could not be opened may be opened for another process later; code made at run time may be
+                // named later.
+                let passing = matches!(named.reason, Some(Unnamed::NoFile | Unnamed::Jit));
                 answers[index] = Some(if passing {
                     named
                 } else {
@@ -243,7 +248,10 @@ impl Worker {
         let kind = request.module.kind;
         match kind {
             ModuleKind::Unknown => vec![Err(Unnamed::UnknownModule); offsets.len()],
-            ModuleKind::Jit => vec![Err(Unnamed::Jit); offsets.len()],
+            ModuleKind::Jit => match &request.file {
+                Some(file) => self.perf_maps.names(file, offsets, now_ns),
+                None => vec![Err(Unnamed::Jit); offsets.len()],
+            },
             ModuleKind::Kernel | ModuleKind::KernelModule => {
                 self.find_in_kernel(kind, offsets, now_ns)
             }

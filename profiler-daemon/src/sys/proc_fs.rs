@@ -102,6 +102,17 @@ pub fn uid(pid: u32) -> Option<u32> {
         .ok()
 }
 
+/// The number that a process has in its own world, which a container's differs in.
+#[must_use]
+pub fn own_pid(pid: u32) -> Option<u32> {
+    let status = read_bounded(format!("/proc/{pid}/status"), MAX_SMALL_BYTES).ok()?;
+    let line = status
+        .split(|byte| *byte == b'\n')
+        .find_map(|line| line.strip_prefix(b"NSpid:"))?;
+    let text = std::str::from_utf8(line).ok()?;
+    text.split_ascii_whitespace().next_back()?.parse().ok()
+}
+
 /// The control group of a process.
 #[must_use]
 pub fn cgroup(pid: u32) -> Option<CgroupFacts> {

@@ -14,12 +14,18 @@ use super::{
     BuildLimits, NoTable, UnwindTable, build_file,
     cache::{CacheCounts, TableCache, TableKey},
 };
-use crate::processes::{files::ModuleFile, module::ModuleId};
+use crate::{
+    processes::{files::ModuleFile, module::ModuleId},
+    sys::heap,
+};
 
 /// Files that may wait for their tables.
 const MAX_WAITING: usize = 1024;
 /// Answers that may wait to be taken; the thread rests meanwhile.
 const MAX_ANSWERS: usize = 16;
+
+/// Quiet time after which memory is given back.
+const TIDY_AFTER: Duration = Duration::from_secs(2);
 
 /// How to make tables.
 #[derive(Clone, Copy, Debug)]
@@ -110,11 +116,24 @@ impl TableWorker {
         thread::Builder::new()
             .name("unwind".into())
             .spawn(move || {
-                while let Ok(request) = waiting.recv() {
-                    if answer.send(worker.answer(request)).is_err() {
-                        return;
+                // What building takes is given back once all that came together is built.
+                let mut untidy = false;
+                loop {
+                    match waiting.recv_timeout(TIDY_AFTER) {
+                        Ok(request) => {
+                            if answer.send(worker.answer(request)).is_err() {
+                                return;
+                            }
+                            bell();
+                            untidy = true;
+                        }
+                        Err(mpsc::RecvTimeoutError::Timeout) => {
+                            if std::mem::take(&mut untidy) {
+                                heap::trim();
+                            }
+                        }
+                        Err(mpsc::RecvTimeoutError::Disconnected) => return,
                     }
-                    bell();
                 }
             })?;
         Ok(Self {

@@ -24,4 +24,5 @@ mod surface;
 mod system_calls;
 mod targets;
 mod threads;
+mod unwinding;
 mod workload;

@@ -54,7 +54,7 @@ fn service() -> (Snapshot, ByName) {
         small.delta(&[], &["k:page_fault"], 1, [0, 50 * MS, 0, 0, 0]),
         small.delta(&["app+0x99?", "callback"], &[], 1, [100 * MS, 0, 0, 0, 0]),
     ];
-    pass.stacks[5].end = StackEnd::Failed;
+    pass.stacks[5].end = StackEnd::Incomplete(profiler_common::unwind::UnwindFailure::ReadFrame);
     let mut lost = small.delta(&[], &[], 2, [20 * MS, 0, 0, 0, 0]);
     lost.lost = Some(LossCause::MapFull);
     pass.stacks.push(lost);

@@ -398,8 +398,8 @@ impl Machine {
 fn end_of(stack: usize) -> StackEnd {
     match stack {
         7 | 8 => StackEnd::None,
-        5 => StackEnd::Truncated,
-        10 | 11 => StackEnd::Failed,
+        5 => StackEnd::TRUNCATED,
+        10 | 11 => StackEnd::Incomplete(profiler_common::unwind::UnwindFailure::ReadFrame),
         _ => StackEnd::Complete,
     }
 }

@@ -292,7 +292,8 @@ fn completeness_of_stacks() {
     let mut small = Small::new(Limits::default());
     let mut pass = small.pass(10);
     update(&mut pass, 10, 0);
-    let end = profiler_common::StackEnd::Failed;
+    let end =
+        profiler_common::StackEnd::Incomplete(profiler_common::unwind::UnwindFailure::ReadFrame);
     let mut whole = small.delta(&["start_thread", "work"], &[], 3, seconds(1, 0));
     let mut broken = small.delta(&["middle", "work"], &[], 2, seconds(1, 0));
     (whole.end, broken.end) = (end, end);
@@ -319,7 +320,7 @@ fn completeness_of_stacks() {
     let remark = list
         .rows
         .iter()
-        .find(|row| row.function == "[unwind failed]")
+        .find(|row| row.function == "[incomplete: read_frame]")
         .unwrap();
     let values = remark.values.elapsed;
     assert_eq!((values.inclusive_ns, values.exclusive_ns), (SECOND_NS, 0));

@@ -27,9 +27,10 @@ __attribute__((noinline)) void sorter() { static int v[400]; for (int i = 0; i <
 __attribute__((noinline)) void in_handler(int n) { if (n) in_handler(n - 1); burn(3000); }
 void handler(int) { in_handler(3); }
 int main() {
-  signal(SIGALRM, handler);
-  struct itimerval t = {{0, 700}, {0, 700}};
-  setitimer(ITIMER_REAL, &t, nullptr);
+  signal(SIGPROF, handler);
+  // Of processor time, so that the rest goes on however often the program is stopped.
+  struct itimerval t = {{0, 2000}, {0, 2000}};
+  setitimer(ITIMER_PROF, &t, nullptr);
   for (;;) {
     deep(60); deep(180); deep(400); stretchy(20);
     try { thrower(12); } catch (const std::exception &) { sink += 1; }
@@ -107,7 +108,7 @@ while True: f(18); json.dumps(list(range(999))); re.sub('a+b', '', 'aab'*999); s
         false,
         Command::new("perl").args([
             "-e",
-            "sub f { my $n = shift; $n < 2 ? 1 : f($n-1) + f($n-2) } while (1) { f(15); my @a = sort { $a <=> $b } map { rand } 1..999; join(',', @a) =~ s/1+/x/g }",
+            "sub f { my $n = shift; $n < 2 ? 1 : f($n-1) + f($n-2) } while (1) { f(15); my @a = sort { $a <=> $b } map { rand } 1..999; my $all = join(',', @a); $all =~ s/1+/x/g }",
         ]),
     );
     start(
@@ -169,6 +170,7 @@ fn recurse(depth: u32, seed: u64) -> u64 {
             std::hint::black_box(sum.wrapping_mul(31) ^ n)
         });
     }
-    let inner = recurse(depth - 1, seed);
+    // By a pointer that the compiler knows nothing of: it would make a loop of it.
+    let inner = std::hint::black_box(recurse as fn(u32, u64) -> u64)(depth - 1, seed);
     std::hint::black_box(inner.wrapping_add(1))
 }
