@@ -57,6 +57,7 @@ export function classLegend() {
       const total = CLASSES.reduce((sum, { key }) => sum + classes[key], 0);
       CLASSES.forEach(({ key, about }, index) => {
         setText(items[index].value, time(classes[key]));
+        items[index].item.classList.toggle("nothing", !(classes[key] > 0));
         setText(items[index].part, percent(share(classes[key], total)));
         setAttribute(items[index].item, "title", `${about} (${exactTime(classes[key])})`);
       });

@@ -59,7 +59,8 @@ export function sparkline() {
       const now = loads.at(-1);
       setText(value, now === undefined ? "…" : percent(now * 100).replace("100 %", `${(now * 100).toFixed(0)} %`));
       const highest = Math.max(1, ...loads);
-      const step = WIDTH / (POINTS - 1);
+      // Few points are drawn wider, so that there is something to see early.
+      const step = WIDTH / Math.max(12, Math.min(loads.length, POINTS) - 1);
       const points = loads.map((load, index) => {
         const x = WIDTH - (loads.length - 1 - index) * step;
         return `${x.toFixed(1)},${(HEIGHT - 1 - (load / highest) * (HEIGHT - 3)).toFixed(1)}`;

@@ -1,10 +1,13 @@
 // What an answer lacks, and what the daemon cannot do here: shown plainly, beside every report.
 
-import { el, setChildren, setText } from "./dom.js";
+import { el, setChildren } from "./dom.js";
 import { count, exactTime, percent, several, share, shown, time } from "./format.js";
 
-// A line for each thing an answer can lack: [good, sentence, exact].
-function lines(completeness, elapsedNs, stacks) {
+// Reasons that are shown without being asked for.
+const FEW = 3;
+
+// A line for each thing an answer can lack: [good, sentence, exact]. Answers without functions have nothing to name.
+function lines(completeness, { elapsedNs = 0, stacks = null, named = false }) {
   const { samples_lost: lost, stacks_truncated: truncated, stacks_unwind_failed: failed } = completeness;
   const { elapsed_unattributed_ns: without, frames_unknown_percent: unknown } = completeness;
   const of = stacks && stacks.walked > 0 ? ` of ${count(stacks.walked)}` : "";
@@ -14,11 +17,11 @@ function lines(completeness, elapsedNs, stacks) {
     [without === 0, `${time(without)} without a stack${part}`, `${exactTime(without)}: in the totals, but of no function. Its thread has not been walked yet, or its stack could not be kept.`],
     [failed === 0, `${count(failed)}${of} stacks end early`, "Walks that could not go on: mostly code built without frame pointers. The executing function and all totals are right; callers are missing."],
     [truncated === 0, `${several(truncated, "stack")} cut at the limit`, "Walks that ended at the bound on frames. Outer callers are missing."],
-    [unknown === 0, `${percent(unknown)} of frames without a name`, "Weighted by time. They are shown as module+0xoffset."],
+    ...(named ? [[unknown === 0, `${percent(unknown)} of frames without a name`, "Weighted by time. They are shown as module+0xoffset."]] : []),
   ];
 }
 
-// The receipt of one answer. `set(completeness, {elapsedNs, stacks})` fills it.
+// The receipt of one answer. `set(completeness, {elapsedNs, stacks, named})` fills it; `named`: it is about functions.
 export function receipt() {
   const list = el("ul", {});
   const causes = el("ul", { class: "causes" });
@@ -26,8 +29,8 @@ export function receipt() {
   const element = el("section", { class: "receipt", "aria-label": "What this answer lacks" }, el("h2", {}, "Completeness"), list, more);
   return {
     element,
-    set(completeness, { elapsedNs = 0, stacks = null } = {}) {
-      const told = lines(completeness, elapsedNs, stacks);
+    set(completeness, of) {
+      const told = lines(completeness, of);
       // Written anew only where it changed: people may have the pointer on a title.
       const key = JSON.stringify([told, completeness.causes]);
       if (element.dataset.key === key) return;
@@ -35,11 +38,11 @@ export function receipt() {
       setChildren(list, told.map(([good, sentence, exact]) =>
         el("li", { class: good ? "good" : "lacks", title: exact }, el("span", { class: "mark", "aria-hidden": "true" }, good ? "✓" : "!"), el("span", {}, sentence)),
       ));
-      const named = Object.entries(completeness.causes ?? {});
-      setChildren(causes, named.map(([name, number]) =>
+      const known = Object.entries(completeness.causes ?? {});
+      setChildren(causes, known.map(([name, number]) =>
         el("li", {}, el("code", {}, shown(name)), " ", el("b", { title: count(number) }, name.endsWith("_ns") ? time(number) : count(number))),
       ));
-      more.hidden = named.length === 0;
+      more.hidden = known.length === 0;
     },
   };
 }
@@ -53,8 +56,9 @@ export function showDegraded(parent, degraded) {
     setChildren(parent, []);
     return;
   }
-  const items = degraded.map(({ what, why }) => el("li", {}, el("b", {}, shown(what)), ": ", shown(why)));
-  const title = el("summary", {}, "");
-  setText(title, `${several(degraded.length, "thing works", "things work")} less well here than it could`.replace("things work less well here than it", "things work less well here than they"));
-  setChildren(parent, [el("details", { class: "degraded", open: true }, title, el("ul", {}, ...items))]);
+  const items = el("ul", {}, ...degraded.map(({ what, why }) => el("li", {}, el("b", {}, shown(what)), ": ", shown(why))));
+  const title = degraded.length === 1 ? "Works less well here than it could" : `${count(degraded.length)} things work less well here than they could`;
+  // A long list would push away what somebody came for.
+  const body = degraded.length > FEW ? el("details", {}, el("summary", {}, title), items) : [el("p", {}, title), items];
+  setChildren(parent, [el("section", { class: "degraded", "aria-label": title }, ...[body].flat())]);
 }

@@ -2,6 +2,7 @@
 //!
 //! A browser that opens `/` gets the page; `curl` gets the list of endpoints there (see `control::index`).
 
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
@@ -93,8 +94,8 @@ pub(super) fn index(headers: &HeaderMap) -> Response {
 }
 
 /// `GET /ui/…`: a file of the page.
-pub(super) async fn file(Path(name): Path<String>, request: Request) -> Response {
-    match find(&name) {
+pub(super) async fn file(name: Result<Path<String>, PathRejection>, request: Request) -> Response {
+    match name.ok().and_then(|Path(name)| find(&name)) {
         Some(file) => respond(file, request.headers()),
         None => control::not_found(request).await.into_response(),
     }

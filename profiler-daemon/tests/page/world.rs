@@ -21,7 +21,7 @@ pub(crate) const DROPPED: u32 = 50;
 const ENDED: u32 = 51;
 
 /// Stacks of the large tree.
-const LARGE_STACKS: usize = 2_600;
+const LARGE_STACKS: usize = 1_100;
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
 const SAMPLE_NS: u64 = SECOND / 99;

@@ -28,7 +28,7 @@ function nextTo(caption, choose) {
     };
   };
   const value = numberColumn({ id: "value", label: "Value", sorts: false, shares: true }, (row) => ({ text: row.text, title: row.exact, share: row.part, shareText: percent(row.part) }));
-  const module = textColumn({ id: "module", label: "Module", sorts: false, class: "module" }, (row) => ({ text: basename(row.module), title: row.module }));
+  const module = textColumn({ id: "module", label: "Module", sorts: false, class: "module" }, (row) => ({ text: row.module ? basename(row.module) : "", title: row.module }));
   return createTable({ caption, columns: [name, value, module], key: (row) => row.key, empty: "None.", onSort() {} });
 }
 
@@ -69,7 +69,7 @@ export function createSandwich({ describe, choose, close }) {
       const number = tree.functionOf[node];
       const { name, module, sort } = tree.functions[number];
       const whole = sort === "process" || sort === "session";
-      found.push(row(number, whole ? null : number, whole ? "(outermost)" : shown(name), shown(module), tree.values[value.id][node]));
+      found.push(row(number, whole ? null : number, whole ? "(outermost)" : shown(name), module ? shown(module) : "", tree.values[value.id][node]));
     }
     return { found, row };
   }

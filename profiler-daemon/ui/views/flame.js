@@ -21,6 +21,7 @@ export function createFlameTab(process) {
   let tree = null;
   let params = {};
   let found = null;
+  let shownMiddle = "";
 
   const chosen = VALUES.map((value) => {
     const radio = el("input", { type: "radio", name: "value", value: value.id, on: { change: () => change({ value: value.id }) } });
@@ -90,7 +91,7 @@ export function createFlameTab(process) {
       ofRoot: percent(share(inclusive, all)),
       ownOfRoot: percent(share(own, all)),
       ofZoom: percent(share(inclusive, of.values[value.id][of === tree ? nodeAt(tree, params.zoom) : 0])),
-      all: VALUES.map(({ id, label, unit }) => [label, amount({ unit }, of.values[id][node]), amount({ unit }, exclusive(of, id, node)), exact({ unit }, of.values[id][node])]),
+      all: VALUES.map((each) => [of.values[each.id][node], exclusive(of, each.id, node)].map((number) => [amount(each, number), exact(each, number)])),
     };
   }
 
@@ -100,10 +101,18 @@ export function createFlameTab(process) {
     const name = el("b", { class: "code" });
     const sentence = el("span", {});
     const module = el("span", { class: "dim" });
-    const numbers = el("dl", { class: "facts small" });
+    const heads = el("tr", {}, el("td", {}));
+    const inclusives = el("tr", {}, el("th", { scope: "row" }, "inclusive"));
+    const exclusives = el("tr", {}, el("th", { scope: "row" }, "exclusive"));
+    const cells = VALUES.map(({ label, about }) => {
+      const made = [el("th", { scope: "col", class: "n", title: about }, label), el("td", { class: "n plain" }), el("td", { class: "n plain" })];
+      [heads, inclusives, exclusives].forEach((row, index) => row.append(made[index]));
+      return made;
+    });
+    const numbers = el("div", { class: "scroll" }, el("table", {}, el("caption", { class: "unseen" }, "All values of the box"), el("thead", {}, heads), el("tbody", {}, inclusives, exclusives)));
     const opens = el("button", { type: "button", on: { click: () => open(tree.functionOf[node]) } }, "Callers and callees");
     const element = el("section", { class: "details", "aria-label": "The box that is meant" },
-      el("p", { id: "flame-details", "aria-live": "polite" }, name, " ", sentence, " ", module), numbers, el("p", { class: "actions" }, opens));
+      el("p", { id: "flame-details", "aria-live": "polite" }, name, " ", sentence, " ", module), el("div", { class: "pair" }, numbers, opens));
     return {
       element,
       set(at, told) {
@@ -112,7 +121,12 @@ export function createFlameTab(process) {
         setText(sentence, `${told.label}: ${told.inclusive} inclusive (${told.ofRoot} of all${told.ofZoom === told.ofRoot ? "" : `, ${told.ofZoom} of what is zoomed to`}), ${told.exclusive} exclusive (${told.ownOfRoot})`);
         setAttribute(sentence, "title", told.exact);
         setText(module, told.module);
-        setChildren(numbers, told.all.map(([label, inclusive, own, precise]) => el("div", { title: precise }, el("dt", {}, label), el("dd", {}, `${inclusive} / ${own}`))));
+        told.all.forEach((of, index) => {
+          of.forEach(([text, precise], row) => {
+            setText(cells[index][row + 1], text);
+            setAttribute(cells[index][row + 1], "title", precise);
+          });
+        });
         opens.disabled = at === 0;
       },
     };
@@ -156,6 +170,9 @@ export function createFlameTab(process) {
     if (document.activeElement !== flame.canvas) details.set(zoom, describe(zoom));
     const number = params.fn ? tree.numbers.get(`${params.fn}\n${params.in ?? ""}`) : undefined;
     sandwich.set(tree, value, number, params.fn ? shown(params.fn) : "");
+    const middle = params.fn ? `${params.fn}\n${params.in ?? ""}` : "";
+    if (middle !== "" && middle !== shownMiddle) sandwich.element.scrollIntoView({ block: "nearest" });
+    shownMiddle = middle;
   }
 
   return {

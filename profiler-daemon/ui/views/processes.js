@@ -22,10 +22,15 @@ const rowKey = (row) => `${row.pid}.${row.start_ticks}`;
 
 function columns(history) {
   const ns = (id, label, title, value) =>
-    numberColumn({ id, label, title, group: id.startsWith("classes.") || id === "application_ns" ? "Time by class" : undefined, value }, (row) => {
+    numberColumn({ id, label, title, group: "Time by class", value }, (row) => {
       const number = value(row);
       return { text: time(number), title: `${exactTime(number)} (${percent(share(number, row.elapsed_ns))} of the process's time)`, share: share(number, row.elapsed_ns) };
     });
+  const elapsed = numberColumn({ id: "elapsed_ns", label: "Elapsed", title: "All time of all its threads" }, (row) => ({
+    text: time(row.elapsed_ns),
+    title: `${exactTime(row.elapsed_ns)} (${percent(row.elapsed_percent)} of the session)`,
+    share: row.elapsed_percent,
+  }));
   const name = textColumn({ id: "comm", label: "Process", header: true, class: "name", value: (row) => row.comm.toLowerCase() }, (row) => ({
     text: shown(row.comm),
     href: processLink(row, "functions"),
@@ -71,7 +76,7 @@ function columns(history) {
     lately,
     bars,
     samples,
-    ns("elapsed_ns", "Elapsed", "All time of all its threads", (row) => row.elapsed_ns),
+    elapsed,
     ns("application_ns", user.label, `Application time: ${user.about}`, (row) => row.application_ns),
     ...[syscall, kernel, runnable, blocked].map(({ key, label, about }) => ns(`classes.${key}`, label, about, (row) => row.classes[key])),
     numberColumn({ id: "threads", label: "Threads", class: "plain" }, (row) => ({ text: count(row.threads) })),

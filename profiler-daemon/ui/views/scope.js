@@ -29,8 +29,7 @@ export function createScopeView(first) {
   const facts = el("dl", { class: "facts" });
   const bar = classBar();
   const legend = classLegend();
-  const totals = receipt();
-  const answerLacks = receipt();
+  const lacks = receipt();
   const tabs = el("nav", { class: "tabs", "aria-label": "Reports" });
   const place = el("div", { class: "tab" });
   const links = el("div", {});
@@ -40,9 +39,9 @@ export function createScopeView(first) {
   let params = {};
   let name = process === null ? "Whole session" : `Process ${shown(process)}`;
 
-  const head = el("section", { class: "summary", "aria-label": "Summary" }, el("div", { class: "totals" }, about, facts, bar.element, legend.element), totals.element);
+  const head = el("section", { class: "summary", "aria-label": "Summary" }, el("div", { class: "totals" }, about, facts, bar.element, legend.element), lacks.element);
   head.hidden = true;
-  const element = el("div", { class: "view" }, title, head, tabs, place, answerLacks.element, links);
+  const element = el("div", { class: "view" }, title, head, tabs, place, links);
 
   function set(report) {
     head.hidden = false;
@@ -57,7 +56,6 @@ export function createScopeView(first) {
     setChildren(facts, process === null ? sessionFacts(report, fact) : processFacts(report, fact));
     bar.set(report.classes);
     legend.set(report.classes);
-    totals.set(report.completeness, { elapsedNs: report.elapsed_ns, stacks: report.stacks });
   }
 
   function drawTabs(now) {
@@ -78,7 +76,6 @@ export function createScopeView(first) {
       if (isNew) {
         drawTabs(route.tab);
         setChildren(place, [tab.element]);
-        answerLacks.element.hidden = true;
       } else if (before.window !== params.window || before.frames !== params.frames) {
         drawTabs(route.tab);
       }
@@ -93,8 +90,8 @@ export function createScopeView(first) {
       const [report, answer] = await Promise.all([get(reportPath(process, ""), { window }, signal), get(path, asked.query(params), signal)]);
       set(report);
       asked.load(answer);
-      answerLacks.element.hidden = !asked.hasStacks;
-      if (asked.hasStacks) answerLacks.set(answer.completeness, { elapsedNs: report.elapsed_ns, stacks: report.stacks });
+      // Of what stands below it: where that has stacks, its own; else that of the totals.
+      lacks.set((asked.hasStacks ? answer : report).completeness, { elapsedNs: report.elapsed_ns, stacks: report.stacks, named: asked.report === "functions" || asked.report === "calltree" });
       return answer.as_of;
     },
   };

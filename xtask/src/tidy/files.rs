@@ -8,8 +8,8 @@ const LONGEST_LINES: usize = 600;
 /// Beginnings of paths that exist on the machine of whoever wrote them. Written in halves, as this file is checked too.
 const MACHINE_PATHS: [(&str, &str); 3] = [("/wo", "rk/"), ("/ro", "ot/"), ("/tmp", "/wt")];
 
-/// Findings on the opening and the length of a source file.
-pub(super) fn shape(path: &str, text: &str) -> Vec<Finding> {
+/// Findings on the opening and the length of a source file, whose opening comment begins with `opening`.
+pub(super) fn shape(path: &str, text: &str, opening: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut find = |line: usize, what: String| {
         findings.push(Finding {
@@ -18,10 +18,10 @@ pub(super) fn shape(path: &str, text: &str) -> Vec<Finding> {
             what,
         })
     };
-    if !text.starts_with("//!") {
+    if !text.starts_with(opening) {
         find(
             1,
-            "does not open with `//!` and what the file is for".to_owned(),
+            format!("does not open with `{opening}` and what the file is for"),
         );
     }
     let lines = text.lines().count();
@@ -68,16 +68,16 @@ mod tests {
     #[test]
     fn files_open_with_their_purpose() {
         // Check that a source file without an opening comment is refused.
-        assert_eq!(shape("a.rs", "use std::fs;\n").len(), 1);
-        assert_eq!(shape("a.rs", "//! Reads.\n"), []);
+        assert_eq!(shape("a.rs", "use std::fs;\n", "//!").len(), 1);
+        assert_eq!(shape("a.rs", "//! Reads.\n", "//!"), []);
     }
 
     #[test]
     fn long_files_are_refused() {
         // Check that the longest permitted file passes and one line more does not.
         let text = |lines: usize| "//! Long.\n".repeat(lines);
-        assert_eq!(shape("a.rs", &text(LONGEST_LINES)), []);
-        assert_eq!(shape("a.rs", &text(LONGEST_LINES + 1)).len(), 1);
+        assert_eq!(shape("a.rs", &text(LONGEST_LINES), "//!"), []);
+        assert_eq!(shape("a.rs", &text(LONGEST_LINES + 1), "//!").len(), 1);
     }
 
     #[test]
