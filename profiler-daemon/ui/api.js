@@ -59,14 +59,15 @@ function away(error) {
 async function refusal(response) {
   const problem = await response.json().catch(() => ({}));
   const detail = [problem.detail, ...(problem.errors ?? []).map((fault) => fault.detail)].filter(Boolean);
-  const sentence = [...new Set(detail)].join("; ") || `The answer was ${response.status}.`;
+  const text = [...new Set(detail)].join("; ") || `the answer was ${response.status}`;
+  const sentence = `${text[0].toUpperCase()}${text.slice(1).replace(/\.$/, "")}.`;
   switch (response.status) {
     case 404:
-      return new ApiError("missing", "There is no such process", `${sentence}. It may never have run while the daemon did.`);
+      return new ApiError("missing", "There is no such process", sentence);
     case 410:
-      return new ApiError("gone", "The process is no longer kept", `${sentence}. Its time is still in the session's totals.`);
+      return new ApiError("gone", "The process is no longer kept", sentence);
     case 503:
-      return new ApiError("busy", problem.title ?? "There is no answer now", `${sentence}. It is asked again by itself.`, Number(response.headers.get("retry-after")) || 1);
+      return new ApiError("busy", problem.title ?? "There is no answer now", `${sentence} It is asked again by itself.`, Number(response.headers.get("retry-after")) || 1);
     default:
       return new ApiError("refused", problem.title ?? "The daemon refused", sentence);
   }

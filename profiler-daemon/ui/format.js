@@ -65,6 +65,7 @@ export function share(part, whole) {
 
 export function bytes(size) {
   const mib = size / (1 << 20);
+  if (size === 0) return "0";
   return mib >= 1 ? `${three(mib)} MiB` : `${three(size / 1024)} KiB`;
 }
 

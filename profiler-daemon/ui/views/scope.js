@@ -40,11 +40,12 @@ export function createScopeView(first) {
   let name = process === null ? "Whole session" : `Process ${shown(process)}`;
 
   const head = el("section", { class: "summary", "aria-label": "Summary" }, el("div", { class: "totals" }, about, facts, bar.element, legend.element), lacks.element);
-  head.hidden = true;
+  // Empty tables would look like answers.
+  for (const part of [head, place, links]) part.hidden = true;
   const element = el("div", { class: "view" }, title, head, tabs, place, links);
 
   function set(report) {
-    head.hidden = false;
+    for (const part of [head, place, links]) part.hidden = false;
     if (process !== null) {
       name = `${shown(report.comm)} (${report.pid})`;
       setText(title, `${shown(report.comm)} `);
