@@ -8,6 +8,7 @@
 
 mod backend;
 mod names;
+mod programs;
 mod world;
 
 use std::env;
