@@ -65,9 +65,9 @@ export function classLegend() {
   };
 }
 
-// What a time mostly was, as a clause: "50.1 % running its own code, 49.2 % blocked".
+// What a time mostly was, as a clause: "50.1 % running their own code, 49.2 % blocked".
 export function mostly(classes) {
-  const told = { user: "running its own code", syscall: "running in system calls", kernel: "running in the kernel", runnable: "waiting for a processor", blocked: "blocked" };
+  const told = { user: "running their own code", syscall: "running in system calls", kernel: "running in the kernel", runnable: "waiting for a processor", blocked: "blocked" };
   const total = CLASSES.reduce((sum, { key }) => sum + classes[key], 0);
   const parts = CLASSES.map(({ id, key }) => [share(classes[key], total), told[id]]).filter(([part]) => part >= 5);
   parts.sort((a, b) => b[0] - a[0]);

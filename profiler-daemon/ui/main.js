@@ -3,11 +3,10 @@
 // A view is {element, title, intervalMs, show(route), load(signal)}: `show` draws what it has by the address, `load` asks
 // the daemon and draws. `intervalMs` 0: it asks only when told to.
 
-import { ApiError } from "./api.js";
+import { ApiError, get } from "./api.js";
 import { createControls } from "./controls.js";
 import { el, setChildren } from "./dom.js";
 import { showDegraded } from "./receipt.js";
-import { get } from "./api.js";
 import { current, link, onChange } from "./route.js";
 import { createDaemonView } from "./views/daemon.js";
 import { createProcessesView } from "./views/processes.js";
@@ -61,7 +60,7 @@ async function refresh() {
   asking?.abort();
   const mine = new AbortController();
   asking = mine;
-  main.setAttribute("aria-busy", "true");
+  main.toggleAttribute("data-asking", true);
   let nextMs = view.intervalMs();
   try {
     const asOf = await view.load(mine.signal);
@@ -75,7 +74,7 @@ async function refresh() {
     complain(problem);
     nextMs = problem.passing ? Math.max(RETRY_MS, problem.retryAfterS * 1000) : 0;
   } finally {
-    if (asking === mine) main.removeAttribute("aria-busy");
+    if (asking === mine) main.toggleAttribute("data-asking", false);
   }
   if (asking !== mine) return;
   asking = null;

@@ -75,7 +75,7 @@ export async function open(page, hash) {
 
 // Waits until no question is open and an answer was shown.
 export async function answered(page) {
-  await page.waitForFunction(() => !document.getElementById("main").hasAttribute("aria-busy") && /as of/.test(document.querySelector(".stamp").textContent));
+  await page.waitForFunction(() => !document.getElementById("main").hasAttribute("data-asking") && /as of/.test(document.querySelector(".stamp").textContent));
 }
 
 // Waits until something is so: `probe` answers a value, `holds` judges it.

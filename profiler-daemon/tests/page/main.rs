@@ -94,7 +94,7 @@ async fn the_page_works_in_a_browser() {
         .env("PAGE_URL", format!("http://{address}"))
         .env("PAGE_MODULES", tools.modules)
         .env("PAGE_CHROMIUM", tools.chromium)
-        .env("PAGE_SCREENSHOTS", screenshots)
+        .env("PAGE_SCREENSHOTS", &screenshots)
         .env("PAGE_BUSY", world::BUSY.to_string())
         .env("PAGE_LARGE", world::LARGE.to_string())
         .env("PAGE_HOSTILE", world::HOSTILE.to_string())
@@ -108,11 +108,11 @@ async fn the_page_works_in_a_browser() {
         .unwrap();
     stop.send(()).unwrap();
     server.await.unwrap().unwrap();
+    std::fs::write(screenshots.join("checks.txt"), &output.stdout).unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(
         output.status.success(),
         "{said}\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    println!("{said}");
 }

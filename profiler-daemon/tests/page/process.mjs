@@ -8,7 +8,7 @@ const ONE = `#/process/${env.PAGE_BUSY}`;
 check("a process has a summary with a reason, its classes and what its answer lacks", async (page) => {
   await open(page, `${ONE}/functions`);
   const head = await page.locator(".summary").innerText();
-  assert.match(head, /Its threads were [\d.]+ % running its own code, [\d.]+ % blocked/);
+  assert.match(head, /Its threads were [\d.]+ % running their own code, [\d.]+ % blocked/);
   assert.match(head, /web\.service/);
   assert.match(head, /\/usr\/bin\/webserver/);
   for (const name of ["user", "system call", "kernel", "runnable", "blocked"]) assert.match(head, new RegExp(name));

@@ -23,10 +23,12 @@ function arrays(count) {
   return { count, parent: new Int32Array(count).fill(-1), depth: new Int32Array(count), first: new Int32Array(count), last: new Int32Array(count), functionOf: new Int32Array(count), values, orders: new Map() };
 }
 
-// Which sort of code a function is, as colours tell it: the program itself, a library, or what the daemon calls it.
+// Which sort of code a function is, as colours tell it: the program itself, a library, or what the daemon calls it. Of the
+// session nobody says which files are programs: those that are named like libraries are none.
 function sort(node, root) {
   if (node.kind !== "user") return node.kind;
-  return node.module === root.module ? "program" : "library";
+  const own = root.kind === "process" ? node.module === root.module : !/\.so(\.|$)/.test(node.module ?? "");
+  return own ? "program" : "library";
 }
 
 // The nested answer as flat arrays.

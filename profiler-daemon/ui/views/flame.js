@@ -181,7 +181,6 @@ export function createFlameTab(process) {
       el("div", { class: "tools" }, crumbs, kinds),
       flame.element, none, details.element, cut, sandwich.element, hint, tip),
     report: "calltree",
-    hasStacks: true,
     // A graph that moves cannot be read: it is made anew when asked for.
     intervalMs: 0,
     query: (now) => ({ window: now.window, frames: now.frames }),

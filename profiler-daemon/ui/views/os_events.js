@@ -63,7 +63,6 @@ export function createOsEventsTab() {
   return {
     element: el("div", {}, el("div", { class: "tools" }, el("label", {}, el("span", {}, "Filter"), filter), total), table.element),
     report: "os-events",
-    hasStacks: false,
     intervalMs: 2_000,
     query: (now) => ({ window: now.window }),
     show(now) {

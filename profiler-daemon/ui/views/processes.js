@@ -178,7 +178,7 @@ export function createProcessesView() {
       ]);
       history.add({ ...processes, windowed: window ?? "" }, rowKey);
       answers = { processes, session };
-      summary.set(session);
+      summary.set(session, processes.completeness);
       stand.set(processes.rows, session);
       draw();
       return processes.as_of;
@@ -194,7 +194,8 @@ function createSummary() {
   const fact = (name, value, title) => el("div", { title }, el("dt", {}, name), el("dd", {}, value));
   return {
     element: el("section", { class: "summary", "aria-label": "The whole session" }, el("div", { class: "totals" }, facts, bar.element, legend.element), lacks.element),
-    set(session) {
+    // The table's receipt knows which stacks are whole, the session's how much time has none.
+    set(session, { stacks_truncated, stacks_unwind_failed }) {
       const covered = (Date.parse(session.window.to) - Date.parse(session.window.from)) * 1e6;
       const discarded = Object.entries(session.discarded).map(([name, number]) => `${name}: ${count(number)}`);
       setChildren(facts, [
@@ -207,7 +208,7 @@ function createSummary() {
       ]);
       bar.set(session.classes);
       legend.set(session.classes);
-      lacks.set(session.completeness, { elapsedNs: session.elapsed_ns, stacks: session.stacks });
+      lacks.set({ ...session.completeness, stacks_truncated, stacks_unwind_failed }, { elapsedNs: session.elapsed_ns, stacks: session.stacks });
     },
   };
 }

@@ -91,8 +91,9 @@ export function createScopeView(first) {
       const [report, answer] = await Promise.all([get(reportPath(process, ""), { window }, signal), get(path, asked.query(params), signal)]);
       set(report);
       asked.load(answer);
-      // Of what stands below it: where that has stacks, its own; else that of the totals.
-      lacks.set((asked.hasStacks ? answer : report).completeness, { elapsedNs: report.elapsed_ns, stacks: report.stacks, named: asked.report === "functions" || asked.report === "calltree" });
+      // Of what stands below it, where that names functions; else of the totals.
+      const named = asked.report === "functions" || asked.report === "calltree";
+      lacks.set((named ? answer : report).completeness, { elapsedNs: report.elapsed_ns, stacks: report.stacks, named, judged: named || process !== null });
       return answer.as_of;
     },
   };

@@ -11,7 +11,7 @@ const INTERVAL_MS = 5_000;
 const LIMIT = 500;
 const TYPING_MS = 200;
 
-function createListTab({ report, nouns, columns, key, defaultSort, filterLabel, hasStacks, takesFrames }) {
+function createListTab({ report, nouns, columns, key, defaultSort, filterLabel, takesFrames }) {
   let limit = LIMIT;
   const table = createTable({
     caption: nouns[1][0].toUpperCase() + nouns[1].slice(1),
@@ -51,7 +51,6 @@ function createListTab({ report, nouns, columns, key, defaultSort, filterLabel, 
   return {
     element: el("div", {}, el("div", { class: "tools" }, el("label", {}, el("span", {}, "Filter"), filter), total, all), table.element),
     report,
-    hasStacks,
     intervalMs: INTERVAL_MS,
     query(now) {
       const column = columns.find(({ id, sorts }) => id === now.sort && sorts !== false);
@@ -90,7 +89,6 @@ export function createFunctionsTab(process) {
     key: (row) => `${row.function}\n${row.module}\n${row.build_id}`,
     defaultSort: "elapsed.exclusive_ns",
     filterLabel: "part of a function's name…",
-    hasStacks: true,
     takesFrames: true,
   });
 }
@@ -107,7 +105,6 @@ export function createModulesTab() {
     key: (row) => `${row.module}\n${row.build_id}`,
     defaultSort: "elapsed.exclusive_ns",
     filterLabel: "part of a module's path…",
-    hasStacks: true,
     takesFrames: true,
   });
 }
@@ -152,7 +149,6 @@ export function createThreadsTab(process) {
     key: (row) => `${row.pid}.${row.tid}.${row.started_at}.${row.comm}`,
     defaultSort: "elapsed.exclusive_ns",
     filterLabel: "part of a thread's name…",
-    hasStacks: false,
     takesFrames: false,
   });
 }
