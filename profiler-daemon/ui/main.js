@@ -14,6 +14,8 @@ import { createScopeView } from "./views/scope.js";
 
 const STATUS_MS = 20_000;
 const RETRY_MS = 2_000;
+// Between two questions this many times as long as the last answer took.
+const SPARING = 4;
 
 const main = document.getElementById("main");
 const notice = document.getElementById("notice");
@@ -62,10 +64,13 @@ async function refresh() {
   asking = mine;
   main.toggleAttribute("data-asking", true);
   let nextMs = view.intervalMs();
+  const beganMs = performance.now();
   try {
     const asOf = await view.load(mine.signal);
     setChildren(notice, []);
     controls.answered(asOf);
+    // What takes the daemon long is asked less often.
+    if (nextMs > 0) nextMs = Math.max(nextMs, SPARING * (performance.now() - beganMs));
     document.title = `${view.title()} · Profiler`;
   } catch (error) {
     if (mine.signal.aborted) return;

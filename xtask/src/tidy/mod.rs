@@ -66,6 +66,9 @@ fn check(path: &str, text: &str) -> Vec<Finding> {
     if is(".js") || is(".mjs") {
         findings.extend(files::shape(path, text, "// "));
     }
+    if is(".js") && path.starts_with("profiler-daemon/ui/") {
+        findings.extend(files::markup(path, text));
+    }
     if is(".css") {
         findings.extend(files::shape(path, text, "/* "));
     }
