@@ -97,6 +97,12 @@ check("the value can be switched, and the widths follow", async (page) => {
   await screenshot(page, "flame");
 });
 
+check("a value that nothing has is said, not drawn", async (page) => {
+  await open(page, `#/process/${env.PAGE_HOSTILE}/flame?value=runnable`);
+  assert.match(await page.locator(".flame > .panel").innerText(), /^No time in this call tree is runnable\. Choose another value\.$/);
+  assert.equal(await canvas(page).isVisible(), false);
+});
+
 check("a pointer over a box shows its name and values", async (page) => {
   await open(page, ONE);
   await drawn(page);

@@ -164,7 +164,8 @@ export function createFlameTab(process) {
     setText(matched, found ? `${several(found.functions, "function matches", "functions match")}: ${percent(share(found.sum, total))} of ${value.label.toLowerCase()} (${amount(value, found.sum)})` : "");
     none.hidden = total > 0;
     flame.element.hidden = total === 0;
-    setText(none, `There is no ${value.label.toLowerCase()} in this call tree${value.id === "samples" ? ": it has not been seen on a processor" : ""}. Choose another value.`);
+    details.element.hidden = total === 0;
+    setText(none, `${value.unit === "ns" ? `No time in this call tree is ${value.label.toLowerCase()}` : "No timer tick has found this on a processor"}. Choose another value.`);
     drawCrumbs(zoom);
     flame.set(tree, value.id, zoom, found);
     if (document.activeElement !== flame.canvas) details.set(zoom, describe(zoom));
