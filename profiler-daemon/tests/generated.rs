@@ -108,8 +108,8 @@ fn counters() -> String {
     }
     page.push_str(
         "\n## Files without an unwind table\n\n\
-        `profiler_unwind_tables_none_total` in the metrics. Code of files without unwind information is followed by frame\n\
-        pointers; walks end in the others with `no_table`.\n\n\
+        `profiler_unwind_tables_none_total` in the metrics. Code of files without unwind information, and of files\n\
+        that are no ELF files, is followed by frame pointers; walks end in the others with `no_table`.\n\n\
         | reason | what happened |\n|---|---|\n",
     );
     for why in NoTable::ALL {

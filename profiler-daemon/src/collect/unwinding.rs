@@ -407,7 +407,9 @@ impl Unwinding {
                     row.kind = mapping::TABLE;
                 }
             }
-            Some(Table::None(NoTable::NoUnwindInformation)) => row.kind = mapping::FRAME_POINTER,
+            Some(Table::None(NoTable::NoUnwindInformation | NoTable::NotElf)) => {
+                row.kind = mapping::FRAME_POINTER;
+            }
             Some(Table::Asked | Table::NoRoom | Table::None(_)) | None => {}
         }
         row

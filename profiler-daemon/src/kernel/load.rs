@@ -351,9 +351,13 @@ impl Kernel {
 /// Whether programs may call `bpf_loop`, without which the verifier would follow each frame of each walk.
 fn has_loops() -> Result<bool, StartError> {
     is_helper_supported(ProgramType::PerfEvent, BpfHelper::BPF_FUNC_loop).map_err(|error| {
+        let reason = chain(&error);
+        if reason.contains("Operation not permitted") {
+            return StartError::Privilege(reason);
+        }
         StartError::Program {
             program: "probe",
-            reason: chain(&error),
+            reason,
         }
     })
 }

@@ -205,7 +205,8 @@ fn windows_are_parts_of_the_session() {
     let [session_ns, window_ns] = [&session, &window].map(|report| number(report, "/elapsed_ns"));
     assert!(window_ns <= session_ns, "{window_ns} ns of {session_ns} ns");
     assert!(
-        (WINDOW_NS - PASS_NS..=to - from).contains(&window_ns),
+        // The two ends are clock readings of their own, some hundred nanoseconds apart from those of the thread.
+        (WINDOW_NS - PASS_NS..=to - from + 10_000).contains(&window_ns),
         "one busy thread has {window_ns} ns in a window of {} ns",
         to - from
     );

@@ -196,7 +196,7 @@ fn stacks_agree_with_the_oracle() {
     let start = Instant::now();
     for round in 0..STOPS {
         for (index, program) in programs.iter().enumerate() {
-            let Some(thread) = Stopped::stop(program.child.id() as i32) else {
+            let Some(thread) = Stopped::stop(program.thread()) else {
                 continue;
             };
             mappings[index] = thread.code();
