@@ -66,6 +66,8 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
             "functions" => get(reports::functions),
             "modules" => get(reports::modules),
             "threads" => get(reports::threads),
+            "callers" => get(reports::callers),
+            "callees" => get(reports::callees),
             "calltree" => get(reports::calltree),
             "os_events" => get(reports::os_events),
             unknown => {

@@ -31,11 +31,12 @@ impl Ask {
     pub(super) fn read<T>(
         &self,
         allowed: &[&str],
+        formats: &[Format],
         read: impl FnOnce(&mut Params) -> T,
     ) -> Result<(T, Format), Problem> {
         let mut params = Params::parse(self.query.as_deref(), allowed);
         let query = read(&mut params);
-        let format = Format::asked(&mut params, &self.headers);
+        let format = Format::asked(&mut params, &self.headers, formats);
         params.finish()?;
         Ok((query, format?))
     }

@@ -1,6 +1,6 @@
 //! Every endpoint, declared once: where it is, what may be asked of it, what it is for.
 
-use super::params::{FORMAT, TABLE, TREE, VIEW};
+use super::params::{FORMAT, FUNCTIONS, NEIGHBOURS, TABLE, TREE, VIEW};
 
 /// An endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint {
         path: "/api/v1/targets",
         methods: &["GET", "PUT"],
-        parameters: &[],
+        parameters: FORMAT,
         handler: "targets",
         about: "what is profiled; PUT changes it",
     },
@@ -67,7 +67,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     get("/api/v1/processes", TABLE, "processes", "a row per process"),
     get(
         "/api/v1/functions",
-        TABLE,
+        FUNCTIONS,
         "functions",
         "a row per function, whole session",
     ),
@@ -82,6 +82,18 @@ pub const ENDPOINTS: &[Endpoint] = &[
         TABLE,
         "threads",
         "a row per thread, whole session",
+    ),
+    get(
+        "/api/v1/callers",
+        NEIGHBOURS,
+        "callers",
+        "a row per caller of a function, whole session",
+    ),
+    get(
+        "/api/v1/callees",
+        NEIGHBOURS,
+        "callees",
+        "a row per function that a function calls, whole session",
     ),
     get(
         "/api/v1/calltree",
@@ -103,7 +115,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     ),
     get(
         "/api/v1/processes/{pid}/functions",
-        TABLE,
+        FUNCTIONS,
         "functions",
         "a row per function of one process",
     ),
@@ -118,6 +130,18 @@ pub const ENDPOINTS: &[Endpoint] = &[
         TABLE,
         "threads",
         "a row per thread of one process",
+    ),
+    get(
+        "/api/v1/processes/{pid}/callers",
+        NEIGHBOURS,
+        "callers",
+        "a row per caller of a function of one process",
+    ),
+    get(
+        "/api/v1/processes/{pid}/callees",
+        NEIGHBOURS,
+        "callees",
+        "a row per function that a function calls of one process",
     ),
     get(
         "/api/v1/processes/{pid}/calltree",

@@ -3,7 +3,9 @@
 
 use super::problem::{Fault, Problem};
 use crate::args::duration;
-use crate::report::query::{Frames, Order, TableQuery, TreeQuery, ViewQuery, Window};
+use crate::report::query::{
+    Fold, Frames, NeighbourQuery, Order, TableQuery, TreeQuery, ViewQuery, Window,
+};
 
 /// The longest query string, in bytes.
 const MAX_QUERY_BYTES: usize = 4_096;
@@ -15,6 +17,10 @@ const MAX_SHOWN_BYTES: usize = 64;
 const DEFAULT_LIMIT: usize = 100;
 /// The most rows that can be asked for by number; 0 asks for all.
 const MAX_LIMIT: usize = 1_000_000;
+/// The most modules that can be named in one parameter.
+const MAX_MODULES: usize = 32;
+/// The longest name of a function or module, in bytes.
+const MAX_NAME_BYTES: usize = 2_048;
 /// The deepest call tree that can be asked for.
 const MAX_DEPTH: usize = 10_000;
 
@@ -24,8 +30,26 @@ pub(super) const FORMAT: &[&str] = &["format"];
 pub(super) const VIEW: &[&str] = &["format", "frames", "window"];
 /// What a table takes.
 pub(super) const TABLE: &[&str] = &["format", "frames", "window", "sort", "order", "limit", "q"];
+/// What a table of functions takes.
+pub(super) const FUNCTIONS: &[&str] = &[
+    "format", "frames", "window", "sort", "order", "limit", "q", "modules", "hide",
+];
+/// What a table of callers or callees takes.
+pub(super) const NEIGHBOURS: &[&str] = &[
+    "function", "module", "format", "frames", "window", "sort", "order", "limit", "q", "modules",
+    "hide",
+];
 /// What a call tree takes.
-pub(super) const TREE: &[&str] = &["format", "frames", "window", "depth", "min_percent"];
+pub(super) const TREE: &[&str] = &[
+    "format",
+    "frames",
+    "window",
+    "depth",
+    "min_percent",
+    "modules",
+    "hide",
+    "value",
+];
 
 /// The parameters of one request, taken one by one; the faults are told together.
 pub(super) struct Params {
@@ -143,15 +167,10 @@ impl Params {
             limit: self
                 .take("limit", |value| whole(value, 0, MAX_LIMIT))
                 .unwrap_or(DEFAULT_LIMIT),
-            q: self.take("q", |value| {
-                if value.is_empty() || value.len() > MAX_SEARCH_BYTES {
-                    Err(format!("must be text of 1 to {MAX_SEARCH_BYTES} bytes"))
-                } else {
-                    Ok(value.to_owned())
-                }
-            }),
+            q: self.take("q", |value| text(value, MAX_SEARCH_BYTES)),
             frames: self.frames(),
             window: self.window(),
+            fold: self.fold(),
         }
     }
 
@@ -169,6 +188,43 @@ impl Params {
             min_percent: min_percent.unwrap_or(0.0),
             frames: self.frames(),
             window: self.window(),
+            fold: self.fold(),
+        }
+    }
+
+    /// Takes what a table of callers or callees takes.
+    pub(super) fn neighbours(&mut self) -> NeighbourQuery {
+        NeighbourQuery {
+            function: self.required("function", "the whole name of a function", |value| {
+                text(value, MAX_NAME_BYTES)
+            }),
+            module: self.take("module", |value| text(value, MAX_NAME_BYTES)),
+            table: self.table(),
+        }
+    }
+
+    /// Takes a parameter that must be given; `what` says what it is.
+    pub(super) fn required<T: Default>(
+        &mut self,
+        name: &str,
+        what: &str,
+        read: impl FnOnce(&str) -> Result<T, String>,
+    ) -> T {
+        if !self.values.iter().any(|(known, _)| known == name) {
+            self.faults.push(Fault {
+                parameter: Some(name.to_owned()),
+                given: None,
+                detail: format!("{name} must be given: {what}"),
+            });
+        }
+        self.take(name, read).unwrap_or_default()
+    }
+
+    fn fold(&mut self) -> Fold {
+        let mut names = |parameter| self.take(parameter, module_names).unwrap_or_default();
+        Fold {
+            modules: names("modules"),
+            hide: names("hide"),
         }
     }
 
@@ -192,6 +248,25 @@ impl Params {
             }
         });
         window.unwrap_or(Window::Session)
+    }
+}
+
+fn text(value: &str, max_bytes: usize) -> Result<String, String> {
+    if value.is_empty() || value.len() > max_bytes {
+        Err(format!("must be text of 1 to {max_bytes} bytes"))
+    } else {
+        Ok(value.to_owned())
+    }
+}
+
+fn module_names(value: &str) -> Result<Vec<String>, String> {
+    let names: Vec<String> = value.split(',').map(str::to_owned).collect();
+    if names.len() > MAX_MODULES || names.iter().any(String::is_empty) {
+        Err(format!(
+            "must be 1 to {MAX_MODULES} names of modules, separated by commas"
+        ))
+    } else {
+        Ok(names)
     }
 }
 

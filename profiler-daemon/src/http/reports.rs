@@ -7,15 +7,13 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::Shared;
 use super::ask::Ask;
-use super::format::Format;
-use super::params::{Params, TABLE, TREE, VIEW};
+use super::format::{Format, REPORT, TABLE};
+use super::params::{FUNCTIONS, NEIGHBOURS, Params, TABLE as TABLE_PARAMS, TREE, VIEW};
 use super::problem::Problem;
-use crate::export::text::TextReport;
 use crate::profile::frames::FrameId;
 use crate::profile::snapshot::Snapshot;
 use crate::report;
@@ -27,89 +25,121 @@ type App = State<Arc<Shared>>;
 
 /// `GET /api/v1/session`.
 pub(super) async fn session(State(shared): App, ask: Ask) -> Answer {
-    let (view, format) = ask.read(VIEW, Params::view)?;
+    let (view, format) = ask.read(VIEW, REPORT, Params::view)?;
     make(&shared, format, no_frames, move |snapshot, _| {
-        report::session(snapshot, &view)
+        format.write(&report::session(snapshot, &view)?)
     })
     .await
 }
 
 /// `GET /api/v1/processes`.
 pub(super) async fn processes(State(shared): App, ask: Ask) -> Answer {
-    let (table, format) = ask.read(TABLE, Params::table)?;
+    let (table, format) = ask.read(TABLE_PARAMS, TABLE, Params::table)?;
     let frames = |snapshot: &Snapshot| Ok(report::outermost_frames(snapshot, None));
     make(&shared, format, frames, move |snapshot, names| {
-        report::processes(snapshot, &table, names)
+        format.write_table(&report::processes(snapshot, &table, names)?)
     })
     .await
 }
 
 /// `GET /api/v1/processes/{pid}`.
 pub(super) async fn process(State(shared): App, ask: Ask) -> Answer {
-    let (view, format) = ask.read(VIEW, Params::view)?;
+    let (view, format) = ask.read(VIEW, REPORT, Params::view)?;
     let Scope::Process(selector) = ask.scope() else {
         return Err(Problem::internal("the route of one process names none"));
     };
     let wanted = selector;
     let frames = move |snapshot: &Snapshot| Ok(report::outermost_frames(snapshot, Some(&wanted)));
     make(&shared, format, frames, move |snapshot, names| {
-        report::process(snapshot, &selector, &view, names)
+        format.write(&report::process(snapshot, &selector, &view, names)?)
     })
     .await
 }
 
 /// `GET …/functions`.
 pub(super) async fn functions(State(shared): App, ask: Ask) -> Answer {
-    let (table, format) = ask.read(TABLE, Params::table)?;
+    let (table, format) = ask.read(FUNCTIONS, TABLE, Params::table)?;
     let scope = ask.scope();
     make(
         &shared,
         format,
         all_frames(&scope),
-        move |snapshot, names| report::functions(snapshot, &scope, &table, names),
+        move |snapshot, names| {
+            format.write_table(&report::functions(snapshot, &scope, &table, names)?)
+        },
+    )
+    .await
+}
+
+/// `GET …/callers`.
+pub(super) async fn callers(State(shared): App, ask: Ask) -> Answer {
+    let (query, format) = ask.read(NEIGHBOURS, TABLE, Params::neighbours)?;
+    let scope = ask.scope();
+    make(
+        &shared,
+        format,
+        all_frames(&scope),
+        move |snapshot, names| {
+            format.write_table(&report::callers(snapshot, &scope, &query, names)?)
+        },
+    )
+    .await
+}
+
+/// `GET …/callees`.
+pub(super) async fn callees(State(shared): App, ask: Ask) -> Answer {
+    let (query, format) = ask.read(NEIGHBOURS, TABLE, Params::neighbours)?;
+    let scope = ask.scope();
+    make(
+        &shared,
+        format,
+        all_frames(&scope),
+        move |snapshot, names| {
+            format.write_table(&report::callees(snapshot, &scope, &query, names)?)
+        },
     )
     .await
 }
 
 /// `GET …/modules`.
 pub(super) async fn modules(State(shared): App, ask: Ask) -> Answer {
-    let (table, format) = ask.read(TABLE, Params::table)?;
+    let (table, format) = ask.read(TABLE_PARAMS, TABLE, Params::table)?;
     let scope = ask.scope();
     make(&shared, format, no_frames, move |snapshot, _| {
-        report::modules(snapshot, &scope, &table)
+        format.write_table(&report::modules(snapshot, &scope, &table)?)
     })
     .await
 }
 
 /// `GET …/threads`.
 pub(super) async fn threads(State(shared): App, ask: Ask) -> Answer {
-    let (table, format) = ask.read(TABLE, Params::table)?;
+    let (table, format) = ask.read(TABLE_PARAMS, TABLE, Params::table)?;
     let scope = ask.scope();
     make(&shared, format, no_frames, move |snapshot, _| {
-        report::threads(snapshot, &scope, &table)
+        format.write_table(&report::threads(snapshot, &scope, &table)?)
     })
     .await
 }
 
 /// `GET …/calltree`.
 pub(super) async fn calltree(State(shared): App, ask: Ask) -> Answer {
-    let (tree, format) = ask.read(TREE, Params::tree)?;
+    let (tree, format) = ask.read(TREE, REPORT, Params::tree)?;
     let scope = ask.scope();
     make(
         &shared,
         format,
         all_frames(&scope),
-        move |snapshot, names| report::calltree(snapshot, &scope, &tree, names),
+        move |snapshot, names| format.write(&report::calltree(snapshot, &scope, &tree, names)?),
     )
     .await
 }
 
 /// `GET …/os-events`.
 pub(super) async fn os_events(State(shared): App, ask: Ask) -> Answer {
-    let (view, format) = ask.read(VIEW, Params::view)?;
+    let (view, format) = ask.read(VIEW, TABLE, Params::view)?;
     let scope = ask.scope();
     make(&shared, format, no_frames, move |snapshot, _| {
-        report::os_events(snapshot, &scope, &view)
+        format.write_table(&report::os_events(snapshot, &scope, &view)?)
     })
     .await
 }
@@ -125,12 +155,11 @@ fn all_frames(scope: &Scope) -> impl FnOnce(&Snapshot) -> Frames + Send + 'stati
     move |snapshot| report::frames_needed(snapshot, &scope)
 }
 
-/// Makes a report of the profile as it is now. `frames` says which frames must be named before `report` can be made.
-async fn make<R, F, M>(shared: &Arc<Shared>, format: Format, frames: F, report: M) -> Answer
+/// Makes an answer from the profile as it is now. `frames` says which frames must be named before `write` can make it.
+async fn make<F, W>(shared: &Arc<Shared>, format: Format, frames: F, write: W) -> Answer
 where
-    R: Serialize + TextReport,
     F: FnOnce(&Snapshot) -> Frames + Send + 'static,
-    M: FnOnce(&Snapshot, &dyn Names) -> Result<R, ReportError> + Send + 'static,
+    W: FnOnce(&Snapshot, &dyn Names) -> Result<Vec<u8>, Problem> + Send + 'static,
 {
     let permit = Arc::clone(&shared.reports).acquire_owned().await;
     let permit = permit.map_err(|_| Problem::overloaded("the server is stopping"))?;
@@ -138,13 +167,7 @@ where
     let seen = Arc::clone(&snapshot);
     let (permit, frames) = aside(permit, move || frames(&seen)).await?;
     let names = shared.backend.names(Arc::clone(&snapshot), frames?).await;
-    let (_permit, body) = aside(permit, move || -> Result<Vec<u8>, Problem> {
-        let report = report(&snapshot, &*names)?;
-        format
-            .write(&report)
-            .map_err(|error| Problem::internal(error.to_string()))
-    })
-    .await?;
+    let (_permit, body) = aside(permit, move || write(&snapshot, &*names)).await?;
     Ok(format.respond(body?))
 }
 

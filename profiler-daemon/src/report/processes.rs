@@ -9,7 +9,7 @@ use super::{
     completeness::{Completeness, Stacks},
     query::{ProcessSelector, ReportError, Scope, TableQuery, ViewQuery},
     scope::{Member, View},
-    table::{Key, Row},
+    table::{Columns, Key, Row},
     values::{ClassValues, percent},
 };
 use crate::{
@@ -83,7 +83,7 @@ pub struct ProcessReport {
     pub process: ProcessRow,
 }
 
-impl Row for ProcessRow {
+impl Columns for ProcessRow {
     const COLUMNS: &'static [&'static str] = &[
         "pid",
         "start_ticks",
@@ -94,9 +94,11 @@ impl Row for ProcessRow {
         "cgroup",
         "unit",
         "container_id",
+        "command_line",
         "started_at",
         "exited_at",
         "state",
+        "kernel_thread",
         "threads",
         "samples",
         "samples_percent",
@@ -114,6 +116,9 @@ impl Row for ProcessRow {
         "stacks.truncated",
         "stacks.failed",
     ];
+}
+
+impl Row for ProcessRow {
     const DEFAULT_SORT: &'static str = "samples";
 
     fn key(&self, column: &str) -> Option<Key<'_>> {
@@ -131,9 +136,11 @@ impl Row for ProcessRow {
             "cgroup" => text(&self.cgroup),
             "unit" => text(&self.unit),
             "container_id" => text(&self.container_id),
+            "command_line" => text(&self.command_line),
             "started_at" => Some(Key::Text(&self.started_at)),
             "exited_at" => text(&self.exited_at),
             "state" => Some(Key::Text(self.state)),
+            "kernel_thread" => number(self.kernel_thread.into()),
             "threads" => number(self.threads),
             "samples" => number(self.samples),
             "samples_percent" => Some(Key::Number(self.samples_percent)),

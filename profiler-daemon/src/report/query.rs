@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
+pub use super::{fold::Fold, sections::Sections};
+
 /// Whose functions count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Frames {
@@ -117,6 +119,8 @@ pub struct TableQuery {
     pub frames: Frames,
     /// What time is covered.
     pub window: Window,
+    /// Whose frames are folded into their callers. Tables of modules, threads and processes show all.
+    pub fold: Fold,
 }
 
 /// A question for a call tree.
@@ -130,6 +134,30 @@ pub struct TreeQuery {
     pub frames: Frames,
     /// What time is covered.
     pub window: Window,
+    /// Whose frames are folded into their callers. Tables of modules, threads and processes show all.
+    pub fold: Fold,
+}
+
+/// A question for the functions that call another, or that it calls.
+#[derive(Clone, Debug, Default)]
+pub struct NeighbourQuery {
+    /// Name of the function, as the tables show it.
+    pub function: String,
+    /// Its module, where only the function of that one is meant: a path, or the last part of one; `*` stands for any text.
+    pub module: Option<String>,
+    /// Which rows, in which order.
+    pub table: TableQuery,
+}
+
+/// A question for stacks to be exported.
+#[derive(Clone, Debug, Default)]
+pub struct StackQuery {
+    /// Which nodes.
+    pub tree: TreeQuery,
+    /// Whether places within functions are told apart.
+    pub places: bool,
+    /// Whether stacks are told apart by whose they are.
+    pub sections: Sections,
 }
 
 /// Why a question has no answer.
@@ -157,12 +185,39 @@ pub enum ReportError {
         /// The table's columns.
         allowed: &'static [&'static str],
     },
+    /// No module has that name.
+    #[error("no module is named {given:?}; module names are listed by /api/v1/modules")]
+    UnknownModule {
+        /// The parameter that named it.
+        parameter: &'static str,
+        /// What was asked for.
+        given: String,
+    },
+    /// No function of that name is in the answer.
+    #[error(
+        "no function {given:?} has samples or time here{}",
+        did_you_mean(similar)
+    )]
+    UnknownFunction {
+        /// What was asked for.
+        given: String,
+        /// Some names of functions that hold it as a part.
+        similar: Vec<String>,
+    },
     /// So far back is no longer kept in pieces.
     #[error("the window is too long: {} s are kept at most; ask for window=session to see everything", longest_ns / 1_000_000_000)]
     WindowTooLong {
         /// The longest window that has an answer now, nanoseconds.
         longest_ns: u64,
     },
+}
+
+fn did_you_mean(similar: &[String]) -> String {
+    if similar.is_empty() {
+        "; names of functions are listed by functions?q=".to_owned()
+    } else {
+        format!("; there are {}", similar.join(", "))
+    }
 }
 
 #[cfg(test)]

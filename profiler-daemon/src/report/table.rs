@@ -22,14 +22,18 @@ impl Key<'_> {
     }
 }
 
-/// A row that can be sorted and searched.
-pub(super) trait Row {
-    /// Every column it can be sorted by, dotted as in the JSON.
+/// A row with named columns.
+pub trait Columns {
+    /// Every column, dotted as in the JSON.
     const COLUMNS: &'static [&'static str];
+}
+
+/// A row that can be sorted and searched.
+pub(super) trait Row: Columns {
     /// The column it is sorted by unless asked otherwise.
     const DEFAULT_SORT: &'static str;
 
-    /// The value in one of [`Self::COLUMNS`].
+    /// The value in one of [`Columns::COLUMNS`].
     fn key(&self, column: &str) -> Option<Key<'_>>;
 
     /// What `q` searches.
@@ -102,8 +106,11 @@ mod tests {
     #[derive(Debug, PartialEq, Clone)]
     struct Pair(&'static str, u64);
 
-    impl Row for Pair {
+    impl Columns for Pair {
         const COLUMNS: &'static [&'static str] = &["name", "n"];
+    }
+
+    impl Row for Pair {
         const DEFAULT_SORT: &'static str = "n";
 
         fn key(&self, column: &str) -> Option<Key<'_>> {

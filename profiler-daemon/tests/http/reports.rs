@@ -10,8 +10,19 @@ use profiler_daemon::metrics::RequestCounts;
 use super::backend::{COMMAND_LINE, FUNCTIONS, Fake, RUNNING, START_TICKS};
 use super::{ask, get, request, server};
 
+/// A right question for an endpoint.
 fn target(path: &str) -> String {
-    path.replace("{pid}", &RUNNING.to_string())
+    let path = path.replace("{pid}", &RUNNING.to_string());
+    match path.rsplit('/').next() {
+        Some("callers" | "callees") => format!("{path}?function=function_0x1000"),
+        _ => path,
+    }
+}
+
+/// The same with one more parameter.
+fn with(target: &str, parameter: &str) -> String {
+    let separator = if target.contains('?') { '&' } else { '?' };
+    format!("{target}{separator}{parameter}")
 }
 
 #[tokio::test]
@@ -68,7 +79,7 @@ async fn every_report_comes_as_json_and_as_text() {
         let json = get(&target).await;
         assert_eq!(json.header(header::CONTENT_TYPE), "application/json");
         assert!(json.json().is_object(), "{target}");
-        let text = get(&format!("{target}?format=text")).await;
+        let text = get(&with(&target, "format=text")).await;
         assert_eq!(
             text.header(header::CONTENT_TYPE),
             "text/plain; charset=utf-8"
@@ -91,7 +102,7 @@ async fn every_report_comes_as_json_and_as_text() {
             varies.iter().any(|value| value.as_bytes() == b"accept"),
             "{varies:?}"
         );
-        let mut both = request("GET", &format!("{target}?format=json"));
+        let mut both = request("GET", &with(&target, "format=json"));
         both.headers_mut()
             .insert(header::ACCEPT, "text/plain".parse().unwrap());
         assert_eq!(
@@ -129,6 +140,45 @@ async fn the_query_reaches_the_report() {
     );
     let found = get(&format!("{path}?q=0x1011")).await.json();
     assert_eq!(found["rows"].as_array().unwrap().len(), 1, "{found}");
+}
+
+#[tokio::test]
+async fn tables_come_as_csv() {
+    // Check that every table has a CSV form with a header and as many lines as rows, by parameter and by header.
+    for report in [
+        "functions",
+        "modules",
+        "threads",
+        "processes",
+        "os-events",
+        "callers",
+        "callees",
+    ] {
+        let target = target(&format!("/api/v1/{report}"));
+        let answer = get(&with(&target, "format=csv")).await;
+        assert_eq!(
+            answer.header(header::CONTENT_TYPE),
+            "text/csv; charset=utf-8; header=present"
+        );
+        let json = get(&target).await.json();
+        let rows = json
+            .get("rows")
+            .unwrap_or(&json["syscalls"])
+            .as_array()
+            .unwrap()
+            .len();
+        assert_eq!(
+            answer.text().matches("\r\n").count(),
+            rows + 1,
+            "{}",
+            answer.text()
+        );
+        let mut accepting = request("GET", &target);
+        accepting
+            .headers_mut()
+            .insert(header::ACCEPT, "text/csv".parse().unwrap());
+        assert_eq!(ask(server(), accepting).await.body, answer.body);
+    }
 }
 
 #[tokio::test]

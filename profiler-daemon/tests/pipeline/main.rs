@@ -6,6 +6,7 @@ mod golden;
 mod identity;
 mod ledger;
 mod machine;
+mod neighbours;
 mod oracle;
 mod records;
 mod room;
