@@ -40,6 +40,22 @@ impl Ask {
         params.finish()?;
         Ok((query, format?))
     }
+
+    /// Reads the query of an endpoint with one format of its own.
+    ///
+    /// # Errors
+    ///
+    /// Every fault of the query at once.
+    pub(super) fn read_only<T>(
+        &self,
+        allowed: &[&str],
+        read: impl FnOnce(&mut Params) -> T,
+    ) -> Result<T, Problem> {
+        let mut params = Params::parse(self.query.as_deref(), allowed);
+        let query = read(&mut params);
+        params.finish()?;
+        Ok(query)
+    }
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Ask {

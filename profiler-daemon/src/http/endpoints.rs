@@ -1,6 +1,6 @@
 //! Every endpoint, declared once: where it is, what may be asked of it, what it is for.
 
-use super::params::{FORMAT, FUNCTIONS, NEIGHBOURS, TABLE, TREE, VIEW};
+use super::params::{FORMAT, FUNCTIONS, NEIGHBOURS, PPROF, RECORDING, TABLE, TREE, VIEW};
 
 /// An endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,7 +155,30 @@ pub const ENDPOINTS: &[Endpoint] = &[
         "os_events",
         "time by class and by system call of one process",
     ),
+    get(
+        "/api/v1/processes/{pid}/pprof",
+        PPROF,
+        "pprof",
+        "everything about the stacks of one process, for pprof",
+    ),
+    get(
+        "/debug/pprof/profile",
+        RECORDING,
+        "pprof_profile",
+        "samples and processor time of the next seconds, for pprof",
+    ),
+    get(
+        "/debug/pprof/wall",
+        RECORDING,
+        "pprof_wall",
+        "all time and application time of the next seconds, for pprof",
+    ),
 ];
+
+/// Whether an endpoint waits for as long as it is asked to.
+pub(super) fn waits(path: Option<&str>) -> bool {
+    matches!(handler_of(path), "pprof_profile" | "pprof_wall")
+}
 
 /// The label of a path's metric; `none` for what is no endpoint.
 pub(super) fn handler_of(path: Option<&str>) -> &'static str {

@@ -10,6 +10,8 @@ use super::params::Params;
 use super::problem::Problem;
 use crate::export::csv::{self, CsvReport};
 use crate::export::text::{self, TextReport};
+use crate::export::{firefox, flamegraph, folded, speedscope};
+use crate::report::{StackValue, Stacks};
 
 /// The longest `Accept` header that is read, in bytes; a longer one is taken for one that accepts everything.
 const MAX_ACCEPT_BYTES: usize = 1_024;
@@ -23,12 +25,34 @@ pub(super) enum Format {
     Text,
     /// For spreadsheets.
     Csv,
+    /// A line per stack.
+    Folded,
+    /// A flame graph.
+    Svg,
+    /// For speedscope.
+    Speedscope,
+    /// For the Firefox Profiler.
+    Firefox,
 }
 
 /// The formats of every report.
 pub(super) const REPORT: &[Format] = &[Format::Json, Format::Text];
 /// The formats of a table.
 pub(super) const TABLE: &[Format] = &[Format::Json, Format::Text, Format::Csv];
+
+/// The formats of a call tree.
+pub(super) const TREE: &[Format] = &[
+    Format::Json,
+    Format::Text,
+    Format::Folded,
+    Format::Svg,
+    Format::Speedscope,
+    Format::Firefox,
+];
+
+/// What a flame graph may do where a browser shows it as a page of this server: show itself. Its script does not run, so that no name
+/// of a function can become one; in a file of its own it does.
+const SVG_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
 
 impl Format {
     /// What the request asks for, out of `formats`. A wrong `format=` is a fault of `params`.
@@ -64,13 +88,18 @@ impl Format {
             Self::Json => "json",
             Self::Text => "text",
             Self::Csv => "csv",
+            Self::Folded => "folded",
+            Self::Svg => "svg",
+            Self::Speedscope => "speedscope",
+            Self::Firefox => "firefox",
         }
     }
 
     const fn content_type(self) -> &'static str {
         match self {
-            Self::Json => "application/json",
-            Self::Text => "text/plain; charset=utf-8",
+            Self::Json | Self::Speedscope | Self::Firefox => "application/json",
+            Self::Text | Self::Folded => "text/plain; charset=utf-8",
+            Self::Svg => "image/svg+xml",
             Self::Csv => "text/csv; charset=utf-8; header=present",
         }
     }
@@ -81,6 +110,8 @@ impl Format {
             Self::Json => Some(("application/json", "application/*")),
             Self::Text => Some(("text/plain", "text/*")),
             Self::Csv => Some(("text/csv", "text/*")),
+            Self::Svg => Some(("image/svg+xml", "image/*")),
+            Self::Folded | Self::Speedscope | Self::Firefox => None,
         }
     }
 
@@ -115,6 +146,32 @@ impl Format {
         }
     }
 
+    /// Whether it holds one value of the stacks, and not all about the tree.
+    pub(super) const fn is_of_stacks(self) -> bool {
+        matches!(
+            self,
+            Self::Folded | Self::Svg | Self::Speedscope | Self::Firefox
+        )
+    }
+
+    /// Writes one value of stacks.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written in this format.
+    pub(super) fn write_stacks(
+        self,
+        stacks: &Stacks,
+        value: StackValue,
+    ) -> Result<Vec<u8>, Problem> {
+        written(|body| match self {
+            Self::Svg => flamegraph::write(stacks, value, body),
+            Self::Speedscope => speedscope::write(stacks, value, body),
+            Self::Firefox => firefox::write(stacks, value, body),
+            _ => folded::write(stacks, value, body),
+        })
+    }
+
     /// An answer in this format.
     pub(super) fn respond(self, body: Vec<u8>) -> Response {
         let mut response = (StatusCode::OK, body).into_response();
@@ -124,6 +181,12 @@ impl Format {
             HeaderValue::from_static(self.content_type()),
         );
         headers.append(header::VARY, HeaderValue::from_static("accept"));
+        if self == Self::Svg {
+            headers.insert(
+                header::CONTENT_SECURITY_POLICY,
+                HeaderValue::from_static(SVG_POLICY),
+            );
+        }
         response
     }
 }

@@ -4,7 +4,8 @@
 use super::problem::{Fault, Problem};
 use crate::args::duration;
 use crate::report::query::{
-    Fold, Frames, NeighbourQuery, Order, TableQuery, TreeQuery, ViewQuery, Window,
+    Fold, Frames, NeighbourQuery, Order, Scope, Sections, StackQuery, StackValue, TableQuery,
+    TreeQuery, ViewQuery, Window,
 };
 
 /// The longest query string, in bytes.
@@ -21,6 +22,10 @@ const MAX_LIMIT: usize = 1_000_000;
 const MAX_MODULES: usize = 32;
 /// The longest name of a function or module, in bytes.
 const MAX_NAME_BYTES: usize = 2_048;
+/// The longest profile of the next seconds.
+const MAX_SECONDS: usize = 300;
+/// How long a profile of the next seconds is unless asked otherwise, as in other programs with this path.
+const DEFAULT_SECONDS: usize = 30;
 /// The deepest call tree that can be asked for.
 const MAX_DEPTH: usize = 10_000;
 
@@ -39,6 +44,10 @@ pub(super) const NEIGHBOURS: &[&str] = &[
     "function", "module", "format", "frames", "window", "sort", "order", "limit", "q", "modules",
     "hide",
 ];
+/// What a profile of one process takes.
+pub(super) const PPROF: &[&str] = &["frames", "window", "modules", "hide"];
+/// What a profile of the next seconds takes.
+pub(super) const RECORDING: &[&str] = &["seconds", "pid", "labels", "frames", "modules", "hide"];
 /// What a call tree takes.
 pub(super) const TREE: &[&str] = &[
     "format",
@@ -50,6 +59,17 @@ pub(super) const TREE: &[&str] = &[
     "hide",
     "value",
 ];
+
+/// A question for a profile of the next seconds.
+#[derive(Clone, Debug)]
+pub(super) struct Recording {
+    /// How long.
+    pub(super) seconds: u64,
+    /// Of whom.
+    pub(super) scope: Scope,
+    /// Of what.
+    pub(super) stacks: StackQuery,
+}
 
 /// The parameters of one request, taken one by one; the faults are told together.
 pub(super) struct Params {
@@ -189,6 +209,52 @@ impl Params {
             frames: self.frames(),
             window: self.window(),
             fold: self.fold(),
+        }
+    }
+
+    /// Takes which value of stacks is wanted, if any.
+    pub(super) fn value(&mut self) -> Option<StackValue> {
+        self.take("value", |value| {
+            let mut known = StackValue::ALL.into_iter();
+            known
+                .find(|known| known.name() == value)
+                .ok_or_else(|| "must be samples, elapsed, application or off_processor".to_owned())
+        })
+    }
+
+    /// Takes what a profile of one process takes.
+    pub(super) fn pprof(&mut self) -> StackQuery {
+        StackQuery {
+            tree: TreeQuery {
+                frames: self.frames(),
+                window: self.window(),
+                fold: self.fold(),
+                ..TreeQuery::default()
+            },
+            places: true,
+            sections: Sections::None,
+        }
+    }
+
+    /// Takes what a profile of the next seconds takes.
+    pub(super) fn recording(&mut self) -> Recording {
+        let seconds = self.take("seconds", |value| whole(value, 1, MAX_SECONDS));
+        let labels = self.take("labels", |value| match value {
+            "group" => Ok(Sections::Group),
+            "process" => Ok(Sections::Process),
+            "none" => Ok(Sections::None),
+            _ => Err("must be group, process or none".to_owned()),
+        });
+        let process = self.take("pid", |value| {
+            value.parse().map_err(|error| format!("is wrong: {error}"))
+        });
+        Recording {
+            seconds: seconds.unwrap_or(DEFAULT_SECONDS) as u64,
+            scope: process.map_or(Scope::Session, Scope::Process),
+            stacks: StackQuery {
+                sections: labels.unwrap_or(Sections::Group),
+                ..self.pprof()
+            },
         }
     }
 

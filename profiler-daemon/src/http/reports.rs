@@ -11,14 +11,16 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::Shared;
 use super::ask::Ask;
-use super::format::{Format, REPORT, TABLE};
-use super::params::{FUNCTIONS, NEIGHBOURS, Params, TABLE as TABLE_PARAMS, TREE, VIEW};
-use super::problem::Problem;
+use super::format::{Format, REPORT, TABLE, TREE};
+use super::params::{
+    FUNCTIONS, NEIGHBOURS, Params, TABLE as TABLE_PARAMS, TREE as TREE_PARAMS, VIEW,
+};
+use super::problem::{Fault, Problem};
 use crate::profile::frames::FrameId;
 use crate::profile::snapshot::Snapshot;
 use crate::report;
 use crate::report::names::Names;
-use crate::report::query::{ReportError, Scope};
+use crate::report::query::{ReportError, Scope, Sections, StackQuery};
 
 type Answer = Result<Response, Problem>;
 type App = State<Arc<Shared>>;
@@ -121,17 +123,52 @@ pub(super) async fn threads(State(shared): App, ask: Ask) -> Answer {
     .await
 }
 
-/// `GET …/calltree`.
+/// `GET …/calltree`: the tree, or one value of its stacks in the format of another tool.
 pub(super) async fn calltree(State(shared): App, ask: Ask) -> Answer {
-    let (tree, format) = ask.read(TREE, REPORT, Params::tree)?;
+    let ((tree, value), format) =
+        ask.read(TREE_PARAMS, TREE, |params| (params.tree(), params.value()))?;
     let scope = ask.scope();
+    if !format.is_of_stacks() {
+        if value.is_some() {
+            return Err(value_without_use(format));
+        }
+        return make(
+            &shared,
+            format,
+            all_frames(&scope),
+            move |snapshot, names| format.write(&report::calltree(snapshot, &scope, &tree, names)?),
+        )
+        .await;
+    }
+    let query = StackQuery {
+        tree,
+        places: false,
+        sections: match scope {
+            Scope::Session => Sections::Process,
+            Scope::Process(_) => Sections::None,
+        },
+    };
     make(
         &shared,
         format,
         all_frames(&scope),
-        move |snapshot, names| format.write(&report::calltree(snapshot, &scope, &tree, names)?),
+        move |snapshot, names| {
+            let stacks = report::stacks(snapshot, &scope, &query, names)?;
+            format.write_stacks(&stacks, value.unwrap_or_default())
+        },
     )
     .await
+}
+
+fn value_without_use(format: Format) -> Problem {
+    Problem::parameters(vec![Fault {
+        parameter: Some("value".to_owned()),
+        given: None,
+        detail: format!(
+            "value is for the formats folded, svg, speedscope and firefox: {} has all values",
+            format.name()
+        ),
+    }])
 }
 
 /// `GET …/os-events`.
@@ -144,19 +181,32 @@ pub(super) async fn os_events(State(shared): App, ask: Ask) -> Answer {
     .await
 }
 
-type Frames = Result<Vec<FrameId>, ReportError>;
+pub(super) type Frames = Result<Vec<FrameId>, ReportError>;
 
 fn no_frames(_: &Snapshot) -> Frames {
     Ok(Vec::new())
 }
 
-fn all_frames(scope: &Scope) -> impl FnOnce(&Snapshot) -> Frames + Send + 'static {
+pub(super) fn all_frames(scope: &Scope) -> impl FnOnce(&Snapshot) -> Frames + Send + 'static {
     let scope = *scope;
     move |snapshot| report::frames_needed(snapshot, &scope)
 }
 
 /// Makes an answer from the profile as it is now. `frames` says which frames must be named before `write` can make it.
 async fn make<F, W>(shared: &Arc<Shared>, format: Format, frames: F, write: W) -> Answer
+where
+    F: FnOnce(&Snapshot) -> Frames + Send + 'static,
+    W: FnOnce(&Snapshot, &dyn Names) -> Result<Vec<u8>, Problem> + Send + 'static,
+{
+    Ok(format.respond(body(shared, frames, write).await?))
+}
+
+/// The bytes of an answer from the profile as it is now.
+pub(super) async fn body<F, W>(
+    shared: &Arc<Shared>,
+    frames: F,
+    write: W,
+) -> Result<Vec<u8>, Problem>
 where
     F: FnOnce(&Snapshot) -> Frames + Send + 'static,
     W: FnOnce(&Snapshot, &dyn Names) -> Result<Vec<u8>, Problem> + Send + 'static,
@@ -168,7 +218,7 @@ where
     let (permit, frames) = aside(permit, move || frames(&seen)).await?;
     let names = shared.backend.names(Arc::clone(&snapshot), frames?).await;
     let (_permit, body) = aside(permit, move || write(&snapshot, &*names)).await?;
-    Ok(format.respond(body?))
+    body
 }
 
 /// Runs work that takes a processor on a thread of its own, and keeps the permit until it has ended.

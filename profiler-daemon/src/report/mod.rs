@@ -35,8 +35,8 @@ pub use modules::{ModuleRow, modules};
 pub use os_events::{OsEvents, os_events};
 pub use processes::{ProcessReport, ProcessRow, process, processes};
 pub use query::{
-    Fold, Frames, NeighbourQuery, Order, ProcessSelector, ReportError, Scope, Sections, StackQuery,
-    TableQuery, TreeQuery, ViewQuery, Window,
+    DiffQuery, DiffSide, Fold, Frames, NeighbourQuery, Order, ProcessSelector, ReportError, Scope, Sections, StackQuery,
+    StackValue, TableQuery, TreeQuery, ViewQuery, Window,
 };
 pub use scope::{frames_needed, outermost_frames};
 pub use session::{SessionReport, session};

@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
+use crate::profile::values::Values;
+
 pub use super::{fold::Fold, sections::Sections};
 
 /// Whose functions count.
@@ -147,6 +149,108 @@ pub struct NeighbourQuery {
     pub module: Option<String>,
     /// Which rows, in which order.
     pub table: TableQuery,
+}
+
+/// One side of a comparison.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiffSide {
+    /// A process, over the window that the question gives.
+    Process(ProcessSelector),
+    /// The session, over this window.
+    Window {
+        /// The window.
+        window: Window,
+        /// As it was written.
+        name: String,
+    },
+}
+
+impl Default for DiffSide {
+    fn default() -> Self {
+        Self::Window {
+            window: Window::Session,
+            name: "session".to_owned(),
+        }
+    }
+}
+
+impl DiffSide {
+    /// Whose frames it shows.
+    #[must_use]
+    pub fn scope(&self) -> Scope {
+        match self {
+            Self::Process(selector) => Scope::Process(*selector),
+            Self::Window { .. } => Scope::Session,
+        }
+    }
+
+    /// As it was written.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Process(selector) => selector.to_string(),
+            Self::Window { name, .. } => name.clone(),
+        }
+    }
+}
+
+/// A question for a comparison.
+#[derive(Clone, Debug, Default)]
+pub struct DiffQuery {
+    /// What is compared.
+    pub base: DiffSide,
+    /// With what.
+    pub other: DiffSide,
+    /// Only functions of which a share changed by this many percentage points.
+    pub threshold_percent: f64,
+    /// Which rows, in which order; the window is for processes.
+    pub table: TableQuery,
+}
+
+/// Which value of stacks is exported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StackValue {
+    /// Timer samples.
+    #[default]
+    Samples,
+    /// All time, nanoseconds.
+    Elapsed,
+    /// Time without an operating-system event, nanoseconds.
+    Application,
+    /// Time off the processor, blocked or waiting for one, nanoseconds.
+    OffProcessor,
+}
+
+impl StackValue {
+    /// Every value.
+    pub const ALL: [Self; 4] = [
+        Self::Samples,
+        Self::Elapsed,
+        Self::Application,
+        Self::OffProcessor,
+    ];
+
+    /// What it is called in questions and answers.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Samples => "samples",
+            Self::Elapsed => "elapsed",
+            Self::Application => "application",
+            Self::OffProcessor => "off_processor",
+        }
+    }
+
+    /// How much of it there is.
+    #[must_use]
+    pub fn of(self, values: &Values) -> u64 {
+        match self {
+            Self::Samples => values.samples,
+            Self::Elapsed => values.elapsed_ns(),
+            Self::Application => values.application_ns(),
+            Self::OffProcessor => values.off_processor_ns(),
+        }
+    }
 }
 
 /// A question for stacks to be exported.

@@ -72,6 +72,8 @@ pub struct StackFunction {
     pub kind: &'static str,
     /// The place in the module, where places are told apart: offset in the file, or address.
     pub offset: Option<u64>,
+    /// It is code of its module.
+    pub in_module: bool,
     /// It is no function: its stacks belong to this process or group.
     pub section: Option<Section>,
 }
@@ -302,6 +304,7 @@ impl Tables {
             module,
             kind: kind_name(of.kind),
             offset: of.offset,
+            in_module: of.module != ModuleId::UNKNOWN,
             section: of.section.clone(),
         });
         self.functions[function as usize] = Some(number);
@@ -319,6 +322,7 @@ impl Tables {
             module,
             kind: "unknown",
             offset: None,
+            in_module: false,
             section: None,
         });
         self.cut = Some(number);

@@ -151,7 +151,8 @@ async fn paths_that_do_not_exist_list_those_that_do() {
         "/api/v1/functions/",
         "/api/v1/processes/42/lines",
         "/api/v1/processes/42/instructions",
-        "/debug/pprof/profile",
+        "/debug/pprof/heap",
+        "/debug/pprof/goroutine?debug=1",
     ] {
         let problem = get(path).await.problem(404);
         assert_eq!(

@@ -15,6 +15,7 @@ fn target(path: &str) -> String {
     let path = path.replace("{pid}", &RUNNING.to_string());
     match path.rsplit('/').next() {
         Some("callers" | "callees") => format!("{path}?function=function_0x1000"),
+        Some("profile" | "wall") => format!("{path}?seconds=1"),
         _ => path,
     }
 }
@@ -179,6 +180,39 @@ async fn tables_come_as_csv() {
             .insert(header::ACCEPT, "text/csv".parse().unwrap());
         assert_eq!(ask(server(), accepting).await.body, answer.body);
     }
+}
+
+#[tokio::test]
+async fn call_trees_come_in_the_formats_of_other_tools() {
+    // Check the content type of each format, that value= is read, and that a page made of a flame graph runs no script.
+    for (format, content_type) in [
+        ("folded", "text/plain; charset=utf-8"),
+        ("svg", "image/svg+xml"),
+        ("speedscope", "application/json"),
+        ("firefox", "application/json"),
+    ] {
+        for path in [
+            "/api/v1/calltree".to_owned(),
+            format!("/api/v1/processes/{RUNNING}/calltree"),
+        ] {
+            for value in ["samples", "elapsed", "application", "off_processor"] {
+                let answer = get(&format!("{path}?format={format}&value={value}")).await;
+                assert_eq!(answer.status, 200, "{}", answer.text());
+                assert_eq!(answer.header(header::CONTENT_TYPE), content_type);
+                let policy = answer.header(header::CONTENT_SECURITY_POLICY);
+                assert!(policy.contains("default-src 'none'") && !policy.contains("script-src"));
+            }
+        }
+    }
+    let folded = get("/api/v1/calltree?format=folded&value=elapsed").await;
+    let first = folded.text().lines().next().unwrap();
+    assert_eq!(first, "example (42);function_0x1000;function_0x1000 10000000");
+    let problem = get("/api/v1/calltree?value=elapsed").await.problem(400);
+    assert_eq!(problem["errors"][0]["parameter"], "value");
+    get("/api/v1/calltree?format=folded&value=cpu")
+        .await
+        .problem(400);
+    get("/api/v1/functions?format=folded").await.problem(400);
 }
 
 #[tokio::test]

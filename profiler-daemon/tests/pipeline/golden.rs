@@ -28,7 +28,7 @@ use crate::{
 const MS: u64 = 1_000_000;
 
 /// A service that computes, reads, sleeps, recurses, and of which a few stacks were lost; and a thread of the kernel.
-fn service() -> (Snapshot, ByName) {
+pub(crate) fn service() -> (Snapshot, ByName) {
     let mut small = Small::new(Limits::default());
     let mut pass = small.pass(10);
     let mut info = small::info(PROCESS);
@@ -123,7 +123,7 @@ fn service() -> (Snapshot, ByName) {
     (small.profile.snapshot(), small.names)
 }
 
-fn compare(file: &str, found: &str) {
+pub(crate) fn compare(file: &str, found: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/pipeline/golden")
         .join(file);
@@ -153,7 +153,7 @@ fn check_table(name: &str, answer: &(impl Serialize + TextReport + CsvReport)) {
     compare(&format!("{name}.csv"), &String::from_utf8(table).unwrap());
 }
 
-const OF_PROCESS: Scope = Scope::Process(SELECTOR);
+pub(crate) const OF_PROCESS: Scope = Scope::Process(SELECTOR);
 const SELECTOR: ProcessSelector = ProcessSelector {
     pid: 42,
     start_ticks: None,
