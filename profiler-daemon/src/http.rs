@@ -76,6 +76,7 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
             "pprof" => get(pprof::process),
             "pprof_profile" => get(pprof::profile),
             "pprof_wall" => get(pprof::wall),
+            "diff" => get(reports::diff),
             "os_events" => get(reports::os_events),
             unknown => {
                 unreachable!("the endpoint table names a handler that does not exist: {unknown}")

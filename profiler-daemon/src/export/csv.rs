@@ -10,7 +10,9 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::report::{Columns, FunctionRow, List, Neighbours, OsEvents, os_events::SyscallRow};
+use crate::report::{
+    Columns, Diff, DiffRow, FunctionRow, List, Neighbours, OsEvents, os_events::SyscallRow,
+};
 
 /// An answer that is a table.
 pub trait CsvReport {
@@ -34,6 +36,14 @@ impl CsvReport for Neighbours {
 
     fn rows(&self) -> &[FunctionRow] {
         &self.list.rows
+    }
+}
+
+impl CsvReport for Diff {
+    type Row = DiffRow;
+
+    fn rows(&self) -> &[DiffRow] {
+        &self.rows
     }
 }
 

@@ -1,5 +1,6 @@
 //! Answers in other formats than JSON. Pure: each format is one function from an answer to bytes.
 
+mod compared;
 pub mod csv;
 pub mod firefox;
 pub mod flamegraph;

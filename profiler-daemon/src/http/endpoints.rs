@@ -1,6 +1,6 @@
 //! Every endpoint, declared once: where it is, what may be asked of it, what it is for.
 
-use super::params::{FORMAT, FUNCTIONS, NEIGHBOURS, PPROF, RECORDING, TABLE, TREE, VIEW};
+use super::params::{DIFF, FORMAT, FUNCTIONS, NEIGHBOURS, PPROF, RECORDING, TABLE, TREE, VIEW};
 
 /// An endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,6 +100,12 @@ pub const ENDPOINTS: &[Endpoint] = &[
         TREE,
         "calltree",
         "the call tree, whole session",
+    ),
+    get(
+        "/api/v1/diff",
+        DIFF,
+        "diff",
+        "two processes, or two windows of the session, compared by function",
     ),
     get(
         "/api/v1/os-events",

@@ -4,8 +4,8 @@
 use super::problem::{Fault, Problem};
 use crate::args::duration;
 use crate::report::query::{
-    Fold, Frames, NeighbourQuery, Order, Scope, Sections, StackQuery, StackValue, TableQuery,
-    TreeQuery, ViewQuery, Window,
+    DiffQuery, DiffSide, Fold, Frames, NeighbourQuery, Order, Scope, Sections, StackQuery,
+    StackValue, TableQuery, TreeQuery, ViewQuery, Window,
 };
 
 /// The longest query string, in bytes.
@@ -42,6 +42,21 @@ pub(super) const FUNCTIONS: &[&str] = &[
 /// What a table of callers or callees takes.
 pub(super) const NEIGHBOURS: &[&str] = &[
     "function", "module", "format", "frames", "window", "sort", "order", "limit", "q", "modules",
+    "hide",
+];
+/// What a comparison takes.
+pub(super) const DIFF: &[&str] = &[
+    "base",
+    "other",
+    "threshold",
+    "format",
+    "frames",
+    "window",
+    "sort",
+    "order",
+    "limit",
+    "q",
+    "modules",
     "hide",
 ];
 /// What a profile of one process takes.
@@ -196,13 +211,7 @@ impl Params {
 
     /// Takes what a call tree takes.
     pub(super) fn tree(&mut self) -> TreeQuery {
-        let min_percent = self.take("min_percent", |value| {
-            let number = value
-                .parse::<f64>()
-                .ok()
-                .filter(|number| (0.0..=100.0).contains(number));
-            number.ok_or_else(|| "must be a number from 0 to 100".to_owned())
-        });
+        let min_percent = self.take("min_percent", percentage);
         TreeQuery {
             depth: self.take("depth", |value| whole(value, 1, MAX_DEPTH)),
             min_percent: min_percent.unwrap_or(0.0),
@@ -269,6 +278,31 @@ impl Params {
         }
     }
 
+    /// Takes what a comparison takes.
+    pub(super) fn diff(&mut self) -> DiffQuery {
+        let what = "a process, as in 1234, or a length of time, as in 30s, or session";
+        let base = self.required("base", what, side);
+        let other = self.required("other", what, side);
+        let of_windows = matches!(base, DiffSide::Window { .. });
+        if of_windows != matches!(other, DiffSide::Window { .. }) {
+            self.faults.push(Fault::plain(
+                "base and other must both be processes, or both be lengths of time",
+            ));
+        } else if of_windows && self.values.iter().any(|(name, _)| name == "window") {
+            self.faults.push(Fault {
+                parameter: Some("window".to_owned()),
+                given: None,
+                detail: "window is for processes: base and other are windows already".to_owned(),
+            });
+        }
+        DiffQuery {
+            base,
+            other,
+            threshold_percent: self.take("threshold", percentage).unwrap_or(0.0),
+            table: self.table(),
+        }
+    }
+
     /// Takes a parameter that must be given; `what` says what it is.
     pub(super) fn required<T: Default>(
         &mut self,
@@ -305,16 +339,43 @@ impl Params {
 
     fn window(&mut self) -> Window {
         let window = self.take("window", |value| {
-            if value == "session" {
-                return Ok(Window::Session);
-            }
-            match duration::parse(value) {
-                Ok(duration_ns) if duration_ns > 0 => Ok(Window::Last { duration_ns }),
-                _ => Err("must be session or a length of time like 30s or 5m".to_owned()),
-            }
+            window(value)
+                .ok_or_else(|| "must be session or a length of time like 30s or 5m".to_owned())
         });
         window.unwrap_or(Window::Session)
     }
+}
+
+fn window(value: &str) -> Option<Window> {
+    if value == "session" {
+        return Some(Window::Session);
+    }
+    let duration_ns = duration::parse(value).ok().filter(|ns| *ns > 0)?;
+    Some(Window::Last { duration_ns })
+}
+
+fn side(value: &str) -> Result<DiffSide, String> {
+    if let Ok(selector) = value.parse() {
+        return Ok(DiffSide::Process(selector));
+    }
+    match window(value) {
+        Some(window) => Ok(DiffSide::Window {
+            window,
+            name: value.to_owned(),
+        }),
+        None => Err(
+            "must be a process, as in 1234 or 1234.5678, or session, or a length of time like 30s or 5m"
+                .to_owned(),
+        ),
+    }
+}
+
+fn percentage(value: &str) -> Result<f64, String> {
+    let number = value
+        .parse::<f64>()
+        .ok()
+        .filter(|number| (0.0..=100.0).contains(number));
+    number.ok_or_else(|| "must be a number from 0 to 100".to_owned())
 }
 
 fn text(value: &str, max_bytes: usize) -> Result<String, String> {

@@ -13,7 +13,7 @@ use super::Shared;
 use super::ask::Ask;
 use super::format::{Format, REPORT, TABLE, TREE};
 use super::params::{
-    FUNCTIONS, NEIGHBOURS, Params, TABLE as TABLE_PARAMS, TREE as TREE_PARAMS, VIEW,
+    DIFF, FUNCTIONS, NEIGHBOURS, Params, TABLE as TABLE_PARAMS, TREE as TREE_PARAMS, VIEW,
 };
 use super::problem::{Fault, Problem};
 use crate::profile::frames::FrameId;
@@ -169,6 +169,25 @@ fn value_without_use(format: Format) -> Problem {
             format.name()
         ),
     }])
+}
+
+/// `GET /api/v1/diff`.
+pub(super) async fn diff(State(shared): App, ask: Ask) -> Answer {
+    let (query, format) = ask.read(DIFF, TABLE, Params::diff)?;
+    let scopes = [query.base.scope(), query.other.scope()];
+    let frames = move |snapshot: &Snapshot| {
+        let mut frames = Vec::new();
+        for scope in &scopes {
+            frames.extend(report::frames_needed(snapshot, scope)?);
+        }
+        frames.sort_unstable();
+        frames.dedup();
+        Ok(frames)
+    };
+    make(&shared, format, frames, move |snapshot, names| {
+        format.write_table(&report::diff(snapshot, &query, names)?)
+    })
+    .await
 }
 
 /// `GET …/os-events`.

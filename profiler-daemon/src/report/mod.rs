@@ -8,6 +8,8 @@ pub mod answer;
 pub mod callers;
 pub mod calltree;
 pub mod completeness;
+pub mod confidence;
+pub mod diff;
 mod entry;
 mod fold;
 mod forest;
@@ -30,13 +32,14 @@ pub mod values;
 pub use answer::{List, WindowSpan};
 pub use callers::{Neighbours, callees, callers};
 pub use calltree::{CallTree, TreeNode, calltree};
+pub use diff::{Diff, DiffRow, diff};
 pub use functions::{FunctionRow, functions};
 pub use modules::{ModuleRow, modules};
 pub use os_events::{OsEvents, os_events};
 pub use processes::{ProcessReport, ProcessRow, process, processes};
 pub use query::{
-    DiffQuery, DiffSide, Fold, Frames, NeighbourQuery, Order, ProcessSelector, ReportError, Scope, Sections, StackQuery,
-    StackValue, TableQuery, TreeQuery, ViewQuery, Window,
+    DiffQuery, DiffSide, Fold, Frames, NeighbourQuery, Order, ProcessSelector, ReportError, Scope,
+    Sections, StackQuery, StackValue, TableQuery, TreeQuery, ViewQuery, Window,
 };
 pub use scope::{frames_needed, outermost_frames};
 pub use session::{SessionReport, session};

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::{
     answer::{List, WindowSpan, rfc3339},
     completeness::{Completeness, Stacks},
+    confidence::interval,
     query::{ProcessSelector, ReportError, Scope, TableQuery, ViewQuery},
     scope::{Member, View},
     table::{Columns, Key, Row},
@@ -55,6 +56,10 @@ pub struct ProcessRow {
     pub samples: u64,
     /// Of the session's samples.
     pub samples_percent: f64,
+    /// Where the true `samples_percent` begins, at 95 % confidence.
+    pub samples_percent_low: f64,
+    /// Where it ends.
+    pub samples_percent_high: f64,
     /// All time of all threads.
     pub elapsed_ns: u64,
     /// Of the session's time.
@@ -102,6 +107,8 @@ impl Columns for ProcessRow {
         "threads",
         "samples",
         "samples_percent",
+        "samples_percent_low",
+        "samples_percent_high",
         "elapsed_ns",
         "elapsed_percent",
         "application_ns",
@@ -144,6 +151,8 @@ impl Row for ProcessRow {
             "threads" => number(self.threads),
             "samples" => number(self.samples),
             "samples_percent" => Some(Key::Number(self.samples_percent)),
+            "samples_percent_low" => Some(Key::Number(self.samples_percent_low)),
+            "samples_percent_high" => Some(Key::Number(self.samples_percent_high)),
             "elapsed_ns" => number(self.elapsed_ns),
             "elapsed_percent" => Some(Key::Number(self.elapsed_percent)),
             "application_ns" => number(self.application_ns),
@@ -224,6 +233,7 @@ fn row(view: &View<'_>, member: &Member<'_>, names: &dyn Names) -> Option<Proces
         Some(names),
     );
     let session = &view.denominators.session;
+    let (samples_percent_low, samples_percent_high) = interval(totals.samples, session.samples);
     let text = |value: &Option<std::sync::Arc<str>>| value.as_deref().map(str::to_owned);
     Some(ProcessRow {
         pid: key.pid,
@@ -247,6 +257,8 @@ fn row(view: &View<'_>, member: &Member<'_>, names: &dyn Names) -> Option<Proces
         threads: member.account.thread_count(),
         samples: totals.samples,
         samples_percent: percent(totals.samples, session.samples),
+        samples_percent_low,
+        samples_percent_high,
         elapsed_ns: totals.elapsed_ns(),
         elapsed_percent: percent(totals.elapsed_ns(), session.elapsed_ns()),
         application_ns: totals.application_ns(),

@@ -83,6 +83,27 @@ async fn functions_and_modules_must_exist() {
 }
 
 #[tokio::test]
+async fn what_is_compared_must_be_comparable() {
+    // Check that both sides are needed, of one kind, and that each wrong value is told.
+    for (query, parameter) in [
+        ("other=42", "base"),
+        ("base=42", "other"),
+        ("base=42&other=30s", ""),
+        ("base=42&other=x", "other"),
+        ("base=10s&other=session&window=10s", "window"),
+        ("base=42&other=42&threshold=101", "threshold"),
+        ("base=42&other=42&sort=samples", "sort"),
+    ] {
+        let problem = get(&format!("/api/v1/diff?{query}")).await.problem(400);
+        let told = problem["errors"][0]["parameter"].as_str().unwrap_or("");
+        assert_eq!(told, parameter, "{query}: {problem}");
+    }
+    get("/api/v1/diff?base=42&other=9999").await.problem(404);
+    let answer = get("/api/v1/diff?base=session&other=1s&threshold=1").await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+#[tokio::test]
 async fn formats_that_do_not_exist_are_refused() {
     // Check that a format is refused where it does not exist, with what is available: 400 by parameter, 406 by header.
     let problem = get("/api/v1/functions?format=xml").await.problem(400);

@@ -15,6 +15,7 @@ fn target(path: &str) -> String {
     let path = path.replace("{pid}", &RUNNING.to_string());
     match path.rsplit('/').next() {
         Some("callers" | "callees") => format!("{path}?function=function_0x1000"),
+        Some("diff") => format!("{path}?base={RUNNING}&other={RUNNING}.{START_TICKS}"),
         Some("profile" | "wall") => format!("{path}?seconds=1"),
         _ => path,
     }
@@ -154,6 +155,7 @@ async fn tables_come_as_csv() {
         "os-events",
         "callers",
         "callees",
+        "diff",
     ] {
         let target = target(&format!("/api/v1/{report}"));
         let answer = get(&with(&target, "format=csv")).await;
@@ -206,7 +208,10 @@ async fn call_trees_come_in_the_formats_of_other_tools() {
     }
     let folded = get("/api/v1/calltree?format=folded&value=elapsed").await;
     let first = folded.text().lines().next().unwrap();
-    assert_eq!(first, "example (42);function_0x1000;function_0x1000 10000000");
+    assert_eq!(
+        first,
+        "example (42);function_0x1000;function_0x1000 10000000"
+    );
     let problem = get("/api/v1/calltree?value=elapsed").await.problem(400);
     assert_eq!(problem["errors"][0]["parameter"], "value");
     get("/api/v1/calltree?format=folded&value=cpu")

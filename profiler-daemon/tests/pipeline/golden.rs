@@ -146,7 +146,7 @@ fn check(name: &str, answer: &(impl Serialize + TextReport)) {
     compare(&format!("{name}.txt"), &String::from_utf8(shown).unwrap());
 }
 
-fn check_table(name: &str, answer: &(impl Serialize + TextReport + CsvReport)) {
+pub(crate) fn check_table(name: &str, answer: &(impl Serialize + TextReport + CsvReport)) {
     check(name, answer);
     let mut table = Vec::new();
     csv::write(answer, &mut table).unwrap();

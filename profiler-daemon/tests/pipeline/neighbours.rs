@@ -244,6 +244,9 @@ fn csv_columns_are_the_fields() {
         &report::threads(&snapshot, &SCOPE, &query).unwrap().rows,
         &[],
     );
+    let query = report::DiffQuery::default();
+    check(&report::diff(&snapshot, &query, &names).unwrap().rows, &[]);
+    let query = all();
     let processes = report::processes(&snapshot, &query, &names).unwrap();
     check(&processes.rows, &["command_line"]);
 }
