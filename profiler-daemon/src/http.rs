@@ -14,6 +14,7 @@ mod options;
 mod params;
 mod pprof;
 mod problem;
+mod questions;
 mod reports;
 mod serve;
 mod stall;

@@ -1,10 +1,10 @@
-//! Two sides compared, in columns for people.
+//! Answers about two things, in columns for people: sides compared, and a function with its callers or callees.
 
 use super::{
     human::{self, name, nanoseconds, percent},
     text::{Envelope, Side, Table, TextReport},
 };
-use crate::report::{Diff, DiffRow};
+use crate::report::{Diff, DiffRow, FunctionRow, Neighbours};
 
 impl TextReport for Diff {
     fn envelope(&self) -> Envelope<'_> {
@@ -78,4 +78,31 @@ fn points(change: f64) -> String {
 fn signed(change_ns: i64) -> String {
     let sign = if change_ns < 0 { '-' } else { '+' };
     format!("{sign}{}", human::nanoseconds(change_ns.unsigned_abs()))
+}
+
+impl TextReport for Neighbours {
+    fn envelope(&self) -> Envelope<'_> {
+        self.list.envelope()
+    }
+
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        let fact = |of: &FunctionRow| {
+            let values = &of.values;
+            let text = format!(
+                "{} in {}: inclusive {}, exclusive {}, samples {} and {}",
+                name(&of.function),
+                name(&of.module),
+                nanoseconds(values.elapsed.inclusive_ns),
+                nanoseconds(values.elapsed.exclusive_ns),
+                values.samples.inclusive,
+                values.samples.exclusive,
+            );
+            ("function", text)
+        };
+        self.of.iter().map(fact).collect()
+    }
+
+    fn table(&self) -> Option<Table> {
+        self.list.table()
+    }
 }

@@ -5,8 +5,8 @@ use super::{
     text::{Envelope, Side, Table, TextReport},
 };
 use crate::report::{
-    CallTree, FunctionRow, List, ModuleRow, Neighbours, OsEvents, ProcessReport, ProcessRow,
-    SessionReport, ThreadRow, TreeNode,
+    CallTree, FunctionRow, List, ModuleRow, OsEvents, ProcessReport, ProcessRow, SessionReport,
+    ThreadRow, TreeNode,
     values::{ClassValues, RowValues},
 };
 
@@ -88,33 +88,6 @@ impl<Row: TextRow> TextReport for List<Row> {
                 .truncated
                 .then(|| format!("{shown} of {} rows; limit=0 shows all", self.total_rows)),
         })
-    }
-}
-
-impl TextReport for Neighbours {
-    fn envelope(&self) -> Envelope<'_> {
-        self.list.envelope()
-    }
-
-    fn facts(&self) -> Vec<(&'static str, String)> {
-        let fact = |of: &FunctionRow| {
-            let values = &of.values;
-            let text = format!(
-                "{} in {}: inclusive {}, exclusive {}, samples {} and {}",
-                name(&of.function),
-                name(&of.module),
-                nanoseconds(values.elapsed.inclusive_ns),
-                nanoseconds(values.elapsed.exclusive_ns),
-                values.samples.inclusive,
-                values.samples.exclusive,
-            );
-            ("function", text)
-        };
-        self.of.iter().map(fact).collect()
-    }
-
-    fn table(&self) -> Option<Table> {
-        self.list.table()
     }
 }
 

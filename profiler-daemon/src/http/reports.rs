@@ -12,10 +12,11 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::Shared;
 use super::ask::Ask;
 use super::format::{Format, REPORT, TABLE, TREE};
-use super::params::{
-    DIFF, FUNCTIONS, NEIGHBOURS, Params, TABLE as TABLE_PARAMS, TREE as TREE_PARAMS, VIEW,
-};
+use super::params::Params;
 use super::problem::{Fault, Problem};
+use super::questions::{
+    DIFF, FUNCTIONS, NEIGHBOURS, TABLE as TABLE_PARAMS, TREE as TREE_PARAMS, VIEW,
+};
 use crate::profile::frames::FrameId;
 use crate::profile::snapshot::Snapshot;
 use crate::report;

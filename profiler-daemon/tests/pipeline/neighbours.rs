@@ -130,8 +130,8 @@ proptest! {
         let of = &found(&found_callers.of)[&plain(target)];
         let sum = |sums: Sums, column: usize| sums.values().map(|v| v[column]).sum::<u64>();
         let rows = || found(&found_callers.list.rows);
-        for column in 0..4 {
-            prop_assert_eq!(sum(rows(), column), of[column]);
+        for (column, own) in of.iter().enumerate() {
+            prop_assert_eq!(sum(rows(), column), *own);
         }
         prop_assert_eq!(sum(callees, 2) + of[3], of[2]);
     }

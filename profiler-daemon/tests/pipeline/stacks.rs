@@ -68,10 +68,10 @@ fn every_format() {
     let query = of_process(Frames::All);
     let service = report::stacks(&snapshot, &OF_PROCESS, &query, &names).unwrap();
     let writers: [(&str, Writer); 4] = [
-        ("folded", |s, v, out| folded::write(s, v, out)),
-        ("svg", |s, v, out| flamegraph::write(s, v, out)),
-        ("speedscope.json", |s, v, out| speedscope::write(s, v, out)),
-        ("firefox.json", |s, v, out| firefox::write(s, v, out)),
+        ("folded", folded::write),
+        ("svg", flamegraph::write),
+        ("speedscope.json", speedscope::write),
+        ("firefox.json", firefox::write),
     ];
     for (name, stacks) in [("stacks", &service), ("stacks-hostile", &hostile())] {
         for (extension, write) in writers {
@@ -92,7 +92,7 @@ fn sums() {
         .unwrap()
         .root;
     for value in StackValue::ALL {
-        let lines = text(|s, v, out| folded::write(s, v, out), &stacks, value);
+        let lines = text(folded::write, &stacks, value);
         let amount = |line: &str| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap();
         let total: u64 = lines.lines().map(amount).sum();
         match value {
@@ -104,9 +104,9 @@ fn sums() {
         let json = |write: Writer| -> Value {
             serde_json::from_str(&text(write, &stacks, value)).unwrap()
         };
-        let scope = json(|s, v, out| speedscope::write(s, v, out));
+        let scope = json(speedscope::write);
         assert_eq!(scope["profiles"][0]["endValue"], total);
-        let fox = json(|s, v, out| firefox::write(s, v, out));
+        let fox = json(firefox::write);
         let weights = fox["threads"][0]["samples"]["weight"].as_array().unwrap();
         let sum: f64 = weights.iter().map(|weight| weight.as_f64().unwrap()).sum();
         let unit = if value == StackValue::Samples {
@@ -125,18 +125,10 @@ fn sums() {
 #[test]
 fn hostile_names() {
     let stacks = hostile();
-    let svg = text(
-        |s, v, out| flamegraph::write(s, v, out),
-        &stacks,
-        StackValue::Elapsed,
-    );
+    let svg = text(flamegraph::write, &stacks, StackValue::Elapsed);
     assert!(!svg.contains("<script>alert"), "{svg}");
     assert!(!svg.contains('\u{1b}'));
-    let lines = text(
-        |s, v, out| folded::write(s, v, out),
-        &stacks,
-        StackValue::Elapsed,
-    );
+    let lines = text(folded::write, &stacks, StackValue::Elapsed);
     assert_eq!(lines.lines().count(), 1, "{lines}");
     assert_eq!(lines.matches(';').count(), 5, "{lines}");
 }
@@ -152,12 +144,9 @@ fn nothing() {
     let query = of_process(Frames::All);
     let stacks = report::stacks(&snapshot, &OF_PROCESS, &query, &small.names).unwrap();
     let of = |write: Writer| text(write, &stacks, StackValue::Samples);
-    assert_eq!(of(|s, v, out| folded::write(s, v, out)), "");
-    assert!(of(|s, v, out| flamegraph::write(s, v, out)).contains("[no samples]"));
-    for write in [
-        (|s, v, out| speedscope::write(s, v, out)) as Writer,
-        |s, v, out| firefox::write(s, v, out),
-    ] {
+    assert_eq!(of(folded::write), "");
+    assert!(of(flamegraph::write).contains("[no samples]"));
+    for write in [(speedscope::write) as Writer, firefox::write] {
         let json: Value = serde_json::from_str(&of(write)).unwrap();
         assert!(json.is_object());
     }
@@ -174,10 +163,6 @@ fn cut() {
     assert!(cut.cut_nodes > 0 && cut.nodes.len() < whole.nodes.len());
     let total = |stacks: &Stacks| stacks.nodes.iter().map(|n| n.own.elapsed_ns()).sum::<u64>();
     assert_eq!(total(&cut), total(&whole));
-    let lines = text(
-        |s, v, out| folded::write(s, v, out),
-        &cut,
-        StackValue::Samples,
-    );
+    let lines = text(folded::write, &cut, StackValue::Samples);
     assert!(lines.contains("_start;main;(cut) "), "{lines}");
 }
