@@ -31,7 +31,7 @@ const MIN_FILE_BYTES: u64 = 1 << 20;
 /// What a profile tells of each stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Samples, and the exact time on a processor.
+    /// Samples, and the time on a processor that they stand for.
     Cpu,
     /// All time, and application time.
     Wall,
@@ -42,10 +42,10 @@ pub enum Content {
 struct Column {
     name: &'static str,
     unit: &'static str,
-    value: fn(&Values) -> u64,
+    value: fn(&Values, u64) -> u64,
 }
 
-const fn nanoseconds(name: &'static str, value: fn(&Values) -> u64) -> Column {
+const fn nanoseconds(name: &'static str, value: fn(&Values, u64) -> u64) -> Column {
     Column {
         name,
         unit: "nanoseconds",
@@ -56,15 +56,19 @@ const fn nanoseconds(name: &'static str, value: fn(&Values) -> u64) -> Column {
 const SAMPLES: Column = Column {
     name: "samples",
     unit: "count",
-    value: |values| values.samples,
+    value: |values, _| values.samples,
 };
-const CPU: Column = nanoseconds("cpu", Values::on_processor_ns);
-const ELAPSED: Column = nanoseconds("elapsed", Values::elapsed_ns);
-const APPLICATION: Column = nanoseconds("application", Values::application_ns);
-const BLOCKED: Column = nanoseconds("blocked", |values| {
+/// What readers take it for. The measured time would be exact in sum, but between functions it leans to where threads are walked, which is
+/// where they wait; the samples lean nowhere.
+const CPU: Column = nanoseconds("cpu", |values, period_ns| {
+    values.samples.saturating_mul(period_ns)
+});
+const ELAPSED: Column = nanoseconds("elapsed", |values, _| values.elapsed_ns());
+const APPLICATION: Column = nanoseconds("application", |values, _| values.application_ns());
+const BLOCKED: Column = nanoseconds("blocked", |values, _| {
     values.classes[profiler_common::Class::Blocked as usize]
 });
-const RUNNABLE: Column = nanoseconds("runnable", |values| {
+const RUNNABLE: Column = nanoseconds("runnable", |values, _| {
     values.classes[profiler_common::Class::Runnable as usize]
 });
 
@@ -129,7 +133,11 @@ pub fn profile(stacks: &Stacks, content: Content, sampling_period_ns: u64) -> Pr
     };
     let mappings = mappings(stacks, &mut text, &mut profile);
     let locations = locations(stacks, &mappings, &mut text, &mut profile);
-    samples(stacks, columns, &locations, &mut text, &mut profile);
+    let values = |values: &Values| -> Vec<i64> {
+        let value = |column: &Column| number((column.value)(values, sampling_period_ns));
+        columns.iter().map(value).collect()
+    };
+    samples(stacks, values, &locations, &mut text, &mut profile);
     profile.string_table = text.table;
     profile
 }
@@ -138,7 +146,7 @@ pub fn profile(stacks: &Stacks, content: Content, sampling_period_ns: u64) -> Pr
 fn remarks(stacks: &Stacks) -> Vec<String> {
     let lacks = &stacks.completeness;
     let mut remarks = vec![
-        "cpu, elapsed, application, blocked and runnable are exact times, not samples x period"
+        "cpu is an estimate, samples x period; elapsed, application, blocked and runnable are measured"
             .to_owned(),
         format!(
             "lacks: elapsed_unattributed_ns={} samples_lost={} stacks_truncated={} stacks_unwind_failed={} frames_unknown_percent={:.2}",
@@ -182,7 +190,7 @@ fn mappings(stacks: &Stacks, text: &mut Strings, profile: &mut Profile) -> Vec<u
     for node in stacks.nodes.iter().skip(1) {
         let weight = &mut weights[stacks.functions[node.function as usize].module];
         weight.0 += node.own.samples;
-        weight.1 += node.own.on_processor_ns();
+        weight.1 += node.own.elapsed_ns();
     }
     let shown = |module: &usize| {
         highest[*module].is_some() && stacks.modules[*module].kind != ModuleKind::Unknown
@@ -281,16 +289,13 @@ fn locations(
 /// A sample for each stack that has anything in one of the columns.
 fn samples(
     stacks: &Stacks,
-    columns: &[Column],
+    values: impl Fn(&Values) -> Vec<i64>,
     locations: &[u64],
     text: &mut Strings,
     profile: &mut Profile,
 ) {
     for (index, node) in stacks.nodes.iter().enumerate().skip(1) {
-        let value: Vec<i64> = columns
-            .iter()
-            .map(|column| number((column.value)(&node.own)))
-            .collect();
+        let value = values(&node.own);
         if value.iter().all(|value| *value == 0) {
             continue;
         }

@@ -19,7 +19,7 @@ use super::problem::Problem;
 use super::questions::{PPROF, RECORDING};
 use super::reports::{all_frames, body};
 use crate::export::pprof::{self, Content};
-use crate::report;
+use crate::report::{self, StackValue};
 
 /// What profiles are sent as. The compression is part of the format.
 pub(super) const CONTENT_TYPE: &str = "application/octet-stream";
@@ -62,7 +62,10 @@ async fn record(shared: &Arc<Shared>, ask: &Ask, content: Content) -> Answer {
     // A process that is not there is told at once.
     report::frames_needed(&earlier, &recording.scope)?;
     tokio::time::sleep(Duration::from_secs(recording.seconds)).await;
-    let (scope, query) = (recording.scope, recording.stacks);
+    let (scope, mut query) = (recording.scope, recording.stacks);
+    if content == Content::Cpu {
+        query.value = StackValue::Samples;
+    }
     let period_ns = shared.options.sampling_period_ns;
     let seen = Arc::clone(&earlier);
     let frames = move |later: &_| {

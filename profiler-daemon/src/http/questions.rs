@@ -144,6 +144,7 @@ impl Params {
             },
             places: true,
             sections: Sections::None,
+            value: StackValue::Elapsed,
         }
     }
 

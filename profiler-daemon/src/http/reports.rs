@@ -141,8 +141,10 @@ pub(super) async fn calltree(State(shared): App, ask: Ask) -> Answer {
         )
         .await;
     }
+    let value = value.unwrap_or_default();
     let query = StackQuery {
         tree,
+        value,
         places: false,
         sections: match scope {
             Scope::Session => Sections::Process,
@@ -155,7 +157,7 @@ pub(super) async fn calltree(State(shared): App, ask: Ask) -> Answer {
         all_frames(&scope),
         move |snapshot, names| {
             let stacks = report::stacks(snapshot, &scope, &query, names)?;
-            format.write_stacks(&stacks, value.unwrap_or_default())
+            format.write_stacks(&stacks, value)
         },
     )
     .await

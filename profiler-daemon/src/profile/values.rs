@@ -47,13 +47,6 @@ impl Values {
         self.classes[Class::User as usize]
     }
 
-    /// Time on a processor, in user mode or in the kernel.
-    #[must_use]
-    pub fn on_processor_ns(&self) -> u64 {
-        let [user, syscall, _, _, kernel] = self.classes;
-        user + syscall + kernel
-    }
-
     /// Time off the processor: blocked, or waiting for one.
     #[must_use]
     pub fn off_processor_ns(&self) -> u64 {

@@ -76,7 +76,9 @@ pub fn calltree(
         ..Shape::plain(query.frames, Label::Functions(names))
     };
     let forest = Forest::new(&view, shape);
-    let visible = visible(&forest, query, MAX_NODES);
+    let visible = visible(&forest, query, MAX_NODES, |values| {
+        (values.elapsed_ns(), values.samples)
+    });
     let (root, cut_nodes) = nest(&view, &forest, &visible);
     Ok(CallTree {
         as_of: view.as_of(),
@@ -88,8 +90,13 @@ pub fn calltree(
     })
 }
 
-/// Which nodes are shown: a node is never shown without its callers.
-pub(super) fn visible(forest: &Forest<'_>, query: &TreeQuery, max_nodes: usize) -> Vec<bool> {
+/// Which nodes are shown: a node is never shown without its callers. Of too many, those with the least `size` are cut.
+pub(super) fn visible(
+    forest: &Forest<'_>,
+    query: &TreeQuery,
+    max_nodes: usize,
+    size: impl Fn(&Values) -> (u64, u64),
+) -> Vec<bool> {
     let nodes = &forest.nodes;
     let mut visible = vec![true; nodes.len()];
     let mut depth = vec![0usize; nodes.len()];
@@ -108,7 +115,7 @@ pub(super) fn visible(forest: &Forest<'_>, query: &TreeQuery, max_nodes: usize) 
     let mut shown: Vec<usize> = (1..nodes.len()).filter(|index| visible[*index]).collect();
     if shown.len() > max_nodes {
         // A caller has at least what its callees have and a lower number, so it is never cut before them.
-        let size = |index: usize| (nodes[index].total.elapsed_ns(), nodes[index].total.samples);
+        let size = |index: usize| size(&nodes[index].total);
         shown.sort_by(|a, b| size(*b).cmp(&size(*a)).then(a.cmp(b)));
         for index in &shown[max_nodes..] {
             visible[*index] = false;

@@ -262,6 +262,8 @@ pub struct StackQuery {
     pub places: bool,
     /// Whether stacks are told apart by whose they are.
     pub sections: Sections,
+    /// Of too many nodes those with the least of this are cut.
+    pub value: StackValue,
 }
 
 /// Why a question has no answer.

@@ -40,6 +40,7 @@ fn query(sections: Sections) -> StackQuery {
             frames: Frames::All,
             ..TreeQuery::default()
         },
+        ..StackQuery::default()
     }
 }
 
@@ -209,7 +210,8 @@ fn a_process() {
         ["vfs_read", "do_syscall", "load", "main", "_start"]
     );
     let ms = 1_000_000;
-    assert_eq!(*reading.1, [3, 300 * ms, 1000 * ms, 0, 700 * ms, 0]);
+    let cpu = 3 * PERIOD_NS as i64;
+    assert_eq!(*reading.1, [3, cpu, 1000 * ms, 0, 700 * ms, 0]);
     // The lost ones and those that cannot be named are there too.
     let shown: Vec<Vec<String>> = profile
         .sample
