@@ -11,6 +11,7 @@ use super::Shared;
 use super::ask::Ask;
 use super::endpoints::{ENDPOINTS, listing};
 use super::format::{Format, REPORT};
+use super::page;
 use super::params::{Params, shown};
 use super::problem::{Fault, Problem};
 use super::questions::FORMAT;
@@ -18,8 +19,11 @@ use crate::config::targets::Targets;
 use crate::export::text::name as shown_name;
 use crate::metrics;
 
-/// `GET /`: what there is to ask.
-pub(super) async fn index(ask: Ask) -> Result<Response, Problem> {
+/// `GET /`: for a browser the page, for others what there is to ask.
+pub(super) async fn index(headers: HeaderMap, ask: Ask) -> Result<Response, Problem> {
+    if page::is_wanted(&headers) {
+        return Ok(page::index(&headers));
+    }
     ask.read(&[], REPORT, |_| ())?;
     Ok(Format::Text.respond(listing().into_bytes()))
 }
