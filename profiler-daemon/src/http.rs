@@ -13,7 +13,9 @@ mod guard;
 mod options;
 mod page;
 mod params;
+mod pprof;
 mod problem;
+mod questions;
 mod reports;
 mod serve;
 mod stall;
@@ -25,7 +27,7 @@ use axum::Router;
 use axum::routing::get;
 use tokio::sync::Semaphore;
 use tower_http::compression::CompressionLayer;
-use tower_http::compression::predicate::SizeAbove;
+use tower_http::compression::predicate::{NotForContentType, Predicate as _, SizeAbove};
 
 pub use backend::{Backend, BoxFuture, Unavailable};
 pub use endpoints::{ENDPOINTS, Endpoint};
@@ -44,6 +46,8 @@ struct Shared {
     options: HttpOptions,
     /// Permits for reports that are made at the same time.
     reports: Arc<Semaphore>,
+    /// Permits for profiles of the next seconds.
+    recordings: Semaphore,
 }
 
 /// The routes over a backend, with every guard but those of the connection itself (see [`serve`]).
@@ -51,8 +55,9 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
     let reports = Arc::new(Semaphore::new(options.max_reports));
     let shared = Arc::new(Shared {
         backend,
-        options,
         reports,
+        recordings: Semaphore::new(options.max_recordings),
+        options,
     });
     let mut router = Router::new();
     for endpoint in ENDPOINTS {
@@ -69,7 +74,13 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
             "functions" => get(reports::functions),
             "modules" => get(reports::modules),
             "threads" => get(reports::threads),
+            "callers" => get(reports::callers),
+            "callees" => get(reports::callees),
             "calltree" => get(reports::calltree),
+            "pprof" => get(pprof::process),
+            "pprof_profile" => get(pprof::profile),
+            "pprof_wall" => get(pprof::wall),
+            "diff" => get(reports::diff),
             "os_events" => get(reports::os_events),
             unknown => {
                 unreachable!("the endpoint table names a handler that does not exist: {unknown}")
@@ -96,9 +107,11 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
             guard::count,
         ))
         .layer(
-            CompressionLayer::new()
-                .gzip(true)
-                .compress_when(SizeAbove::new(MIN_COMPRESSED_BYTES)),
+            CompressionLayer::new().gzip(true).compress_when(
+                // Profiles are compressed as they are.
+                SizeAbove::new(MIN_COMPRESSED_BYTES)
+                    .and(NotForContentType::const_new(pprof::CONTENT_TYPE)),
+            ),
         )
         .layer(axum::middleware::from_fn(guard::add_headers))
         .with_state(shared)

@@ -238,6 +238,12 @@ fn path_with_tools(workspace: &Workspace) -> anyhow::Result<OsString> {
             Err(error) => missing("promtool", &error),
         }
     }
+    if !shell::has("pprof") {
+        match unpack_pprof(&workspace.target_dir().join("tools")) {
+            Ok(folder) => folders.push(folder),
+            Err(error) => missing("pprof", &error),
+        }
+    }
     if !shell::has("perf") {
         let installed = if packages::has_apt() {
             packages::install(
@@ -285,6 +291,19 @@ fn unpack_promtool(tools: &Path) -> anyhow::Result<PathBuf> {
         tools,
     )?
     .join("usr/bin"))
+}
+
+fn unpack_pprof(tools: &Path) -> anyhow::Result<PathBuf> {
+    if !packages::has_apt() {
+        bail!("there is no apt to download pprof with");
+    }
+    // It stands on its own; the rest of the package is not needed.
+    Ok(packages::unpack(
+        "golang-1.19-go",
+        "tests read profiles with its pprof",
+        tools,
+    )?
+    .join("usr/lib/go-1.19/pkg/tool/linux_amd64"))
 }
 
 /// The names of the integration tests of all packages.

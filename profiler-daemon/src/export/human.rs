@@ -23,7 +23,8 @@ pub(super) fn percent(value: f64) -> String {
 
 /// A name that came from a program, made harmless: what would move a terminal's cursor, change its colours or reverse
 /// the writing direction is shown as an escape.
-pub(super) fn name(text: &str) -> String {
+#[must_use]
+pub fn name(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         if c.is_control() || is_invisible(c) {

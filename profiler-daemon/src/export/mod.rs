@@ -1,5 +1,12 @@
 //! Answers in other formats than JSON. Pure: each format is one function from an answer to bytes.
 
+mod compared;
+pub mod csv;
+pub mod firefox;
+pub mod flamegraph;
+pub mod folded;
 mod human;
+pub mod pprof;
+pub mod speedscope;
 mod tables;
 pub mod text;

@@ -31,13 +31,30 @@ impl Ask {
     pub(super) fn read<T>(
         &self,
         allowed: &[&str],
+        formats: &[Format],
         read: impl FnOnce(&mut Params) -> T,
     ) -> Result<(T, Format), Problem> {
         let mut params = Params::parse(self.query.as_deref(), allowed);
         let query = read(&mut params);
-        let format = Format::asked(&mut params, &self.headers);
+        let format = Format::asked(&mut params, &self.headers, formats);
         params.finish()?;
         Ok((query, format?))
+    }
+
+    /// Reads the query of an endpoint with one format of its own.
+    ///
+    /// # Errors
+    ///
+    /// Every fault of the query at once.
+    pub(super) fn read_only<T>(
+        &self,
+        allowed: &[&str],
+        read: impl FnOnce(&mut Params) -> T,
+    ) -> Result<T, Problem> {
+        let mut params = Params::parse(self.query.as_deref(), allowed);
+        let query = read(&mut params);
+        params.finish()?;
+        Ok(query)
     }
 }
 

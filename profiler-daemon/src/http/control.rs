@@ -10,11 +10,13 @@ use axum::response::{IntoResponse, Response};
 use super::Shared;
 use super::ask::Ask;
 use super::endpoints::{ENDPOINTS, listing};
-use super::format::Format;
+use super::format::{Format, REPORT};
 use super::page;
-use super::params::{FORMAT, Params, shown};
+use super::params::{Params, shown};
 use super::problem::{Fault, Problem};
+use super::questions::FORMAT;
 use crate::config::targets::Targets;
+use crate::export::text::name as shown_name;
 use crate::metrics;
 
 /// `GET /`: for a browser the page, for others what there is to ask.
@@ -22,7 +24,7 @@ pub(super) async fn index(headers: HeaderMap, ask: Ask) -> Result<Response, Prob
     if page::is_wanted(&headers) {
         return Ok(page::index(&headers));
     }
-    ask.read(&[], |_| ())?;
+    ask.read(&[], REPORT, |_| ())?;
     Ok(Format::Text.respond(listing().into_bytes()))
 }
 
@@ -67,11 +69,11 @@ pub(super) async fn status(
     State(shared): State<Arc<Shared>>,
     ask: Ask,
 ) -> Result<Response, Problem> {
-    let ((), format) = ask.read(FORMAT, |_| ())?;
+    let ((), format) = ask.read(FORMAT, REPORT, |_| ())?;
     let status = shared.backend.status();
     let body = match format {
-        Format::Json => json(&status)?,
         Format::Text => status.to_text().into_bytes(),
+        _ => json(&status)?,
     };
     Ok(format.respond(body))
 }
@@ -81,8 +83,31 @@ pub(super) async fn targets(
     State(shared): State<Arc<Shared>>,
     ask: Ask,
 ) -> Result<Response, Problem> {
-    ask.read(&[], |_| ())?;
-    Ok(Format::Json.respond(json(&shared.backend.targets())?))
+    let ((), format) = ask.read(FORMAT, REPORT, |_| ())?;
+    let targets = shared.backend.targets();
+    let body = match format {
+        Format::Text => targets_text(&targets).into_bytes(),
+        _ => json(&targets)?,
+    };
+    Ok(format.respond(body))
+}
+
+/// A line per field, and per name where there are several.
+fn targets_text(targets: &Targets) -> String {
+    let mut text = format!(
+        "all       {}\nchildren  {}\n",
+        targets.all, targets.children
+    );
+    let pids = targets.pids.iter().map(|pid| format!("pid       {pid}\n"));
+    text.extend(pids);
+    for (title, names) in [("comm", &targets.comms), ("cgroup", &targets.cgroups)] {
+        text.extend(
+            names
+                .iter()
+                .map(|name| format!("{title:8}  {}\n", shown_name(name))),
+        );
+    }
+    text
 }
 
 /// `PUT /api/v1/targets`: answers with what is profiled from now on.

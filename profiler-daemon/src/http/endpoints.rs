@@ -1,7 +1,7 @@
 //! Every endpoint, declared once: where it is, what may be asked of it, what it is for.
 
 use super::page;
-use super::params::{FORMAT, TABLE, TREE, VIEW};
+use super::questions::{DIFF, FORMAT, FUNCTIONS, NEIGHBOURS, PPROF, RECORDING, TABLE, TREE, VIEW};
 
 /// An endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     Endpoint {
         path: "/api/v1/targets",
         methods: &["GET", "PUT"],
-        parameters: &[],
+        parameters: FORMAT,
         handler: "targets",
         about: "what is profiled; PUT changes it",
     },
@@ -73,7 +73,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     get("/api/v1/processes", TABLE, "processes", "a row per process"),
     get(
         "/api/v1/functions",
-        TABLE,
+        FUNCTIONS,
         "functions",
         "a row per function, whole session",
     ),
@@ -90,10 +90,28 @@ pub const ENDPOINTS: &[Endpoint] = &[
         "a row per thread, whole session",
     ),
     get(
+        "/api/v1/callers",
+        NEIGHBOURS,
+        "callers",
+        "a row per caller of a function, whole session",
+    ),
+    get(
+        "/api/v1/callees",
+        NEIGHBOURS,
+        "callees",
+        "a row per function that a function calls, whole session",
+    ),
+    get(
         "/api/v1/calltree",
         TREE,
         "calltree",
         "the call tree, whole session",
+    ),
+    get(
+        "/api/v1/diff",
+        DIFF,
+        "diff",
+        "two processes, or two windows of the session, compared by function",
     ),
     get(
         "/api/v1/os-events",
@@ -109,7 +127,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     ),
     get(
         "/api/v1/processes/{pid}/functions",
-        TABLE,
+        FUNCTIONS,
         "functions",
         "a row per function of one process",
     ),
@@ -126,6 +144,18 @@ pub const ENDPOINTS: &[Endpoint] = &[
         "a row per thread of one process",
     ),
     get(
+        "/api/v1/processes/{pid}/callers",
+        NEIGHBOURS,
+        "callers",
+        "a row per caller of a function of one process",
+    ),
+    get(
+        "/api/v1/processes/{pid}/callees",
+        NEIGHBOURS,
+        "callees",
+        "a row per function that a function calls of one process",
+    ),
+    get(
         "/api/v1/processes/{pid}/calltree",
         TREE,
         "calltree",
@@ -137,7 +167,30 @@ pub const ENDPOINTS: &[Endpoint] = &[
         "os_events",
         "time by class and by system call of one process",
     ),
+    get(
+        "/api/v1/processes/{pid}/pprof",
+        PPROF,
+        "pprof",
+        "everything about the stacks of one process, for pprof",
+    ),
+    get(
+        "/debug/pprof/profile",
+        RECORDING,
+        "pprof_profile",
+        "samples and processor time of the next seconds, for pprof",
+    ),
+    get(
+        "/debug/pprof/wall",
+        RECORDING,
+        "pprof_wall",
+        "all time and application time of the next seconds, for pprof",
+    ),
 ];
+
+/// Whether an endpoint waits for as long as it is asked to.
+pub(super) fn waits(path: Option<&str>) -> bool {
+    matches!(handler_of(path), "pprof_profile" | "pprof_wall")
+}
 
 /// The label of a path's metric; `none` for what is no endpoint.
 pub(super) fn handler_of(path: Option<&str>) -> &'static str {

@@ -8,7 +8,10 @@ use serde::Serialize;
 
 use super::params::Params;
 use super::problem::Problem;
+use crate::export::csv::{self, CsvReport};
 use crate::export::text::{self, TextReport};
+use crate::export::{firefox, flamegraph, folded, speedscope};
+use crate::report::{StackValue, Stacks};
 
 /// The longest `Accept` header that is read, in bytes; a longer one is taken for one that accepts everything.
 const MAX_ACCEPT_BYTES: usize = 1_024;
@@ -20,69 +23,196 @@ pub(super) enum Format {
     Json,
     /// Aligned columns for people.
     Text,
+    /// For spreadsheets.
+    Csv,
+    /// A line per stack.
+    Folded,
+    /// A flame graph.
+    Svg,
+    /// For speedscope.
+    Speedscope,
+    /// For the Firefox Profiler.
+    Firefox,
 }
 
+/// The formats of every report.
+pub(super) const REPORT: &[Format] = &[Format::Json, Format::Text];
+/// The formats of a table.
+pub(super) const TABLE: &[Format] = &[Format::Json, Format::Text, Format::Csv];
+
+/// The formats of a call tree.
+pub(super) const TREE: &[Format] = &[
+    Format::Json,
+    Format::Text,
+    Format::Folded,
+    Format::Svg,
+    Format::Speedscope,
+    Format::Firefox,
+];
+
+/// What a flame graph may do where a browser shows it as a page of this server: show itself. Its script does not run, so that no name
+/// of a function can become one; in a file of its own it does.
+const SVG_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
+
 impl Format {
-    /// What the request asks for. A wrong `format=` is a fault of `params`.
+    /// What the request asks for, out of `formats`. A wrong `format=` is a fault of `params`.
     ///
     /// # Errors
     ///
     /// 406 when the `Accept` header leaves no format that exists.
-    pub(super) fn asked(params: &mut Params, headers: &HeaderMap) -> Result<Self, Problem> {
+    pub(super) fn asked(
+        params: &mut Params,
+        headers: &HeaderMap,
+        formats: &[Self],
+    ) -> Result<Self, Problem> {
         let mut named = false;
         let format = params.take("format", |value| {
             named = true;
-            match value {
-                "json" => Ok(Self::Json),
-                "text" => Ok(Self::Text),
-                _ => Err("must be json or text".to_owned()),
-            }
+            let found = formats.iter().find(|format| format.name() == value);
+            found.copied().ok_or_else(|| {
+                let names: Vec<&str> = formats.iter().map(|format| format.name()).collect();
+                format!("must be {}", listed(&names))
+            })
         });
         match format {
             Some(format) => Ok(format),
             // The fault is told with the others.
             None if named => Ok(Self::Json),
-            None => accepted(headers),
+            None => accepted(headers, formats),
         }
     }
 
-    /// Writes a report.
+    /// The value of `format=`.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Text => "text",
+            Self::Csv => "csv",
+            Self::Folded => "folded",
+            Self::Svg => "svg",
+            Self::Speedscope => "speedscope",
+            Self::Firefox => "firefox",
+        }
+    }
+
+    const fn content_type(self) -> &'static str {
+        match self {
+            Self::Json | Self::Speedscope | Self::Firefox => "application/json",
+            Self::Text | Self::Folded => "text/plain; charset=utf-8",
+            Self::Svg => "image/svg+xml",
+            Self::Csv => "text/csv; charset=utf-8; header=present",
+        }
+    }
+
+    /// The media type that chooses it, and the group of it; none where only `format=` does.
+    const fn media(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Json => Some(("application/json", "application/*")),
+            Self::Text => Some(("text/plain", "text/*")),
+            Self::Csv => Some(("text/csv", "text/*")),
+            Self::Svg => Some(("image/svg+xml", "image/*")),
+            Self::Folded | Self::Speedscope | Self::Firefox => None,
+        }
+    }
+
+    /// Writes a report as JSON or as text.
     ///
     /// # Errors
     ///
     /// When the report cannot be written in this format.
-    pub(super) fn write<R: Serialize + TextReport>(self, report: &R) -> io::Result<Vec<u8>> {
-        let mut body = Vec::new();
-        match self {
-            Self::Json => {
-                serde_json::to_writer(&mut body, report)?;
+    pub(super) fn write<R: Serialize + TextReport>(self, report: &R) -> Result<Vec<u8>, Problem> {
+        written(|body| match self {
+            Self::Text => text::write(report, body),
+            _ => {
+                serde_json::to_writer(&mut *body, report)?;
                 body.push(b'\n');
+                Ok(())
             }
-            Self::Text => text::write(report, &mut body)?,
+        })
+    }
+
+    /// Writes a table.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written in this format.
+    pub(super) fn write_table<R>(self, report: &R) -> Result<Vec<u8>, Problem>
+    where
+        R: Serialize + TextReport + CsvReport,
+    {
+        match self {
+            Self::Csv => written(|body| csv::write(report, body)),
+            _ => self.write(report),
         }
-        Ok(body)
+    }
+
+    /// Whether it holds one value of the stacks, and not all about the tree.
+    pub(super) const fn is_of_stacks(self) -> bool {
+        matches!(
+            self,
+            Self::Folded | Self::Svg | Self::Speedscope | Self::Firefox
+        )
+    }
+
+    /// Writes one value of stacks.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written in this format.
+    pub(super) fn write_stacks(
+        self,
+        stacks: &Stacks,
+        value: StackValue,
+    ) -> Result<Vec<u8>, Problem> {
+        written(|body| match self {
+            Self::Svg => flamegraph::write(stacks, value, body),
+            Self::Speedscope => speedscope::write(stacks, value, body),
+            Self::Firefox => firefox::write(stacks, value, body),
+            _ => folded::write(stacks, value, body),
+        })
     }
 
     /// An answer in this format.
     pub(super) fn respond(self, body: Vec<u8>) -> Response {
-        let content_type = match self {
-            Self::Json => "application/json",
-            Self::Text => "text/plain; charset=utf-8",
-        };
         let mut response = (StatusCode::OK, body).into_response();
-        response
-            .headers_mut()
-            .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-        response
-            .headers_mut()
-            .append(header::VARY, HeaderValue::from_static("accept"));
+        let headers = response.headers_mut();
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static(self.content_type()),
+        );
+        headers.append(header::VARY, HeaderValue::from_static("accept"));
+        if self == Self::Svg {
+            headers.insert(
+                header::CONTENT_SECURITY_POLICY,
+                HeaderValue::from_static(SVG_POLICY),
+            );
+        }
         response
     }
 }
 
-/// The format that the `Accept` header wants most; JSON where it does not mind.
-fn accepted(headers: &HeaderMap) -> Result<Format, Problem> {
-    let mut quality = [None, None];
+/// What `write` writes.
+pub(super) fn written(
+    write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
+) -> Result<Vec<u8>, Problem> {
+    let mut body = Vec::new();
+    match write(&mut body) {
+        Ok(()) => Ok(body),
+        Err(error) => Err(Problem::internal(error.to_string())),
+    }
+}
+
+/// Names as a sentence lists them: `json, text or csv`.
+fn listed(names: &[&str]) -> String {
+    match names {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+/// The format that the `Accept` header wants most; the first one where it does not mind.
+fn accepted(headers: &HeaderMap, formats: &[Format]) -> Result<Format, Problem> {
+    let mut qualities: Vec<Option<(u8, f32)>> = vec![None; formats.len()];
     let mut any = false;
     for value in headers.get_all(header::ACCEPT) {
         let Ok(value) = value.to_str() else { continue };
@@ -91,27 +221,38 @@ fn accepted(headers: &HeaderMap) -> Result<Format, Problem> {
         }
         for range in value.split(',').filter(|range| !range.trim().is_empty()) {
             any = true;
-            weigh(range, &mut quality);
+            weigh(range, formats, &mut qualities);
         }
     }
-    let [json, text] =
-        quality.map(|found: Option<(u8, f32)>| found.map_or(0.0, |(_, quality)| quality));
-    if !any || (json > 0.0 && json >= text) {
-        Ok(Format::Json)
-    } else if text > 0.0 {
-        Ok(Format::Text)
-    } else {
-        Err(Problem::new(
+    if !any {
+        return Ok(Format::Json);
+    }
+    let mut best = None;
+    for (format, quality) in formats.iter().zip(qualities) {
+        let quality = quality.map_or(0.0, |(_, quality)| quality);
+        if quality > best.map_or(0.0, |(_, known)| known) {
+            best = Some((*format, quality));
+        }
+    }
+    best.map(|(format, _)| format).ok_or_else(|| {
+        let available: Vec<String> = formats
+            .iter()
+            .filter_map(|format| {
+                let (media, _) = format.media()?;
+                Some(format!("{media} (format={})", format.name()))
+            })
+            .collect();
+        Problem::new(
             StatusCode::NOT_ACCEPTABLE,
             "not-acceptable",
             "There is no such format",
-            "the answer is available as application/json (format=json) and text/plain (format=text)",
-        ))
-    }
+            format!("the answer is available as {}", available.join(", ")),
+        )
+    })
 }
 
-/// Notes what one media range says of JSON and of text. The more precise range decides.
-fn weigh(range: &str, quality: &mut [Option<(u8, f32)>; 2]) {
+/// Notes what one media range says of each format. The more precise range decides.
+fn weigh(range: &str, formats: &[Format], qualities: &mut [Option<(u8, f32)>]) {
     let mut parts = range.split(';').map(str::trim);
     let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
     let wanted = parts
@@ -122,10 +263,10 @@ fn weigh(range: &str, quality: &mut [Option<(u8, f32)>; 2]) {
                 .filter(|q| (0.0..=1.0).contains(q))
                 .unwrap_or(0.0)
         });
-    for (slot, (exact, group)) in quality.iter_mut().zip([
-        ("application/json", "application/*"),
-        ("text/plain", "text/*"),
-    ]) {
+    for (slot, format) in qualities.iter_mut().zip(formats) {
+        let Some((exact, group)) = format.media() else {
+            continue;
+        };
         let precision = match kind.as_str() {
             kind if kind == exact => 3,
             kind if kind == group => 2,
@@ -142,18 +283,18 @@ fn weigh(range: &str, quality: &mut [Option<(u8, f32)>; 2]) {
 mod tests {
     use axum::http::{HeaderMap, HeaderValue, header};
 
-    use super::{Format, accepted};
+    use super::{Format, REPORT, TABLE, accepted};
 
     fn asked(accept: &str) -> Option<Format> {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, HeaderValue::from_str(accept).unwrap());
-        accepted(&headers).ok()
+        accepted(&headers, REPORT).ok()
     }
 
     #[test]
     fn the_accept_header_decides() {
         // Check that the wanted format wins, that JSON wins a draw, and that a precise range beats a broad one.
-        assert_eq!(accepted(&HeaderMap::new()).ok(), Some(Format::Json));
+        assert_eq!(accepted(&HeaderMap::new(), REPORT).ok(), Some(Format::Json));
         for (accept, format) in [
             ("*/*", Some(Format::Json)),
             ("text/plain", Some(Format::Text)),
@@ -174,6 +315,11 @@ mod tests {
             ("", Some(Format::Json)),
         ] {
             assert_eq!(asked(accept), format, "{accept}");
+        }
+        let mut headers = HeaderMap::new();
+        for (accept, format) in [("text/csv", Format::Csv), ("text/*", Format::Text)] {
+            headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
+            assert_eq!(accepted(&headers, TABLE).ok(), Some(format), "{accept}");
         }
     }
 }

@@ -9,7 +9,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
 use super::Shared;
-use super::endpoints::handler_of;
+use super::endpoints::{handler_of, waits};
 use super::options::HttpOptions;
 use super::params::shown;
 use super::problem::Problem;
@@ -74,21 +74,38 @@ pub(super) async fn count(
     response
 }
 
-/// Bounds the time that an answer may take to be made.
+/// Bounds the time that an answer may take to be made. What is asked to wait does this itself.
 pub(super) async fn limit_time(
     State(shared): State<Arc<Shared>>,
     request: Request,
     next: Next,
 ) -> Response {
-    let patience = shared.options.request_timeout;
-    match tokio::time::timeout(patience, next.run(request)).await {
+    let path = request.extensions().get::<MatchedPath>();
+    if waits(path.map(MatchedPath::as_str)) {
+        return next.run(request).await;
+    }
+    match in_time(&shared, next.run(request)).await {
         Ok(response) => response,
-        Err(_) => Problem::overloaded(format!(
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// Waits for `work` as long as a request may take.
+///
+/// # Errors
+///
+/// When it takes longer.
+pub(super) async fn in_time<T>(
+    shared: &Shared,
+    work: impl Future<Output = T>,
+) -> Result<T, Problem> {
+    let patience = shared.options.request_timeout;
+    tokio::time::timeout(patience, work).await.map_err(|_| {
+        Problem::overloaded(format!(
             "the answer was not ready within {} ms (setting http.request_timeout)",
             patience.as_millis()
         ))
-        .into_response(),
-    }
+    })
 }
 
 /// Refuses requests with a head that nobody needs. One beyond what the connection reads does not come here: it is answered

@@ -9,6 +9,8 @@ use crate::metrics::RequestCounts;
 
 /// Reports that are made at the same time. Each takes a processor while it is made.
 const MAX_REPORTS: usize = 4;
+/// Profiles of the next seconds that are waited for at the same time.
+const MAX_RECORDINGS: usize = 4;
 /// How long a client may take to send the head of a request, and how long a connection may stand idle.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client may take nothing of an answer.
@@ -41,6 +43,10 @@ pub struct HttpOptions {
     pub max_connection_age: Duration,
     /// How long running requests may take once the server stops.
     pub shutdown_grace: Duration,
+    /// Time between two samples of one processor, nanoseconds; profiles tell it.
+    pub sampling_period_ns: u64,
+    /// Profiles of the next seconds that are waited for at the same time. Each keeps the state it began with.
+    pub max_recordings: usize,
     /// Where answered requests are counted.
     pub requests: Arc<RequestCounts>,
 }
@@ -61,6 +67,8 @@ impl HttpOptions {
             write_stall: WRITE_STALL,
             max_connection_age: MAX_CONNECTION_AGE,
             shutdown_grace: SHUTDOWN_GRACE,
+            sampling_period_ns: 1_000_000_000 / u64::from(config.frequency_hz.max(1)),
+            max_recordings: MAX_RECORDINGS,
             requests,
         }
     }

@@ -2,30 +2,10 @@
 //! typo never looks like an empty result.
 
 use super::problem::{Fault, Problem};
-use crate::args::duration;
-use crate::report::query::{Frames, Order, TableQuery, TreeQuery, ViewQuery, Window};
-
 /// The longest query string, in bytes.
 const MAX_QUERY_BYTES: usize = 4_096;
-/// The longest text to look for, in bytes.
-const MAX_SEARCH_BYTES: usize = 256;
 /// Bytes of a given value that are repeated in an answer.
 const MAX_SHOWN_BYTES: usize = 64;
-/// Rows of a table unless more are asked for.
-const DEFAULT_LIMIT: usize = 100;
-/// The most rows that can be asked for by number; 0 asks for all.
-const MAX_LIMIT: usize = 1_000_000;
-/// The deepest call tree that can be asked for.
-const MAX_DEPTH: usize = 10_000;
-
-/// What an answer without a profile takes.
-pub(super) const FORMAT: &[&str] = &["format"];
-/// What every report takes.
-pub(super) const VIEW: &[&str] = &["format", "frames", "window"];
-/// What a table takes.
-pub(super) const TABLE: &[&str] = &["format", "frames", "window", "sort", "order", "limit", "q"];
-/// What a call tree takes.
-pub(super) const TREE: &[&str] = &["format", "frames", "window", "depth", "min_percent"];
 
 /// The parameters of one request, taken one by one; the faults are told together.
 pub(super) struct Params {
@@ -122,86 +102,32 @@ impl Params {
         }
     }
 
-    /// Takes what every report takes.
-    pub(super) fn view(&mut self) -> ViewQuery {
-        ViewQuery {
-            frames: self.frames(),
-            window: self.window(),
+    /// Whether a parameter was given and not taken yet.
+    pub(super) fn is_given(&self, name: &str) -> bool {
+        self.values.iter().any(|(known, _)| known == name)
+    }
+
+    /// Notes a fault of parameters that do not go together.
+    pub(super) fn fault(&mut self, fault: Fault) {
+        self.faults.push(fault);
+    }
+
+    /// Takes a parameter that must be given; `what` says what it is.
+    pub(super) fn required<T: Default>(
+        &mut self,
+        name: &str,
+        what: &str,
+        read: impl FnOnce(&str) -> Result<T, String>,
+    ) -> T {
+        if !self.is_given(name) {
+            self.faults.push(Fault {
+                parameter: Some(name.to_owned()),
+                given: None,
+                detail: format!("{name} must be given: {what}"),
+            });
         }
+        self.take(name, read).unwrap_or_default()
     }
-
-    /// Takes what a table takes.
-    pub(super) fn table(&mut self) -> TableQuery {
-        let order = self.take("order", |value| match value {
-            "desc" => Ok(Order::Desc),
-            "asc" => Ok(Order::Asc),
-            _ => Err("must be desc or asc".to_owned()),
-        });
-        TableQuery {
-            sort: self.take("sort", |value| Ok(value.to_owned())),
-            order: order.unwrap_or(Order::Desc),
-            limit: self
-                .take("limit", |value| whole(value, 0, MAX_LIMIT))
-                .unwrap_or(DEFAULT_LIMIT),
-            q: self.take("q", |value| {
-                if value.is_empty() || value.len() > MAX_SEARCH_BYTES {
-                    Err(format!("must be text of 1 to {MAX_SEARCH_BYTES} bytes"))
-                } else {
-                    Ok(value.to_owned())
-                }
-            }),
-            frames: self.frames(),
-            window: self.window(),
-        }
-    }
-
-    /// Takes what a call tree takes.
-    pub(super) fn tree(&mut self) -> TreeQuery {
-        let min_percent = self.take("min_percent", |value| {
-            let number = value
-                .parse::<f64>()
-                .ok()
-                .filter(|number| (0.0..=100.0).contains(number));
-            number.ok_or_else(|| "must be a number from 0 to 100".to_owned())
-        });
-        TreeQuery {
-            depth: self.take("depth", |value| whole(value, 1, MAX_DEPTH)),
-            min_percent: min_percent.unwrap_or(0.0),
-            frames: self.frames(),
-            window: self.window(),
-        }
-    }
-
-    fn frames(&mut self) -> Frames {
-        let frames = self.take("frames", |value| match value {
-            "user" => Ok(Frames::User),
-            "all" => Ok(Frames::All),
-            _ => Err("must be user or all".to_owned()),
-        });
-        frames.unwrap_or(Frames::User)
-    }
-
-    fn window(&mut self) -> Window {
-        let window = self.take("window", |value| {
-            if value == "session" {
-                return Ok(Window::Session);
-            }
-            match duration::parse(value) {
-                Ok(duration_ns) if duration_ns > 0 => Ok(Window::Last { duration_ns }),
-                _ => Err("must be session or a length of time like 30s or 5m".to_owned()),
-            }
-        });
-        window.unwrap_or(Window::Session)
-    }
-}
-
-fn whole(value: &str, min: usize, max: usize) -> Result<usize, String> {
-    let digits = value.bytes().all(|byte| byte.is_ascii_digit());
-    let number = value
-        .parse::<usize>()
-        .ok()
-        .filter(|number| digits && (min..=max).contains(number));
-    number.ok_or_else(|| format!("must be a whole number from {min} to {max}"))
 }
 
 /// A given value as an answer repeats it: cut, and without control characters.
@@ -241,7 +167,8 @@ fn decoded(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_QUERY_BYTES, Params, TABLE, TREE, VIEW, decoded, shown};
+    use super::super::questions::{TABLE, TREE, VIEW};
+    use super::{MAX_QUERY_BYTES, Params, decoded, shown};
     use crate::report::query::{Frames, Order, Window};
 
     #[test]

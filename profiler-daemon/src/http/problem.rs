@@ -158,6 +158,27 @@ impl From<ReportError> for Problem {
                 given: Some(params::shown(&given)),
                 detail: format!("sort must be one of {}", allowed.join(", ")),
             }]),
+            ReportError::UnknownModule { parameter, given } => Self::parameters(vec![Fault {
+                parameter: Some(parameter.to_owned()),
+                given: Some(params::shown(&given)),
+                detail: format!(
+                    "{parameter} must name modules that are listed by /api/v1/modules, by path or by its last part; * stands for any text"
+                ),
+            }]),
+            ReportError::UnknownFunction { given, similar } => Self::parameters(vec![Fault {
+                parameter: Some("function".to_owned()),
+                given: Some(params::shown(&given)),
+                detail: if similar.is_empty() {
+                    "function must be the name of a function as /functions lists it, with its module where module= is given".to_owned()
+                } else {
+                    let similar: Vec<String> =
+                        similar.iter().map(|name| params::shown(name)).collect();
+                    format!(
+                        "function must be the whole name of a function, as in {}",
+                        similar.join(", ")
+                    )
+                },
+            }]),
             ReportError::WindowTooLong { longest_ns } => Self::parameters(vec![Fault {
                 parameter: Some("window".to_owned()),
                 given: None,

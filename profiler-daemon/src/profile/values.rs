@@ -21,6 +21,20 @@ impl Values {
         add_classes(&mut self.classes, &other.classes);
     }
 
+    /// Takes `other` away as far as it is there; what is not stays in `other`.
+    pub fn take(&mut self, other: &mut Self) {
+        fn take(from: &mut u64, wanted: &mut u64) {
+            let part = (*from).min(*wanted);
+            *from -= part;
+            *wanted -= part;
+        }
+        take(&mut self.samples, &mut other.samples);
+        take(&mut self.walks, &mut other.walks);
+        for class in 0..CLASS_COUNT {
+            take(&mut self.classes[class], &mut other.classes[class]);
+        }
+    }
+
     /// All time.
     #[must_use]
     pub fn elapsed_ns(&self) -> u64 {
@@ -31,6 +45,12 @@ impl Values {
     #[must_use]
     pub fn application_ns(&self) -> u64 {
         self.classes[Class::User as usize]
+    }
+
+    /// Time off the processor: blocked, or waiting for one.
+    #[must_use]
+    pub fn off_processor_ns(&self) -> u64 {
+        self.classes[Class::Blocked as usize] + self.classes[Class::Runnable as usize]
     }
 }
 

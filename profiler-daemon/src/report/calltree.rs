@@ -6,7 +6,9 @@ use serde::Serialize;
 use super::{
     answer::WindowSpan,
     completeness::Completeness,
+    fold::Folding,
     forest::{Forest, Label, kind_name},
+    grow::Shape,
     query::{ReportError, Scope, TreeQuery},
     scope::View,
     values::{ClassValues, RowValues},
@@ -71,8 +73,14 @@ pub fn calltree(
     names: &dyn Names,
 ) -> Result<CallTree, ReportError> {
     let view = View::new(snapshot, scope, query.window)?;
-    let forest = Forest::new(&view, query.frames, Label::Functions(names));
-    let visible = visible(&forest, query);
+    let shape = Shape {
+        folding: Folding::new(snapshot, &query.fold)?,
+        ..Shape::plain(query.frames, Label::Functions(names))
+    };
+    let forest = Forest::new(&view, shape);
+    let visible = visible(&forest, query, MAX_NODES, |values| {
+        (values.elapsed_ns(), values.samples)
+    });
     let (root, cut_nodes) = nest(&view, &forest, &visible);
     Ok(CallTree {
         as_of: view.as_of(),
@@ -84,8 +92,13 @@ pub fn calltree(
     })
 }
 
-/// Which nodes are shown: a node is never shown without its callers.
-fn visible(forest: &Forest<'_>, query: &TreeQuery) -> Vec<bool> {
+/// Which nodes are shown: a node is never shown without its callers. Of too many, those with the least `size` are cut.
+pub(super) fn visible(
+    forest: &Forest<'_>,
+    query: &TreeQuery,
+    max_nodes: usize,
+    size: impl Fn(&Values) -> (u64, u64),
+) -> Vec<bool> {
     let nodes = &forest.nodes;
     let mut visible = vec![true; nodes.len()];
     let mut depth = vec![0usize; nodes.len()];
@@ -102,11 +115,11 @@ fn visible(forest: &Forest<'_>, query: &TreeQuery) -> Vec<bool> {
             visible[parent] && large && query.depth.is_none_or(|most| depth[index] <= most);
     }
     let mut shown: Vec<usize> = (1..nodes.len()).filter(|index| visible[*index]).collect();
-    if shown.len() > MAX_NODES {
+    if shown.len() > max_nodes {
         // A caller has at least what its callees have and a lower number, so it is never cut before them.
-        let size = |index: usize| (nodes[index].total.elapsed_ns(), nodes[index].total.samples);
+        let size = |index: usize| size(&nodes[index].total);
         shown.sort_by(|a, b| size(*b).cmp(&size(*a)).then(a.cmp(b)));
-        for index in &shown[MAX_NODES..] {
+        for index in &shown[max_nodes..] {
             visible[*index] = false;
         }
     }

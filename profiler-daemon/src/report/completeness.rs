@@ -144,6 +144,24 @@ impl Completeness {
     }
 }
 
+impl Completeness {
+    /// What grew since an earlier receipt of the same scope.
+    pub(super) fn since(mut self, earlier: &Self) -> Self {
+        let grown = |now: &mut u64, then: u64| *now = now.saturating_sub(then);
+        grown(&mut self.samples_lost, earlier.samples_lost);
+        grown(&mut self.stacks_truncated, earlier.stacks_truncated);
+        grown(&mut self.stacks_unwind_failed, earlier.stacks_unwind_failed);
+        for (cause, count) in &mut self.causes {
+            grown(
+                count,
+                earlier.causes.get(cause).copied().unwrap_or_default(),
+            );
+        }
+        self.causes.retain(|_, count| *count > 0);
+        self
+    }
+}
+
 /// Losses by cause, and how much of what is in scope was folded.
 fn causes(view: &View<'_>) -> BTreeMap<&'static str, u64> {
     let mut causes: BTreeMap<&'static str, u64> = BTreeMap::new();

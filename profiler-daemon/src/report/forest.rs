@@ -3,41 +3,47 @@
 //!
 //! Nodes that stand for no function: `[unknown: cause]` (the stack was lost), `[dropped]` (no room for the rest of the
 //! stack), `[folded]` (the rest of the stack gave its room to others), `[incomplete: reason]` (what called the outermost known frame
-//! is not known) and `[no user stack]` (user frames asked for, only kernel frames seen).
+//! is not known), `[no user stack]` (user frames asked for, only kernel frames seen), and `[hidden]` (frames that are not shown,
+//! called by none that is).
 
-use std::{borrow::Cow, collections::HashMap};
-
-use profiler_common::StackEnd;
+use std::borrow::Cow;
 
 use super::{
-    completeness::{Seen, Stacks, named_entry},
-    query::Frames,
-    scope::{Member, View},
+    completeness::{Seen, Stacks},
+    grow::{Grower, Shape},
+    scope::View,
+    sections::Section,
     values::percent,
 };
 use crate::{
-    processes::module::ModuleId,
-    profile::{
-        frames::FrameId,
-        tree::{Node, Place},
-        values::Values,
-    },
-    report::names::Names,
+    processes::module::ModuleId, profile::values::Values, report::names::Names,
     symbols::names::FunctionKind,
 };
 
 /// The root of every forest.
-const ROOT: u32 = 0;
+pub(super) const ROOT: u32 = 0;
 /// The function of the root.
-const NO_FUNCTION: u32 = u32::MAX;
+pub(super) const NO_FUNCTION: u32 = u32::MAX;
 
 /// What counts as one function.
 #[derive(Clone, Copy)]
 pub(super) enum Label<'n> {
     /// A name in a module.
     Functions(&'n dyn Names),
+    /// A place in a function.
+    Frames(&'n dyn Names),
     /// The whole module.
     Modules,
+}
+
+impl<'n> Label<'n> {
+    /// The names, where functions have some.
+    pub(super) fn names(self) -> Option<&'n dyn Names> {
+        match self {
+            Self::Functions(names) | Self::Frames(names) => Some(names),
+            Self::Modules => None,
+        }
+    }
 }
 
 /// A function (or a module), by its index in [`Forest::functions`].
@@ -46,11 +52,30 @@ pub(super) struct Function<'n> {
     pub(super) name: Cow<'n, str>,
     pub(super) address: Option<u64>,
     pub(super) kind: FunctionKind,
-    standing: Standing,
+    /// The place in the module, where places are told apart.
+    pub(super) offset: Option<u64>,
+    /// It is no function but the beginning of a section.
+    pub(super) section: Option<Section>,
+    pub(super) standing: Standing,
+}
+
+impl<'n> Function<'n> {
+    /// Something in no known module.
+    pub(super) fn unknown(name: Cow<'n, str>, standing: Standing) -> Self {
+        Self {
+            module: ModuleId::UNKNOWN,
+            name,
+            address: None,
+            kind: FunctionKind::Unknown,
+            offset: None,
+            section: None,
+            standing,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
+pub(super) enum Standing {
     Named,
     Unnamed,
     /// Not a frame at all: it says something about the stack.
@@ -70,33 +95,28 @@ pub(super) struct Forest<'n> {
     pub(super) functions: Vec<Function<'n>>,
     /// Root first, parents before children.
     pub(super) nodes: Vec<ForestNode>,
-    stacks: Stacks,
+    pub(super) stacks: Stacks,
+    /// Of a difference: what was there earlier and is not any more.
+    pub(super) shrunk: Values,
 }
 
 impl<'n> Forest<'n> {
-    pub(super) fn new(view: &View<'_>, frames: Frames, label: Label<'n>) -> Self {
-        let mut builder = Builder {
-            view,
-            label,
-            forest: Self {
-                functions: Vec::new(),
-                nodes: vec![ForestNode::new(ROOT, NO_FUNCTION)],
-                stacks: Stacks::default(),
-            },
-            by_frame: HashMap::new(),
-            by_name: HashMap::new(),
-            children: HashMap::new(),
-        };
+    /// Everything in the view.
+    pub(super) fn new(view: &View<'_>, shape: Shape<'n>) -> Self {
+        let mut grower = Grower::new(view, shape);
         for member in &view.members {
-            builder.add(member, frames);
+            grower.add(member, view.coverage.span);
         }
-        let mut forest = builder.forest;
-        for index in (1..forest.nodes.len()).rev() {
-            let total = forest.nodes[index].total;
-            let parent = forest.nodes[index].parent as usize;
-            forest.nodes[parent].total.add(&total);
+        grower.finish()
+    }
+
+    pub(super) fn empty() -> Self {
+        Self {
+            functions: Vec::new(),
+            nodes: vec![ForestNode::new(ROOT, NO_FUNCTION)],
+            stacks: Stacks::default(),
+            shrunk: Values::default(),
         }
-        forest
     }
 
     /// What each function received itself.
@@ -164,7 +184,7 @@ impl<'n> Forest<'n> {
             .unwrap_or_default()
     }
 
-    fn children(&self) -> Children {
+    pub(super) fn children(&self) -> Children {
         let mut children = Children {
             first: vec![ROOT; self.nodes.len()],
             next: vec![ROOT; self.nodes.len()],
@@ -184,13 +204,13 @@ enum Step {
 }
 
 /// The children of each node as linked lists; the root is nobody's child and ends them.
-struct Children {
+pub(super) struct Children {
     first: Vec<u32>,
     next: Vec<u32>,
 }
 
 impl Children {
-    fn of(&self, parent: u32) -> impl Iterator<Item = u32> {
+    pub(super) fn of(&self, parent: u32) -> impl Iterator<Item = u32> {
         let listed = |index: u32| (index != ROOT).then_some(index);
         std::iter::successors(listed(self.first[parent as usize]), move |index| {
             listed(self.next[*index as usize])
@@ -199,7 +219,7 @@ impl Children {
 }
 
 impl ForestNode {
-    fn new(parent: u32, function: u32) -> Self {
+    pub(super) fn new(parent: u32, function: u32) -> Self {
         Self {
             parent,
             function,
@@ -207,176 +227,6 @@ impl ForestNode {
             total: Values::default(),
         }
     }
-}
-
-struct Builder<'v, 'n> {
-    view: &'v View<'v>,
-    label: Label<'n>,
-    forest: Forest<'n>,
-    by_frame: HashMap<(FrameId, bool), u32>,
-    by_name: HashMap<(ModuleId, Cow<'n, str>), u32>,
-    children: HashMap<(u32, u32), u32>,
-}
-
-impl<'n> Builder<'_, 'n> {
-    fn add(&mut self, member: &Member<'_>, frames: Frames) {
-        let weights = member.account.weights_over(self.view.coverage.span);
-        let names = match self.label {
-            Label::Functions(names) => Some(names),
-            Label::Modules => None,
-        };
-        self.forest.stacks.count(
-            member.account,
-            &weights,
-            names.map(|names| names as &dyn Names),
-        );
-        let live = live(member.account.nodes(), &weights);
-        let hide_kernel = frames == Frames::User && !member.kernel_thread;
-        let mut places: Vec<u32> = vec![ROOT; live.len()];
-        for (index, node) in member.account.nodes().iter().enumerate().skip(1) {
-            if !live[index] {
-                continue;
-            }
-            let parent = places[node.parent.index()];
-            let place = self.place(parent, node, hide_kernel);
-            places[index] = place;
-            let target = &mut self.forest.nodes[place as usize];
-            target.own.add(&weights[index]);
-            target.total.add(&weights[index]);
-        }
-    }
-
-    /// The node that stands for a profile node below `parent`.
-    fn place(&mut self, parent: u32, node: &Node, hide_kernel: bool) -> u32 {
-        match node.place {
-            Place::Kernel(_) if hide_kernel && parent != ROOT => parent,
-            Place::Kernel(_) if hide_kernel => self.remark(parent, "[no user stack]"),
-            Place::Kernel(frame) => self.frame(parent, frame, true),
-            Place::User(frame) if parent == ROOT => {
-                let parent = self.caller(frame, node.end);
-                self.frame(parent, frame, false)
-            }
-            Place::User(frame) => self.frame(parent, frame, false),
-            Place::Lost(cause) => self.unnamed(parent, cause.row_name()),
-            Place::Cut => self.unnamed(parent, "[dropped]"),
-            Place::Folded { kernel: true } if hide_kernel => parent,
-            Place::Folded { .. } => self.unnamed(parent, "[folded]"),
-        }
-    }
-
-    /// What the outermost known frame hangs from: the root, or a remark that its callers are not known.
-    fn caller(&mut self, frame: FrameId, end: StackEnd) -> u32 {
-        let StackEnd::Incomplete(failure) = end else {
-            return ROOT;
-        };
-        match self.label {
-            Label::Functions(names) if !named_entry(frame, Some(names)) => {
-                self.remark(ROOT, failure.row_name())
-            }
-            _ => ROOT,
-        }
-    }
-
-    fn frame(&mut self, parent: u32, frame: FrameId, kernel: bool) -> u32 {
-        let function = match self.by_frame.get(&(frame, kernel)) {
-            Some(function) => *function,
-            None => {
-                let function = self.function_of(frame, kernel);
-                self.by_frame.insert((frame, kernel), function);
-                function
-            }
-        };
-        self.child(parent, function)
-    }
-
-    fn function_of(&mut self, frame: FrameId, kernel: bool) -> u32 {
-        let module = self.view.snapshot.frame(frame).module;
-        let kind_of = |kind| if kernel { FunctionKind::Kernel } else { kind };
-        let function = match self.label {
-            Label::Functions(names) => {
-                let function = names.function(frame);
-                Function {
-                    module,
-                    name: Cow::Borrowed(&*function.name),
-                    address: function.address,
-                    kind: kind_of(function.kind),
-                    standing: if function.known {
-                        Standing::Named
-                    } else {
-                        Standing::Unnamed
-                    },
-                }
-            }
-            Label::Modules => Function {
-                module,
-                name: Cow::Borrowed(""),
-                address: None,
-                kind: self.view.snapshot.module(module).kind.into(),
-                standing: if module == ModuleId::UNKNOWN {
-                    Standing::Unnamed
-                } else {
-                    Standing::Named
-                },
-            },
-        };
-        self.function(function)
-    }
-
-    fn function(&mut self, function: Function<'n>) -> u32 {
-        let functions = &mut self.forest.functions;
-        *self
-            .by_name
-            .entry((function.module, function.name.clone()))
-            .or_insert_with(|| {
-                functions.push(function);
-                u32::try_from(functions.len() - 1).expect("there are no more functions than frames")
-            })
-    }
-
-    fn unnamed(&mut self, parent: u32, name: &'static str) -> u32 {
-        self.special(parent, name, Standing::Unnamed)
-    }
-
-    fn remark(&mut self, parent: u32, name: &'static str) -> u32 {
-        self.special(parent, name, Standing::Remark)
-    }
-
-    fn special(&mut self, parent: u32, name: &'static str, standing: Standing) -> u32 {
-        let name = match self.label {
-            Label::Functions(_) => name,
-            Label::Modules => "",
-        };
-        let function = self.function(Function {
-            module: ModuleId::UNKNOWN,
-            name: Cow::Borrowed(name),
-            address: None,
-            kind: FunctionKind::Unknown,
-            standing,
-        });
-        self.child(parent, function)
-    }
-
-    fn child(&mut self, parent: u32, function: u32) -> u32 {
-        let nodes = &mut self.forest.nodes;
-        *self.children.entry((parent, function)).or_insert_with(|| {
-            nodes.push(ForestNode::new(parent, function));
-            u32::try_from(nodes.len() - 1).expect("the profile's budget keeps nodes far below 2^32")
-        })
-    }
-}
-
-/// Which nodes have received anything, themselves or below.
-fn live(nodes: &[Node], weights: &[Values]) -> Vec<bool> {
-    let mut live: Vec<bool> = weights
-        .iter()
-        .map(|values| *values != Values::default())
-        .collect();
-    for index in (1..nodes.len()).rev() {
-        if live[index] {
-            live[nodes[index].parent.index()] = true;
-        }
-    }
-    live
 }
 
 /// The name of a kind in reports.

@@ -7,13 +7,18 @@ use serde::Serialize;
 use super::{
     answer::List,
     completeness::Completeness,
-    forest::{Forest, Label, kind_name},
+    fold::Folding,
+    forest::{Forest, Function, Label, kind_name},
+    grow::Shape,
     query::{ReportError, Scope, TableQuery},
     scope::View,
-    table::{Key, Row, columns_with_values},
+    table::{Columns, Key, Row, columns_with_values},
     values::RowValues,
 };
-use crate::{profile::snapshot::Snapshot, report::names::Names};
+use crate::{
+    profile::{snapshot::Snapshot, values::Values},
+    report::names::Names,
+};
 
 /// One function: a name in a module.
 #[derive(Clone, Debug, Serialize)]
@@ -37,10 +42,13 @@ pub struct FunctionRow {
     pub values: RowValues,
 }
 
-impl Row for FunctionRow {
+impl Columns for FunctionRow {
     const COLUMNS: &'static [&'static str] = columns_with_values![
         "function", "module", "build_id", "address", "file", "line", "kind"
     ];
+}
+
+impl Row for FunctionRow {
     const DEFAULT_SORT: &'static str = "elapsed.exclusive_ns";
 
     fn key(&self, column: &str) -> Option<Key<'_>> {
@@ -80,15 +88,32 @@ pub fn functions(
     names: &dyn Names,
 ) -> Result<List<FunctionRow>, ReportError> {
     let view = View::new(snapshot, scope, query.window)?;
-    let forest = Forest::new(&view, query.frames, Label::Functions(names));
+    let shape = Shape {
+        folding: Folding::new(snapshot, &query.fold)?,
+        ..Shape::plain(query.frames, Label::Functions(names))
+    };
+    let forest = Forest::new(&view, shape);
     let (inclusive, exclusive) = (forest.inclusive(), forest.exclusive());
     let rows = forest
         .functions
         .iter()
         .zip(inclusive.iter().zip(&exclusive));
     let rows = rows.map(|(function, (inclusive, exclusive))| {
-        let module = snapshot.module(function.module);
-        FunctionRow {
+        FunctionRow::new(&view, function, inclusive, exclusive)
+    });
+    let completeness = Completeness::new(&view, &forest.seen(&view));
+    List::of(&view, completeness, rows.collect(), query)
+}
+
+impl FunctionRow {
+    pub(super) fn new(
+        view: &View<'_>,
+        function: &Function<'_>,
+        inclusive: &Values,
+        exclusive: &Values,
+    ) -> Self {
+        let module = view.snapshot.module(function.module);
+        Self {
             function: function.name.clone().into_owned(),
             module: module.name.to_string(),
             build_id: module.build_id_hex(),
@@ -98,7 +123,5 @@ pub fn functions(
             kind: kind_name(function.kind),
             values: RowValues::new(inclusive, exclusive, &view.denominators),
         }
-    });
-    let completeness = Completeness::new(&view, &forest.seen(&view));
-    List::of(&view, completeness, rows.collect(), query)
+    }
 }

@@ -5,32 +5,44 @@
 //! Every answer obeys the ledger of docs/semantics.md section 5; tests/pipeline checks all of it on random profiles.
 
 pub mod answer;
+pub mod callers;
 pub mod calltree;
 pub mod completeness;
+pub mod confidence;
+pub mod diff;
 mod entry;
+mod fold;
 mod forest;
 pub mod functions;
+mod grow;
 pub mod modules;
 pub mod names;
 pub mod os_events;
 pub mod processes;
 pub mod query;
 mod scope;
+mod sections;
 pub mod session;
+pub mod stacks;
 pub mod syscall_names;
 mod table;
 pub mod threads;
 pub mod values;
 
 pub use answer::{List, WindowSpan};
+pub use callers::{Neighbours, callees, callers};
 pub use calltree::{CallTree, TreeNode, calltree};
+pub use diff::{Diff, DiffRow, diff};
 pub use functions::{FunctionRow, functions};
 pub use modules::{ModuleRow, modules};
 pub use os_events::{OsEvents, os_events};
 pub use processes::{ProcessReport, ProcessRow, process, processes};
 pub use query::{
-    Frames, Order, ProcessSelector, ReportError, Scope, TableQuery, TreeQuery, ViewQuery, Window,
+    DiffQuery, DiffSide, Fold, Frames, NeighbourQuery, Order, ProcessSelector, ReportError, Scope,
+    Sections, StackQuery, StackValue, TableQuery, TreeQuery, ViewQuery, Window,
 };
 pub use scope::{frames_needed, outermost_frames};
 pub use session::{SessionReport, session};
+pub use stacks::{Stacks, stacks, stacks_between};
+pub use table::Columns;
 pub use threads::{ThreadRow, threads};

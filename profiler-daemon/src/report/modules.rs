@@ -9,9 +9,10 @@ use super::{
     answer::List,
     completeness::Completeness,
     forest::{Forest, Label, kind_name},
+    grow::Shape,
     query::{ReportError, Scope, TableQuery},
     scope::View,
-    table::{Key, Row, columns_with_values},
+    table::{Columns, Key, Row, columns_with_values},
     values::RowValues,
 };
 use crate::profile::snapshot::Snapshot;
@@ -30,8 +31,11 @@ pub struct ModuleRow {
     pub values: RowValues,
 }
 
-impl Row for ModuleRow {
+impl Columns for ModuleRow {
     const COLUMNS: &'static [&'static str] = columns_with_values!["module", "build_id", "kind"];
+}
+
+impl Row for ModuleRow {
     const DEFAULT_SORT: &'static str = "elapsed.exclusive_ns";
 
     fn key(&self, column: &str) -> Option<Key<'_>> {
@@ -65,7 +69,7 @@ pub fn modules(
     query: &TableQuery,
 ) -> Result<List<ModuleRow>, ReportError> {
     let view = View::new(snapshot, scope, query.window)?;
-    let forest = Forest::new(&view, query.frames, Label::Modules);
+    let forest = Forest::new(&view, Shape::plain(query.frames, Label::Modules));
     let (inclusive, exclusive) = (forest.inclusive(), forest.exclusive());
     let rows = forest
         .functions

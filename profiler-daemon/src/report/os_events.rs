@@ -10,6 +10,7 @@ use super::{
     query::{ReportError, Scope, ViewQuery},
     scope::View,
     syscall_names::syscall_name,
+    table::Columns,
     values::ClassValues,
 };
 use crate::profile::{calls::CallTotals, snapshot::Snapshot};
@@ -56,6 +57,22 @@ pub struct SyscallRow {
     pub in_progress: u64,
     /// How long those have been inside, together; not part of `total_ns`.
     pub in_progress_ns: u64,
+}
+
+impl Columns for SyscallRow {
+    const COLUMNS: &'static [&'static str] = &[
+        "name",
+        "number",
+        "count",
+        "total_ns",
+        "running_ns",
+        "blocked_ns",
+        "average_ns",
+        "max_ns",
+        "max_is_bound",
+        "in_progress",
+        "in_progress_ns",
+    ];
 }
 
 /// Time by class and system calls of a process or of the session.

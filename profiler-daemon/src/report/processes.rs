@@ -7,9 +7,10 @@ use serde::Serialize;
 use super::{
     answer::{List, WindowSpan, rfc3339},
     completeness::{Completeness, Stacks},
+    confidence::interval,
     query::{ProcessSelector, ReportError, Scope, TableQuery, ViewQuery},
     scope::{Member, View},
-    table::{Key, Row},
+    table::{Columns, Key, Row},
     values::{ClassValues, percent},
 };
 use crate::{
@@ -55,6 +56,10 @@ pub struct ProcessRow {
     pub samples: u64,
     /// Of the session's samples.
     pub samples_percent: f64,
+    /// Where the true `samples_percent` begins, at 95 % confidence.
+    pub samples_percent_low: f64,
+    /// Where it ends.
+    pub samples_percent_high: f64,
     /// All time of all threads.
     pub elapsed_ns: u64,
     /// Of the session's time.
@@ -83,7 +88,7 @@ pub struct ProcessReport {
     pub process: ProcessRow,
 }
 
-impl Row for ProcessRow {
+impl Columns for ProcessRow {
     const COLUMNS: &'static [&'static str] = &[
         "pid",
         "start_ticks",
@@ -94,12 +99,16 @@ impl Row for ProcessRow {
         "cgroup",
         "unit",
         "container_id",
+        "command_line",
         "started_at",
         "exited_at",
         "state",
+        "kernel_thread",
         "threads",
         "samples",
         "samples_percent",
+        "samples_percent_low",
+        "samples_percent_high",
         "elapsed_ns",
         "elapsed_percent",
         "application_ns",
@@ -114,6 +123,9 @@ impl Row for ProcessRow {
         "stacks.truncated",
         "stacks.failed",
     ];
+}
+
+impl Row for ProcessRow {
     const DEFAULT_SORT: &'static str = "samples";
 
     fn key(&self, column: &str) -> Option<Key<'_>> {
@@ -131,12 +143,16 @@ impl Row for ProcessRow {
             "cgroup" => text(&self.cgroup),
             "unit" => text(&self.unit),
             "container_id" => text(&self.container_id),
+            "command_line" => text(&self.command_line),
             "started_at" => Some(Key::Text(&self.started_at)),
             "exited_at" => text(&self.exited_at),
             "state" => Some(Key::Text(self.state)),
+            "kernel_thread" => number(self.kernel_thread.into()),
             "threads" => number(self.threads),
             "samples" => number(self.samples),
             "samples_percent" => Some(Key::Number(self.samples_percent)),
+            "samples_percent_low" => Some(Key::Number(self.samples_percent_low)),
+            "samples_percent_high" => Some(Key::Number(self.samples_percent_high)),
             "elapsed_ns" => number(self.elapsed_ns),
             "elapsed_percent" => Some(Key::Number(self.elapsed_percent)),
             "application_ns" => number(self.application_ns),
@@ -217,6 +233,7 @@ fn row(view: &View<'_>, member: &Member<'_>, names: &dyn Names) -> Option<Proces
         Some(names),
     );
     let session = &view.denominators.session;
+    let (samples_percent_low, samples_percent_high) = interval(totals.samples, session.samples);
     let text = |value: &Option<std::sync::Arc<str>>| value.as_deref().map(str::to_owned);
     Some(ProcessRow {
         pid: key.pid,
@@ -240,6 +257,8 @@ fn row(view: &View<'_>, member: &Member<'_>, names: &dyn Names) -> Option<Proces
         threads: member.account.thread_count(),
         samples: totals.samples,
         samples_percent: percent(totals.samples, session.samples),
+        samples_percent_low,
+        samples_percent_high,
         elapsed_ns: totals.elapsed_ns(),
         elapsed_percent: percent(totals.elapsed_ns(), session.elapsed_ns()),
         application_ns: totals.application_ns(),

@@ -2,6 +2,10 @@
 
 use std::{fmt, str::FromStr};
 
+use crate::profile::values::Values;
+
+pub use super::{fold::Fold, sections::Sections};
+
 /// Whose functions count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Frames {
@@ -117,6 +121,8 @@ pub struct TableQuery {
     pub frames: Frames,
     /// What time is covered.
     pub window: Window,
+    /// Whose frames are folded into their callers. Tables of modules, threads and processes show all.
+    pub fold: Fold,
 }
 
 /// A question for a call tree.
@@ -130,6 +136,134 @@ pub struct TreeQuery {
     pub frames: Frames,
     /// What time is covered.
     pub window: Window,
+    /// Whose frames are folded into their callers. Tables of modules, threads and processes show all.
+    pub fold: Fold,
+}
+
+/// A question for the functions that call another, or that it calls.
+#[derive(Clone, Debug, Default)]
+pub struct NeighbourQuery {
+    /// Name of the function, as the tables show it.
+    pub function: String,
+    /// Its module, where only the function of that one is meant: a path, or the last part of one; `*` stands for any text.
+    pub module: Option<String>,
+    /// Which rows, in which order.
+    pub table: TableQuery,
+}
+
+/// One side of a comparison.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiffSide {
+    /// A process, over the window that the question gives.
+    Process(ProcessSelector),
+    /// The session, over this window.
+    Window {
+        /// The window.
+        window: Window,
+        /// As it was written.
+        name: String,
+    },
+}
+
+impl Default for DiffSide {
+    fn default() -> Self {
+        Self::Window {
+            window: Window::Session,
+            name: "session".to_owned(),
+        }
+    }
+}
+
+impl DiffSide {
+    /// Whose frames it shows.
+    #[must_use]
+    pub fn scope(&self) -> Scope {
+        match self {
+            Self::Process(selector) => Scope::Process(*selector),
+            Self::Window { .. } => Scope::Session,
+        }
+    }
+
+    /// As it was written.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Process(selector) => selector.to_string(),
+            Self::Window { name, .. } => name.clone(),
+        }
+    }
+}
+
+/// A question for a comparison.
+#[derive(Clone, Debug, Default)]
+pub struct DiffQuery {
+    /// What is compared.
+    pub base: DiffSide,
+    /// With what.
+    pub other: DiffSide,
+    /// Only functions of which a share changed by this many percentage points.
+    pub threshold_percent: f64,
+    /// Which rows, in which order; the window is for processes.
+    pub table: TableQuery,
+}
+
+/// Which value of stacks is exported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StackValue {
+    /// Timer samples.
+    #[default]
+    Samples,
+    /// All time, nanoseconds.
+    Elapsed,
+    /// Time without an operating-system event, nanoseconds.
+    Application,
+    /// Time off the processor, blocked or waiting for one, nanoseconds.
+    OffProcessor,
+}
+
+impl StackValue {
+    /// Every value.
+    pub const ALL: [Self; 4] = [
+        Self::Samples,
+        Self::Elapsed,
+        Self::Application,
+        Self::OffProcessor,
+    ];
+
+    /// What it is called in questions and answers.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Samples => "samples",
+            Self::Elapsed => "elapsed",
+            Self::Application => "application",
+            Self::OffProcessor => "off_processor",
+        }
+    }
+
+    /// How much of it there is.
+    #[must_use]
+    pub fn of(self, values: &Values) -> u64 {
+        match self {
+            Self::Samples => values.samples,
+            Self::Elapsed => values.elapsed_ns(),
+            Self::Application => values.application_ns(),
+            Self::OffProcessor => values.off_processor_ns(),
+        }
+    }
+}
+
+/// A question for stacks to be exported.
+#[derive(Clone, Debug, Default)]
+pub struct StackQuery {
+    /// Which nodes.
+    pub tree: TreeQuery,
+    /// Whether places within functions are told apart.
+    pub places: bool,
+    /// Whether stacks are told apart by whose they are.
+    pub sections: Sections,
+    /// Of too many nodes those with the least of this are cut.
+    pub value: StackValue,
 }
 
 /// Why a question has no answer.
@@ -157,12 +291,39 @@ pub enum ReportError {
         /// The table's columns.
         allowed: &'static [&'static str],
     },
+    /// No module has that name.
+    #[error("no module is named {given:?}; module names are listed by /api/v1/modules")]
+    UnknownModule {
+        /// The parameter that named it.
+        parameter: &'static str,
+        /// What was asked for.
+        given: String,
+    },
+    /// No function of that name is in the answer.
+    #[error(
+        "no function {given:?} has samples or time here{}",
+        did_you_mean(similar)
+    )]
+    UnknownFunction {
+        /// What was asked for.
+        given: String,
+        /// Some names of functions that hold it as a part.
+        similar: Vec<String>,
+    },
     /// So far back is no longer kept in pieces.
     #[error("the window is too long: {} s are kept at most; ask for window=session to see everything", longest_ns / 1_000_000_000)]
     WindowTooLong {
         /// The longest window that has an answer now, nanoseconds.
         longest_ns: u64,
     },
+}
+
+fn did_you_mean(similar: &[String]) -> String {
+    if similar.is_empty() {
+        "; names of functions are listed by functions?q=".to_owned()
+    } else {
+        format!("; there are {}", similar.join(", "))
+    }
 }
 
 #[cfg(test)]

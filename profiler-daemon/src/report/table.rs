@@ -22,14 +22,18 @@ impl Key<'_> {
     }
 }
 
-/// A row that can be sorted and searched.
-pub(super) trait Row {
-    /// Every column it can be sorted by, dotted as in the JSON.
+/// A row with named columns.
+pub trait Columns {
+    /// Every column, dotted as in the JSON.
     const COLUMNS: &'static [&'static str];
+}
+
+/// A row that can be sorted and searched.
+pub(super) trait Row: Columns {
     /// The column it is sorted by unless asked otherwise.
     const DEFAULT_SORT: &'static str;
 
-    /// The value in one of [`Self::COLUMNS`].
+    /// The value in one of [`Columns::COLUMNS`].
     fn key(&self, column: &str) -> Option<Key<'_>>;
 
     /// What `q` searches.
@@ -84,6 +88,10 @@ macro_rules! columns_with_values {
             "samples.inclusive", "samples.exclusive",
             "samples.inclusive_percent", "samples.exclusive_percent",
             "samples.inclusive_percent_of_process", "samples.exclusive_percent_of_process",
+            "samples.inclusive_percent_low", "samples.inclusive_percent_high",
+            "samples.exclusive_percent_low", "samples.exclusive_percent_high",
+            "samples.inclusive_percent_of_process_low", "samples.inclusive_percent_of_process_high",
+            "samples.exclusive_percent_of_process_low", "samples.exclusive_percent_of_process_high",
             "elapsed.inclusive_ns", "elapsed.exclusive_ns",
             "elapsed.inclusive_percent", "elapsed.exclusive_percent",
             "elapsed.inclusive_percent_of_process", "elapsed.exclusive_percent_of_process",
@@ -102,8 +110,11 @@ mod tests {
     #[derive(Debug, PartialEq, Clone)]
     struct Pair(&'static str, u64);
 
-    impl Row for Pair {
+    impl Columns for Pair {
         const COLUMNS: &'static [&'static str] = &["name", "n"];
+    }
+
+    impl Row for Pair {
         const DEFAULT_SORT: &'static str = "n";
 
         fn key(&self, column: &str) -> Option<Key<'_>> {

@@ -9,7 +9,7 @@ use super::{
     completeness::Completeness,
     query::{ReportError, Scope, TableQuery},
     scope::{Member, View},
-    table::{Key, Row, columns_with_values},
+    table::{Columns, Key, Row, columns_with_values},
     values::{ClassValues, RowValues, as_values},
 };
 use crate::profile::{input::ThreadState, over::Span, snapshot::Snapshot, values::Totals};
@@ -44,7 +44,7 @@ pub struct ThreadRow {
     pub values: RowValues,
 }
 
-impl Row for ThreadRow {
+impl Columns for ThreadRow {
     const COLUMNS: &'static [&'static str] = columns_with_values![
         "pid",
         "start_ticks",
@@ -62,6 +62,9 @@ impl Row for ThreadRow {
         "classes.runnable_ns",
         "classes.kernel_ns",
     ];
+}
+
+impl Row for ThreadRow {
     const DEFAULT_SORT: &'static str = "elapsed.exclusive_ns";
 
     fn key(&self, column: &str) -> Option<Key<'_>> {

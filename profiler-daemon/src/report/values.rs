@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use profiler_common::{Class, ClassNs};
 use serde::Serialize;
 
+use super::confidence;
 use crate::profile::values::{Totals, Values};
 
 /// `100 * part / whole`; 0 of nothing.
@@ -43,6 +44,26 @@ pub struct SampleValues {
     /// Of the process's samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclusive_percent_of_process: Option<f64>,
+    /// Where the true `inclusive_percent` begins, at 95 % confidence: see [`confidence`].
+    pub inclusive_percent_low: f64,
+    /// Where it ends.
+    pub inclusive_percent_high: f64,
+    /// Where the true `exclusive_percent` begins.
+    pub exclusive_percent_low: f64,
+    /// Where it ends.
+    pub exclusive_percent_high: f64,
+    /// Where the true `inclusive_percent_of_process` begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inclusive_percent_of_process_low: Option<f64>,
+    /// Where it ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inclusive_percent_of_process_high: Option<f64>,
+    /// Where the true `exclusive_percent_of_process` begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exclusive_percent_of_process_low: Option<f64>,
+    /// Where it ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exclusive_percent_of_process_high: Option<f64>,
 }
 
 /// Time of a row.
@@ -80,16 +101,13 @@ impl RowValues {
     #[must_use]
     pub fn new(inclusive: &Values, exclusive: &Values, of: &Denominators) -> Self {
         let process = of.process.as_ref();
-        let (samples, in_process) = (of.session.samples, process.map(|p| p.samples));
         Self {
-            samples: SampleValues {
-                inclusive: inclusive.samples,
-                exclusive: exclusive.samples,
-                inclusive_percent: percent(inclusive.samples, samples),
-                exclusive_percent: percent(exclusive.samples, samples),
-                inclusive_percent_of_process: in_process.map(|p| percent(inclusive.samples, p)),
-                exclusive_percent_of_process: in_process.map(|p| percent(exclusive.samples, p)),
-            },
+            samples: SampleValues::new(
+                inclusive.samples,
+                exclusive.samples,
+                of.session.samples,
+                process.map(|process| process.samples),
+            ),
             elapsed: TimeValues::new(
                 inclusive.elapsed_ns(),
                 exclusive.elapsed_ns(),
@@ -126,6 +144,32 @@ impl RowValues {
 }
 
 impl SampleValues {
+    fn new(inclusive: u64, exclusive: u64, session: u64, process: Option<u64>) -> Self {
+        let of_session = [inclusive, exclusive].map(|count| confidence::interval(count, session));
+        let of_process = [inclusive, exclusive]
+            .map(|count| process.map(|process| confidence::interval(count, process)));
+        let [low, high] = [
+            of_process.map(|p| p.map(|p| p.0)),
+            of_process.map(|p| p.map(|p| p.1)),
+        ];
+        Self {
+            inclusive,
+            exclusive,
+            inclusive_percent: percent(inclusive, session),
+            exclusive_percent: percent(exclusive, session),
+            inclusive_percent_of_process: process.map(|process| percent(inclusive, process)),
+            exclusive_percent_of_process: process.map(|process| percent(exclusive, process)),
+            inclusive_percent_low: of_session[0].0,
+            inclusive_percent_high: of_session[0].1,
+            exclusive_percent_low: of_session[1].0,
+            exclusive_percent_high: of_session[1].1,
+            inclusive_percent_of_process_low: low[0],
+            inclusive_percent_of_process_high: high[0],
+            exclusive_percent_of_process_low: low[1],
+            exclusive_percent_of_process_high: high[1],
+        }
+    }
+
     fn column(&self, name: &str) -> Option<f64> {
         Some(match name {
             "inclusive" => self.inclusive as f64,
@@ -134,6 +178,14 @@ impl SampleValues {
             "exclusive_percent" => self.exclusive_percent,
             "inclusive_percent_of_process" => self.inclusive_percent_of_process.unwrap_or_default(),
             "exclusive_percent_of_process" => self.exclusive_percent_of_process.unwrap_or_default(),
+            "inclusive_percent_low" => self.inclusive_percent_low,
+            "inclusive_percent_high" => self.inclusive_percent_high,
+            "exclusive_percent_low" => self.exclusive_percent_low,
+            "exclusive_percent_high" => self.exclusive_percent_high,
+            "inclusive_percent_of_process_low" => self.inclusive_percent_of_process_low?,
+            "inclusive_percent_of_process_high" => self.inclusive_percent_of_process_high?,
+            "exclusive_percent_of_process_low" => self.exclusive_percent_of_process_low?,
+            "exclusive_percent_of_process_high" => self.exclusive_percent_of_process_high?,
             _ => return None,
         })
     }

@@ -57,25 +57,82 @@ async fn wrong_values_are_refused_together() {
 }
 
 #[tokio::test]
+async fn functions_and_modules_must_exist() {
+    // Check that callers and callees need a function that is there, and that modules that are not there are refused.
+    for report in ["callers", "callees"] {
+        let path = format!("/api/v1/processes/{RUNNING}/{report}");
+        let problem = get(&path).await.problem(400);
+        assert_eq!(problem["errors"][0]["parameter"], "function");
+        let problem = get(&format!("{path}?function=function_0x100"))
+            .await
+            .problem(400);
+        let detail = problem["errors"][0]["detail"].as_str().unwrap();
+        assert!(detail.contains("function_0x1000"), "{detail}");
+        let answer = get(&format!("{path}?function=function_0x1000&module=[jit]")).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        get(&format!("{path}?function=function_0x1000&module=libc*"))
+            .await
+            .problem(400);
+    }
+    for query in ["hide=nothing", "modules=nothing", "modules=", "hide=a,,b"] {
+        let problem = get(&format!("/api/v1/calltree?{query}")).await.problem(400);
+        let parameter = query.split('=').next().unwrap();
+        assert_eq!(problem["errors"][0]["parameter"], parameter);
+    }
+    assert_eq!(get("/api/v1/functions?hide=[jit]").await.status, 200);
+}
+
+#[tokio::test]
+async fn what_is_compared_must_be_comparable() {
+    // Check that both sides are needed, of one kind, and that each wrong value is told.
+    for (query, parameter) in [
+        ("other=42", "base"),
+        ("base=42", "other"),
+        ("base=42&other=30s", ""),
+        ("base=42&other=x", "other"),
+        ("base=10s&other=session&window=10s", "window"),
+        ("base=42&other=42&threshold=101", "threshold"),
+        ("base=42&other=42&sort=samples", "sort"),
+    ] {
+        let problem = get(&format!("/api/v1/diff?{query}")).await.problem(400);
+        let told = problem["errors"][0]["parameter"].as_str().unwrap_or("");
+        assert_eq!(told, parameter, "{query}: {problem}");
+    }
+    get("/api/v1/diff?base=42&other=9999").await.problem(404);
+    let answer = get("/api/v1/diff?base=session&other=1s&threshold=1").await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+#[tokio::test]
 async fn formats_that_do_not_exist_are_refused() {
-    // Check that csv is refused with what is available: 400 by parameter, 406 by header.
-    let problem = get("/api/v1/functions?format=csv").await.problem(400);
+    // Check that a format is refused where it does not exist, with what is available: 400 by parameter, 406 by header.
+    let problem = get("/api/v1/functions?format=xml").await.problem(400);
+    assert_eq!(
+        problem["errors"][0]["detail"],
+        "format must be json, text or csv"
+    );
+    let problem = get("/api/v1/session?format=csv").await.problem(400);
     assert_eq!(
         problem["errors"][0]["detail"],
         "format must be json or text"
     );
-    let mut accepting = request("GET", "/api/v1/functions");
-    accepting
-        .headers_mut()
-        .insert(header::ACCEPT, "text/csv".parse().unwrap());
-    let problem = ask(server(), accepting).await.problem(406);
-    assert!(
-        problem["detail"]
-            .as_str()
-            .unwrap()
-            .contains("application/json"),
-        "{problem}"
-    );
+    for (target, accept) in [
+        ("/api/v1/functions", "text/html"),
+        ("/api/v1/session", "text/csv"),
+    ] {
+        let mut accepting = request("GET", target);
+        accepting
+            .headers_mut()
+            .insert(header::ACCEPT, accept.parse().unwrap());
+        let problem = ask(server(), accepting).await.problem(406);
+        assert!(
+            problem["detail"]
+                .as_str()
+                .unwrap()
+                .contains("application/json"),
+            "{problem}"
+        );
+    }
 }
 
 #[tokio::test]
@@ -113,11 +170,10 @@ async fn paths_that_do_not_exist_list_those_that_do() {
         "/nothing",
         "/api/v1",
         "/api/v1/functions/",
-        "/api/v1/processes/42/callers?function=main",
-        "/api/v1/processes/42/callees",
         "/api/v1/processes/42/lines",
         "/api/v1/processes/42/instructions",
-        "/debug/pprof/profile",
+        "/debug/pprof/heap",
+        "/debug/pprof/goroutine?debug=1",
     ] {
         let problem = get(path).await.problem(404);
         assert_eq!(

@@ -8,6 +8,7 @@ mod connections;
 mod errors;
 mod guards;
 mod page;
+mod pprof;
 mod reports;
 mod targets;
 

@@ -10,8 +10,21 @@ use profiler_daemon::metrics::RequestCounts;
 use super::backend::{COMMAND_LINE, FUNCTIONS, Fake, RUNNING, START_TICKS};
 use super::{ask, get, request, server};
 
+/// A right question for an endpoint.
 fn target(path: &str) -> String {
-    path.replace("{pid}", &RUNNING.to_string())
+    let path = path.replace("{pid}", &RUNNING.to_string());
+    match path.rsplit('/').next() {
+        Some("callers" | "callees") => format!("{path}?function=function_0x1000"),
+        Some("diff") => format!("{path}?base={RUNNING}&other={RUNNING}.{START_TICKS}"),
+        Some("profile" | "wall") => format!("{path}?seconds=1"),
+        _ => path,
+    }
+}
+
+/// The same with one more parameter.
+fn with(target: &str, parameter: &str) -> String {
+    let separator = if target.contains('?') { '&' } else { '?' };
+    format!("{target}{separator}{parameter}")
 }
 
 #[tokio::test]
@@ -68,7 +81,7 @@ async fn every_report_comes_as_json_and_as_text() {
         let json = get(&target).await;
         assert_eq!(json.header(header::CONTENT_TYPE), "application/json");
         assert!(json.json().is_object(), "{target}");
-        let text = get(&format!("{target}?format=text")).await;
+        let text = get(&with(&target, "format=text")).await;
         assert_eq!(
             text.header(header::CONTENT_TYPE),
             "text/plain; charset=utf-8"
@@ -91,7 +104,7 @@ async fn every_report_comes_as_json_and_as_text() {
             varies.iter().any(|value| value.as_bytes() == b"accept"),
             "{varies:?}"
         );
-        let mut both = request("GET", &format!("{target}?format=json"));
+        let mut both = request("GET", &with(&target, "format=json"));
         both.headers_mut()
             .insert(header::ACCEPT, "text/plain".parse().unwrap());
         assert_eq!(
@@ -129,6 +142,82 @@ async fn the_query_reaches_the_report() {
     );
     let found = get(&format!("{path}?q=0x1011")).await.json();
     assert_eq!(found["rows"].as_array().unwrap().len(), 1, "{found}");
+}
+
+#[tokio::test]
+async fn tables_come_as_csv() {
+    // Check that every table has a CSV form with a header and as many lines as rows, by parameter and by header.
+    for report in [
+        "functions",
+        "modules",
+        "threads",
+        "processes",
+        "os-events",
+        "callers",
+        "callees",
+        "diff",
+    ] {
+        let target = target(&format!("/api/v1/{report}"));
+        let answer = get(&with(&target, "format=csv")).await;
+        assert_eq!(
+            answer.header(header::CONTENT_TYPE),
+            "text/csv; charset=utf-8; header=present"
+        );
+        let json = get(&target).await.json();
+        let rows = json
+            .get("rows")
+            .unwrap_or(&json["syscalls"])
+            .as_array()
+            .unwrap()
+            .len();
+        assert_eq!(
+            answer.text().matches("\r\n").count(),
+            rows + 1,
+            "{}",
+            answer.text()
+        );
+        let mut accepting = request("GET", &target);
+        accepting
+            .headers_mut()
+            .insert(header::ACCEPT, "text/csv".parse().unwrap());
+        assert_eq!(ask(server(), accepting).await.body, answer.body);
+    }
+}
+
+#[tokio::test]
+async fn call_trees_come_in_the_formats_of_other_tools() {
+    // Check the content type of each format, that value= is read, and that a page made of a flame graph runs no script.
+    for (format, content_type) in [
+        ("folded", "text/plain; charset=utf-8"),
+        ("svg", "image/svg+xml"),
+        ("speedscope", "application/json"),
+        ("firefox", "application/json"),
+    ] {
+        for path in [
+            "/api/v1/calltree".to_owned(),
+            format!("/api/v1/processes/{RUNNING}/calltree"),
+        ] {
+            for value in ["samples", "elapsed", "application", "off_processor"] {
+                let answer = get(&format!("{path}?format={format}&value={value}")).await;
+                assert_eq!(answer.status, 200, "{}", answer.text());
+                assert_eq!(answer.header(header::CONTENT_TYPE), content_type);
+                let policy = answer.header(header::CONTENT_SECURITY_POLICY);
+                assert!(policy.contains("default-src 'none'") && !policy.contains("script-src"));
+            }
+        }
+    }
+    let folded = get("/api/v1/calltree?format=folded&value=elapsed").await;
+    let first = folded.text().lines().next().unwrap();
+    assert_eq!(
+        first,
+        "example (42);function_0x1000;function_0x1000 10000000"
+    );
+    let problem = get("/api/v1/calltree?value=elapsed").await.problem(400);
+    assert_eq!(problem["errors"][0]["parameter"], "value");
+    get("/api/v1/calltree?format=folded&value=cpu")
+        .await
+        .problem(400);
+    get("/api/v1/functions?format=folded").await.problem(400);
 }
 
 #[tokio::test]

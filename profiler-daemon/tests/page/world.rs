@@ -1,5 +1,6 @@
 //! A made-up machine: how its time passes. Which programs it has is in `programs`.
 
+use profiler_common::unwind::UnwindFailure;
 use profiler_common::{ClassNs, StackEnd};
 use profiler_daemon::processes::ids::{ProcessKey, ThreadKey};
 use profiler_daemon::profile::Profile;
@@ -242,7 +243,7 @@ impl World {
                     user: part.user.clone(),
                     kernel: part.kernel.clone(),
                     end: if part.user.len() % 7 == 5 {
-                        StackEnd::Failed
+                        StackEnd::Incomplete(UnwindFailure::NoTable)
                     } else {
                         StackEnd::Complete
                     },

@@ -4,14 +4,19 @@ use std::{fs, path::Path};
 
 use profiler_common::StackEnd;
 use profiler_daemon::{
-    export::text::{self, TextReport},
+    export::{
+        csv::{self, CsvReport},
+        text::{self, TextReport},
+    },
     processes::ids::ThreadKey,
     profile::{
         input::{LossCause, ThreadState},
         limits::Limits,
         snapshot::Snapshot,
     },
-    report::{self, Frames, ProcessSelector, Scope, TableQuery, TreeQuery, ViewQuery},
+    report::{
+        self, Frames, NeighbourQuery, ProcessSelector, Scope, TableQuery, TreeQuery, ViewQuery,
+    },
 };
 use serde::Serialize;
 
@@ -23,7 +28,7 @@ use crate::{
 const MS: u64 = 1_000_000;
 
 /// A service that computes, reads, sleeps, recurses, and of which a few stacks were lost; and a thread of the kernel.
-fn service() -> (Snapshot, ByName) {
+pub(crate) fn service() -> (Snapshot, ByName) {
     let mut small = Small::new(Limits::default());
     let mut pass = small.pass(10);
     let mut info = small::info(PROCESS);
@@ -118,7 +123,7 @@ fn service() -> (Snapshot, ByName) {
     (small.profile.snapshot(), small.names)
 }
 
-fn compare(file: &str, found: &str) {
+pub(crate) fn compare(file: &str, found: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/pipeline/golden")
         .join(file);
@@ -141,7 +146,14 @@ fn check(name: &str, answer: &(impl Serialize + TextReport)) {
     compare(&format!("{name}.txt"), &String::from_utf8(shown).unwrap());
 }
 
-const OF_PROCESS: Scope = Scope::Process(SELECTOR);
+pub(crate) fn check_table(name: &str, answer: &(impl Serialize + TextReport + CsvReport)) {
+    check(name, answer);
+    let mut table = Vec::new();
+    csv::write(answer, &mut table).unwrap();
+    compare(&format!("{name}.csv"), &String::from_utf8(table).unwrap());
+}
+
+pub(crate) const OF_PROCESS: Scope = Scope::Process(SELECTOR);
 const SELECTOR: ProcessSelector = ProcessSelector {
     pid: 42,
     start_ticks: None,
@@ -156,11 +168,11 @@ fn functions_and_modules() {
             frames,
             ..TableQuery::default()
         };
-        check(
+        check_table(
             &format!("functions{suffix}"),
             &report::functions(&snapshot, &OF_PROCESS, &query, &names).unwrap(),
         );
-        check(
+        check_table(
             &format!("modules{suffix}"),
             &report::modules(&snapshot, &OF_PROCESS, &query).unwrap(),
         );
@@ -169,10 +181,30 @@ fn functions_and_modules() {
         limit: 2,
         ..TableQuery::default()
     };
-    check(
+    check_table(
         "session-functions",
         &report::functions(&snapshot, &Scope::Session, &query, &names).unwrap(),
     );
+}
+
+// Check the callers and callees of a function that calls itself, and of one in the middle.
+#[test]
+fn callers_and_callees() {
+    let (snapshot, names) = service();
+    for function in ["walk", "compute"] {
+        let query = NeighbourQuery {
+            function: function.to_owned(),
+            ..NeighbourQuery::default()
+        };
+        check_table(
+            &format!("callers-{function}"),
+            &report::callers(&snapshot, &OF_PROCESS, &query, &names).unwrap(),
+        );
+        check_table(
+            &format!("callees-{function}"),
+            &report::callees(&snapshot, &OF_PROCESS, &query, &names).unwrap(),
+        );
+    }
 }
 
 // Check the totals of the session and of a process, and the tables of processes and threads.
@@ -184,7 +216,7 @@ fn totals() {
         "session",
         &report::session(&snapshot, &ViewQuery::default()).unwrap(),
     );
-    check(
+    check_table(
         "processes",
         &report::processes(&snapshot, &query, &names).unwrap(),
     );
@@ -192,11 +224,11 @@ fn totals() {
         "process",
         &report::process(&snapshot, &SELECTOR, &ViewQuery::default(), &names).unwrap(),
     );
-    check(
+    check_table(
         "threads",
         &report::threads(&snapshot, &OF_PROCESS, &query).unwrap(),
     );
-    check(
+    check_table(
         "os-events",
         &report::os_events(&snapshot, &OF_PROCESS, &ViewQuery::default()).unwrap(),
     );

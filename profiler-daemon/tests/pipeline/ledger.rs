@@ -205,6 +205,7 @@ fn check_scope(
                 min_percent,
                 frames,
                 window,
+                ..TreeQuery::default()
             };
             check_tree(
                 &json(&report::calltree(snapshot, scope, &query, names).unwrap()),

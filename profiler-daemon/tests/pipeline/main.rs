@@ -2,12 +2,16 @@
 //! checked on the JSON that comes out, as an outsider would.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod diff;
 mod golden;
 mod identity;
 mod ledger;
 mod machine;
+mod neighbours;
 mod oracle;
+mod pprof;
 mod records;
 mod room;
 mod small;
+mod stacks;
 mod windows;

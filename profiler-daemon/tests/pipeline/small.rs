@@ -38,6 +38,7 @@ pub(crate) struct Small {
     pub(crate) names: ByName,
     modules: ModuleTable,
     app: ModuleId,
+    lib: ModuleId,
 }
 
 #[derive(Default)]
@@ -57,11 +58,15 @@ impl Small {
             ..Module::named("/usr/bin/app", ModuleKind::User)
         };
         let app = modules.intern(ModuleIdentity::Named("app".into()), || app);
+        let lib = modules.intern(ModuleIdentity::Named("lib".into()), || {
+            Module::named("/usr/lib/lib.so.1", ModuleKind::User)
+        });
         let mut small = Self {
             profile: Profile::new(limits, START_NS, START_UNIX_NS),
             names: ByName::default(),
             modules,
             app,
+            lib,
         };
         let unknown = FunctionName {
             name: "[unknown]".into(),
@@ -73,18 +78,23 @@ impl Small {
         small
     }
 
-    /// The frames of functions with these names; `k:` marks kernel functions, `?` one without a name.
+    /// The frames of functions with these names; `k:` marks kernel functions, `lib:` those of a library, `?` one without a
+    /// name.
     pub(crate) fn frames(&mut self, names: &[&str]) -> Vec<FrameId> {
         names.iter().map(|name| self.frame(name)).collect()
     }
 
     fn frame(&mut self, name: &str) -> FrameId {
         let kernel = name.starts_with("k:");
-        let module = if kernel { ModuleId::KERNEL } else { self.app };
+        let module = match name.split_once(':') {
+            Some(("k", _)) => ModuleId::KERNEL,
+            Some(("lib", _)) => self.lib,
+            _ => self.app,
+        };
         let mut offset = name
             .bytes()
             .fold(0x1000, |sum, byte| sum * 31 % 0xffff + u64::from(byte));
-        let plain = name.trim_start_matches("k:");
+        let plain = name.trim_start_matches("k:").trim_start_matches("lib:");
         let mut id = self.profile.frames().intern(Frame { module, offset });
         // Another name was there first.
         while self

@@ -1,0 +1,135 @@
+//! Tables as CSV for spreadsheets and scripts (RFC 4180): a header of dotted column names, lines that end in CR LF, quotes
+//! where they are needed. The columns are the same whatever the rows hold; what a row lacks is empty.
+//!
+//! A text that a spreadsheet would take for a formula (it begins with `=`, `+`, `-`, `@`, a tab or a line break; quotes do not
+//! help) gets an apostrophe before it: names come from programs, and a formula can read other cells and files. Numbers are
+//! left alone. Who needs the exact name reads the JSON.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::report::{
+    Columns, Diff, DiffRow, FunctionRow, List, Neighbours, OsEvents, os_events::SyscallRow,
+};
+
+/// An answer that is a table.
+pub trait CsvReport {
+    /// What it has rows of.
+    type Row: Columns + Serialize;
+
+    /// Its rows.
+    fn rows(&self) -> &[Self::Row];
+}
+
+impl<Row: Columns + Serialize> CsvReport for List<Row> {
+    type Row = Row;
+
+    fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+}
+
+impl CsvReport for Neighbours {
+    type Row = FunctionRow;
+
+    fn rows(&self) -> &[FunctionRow] {
+        &self.list.rows
+    }
+}
+
+impl CsvReport for Diff {
+    type Row = DiffRow;
+
+    fn rows(&self) -> &[DiffRow] {
+        &self.rows
+    }
+}
+
+impl CsvReport for OsEvents {
+    type Row = SyscallRow;
+
+    fn rows(&self) -> &[SyscallRow] {
+        &self.syscalls
+    }
+}
+
+/// Writes the rows of an answer.
+///
+/// # Errors
+/// When `out` cannot be written to.
+pub fn write<R: CsvReport>(report: &R, out: &mut impl Write) -> io::Result<()> {
+    let columns = R::Row::COLUMNS;
+    write!(out, "{}\r\n", columns.join(","))?;
+    for row in report.rows() {
+        let row = serde_json::to_value(row)?;
+        for (index, column) in columns.iter().enumerate() {
+            if index > 0 {
+                out.write_all(b",")?;
+            }
+            let cell = column
+                .split('.')
+                .try_fold(&row, |value, part| value.get(part));
+            write_cell(cell.unwrap_or(&Value::Null), out)?;
+        }
+        out.write_all(b"\r\n")?;
+    }
+    Ok(())
+}
+
+fn write_cell(cell: &Value, out: &mut impl Write) -> io::Result<()> {
+    let text = match cell {
+        Value::Null => return Ok(()),
+        Value::String(text) => text,
+        number => return write!(out, "{number}"),
+    };
+    let guard = if text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
+        "'"
+    } else {
+        ""
+    };
+    if text.contains(['"', ',', '\r', '\n']) {
+        write!(out, "\"{guard}{}\"", text.replace('"', "\"\""))
+    } else {
+        write!(out, "{guard}{text}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Check that quotes, separators and line breaks are quoted, formulas are defused, and numbers are written exactly.
+    #[test]
+    fn cells() {
+        let shown = |cell: Value| {
+            let mut out = Vec::new();
+            write_cell(&cell, &mut out).expect("a Vec takes all bytes");
+            String::from_utf8(out).expect("text")
+        };
+        for (text, cell) in [
+            ("plain name", "plain name"),
+            ("", ""),
+            ("a,b", "\"a,b\""),
+            ("say \"x\"", "\"say \"\"x\"\"\""),
+            ("two\nlines", "\"two\nlines\""),
+            (
+                "=HYPERLINK(\"http://x\",\"y\")",
+                "\"'=HYPERLINK(\"\"http://x\"\",\"\"y\"\")\"",
+            ),
+            ("+1", "'+1"),
+            ("-1", "'-1"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("\t=1", "'\t=1"),
+            ("\r=1", "\"'\r=1\""),
+            ("a=1", "a=1"),
+        ] {
+            assert_eq!(shown(Value::from(text)), cell, "{text:?}");
+        }
+        assert_eq!(shown(Value::Null), "");
+        assert_eq!(shown(Value::from(u64::MAX)), "18446744073709551615");
+        assert_eq!(shown(Value::from(-1.5)), "-1.5");
+        assert_eq!(shown(Value::from(true)), "true");
+    }
+}

@@ -1,0 +1,38 @@
+//! Flame graphs as SVG. Colours depend on the names only, so the same stacks give the same bytes.
+
+use std::io::{self, Write};
+
+use inferno::flamegraph::{self, Options};
+
+use super::{folded, human};
+use crate::report::{StackValue, Stacks};
+
+/// How wide it is, pixels. Fixed, so that it needs no script to be right.
+const WIDTH: usize = 1200;
+
+/// Writes a flame graph. With no stack at all it says so in the picture.
+///
+/// # Errors
+/// When `out` cannot be written to.
+pub fn write(stacks: &Stacks, value: StackValue, out: &mut impl Write) -> io::Result<()> {
+    let mut options = Options::default();
+    options.title = human::name(&stacks.title);
+    options.subtitle = Some(format!("{}, {}", value.name(), unit(value)));
+    options.count_name = unit(value).to_owned();
+    options.image_width = Some(WIDTH);
+    options.hash = true;
+    options.deterministic = true;
+    let mut lines = folded::lines(stacks, value);
+    if lines.is_empty() {
+        lines.push(format!("[no {}] 1", value.name()));
+    }
+    flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out)
+        .map_err(io::Error::other)
+}
+
+fn unit(value: StackValue) -> &'static str {
+    match value {
+        StackValue::Samples => "samples",
+        StackValue::Elapsed | StackValue::Application | StackValue::OffProcessor => "ns",
+    }
+}

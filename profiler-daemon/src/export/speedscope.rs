@@ -1,0 +1,90 @@
+//! Stacks for speedscope (<https://www.speedscope.app>), in its own JSON format.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::report::{StackValue, Stacks};
+
+#[derive(Serialize)]
+struct File<'a> {
+    #[serde(rename = "$schema")]
+    schema: &'static str,
+    exporter: &'static str,
+    name: &'a str,
+    #[serde(rename = "activeProfileIndex")]
+    active_profile: usize,
+    shared: Shared<'a>,
+    profiles: [Sampled<'a>; 1],
+}
+
+#[derive(Serialize)]
+struct Shared<'a> {
+    frames: Vec<Frame<'a>>,
+}
+
+#[derive(Serialize)]
+struct Frame<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Sampled<'a> {
+    r#type: &'static str,
+    name: &'a str,
+    unit: &'static str,
+    #[serde(rename = "startValue")]
+    start_value: u64,
+    #[serde(rename = "endValue")]
+    end_value: u64,
+    samples: Vec<Vec<u32>>,
+    weights: Vec<u64>,
+}
+
+/// Writes the stacks that have any of the value.
+///
+/// # Errors
+/// When `out` cannot be written to.
+pub fn write(stacks: &Stacks, value: StackValue, out: &mut impl Write) -> io::Result<()> {
+    let frames = stacks.functions.iter().map(|function| Frame {
+        name: &function.name,
+        file: function
+            .in_module
+            .then(|| &*stacks.modules[function.module].name),
+    });
+    let (mut samples, mut weights) = (Vec::new(), Vec::new());
+    for (index, node) in stacks.nodes.iter().enumerate().skip(1) {
+        let weight = value.of(&node.own);
+        if weight > 0 {
+            samples.push(stacks.path(index));
+            weights.push(weight);
+        }
+    }
+    let file = File {
+        schema: "https://www.speedscope.app/file-format-schema.json",
+        exporter: concat!("profiler-daemon ", env!("CARGO_PKG_VERSION")),
+        name: &stacks.title,
+        active_profile: 0,
+        shared: Shared {
+            frames: frames.collect(),
+        },
+        profiles: [Sampled {
+            r#type: "sampled",
+            name: value.name(),
+            unit: match value {
+                StackValue::Samples => "none",
+                StackValue::Elapsed | StackValue::Application | StackValue::OffProcessor => {
+                    "nanoseconds"
+                }
+            },
+            start_value: 0,
+            end_value: weights.iter().sum(),
+            samples,
+            weights,
+        }],
+    };
+    serde_json::to_writer(&mut *out, &file)?;
+    out.write_all(b"\n")
+}

@@ -1,0 +1,349 @@
+//! All stacks with what each received, for export in the formats of other tools; of the session, of a window, or of the time
+//! between two snapshots.
+
+use super::{
+    calltree::{CUT, visible},
+    completeness::Completeness,
+    fold::Folding,
+    forest::{Forest, Label, NO_FUNCTION, ROOT, kind_name},
+    grow::{Grower, Shape},
+    query::{ReportError, Scope, StackQuery, Window},
+    scope::{Member, View, find},
+    sections::Section,
+};
+use crate::{
+    processes::module::{ModuleId, ModuleKind},
+    profile::{over::Span, snapshot::Snapshot, values::Values},
+    report::names::Names,
+};
+
+/// Most nodes of an answer, those that stand for cut ones not counted; of more, the smallest are cut. So an export never holds
+/// more different stacks, which is what servers for profiles take at a time.
+pub const MAX_STACK_NODES: usize = 16_000;
+
+/// The answer.
+#[derive(Clone, Debug)]
+pub struct Stacks {
+    /// Name of the process; `session`.
+    pub title: String,
+    /// The process.
+    pub pid: Option<u32>,
+    /// Path of the process's program.
+    pub exe: Option<String>,
+    /// Time of the drain pass it was made from, nanoseconds since 1970.
+    pub as_of_unix_ns: u64,
+    /// When the time it covers began, nanoseconds since 1970.
+    pub from_unix_ns: u64,
+    /// How long that is.
+    pub duration_ns: u64,
+    /// What it lacks.
+    pub completeness: Completeness,
+    /// The modules of the functions.
+    pub modules: Vec<StackModule>,
+    /// What the nodes stand for.
+    pub functions: Vec<StackFunction>,
+    /// The stacks as a tree: root first, callers before what they call.
+    pub nodes: Vec<StackNode>,
+    /// How many nodes were cut; their values are in nodes named `(cut)`.
+    pub cut_nodes: u64,
+    /// Of the time between two snapshots: nanoseconds that moved to another stack meanwhile, and are in neither.
+    pub shrunk_ns: u64,
+}
+
+/// A module of exported stacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackModule {
+    /// Path, or a name in brackets.
+    pub name: String,
+    /// Hexadecimal.
+    pub build_id: Option<String>,
+    /// What places in it are.
+    pub kind: ModuleKind,
+}
+
+/// A function, or a place in one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackFunction {
+    /// Demangled; in brackets where it is no function.
+    pub name: String,
+    /// Index of its module.
+    pub module: usize,
+    /// `user`, `kernel`, `jit` or `unknown`.
+    pub kind: &'static str,
+    /// The place in the module, where places are told apart: offset in the file, or address.
+    pub offset: Option<u64>,
+    /// It is code of its module.
+    pub in_module: bool,
+    /// It is no function: its stacks belong to this process or group.
+    pub section: Option<Section>,
+}
+
+/// A function called from one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StackNode {
+    /// Index of the caller; the root is its own.
+    pub parent: u32,
+    /// Index of the function; of no meaning for the root.
+    pub function: u32,
+    /// What it received itself.
+    pub own: Values,
+}
+
+impl Stacks {
+    /// The functions from the outermost to that of the node.
+    #[must_use]
+    pub fn path(&self, node: usize) -> Vec<u32> {
+        let mut path = Vec::new();
+        let mut at = node;
+        while at != 0 {
+            path.push(self.nodes[at].function);
+            at = self.nodes[at].parent as usize;
+        }
+        path.reverse();
+        path
+    }
+}
+
+/// The stacks of a process or of the session.
+///
+/// # Errors
+/// No such process, module or window.
+pub fn stacks(
+    snapshot: &Snapshot,
+    scope: &Scope,
+    query: &StackQuery,
+    names: &dyn Names,
+) -> Result<Stacks, ReportError> {
+    let view = View::new(snapshot, scope, query.tree.window)?;
+    let forest = Forest::new(&view, shape(snapshot, query, names)?);
+    let completeness = Completeness::new(&view, &forest.seen(&view));
+    let from_ns = view.coverage.from_ns;
+    Ok(Stacks {
+        from_unix_ns: view.coverage.from_unix_ns,
+        duration_ns: snapshot.now_ns().saturating_sub(from_ns),
+        completeness,
+        ..flat(&view, &forest, query)
+    })
+}
+
+/// The stacks that were seen after one snapshot and until another of the same profile. The query's window does not matter.
+///
+/// # Errors
+/// No such process or module.
+pub fn stacks_between(
+    earlier: &Snapshot,
+    later: &Snapshot,
+    scope: &Scope,
+    query: &StackQuery,
+    names: &dyn Names,
+) -> Result<Stacks, ReportError> {
+    let view = View::new(later, scope, Window::Session)?;
+    let before = match scope {
+        Scope::Session => View::new(earlier, scope, Window::Session).ok(),
+        // The same process, not the same number.
+        Scope::Process(selector) => {
+            let key = find(later, selector)?.0;
+            let known = earlier.processes().contains_key(&key);
+            let start_ticks = Some(key.start_ticks());
+            let same = Scope::Process(super::ProcessSelector {
+                pid: key.pid,
+                start_ticks,
+            });
+            known
+                .then(|| View::new(earlier, &same, Window::Session).ok())
+                .flatten()
+        }
+    };
+    let mut grower = Grower::new(&view, shape(later, query, names)?);
+    for member in &view.members {
+        grower.add(member, Span::Session);
+    }
+    for member in before.iter().flat_map(|before| &before.members) {
+        // A process that was dropped meanwhile is to be found among the dropped ones.
+        let process = member
+            .process
+            .and_then(|(key, _)| later.processes().get_key_value(&key))
+            .map(|(key, process)| (*key, process));
+        grower.take_away(&Member { process, ..*member });
+    }
+    let forest = grower.finish();
+    let mut seen = forest.seen(&view);
+    let mut completeness = match &before {
+        Some(before) => {
+            let before = Completeness::of_totals(before, Some(names));
+            Completeness::new(&view, &seen).since(&before)
+        }
+        None => Completeness::new(&view, &seen),
+    };
+    let total = |view: &View<'_>| view.totals().elapsed_ns();
+    let gained = total(&view).saturating_sub(before.as_ref().map_or(0, total));
+    seen.unattributed_ns = gained.saturating_sub(forest.nodes[ROOT as usize].total.elapsed_ns());
+    completeness.elapsed_unattributed_ns = seen.unattributed_ns;
+    Ok(Stacks {
+        from_unix_ns: earlier.as_of_unix_ns(),
+        duration_ns: later.now_ns().saturating_sub(earlier.now_ns()),
+        completeness,
+        ..flat(&view, &forest, query)
+    })
+}
+
+fn shape<'n>(
+    snapshot: &Snapshot,
+    query: &StackQuery,
+    names: &'n dyn Names,
+) -> Result<Shape<'n>, ReportError> {
+    let label = if query.places {
+        Label::Frames(names)
+    } else {
+        Label::Functions(names)
+    };
+    Ok(Shape {
+        folding: Folding::new(snapshot, &query.tree.fold)?,
+        sections: query.sections,
+        ..Shape::plain(query.tree.frames, label)
+    })
+}
+
+/// The visible nodes with anything in or below them, and only the functions and modules that they need.
+fn flat(view: &View<'_>, forest: &Forest<'_>, query: &StackQuery) -> Stacks {
+    let size = |values: &Values| (query.value.of(values), values.elapsed_ns());
+    let visible = visible(forest, &query.tree, MAX_STACK_NODES, size);
+    let title = match view.members.as_slice() {
+        [member] => member.process,
+        _ => None,
+    };
+    let mut stacks = Stacks {
+        title: title.map_or_else(
+            || "session".to_owned(),
+            |(_, process)| process.info.comm.to_string(),
+        ),
+        pid: title.map(|(key, _)| key.pid),
+        exe: title.and_then(|(_, process)| process.info.exe.as_deref().map(str::to_owned)),
+        as_of_unix_ns: view.snapshot.as_of_unix_ns(),
+        from_unix_ns: 0,
+        duration_ns: 0,
+        completeness: Completeness::default(),
+        modules: Vec::new(),
+        functions: Vec::new(),
+        nodes: vec![StackNode {
+            parent: ROOT,
+            function: NO_FUNCTION,
+            own: forest.nodes[ROOT as usize].own,
+        }],
+        cut_nodes: 0,
+        shrunk_ns: forest.shrunk.elapsed_ns(),
+    };
+    let mut tables = Tables {
+        modules: vec![None; view.snapshot.modules().len()],
+        functions: vec![None; forest.functions.len()],
+        cut: None,
+    };
+    // The new number of each node; of a cut one, that of the node that stands for it.
+    let mut numbers: Vec<u32> = vec![ROOT; forest.nodes.len()];
+    let mut cut_below: Vec<Option<u32>> = vec![None; forest.nodes.len()];
+    for (index, node) in forest.nodes.iter().enumerate().skip(1) {
+        let parent = node.parent as usize;
+        if node.total == Values::default() {
+            continue;
+        }
+        if visible[index] {
+            let function = tables.function(&mut stacks, view, forest, node.function);
+            numbers[index] = push(&mut stacks.nodes, numbers[parent], function, node.own);
+            continue;
+        }
+        stacks.cut_nodes += 1;
+        if !visible[parent] && parent != ROOT as usize {
+            numbers[index] = numbers[parent];
+        } else {
+            numbers[index] = *cut_below[parent].get_or_insert_with(|| {
+                let function = tables.cut(&mut stacks, view);
+                push(
+                    &mut stacks.nodes,
+                    numbers[parent],
+                    function,
+                    Values::default(),
+                )
+            });
+        }
+        stacks.nodes[numbers[index] as usize].own.add(&node.own);
+    }
+    stacks
+}
+
+fn push(nodes: &mut Vec<StackNode>, parent: u32, function: u32, own: Values) -> u32 {
+    nodes.push(StackNode {
+        parent,
+        function,
+        own,
+    });
+    u32::try_from(nodes.len() - 1).expect("there are no more nodes than in the forest, twice")
+}
+
+/// The new numbers of modules and functions.
+struct Tables {
+    modules: Vec<Option<usize>>,
+    functions: Vec<Option<u32>>,
+    cut: Option<u32>,
+}
+
+impl Tables {
+    fn function(
+        &mut self,
+        stacks: &mut Stacks,
+        view: &View<'_>,
+        forest: &Forest<'_>,
+        function: u32,
+    ) -> u32 {
+        if let Some(number) = self.functions[function as usize] {
+            return number;
+        }
+        let of = &forest.functions[function as usize];
+        let module = self.module(stacks, view, of.module);
+        let number = next(stacks);
+        stacks.functions.push(StackFunction {
+            name: of.name.clone().into_owned(),
+            module,
+            kind: kind_name(of.kind),
+            offset: of.offset,
+            in_module: of.module != ModuleId::UNKNOWN,
+            section: of.section.clone(),
+        });
+        self.functions[function as usize] = Some(number);
+        number
+    }
+
+    fn cut(&mut self, stacks: &mut Stacks, view: &View<'_>) -> u32 {
+        if let Some(number) = self.cut {
+            return number;
+        }
+        let module = self.module(stacks, view, ModuleId::UNKNOWN);
+        let number = next(stacks);
+        stacks.functions.push(StackFunction {
+            name: CUT.to_owned(),
+            module,
+            kind: "unknown",
+            offset: None,
+            in_module: false,
+            section: None,
+        });
+        self.cut = Some(number);
+        number
+    }
+
+    fn module(&mut self, stacks: &mut Stacks, view: &View<'_>, id: ModuleId) -> usize {
+        let modules = &mut stacks.modules;
+        *self.modules[id.0 as usize].get_or_insert_with(|| {
+            let module = view.snapshot.module(id);
+            modules.push(StackModule {
+                name: module.name.to_string(),
+                build_id: module.build_id_hex(),
+                kind: module.kind,
+            });
+            modules.len() - 1
+        })
+    }
+}
+
+fn next(stacks: &Stacks) -> u32 {
+    u32::try_from(stacks.functions.len()).expect("there are no more functions than frames")
+}
