@@ -247,7 +247,7 @@ fn enter_mapping(walk: &mut WalkState, pc: u64) -> Result<(), UnwindFailure> {
         return Err(UnwindFailure::NoMapping);
     }
     let mut steps = 0;
-    while steps < MAPPING_SEARCH_STEPS {
+    while steps < MAPPING_SEARCH_STEPS && size > 1 {
         let half = size >> 1;
         let middle = (low + half) & (MAX_PROCESS_MAPPINGS - 1);
         let row = MAPPINGS
