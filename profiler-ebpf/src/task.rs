@@ -97,7 +97,8 @@ impl Task {
     /// Where the task is, seen from outside.
     #[inline(always)]
     fn phase(self) -> Phase {
-        if self.field::<u32>(settings::task_on_cpu()) != 0 {
+        // One byte of it: an int until it became a byte. Never more than 1, lowest byte first.
+        if self.field::<u8>(settings::task_on_cpu()) != 0 {
             Phase::Running
         } else if self.has_given_up() {
             Phase::Blocked
@@ -275,12 +276,13 @@ pub fn notice_unseen_switch(task: Task, now_ns: u64) {
         && current.flags != 0
         && let Some(gone) = record(current.slot)
     {
-        let read = |offset: u32| {
-            // SAFETY: reads kernel memory with a fault-safe helper: the task may be no more.
-            unsafe { bpf_probe_read_kernel((current.task + u64::from(offset)) as *const u32) }
-        };
+        let at = |offset: u32| current.task + u64::from(offset);
+        // SAFETY: reads kernel memory with a fault-safe helper: the task may be no more.
+        let tid = unsafe { bpf_probe_read_kernel(at(settings::task_tid()) as *const u32) };
+        // SAFETY: as above. One byte, as in `Task::phase`.
+        let on_cpu = unsafe { bpf_probe_read_kernel(at(settings::task_on_cpu()) as *const u8) };
         // It may be at work on another processor by now.
-        if read(settings::task_tid()) == Ok(gone.tid) && read(settings::task_on_cpu()) == Ok(0) {
+        if tid == Ok(gone.tid) && on_cpu == Ok(0) {
             // SAFETY: one aligned word.
             unsafe { core::ptr::write_volatile(&raw mut gone.clock.gone_ns, now_ns) };
             count(Counter::SwitchesMissed);
