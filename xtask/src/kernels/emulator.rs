@@ -64,11 +64,20 @@ impl Emulator {
     ) -> anyhow::Result<Console> {
         let mut command = self.command();
         command
-            // One host thread runs all processors in turn. With a thread each, qemu has executed instructions that another
-            // processor had just replaced: endless loops where the kernel patches itself, as it does for BPF statistics.
-            .args(["-accel", "tcg,thread=single"])
+            // The machine's clock counts instructions, two nanoseconds each, and skips what nobody works in: time passes in
+            // it as on a slow machine of its own, however busy this one is.
+            .args([
+                "-accel",
+                "tcg,thread=single",
+                "-icount",
+                "shift=1,sleep=off",
+            ])
+            .args(["-rtc", "clock=vm"])
+            // That goes with one processor only. (Without it, with several, qemu goes on executing instructions that
+            // another processor has replaced: endless loops where a kernel patches itself, as for BPF statistics.)
+            .args(["-smp", "1"])
             // Of all that qemu can emulate, what Linux 6.12 panics with under qemu 7.2.
-            .args(["-cpu", "max,la57=off,pku=off", "-smp", "2", "-m", "1024"])
+            .args(["-cpu", "max,la57=off,pku=off", "-m", "1024"])
             .args([
                 "-nographic",
                 "-monitor",

@@ -1,11 +1,12 @@
 //! `cargo xtask test-kernel`: the kernel's tests, the very ones that run on this machine, on other kernels under emulation.
 //!
-//! Emulation takes ten to twenty times as long, so not all tests hold there: [`TESTS`] are those that do.
+//! [`list`] says which tests, and which kernels. The table at the end says what each kernel came to.
 
 mod cpio;
 mod debian;
 mod emulator;
 mod image;
+mod list;
 mod outcome;
 
 use std::env;
@@ -20,58 +21,11 @@ use crate::workspace::Workspace;
 use crate::{packages, shell, toolchain};
 use emulator::Emulator;
 use image::Files;
+use list::{Kernel, TESTS};
 use outcome::Outcome;
 
-/// A kernel to test on.
-struct Kernel {
-    /// The first two numbers of its release.
-    version: &'static str,
-    /// Debian's name of the release that has it.
-    suite: &'static str,
-    /// What the daemon says where it cannot work; none where it works.
-    refusal: Option<&'static str>,
-}
-
-/// Oldest first.
-const KERNELS: [Kernel; 4] = [
-    Kernel {
-        version: "5.10",
-        suite: "bullseye",
-        refusal: Some(
-            "this kernel lacks BPF task storage, without which nothing can be profiled: Linux 5.15 or later is needed",
-        ),
-    },
-    Kernel {
-        version: "6.1",
-        suite: "bookworm",
-        refusal: None,
-    },
-    Kernel {
-        version: "6.12",
-        suite: "trixie",
-        refusal: None,
-    },
-    Kernel {
-        version: "7.2",
-        suite: "sid",
-        refusal: None,
-    },
-];
-
-/// Those that `cargo xtask test` chooses from: the oldest that has all that is needed, or the next one.
-const ROUTINE: [&str; 2] = ["6.1", "6.12"];
-
-/// The tests that hold under emulation.
-///
-/// Counts, identities, the ledger and sums to the nanosecond hold on any machine, and so does processor time against
-/// `getrusage`. Left out is what compares with a clock read outside the thread (its start and end take tens of
-/// milliseconds here), what needs processors that run at the same time or a given number of samples (the emulator runs
-/// the processors in turn), what ticks thousands of times a second (a tick then takes longer than the time to the next),
-/// and what needs tools that the image has not.
-const TESTS: [&str; 1] = ["system_calls::every_system_call_is_counted"];
-
-/// How long a boot with all tests may take, in seconds.
-const WITHIN: Duration = Duration::from_secs(300);
+/// How long a boot with all tests may take: some ten times what it takes on a machine that does nothing else.
+const WITHIN: Duration = Duration::from_secs(600);
 /// How much of the console is shown where something went wrong.
 const TAIL_LINES: usize = 60;
 
@@ -86,10 +40,10 @@ pub(crate) struct Row {
     fault: Option<String>,
 }
 
-/// Tests on the kernels with these versions, all of [`KERNELS`] where none is named; prints a table at the end.
+/// Tests on the kernels with these versions, all there are where none is named; prints a table at the end.
 pub(crate) fn test_kernels(workspace: &Workspace, versions: &[String]) -> anyhow::Result<()> {
-    let kernels = choose(versions)?;
-    let laboratory = Laboratory::prepare(workspace)?;
+    let kernels = list::choose(versions)?;
+    let laboratory = Laboratory::prepare(workspace, Tools::find(workspace)?)?;
     let mut rows = Vec::new();
     for kernel in kernels {
         rows.push(laboratory.test(kernel)?);
@@ -108,14 +62,15 @@ pub(crate) fn test_another_kernel(
     workspace: &Workspace,
 ) -> anyhow::Result<Result<String, anyhow::Error>> {
     let own = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let kernel = another(&own);
-    let laboratory = match Laboratory::prepare(workspace) {
-        Ok(laboratory) => laboratory,
+    let kernel = list::another(&own);
+    let tools = match Tools::find(workspace) {
+        Ok(tools) => tools,
         Err(error) => return Ok(Err(error)),
     };
-    if let Err(error) = laboratory.fetch(kernel) {
+    if let Err(error) = fetch(workspace, kernel) {
         return Ok(Err(error));
     }
+    let laboratory = Laboratory::prepare(workspace, tools)?;
     let row = laboratory.test(kernel)?;
     match &row.fault {
         None => Ok(Ok(line(&row))),
@@ -123,72 +78,62 @@ pub(crate) fn test_another_kernel(
     }
 }
 
-fn choose(versions: &[String]) -> anyhow::Result<Vec<&'static Kernel>> {
-    if versions.is_empty() {
-        return Ok(KERNELS.iter().collect());
-    }
-    let find = |version: &String| {
-        KERNELS
-            .iter()
-            .find(|kernel| kernel.version == version)
-            .with_context(|| {
-                let known = KERNELS.map(|kernel| kernel.version).join(", ");
-                format!("no kernel {version}: there are {known}")
-            })
-    };
-    versions.iter().map(find).collect()
+/// What a boot needs that is not built here.
+struct Tools {
+    emulator: Emulator,
+    busybox: PathBuf,
 }
 
-/// The kernel for the routine, given the release of this machine's own.
-fn another(own: &str) -> &'static Kernel {
-    let is_own = |version: &str| {
-        own.strip_prefix(version)
-            .is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_digit()))
-    };
-    let version = ROUTINE.into_iter().find(|version| !is_own(version));
-    KERNELS
-        .iter()
-        .find(|kernel| Some(kernel.version) == version)
-        .expect("the routine's kernels are in the list, and at most one is this machine's")
+impl Tools {
+    /// Finds the tools, or downloads what is missing.
+    fn find(workspace: &Workspace) -> anyhow::Result<Self> {
+        Ok(Self {
+            emulator: Emulator::find(workspace)?,
+            busybox: busybox(workspace)?,
+        })
+    }
 }
 
 /// All that a boot needs but the kernel.
-struct Laboratory {
+struct Laboratory<'a> {
+    workspace: &'a Workspace,
     emulator: Emulator,
     files: Files,
-    folder: PathBuf,
 }
 
-impl Laboratory {
-    /// Builds what is tested, and brings the emulator and a shell if they are missing.
-    fn prepare(workspace: &Workspace) -> anyhow::Result<Self> {
+/// Where a kernel, and what is left of its boots, is kept.
+fn folder(workspace: &Workspace, kernel: &Kernel) -> PathBuf {
+    workspace.target_dir().join("kernels").join(kernel.version)
+}
+
+/// The kernel's file, downloaded if it is missing.
+fn fetch(workspace: &Workspace, kernel: &Kernel) -> anyhow::Result<PathBuf> {
+    debian::kernel(kernel.suite, &folder(workspace, kernel))
+}
+
+impl<'a> Laboratory<'a> {
+    /// Builds what is tested.
+    fn prepare(workspace: &'a Workspace, tools: Tools) -> anyhow::Result<Self> {
         toolchain::ensure(workspace)?;
-        let emulator = Emulator::find(workspace)?;
-        let busybox = busybox(workspace)?;
         let mut build = workspace.cargo("build");
         shell::run(build.args(["--release", "--workspace"]))?;
         let files = Files {
-            busybox,
+            busybox: tools.busybox,
             daemon: workspace.daemon(),
             workload: workspace.target_dir().join("release/workload"),
             tests: build_tests(workspace)?,
         };
         Ok(Self {
-            emulator,
+            workspace,
+            emulator: tools.emulator,
             files,
-            folder: workspace.target_dir().join("kernels"),
         })
-    }
-
-    /// The kernel's file, downloaded if it is missing.
-    fn fetch(&self, kernel: &Kernel) -> anyhow::Result<PathBuf> {
-        debian::kernel(kernel.suite, &self.folder.join(kernel.version))
     }
 
     /// Boots a kernel and judges what its console says; shows the end of it where that is no success.
     fn test(&self, kernel: &Kernel) -> anyhow::Result<Row> {
-        let file = self.fetch(kernel)?;
-        let folder = self.folder.join(kernel.version);
+        let file = fetch(self.workspace, kernel)?;
+        let folder = folder(self.workspace, kernel);
         let command = match kernel.refusal {
             None => self.files.tests_command(&TESTS),
             Some(_) => self.files.start_command(),
@@ -308,36 +253,6 @@ pub(crate) fn must_run() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn kernels_are_chosen_by_version() {
-        // Check that none means all, that named ones come in that order, and that an unknown one is refused with those known.
-        let versions = |names: &[&str]| {
-            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
-            choose(&names).map(|kernels| {
-                kernels
-                    .iter()
-                    .map(|kernel| kernel.version)
-                    .collect::<Vec<_>>()
-            })
-        };
-        assert_eq!(
-            versions(&[]).expect("all"),
-            KERNELS.map(|kernel| kernel.version)
-        );
-        assert_eq!(versions(&["7.2", "6.1"]).expect("both"), ["7.2", "6.1"]);
-        let error = versions(&["4.19"]).expect_err("there is none").to_string();
-        assert!(error.contains("4.19") && error.contains("6.12"), "{error}");
-    }
-
-    #[test]
-    fn the_routine_is_never_on_the_own_kernel() {
-        // Check that another kernel than the running one is taken, and that 6.12 is not taken for 6.1.
-        assert_eq!(another("6.18.44").version, "6.1");
-        assert_eq!(another("6.12.107+deb13-cloud-amd64").version, "6.1");
-        assert_eq!(another("6.1.0-50-amd64").version, "6.12");
-        assert_eq!(another("").version, "6.1");
-    }
 
     #[test]
     fn the_tests_program_is_found() {
