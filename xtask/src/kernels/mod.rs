@@ -21,7 +21,7 @@ use crate::workspace::Workspace;
 use crate::{packages, shell, toolchain};
 use emulator::Emulator;
 use image::Files;
-use list::{Kernel, TESTS};
+use list::Kernel;
 use outcome::Outcome;
 
 /// How long a boot with all tests may take: some ten times what it takes on a machine that does nothing else.
@@ -134,8 +134,9 @@ impl<'a> Laboratory<'a> {
     fn test(&self, kernel: &Kernel) -> anyhow::Result<Row> {
         let file = fetch(self.workspace, kernel)?;
         let folder = folder(self.workspace, kernel);
+        let tests = kernel.tests();
         let command = match kernel.refusal {
-            None => self.files.tests_command(&TESTS),
+            None => self.files.tests_command(&tests),
             Some(_) => self.files.start_command(),
         };
         let image = folder.join("image");
@@ -149,7 +150,7 @@ impl<'a> Laboratory<'a> {
         emulator::keep(&console.text, &log)?;
         let outcome = Outcome::read(&console.text);
         let mut fault = match kernel.refusal {
-            None => outcome.fault_of_tests(TESTS.len()),
+            None => outcome.fault_of_tests(tests.len()),
             Some(sentence) => outcome.fault_of_refusal(sentence),
         };
         if console.overran {
@@ -169,7 +170,7 @@ impl<'a> Laboratory<'a> {
             release: outcome.release.unwrap_or_else(|| "did not boot".to_owned()),
             took,
             found: match kernel.refusal {
-                None => format!("{} of {} tests", outcome.passed, TESTS.len()),
+                None => format!("{} of {} tests", outcome.passed, tests.len()),
                 Some(_) => "refuses, and says why".to_owned(),
             },
             fault,
