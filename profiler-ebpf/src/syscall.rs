@@ -90,6 +90,7 @@ fn border(
                 control,
             );
         }
+        task::account_preemption(record, now_ns);
     });
     Some(())
 }

@@ -283,14 +283,35 @@ pub fn notice_unseen_switch(task: Task, now_ns: u64) {
         let on_cpu = unsafe { bpf_probe_read_kernel(at(settings::task_on_cpu()) as *const u8) };
         // It may be at work on another processor by now.
         if tid == Ok(gone.tid) && on_cpu == Ok(0) {
-            // SAFETY: one aligned word.
-            unsafe { core::ptr::write_volatile(&raw mut gone.clock.gone_ns, now_ns) };
+            note_gone(gone, now_ns);
             count(Counter::SwitchesMissed);
         }
     }
     current.task = 0;
     current.registers = 0;
     current.flags = 0;
+}
+
+/// Notes that the thread of `record` has left its processor, without an update of the record.
+#[inline(always)]
+pub fn note_gone(record: &mut ThreadRecord, now_ns: u64) {
+    // SAFETY: one aligned word.
+    unsafe { core::ptr::write_volatile(&raw mut record.clock.gone_ns, now_ns) };
+}
+
+/// Within an update that began at `now_ns` or later: if the thread was preempted since, the time that it waited is its own
+/// (the last time, if it was several times).
+#[inline(always)]
+pub fn account_preemption(record: &mut ThreadRecord, now_ns: u64) {
+    // SAFETY: one aligned word; volatile, because a switch in the middle of this program writes it.
+    let gone_ns = unsafe { core::ptr::read_volatile(&raw const record.clock.gone_ns) };
+    if gone_ns > now_ns
+        && let Some(current) = on_processor()
+        && current.since_ns >= gone_ns
+    {
+        record.clock.switch_out(gone_ns, false);
+        record.clock.switch_in(current.since_ns);
+    }
 }
 
 /// The thread of `record` is on this processor: if it was not seen to come, it is taken to have come after the last switch.
