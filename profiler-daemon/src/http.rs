@@ -1,4 +1,4 @@
-//! The HTTP server: what `curl`, a scraper and a page may ask (docs/http-api.md).
+//! The HTTP server: what `curl`, a scraper and the page may ask (docs/http-api.md).
 //!
 //! Handlers are thin: a query is read strictly, the report is made by `report`, written by `export`. Everything a client
 //! can do is bounded in time, bytes and number. Nothing here knows where the data comes from: that is the
@@ -11,6 +11,7 @@ mod endpoints;
 mod format;
 mod guard;
 mod options;
+mod page;
 mod params;
 mod problem;
 mod reports;
@@ -75,6 +76,7 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
         router = router.route(endpoint.path, routes);
     }
     router
+        .route(page::ROUTE, get(page::file))
         .fallback(control::not_found)
         .method_not_allowed_fallback(control::method_not_allowed)
         // The last layer is the outermost.

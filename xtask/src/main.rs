@@ -71,7 +71,7 @@ enum Task {
     Tidy,
     /// Install what the kernel programs need to compile, if it is missing
     Toolchain,
-    /// Wait until the daemon answers, then say where to point curl
+    /// Wait until the daemon answers, then say where
     #[command(hide = true)]
     Announce {
         /// The process whose end ends the wait

@@ -1,4 +1,4 @@
-//! Debian packages: whether they are there, can be had, and how they are installed or merely unpacked.
+//! Packages of Debian and of npm: whether they are there, can be had, and how they are installed or merely unpacked.
 //!
 //! Nothing is installed before what and why are printed, and nothing that is installed is ever removed.
 
@@ -168,6 +168,41 @@ pub(crate) fn unpack_archives(from: &Path, to: &Path) -> anyhow::Result<()> {
         fs::remove_file(&archive).with_context(|| format!("removing {}", archive.display()))?;
     }
     Ok(())
+}
+
+/// Installs the modules that the `package-lock.json` in `from` pins, by their hashes, into `tools`; does nothing where they
+/// are there. No script of theirs is run.
+pub(crate) fn install_locked_modules(from: &Path, why: &str, tools: &Path) -> anyhow::Result<()> {
+    let lock = "package-lock.json";
+    let read = |folder: &Path, name: &str| {
+        let file = folder.join(name);
+        fs::read(&file).with_context(|| format!("reading {}", file.display()))
+    };
+    let wanted = read(from, lock)?;
+    // Written last, so that it stands for a whole installation.
+    let stamp = "installed.json";
+    if read(tools, stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(());
+    }
+    println!(
+        "Installing the modules of {} into {}: {why}.",
+        from.join(lock).display(),
+        tools.display()
+    );
+    let write = |name: &str, bytes: &[u8]| {
+        let file = tools.join(name);
+        fs::write(&file, bytes).with_context(|| format!("writing {}", file.display()))
+    };
+    fs::create_dir_all(tools).with_context(|| format!("making {}", tools.display()))?;
+    write("package.json", &read(from, "package.json")?)?;
+    write(lock, &wanted)?;
+    shell::output(
+        Command::new("npm")
+            .current_dir(tools)
+            .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"])
+            .stdin(Stdio::null()),
+    )?;
+    write(stamp, &wanted)
 }
 
 fn is_installed(name: &str) -> bool {

@@ -1,4 +1,4 @@
-//! `cargo xtask run`: builds the daemon, starts it as root, and says where to point curl.
+//! `cargo xtask run`: builds the daemon, starts it as root, and says where to point a browser and curl.
 //!
 //! The daemon takes this process over, so signals and the exit code are its own. What announces it is another
 //! process, which ends by itself.
@@ -69,7 +69,7 @@ pub(crate) fn announce(pid: u32, listen: &str) {
     while process.exists() && start.elapsed() < PATIENCE {
         if is_ready(listen) {
             println!(
-                "\nThe profiler is ready:\n  curl 'http://{listen}/api/v1/processes?format=text'\n"
+                "\nThe profiler is ready: open http://{listen}/ or\n  curl 'http://{listen}/api/v1/processes?format=text'\n"
             );
             return;
         }

@@ -242,6 +242,9 @@ fn path_with_tools(workspace: &Workspace) -> anyhow::Result<OsString> {
     let missing = |program: &str, error: &anyhow::Error| {
         println!("Tests that use {program} will be skipped: {error:#}.");
     };
+    if let Err(error) = page_tools(workspace) {
+        missing("a browser", &error);
+    }
     if !shell::has("promtool") {
         // Unpacked only: installing the package would start a Prometheus server.
         match unpack_promtool(&workspace.target_dir().join("tools")) {
@@ -263,6 +266,27 @@ fn path_with_tools(workspace: &Workspace) -> anyhow::Result<OsString> {
         }
     }
     env::join_paths(folders).context("joining the folders of PATH")
+}
+
+/// Brings what the page is tested with: a browser, and what drives it (`profiler-daemon/tests/page`).
+fn page_tools(workspace: &Workspace) -> anyhow::Result<()> {
+    let programs = [("chromium", "chromium"), ("node", "nodejs"), ("npm", "npm")];
+    let wanted: Vec<_> = programs
+        .into_iter()
+        .filter(|(program, _)| !shell::has(program))
+        .map(|(_, package)| package)
+        .collect();
+    if !wanted.is_empty() {
+        if !packages::has_apt() {
+            bail!("there is no apt to install {} with", wanted.join(", "));
+        }
+        packages::install(&wanted, "tests open the page in a browser")?;
+    }
+    packages::install_locked_modules(
+        &workspace.root().join("profiler-daemon/tests/page"),
+        "tests drive the browser with them",
+        &workspace.target_dir().join("tools/page"),
+    )
 }
 
 fn unpack_promtool(tools: &Path) -> anyhow::Result<PathBuf> {

@@ -11,13 +11,17 @@ use super::Shared;
 use super::ask::Ask;
 use super::endpoints::{ENDPOINTS, listing};
 use super::format::Format;
+use super::page;
 use super::params::{FORMAT, Params, shown};
 use super::problem::{Fault, Problem};
 use crate::config::targets::Targets;
 use crate::metrics;
 
-/// `GET /`: what there is to ask.
-pub(super) async fn index(ask: Ask) -> Result<Response, Problem> {
+/// `GET /`: for a browser the page, for others what there is to ask.
+pub(super) async fn index(headers: HeaderMap, ask: Ask) -> Result<Response, Problem> {
+    if page::is_wanted(&headers) {
+        return Ok(page::index(&headers));
+    }
     ask.read(&[], |_| ())?;
     Ok(Format::Text.respond(listing().into_bytes()))
 }

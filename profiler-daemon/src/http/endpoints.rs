@@ -1,5 +1,6 @@
 //! Every endpoint, declared once: where it is, what may be asked of it, what it is for.
 
+use super::page;
 use super::params::{FORMAT, TABLE, TREE, VIEW};
 
 /// An endpoint.
@@ -34,7 +35,12 @@ const fn get(
 
 /// Every endpoint, in the order in which a person would try them.
 pub const ENDPOINTS: &[Endpoint] = &[
-    get("/", &[], "index", "this list"),
+    get(
+        "/",
+        &[],
+        "index",
+        "this list; in a browser, the page over these reports",
+    ),
     get(
         "/healthz",
         &[],
@@ -135,6 +141,9 @@ pub const ENDPOINTS: &[Endpoint] = &[
 
 /// The label of a path's metric; `none` for what is no endpoint.
 pub(super) fn handler_of(path: Option<&str>) -> &'static str {
+    if path == Some(page::ROUTE) {
+        return "page";
+    }
     let endpoint = path.and_then(|path| ENDPOINTS.iter().find(|endpoint| endpoint.path == path));
     endpoint.map_or("none", |endpoint| endpoint.handler)
 }

@@ -9,7 +9,7 @@ use super::{
     forest::{Forest, Label, kind_name},
     query::{ReportError, Scope, TreeQuery},
     scope::View,
-    values::RowValues,
+    values::{ClassValues, RowValues},
 };
 use crate::{
     profile::{snapshot::Snapshot, values::Values},
@@ -51,6 +51,8 @@ pub struct TreeNode {
     /// The three groups.
     #[serde(flatten)]
     pub values: RowValues,
+    /// The inclusive elapsed time by class.
+    pub classes: ClassValues,
     /// How many nodes a `cut` node stands for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut_nodes: Option<u64>,
@@ -147,6 +149,7 @@ fn finish(
             module: None,
             kind: "cut",
             values: RowValues::new(values, values, &view.denominators),
+            classes: ClassValues::from(&values.classes),
             cut_nodes: Some(*cut_nodes),
             children: Vec::new(),
         });
@@ -172,6 +175,7 @@ fn node(view: &View<'_>, forest: &Forest<'_>, index: usize, children: Vec<TreeNo
         module: Some(view.snapshot.module(function.module).name.to_string()),
         kind: kind_name(function.kind),
         values: RowValues::new(&node.total, &node.own, &view.denominators),
+        classes: ClassValues::from(&node.total.classes),
         cut_nodes: None,
         children,
     }
@@ -194,6 +198,7 @@ fn root(view: &View<'_>, total: &Values, children: Vec<TreeNode>) -> TreeNode {
         module,
         kind,
         values: RowValues::new(total, &Values::default(), &view.denominators),
+        classes: ClassValues::from(&total.classes),
         cut_nodes: None,
         children,
     }

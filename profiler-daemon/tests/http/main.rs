@@ -7,6 +7,7 @@ mod backend;
 mod connections;
 mod errors;
 mod guards;
+mod page;
 mod reports;
 mod targets;
 

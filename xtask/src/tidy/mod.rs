@@ -62,8 +62,18 @@ pub(crate) fn tidy(workspace: &Workspace) -> anyhow::Result<()> {
 /// All findings in one file, whose path is relative to the root of the checkout.
 fn check(path: &str, text: &str) -> Vec<Finding> {
     let mut findings = files::machine_paths(path, text);
-    if path.ends_with(".rs") {
-        findings.extend(files::shape(path, text));
+    let is = |ending: &str| path.ends_with(ending);
+    if is(".js") || is(".mjs") {
+        findings.extend(files::shape(path, text, "// "));
+    }
+    if is(".js") && path.starts_with("profiler-daemon/ui/") {
+        findings.extend(files::markup(path, text));
+    }
+    if is(".css") {
+        findings.extend(files::shape(path, text, "/* "));
+    }
+    if is(".rs") {
+        findings.extend(files::shape(path, text, "//!"));
         let source = Source::read(path, text);
         findings.extend(owners::check(path, &source));
         if let Some(module) = layers::daemon_module(path) {

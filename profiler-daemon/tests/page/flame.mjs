@@ -1,0 +1,169 @@
+// Checks of the flame graph.
+
+import assert from "node:assert/strict";
+import { answered, check, env, open, parameters, screenshot, until } from "./browser.mjs";
+
+const ONE = `#/process/${env.PAGE_BUSY}/flame`;
+const LARGE = `#/process/${env.PAGE_LARGE}/flame`;
+const ROW = 19;
+
+// The most that drawing the large tree may take, in milliseconds: generous, for machines that do much else.
+const DRAW_MS = 400;
+const READY_MS = 10_000;
+
+const canvas = (page) => page.locator("canvas").first();
+const details = (page) => page.locator("#flame-details").innerText();
+const boxes = (page) => canvas(page).getAttribute("data-boxes").then(Number);
+
+async function drawn(page) {
+  await until("boxes are drawn", () => boxes(page), (count) => count > 0);
+}
+
+check("a click zooms, Escape, the breadcrumb and Back lead out", async (page) => {
+  await open(page, ONE);
+  await drawn(page);
+  const before = await boxes(page);
+  // The eighth row begins with the largest of what the dispatcher calls.
+  await canvas(page).click({ position: { x: 40, y: 7 * ROW + 8 } });
+  assert.match(await details(page), /^handlers::search/);
+  assert.ok((await parameters(page)).zoom);
+  await until("fewer boxes are left", () => boxes(page), (count) => count < before);
+  const crumbs = await page.locator(".crumbs button").allInnerTexts();
+  assert.deepEqual([crumbs[0], crumbs.at(-1)], ["all of webserver", "handlers::search"]);
+  assert.match(await page.locator("#live").innerText(), /Zoomed to handlers::search/);
+  await screenshot(page, "flame-zoomed");
+  await page.reload();
+  await answered(page);
+  await drawn(page);
+  assert.equal((await page.locator(".crumbs button").allInnerTexts()).at(-1), "handlers::search");
+  await canvas(page).focus();
+  await page.keyboard.press("Escape");
+  assert.equal((await page.locator(".crumbs button").allInnerTexts()).at(-1), "router::dispatch");
+  await page.goBack();
+  assert.equal((await page.locator(".crumbs button").allInnerTexts()).at(-1), "handlers::search");
+  await page.locator(".crumbs button").first().click();
+  assert.equal((await parameters(page)).zoom, undefined);
+  assert.equal(await boxes(page), before);
+});
+
+check("keys move from box to box, and each is said in text", async (page) => {
+  await open(page, ONE);
+  await drawn(page);
+  await canvas(page).focus();
+  const names = [];
+  for (const key of ["ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "ArrowLeft", "ArrowUp", "Home"]) {
+    await page.keyboard.press(key);
+    names.push((await details(page)).split(" ")[0]);
+  }
+  assert.deepEqual(names, ["_start", "__libc_start_main", "main", "server::run", "server::serve_connection", "router::dispatch", "epoll_wait", "router::dispatch", "server::serve_connection", "webserver"]);
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  assert.ok((await parameters(page)).zoom);
+  assert.match(await details(page), /_start Elapsed: .+ inclusive \([\d.]+ % of all\), 0 exclusive/);
+  assert.equal(await canvas(page).getAttribute("aria-describedby"), "flame-details");
+});
+
+check("the search tells its share, without counting anything twice", async (page) => {
+  await open(page, ONE);
+  await page.getByLabel("Search").fill("SERVER::");
+  const said = await until("the share is told", () => page.locator(".rows").innerText(), (text) => /match/.test(text));
+  const [, functions, share] = /(\d+) functions match: ([<>\d.]+) %/.exec(said);
+  assert.equal(functions, "2");
+  assert.ok(Number(share.replace(/[<>]/, "")) <= 100, said);
+  assert.equal((await parameters(page)).search, "SERVER::");
+  await screenshot(page, "flame-search");
+  await page.reload();
+  await answered(page);
+  assert.equal(await page.getByLabel("Search").inputValue(), "SERVER::");
+  await page.getByLabel("Search").press("Escape");
+  assert.equal((await parameters(page)).search, undefined);
+});
+
+check("the value can be switched, and the widths follow", async (page) => {
+  await open(page, ONE);
+  await drawn(page);
+  const all = {};
+  for (const label of ["Application", "Samples", "Blocked", "Runnable", "System calls", "Elapsed"]) {
+    await page.locator(".choice label", { hasText: label }).click();
+    await until(`${label} is told`, () => details(page), (text) => text.includes(`${label}: `));
+    all[label] = await boxes(page);
+  }
+  assert.ok(all.Blocked < all.Elapsed, JSON.stringify(all));
+  await page.locator(".choice label", { hasText: "Blocked" }).click();
+  assert.equal((await parameters(page)).value, "blocked");
+  // By keys, like any choice.
+  await page.keyboard.press("ArrowRight");
+  assert.equal((await parameters(page)).value, "runnable");
+  await screenshot(page, "flame");
+});
+
+check("a value that nothing has is said, not drawn", async (page) => {
+  await open(page, `#/process/${env.PAGE_HOSTILE}/flame?value=runnable`);
+  assert.match(await page.locator(".flame > .panel").innerText(), /^No time in this call tree is runnable\. Choose another value\.$/);
+  assert.equal(await canvas(page).isVisible(), false);
+});
+
+check("a pointer over a box shows its name and values", async (page) => {
+  await open(page, ONE);
+  await drawn(page);
+  await canvas(page).hover({ position: { x: 30, y: 3 * ROW + 8 } });
+  assert.match(await page.locator(".tip").innerText(), /main\n.+\(.+ % of all\)\n\/usr\/bin\/webserver/);
+  assert.match(await details(page), /^main /);
+  await page.mouse.move(5, 5);
+  assert.equal(await page.locator(".tip").isVisible(), false);
+});
+
+check("callers and callees of a function add up, and lead on", async (page) => {
+  await open(page, `#/process/${env.PAGE_BUSY}/functions?q=handlers::search`);
+  await page.getByRole("link", { name: "handlers::search" }).click();
+  const sandwich = page.locator(".sandwich");
+  await sandwich.locator("tbody tr").first().waitFor();
+  assert.equal(await sandwich.locator("h2").innerText(), "handlers::search");
+  const [into, from] = [sandwich.locator("table").nth(0), sandwich.locator("table").nth(1)];
+  assert.match(await into.innerText(), /router::dispatch/);
+  const shares = (await from.locator("small").allInnerTexts()).map((text) => Number(text.replace(/[<>%]/g, "")));
+  assert.ok(Math.abs(shares.reduce((a, b) => a + b) - 100) < 0.5, String(shares));
+  await screenshot(page, "sandwich");
+  await from.getByRole("button", { name: "cache::get" }).click();
+  await until("the callee is the middle", () => sandwich.locator("h2").innerText(), (text) => text === "cache::get");
+  assert.equal((await parameters(page)).fn, "cache::get");
+  await sandwich.getByRole("button", { name: "Close" }).click();
+  assert.equal(await sandwich.isVisible(), false);
+});
+
+check("a tree of 20000 nodes is drawn in time and stays quick", async (page) => {
+  const began = Date.now();
+  await open(page, LARGE);
+  await page.locator(".choice label", { hasText: "Application" }).click();
+  await drawn(page);
+  const readyMs = Date.now() - began;
+  assert.match(await page.locator("main").innerText(), /small boxes are put together as \(cut\)/);
+  const nodes = await page.evaluate(async (path) => {
+    const { flatten, ordered } = await import("/ui/flame/tree.js");
+    const { layout } = await import("/ui/flame/layout.js");
+    const { callers, callees } = await import("/ui/flame/sandwich.js");
+    const answer = await (await fetch(path)).json();
+    const timed = (run) => {
+      const at = performance.now();
+      const value = run();
+      return [value, performance.now() - at];
+    };
+    const [tree, flattenMs] = timed(() => flatten(answer.root));
+    ordered(tree, "application");
+    const [placed, layoutMs] = timed(() => layout(tree, "application", 0, 1400));
+    const middle = tree.functions.findIndex(({ name }) => name === "layer_9::step_1");
+    const [[above, below], sandwichMs] = timed(() => [callers(tree, middle), callees(tree, middle)]);
+    // What is drawn is no more than what can be seen, and lies within its caller.
+    const narrow = placed.rows.some(({ widths }) => widths.some((width) => width < 0.5));
+    const equal = Math.abs(above.values.application[0] - below.values.application[0]) < 1;
+    return { count: tree.count, boxes: placed.count, narrow, equal, flattenMs, layoutMs, sandwichMs };
+  }, `/api/v1/processes/${env.PAGE_LARGE}/calltree`);
+  assert.ok(nodes.count > 20_000 && nodes.boxes < nodes.count && !nodes.narrow && nodes.equal, JSON.stringify(nodes));
+  await canvas(page).click({ position: { x: 300, y: 6 * ROW + 8 } });
+  await page.getByLabel("Search").fill("step_2");
+  await until("the share is told", () => page.locator(".rows").innerText(), (text) => /match/.test(text));
+  const drawMs = await page.evaluate(() => Math.max(...performance.getEntriesByName("flame-draw").map(({ duration }) => duration)));
+  console.log(`        ready ${readyMs} ms, longest drawing ${drawMs.toFixed(1)} ms, ${JSON.stringify(nodes)}`);
+  assert.ok(readyMs < READY_MS && drawMs < DRAW_MS && nodes.layoutMs < DRAW_MS, `ready ${readyMs} ms, drawing ${drawMs} ms`);
+  await screenshot(page, "flame-large");
+});

@@ -1,0 +1,118 @@
+//! The page in a real browser: Chromium, without a window, opens the server over a profile that moves, and `check.mjs`
+//! looks at every view. Screenshots go to `target/page-screenshots`, for people; nothing compares them.
+//!
+//! Needs `node`, `chromium`, and playwright-core where `cargo xtask test` puts it. Without them it is skipped, but not
+//! where `CI` is set.
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod backend;
+mod names;
+mod programs;
+mod world;
+
+use std::env;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use profiler_daemon::config::Config;
+use profiler_daemon::http::{HttpOptions, app, serve};
+use profiler_daemon::metrics::RequestCounts;
+use tokio::net::TcpListener;
+
+/// How long all checks may take.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What the checks are run with.
+struct Tools {
+    node: PathBuf,
+    chromium: PathBuf,
+    /// The folder that holds `node_modules`.
+    modules: PathBuf,
+}
+
+fn program(names: &[&str]) -> Result<PathBuf, String> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let found = env::split_paths(&path)
+        .flat_map(|folder| names.iter().map(move |name| folder.join(name)))
+        .find(|file| file.is_file());
+    found.ok_or_else(|| format!("{} is not installed", names[0]))
+}
+
+fn target_dir() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap()
+}
+
+fn tools() -> Result<Tools, String> {
+    let modules = target_dir().join("tools/page");
+    if !modules.join("node_modules/playwright-core").is_dir() {
+        return Err("playwright-core is not installed (cargo xtask test does it)".to_owned());
+    }
+    Ok(Tools {
+        node: program(&["node"])?,
+        chromium: program(&["chromium", "chromium-browser", "google-chrome"])?,
+        modules,
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_works_in_a_browser() {
+    // Check the page in a browser: every view, by pointer and keys, narrow and dark, with hostile names and a tree of 20000
+    // nodes. Needs node, chromium and playwright-core.
+    let tools = match tools() {
+        Ok(tools) => tools,
+        Err(why) if env::var_os("CI").is_some() => panic!("the page cannot be tested: {why}"),
+        Err(why) => {
+            // Past the harness, which would keep it to itself.
+            writeln!(
+                std::io::stderr(),
+                "skipped: the page in a browser, since {why}"
+            )
+            .unwrap();
+            return;
+        }
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut options = HttpOptions::new(&Config::default(), Arc::new(RequestCounts::default()));
+    options.listen = address;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let router = app(Arc::new(backend::Moving::new()), options.clone());
+    let server = tokio::spawn(serve(listener, router, options, async {
+        stopped.await.unwrap_or_default();
+    }));
+
+    let screenshots = target_dir().join("page-screenshots");
+    std::fs::create_dir_all(&screenshots).unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page/check.mjs");
+    let mut checks = Command::new(tools.node);
+    checks
+        .arg(script)
+        .env("PAGE_URL", format!("http://{address}"))
+        .env("PAGE_MODULES", tools.modules)
+        .env("PAGE_CHROMIUM", tools.chromium)
+        .env("PAGE_SCREENSHOTS", &screenshots)
+        .env("PAGE_BUSY", world::BUSY.to_string())
+        .env("PAGE_LARGE", world::LARGE.to_string())
+        .env("PAGE_HOSTILE", world::HOSTILE.to_string())
+        .env("PAGE_DROPPED", world::DROPPED.to_string())
+        // The checks end themselves when they take too long.
+        .env("PAGE_PATIENCE_S", PATIENCE.as_secs().to_string())
+        .stdin(Stdio::null());
+    let output = tokio::task::spawn_blocking(move || checks.output())
+        .await
+        .unwrap()
+        .unwrap();
+    stop.send(()).unwrap();
+    server.await.unwrap().unwrap();
+    std::fs::write(screenshots.join("checks.txt"), &output.stdout).unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{said}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

@@ -1,0 +1,122 @@
+// Checks of the views of one process and of the whole session, and of what is said when there is no answer.
+
+import assert from "node:assert/strict";
+import { answered, check, column, env, open, parameters, screenshot, until } from "./browser.mjs";
+
+const ONE = `#/process/${env.PAGE_BUSY}`;
+
+check("a process has a summary with a reason, its classes and what its answer lacks", async (page) => {
+  await open(page, `${ONE}/functions`);
+  const head = await page.locator(".summary").innerText();
+  assert.match(head, /Its threads were [\d.]+ % running their own code, [\d.]+ % blocked/);
+  assert.match(head, /web\.service/);
+  assert.match(head, /\/usr\/bin\/webserver/);
+  for (const name of ["user", "system call", "kernel", "runnable", "blocked"]) assert.match(head, new RegExp(name));
+  assert.match(head, /without a stack/);
+  assert.match(await page.title(), /webserver \(1864\) · Functions/);
+});
+
+check("functions have six values, sorted by the daemon, filtered, exact in their titles", async (page) => {
+  await open(page, `${ONE}/functions`);
+  const heads = await page.locator("thead").innerText();
+  for (const group of ["Elapsed", "Application", "Samples"]) assert.match(heads, new RegExp(group));
+  assert.equal(await page.getByRole("button", { name: "exclusive" }).count(), 3);
+  assert.equal(await page.getByRole("button", { name: "inclusive" }).count(), 3);
+  await page.getByRole("button", { name: "exclusive" }).nth(1).click();
+  await answered(page);
+  assert.deepEqual(await parameters(page).then(({ sort, order }) => [sort, order]), ["application.exclusive_ns", "desc"]);
+  assert.equal((await column(page, 0))[0], "index::decode_postings");
+  assert.match(await page.locator("tbody tr").first().locator("td").first().getAttribute("title"), /^[\d,]+ ns \([\d.]+ % of the process, [\d.]+ % of the session\)$/);
+  await page.getByLabel("Filter").fill("JSON::");
+  await until("the filter leaves two functions", () => column(page, 0), (names) => names.length === 2);
+  await screenshot(page, "functions");
+});
+
+check("modules, threads and OS events are shown and sorted", async (page) => {
+  await open(page, `${ONE}/modules`);
+  assert.ok((await column(page, 0)).includes("/lib/libz.so.1"));
+  await screenshot(page, "modules");
+  await page.getByRole("link", { name: "Threads", exact: true }).click();
+  await page.waitForURL(/threads/);
+  await answered(page);
+  assert.equal((await column(page, 0)).filter((name) => name === "web-worker").length, 3);
+  assert.equal(await page.locator("tbody .bar").count(), 4);
+  await screenshot(page, "threads");
+  await page.getByRole("link", { name: "OS events" }).click();
+  await page.waitForURL(/os-events/);
+  await answered(page);
+  assert.deepEqual(new Set(await column(page, 0)), new Set(["write", "futex", "epoll_wait", "read"]));
+  await page.getByRole("button", { name: "Calls" }).click();
+  assert.equal((await column(page, 0))[0], "write");
+  await screenshot(page, "os-events");
+});
+
+check("frames and time go into the address and stay from tab to tab", async (page) => {
+  await open(page, `${ONE}/functions`);
+  await page.locator("#choose-frames").selectOption("all");
+  await until("functions of the kernel are there", () => column(page, 0), (names) => names.includes("futex_wait"));
+  await page.locator("#choose-window").selectOption("30s");
+  await answered(page);
+  await page.getByRole("link", { name: "Flame graph" }).click();
+  await page.waitForURL(/flame/);
+  assert.deepEqual(await parameters(page), { window: "30s", frames: "all" });
+  await page.getByRole("link", { name: "Processes" }).click();
+  assert.equal((await parameters(page)).window, "30s");
+});
+
+check("the whole session has the same reports", async (page) => {
+  await open(page, "#/session/functions");
+  assert.match(await page.locator("h1").innerText(), /Whole session/);
+  assert.ok((await column(page, 0)).includes("qsort_tuple"));
+  await open(page, "#/session/threads");
+  assert.ok((await page.locator("tbody tr").count()) > 20);
+  await open(page, "#/session/flame");
+  assert.match(await page.locator("#flame-details").innerText(), /session/);
+});
+
+check("each view has links to its answer, and those that exist answer", async (page) => {
+  for (const [hash, path, labels] of [
+    ["#/processes?q=post&sort=pid&order=asc", /^\/api\/v1\/processes\?/, ["JSON", "CSV", "text"]],
+    [`${ONE}/functions?window=1m`, /functions\?.*window=1m/, ["JSON", "CSV", "text", "pprof"]],
+    [`${ONE}/os-events`, /os-events/, ["JSON", "text", "pprof"]],
+    [`${ONE}/flame?frames=all`, /calltree\?.*frames=all|pprof/, ["JSON", "text", "folded stacks", "SVG", "speedscope", "Firefox Profiler", "pprof"]],
+  ]) {
+    await open(page, hash);
+    const links = await page.locator(".downloads a").evaluateAll((all) => all.map((link) => [link.textContent, link.getAttribute("href")]));
+    assert.deepEqual(links.map(([label]) => label), labels, hash);
+    for (const [label, href] of links) {
+      assert.match(href, label === "pprof" ? /\/pprof$/ : path);
+      if (!["JSON", "text"].includes(label)) continue;
+      const answer = await page.request.get(`${env.PAGE_URL}${href}`);
+      assert.equal(answer.status(), 200, href);
+    }
+  }
+});
+
+check("a process that was never there and one that was dropped are told in a sentence", async (page) => {
+  await page.goto(`${env.PAGE_URL}/#/process/999999/functions`);
+  await page.getByText("There is no such process").waitFor();
+  await page.goto(`${env.PAGE_URL}/#/process/${env.PAGE_DROPPED}/flame`);
+  await page.getByText("The process is no longer kept").waitFor();
+  assert.match(await page.locator("#notice").innerText(), /still in the session's totals/);
+  assert.equal(await page.locator("#notice").getAttribute("role"), "alert");
+  await screenshot(page, "gone");
+  await page.getByRole("link", { name: "All processes" }).click();
+  await answered(page);
+  assert.equal(await page.locator("#notice").innerText(), "");
+}, { expected: /404 \(Not Found\)|410 \(Gone\)/ });
+
+check("while the daemon is busy or gone the last numbers stay, and it goes on by itself", async (page) => {
+  await open(page, "#/processes");
+  const rows = await page.locator("tbody tr").count();
+  const problem = { status: 503, contentType: "application/problem+json", headers: { "retry-after": "1" }, body: JSON.stringify({ title: "There is no answer now", detail: "the kernel's maps cannot be read" }) };
+  await page.route("**/api/v1/**", (route) => route.fulfill(problem));
+  await page.getByText("the kernel's maps cannot be read").waitFor();
+  assert.equal(await page.locator("tbody tr").count(), rows);
+  await page.unroute("**/api/v1/**");
+  await page.route("**/api/v1/**", (route) => route.abort("connectionrefused"));
+  await page.getByText("The daemon cannot be reached").waitFor();
+  await screenshot(page, "away");
+  await page.unroute("**/api/v1/**");
+  await until("the notice goes", () => page.locator("#notice").innerText(), (text) => text === "");
+}, { expected: /503 \(Service Unavailable\)|ERR_CONNECTION_REFUSED/ });

@@ -1,0 +1,74 @@
+// Asking the daemon, and saying in a sentence what went wrong. Knows paths, not elements.
+
+// How long an answer may take. The daemon gives up after 10 s unless it is told otherwise.
+const PATIENCE_MS = 30_000;
+
+// Something that went wrong. `kind`: "missing" (404), "gone" (410), "busy" (503), "refused" (other answers), "away".
+export class ApiError extends Error {
+  constructor(kind, title, detail, retryAfterS = 0) {
+    super(title);
+    Object.assign(this, { kind, title, detail, retryAfterS });
+  }
+
+  // Whether asking again may help.
+  get passing() {
+    return this.kind === "busy" || this.kind === "away";
+  }
+}
+
+// The address of a report: of a process ("42" or "42.7000") or of the session (null).
+export function reportPath(process, report) {
+  if (process === null) return `/api/v1/${report || "session"}`;
+  const one = `/api/v1/processes/${encodeURIComponent(process)}`;
+  return report ? `${one}/${report}` : one;
+}
+
+// A path with a query; parameters that are empty or undefined are left out.
+export function withQuery(path, parameters) {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters)) {
+    if (value !== undefined && value !== null && value !== "") query.set(name, value);
+  }
+  const text = query.toString();
+  return text ? `${path}?${text}` : path;
+}
+
+// The answer to a question. Fails with an ApiError, or with an AbortError when `signal` is used.
+export async function get(path, parameters, signal) {
+  let response;
+  try {
+    response = await fetch(withQuery(path, parameters), {
+      headers: { accept: "application/json" },
+      signal: AbortSignal.any([signal, AbortSignal.timeout(PATIENCE_MS)]),
+    });
+    if (response.ok) return await response.json();
+  } catch (error) {
+    if (signal.aborted) throw error;
+    throw away(error);
+  }
+  throw await refusal(response);
+}
+
+function away(error) {
+  if (error.name === "TimeoutError") {
+    return new ApiError("away", "The daemon does not answer", "It took longer than 30 seconds. It is asked again.");
+  }
+  return new ApiError("away", "The daemon cannot be reached", "It has stopped, or is starting again. It is asked again by itself.");
+}
+
+async function refusal(response) {
+  const problem = await response.json().catch(() => ({}));
+  const detail = [problem.detail, ...(problem.errors ?? []).map((fault) => fault.detail)].filter(Boolean);
+  const text = [...new Set(detail)].join("; ") || `the answer was ${response.status}`;
+  const sentence = `${text[0].toUpperCase()}${text.slice(1).replace(/\.$/, "")}.`;
+  switch (response.status) {
+    case 404:
+      return new ApiError("missing", "There is no such process", sentence);
+    case 410:
+      return new ApiError("gone", "The process is no longer kept", sentence);
+    case 503:
+      return new ApiError("busy", problem.title ?? "There is no answer now", `${sentence} It is asked again by itself.`, Number(response.headers.get("retry-after")) || 1);
+    default:
+      return new ApiError("refused", problem.title ?? "The daemon refused", sentence);
+  }
+}

@@ -1,0 +1,75 @@
+// The five classes of time: what they mean, and the bar that shows how a time divides into them.
+
+import { el, setAttribute, setChildren, setText } from "./dom.js";
+import { exactTime, percent, share, time } from "./format.js";
+
+// In the order in which they stand in bars: at work first, then what keeps from it.
+export const CLASSES = [
+  { id: "user", key: "user_ns", label: "user", about: "running its own code, outside any system call: application time" },
+  { id: "syscall", key: "syscall_ns", label: "system call", about: "running in the kernel, inside a system call" },
+  { id: "kernel", key: "kernel_ns", label: "kernel", about: "a thread of the kernel, running" },
+  { id: "runnable", key: "runnable_ns", label: "runnable", about: "could run, but waits for a processor" },
+  { id: "blocked", key: "blocked_ns", label: "blocked", about: "off the processor until somebody wakes it: sleep, locks, disk, network" },
+];
+
+// Time on a processor.
+export function onCpu(classes) {
+  return classes.user_ns + classes.syscall_ns + classes.kernel_ns;
+}
+
+// A bar of all classes; `set(classes)` redraws it.
+export function classBar() {
+  const parts = CLASSES.map(({ id }) => el("span", { class: `class-${id}` }));
+  const bar = el("div", { class: "bar", role: "img" });
+  return {
+    element: bar,
+    set(classes) {
+      const total = CLASSES.reduce((sum, { key }) => sum + classes[key], 0);
+      const present = [];
+      const told = [];
+      CLASSES.forEach(({ key, label }, index) => {
+        if (!(classes[key] > 0)) return;
+        const part = share(classes[key], total);
+        const sentence = `${label} ${percent(part)}`;
+        parts[index].style.flexGrow = String(part);
+        setAttribute(parts[index], "title", `${sentence}: ${exactTime(classes[key])}`);
+        present.push(parts[index]);
+        told.push([part, sentence]);
+      });
+      told.sort((a, b) => b[0] - a[0]);
+      setAttribute(bar, "aria-label", told.map(([, sentence]) => sentence).join(", ") || "no time yet");
+      setChildren(bar, present);
+    },
+  };
+}
+
+// The legend with the values of one total; `set(classes)` fills it.
+export function classLegend() {
+  const items = CLASSES.map(({ id, label, about }) => {
+    const value = el("b", {});
+    const part = el("span", { class: "dim" });
+    const item = el("li", { title: about }, el("i", { class: `swatch class-${id}` }), el("span", {}, label), value, part);
+    return { item, value, part };
+  });
+  return {
+    element: el("ul", { class: "legend" }, ...items.map(({ item }) => item)),
+    set(classes) {
+      const total = CLASSES.reduce((sum, { key }) => sum + classes[key], 0);
+      CLASSES.forEach(({ key, about }, index) => {
+        setText(items[index].value, time(classes[key]));
+        items[index].item.classList.toggle("nothing", !(classes[key] > 0));
+        setText(items[index].part, percent(share(classes[key], total)));
+        setAttribute(items[index].item, "title", `${about} (${exactTime(classes[key])})`);
+      });
+    },
+  };
+}
+
+// What a time mostly was, as a clause: "50.1 % running their own code, 49.2 % blocked".
+export function mostly(classes) {
+  const told = { user: "running their own code", syscall: "running in system calls", kernel: "running in the kernel", runnable: "waiting for a processor", blocked: "blocked" };
+  const total = CLASSES.reduce((sum, { key }) => sum + classes[key], 0);
+  const parts = CLASSES.map(({ id, key }) => [share(classes[key], total), told[id]]).filter(([part]) => part >= 5);
+  parts.sort((a, b) => b[0] - a[0]);
+  return parts.map(([part, words]) => `${percent(part)} ${words}`).join(", ");
+}

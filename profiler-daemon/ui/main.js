@@ -1,0 +1,129 @@
+// Starts the page: which view an address means, when it asks again, and what is said when that fails.
+//
+// A view is {element, title, intervalMs, show(route), load(signal)}: `show` draws what it has by the address, `load` asks
+// the daemon and draws. `intervalMs` 0: it asks only when told to.
+
+import { ApiError, get } from "./api.js";
+import { createControls } from "./controls.js";
+import { el, setChildren } from "./dom.js";
+import { showDegraded } from "./receipt.js";
+import { current, link, onChange } from "./route.js";
+import { createDaemonView } from "./views/daemon.js";
+import { createProcessesView } from "./views/processes.js";
+import { createScopeView } from "./views/scope.js";
+
+const STATUS_MS = 20_000;
+const RETRY_MS = 2_000;
+// Between two questions this many times as long as the last answer took.
+const SPARING = 4;
+
+const main = document.getElementById("main");
+const notice = document.getElementById("notice");
+const controls = createControls(() => refresh());
+let view = null;
+let shown = "";
+let asking = null;
+let timer = 0;
+
+function create(route) {
+  if (route.view === "scope") return createScopeView(route);
+  return route.view === "daemon" ? createDaemonView() : createProcessesView();
+}
+
+function place() {
+  const route = current();
+  const name = `${route.view} ${route.process}`;
+  const isNew = name !== shown;
+  if (isNew) {
+    shown = name;
+    view = create(route);
+    setChildren(main, [view.element]);
+    setChildren(notice, []);
+    window.scrollTo(0, 0);
+  }
+  controls.show(route);
+  places(route);
+  // What another question would answer must be asked; what is only drawn differently need not.
+  if (view.show(route) || isNew) refresh();
+  document.title = `${view.title()} · Profiler`;
+}
+
+function places(route) {
+  const entry = (label, view, here) => el("a", { href: link(view), "aria-current": here ? "page" : null }, label);
+  setChildren(document.getElementById("places"), [
+    entry("Processes", "processes", route.view === "processes" || (route.view === "scope" && route.process !== null)),
+    entry("Whole session", "scope", route.view === "scope" && route.process === null),
+    entry("Daemon", "daemon", route.view === "daemon"),
+  ]);
+}
+
+async function refresh() {
+  clearTimeout(timer);
+  asking?.abort();
+  const mine = new AbortController();
+  asking = mine;
+  main.toggleAttribute("data-asking", true);
+  let nextMs = view.intervalMs();
+  const beganMs = performance.now();
+  try {
+    const asOf = await view.load(mine.signal);
+    setChildren(notice, []);
+    controls.answered(asOf);
+    // What takes the daemon long is asked less often.
+    if (nextMs > 0) nextMs = Math.max(nextMs, SPARING * (performance.now() - beganMs));
+    document.title = `${view.title()} · Profiler`;
+  } catch (error) {
+    if (mine.signal.aborted) return;
+    const problem = error instanceof ApiError ? error : new ApiError("refused", "The page failed", String(error?.message ?? error));
+    if (!(error instanceof ApiError)) console.error(error);
+    complain(problem);
+    nextMs = problem.passing ? Math.max(RETRY_MS, problem.retryAfterS * 1000) : 0;
+  } finally {
+    if (asking === mine) main.toggleAttribute("data-asking", false);
+  }
+  if (asking !== mine) return;
+  asking = null;
+  if (nextMs > 0) timer = setTimeout(again, nextMs);
+}
+
+function again() {
+  if (document.hidden || controls.isPaused()) timer = setTimeout(again, 500);
+  else refresh();
+}
+
+function complain(problem) {
+  const key = `${problem.title}|${problem.detail}`;
+  if (notice.firstChild?.dataset?.key === key) return;
+  const actions = [el("button", { type: "button", on: { click: () => refresh() } }, "Try again")];
+  if (problem.kind === "missing" || problem.kind === "gone") actions.push(el("a", { href: link("processes") }, "All processes"));
+  const panel = el("div", { class: `panel problem ${problem.kind}` }, el("h2", {}, problem.title), el("p", {}, problem.detail), el("p", { class: "actions" }, ...actions));
+  panel.dataset.key = key;
+  setChildren(notice, [panel]);
+  controls.answered(null);
+}
+
+async function watchStatus() {
+  if (!document.hidden) {
+    try {
+      const status = await get("/api/v1/status", {}, new AbortController().signal);
+      showDegraded(document.getElementById("degraded"), status.degraded);
+      controls.describe(status);
+    } catch (error) {
+      // The view's own question says what is wrong.
+      if (!(error instanceof ApiError)) throw error;
+    }
+  }
+  setTimeout(watchStatus, STATUS_MS);
+}
+
+document.querySelector(".skip").addEventListener("click", (event) => {
+  // The address is the view's: it is not changed to reach an element.
+  event.preventDefault();
+  main.focus();
+});
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden && !controls.isPaused() && view.intervalMs() > 0) refresh();
+});
+onChange(place);
+place();
+watchStatus();

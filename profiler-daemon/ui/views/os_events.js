@@ -1,0 +1,78 @@
+// What the operating system did for a process: its system calls, one by one.
+
+import { announce, el, setText } from "../dom.js";
+import { count, exactTime, percent, several, share, shown, time } from "../format.js";
+import { change } from "../route.js";
+import { createTable, numberColumn, sortRows, textColumn } from "../table.js";
+
+const DEFAULT_SORT = "total_ns";
+
+function ns(id, label, title, group) {
+  return numberColumn({ id, label, title, group }, (row) => ({
+    text: time(row[id]),
+    title: exactTime(row[id]),
+    share: group ? share(row[id], row.total_ns) : undefined,
+  }));
+}
+
+const COLUMNS = [
+  textColumn({ id: "name", label: "System call", header: true, class: "name code" }, (row) => ({ text: shown(row.name), title: `number ${row.number}` })),
+  numberColumn({ id: "total_ns", label: "Total", title: "From entry to return, all calls that returned", shares: true }, (row) => ({
+    text: time(row.total_ns),
+    title: `${exactTime(row.total_ns)} (${percent(row.part)} of the time of all threads)`,
+    share: row.part,
+    shareText: row.total_ns > 0 ? percent(row.part) : "",
+  })),
+  ns("running_ns", "running", "Of the total, on a processor", "Of it"),
+  ns("blocked_ns", "blocked", "Of the total, blocked", "Of it"),
+  numberColumn({ id: "count", label: "Calls", title: "Calls that returned" }, (row) => ({ text: count(row.count) })),
+  ns("average_ns", "Average", "Total by calls"),
+  numberColumn({ id: "max_ns", label: "Longest", title: "The longest call; ≤ in a time span, where only the bound is known" }, (row) => ({ text: `${row.max_is_bound ? "≤ " : ""}${time(row.max_ns)}`, title: exactTime(row.max_ns) })),
+  numberColumn({ id: "in_progress", label: "Inside now", title: "Threads that are inside this call now" }, (row) => ({ text: count(row.in_progress) })),
+  numberColumn({ id: "in_progress_ns", label: "for", title: "How long those have been inside, together; not part of the total" }, (row) => ({ text: time(row.in_progress_ns), title: exactTime(row.in_progress_ns) })),
+];
+
+export function createOsEventsTab() {
+  const table = createTable({
+    caption: "System calls",
+    columns: COLUMNS,
+    key: (row) => row.number,
+    empty: "No system call was seen. Their tracing may be off: see the setting system_calls under Daemon.",
+    onSort(id, order, label) {
+      change({ sort: id, order });
+      announce(`Sorted by ${label}, ${order === "asc" ? "ascending" : "descending"}.`);
+    },
+  });
+  const filter = el("input", { type: "search", id: "filter", placeholder: "part of a call's name…", autocomplete: "off", spellcheck: "false" });
+  filter.addEventListener("input", () => change({ q: filter.value.trim() }, { replace: true }));
+  const total = el("p", { class: "dim rows", role: "status" });
+  let params = {};
+  let answer = null;
+
+  function draw() {
+    if (!answer) return;
+    const column = COLUMNS.find(({ id }) => id === params.sort) ?? COLUMNS.find(({ id }) => id === DEFAULT_SORT);
+    const order = ["asc", "desc"].includes(params.order) ? params.order : column.order ?? "asc";
+    const wanted = (params.q ?? "").toLowerCase();
+    const rows = answer.syscalls.filter(({ name }) => name.includes(wanted)).map((row) => ({ ...row, part: share(row.total_ns, answer.elapsed_ns) }));
+    table.set(sortRows(rows, column, order), column.id, order);
+    const all = answer.syscalls.length;
+    setText(total, rows.length === all ? several(all, "system call") : `${count(rows.length)} of ${several(all, "system call")}`);
+  }
+
+  return {
+    element: el("div", {}, el("div", { class: "tools" }, el("label", {}, el("span", {}, "Filter"), filter), total), table.element),
+    report: "os-events",
+    intervalMs: 2_000,
+    query: (now) => ({ window: now.window }),
+    show(now) {
+      params = now;
+      if (document.activeElement !== filter) filter.value = now.q ?? "";
+      draw();
+    },
+    load(fresh) {
+      answer = fresh;
+      draw();
+    },
+  };
+}

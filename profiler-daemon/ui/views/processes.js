@@ -1,0 +1,214 @@
+// All processes: who uses or waits most, why, and how complete that is.
+
+import { get } from "../api.js";
+import { classBar, classLegend, CLASSES } from "../classes.js";
+import { downloadLine } from "../downloads.js";
+import { announce, el, setChildren, setText } from "../dom.js";
+import { basename, clock, count, exactTime, percent, several, share, shown, time } from "../format.js";
+import { createHistory, sparkline } from "../history.js";
+import { receipt } from "../receipt.js";
+import { change, processLink } from "../route.js";
+import { createTable, numberColumn, sortRows, textColumn } from "../table.js";
+import { standouts } from "./standouts.js";
+
+const INTERVAL_MS = 2_000;
+// More than a machine usually runs; of more, the first by the chosen column.
+const LIMIT = 2_000;
+const DEFAULT_SORT = "samples";
+// Sorting by what only this page knows: the daemon then sorts by samples.
+const NOW = "now";
+
+const rowKey = (row) => `${row.pid}.${row.start_ticks}`;
+
+function columns(history) {
+  const ns = (id, label, title, value) =>
+    numberColumn({ id, label, title, group: "Time by class", value }, (row) => {
+      const number = value(row);
+      return { text: time(number), title: `${exactTime(number)} (${percent(share(number, row.elapsed_ns))} of the process's time)`, share: share(number, row.elapsed_ns) };
+    });
+  const elapsed = numberColumn({ id: "elapsed_ns", label: "Elapsed", title: "All time of all its threads" }, (row) => ({
+    text: time(row.elapsed_ns),
+    title: `${exactTime(row.elapsed_ns)} (${percent(row.elapsed_percent)} of the session)`,
+    share: row.elapsed_percent,
+  }));
+  const name = textColumn({ id: "comm", label: "Process", header: true, class: "name", value: (row) => row.comm.toLowerCase() }, (row) => ({
+    text: shown(row.comm),
+    href: processLink(row, "functions"),
+    title: [row.exe, row.command_line, row.unit, row.container_id].filter(Boolean).map(shown).join("\n") || shown(row.comm),
+  }));
+  const bars = {
+    id: "bar",
+    label: "Where its time went",
+    title: "The process's time by class; see the legend",
+    sorts: false,
+    class: "bar-cell",
+    cell() {
+      const bar = classBar();
+      return { td: el("td", { class: "bar-cell" }, bar.element), set: (row) => bar.set(row.classes) };
+    },
+  };
+  const lately = {
+    id: NOW,
+    label: "Lately",
+    title: "Processor time it uses, of one processor; the line begins when this page was opened",
+    order: "desc",
+    numeric: true,
+    value: (row) => history.now(rowKey(row)) ?? -1,
+    cell() {
+      const spark = sparkline();
+      return { td: el("td", { class: "n" }, spark.element), set: (row) => spark.set(history.loads(rowKey(row))) };
+    },
+  };
+  const samples = numberColumn({ id: "samples", label: "Samples", title: "Timer ticks that found it running", shares: true }, (row) => ({
+    text: count(row.samples),
+    title: `${count(row.samples)} samples (${percent(row.samples_percent)} of the session)`,
+    share: row.samples_percent,
+    shareText: row.samples > 0 ? percent(row.samples_percent) : "",
+  }));
+  const [user, syscall, kernel, runnable, blocked] = CLASSES;
+  const unit = textColumn({ id: "unit", label: "Unit or program", class: "from", value: (row) => origin(row).toLowerCase() }, (row) => ({
+    text: origin(row),
+    title: [row.exe, row.cgroup].filter(Boolean).map(shown).join("\n"),
+  }));
+  return [
+    name,
+    numberColumn({ id: "pid", label: "PID", order: "asc", class: "plain" }, (row) => ({ text: String(row.pid), title: `started ${clock(row.started_at)}` })),
+    lately,
+    bars,
+    samples,
+    elapsed,
+    ns("application_ns", user.label, `Application time: ${user.about}`, (row) => row.application_ns),
+    ...[syscall, kernel, runnable, blocked].map(({ key, label, about }) => ns(`classes.${key}`, label, about, (row) => row.classes[key])),
+    numberColumn({ id: "threads", label: "Threads", class: "plain" }, (row) => ({ text: count(row.threads) })),
+    textColumn({ id: "state", label: "State" }, (row) => ({ text: row.state, title: row.exited_at ? `ended ${clock(row.exited_at)}` : `started ${clock(row.started_at)}` })),
+    unit,
+  ];
+}
+
+function origin(row) {
+  if (row.unit) return shown(row.unit);
+  if (row.container_id) return shown(row.container_id).slice(0, 12);
+  if (row.kernel_thread) return "kernel thread";
+  return row.exe ? basename(row.exe) : "";
+}
+
+function matches(row, wanted) {
+  return [row.comm, String(row.pid), row.exe, row.unit, row.container_id, row.cgroup, row.command_line].some((text) => text?.toLowerCase().includes(wanted));
+}
+
+const SHOWN = [
+  ["", "all"],
+  ["running", "running now"],
+  ["programs", "without kernel threads"],
+];
+const KEEPS = { running: (row) => row.state === "running", programs: (row) => !row.kernel_thread };
+
+export function createProcessesView() {
+  const history = createHistory();
+  const made = columns(history);
+  const table = createTable({
+    caption: "Processes",
+    columns: made,
+    key: rowKey,
+    empty: "No process matches.",
+    onSort(id, order, label) {
+      change({ sort: id, order });
+      announce(`Sorted by ${label}, ${order === "asc" ? "ascending" : "descending"}.`);
+    },
+  });
+  const filter = el("input", { type: "search", id: "filter", placeholder: "name, PID, unit, path…", autocomplete: "off", spellcheck: "false" });
+  filter.addEventListener("input", () => change({ q: filter.value.trim() }, { replace: true }));
+  const keep = el("select", { id: "keep" }, ...SHOWN.map(([value, text]) => el("option", { value }, text)));
+  keep.addEventListener("change", () => change({ keep: keep.value }));
+  const total = el("p", { class: "dim rows", role: "status" });
+  const summary = createSummary();
+  const stand = standouts();
+  const links = el("div", {});
+  const element = el("div", { class: "view" },
+    el("h1", {}, "Where the time of this machine goes"),
+    summary.element,
+    stand.element,
+    el("div", { class: "tools" }, el("label", {}, el("span", {}, "Filter"), filter), el("label", {}, el("span", {}, "Processes"), keep), total),
+    table.element,
+    links,
+  );
+
+  let answers = null;
+  let params = {};
+
+  function sorting() {
+    const column = made.find(({ id, sorts }) => id === params.sort && sorts !== false) ?? made.find(({ id }) => id === DEFAULT_SORT);
+    const order = ["asc", "desc"].includes(params.order) ? params.order : column.order ?? "asc";
+    return { column, order };
+  }
+
+  function draw() {
+    if (!answers) return;
+    const { column, order } = sorting();
+    const wanted = (params.q ?? "").toLowerCase();
+    const keeps = KEEPS[params.keep] ?? (() => true);
+    const rows = answers.processes.rows.filter((row) => keeps(row) && (wanted === "" || matches(row, wanted)));
+    table.set(sortRows(rows, column, order), column.id, order);
+    const all = answers.processes.total_rows;
+    const cut = answers.processes.truncated ? `; the page has the first ${count(answers.processes.rows.length)}` : "";
+    setText(total, rows.length === all ? several(all, "process", "processes") : `${count(rows.length)} of ${several(all, "process", "processes")}${cut}`);
+  }
+
+  return {
+    element,
+    title: () => "Processes",
+    intervalMs: () => INTERVAL_MS,
+    show(route) {
+      const before = params;
+      params = route.params;
+      if (document.activeElement !== filter) filter.value = params.q ?? "";
+      keep.value = KEEPS[params.keep] ? params.keep : "";
+      const { column, order } = sorting();
+      setChildren(links, [downloadLine(null, "processes", { sort: column.id === NOW ? "" : column.id, order: column.id === NOW ? "" : order, window: params.window, q: params.q, limit: 0 })]);
+      draw();
+      return before.window !== params.window;
+    },
+    async load(signal) {
+      const { column, order } = sorting();
+      const window = params.window;
+      const sort = column.id === NOW ? DEFAULT_SORT : column.id;
+      const [processes, session] = await Promise.all([
+        get("/api/v1/processes", { limit: LIMIT, sort, order: column.id === NOW ? "desc" : order, window }, signal),
+        get("/api/v1/session", { window }, signal),
+      ]);
+      history.add({ ...processes, windowed: window ?? "" }, rowKey);
+      answers = { processes, session };
+      summary.set(session, processes.completeness);
+      stand.set(processes.rows, session);
+      draw();
+      return processes.as_of;
+    },
+  };
+}
+
+function createSummary() {
+  const facts = el("dl", { class: "facts" });
+  const bar = classBar();
+  const legend = classLegend();
+  const lacks = receipt();
+  const fact = (name, value, title) => el("div", { title }, el("dt", {}, name), el("dd", {}, value));
+  return {
+    element: el("section", { class: "summary", "aria-label": "The whole session" }, el("div", { class: "totals" }, facts, bar.element, legend.element), lacks.element),
+    // The table's receipt knows which stacks are whole, the session's how much time has none.
+    set(session, { stacks_truncated, stacks_unwind_failed }) {
+      const covered = (Date.parse(session.window.to) - Date.parse(session.window.from)) * 1e6;
+      const discarded = Object.entries(session.discarded).map(([name, number]) => `${name}: ${count(number)}`);
+      setChildren(facts, [
+        fact("covers", time(covered), `${session.window.from} to ${session.window.to}`),
+        fact("elapsed, all threads", time(session.elapsed_ns), exactTime(session.elapsed_ns)),
+        fact("application", time(session.application_ns), exactTime(session.application_ns)),
+        fact("samples", count(session.samples), discarded.length ? `discarded on purpose: ${discarded.join(", ")}` : undefined),
+        fact("processes", count(session.processes), `${count(session.retired.processes)} are no longer kept one by one; their time is in the totals`),
+        fact("threads", count(session.threads)),
+      ]);
+      bar.set(session.classes);
+      legend.set(session.classes);
+      lacks.set({ ...session.completeness, stacks_truncated, stacks_unwind_failed }, { elapsedNs: session.elapsed_ns, stacks: session.stacks });
+    },
+  };
+}

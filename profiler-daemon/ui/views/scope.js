@@ -1,0 +1,134 @@
+// One process, or the whole session: a summary, and the reports about it as tabs.
+
+import { get, reportPath } from "../api.js";
+import { classBar, classLegend, mostly } from "../classes.js";
+import { downloadLine } from "../downloads.js";
+import { el, setChildren, setText } from "../dom.js";
+import { clock, count, exactTime, percent, shown, time } from "../format.js";
+import { receipt } from "../receipt.js";
+import { link, TABS } from "../route.js";
+import { createFlameTab } from "./flame.js";
+import { createOsEventsTab } from "./os_events.js";
+import { createFunctionsTab, createModulesTab, createThreadsTab } from "./tables.js";
+
+const LABELS = { functions: "Functions", modules: "Modules", threads: "Threads", "os-events": "OS events", flame: "Flame graph" };
+const CREATE = {
+  functions: createFunctionsTab,
+  modules: createModulesTab,
+  threads: createThreadsTab,
+  "os-events": createOsEventsTab,
+  flame: createFlameTab,
+};
+
+// A tab is {element, report, intervalMs, query(params), asks(before, after), show(params), load(answer)}: `query` says what
+// is asked of the report, `asks` whether a change of address changes that.
+export function createScopeView(first) {
+  const process = first.process;
+  const title = el("h1", {}, process === null ? "Whole session" : `Process ${shown(process)}`);
+  const about = el("p", { class: "about" });
+  const facts = el("dl", { class: "facts" });
+  const bar = classBar();
+  const legend = classLegend();
+  const lacks = receipt();
+  const tabs = el("nav", { class: "tabs", "aria-label": "Reports" });
+  const place = el("div", { class: "tab" });
+  const links = el("div", {});
+  const known = new Map();
+  let tab = null;
+  let tabId = "";
+  let params = {};
+  let name = process === null ? "Whole session" : `Process ${shown(process)}`;
+
+  const head = el("section", { class: "summary", "aria-label": "Summary" }, el("div", { class: "totals" }, about, facts, bar.element, legend.element), lacks.element);
+  // Empty tables would look like answers.
+  for (const part of [head, place, links]) part.hidden = true;
+  const element = el("div", { class: "view" }, title, head, tabs, place, links);
+
+  function set(report) {
+    for (const part of [head, place, links]) part.hidden = false;
+    if (process !== null) {
+      name = `${shown(report.comm)} (${report.pid})`;
+      setText(title, `${shown(report.comm)} `);
+      title.append(el("small", {}, `PID ${report.pid}`), el("small", { class: `state ${report.state}` }, report.state));
+    }
+    const clause = mostly(report.classes);
+    setText(about, clause ? `${process === null ? "All threads together were" : "Its threads were"} ${clause}.` : "No time was seen yet.");
+    const fact = (label, value, exact) => (value === null || value === undefined || value === "" ? null : el("div", { title: exact }, el("dt", {}, label), el("dd", {}, value)));
+    setChildren(facts, process === null ? sessionFacts(report, fact) : processFacts(report, fact));
+    bar.set(report.classes);
+    legend.set(report.classes);
+  }
+
+  function drawTabs(now) {
+    setChildren(tabs, TABS.map((id) => el("a", { href: link("scope", process, id), "aria-current": id === now ? "page" : null }, LABELS[id])));
+  }
+
+  return {
+    element,
+    title: () => `${name} · ${LABELS[tabId]}`,
+    intervalMs: () => tab.intervalMs,
+    show(route) {
+      const before = params;
+      params = route.params;
+      const isNew = tabId !== route.tab;
+      tabId = route.tab;
+      if (!known.has(route.tab)) known.set(route.tab, CREATE[route.tab](process));
+      tab = known.get(route.tab);
+      if (isNew) {
+        drawTabs(route.tab);
+        setChildren(place, [tab.element]);
+      } else if (before.window !== params.window || before.frames !== params.frames) {
+        drawTabs(route.tab);
+      }
+      setChildren(links, [downloadLine(process, tab.report, downloadQuery(tab.query(params)))]);
+      tab.show(params);
+      return isNew || JSON.stringify(tab.query(before)) !== JSON.stringify(tab.query(params));
+    },
+    async load(signal) {
+      const asked = tab;
+      const { window } = params;
+      const path = reportPath(process, asked.report);
+      const [report, answer] = await Promise.all([get(reportPath(process, ""), { window }, signal), get(path, asked.query(params), signal)]);
+      set(report);
+      asked.load(answer);
+      // Of what stands below it, where that names functions; else of the totals.
+      const named = asked.report === "functions" || asked.report === "calltree";
+      lacks.set((named ? answer : report).completeness, { elapsedNs: report.elapsed_ns, stacks: report.stacks, named, judged: named || process !== null });
+      return answer.as_of;
+    },
+  };
+}
+
+// What is downloaded is everything, not what a screen holds.
+function downloadQuery(query) {
+  return "limit" in query ? { ...query, limit: 0 } : query;
+}
+
+function processFacts(report, fact) {
+  const parent = report.ppid > 0 ? el("a", { href: link("scope", String(report.ppid)) }, String(report.ppid)) : null;
+  return [
+    fact("elapsed, all threads", time(report.elapsed_ns), `${exactTime(report.elapsed_ns)} (${percent(report.elapsed_percent)} of the session)`),
+    fact("application", time(report.application_ns), `${exactTime(report.application_ns)} (${percent(report.application_percent)} of the session)`),
+    fact("samples", `${count(report.samples)} (${percent(report.samples_percent)})`, "and the share of the session's"),
+    fact("threads", count(report.threads)),
+    fact("started", clock(report.started_at), report.started_at),
+    fact("ended", report.exited_at ? clock(report.exited_at) : null, report.exited_at),
+    fact("parent", parent),
+    fact("user", report.uid === null ? null : String(report.uid)),
+    fact("unit", report.unit && shown(report.unit)),
+    fact("container", report.container_id && shown(report.container_id).slice(0, 12), shown(report.container_id)),
+    fact("program", report.exe ? shown(report.exe) : report.kernel_thread ? "kernel thread" : null),
+    fact("command line", report.command_line && shown(report.command_line)),
+  ];
+}
+
+function sessionFacts(report, fact) {
+  return [
+    fact("elapsed, all threads", time(report.elapsed_ns), exactTime(report.elapsed_ns)),
+    fact("application", time(report.application_ns), exactTime(report.application_ns)),
+    fact("samples", count(report.samples)),
+    fact("processes", count(report.processes)),
+    fact("threads", count(report.threads)),
+    fact("started", clock(report.started_at), report.started_at),
+  ];
+}
