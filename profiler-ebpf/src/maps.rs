@@ -111,10 +111,10 @@ pub static SUMS_1: HashMap<SumKey, SumValue> = HashMap::with_max_entries(DEFAULT
 #[map]
 pub static STACKS: RingBuf = RingBuf::with_byte_size(DEFAULT_RING_BYTES, 0);
 
-/// Key: 0 for programs in task context (which cannot interrupt each other), 1 for the tick (which interrupts them).
-/// Value: the stack being walked and the walk's state, too large for the program stack. Per processor.
+/// Key: the program that walks (`capture::scratch`): one may be interrupted, or from Linux 7.2 on preempted, by another, but
+/// none by itself. Value: the stack being walked and the walk's state, too large for the program stack. Per processor.
 #[map]
-pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(2, 0);
+pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(5, 0);
 
 /// Key: process id. Value: which mapping rows are the process's. Writers: the daemon, when it learns of a mapping; the
 /// programs copy the parent's at a fork and remove it at an exec and at the end. Reader: the walker.

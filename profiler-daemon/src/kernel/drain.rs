@@ -11,7 +11,8 @@ use profiler_common::{CLASS_COUNT, ClassNs, Counter, Phase, StackEnd};
 use tracing::warn;
 
 use super::batch;
-use super::load::{Kernel, StartError};
+use super::load::Kernel;
+use super::refusal::StartError;
 
 /// A thread as it stood at the pass, with its open interval closed.
 #[derive(Clone, Copy, Debug)]
