@@ -63,7 +63,7 @@ const ROUTINE: [&str; 2] = ["6.1", "6.12"];
 /// takes seconds to start, what compares page faults or a hundred ends of processes with `getrusage` to 1 or 2 % (interrupts
 /// and the end after the last accounting take more), what wants three reports between two passes, and what needs tools that
 /// the image has not.
-const TESTS: [&str; 22] = [
+const TESTS: [&str; 23] = [
     "classes::a_process_lasts_as_long_as_by_its_own_clock",
     "classes::no_wake_up_is_lost_in_a_race",
     "classes::processor_time_agrees_with_getrusage_across_processors",
@@ -86,6 +86,7 @@ const TESTS: [&str; 22] = [
     "system_calls::without_the_hooks_the_rest_is_exact",
     "threads::each_thread_has_its_own_time",
     "threads::no_short_thread_is_lost",
+    "unwinding::stacks_of_a_workload_are_whole",
 ];
 
 /// The kernels with these versions; all of them where none is named.
