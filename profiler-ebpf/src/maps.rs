@@ -14,7 +14,8 @@ use profiler_common::records::{
     Control, OnProcessor, SumKey, SumValue, SyscallKey, SyscallRow, TaskRef, ThreadRecord,
 };
 use profiler_common::unwind::{
-    MAX_TABLES, MappingRow, ProcessMappings, RowChunk, TableRow, UnwindPage, WALK_ENDS as WALK_ENDS_LEN,
+    MAX_TABLES, MappingRow, ProcessMappings, RowChunk, TableRow, UnwindPage,
+    WALK_ENDS as WALK_ENDS_LEN,
 };
 
 use crate::capture::Scratch;

@@ -82,14 +82,7 @@ fn border(
             .attribution
             .is_due(now_ns, settings::min_interval_ns())
         {
-            attribute::walk(
-                ctx.as_ptr(),
-                Task::current(),
-                record,
-                slot,
-                moment,
-                control,
-            );
+            attribute::walk(ctx.as_ptr(), Task::current(), record, slot, moment, control);
         }
         task::account_preemption(record, now_ns);
     });

@@ -10,10 +10,10 @@ use profiler_common::Counter;
 use profiler_common::limits::{MAX_FRAME_POINTER_FRAMES, MAX_USER_FRAMES};
 use profiler_common::records::ThreadRecord;
 use profiler_common::unwind::{
-    CHUNK_ROWS, HASH_SEED, MAPPING_SEARCH_STEPS, MAX_PROCESS_MAPPINGS, MappingRow,
-    Memory, PAGE_BITS, ProcessMappings, Registers, StackEnd, StepResult, UnwindFailure, UnwindRow, WalkState,
-    hash_frame, kind, mapping, pt_regs_offset, search, stack_id, step, step_by_frame_pointer,
-    table_slot,
+    CHUNK_ROWS, HASH_SEED, MAPPING_SEARCH_STEPS, MAX_PROCESS_MAPPINGS, MappingRow, Memory,
+    PAGE_BITS, ProcessMappings, Registers, StackEnd, StepResult, UnwindFailure, UnwindRow,
+    WalkState, hash_frame, kind, mapping, pt_regs_offset, search, stack_id, step,
+    step_by_frame_pointer, table_slot,
 };
 
 use crate::capture::{Scratch, forget};
@@ -131,10 +131,7 @@ pub fn inherit(parent: Task, child: Task) {
     }
     // SAFETY: a lookup; the value is copied at once.
     if let Some(process) = unsafe { PROCESSES.get(from) } {
-        let copy = ProcessMappings {
-            pid,
-            ..*process
-        };
+        let copy = ProcessMappings { pid, ..*process };
         if PROCESSES.insert(pid, copy, 0).is_err() {
             count(Counter::MappedProcessesFull);
         }
