@@ -221,8 +221,7 @@ fn find_row(walk: &mut WalkState, pc: u64) -> Result<UnwindRow, UnwindFailure> {
         .ok_or(UnwindFailure::NoPage)?;
     let (first, count) = (page.first, u32::from(page.count));
     let chunk = ROW_CHUNKS
-        .get(u32::from(page.chunk))
-        .and_then(|chunk| chunk.get(0))
+        .rows(u32::from(page.chunk))
         .ok_or(UnwindFailure::NoPage)?;
     let at = |index: u32| (first + index) as usize & (CHUNK_ROWS - 1);
     if count == 0 {

@@ -300,6 +300,18 @@ fn programs_without_frame_pointers_have_whole_stacks() {
     }
 }
 
+/// What the daemon counted about tables, without zeros.
+fn counts(daemon: &Daemon) -> Vec<String> {
+    let metrics = daemon.try_get("/metrics").text().to_string();
+    let lines = metrics
+        .lines()
+        .filter(|line| line.starts_with("profiler_unwind_"));
+    lines
+        .filter(|line| !line.ends_with(" 0"))
+        .map(str::to_owned)
+        .collect()
+}
+
 #[test]
 fn stacks_of_a_workload_are_whole() {
     // Check that walks of an ordinary program, whose C library keeps no frame pointers, are complete once it has begun. Needs no
@@ -324,7 +336,12 @@ fn stacks_of_a_workload_are_whole() {
     let unwinding = &daemon.get("/status")["unwinding"];
     assert!(
         walked >= 100 && complete * 1000 >= walked * 995,
-        "{complete} of {walked} walks are complete: {unwinding}"
+        "{complete} of {walked} walks are complete: {unwinding}, {:?}, {:?}",
+        counts(daemon),
+        daemon
+            .log()
+            .lines()
+            .find(|line| line.contains("for the walker"))
     );
     assert!(number(unwinding, "/tables") > 0, "{unwinding}");
 }

@@ -26,6 +26,8 @@ use outcome::Outcome;
 
 /// How long a boot with all tests may take: some ten times what it takes on a machine that does nothing else.
 const WITHIN: Duration = Duration::from_secs(600);
+/// How often a kernel is booted that does not come as far as the tests.
+const BOOTS: u32 = 3;
 /// How much of the console is shown where something went wrong.
 const TAIL_LINES: usize = 60;
 
@@ -144,11 +146,23 @@ impl<'a> Laboratory<'a> {
             .with_context(|| format!("writing {}", image.display()))?;
         println!("Booting Linux {} under emulation.", kernel.version);
         let start = Instant::now();
-        let console = self.emulator.boot(&file, &image, WITHIN)?;
+        let mut console = self.emulator.boot(&file, &image, WITHIN)?;
+        let mut outcome = Outcome::read(&console.text);
+        for _ in 1..BOOTS {
+            if outcome.release.is_some() {
+                break;
+            }
+            // The emulator breaks some boots long before anything of ours runs: it may interrupt what must be whole.
+            println!(
+                "Linux {} did not come up; booting it again.",
+                kernel.version
+            );
+            console = self.emulator.boot(&file, &image, WITHIN)?;
+            outcome = Outcome::read(&console.text);
+        }
         let took = start.elapsed();
         let log = folder.join("console");
         emulator::keep(&console.text, &log)?;
-        let outcome = Outcome::read(&console.text);
         let mut fault = match kernel.refusal {
             None => outcome.fault_of_tests(tests.len()),
             Some(sentence) => outcome.fault_of_refusal(sentence),
