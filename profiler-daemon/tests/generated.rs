@@ -7,6 +7,7 @@ use std::path::Path;
 use profiler_common::Counter;
 use profiler_common::counter::CounterKind;
 use profiler_common::unwind::UnwindFailure;
+use profiler_daemon::collect::COLLECTOR_LOSSES;
 use profiler_daemon::profile::losses::OWN_LOSSES;
 use profiler_daemon::unwind::NoTable;
 use profiler_daemon::{config, metrics};
@@ -94,6 +95,14 @@ fn counters() -> String {
         | name | what is counted |\n|---|---|\n",
     );
     for loss in OWN_LOSSES {
+        page.push_str(&format!("| `{}` | {} |\n", loss.name, loss.help));
+    }
+    page.push_str(
+        "\n## What the collector counts\n\n\
+        `causes` of the session's `completeness` and `profiler_losses_total` in the metrics.\n\n\
+        | name | what is counted |\n|---|---|\n",
+    );
+    for loss in COLLECTOR_LOSSES {
         page.push_str(&format!("| `{}` | {} |\n", loss.name, loss.help));
     }
     page.push_str(

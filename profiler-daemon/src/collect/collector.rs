@@ -25,6 +25,7 @@ use super::command::Command;
 use super::convert::{Owner, convert};
 use super::cost::{Estimate, EstimatedCost, Step};
 use super::coverage::{Coverage, WalkCounts};
+use super::losses::{Sources, losses};
 use super::own_frames::OwnFrames;
 use super::rests::Rests;
 use super::stacks::Stacks;
@@ -304,16 +305,12 @@ impl Collector {
             .as_ref()
             .map(SideBand::counts)
             .unwrap_or_default();
-        let processes = self.processes.counts();
-        drained.losses.extend([
-            ("process_records_lost", side_band.lost),
-            ("process_records_malformed", side_band.malformed),
-            ("processes_vanished", processes.vanished),
-            ("processes_refused", processes.refused),
-            ("mappings_full", processes.mappings_full),
-            ("addresses_unmapped", processes.unmapped),
-            ("stacks_refused", self.stacks.refused()),
-        ]);
+        drained.losses.extend(losses(&Sources {
+            side_band,
+            processes: self.processes.counts(),
+            stacks_refused: self.stacks.refused(),
+            kernel: &self.kernel,
+        }));
         drained.modules = self.processes.modules().clone();
         for stack in &drained.stacks {
             let info = self.processes.info(stack.process);

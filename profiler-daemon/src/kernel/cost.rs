@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use aya::Ebpf;
 use aya::maps::{Map, MapData};
+use aya::programs::Program;
 
 /// Run-time statistics of one program.
 #[derive(Clone, Debug)]
@@ -69,6 +70,21 @@ impl Statistics {
             .map(Self)
             .map_err(|error| error.io_error)
     }
+}
+
+/// Runs that the kernel left out because the same program was preempted on that processor (from Linux 7.2 on), as
+/// `/proc/self/fdinfo` tells.
+pub(super) fn skipped_runs(ebpf: &Ebpf) -> u64 {
+    let skipped = |program: &Program| {
+        let fd = program.fd().ok()?.as_fd().as_raw_fd();
+        let text = fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
+        let mut lines = text.lines();
+        let number = lines.find_map(|line| line.strip_prefix("recursion_misses:"))?;
+        number.trim().parse::<u64>().ok()
+    };
+    ebpf.programs()
+        .filter_map(|(_, program)| skipped(program))
+        .sum()
 }
 
 /// Run-time statistics of the programs of `ebpf`.

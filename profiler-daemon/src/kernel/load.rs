@@ -270,6 +270,12 @@ impl Kernel {
         cost::programs(&self.ebpf)
     }
 
+    /// Runs of the programs that the kernel left out: what they would have seen is lost.
+    #[must_use]
+    pub fn skipped_runs(&self) -> u64 {
+        cost::skipped_runs(&self.ebpf)
+    }
+
     /// The maps and their kernel memory.
     #[must_use]
     pub fn map_costs(&self) -> &[MapCost] {
