@@ -27,6 +27,8 @@ pub mod report;
 
 pub mod export;
 
+pub mod stages;
+
 pub mod metrics;
 
 pub mod http;
