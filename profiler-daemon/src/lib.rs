@@ -34,3 +34,5 @@ pub mod metrics;
 pub mod http;
 
 pub mod daemon;
+
+pub mod record;
