@@ -82,6 +82,8 @@ async fn record(
     for (what, why) in degraded {
         warn!("{what}: {why}");
     }
+    // The first pass takes its time. What begins while it lasts would be heard of late.
+    stages.access.snapshot(u64::MAX).await?;
     let on_terminal = std::io::stderr().is_terminal();
     let began = Instant::now();
     if let Err(failure) = recorded.begin() {
