@@ -1,4 +1,4 @@
-//! Builds the stages, owns the threads, and stops them. The only module that knows them all; it decides nothing else.
+//! The service: starts the stages and the server, waits for signals, and stops both. The only module that knows them all; it decides nothing else.
 
 mod backend;
 mod facts;
