@@ -43,8 +43,9 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<u8> {
         ));
     }
     let recorded = Recorded::new(args)?;
-    if let Some(pid) = recorded.command_pid() {
-        config.targets = Targets::only(vec![pid], Vec::new(), true).map_err(anyhow::Error::msg)?;
+    if recorded.command_pid().is_some() {
+        // Nobody yet: what a command waits before its program begins is not its own time.
+        config.targets.all = false;
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -84,6 +85,12 @@ async fn record(
     }
     // The first pass takes its time. What begins while it lasts would be heard of late.
     stages.access.snapshot(u64::MAX).await?;
+    if let Some(pid) = recorded.command_pid() {
+        let targets = Targets::only(vec![pid], Vec::new(), true);
+        let targets = targets.map_err(anyhow::Error::msg)?;
+        let set = stages.access.set_targets(&targets).await;
+        set.map_err(anyhow::Error::msg)?;
+    }
     let on_terminal = std::io::stderr().is_terminal();
     let began = Instant::now();
     if let Err(failure) = recorded.begin() {

@@ -204,8 +204,7 @@ fn table_worker(
 }
 
 /// Targets as the kernel stage takes them.
-#[must_use]
-pub fn named(targets: &Targets) -> NamedTargets {
+fn named(targets: &Targets) -> NamedTargets {
     NamedTargets {
         all: targets.all,
         children: targets.children,

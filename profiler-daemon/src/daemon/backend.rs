@@ -7,7 +7,7 @@ use std::time::Duration;
 use profiler_common::StackEnd;
 use profiler_common::unwind::UnwindFailure;
 
-use crate::collect::{CollectorState, Command};
+use crate::collect::CollectorState;
 use crate::config::Config;
 use crate::config::targets::Targets;
 use crate::http::{
@@ -18,7 +18,7 @@ use crate::metrics::RequestCounts;
 use crate::profile::frames::FrameId;
 use crate::profile::snapshot::Snapshot;
 use crate::report::names::Names;
-use crate::stages::{Access, Unanswered, named};
+use crate::stages::{Access, Unanswered};
 use crate::sys::own_cost;
 
 use super::facts::{Facts, notify};
@@ -128,14 +128,7 @@ impl Daemon {
     }
 
     async fn change_targets(&self, targets: Targets) -> Result<Targets, String> {
-        let asked = named(&targets);
-        self.access
-            .ask(|answer| Command::SetTargets {
-                targets: asked,
-                answer,
-            })
-            .await
-            .map_err(|unanswered| unanswered.to_string())??;
+        self.access.set_targets(&targets).await?;
         *lock(&self.targets) = targets.clone();
         Ok(targets)
     }

@@ -8,6 +8,7 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 use crate::collect::{Answer, CollectorState, Command, Commander, Gone};
+use crate::config::targets::Targets;
 use crate::processes::mappings::Place;
 use crate::processes::module::ModuleId;
 use crate::profile::frames::FrameId;
@@ -15,6 +16,8 @@ use crate::profile::snapshot::Snapshot;
 use crate::report::names::Names;
 use crate::symbols::names::{FunctionName, NameTable};
 use crate::symbols::symbolizer::{Request, SymbolCounts, Symbolizer};
+
+use super::named;
 
 /// How long a question to the collector may take.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -87,6 +90,17 @@ impl Access {
     pub async fn snapshot(&self, max_age_ns: u64) -> Result<Arc<Snapshot>, Unanswered> {
         self.ask(|answer| Command::Snapshot { max_age_ns, answer })
             .await
+    }
+
+    /// Replaces what is profiled. Threads that sleep are judged at once, so all of it counts from the answer on.
+    ///
+    /// # Errors
+    /// A sentence: they cannot be set, or the collector does not answer.
+    pub async fn set_targets(&self, targets: &Targets) -> Result<(), String> {
+        let targets = named(targets);
+        self.ask(|answer| Command::SetTargets { targets, answer })
+            .await
+            .map_err(|unanswered| unanswered.to_string())?
     }
 
     /// How finding names went.
