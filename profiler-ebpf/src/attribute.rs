@@ -21,8 +21,12 @@ pub enum Moment {
     NestedTick,
     /// As it leaves its processor, in the kernel.
     SwitchOut,
-    /// At the border of a system call: there are no kernel frames worth walking.
-    Call,
+    /// At the entry of a system call: there are no kernel frames worth walking.
+    Enter,
+    /// At its exit: the same.
+    Leave,
+    /// As the thread ends, in the kernel.
+    Exit,
 }
 
 /// Walks the stack of the current thread and gives it all that is pending. `None` if no row could be had: the time stays
@@ -43,7 +47,7 @@ pub fn walk(
             .attribution
             .note_walk(record.clock.last_ns, settings::min_interval_ns());
     }
-    let scratch = capture::scratch(is_sample)?;
+    let scratch = capture::scratch(moment)?;
     let end = capture::walk(ctx, task, record, moment, scratch);
     counters::count_end(end);
     if end == StackEnd::TRUNCATED.to_u32() {

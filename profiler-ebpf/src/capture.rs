@@ -29,11 +29,18 @@ pub struct Scratch {
     pub walk: WalkState,
 }
 
-/// This processor's scratch record, the tick's or the other one.
+/// The scratch record of this processor and of the program that walks at that moment.
 #[inline(always)]
-pub fn scratch(tick: bool) -> Option<&'static mut Scratch> {
-    let scratch = SCRATCH.get_ptr_mut(tick as u32)?;
-    // SAFETY: this processor's element, for programs that cannot interrupt each other.
+pub fn scratch(moment: Moment) -> Option<&'static mut Scratch> {
+    let program = match moment {
+        Moment::Tick | Moment::NestedTick => 0,
+        Moment::SwitchOut => 1,
+        Moment::Enter => 2,
+        Moment::Leave => 3,
+        Moment::Exit => 4,
+    };
+    let scratch = SCRATCH.get_ptr_mut(program)?;
+    // SAFETY: this processor's element, for one program, which does not run a second time on a processor before it has ended.
     Some(unsafe { &mut *scratch })
 }
 
@@ -47,7 +54,7 @@ pub fn walk(
     scratch: &mut Scratch,
 ) -> u32 {
     let is_tick = moment == Moment::Tick || moment == Moment::NestedTick;
-    let mut in_kernel = moment == Moment::SwitchOut;
+    let mut in_kernel = moment == Moment::SwitchOut || moment == Moment::Exit;
     let head = &mut scratch.stack.head;
     head.user = 0;
     head.kernel = 0;

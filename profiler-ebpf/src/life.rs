@@ -119,7 +119,7 @@ fn leave(ctx: &BtfTracePointContext) -> Option<()> {
             task,
             record,
             slot,
-            crate::attribute::Moment::SwitchOut,
+            crate::attribute::Moment::Exit,
             control,
         );
         record.clock.exit(now_ns);

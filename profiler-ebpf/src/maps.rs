@@ -1,7 +1,7 @@
 //! All maps. Each says key, value, who writes, who reads, and why it is this large.
 
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
-use aya_ebpf::btf_maps::{self, ArrayOfMaps};
+use aya_ebpf::helpers::generated::bpf_map_lookup_elem;
 use aya_ebpf::macros::{btf_map, map};
 use aya_ebpf::maps::{Array, HashMap, PerCpuArray, RingBuf, Stack};
 use profiler_common::counter::COUNTERS;
@@ -14,7 +14,8 @@ use profiler_common::records::{
     Control, OnProcessor, SumKey, SumValue, SyscallKey, SyscallRow, TaskRef, ThreadRecord,
 };
 use profiler_common::unwind::{
-    MAX_TABLES, MappingRow, ProcessMappings, RowChunk, TableRow, UnwindPage, WALK_ENDS as WALK_ENDS_LEN,
+    MAX_TABLES, MappingRow, ProcessMappings, RowChunk, TableRow, UnwindPage,
+    WALK_ENDS as WALK_ENDS_LEN,
 };
 
 use crate::capture::Scratch;
@@ -111,10 +112,10 @@ pub static SUMS_1: HashMap<SumKey, SumValue> = HashMap::with_max_entries(DEFAULT
 #[map]
 pub static STACKS: RingBuf = RingBuf::with_byte_size(DEFAULT_RING_BYTES, 0);
 
-/// Key: 0 for programs in task context (which cannot interrupt each other), 1 for the tick (which interrupts them).
-/// Value: the stack being walked and the walk's state, too large for the program stack. Per processor.
+/// Key: the program that walks (`capture::scratch`): one may be interrupted, or from Linux 7.2 on preempted, by another, but
+/// none by itself. Value: the stack being walked and the walk's state, too large for the program stack. Per processor.
 #[map]
-pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(2, 0);
+pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(5, 0);
 
 /// Key: process id. Value: which mapping rows are the process's. Writers: the daemon, when it learns of a mapping; the
 /// programs copy the parent's at a fork and remove it at an exec and at the end. Reader: the walker.
@@ -138,13 +139,75 @@ pub static TABLES: Array<TableRow> = Array::with_max_entries(MAX_TABLES, BPF_F_M
 #[map]
 pub static PAGES: Array<UnwindPage> = Array::with_max_entries(MAX_PAGES, BPF_F_MMAPABLE);
 
-/// Key: chunk. Value: an array with one value, unwind rows. Writer: the daemon adds chunks as they are needed, and fills them
-/// through mappings, before the pages. Reader: the walker. Size: `limits::MAX_ROW_CHUNKS`; configuration `limits.unwind_bytes`.
+/// A chunk of unwind rows: a map with one element. Sizes stand in place of types, because before Linux 6.2 a map that has types
+/// cannot be replaced by one that has none, as those that the daemon makes.
+#[repr(C)]
+pub struct ChunkMap {
+    r#type: *const [i32; 2],
+    key_size: *const [i32; 4],
+    value_size: *const [i32; size_of::<RowChunk>()],
+    max_entries: *const [i32; 1],
+    map_flags: *const [i32; BPF_F_MMAPABLE as usize],
+}
+
+// SAFETY: only the definition of a map; its pointers are never followed.
+unsafe impl Sync for ChunkMap {}
+
+/// Keeps the type complete in the BTF, as above.
+#[used]
+static CHUNK_MAP: ChunkMap = ChunkMap {
+    r#type: core::ptr::null(),
+    key_size: core::ptr::null(),
+    value_size: core::ptr::null(),
+    max_entries: core::ptr::null(),
+    map_flags: core::ptr::null(),
+};
+
+/// An array of such maps.
+#[repr(C)]
+pub struct ChunkMaps {
+    r#type: *const [i32; 12],
+    key_size: *const [i32; 4],
+    value_size: *const [i32; 4],
+    max_entries: *const [i32; MAX_ROW_CHUNKS as usize],
+    values: [*const ChunkMap; 0],
+}
+
+// SAFETY: as above.
+unsafe impl Sync for ChunkMaps {}
+
+impl ChunkMaps {
+    /// The rows of a chunk; `None` if there is none yet.
+    #[inline(always)]
+    pub fn rows(&self, chunk: u32) -> Option<&RowChunk> {
+        // SAFETY: lookups with keys of four bytes. What is found is an array's element: it stays where it is as long as the
+        // program runs, and is written only while nothing points to the rows written.
+        unsafe {
+            let map = bpf_map_lookup_elem(
+                core::ptr::from_ref(self).cast_mut().cast(),
+                (&raw const chunk).cast(),
+            );
+            if map.is_null() {
+                return None;
+            }
+            let first = 0_u32;
+            bpf_map_lookup_elem(map, (&raw const first).cast())
+                .cast::<RowChunk>()
+                .as_ref()
+        }
+    }
+}
+
+/// Key: chunk. Value: a map with unwind rows. Writer: the daemon adds chunks as they are needed, and fills them through
+/// mappings, before the pages. Reader: the walker. Size: `limits::MAX_ROW_CHUNKS`; configuration `limits.unwind_table_bytes`.
 #[btf_map]
-pub static ROW_CHUNKS: ArrayOfMaps<
-    btf_maps::Array<RowChunk, 1, { BPF_F_MMAPABLE as usize }>,
-    { MAX_ROW_CHUNKS as usize },
-> = ArrayOfMaps::new();
+pub static ROW_CHUNKS: ChunkMaps = ChunkMaps {
+    r#type: core::ptr::null(),
+    key_size: core::ptr::null(),
+    value_size: core::ptr::null(),
+    max_entries: core::ptr::null(),
+    values: [],
+};
 
 /// Key: a `Counter`. Value: its count. Writers: the programs. Reader: the daemon sums the processors.
 #[map]

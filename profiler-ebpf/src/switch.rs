@@ -43,6 +43,11 @@ fn leave(
     let gave_up = !preempted && task.has_given_up();
     let thread = task::thread(task, control, now_ns, Some(Phase::Running))?;
     let slot = thread.reference.slot;
+    if task::is_in_update(thread.record) {
+        // Some kernels preempt programs (not this one): the thread leaves in the middle of an update of its own record.
+        task::note_gone(thread.record, now_ns);
+        return None;
+    }
     task::update(thread.record, |record| {
         task::arrive_unseen(record, now_ns);
         record.clock.switch_out(now_ns, gave_up);
@@ -77,6 +82,10 @@ fn arrive(task: Task, control: &Control, now_ns: u64) -> Option<()> {
     };
     task::set_on_processor(task, thread.reference);
     let slot = thread.reference.slot;
+    if task::is_in_update(thread.record) {
+        // Its update goes on, and sees that it was interrupted (`task::account_preemption`).
+        return None;
+    }
     task::update(thread.record, |record| {
         let absence = record.clock.switch_in(now_ns);
         match absence.wake {

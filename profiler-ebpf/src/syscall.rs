@@ -19,7 +19,7 @@ use crate::task::{self, Task, control};
 #[btf_tracepoint(function = "sys_enter")]
 pub fn sys_enter(ctx: BtfTracePointContext) -> i32 {
     let number = ctx.arg::<u64>(1) as u32;
-    border(&ctx, |record, _, now_ns| {
+    border(&ctx, Moment::Enter, |record, _, now_ns| {
         let number = if number > MAX_CALL_NUMBER {
             MAX_CALL_NUMBER
         } else {
@@ -35,7 +35,7 @@ pub fn sys_enter(ctx: BtfTracePointContext) -> i32 {
 /// `sys_exit(regs, result)`.
 #[btf_tracepoint(function = "sys_exit")]
 pub fn sys_exit(ctx: BtfTracePointContext) -> i32 {
-    border(&ctx, |record, slot, now_ns| {
+    border(&ctx, Moment::Leave, |record, slot, now_ns| {
         if let Some(call) = record.clock.leave_call(now_ns) {
             calls::count_call(record, slot, &call);
         }
@@ -47,6 +47,7 @@ pub fn sys_exit(ctx: BtfTracePointContext) -> i32 {
 #[inline(always)]
 fn border(
     ctx: &BtfTracePointContext,
+    moment: Moment,
     cross: impl FnOnce(&mut ThreadRecord, u32, u64),
 ) -> Option<()> {
     let control = control()?;
@@ -81,15 +82,9 @@ fn border(
             .attribution
             .is_due(now_ns, settings::min_interval_ns())
         {
-            attribute::walk(
-                ctx.as_ptr(),
-                Task::current(),
-                record,
-                slot,
-                Moment::Call,
-                control,
-            );
+            attribute::walk(ctx.as_ptr(), Task::current(), record, slot, moment, control);
         }
+        task::account_preemption(record, now_ns);
     });
     Some(())
 }

@@ -97,7 +97,8 @@ impl Task {
     /// Where the task is, seen from outside.
     #[inline(always)]
     fn phase(self) -> Phase {
-        if self.field::<u32>(settings::task_on_cpu()) != 0 {
+        // One byte of it: an int until it became a byte. Never more than 1, lowest byte first.
+        if self.field::<u8>(settings::task_on_cpu()) != 0 {
             Phase::Running
         } else if self.has_given_up() {
             Phase::Blocked
@@ -275,20 +276,42 @@ pub fn notice_unseen_switch(task: Task, now_ns: u64) {
         && current.flags != 0
         && let Some(gone) = record(current.slot)
     {
-        let read = |offset: u32| {
-            // SAFETY: reads kernel memory with a fault-safe helper: the task may be no more.
-            unsafe { bpf_probe_read_kernel((current.task + u64::from(offset)) as *const u32) }
-        };
+        let at = |offset: u32| current.task + u64::from(offset);
+        // SAFETY: reads kernel memory with a fault-safe helper: the task may be no more.
+        let tid = unsafe { bpf_probe_read_kernel(at(settings::task_tid()) as *const u32) };
+        // SAFETY: as above. One byte, as in `Task::phase`.
+        let on_cpu = unsafe { bpf_probe_read_kernel(at(settings::task_on_cpu()) as *const u8) };
         // It may be at work on another processor by now.
-        if read(settings::task_tid()) == Ok(gone.tid) && read(settings::task_on_cpu()) == Ok(0) {
-            // SAFETY: one aligned word.
-            unsafe { core::ptr::write_volatile(&raw mut gone.clock.gone_ns, now_ns) };
+        if tid == Ok(gone.tid) && on_cpu == Ok(0) {
+            note_gone(gone, now_ns);
             count(Counter::SwitchesMissed);
         }
     }
     current.task = 0;
     current.registers = 0;
     current.flags = 0;
+}
+
+/// Notes that the thread of `record` has left its processor, without an update of the record.
+#[inline(always)]
+pub fn note_gone(record: &mut ThreadRecord, now_ns: u64) {
+    // SAFETY: one aligned word.
+    unsafe { core::ptr::write_volatile(&raw mut record.clock.gone_ns, now_ns) };
+}
+
+/// Within an update that began at `now_ns` or later: if the thread was preempted since, the time that it waited is its own
+/// (the last time, if it was several times).
+#[inline(always)]
+pub fn account_preemption(record: &mut ThreadRecord, now_ns: u64) {
+    // SAFETY: one aligned word; volatile, because a switch in the middle of this program writes it.
+    let gone_ns = unsafe { core::ptr::read_volatile(&raw const record.clock.gone_ns) };
+    if gone_ns > now_ns
+        && let Some(current) = on_processor()
+        && current.since_ns >= gone_ns
+    {
+        record.clock.switch_out(gone_ns, false);
+        record.clock.switch_in(current.since_ns);
+    }
 }
 
 /// The thread of `record` is on this processor: if it was not seen to come, it is taken to have come after the last switch.

@@ -10,10 +10,10 @@ use profiler_common::Counter;
 use profiler_common::limits::{MAX_FRAME_POINTER_FRAMES, MAX_USER_FRAMES};
 use profiler_common::records::ThreadRecord;
 use profiler_common::unwind::{
-    CHUNK_ROWS, HASH_SEED, MAPPING_SEARCH_STEPS, MAX_PROCESS_MAPPINGS, MappingRow,
-    Memory, PAGE_BITS, ProcessMappings, Registers, StackEnd, StepResult, UnwindFailure, UnwindRow, WalkState,
-    hash_frame, kind, mapping, pt_regs_offset, search, stack_id, step, step_by_frame_pointer,
-    table_slot,
+    CHUNK_ROWS, HASH_SEED, MAPPING_SEARCH_STEPS, MAX_PROCESS_MAPPINGS, MappingRow, Memory,
+    PAGE_BITS, ProcessMappings, Registers, StackEnd, StepResult, UnwindFailure, UnwindRow,
+    WalkState, hash_frame, kind, mapping, pt_regs_offset, search, stack_id, step,
+    step_by_frame_pointer, table_slot,
 };
 
 use crate::capture::{Scratch, forget};
@@ -131,10 +131,7 @@ pub fn inherit(parent: Task, child: Task) {
     }
     // SAFETY: a lookup; the value is copied at once.
     if let Some(process) = unsafe { PROCESSES.get(from) } {
-        let copy = ProcessMappings {
-            pid,
-            ..*process
-        };
+        let copy = ProcessMappings { pid, ..*process };
         if PROCESSES.insert(pid, copy, 0).is_err() {
             count(Counter::MappedProcessesFull);
         }
@@ -224,8 +221,7 @@ fn find_row(walk: &mut WalkState, pc: u64) -> Result<UnwindRow, UnwindFailure> {
         .ok_or(UnwindFailure::NoPage)?;
     let (first, count) = (page.first, u32::from(page.count));
     let chunk = ROW_CHUNKS
-        .get(u32::from(page.chunk))
-        .and_then(|chunk| chunk.get(0))
+        .rows(u32::from(page.chunk))
         .ok_or(UnwindFailure::NoPage)?;
     let at = |index: u32| (first + index) as usize & (CHUNK_ROWS - 1);
     if count == 0 {
@@ -247,7 +243,7 @@ fn enter_mapping(walk: &mut WalkState, pc: u64) -> Result<(), UnwindFailure> {
         return Err(UnwindFailure::NoMapping);
     }
     let mut steps = 0;
-    while steps < MAPPING_SEARCH_STEPS {
+    while steps < MAPPING_SEARCH_STEPS && size > 1 {
         let half = size >> 1;
         let middle = (low + half) & (MAX_PROCESS_MAPPINGS - 1);
         let row = MAPPINGS

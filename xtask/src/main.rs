@@ -7,6 +7,7 @@
 
 mod bench;
 mod build;
+mod kernels;
 mod lint;
 mod packages;
 mod run;
@@ -53,6 +54,11 @@ enum Task {
         #[arg(long)]
         full: bool,
     },
+    /// Run the kernel's tests on other kernels, under emulation: 5.10, 6.1, 6.12 and 7.2
+    TestKernel {
+        /// The kernels, as in 6.1; all where none is named
+        versions: Vec<String>,
+    },
     /// Measure what the profiler costs; what follows `--` is passed to the measurement
     Bench {
         /// Arguments of the measurement
@@ -97,6 +103,7 @@ fn perform(task: Task) -> anyhow::Result<()> {
         Task::Build { release } => build::build(&workspace, release),
         Task::Run { arguments } => run::run(&workspace, &arguments),
         Task::Test { full } => test::test(&workspace, full),
+        Task::TestKernel { versions } => kernels::test_kernels(&workspace, &versions),
         Task::Bench { arguments } => bench::bench(&workspace, &arguments),
         Task::Lint => lint::lint(&workspace),
         Task::Tidy => tidy::tidy(&workspace),

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
 use crate::shell::{self, Root};
 
@@ -101,20 +101,73 @@ pub(crate) fn unpack(name: &str, why: &str, tools: &Path) -> anyhow::Result<Path
         update()?;
         download()?;
     }
-    let archive = fs::read_dir(&partial)?
-        .filter_map(Result::ok)
-        .map(|entry| entry.path())
-        .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
-        .with_context(|| format!("apt-get left no archive of {name}"))?;
-    shell::run(
-        Command::new("dpkg-deb")
-            .arg("-x")
-            .arg(&archive)
-            .arg(&partial),
-    )?;
-    fs::remove_file(&archive).with_context(|| format!("removing {}", archive.display()))?;
+    unpack_archives(&partial, &partial)?;
     fs::rename(&partial, &folder).with_context(|| format!("making {}", folder.display()))?;
     Ok(folder)
+}
+
+/// Like [`unpack`], together with all packages that it depends on and that this machine lacks.
+///
+/// For programs whose libraries may stand in another package's way. What is unpacked finds the other libraries installed.
+pub(crate) fn unpack_with_dependencies(
+    name: &str,
+    why: &str,
+    tools: &Path,
+) -> anyhow::Result<PathBuf> {
+    let folder = tools.join(name);
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    println!(
+        "Downloading Debian package {name} and what it depends on, unpacking them into {}: {why}.",
+        tools.display()
+    );
+    let partial = tools.join(format!("{name}.partial"));
+    if partial.is_dir() {
+        fs::remove_dir_all(&partial).with_context(|| format!("clearing {}", partial.display()))?;
+    }
+    let archives = partial.join("archives");
+    fs::create_dir_all(archives.join("partial"))
+        .with_context(|| format!("making {}", archives.display()))?;
+    let download = || {
+        shell::output(
+            Command::new("apt-get")
+                .args(["install", "--download-only", "--yes", "-qq"])
+                .arg("--no-install-recommends")
+                // Nothing is installed, so nobody needs to be kept away, and nobody needs to be root.
+                .arg("-oDebug::NoLocking=1")
+                .arg(format!("-oDir::Cache::archives={}", archives.display()))
+                .arg(name)
+                .stdin(Stdio::null()),
+        )
+    };
+    if !are_available(&[name]) || download().is_err() {
+        update()?;
+        download()?;
+    }
+    unpack_archives(&archives, &partial)?;
+    fs::remove_dir_all(&archives).with_context(|| format!("clearing {}", archives.display()))?;
+    fs::rename(&partial, &folder).with_context(|| format!("making {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// Unpacks all archives of packages that lie in `from` into `to`, and removes them. Fails when there is none.
+pub(crate) fn unpack_archives(from: &Path, to: &Path) -> anyhow::Result<()> {
+    let entries = fs::read_dir(from).with_context(|| format!("listing {}", from.display()))?;
+    let archives: Vec<_> = entries
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "deb"))
+        .collect();
+    if archives.is_empty() {
+        bail!("apt-get left no package in {}", from.display());
+    }
+    fs::create_dir_all(to).with_context(|| format!("making {}", to.display()))?;
+    for archive in archives {
+        shell::run(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(to))?;
+        fs::remove_file(&archive).with_context(|| format!("removing {}", archive.display()))?;
+    }
+    Ok(())
 }
 
 /// Installs the modules that the `package-lock.json` in `from` pins, by their hashes, into `tools`; does nothing where they
@@ -159,7 +212,8 @@ fn is_installed(name: &str) -> bool {
     query.is_ok_and(|output| output.status.success() && output.stdout == b"installed")
 }
 
-fn update() -> anyhow::Result<()> {
+/// Lets apt read the lists of its sources anew.
+pub(crate) fn update() -> anyhow::Result<()> {
     println!("Reading Debian's package lists anew: apt-get update.");
     shell::run(
         Root::find()

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: the tests of the workspace, then those on the running kernel, then one summary.
+//! `cargo xtask test`: the tests of the workspace, those on the running kernel, those on another one under emulation, one summary.
 //!
 //! A test that lacks a tool writes a line that begins with `skipped:` past the test harness, as with
 //! `writeln!(std::io::stderr(), …)`; the summary repeats it.
@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use crate::shell::{self, Root};
 use crate::workspace::Workspace;
-use crate::{packages, toolchain};
+use crate::{kernels, packages, toolchain};
 
 /// The test target whose tests load programs into the running kernel.
 const KERNEL_TESTS: &str = "kernel";
@@ -72,6 +72,20 @@ pub(crate) fn test(workspace: &Workspace, full: bool) -> anyhow::Result<()> {
         }
     }
     tally.skips.extend(kernel_skip);
+
+    println!("\n== Tests on another kernel");
+    match kernels::test_another_kernel(workspace) {
+        Ok(Ok(line)) => {
+            println!("{line}");
+            tally.passed += 1;
+        }
+        Ok(Err(error)) if !kernels::must_run() => {
+            tally
+                .skips
+                .push(format!("skipped: the tests on another kernel: {error:#}"));
+        }
+        Ok(Err(error)) | Err(error) => broken.push(format!("Tests on another kernel: {error:#}")),
+    }
     report(&tally, &broken)
 }
 

@@ -121,14 +121,14 @@ pub const fn deref_param(offset: i64, add: i64) -> Option<i32> {
 /// Index among the `count` rows of a page of the last one that begins at or before `pc`. `row_pc` reads where a row begins;
 /// `None` if it could not.
 ///
-/// Always [`SEARCH_STEPS`] steps and no branch but that on a failed read, so the verifier sees one path through it.
+/// At most [`SEARCH_STEPS`] steps, and no branch on what is read, so the verifier sees one path through each of them.
 #[must_use]
 #[inline(always)]
 pub fn search(count: u32, pc: u16, mut row_pc: impl FnMut(u32) -> Option<u16>) -> Option<u32> {
     let mut low = 0_u32;
     let mut size = count;
     let mut step = 0;
-    while step < SEARCH_STEPS {
+    while step < SEARCH_STEPS && size > 1 {
         let half = size >> 1;
         let middle = (low + half) & (MAX_PAGE_ROWS - 1);
         let begins = row_pc(middle)?;
@@ -188,7 +188,7 @@ mod tests {
                 pcs.get(index as usize).copied()
             });
             prop_assert_eq!(found, Some(linear));
-            prop_assert_eq!(reads, SEARCH_STEPS);
+            prop_assert!(reads <= SEARCH_STEPS);
         }
     }
 }

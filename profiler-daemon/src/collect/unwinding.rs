@@ -53,8 +53,8 @@ enum Table {
         segments: Vec<Segment>,
         used_pass: u64,
     },
-    /// It was there or could be, but there was no room. Asked for again when a walk needs it.
-    NoRoom,
+    /// It was there or could be, but there was no room. Asked for again when a walk needs it, some passes later.
+    NoRoom { pass: u64 },
     /// There can be none.
     None(NoTable),
 }
@@ -142,7 +142,9 @@ impl Unwinding {
         }
         let unasked = std::mem::take(&mut self.unasked);
         for module in missed {
-            if matches!(self.tables.get(&module), Some(Table::NoRoom)) {
+            if let Some(Table::NoRoom { pass }) = self.tables.get(&module)
+                && pass + KEEP_PASSES < self.pass
+            {
                 self.tables.remove(&module);
                 self.ask(processes, module);
             }
@@ -211,14 +213,18 @@ impl Unwinding {
                     self.waiting.push((module, Arc::clone(table)));
                 } else {
                     self.state.refused += 1;
-                    self.tables.insert(module, Table::NoRoom);
+                    self.tables.insert(module, self.no_room());
                 }
             }
             Err(error) => {
                 self.failed("load a table", &error);
-                self.tables.insert(module, Table::NoRoom);
+                self.tables.insert(module, self.no_room());
             }
         }
+    }
+
+    const fn no_room(&self) -> Table {
+        Table::NoRoom { pass: self.pass }
     }
 
     /// Gives up tables that were not used for longest, until as many rows are free. False if there are none to give up.
@@ -239,7 +245,7 @@ impl Unwinding {
                 break;
             }
             freed += kernel.unload_table(id);
-            self.tables.insert(module, Table::NoRoom);
+            self.tables.insert(module, self.no_room());
             self.state.evicted += 1;
         }
         freed > 0
@@ -410,7 +416,7 @@ impl Unwinding {
             Some(Table::None(NoTable::NoUnwindInformation | NoTable::NotElf)) => {
                 row.kind = mapping::FRAME_POINTER;
             }
-            Some(Table::Asked | Table::NoRoom | Table::None(_)) | None => {}
+            Some(Table::Asked | Table::NoRoom { .. } | Table::None(_)) | None => {}
         }
         row
     }

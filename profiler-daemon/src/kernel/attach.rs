@@ -6,7 +6,8 @@ use aya::Ebpf;
 use aya::programs::perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent};
 use aya::programs::{BtfTracePoint, PerfEvent};
 
-use super::load::{KernelSettings, StartError, SystemCalls, TRACEPOINTS, chain, program_of};
+use super::load::{KernelSettings, SystemCalls, TRACEPOINTS, program_of};
+use super::refusal::{StartError, chain};
 
 /// What is attached.
 #[derive(Clone, Debug, Default)]

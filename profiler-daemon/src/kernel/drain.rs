@@ -11,7 +11,8 @@ use profiler_common::{CLASS_COUNT, ClassNs, Counter, Phase, StackEnd};
 use tracing::warn;
 
 use super::batch;
-use super::load::{Kernel, StartError};
+use super::load::Kernel;
+use super::refusal::StartError;
 
 /// A thread as it stood at the pass, with its open interval closed.
 #[derive(Clone, Copy, Debug)]
@@ -429,8 +430,9 @@ mod tests {
     #[test]
     fn the_reach_grows_with_what_is_in_use() {
         // Check that elements in use are found across gaps shorter than the look ahead, up to the end, and kept when freed.
-        let in_use =
-            |last: usize| move |index: usize| index <= last && index % 60 == 0 && index > 0;
+        let in_use = |last: usize| {
+            move |index: usize| index <= last && index.is_multiple_of(60) && index > 0
+        };
         assert_eq!(reach(0, 1000, |_| false), 0);
         assert_eq!(reach(0, 1000, in_use(60)), 64);
         assert_eq!(reach(0, 1000, in_use(300)), 320);

@@ -1,4 +1,4 @@
-//! Loads the programs: settings frozen, maps sized, each program verified. Says in a sentence what this kernel lacks.
+//! Loads the programs: settings frozen, maps sized, each program verified. (What a refusal means says `refusal`.)
 
 use std::fs;
 use std::io;
@@ -6,19 +6,19 @@ use std::io;
 use aya::maps::{HashMap, Map, MapData, PerCpuArray, RingBuf, Stack};
 use aya::programs::{BtfTracePoint, Iter, PerfEvent, ProgramError, ProgramType};
 use aya::sys::{BpfHelper, is_helper_supported};
-use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
+use aya::{Btf, Ebpf, EbpfLoader};
 use profiler_common::limits::{CALLS_PER_THREAD, MAX_PAGES};
 use profiler_common::records::{Control, SyscallKey, SyscallRow, ThreadRecord, system_calls};
 use profiler_common::unwind::{MAX_TABLES, WALK_ENDS};
-use thiserror::Error;
 use tracing::{debug, warn};
 
 use super::attach::{self, Attached};
-use super::btf::{self, BtfError};
+use super::btf;
 use super::cost::{self, MapCost, ProgramCost, Statistics};
 use super::log::ProgramLog;
 use super::offsets;
 use super::records::Records;
+use super::refusal::{StartError, chain, program_refused, refused};
 use super::targets::TargetMaps;
 use super::unwind_maps::UnwindMaps;
 
@@ -57,43 +57,6 @@ pub struct KernelSettings {
     pub mappings: u32,
     /// Megabytes of unwind rows.
     pub unwind_chunks: u32,
-}
-
-/// Why the programs do not run.
-#[derive(Debug, Error)]
-pub enum StartError {
-    /// No type information.
-    #[error(
-        "cannot read the kernel's type information /sys/kernel/btf/vmlinux ({0}): a kernel built with CONFIG_DEBUG_INFO_BTF=y is needed"
-    )]
-    NoBtf(io::Error),
-    /// The type information lacks something.
-    #[error("this kernel is not supported: {0}")]
-    Btf(#[from] BtfError),
-    /// The kernel refuses for want of privilege.
-    #[error(
-        "the kernel refuses the programs ({0}): run as root, or give the daemon CAP_BPF and CAP_PERFMON, and for all names CAP_SYS_PTRACE, CAP_CHECKPOINT_RESTORE, CAP_DAC_READ_SEARCH and CAP_SYSLOG (`profiler-daemon doctor` says which are missing)"
-    )]
-    Privilege(String),
-    /// The kernel refuses the object or a map.
-    #[error("cannot load the kernel programs: {0}")]
-    Load(#[source] EbpfError),
-    /// The kernel refuses a program.
-    #[error("this kernel refuses the program {program}: {reason}")]
-    Program {
-        /// Its name.
-        program: &'static str,
-        /// What the kernel says, the end of the verifier's log included.
-        reason: String,
-    },
-    /// A map cannot be used.
-    #[error("cannot use the kernel map {map}: {reason}")]
-    Map {
-        /// Its name.
-        map: &'static str,
-        /// Why.
-        reason: String,
-    },
 }
 
 /// The loaded programs and their maps.
@@ -418,51 +381,6 @@ where
             program: name,
             reason: error.to_string(),
         })
-}
-
-fn program_refused(program: &'static str, error: ProgramError) -> StartError {
-    match &error {
-        ProgramError::LoadError {
-            io_error,
-            verifier_log,
-        } => {
-            if io_error.raw_os_error() == Some(libc::EPERM) {
-                return StartError::Privilege(io_error.to_string());
-            }
-            let log = verifier_log.to_string();
-            let tail: Vec<&str> = log.lines().rev().take(12).collect();
-            let tail: Vec<&str> = tail.into_iter().rev().collect();
-            StartError::Program {
-                program,
-                reason: format!("{io_error}; the verifier says: {}", tail.join(" / ")),
-            }
-        }
-        _ => StartError::Program {
-            program,
-            reason: chain(&error),
-        },
-    }
-}
-
-/// An error and what caused it, in one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
-}
-
-fn refused(error: EbpfError) -> StartError {
-    let text = chain(&error);
-    if text.contains("Operation not permitted") || text.contains("Permission denied") {
-        StartError::Privilege(text)
-    } else {
-        StartError::Load(error)
-    }
 }
 
 fn typed<T>(name: &'static str, map: Map) -> Result<T, StartError>

@@ -12,12 +12,14 @@ mod load;
 mod log;
 mod offsets;
 mod records;
+mod refusal;
 mod targets;
 mod unwind_maps;
 
 pub use attach::{Attached, online_processors};
 pub use cost::{MapCost, ProgramCost};
 pub use drain::{AwayStack, Pass, RawStack, StackSum, SyscallSnapshot, ThreadSnapshot};
-pub use load::{Kernel, KernelSettings, StartError, SystemCalls};
+pub use load::{Kernel, KernelSettings, SystemCalls};
+pub use refusal::StartError;
 pub use targets::{NamedTargets, TargetError};
 pub use unwind_maps::{MappingRange, Published, UnwindFill};

@@ -10,7 +10,8 @@ use aya::maps::{HashMap, MapData, MapError};
 use profiler_common::limits::{COMM_BYTES, MAX_TARGET_CGROUPS};
 use thiserror::Error;
 
-use super::load::{Kernel, StartError};
+use super::load::Kernel;
+use super::refusal::StartError;
 
 /// Why targets cannot be set.
 #[derive(Debug, Error)]
@@ -132,7 +133,7 @@ fn replace<K: Pod + Ord>(
 ) -> Result<(), TargetError> {
     let full = |error: MapError| TargetError::Full {
         kind,
-        reason: super::load::chain(&error),
+        reason: super::refusal::chain(&error),
     };
     let present: Vec<K> = map.keys().collect::<Result<_, _>>().map_err(full)?;
     for key in present.iter().filter(|key| !wanted.contains(key)) {

@@ -58,6 +58,7 @@ fn own_files() {
 /// Prints what the choice of kinds rests on: for files named in `UNWIND_FILES` (separated by colons).
 #[test]
 #[ignore = "a measurement, for files of one's choice"]
+#[expect(clippy::print_stdout, reason = "a person asked for the figures")]
 fn measure() {
     let files = std::env::var("UNWIND_FILES").unwrap_or_default();
     let mut totals = (0, 0, 0, 0.0);

@@ -59,7 +59,7 @@ fn a_typo_never_looks_like_an_empty_answer() {
         ("/api/v1/functions?frames=kernel", 400, "all"),
         ("/api/v1/functions?window=5", 400, "window"),
         ("/api/v1/processes?format=xml", 400, "json"),
-        ("/api/v1/processes?format=csv", 400, "json or text"),
+        ("/api/v1/processes?format=svg", 400, "csv"),
         ("/api/v1/processes/abc", 400, ""),
         ("/api/v1/processes/4194303", 404, ""),
         ("/api/v1/nothing", 404, ""),

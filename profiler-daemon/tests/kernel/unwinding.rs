@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::daemon::{self, Daemon, say};
 use crate::reads::{self, number, text, unix_now_ns};
+use crate::workload::Workload;
 
 /// A program: what it is called, how it is compiled, what it does, and functions that call each other, outermost first.
 struct Program {
@@ -297,6 +298,52 @@ fn programs_without_frame_pointers_have_whole_stacks() {
             assert_eq!(run.to_string(), depth, "{}", program.name);
         }
     }
+}
+
+/// What the daemon counted about tables, without zeros.
+fn counts(daemon: &Daemon) -> Vec<String> {
+    let metrics = daemon.try_get("/metrics").text().to_string();
+    let lines = metrics
+        .lines()
+        .filter(|line| line.starts_with("profiler_unwind_"));
+    lines
+        .filter(|line| !line.ends_with(" 0"))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn stacks_of_a_workload_are_whole() {
+    // Check that walks of an ordinary program, whose C library keeps no frame pointers, are complete once it has begun. Needs no
+    // compiler, so that it runs on other kernels too.
+    let Some(daemon) = daemon::shared() else {
+        return;
+    };
+    let workload = Workload::start("split --seconds 6");
+    let stacks = || {
+        let path = format!("/processes/{}", workload.pid());
+        let process = reads::until(daemon, &path, unix_now_ns(), |_| true);
+        (
+            number(&process, "/stacks/walked"),
+            number(&process, "/stacks/complete"),
+        )
+    };
+    std::thread::sleep(Duration::from_millis(2500));
+    let before = stacks();
+    std::thread::sleep(Duration::from_millis(2000));
+    let after = stacks();
+    let (walked, complete) = (after.0 - before.0, after.1 - before.1);
+    let unwinding = &daemon.get("/status")["unwinding"];
+    assert!(
+        walked >= 100 && complete * 1000 >= walked * 995,
+        "{complete} of {walked} walks are complete: {unwinding}, {:?}, {:?}",
+        counts(daemon),
+        daemon
+            .log()
+            .lines()
+            .find(|line| line.contains("for the walker"))
+    );
+    assert!(number(unwinding, "/tables") > 0, "{unwinding}");
 }
 
 #[test]

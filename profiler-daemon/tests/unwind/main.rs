@@ -2,6 +2,9 @@
 //! files of this machine, and over the stacks of real programs that are stopped at many moments. Needs no privileges:
 //! only own children are stopped.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::print_stdout, reason = "what was compared is shown on request")]
+
 mod damage;
 mod oracle;
 mod programs;

@@ -19,6 +19,7 @@ const RSP: usize = 7;
 const RETURN: usize = 16;
 
 /// What a step found.
+#[expect(clippy::large_enum_variant, reason = "one exists at a time")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Caller {

@@ -1,0 +1,172 @@
+//! Which kernels there are to test on, and which tests are run there.
+
+use anyhow::Context as _;
+
+/// A kernel to test on.
+pub(super) struct Kernel {
+    /// The first two numbers of its release.
+    pub(super) version: &'static str,
+    /// Debian's name of the release that has it.
+    pub(super) suite: &'static str,
+    /// What the daemon says where it cannot work; none where it works.
+    pub(super) refusal: Option<&'static str>,
+    /// Those of [`TESTS`] that it is known not to pass.
+    except: &'static [&'static str],
+}
+
+impl Kernel {
+    /// The tests that are run on it.
+    pub(super) fn tests(&self) -> Vec<&'static str> {
+        let mut tests = TESTS.to_vec();
+        tests.retain(|test| !self.except.contains(test));
+        tests
+    }
+}
+
+/// Oldest first.
+pub(super) const KERNELS: [Kernel; 4] = [
+    Kernel {
+        version: "5.10",
+        suite: "bullseye",
+        refusal: Some(
+            "this kernel lacks BPF task storage, without which nothing can be profiled: Linux 5.15 or later is needed",
+        ),
+        except: &[],
+    },
+    Kernel {
+        version: "6.1",
+        suite: "bookworm",
+        refusal: None,
+        except: &[],
+    },
+    Kernel {
+        version: "6.12",
+        suite: "trixie",
+        refusal: None,
+        except: &[],
+    },
+    Kernel {
+        version: "7.2",
+        suite: "sid",
+        refusal: None,
+        // It preempts the programs at system calls, and while one waits, runs none for the calls of others on its processor.
+        except: &["system_calls::every_system_call_is_counted"],
+    },
+];
+
+/// Those that `cargo xtask test` chooses from: the oldest that has all that is needed, or the next one.
+const ROUTINE: [&str; 2] = ["6.1", "6.12"];
+
+/// The tests that are run, by their full names: a share of each kind that holds under emulation and takes no minutes there.
+///
+/// Time passes there as on a slow machine with one processor, so nearly all hold. Left out is what races with a daemon that
+/// takes seconds to start, what compares page faults or a hundred ends of processes with `getrusage` to 1 or 2 % (interrupts
+/// and the end after the last accounting take more), what compares runners with their own clocks to 10 ms (which beginning and
+/// ending take there), what wants three reports between two passes, and what needs tools that
+/// the image has not.
+const TESTS: [&str; 22] = [
+    "classes::a_process_lasts_as_long_as_by_its_own_clock",
+    "classes::no_wake_up_is_lost_in_a_race",
+    "classes::processor_time_agrees_with_getrusage_across_processors",
+    "classes::waiters_are_blocked_while_the_gate_is_held",
+    "failures::the_doctor_finds_this_machine_fit",
+    "failures::without_privilege_it_says_which",
+    "ledger::the_ledger_holds_when_every_event_is_walked",
+    "names::a_new_name_is_shown",
+    "processes::a_fork_without_exec_is_its_own_process",
+    "processes::a_reused_pid_is_another_process",
+    "processes::an_exec_keeps_the_process_and_changes_the_program",
+    "processes::children_that_end_at_once_are_counted",
+    "shares::phases_that_end_in_sleeps_get_their_time",
+    "shares::processor_time_splits_as_the_work_does",
+    "sleepers::a_sleep_under_way_is_seen_in_its_system_call",
+    "sleepers::a_sleeping_threads_time_grows_while_it_sleeps",
+    "system_calls::a_sleeps_time_is_in_its_call",
+    "system_calls::every_system_call_is_counted",
+    "system_calls::without_the_hooks_the_rest_is_exact",
+    "threads::each_thread_has_its_own_time",
+    "threads::no_short_thread_is_lost",
+    "unwinding::stacks_of_a_workload_are_whole",
+];
+
+/// The kernels with these versions; all of them where none is named.
+pub(super) fn choose(versions: &[String]) -> anyhow::Result<Vec<&'static Kernel>> {
+    if versions.is_empty() {
+        return Ok(KERNELS.iter().collect());
+    }
+    let find = |version: &String| {
+        KERNELS
+            .iter()
+            .find(|kernel| kernel.version == version)
+            .with_context(|| {
+                let known = KERNELS.map(|kernel| kernel.version).join(", ");
+                format!("no kernel {version}: there are {known}")
+            })
+    };
+    versions.iter().map(find).collect()
+}
+
+/// The kernel for the routine, given the release of this machine's own.
+pub(super) fn another(own: &str) -> &'static Kernel {
+    let is_own = |version: &str| {
+        own.strip_prefix(version)
+            .is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_digit()))
+    };
+    let version = ROUTINE.into_iter().find(|version| !is_own(version));
+    KERNELS
+        .iter()
+        .find(|kernel| Some(kernel.version) == version)
+        .expect("the routine's kernels are in the list, and at most one is this machine's")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_chosen_by_version() {
+        // Check that none means all, that named ones come in that order, and that an unknown one is refused with those known.
+        let versions = |names: &[&str]| {
+            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+            choose(&names).map(|kernels| {
+                kernels
+                    .iter()
+                    .map(|kernel| kernel.version)
+                    .collect::<Vec<_>>()
+            })
+        };
+        assert_eq!(
+            versions(&[]).expect("all"),
+            KERNELS.map(|kernel| kernel.version)
+        );
+        assert_eq!(versions(&["7.2", "6.1"]).expect("both"), ["7.2", "6.1"]);
+        let error = versions(&["4.19"]).expect_err("there is none").to_string();
+        assert!(error.contains("4.19") && error.contains("6.12"), "{error}");
+    }
+
+    #[test]
+    fn exceptions_are_from_the_list() {
+        // Check that a kernel's exceptions are left out, that each is a test in the list, and that no test is there twice.
+        for kernel in &KERNELS {
+            assert_eq!(
+                kernel.tests().len() + kernel.except.len(),
+                TESTS.len(),
+                "{}",
+                kernel.version
+            );
+        }
+        let mut tests = TESTS.to_vec();
+        tests.sort_unstable();
+        tests.dedup();
+        assert_eq!(tests.len(), TESTS.len());
+    }
+
+    #[test]
+    fn the_routine_is_never_on_the_own_kernel() {
+        // Check that another kernel than the running one is taken, and that 6.12 is not taken for 6.1.
+        assert_eq!(another("6.18.44").version, "6.1");
+        assert_eq!(another("6.12.107+deb13-cloud-amd64").version, "6.1");
+        assert_eq!(another("6.1.0-50-amd64").version, "6.12");
+        assert_eq!(another("").version, "6.1");
+    }
+}
