@@ -4,11 +4,14 @@
 //! bound is written once. Also here: how a failure is told to the person who typed.
 
 pub mod duration;
+mod record;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
+
+pub use record::{RecordArgs, RecordFormat, RecordFrames, RecordValue};
 
 /// A system-wide profiler: exact time per thread, sampled stacks, read over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
@@ -57,6 +60,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Record a command, processes or the whole machine once, and write one report; no service is needed.
+    Record(Box<RecordArgs>),
 }
 
 /// How much is logged.

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use crate::args::Args;
+use crate::args::{Args, RecordArgs};
 
 pub use sample::{documentation, sample};
 pub use section::Key;
@@ -111,6 +111,31 @@ impl Config {
         config.typed(args)
     }
 
+    /// What the command line of a recording and the file it names mean together. Whatever the file says of targets, only
+    /// what was typed is recorded: everything where nothing was. A command's process is not known yet.
+    ///
+    /// # Errors
+    ///
+    /// As [`Config::resolve`].
+    pub fn resolve_recording(args: &RecordArgs) -> Result<Self, ConfigError> {
+        let mut config = match &args.config {
+            Some(path) => Self::read(path)?,
+            None => Self::default(),
+        };
+        config.set_frequency(args.frequency_hz)?;
+        config.targets = if args.pids.is_empty() && args.comms.is_empty() {
+            Targets::default()
+        } else {
+            Targets::only(args.pids.clone(), args.comms.clone(), args.children).map_err(
+                |sentence| ConfigError::Option {
+                    option: "--pid and --comm",
+                    sentence,
+                },
+            )?
+        };
+        Ok(config)
+    }
+
     /// What a file means.
     ///
     /// # Errors
@@ -175,16 +200,7 @@ impl Config {
 
     /// The same, with what was typed on the command line in place of what it replaces.
     fn typed(mut self, args: &Args) -> Result<Self, ConfigError> {
-        if let Some(frequency_hz) = args.frequency_hz {
-            let written = toml::Value::Integer(i64::try_from(frequency_hz).unwrap_or(i64::MAX));
-            self.frequency_hz =
-                kinds::Kind::<u32>::read(&FREQUENCY, &written).map_err(|sentence| {
-                    ConfigError::Option {
-                        option: "--frequency-hz",
-                        sentence,
-                    }
-                })?;
-        }
+        self.set_frequency(args.frequency_hz)?;
         if let Some(min_interval_ns) = args.min_interval {
             self.min_interval_ns =
                 MIN_INTERVAL
@@ -198,14 +214,27 @@ impl Config {
             self.listen = listen;
         }
         if !args.pids.is_empty() {
-            self.targets = Targets::only_pids(args.pids.clone(), self.targets.children).map_err(
-                |sentence| ConfigError::Option {
+            self.targets = Targets::only(args.pids.clone(), Vec::new(), self.targets.children)
+                .map_err(|sentence| ConfigError::Option {
                     option: "--pid",
                     sentence,
-                },
-            )?;
+                })?;
         }
         Ok(self)
+    }
+
+    fn set_frequency(&mut self, typed: Option<u64>) -> Result<(), ConfigError> {
+        if let Some(frequency_hz) = typed {
+            let written = toml::Value::Integer(i64::try_from(frequency_hz).unwrap_or(i64::MAX));
+            self.frequency_hz =
+                kinds::Kind::<u32>::read(&FREQUENCY, &written).map_err(|sentence| {
+                    ConfigError::Option {
+                        option: "--frequency-hz",
+                        sentence,
+                    }
+                })?;
+        }
+        Ok(())
     }
 }
 

@@ -27,8 +27,12 @@ pub mod report;
 
 pub mod export;
 
+pub mod stages;
+
 pub mod metrics;
 
 pub mod http;
 
 pub mod daemon;
+
+pub mod record;

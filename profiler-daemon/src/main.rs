@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use profiler_daemon::args::{Args, Command, failure_sentence};
+use profiler_daemon::args::{Args, Command, LogLevel, failure_sentence};
 use profiler_daemon::config::Config;
-use profiler_daemon::{daemon, doctor};
+use profiler_daemon::{daemon, doctor, record};
 use tracing_subscriber::EnvFilter;
 
 #[expect(
@@ -30,13 +30,18 @@ fn main() -> ExitCode {
             }
             ExitCode::from(diagnosis.exit_code())
         }
+        Some(Command::Record(args)) => {
+            log_from(LogLevel::Warn);
+            match record::run(&args) {
+                Ok(exit_code) => ExitCode::from(exit_code),
+                Err(error) => {
+                    eprintln!("profiler-daemon: {}", failure_sentence(&error));
+                    ExitCode::FAILURE
+                }
+            }
+        }
         None => {
-            let filter = format!("{0},profiler_daemon={0}", args.log.as_str());
-            tracing_subscriber::fmt()
-                .with_env_filter(EnvFilter::new(filter))
-                .with_writer(std::io::stderr)
-                .with_target(false)
-                .init();
+            log_from(args.log);
             match Config::resolve(&args)
                 .map_err(anyhow::Error::from)
                 .and_then(daemon::run)
@@ -49,4 +54,14 @@ fn main() -> ExitCode {
             }
         }
     }
+}
+
+/// Logs what is at least as grave to standard error.
+fn log_from(level: LogLevel) {
+    let filter = format!("{0},profiler_daemon={0}", level.as_str());
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(filter))
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
 }

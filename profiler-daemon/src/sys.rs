@@ -6,6 +6,7 @@ pub mod bus_guard;
 pub mod cgroup;
 pub mod clock;
 pub mod heap;
+pub mod held_command;
 pub mod memory_file;
 pub mod open_in_root;
 pub mod own_cost;

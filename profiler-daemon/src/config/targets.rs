@@ -77,15 +77,16 @@ impl Targets {
         }
     }
 
-    /// Only these processes.
+    /// Only the processes of these numbers and names.
     ///
     /// # Errors
     ///
-    /// A sentence when there are none, too many, or one cannot be a process number.
-    pub fn only_pids(pids: Vec<u32>, children: bool) -> Result<Self, String> {
+    /// A sentence when there are none, too many, or one cannot be a process number or name.
+    pub fn only(pids: Vec<u32>, comms: Vec<String>, children: bool) -> Result<Self, String> {
         TargetsAsked {
             all: Some(false),
             pids,
+            comms,
             children,
             ..TargetsAsked::default()
         }

@@ -1,15 +1,13 @@
 //! What the server asks, answered by the collector's thread and the symbolizer's.
 
-use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use profiler_common::StackEnd;
 use profiler_common::unwind::UnwindFailure;
-use tokio::sync::oneshot;
 
-use crate::collect::{Answer, CollectorState, Command, Commander};
+use crate::collect::CollectorState;
 use crate::config::Config;
 use crate::config::targets::Targets;
 use crate::http::{
@@ -17,22 +15,17 @@ use crate::http::{
 };
 use crate::http::{Backend, BoxFuture, Unavailable};
 use crate::metrics::RequestCounts;
-use crate::processes::mappings::Place;
-use crate::processes::module::ModuleId;
 use crate::profile::frames::FrameId;
 use crate::profile::snapshot::Snapshot;
 use crate::report::names::Names;
-use crate::symbols::names::{FunctionName, NameTable};
-use crate::symbols::symbolizer::{Request, Symbolizer};
+use crate::stages::{Access, Unanswered};
 use crate::sys::own_cost;
 
 use super::facts::{Facts, notify};
-use super::{named, scrape};
+use super::scrape;
 
 /// A pass that is not older than this is fresh.
 const FRESH_NS: u64 = 100_000_000;
-/// How long a question to the collector may take.
-const PATIENCE: Duration = Duration::from_secs(8);
 /// How often the collector's state is asked for, for `status`.
 const STATE_PERIOD: Duration = Duration::from_secs(1);
 
@@ -40,8 +33,7 @@ const STATE_PERIOD: Duration = Duration::from_secs(1);
 pub(super) struct Daemon {
     pub(super) config: Config,
     facts: Mutex<Facts>,
-    commander: Commander,
-    symbolizer: Symbolizer,
+    access: Access,
     pub(super) requests: Arc<RequestCounts>,
     targets: Mutex<Targets>,
     state: Mutex<Option<CollectorState>>,
@@ -52,16 +44,14 @@ impl Daemon {
     pub(super) fn new(
         config: Config,
         facts: Facts,
-        commander: Commander,
-        symbolizer: Symbolizer,
+        access: Access,
         requests: Arc<RequestCounts>,
     ) -> Self {
         Self {
             targets: Mutex::new(config.targets.clone()),
             config,
             facts: Mutex::new(facts),
-            commander,
-            symbolizer,
+            access,
             requests,
             state: Mutex::new(None),
             told_ready: AtomicBool::new(false),
@@ -81,7 +71,7 @@ impl Daemon {
         let daemon = Arc::clone(self);
         tokio::spawn(async move {
             loop {
-                match daemon.ask(|answer| Command::State { answer }).await {
+                match daemon.access.state().await {
                     Ok(state) => {
                         let (passes, threads) = (state.passes, state.threads);
                         *lock(&daemon.state) = Some(state);
@@ -107,36 +97,12 @@ impl Daemon {
         });
     }
 
-    /// Asks the collector.
-    async fn ask<T: Send + 'static>(
-        &self,
-        command: impl FnOnce(Answer<T>) -> Command,
-    ) -> Result<T, Unavailable> {
-        let (sender, receiver) = oneshot::channel();
-        // Nobody waits for the answer any more if it cannot be sent: the request was given up.
-        let command = command(Box::new(move |answer| drop(sender.send(answer))));
-        self.commander
-            .send(command)
-            .map_err(|error| Unavailable(error.to_string()))?;
-        match tokio::time::timeout(PATIENCE, receiver).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(_)) => Err(Unavailable("the collector has stopped".to_owned())),
-            Err(_) => Err(Unavailable(format!(
-                "the collector did not answer within {PATIENCE:?}"
-            ))),
-        }
-    }
-
     /// The snapshot, or a newer one.
     async fn fresh(&self) -> Result<Arc<Snapshot>, Unavailable> {
         if let Err(missing) = self.readiness() {
             return Err(Unavailable(missing.join("; ")));
         }
-        self.ask(|answer| Command::Snapshot {
-            max_age_ns: FRESH_NS,
-            answer,
-        })
-        .await
+        self.access.snapshot(FRESH_NS).await.map_err(unavailable)
     }
 
     async fn find_names(
@@ -144,55 +110,11 @@ impl Daemon {
         snapshot: Arc<Snapshot>,
         frames: Vec<FrameId>,
     ) -> Arc<dyn Names + Send + Sync> {
-        let places: Vec<(FrameId, Place)> = frames
-            .into_iter()
-            .map(|id| {
-                let frame = snapshot.frame(id);
-                (
-                    id,
-                    Place {
-                        module: frame.module,
-                        offset: frame.offset,
-                    },
-                )
-            })
-            .collect();
-        let modules: BTreeSet<ModuleId> = places.iter().map(|(_, place)| place.module).collect();
-        let wanted = modules.iter().copied().collect();
-        // Without the files there are no names, but still a report.
-        let files = self
-            .ask(|answer| Command::Files {
-                modules: wanted,
-                answer,
-            })
-            .await
-            .unwrap_or_default();
-        let modules: HashMap<ModuleId, _> = modules
-            .into_iter()
-            .map(|id| (id, Arc::new(snapshot.module(id).clone())))
-            .collect();
-        let requests: Vec<Request> = places
-            .iter()
-            .map(|(_, place)| Request {
-                place: *place,
-                module: Arc::clone(&modules[&place.module]),
-                file: files.get(&place.module).cloned(),
-            })
-            .collect();
-        let symbolizer = self.symbolizer.clone();
-        // The thread that finds names may be busy: it is waited for off the server's threads.
-        let table = tokio::task::spawn_blocking(move || symbolizer.table(requests))
-            .await
-            .unwrap_or_default();
-        Arc::new(FrameNames {
-            places: places.into_iter().collect(),
-            table,
-            unknown: NameTable::default(),
-        })
+        self.access.names(snapshot, frames).await
     }
 
     async fn scrape(&self) -> Result<String, Unavailable> {
-        let state = self.ask(|answer| Command::State { answer }).await.ok();
+        let state = self.access.state().await.ok();
         let snapshot = self.fresh().await.ok();
         let facts = lock(&self.facts).clone();
         let input = scrape::input(
@@ -200,19 +122,13 @@ impl Daemon {
             &facts,
             state.as_ref(),
             snapshot.as_deref(),
-            self.symbolizer.counts(),
+            self.access.symbol_counts(),
         );
         crate::metrics::exposition(&input).map_err(|error| Unavailable(error.to_string()))
     }
 
     async fn change_targets(&self, targets: Targets) -> Result<Targets, String> {
-        let asked = named(&targets);
-        self.ask(|answer| Command::SetTargets {
-            targets: asked,
-            answer,
-        })
-        .await
-        .map_err(|unavailable| unavailable.to_string())??;
+        self.access.set_targets(&targets).await?;
         *lock(&self.targets) = targets.clone();
         Ok(targets)
     }
@@ -314,28 +230,13 @@ fn attached(state: &CollectorState) -> Vec<AttachedProgram> {
     tracepoints.chain(ticks).collect()
 }
 
+fn unavailable(unanswered: Unanswered) -> Unavailable {
+    Unavailable(unanswered.to_string())
+}
+
 /// What a lock protects here is replaced whole, so a thread that broke while holding it left nothing half done.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Names by frame.
-struct FrameNames {
-    places: HashMap<FrameId, Place>,
-    table: NameTable,
-    unknown: NameTable,
-}
-
-impl Names for FrameNames {
-    fn function(&self, frame: FrameId) -> &FunctionName {
-        match self.places.get(&frame) {
-            Some(place) => self.table.function(*place),
-            None => self.unknown.function(Place {
-                module: ModuleId::UNKNOWN,
-                offset: 0,
-            }),
-        }
-    }
 }
 
 /// Kernel memory of all maps, bytes.

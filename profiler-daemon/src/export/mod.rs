@@ -7,6 +7,7 @@ pub mod flamegraph;
 pub mod folded;
 mod human;
 pub mod pprof;
+mod recorded;
 pub mod speedscope;
 mod tables;
 pub mod text;

@@ -240,7 +240,7 @@ impl TextReport for ProcessReport {
     }
 }
 
-fn stacks_text(walked: u64, complete: u64, truncated: u64, failed: u64) -> String {
+pub(super) fn stacks_text(walked: u64, complete: u64, truncated: u64, failed: u64) -> String {
     format!("{walked} walked: {complete} complete, {truncated} truncated, {failed} failed")
 }
 

@@ -20,6 +20,7 @@ pub mod names;
 pub mod os_events;
 pub mod processes;
 pub mod query;
+pub mod recording;
 mod scope;
 mod sections;
 pub mod session;
@@ -41,6 +42,7 @@ pub use query::{
     DiffQuery, DiffSide, Fold, Frames, NeighbourQuery, Order, ProcessSelector, ReportError, Scope,
     Sections, StackQuery, StackValue, TableQuery, TreeQuery, ViewQuery, Window,
 };
+pub use recording::{Recording, recording};
 pub use scope::{frames_needed, outermost_frames};
 pub use session::{SessionReport, session};
 pub use stacks::{Stacks, stacks, stacks_between};

@@ -16,6 +16,7 @@ mod names;
 mod peers;
 mod processes;
 mod reads;
+mod record;
 mod retention;
 mod shares;
 mod shutdown;

@@ -5,7 +5,7 @@ use super::tokens::Source;
 
 /// The daemon's modules in the order of the data. A module imports only from those before it.
 /// Modules of one row do not know each other.
-const ORDER: [&[&str]; 15] = [
+const ORDER: [&[&str]; 16] = [
     &["sys", "args"],
     &["config"],
     &["kernel"],
@@ -16,10 +16,11 @@ const ORDER: [&[&str]; 15] = [
     &["collect"],
     &["report"],
     &["export"],
+    &["stages"],
     &["metrics"],
     &["http"],
     &["doctor"],
-    &["daemon"],
+    &["daemon", "record"],
     &["main"],
 ];
 

@@ -1,0 +1,121 @@
+//! A recording for people: totals, and the functions with most of the value that it is sorted by.
+
+use super::{
+    human::{name, nanoseconds, percent},
+    tables::stacks_text,
+    text::{Envelope, Side, Table, TextReport},
+};
+use crate::report::{FunctionRow, Recording, StackValue};
+
+/// Most functions shown.
+const MAX_ROWS: usize = 50;
+
+impl TextReport for Recording {
+    fn envelope(&self) -> Envelope<'_> {
+        Envelope {
+            as_of: &self.functions.as_of,
+            window: &self.functions.window,
+            completeness: &self.functions.completeness,
+        }
+    }
+
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        let session = &self.session;
+        let (classes, stacks) = (&session.classes, &session.stacks);
+        let share = |ns: u64| match session.elapsed_ns {
+            0 => nanoseconds(ns),
+            all => {
+                let share = percent(100.0 * ns as f64 / all as f64);
+                format!("{:>12}  {share:>7}", nanoseconds(ns))
+            }
+        };
+        vec![
+            ("processes", self.process_names()),
+            ("samples", session.samples.to_string()),
+            (
+                "stacks",
+                stacks_text(
+                    stacks.walked,
+                    stacks.complete,
+                    stacks.truncated,
+                    stacks.failed,
+                ),
+            ),
+            ("elapsed", share(session.elapsed_ns)),
+            ("  user", share(classes.user_ns)),
+            ("  syscall", share(classes.syscall_ns)),
+            ("  blocked", share(classes.blocked_ns)),
+            ("  runnable", share(classes.runnable_ns)),
+            ("  kernel", share(classes.kernel_ns)),
+        ]
+    }
+
+    fn table(&self) -> Option<Table> {
+        let title = match self.value {
+            StackValue::Samples => "SAMPLES%",
+            StackValue::Application => "APP%",
+            StackValue::Elapsed | StackValue::OffProcessor => "ELAPSED%",
+        };
+        let numbers = [title, "INCL%", "SAMPLES", "ELAPSED", "APPLICATION"];
+        let names = [("MODULE", Side::Left), ("FUNCTION", Side::Left)];
+        let all = &self.functions.rows;
+        let shown = all.len().min(MAX_ROWS);
+        Some(Table {
+            columns: numbers
+                .map(|title| (title, Side::Right))
+                .into_iter()
+                .chain(names)
+                .collect(),
+            rows: all[..shown].iter().map(|row| self.cells(row)).collect(),
+            remark: (shown < all.len())
+                .then(|| format!("{shown} of {} functions; csv and json have all", all.len())),
+        })
+    }
+}
+
+impl Recording {
+    /// How many processes, and what the busiest ones are called.
+    fn process_names(&self) -> String {
+        const SHOWN: usize = 5;
+        let mut names: Vec<String> = Vec::new();
+        for row in &self.processes.rows {
+            let comm = name(&row.comm);
+            if !names.contains(&comm) {
+                names.push(comm);
+            }
+        }
+        let more = if names.len() > SHOWN { ", …" } else { "" };
+        names.truncate(SHOWN);
+        let count = self.processes.rows.len() as u64 + self.session.retired.processes;
+        match names.as_slice() {
+            [] => count.to_string(),
+            names => format!("{count}: {}{more}", names.join(", ")),
+        }
+    }
+
+    fn cells(&self, row: &FunctionRow) -> Vec<String> {
+        let (samples, elapsed, application) = (
+            &row.values.samples,
+            &row.values.elapsed,
+            &row.values.application,
+        );
+        let (exclusive, inclusive) = match self.value {
+            StackValue::Samples => (samples.exclusive_percent, samples.inclusive_percent),
+            StackValue::Application => {
+                (application.exclusive_percent, application.inclusive_percent)
+            }
+            StackValue::Elapsed | StackValue::OffProcessor => {
+                (elapsed.exclusive_percent, elapsed.inclusive_percent)
+            }
+        };
+        vec![
+            percent(exclusive),
+            percent(inclusive),
+            samples.exclusive.to_string(),
+            nanoseconds(elapsed.exclusive_ns),
+            nanoseconds(application.exclusive_ns),
+            name(&row.module),
+            name(&row.function),
+        ]
+    }
+}

@@ -1,0 +1,122 @@
+//! Profiling once, without a service: a command, some processes or the whole machine; one report at the end.
+//!
+//! The same stages as the daemon's, asked once. It serves nothing.
+
+mod ending;
+mod format;
+mod output;
+mod progress;
+mod target;
+mod wanted;
+mod write;
+
+use std::io::IsTerminal as _;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow};
+use tracing::warn;
+
+use crate::args::RecordArgs;
+use crate::config::Config;
+use crate::config::targets::Targets;
+use crate::stages::{self, Stages};
+use crate::sys::heap;
+
+use ending::{Left, Signals};
+use output::Output;
+use target::Recorded;
+use wanted::Wanted;
+
+/// Records as was typed, and answers the exit code: the command's, where there is one, else 0.
+///
+/// # Errors
+/// A sentence about what is missing or wrong; then no report was written.
+pub fn run(args: &RecordArgs) -> anyhow::Result<u8> {
+    heap::tune();
+    let mut config = Config::resolve_recording(args)?;
+    let wanted = Wanted::read(args, config.frequency_hz)?;
+    // What cannot be written is told before anything was recorded.
+    let output = Output::open(args.output.as_deref())?;
+    if wanted.is_binary() && output.is_terminal() {
+        return Err(anyhow!(
+            "a compressed profile is nothing for a terminal: name a file with -o"
+        ));
+    }
+    let recorded = Recorded::new(args)?;
+    if recorded.command_pid().is_some() {
+        // Nobody yet: what a command waits before its program begins is not its own time.
+        config.targets.all = false;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot wait for the recording")?;
+    let result = runtime.block_on(async {
+        let mut signals = Signals::new().context("cannot wait for signals")?;
+        let mut stages = stages::start(&config)?;
+        let result = record(args, recorded, &wanted, output, &mut stages, &mut signals).await;
+        let stopped = stages.stop().await;
+        let left = result?;
+        stopped?;
+        left.exit_code(&mut signals).await
+    });
+    // A report that nobody waits for any more is of no use to anybody.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    result
+}
+
+/// From the start of the kernel programs to the written report. Answers what is left to wait for.
+async fn record(
+    args: &RecordArgs,
+    mut recorded: Recorded,
+    wanted: &Wanted,
+    output: Output,
+    stages: &mut Stages,
+    signals: &mut Signals,
+) -> anyhow::Result<Left> {
+    let attached = tokio::select! {
+        attached = &mut stages.attached => attached,
+        signal = signals.quit.next() => return Ok(Left::Nothing(signal.exit_code())),
+    };
+    let degraded =
+        attached.map_err(|_| anyhow!("the collector's thread ended without a word"))??;
+    for (what, why) in degraded {
+        warn!("{what}: {why}");
+    }
+    // The first pass takes its time. What begins while it lasts would be heard of late.
+    stages.access.snapshot(u64::MAX).await?;
+    if let Some(pid) = recorded.command_pid() {
+        let targets = Targets::only(vec![pid], Vec::new(), true);
+        let targets = targets.map_err(anyhow::Error::msg)?;
+        let set = stages.access.set_targets(&targets).await;
+        set.map_err(anyhow::Error::msg)?;
+    }
+    let on_terminal = std::io::stderr().is_terminal();
+    let began = Instant::now();
+    if let Err(failure) = recorded.begin() {
+        progress::say(&failure.sentence);
+        return Ok(Left::Nothing(failure.exit_code));
+    }
+    // A command's own words are not written over.
+    let shows = on_terminal && args.command.is_empty();
+    let length = args.duration.map(Duration::from_nanos);
+    let ended = tokio::select! {
+        ended = recorded.end(length, signals) => ended?,
+        never = progress::show(&stages.access, began, length, shows) => match never {},
+    };
+    let recorded_for = began.elapsed();
+    if shows {
+        progress::clear();
+    }
+    let report = tokio::select! {
+        report = write::report(&stages.access, *wanted, recorded.scope()) => report?,
+        signal = signals.quit.next() => {
+            return Err(anyhow!("ended by {} before the report was made", signal.name()));
+        }
+    };
+    let written = output.write(&report.bytes)?;
+    if on_terminal {
+        progress::say(&report.summary(recorded_for, written.as_deref()));
+    }
+    Ok(recorded.left(ended))
+}

@@ -1,0 +1,219 @@
+//! The stages from the kernel to the names of functions: built, asked and stopped in the same way by the daemon and by a
+//! recording. Who asks, and what for, is theirs.
+
+mod access;
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow};
+use tokio::sync::oneshot;
+use tracing::warn;
+
+use crate::collect::{Collector, CollectorOptions, Command, Commander};
+use crate::config::targets::Targets;
+use crate::config::{Config, SystemCalls};
+use crate::kernel::{self, Kernel, KernelSettings, NamedTargets};
+use crate::processes::live::{ProcessOptions, Processes};
+use crate::processes::source::ProcFs;
+use crate::profile::Profile;
+use crate::profile::limits::Limits;
+use crate::symbols::symbolizer::{SymbolOptions, Symbolizer};
+use crate::sys::bell::Bell;
+use crate::sys::clock::{ClockOffsets, monotonic_ns, unix_ns};
+use crate::sys::own_cost;
+use crate::sys::perf_event::SideBand;
+use crate::unwind::cache::TableCache;
+use crate::unwind::worker::{TableWorker, WorkerOptions};
+
+pub use access::{Access, Unanswered};
+
+/// Bytes of each processor's ring of process events.
+const SIDE_BAND_RING_BYTES: usize = 64 << 10;
+/// File descriptors beside the files that names are read from: rings, maps, programs, connections.
+const OTHER_FILES: u64 = 1_024;
+/// How long the last pass may take once the stages are told to stop.
+const LAST_PASS: Duration = Duration::from_secs(2);
+
+/// What works less well than it should: what, and why.
+pub type Degraded = Vec<(String, String)>;
+
+/// The stages, each on its thread.
+pub struct Stages {
+    /// Asks them.
+    pub access: Access,
+    /// What works less well, once the kernel programs are attached; or why they are not.
+    pub attached: oneshot::Receiver<anyhow::Result<Degraded>>,
+    collector: JoinHandle<()>,
+}
+
+/// Starts the threads. Loading the kernel programs takes a second or two; the stages can be asked meanwhile, and answer then.
+///
+/// # Errors
+/// The system gives no thread or no file descriptor.
+pub fn start(config: &Config) -> anyhow::Result<Stages> {
+    let open_files = own_cost::raise_open_files(config.limits.open_files as u64 + OTHER_FILES);
+    let (commander, commands, bell) =
+        Commander::new().context("cannot make a way to the collector")?;
+    let (tell, attached) = oneshot::channel();
+    let collector = {
+        let config = config.clone();
+        thread::Builder::new()
+            .name("collector".into())
+            .spawn(move || {
+                let mut degraded = Degraded::new();
+                if let Err(error) = open_files {
+                    degraded.push((
+                        "open files".to_owned(),
+                        format!("the limit on open files cannot be raised: {error}"),
+                    ));
+                }
+                match build(&config, Arc::clone(&bell), &mut degraded) {
+                    Ok(collector) => {
+                        // Nobody hears it only if all is stopping already; then the loop below ends at once as well.
+                        tell.send(Ok(degraded)).ok();
+                        collector.run(&commands, &bell);
+                    }
+                    Err(error) => {
+                        tell.send(Err(error)).ok();
+                    }
+                }
+            })
+            .context("cannot start the collector's thread")?
+    };
+    let symbolizer = Symbolizer::spawn(SymbolOptions {
+        cache_bytes: config.limits.symbol_cache_bytes,
+    })
+    .context("cannot start the thread that finds names")?;
+    Ok(Stages {
+        access: Access::new(commander, symbolizer),
+        attached,
+        collector,
+    })
+}
+
+impl Stages {
+    /// Has the collector answer what is still asked, do its last pass and detach. If it is gone already, so much the better.
+    ///
+    /// # Errors
+    /// Its thread broke.
+    pub async fn stop(self) -> anyhow::Result<()> {
+        self.access.tell(Command::Stop);
+        let deadline = Instant::now() + LAST_PASS;
+        while !self.collector.is_finished() && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        if !self.collector.is_finished() {
+            warn!("the last pass takes too long; it is left alone");
+            return Ok(());
+        }
+        self.collector
+            .join()
+            .map_err(|_| anyhow!("the collector's thread broke"))
+    }
+}
+
+/// The stages from the kernel to the profile, on the thread that will own them, and what works less well than it should.
+fn build(config: &Config, bell: Arc<Bell>, degraded: &mut Degraded) -> anyhow::Result<Collector> {
+    let mut kernel = Kernel::start(KernelSettings {
+        frequency_hz: config.frequency_hz,
+        min_interval_ns: config.min_interval_ns,
+        system_calls: match config.system_calls {
+            SystemCalls::All => kernel::SystemCalls::All,
+            SystemCalls::Targets => kernel::SystemCalls::Named,
+            SystemCalls::Off => kernel::SystemCalls::Off,
+        },
+        max_threads: config.limits.max_threads,
+        stacks_per_drain: config.limits.stack_entries,
+        ring_bytes: config.limits.stack_ring_bytes,
+        user_frames: config.limits.user_frames,
+        mappings: config.limits.mappings,
+        unwind_chunks: config.limits.unwind_table_bytes >> 20,
+    })?;
+    if let Err(error) = kernel.measure(true).and_then(|()| kernel.measure(false)) {
+        degraded.push((
+            "cost of the kernel programs".to_owned(),
+            format!("BPF_ENABLE_STATS is refused ({error}): it takes CAP_SYS_ADMIN, and `profiler_program_*` stay 0 without"),
+        ));
+    }
+    let side_band = match SideBand::open(SIDE_BAND_RING_BYTES) {
+        Ok(side_band) => Some(side_band),
+        Err(error) => {
+            degraded.push((
+                "process events".to_owned(),
+                format!("perf_event_open is refused ({error}): mappings are read from /proc, so short-lived processes have no names"),
+            ));
+            None
+        }
+    };
+    let tables = if kernel.unwinds_by_tables() {
+        Some(table_worker(config, bell, degraded)?)
+    } else {
+        degraded.push((
+            "user stacks".to_owned(),
+            "this kernel has no bpf_loop (Linux 5.17): stacks are followed by frame pointers alone, and end early in programs built without".to_owned(),
+        ));
+        None
+    };
+    let offsets = ClockOffsets::now();
+    let processes = Processes::new(
+        Box::new(ProcFs),
+        ProcessOptions {
+            cmdline: config.show_command_lines,
+            open_files: config.limits.open_files,
+        },
+        offsets.boot_minus_monotonic_ns,
+    );
+    let limits = Limits {
+        tree_bytes: config.limits.profile_stack_bytes,
+        exited_processes: config.limits.exited_processes,
+        exited_threads: config.limits.exited_threads_per_process,
+        groups: config.metrics.max_groups,
+        ..Limits::default()
+    };
+    Collector::start(CollectorOptions {
+        kernel,
+        side_band,
+        processes,
+        profile: Profile::new(limits, monotonic_ns(), unix_ns()),
+        targets: named(&config.targets),
+        tables,
+    })
+}
+
+/// The thread that makes unwind tables, with its folder on disk where there can be one.
+fn table_worker(
+    config: &Config,
+    bell: Arc<Bell>,
+    degraded: &mut Degraded,
+) -> anyhow::Result<TableWorker> {
+    let folder = config.state_directory.join("unwind");
+    let cache = match TableCache::open(&folder, config.limits.unwind_cache_bytes) {
+        Ok(cache) => Some(cache),
+        Err(error) => {
+            degraded.push((
+                "unwind tables on disk".to_owned(),
+                format!("{} cannot be used ({error}): tables are made again after each start; state_directory in the configuration names another folder", folder.display()),
+            ));
+            None
+        }
+    };
+    TableWorker::spawn(WorkerOptions::default(), cache, move || bell.ring())
+        .context("cannot start the thread that makes unwind tables")
+}
+
+/// Targets as the kernel stage takes them.
+fn named(targets: &Targets) -> NamedTargets {
+    NamedTargets {
+        all: targets.all,
+        children: targets.children,
+        pids: targets.pids.clone(),
+        comms: targets
+            .comms
+            .iter()
+            .map(|comm| comm.clone().into_bytes())
+            .collect(),
+        cgroups: targets.cgroups.clone(),
+    }
+}

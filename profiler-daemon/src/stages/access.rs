@@ -1,0 +1,183 @@
+//! Questions to the stages, and their answers.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::sync::oneshot;
+
+use crate::collect::{Answer, CollectorState, Command, Commander, Gone};
+use crate::config::targets::Targets;
+use crate::processes::mappings::Place;
+use crate::processes::module::ModuleId;
+use crate::profile::frames::FrameId;
+use crate::profile::snapshot::Snapshot;
+use crate::report::names::Names;
+use crate::symbols::names::{FunctionName, NameTable};
+use crate::symbols::symbolizer::{Request, SymbolCounts, Symbolizer};
+
+use super::named;
+
+/// How long a question to the collector may take.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Unanswered {
+    /// The collector does not take the question.
+    #[error(transparent)]
+    Refused(#[from] Gone),
+    /// The collector ended before it answered.
+    #[error("the collector has stopped")]
+    Stopped,
+    /// It takes too long.
+    #[error("the collector did not answer within {PATIENCE:?}")]
+    Late,
+}
+
+/// Asks the collector's thread and the one that finds names. Cheap to clone.
+#[derive(Clone)]
+pub struct Access {
+    commander: Commander,
+    symbolizer: Symbolizer,
+}
+
+impl Access {
+    pub(super) fn new(commander: Commander, symbolizer: Symbolizer) -> Self {
+        Self {
+            commander,
+            symbolizer,
+        }
+    }
+
+    /// Hands over a command that has no answer. Nothing happens where the collector is gone.
+    pub(super) fn tell(&self, command: Command) {
+        self.commander.send(command).ok();
+    }
+
+    /// Asks the collector.
+    ///
+    /// # Errors
+    /// [`Unanswered`].
+    pub async fn ask<T: Send + 'static>(
+        &self,
+        command: impl FnOnce(Answer<T>) -> Command,
+    ) -> Result<T, Unanswered> {
+        let (sender, receiver) = oneshot::channel();
+        // Nobody waits for the answer any more if it cannot be sent: the request was given up.
+        let command = command(Box::new(move |answer| drop(sender.send(answer))));
+        self.commander.send(command)?;
+        match tokio::time::timeout(PATIENCE, receiver).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(_)) => Err(Unanswered::Stopped),
+            Err(_) => Err(Unanswered::Late),
+        }
+    }
+
+    /// How the collector is.
+    ///
+    /// # Errors
+    /// [`Unanswered`].
+    pub async fn state(&self) -> Result<CollectorState, Unanswered> {
+        self.ask(|answer| Command::State { answer }).await
+    }
+
+    /// The profile as of a pass that is not older than this, in nanoseconds.
+    ///
+    /// # Errors
+    /// [`Unanswered`].
+    pub async fn snapshot(&self, max_age_ns: u64) -> Result<Arc<Snapshot>, Unanswered> {
+        self.ask(|answer| Command::Snapshot { max_age_ns, answer })
+            .await
+    }
+
+    /// Replaces what is profiled. Threads that sleep are judged at once, so all of it counts from the answer on.
+    ///
+    /// # Errors
+    /// A sentence: they cannot be set, or the collector does not answer.
+    pub async fn set_targets(&self, targets: &Targets) -> Result<(), String> {
+        let targets = named(targets);
+        self.ask(|answer| Command::SetTargets { targets, answer })
+            .await
+            .map_err(|unanswered| unanswered.to_string())?
+    }
+
+    /// How finding names went.
+    #[must_use]
+    pub fn symbol_counts(&self) -> SymbolCounts {
+        self.symbolizer.counts()
+    }
+
+    /// The names of frames of a snapshot. Those that cannot be found are unknown.
+    pub async fn names(
+        &self,
+        snapshot: Arc<Snapshot>,
+        frames: Vec<FrameId>,
+    ) -> Arc<dyn Names + Send + Sync> {
+        let places: Vec<(FrameId, Place)> = frames
+            .into_iter()
+            .map(|id| {
+                let frame = snapshot.frame(id);
+                (
+                    id,
+                    Place {
+                        module: frame.module,
+                        offset: frame.offset,
+                    },
+                )
+            })
+            .collect();
+        let modules: BTreeSet<ModuleId> = places.iter().map(|(_, place)| place.module).collect();
+        let wanted = modules.iter().copied().collect();
+        // Without the files there are no names, but still a report.
+        let files = self
+            .ask(|answer| Command::Files {
+                modules: wanted,
+                answer,
+            })
+            .await
+            .unwrap_or_default();
+        let modules: HashMap<ModuleId, _> = modules
+            .into_iter()
+            .map(|id| (id, Arc::new(snapshot.module(id).clone())))
+            .collect();
+        let requests: Vec<Request> = places
+            .iter()
+            .map(|(_, place)| Request {
+                place: *place,
+                module: Arc::clone(&modules[&place.module]),
+                file: files.get(&place.module).cloned(),
+            })
+            .collect();
+        let symbolizer = self.symbolizer.clone();
+        // The thread that finds names may be busy: it is waited for on a thread made for waiting.
+        let table = tokio::task::spawn_blocking(move || symbolizer.table(requests))
+            .await
+            .unwrap_or_default();
+        Arc::new(FrameNames {
+            places: places.into_iter().collect(),
+            table,
+            unknown: NameTable::default(),
+        })
+    }
+}
+
+/// Names by frame.
+struct FrameNames {
+    places: HashMap<FrameId, Place>,
+    table: NameTable,
+    unknown: NameTable,
+}
+
+impl Names for FrameNames {
+    fn function(&self, frame: FrameId) -> &FunctionName {
+        match self.places.get(&frame) {
+            Some(place) => self.table.function(*place),
+            None => self.unknown.function(Place {
+                module: ModuleId::UNKNOWN,
+                offset: 0,
+            }),
+        }
+    }
+}
