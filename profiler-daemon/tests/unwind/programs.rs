@@ -47,18 +47,6 @@ pub(crate) struct Program {
     pub(crate) own: bool,
 }
 
-impl Program {
-    /// Its newest thread: the one that works, in the Rust program beside one that waits for it.
-    pub(crate) fn thread(&self) -> i32 {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
-        let names = tasks.into_iter().flatten().flatten();
-        names
-            .filter_map(|task| task.file_name().to_str()?.parse().ok())
-            .max()
-            .unwrap_or(self.child.id() as i32)
-    }
-}
-
 impl Drop for Program {
     fn drop(&mut self) {
         // It may have ended by itself.
