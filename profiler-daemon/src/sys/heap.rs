@@ -26,32 +26,3 @@ pub fn trim() {
         libc::malloc_trim(0);
     }
 }
-
-#[cfg(all(test, target_env = "gnu"))]
-mod tests {
-    use crate::sys::own_cost::OwnCost;
-
-    #[test]
-    fn freed_memory_goes_back() {
-        // Check that many small allocations between two that stay do not stay resident once they are freed.
-        let before = OwnCost::now().resident_bytes;
-        let mut kept = Vec::new();
-        let mut freed = Vec::new();
-        for number in 0..400_000_u32 {
-            let block = vec![1_u8; 200].into_boxed_slice();
-            if number % 20_000 == 0 {
-                kept.push(block);
-            } else {
-                freed.push(block);
-            }
-        }
-        let full = OwnCost::now().resident_bytes;
-        drop(freed);
-        super::trim();
-        let after = OwnCost::now().resident_bytes;
-        assert!(full > before + (60 << 20), "{before} {full}");
-        // Other tests run beside this one.
-        assert!(after + (20 << 20) < full, "{before} {full} {after}");
-        assert!(kept.len() == 20);
-    }
-}
