@@ -311,7 +311,11 @@ impl Unwinding {
             .shared
             .get(&key)
             .map(|shared| kernel.publish(pid, &shared.range, if_present));
-        self.forget(kernel, pid);
+        // What it had before may be the same rows, shared with others of its number: they are given up last.
+        let before = self.known.remove(&pid).map(|known| known.rows);
+        if let Some(shared) = before.and_then(|rows| self.shared.get_mut(&rows)) {
+            shared.pids.remove(&pid);
+        }
         match published {
             Some(Ok(Published::Yes)) => {
                 if let Some(shared) = self.shared.get_mut(&key) {
@@ -330,7 +334,9 @@ impl Unwinding {
             Some(Err(error)) => self.failed("write mappings", &error),
             None => {}
         }
-        self.drop_unused(kernel, key);
+        for rows in before.into_iter().chain([key]) {
+            self.drop_unused(kernel, rows);
+        }
     }
 
     /// A process is gone, or has other rows now.
