@@ -14,6 +14,7 @@ use crate::processes::kernel_modules::KernelModules;
 use crate::processes::live::{ProcessCounts, Processes};
 use crate::profile::Profile;
 use crate::profile::input::{CommName, Counts, DrainPass, ProcessInfo};
+use crate::profile::losses::counts;
 use crate::profile::snapshot::Snapshot;
 use crate::sys::bell::Bell;
 use crate::sys::clock::{ClockOffsets, monotonic_ns};
@@ -25,7 +26,7 @@ use super::command::Command;
 use super::convert::{Owner, convert};
 use super::cost::{Estimate, EstimatedCost, Step};
 use super::coverage::{Coverage, WalkCounts};
-use super::losses::{Sources, losses};
+use super::losses::{COLLECTOR_LOSSES, Sources};
 use super::own_frames::OwnFrames;
 use super::rests::Rests;
 use super::stacks::Stacks;
@@ -305,12 +306,13 @@ impl Collector {
             .as_ref()
             .map(SideBand::counts)
             .unwrap_or_default();
-        drained.losses.extend(losses(&Sources {
+        let sources = Sources {
             side_band,
             processes: self.processes.counts(),
             stacks_refused: self.stacks.refused(),
-            kernel: &self.kernel,
-        }));
+            skipped_runs: self.kernel.skipped_runs(),
+        };
+        drained.losses.extend(counts(COLLECTOR_LOSSES, &sources));
         drained.modules = self.processes.modules().clone();
         for stack in &drained.stacks {
             let info = self.processes.info(stack.process);

@@ -18,5 +18,5 @@ pub use collector::{Collector, CollectorOptions, CollectorState};
 pub use command::{Answer, Command, Commander, Gone};
 pub use cost::EstimatedCost;
 pub use coverage::{Coverage, WalkCounts};
-pub use losses::{COLLECTOR_LOSSES, CollectorLoss};
+pub use losses::{COLLECTOR_LOSSES, Sources};
 pub use unwinding::UnwindingState;

@@ -2,79 +2,88 @@
 
 use super::{Profile, input::Counts};
 
-/// A counter of the profile.
+/// A counter, and how it is read from what has it.
 #[derive(Clone, Copy, Debug)]
-pub struct OwnLoss {
+pub struct Loss<S> {
     /// Its name in reports and metrics.
     pub name: &'static str,
     /// What is counted, as a sentence.
     pub help: &'static str,
-    read: fn(&Profile) -> u64,
+    /// Its value.
+    pub read: fn(&S) -> u64,
+}
+
+/// The values of these counters, by name, in their order.
+pub fn counts<S>(losses: &[Loss<S>], source: &S) -> Counts {
+    losses
+        .iter()
+        .map(|loss| (loss.name, (loss.read)(source)))
+        .collect()
 }
 
 /// Every counter of the profile. Those that end in `_ns` are nanoseconds.
-pub const OWN_LOSSES: &[OwnLoss] = &[
-    OwnLoss {
+pub const OWN_LOSSES: &[Loss<Profile>] = &[
+    Loss {
         name: "frames_full",
         help: "Frames that are [unknown] because the table of frames is full.",
         read: |profile| profile.frames.refused(),
     },
-    OwnLoss {
+    Loss {
         name: "modules_full",
         help: "Modules that are [unknown] because the table of modules is full.",
         read: |profile| profile.modules.refused(),
     },
-    OwnLoss {
+    Loss {
         name: "tree_full",
         help: "Stacks that lost their innermost frames, or all, because no room could be made for them in the call trees.",
         read: |profile| profile.budget.cut(),
     },
-    OwnLoss {
+    Loss {
         name: "folded_retired_nodes",
         help: "Places in the call tree of processes dropped from the reports that were folded to make room.",
         read: |profile| profile.folded.retired.nodes,
     },
-    OwnLoss {
+    Loss {
         name: "folded_retired_ns",
         help: "Time that these had: it is under [folded] or [unknown: folded] now.",
         read: |profile| profile.folded.retired.ns,
     },
-    OwnLoss {
+    Loss {
         name: "folded_exited_nodes",
         help: "Places in the call trees of exited processes that were folded to make room.",
         read: |profile| profile.folded.exited.nodes,
     },
-    OwnLoss {
+    Loss {
         name: "folded_exited_ns",
         help: "Time that these had: it is under [folded] or [unknown: folded] now.",
         read: |profile| profile.folded.exited.ns,
     },
-    OwnLoss {
+    Loss {
         name: "folded_living_nodes",
         help: "Places in the call trees of living processes that were folded to make room.",
         read: |profile| profile.folded.living.nodes,
     },
-    OwnLoss {
+    Loss {
         name: "folded_living_ns",
         help: "Time that these had: it is under [folded] or [unknown: folded] now.",
         read: |profile| profile.folded.living.ns,
     },
-    OwnLoss {
+    Loss {
         name: "thread_regressed",
         help: "Updates of threads that would have taken time back from stacks: left out.",
         read: |profile| profile.refusals.regressed_threads,
     },
-    OwnLoss {
+    Loss {
         name: "thread_unbalanced",
         help: "Updates of threads whose classes do not add up to the time they were observed.",
         read: |profile| profile.refusals.unbalanced_threads,
     },
-    OwnLoss {
+    Loss {
         name: "late_updates",
         help: "Updates of threads or processes that were gone.",
         read: |profile| profile.refusals.late_updates,
     },
-    OwnLoss {
+    Loss {
         name: "excess_stack_ns",
         help: "Time of stacks beyond the totals of their threads, given up.",
         read: |profile| profile.refusals.excess_ns,
@@ -84,10 +93,7 @@ pub const OWN_LOSSES: &[OwnLoss] = &[
 impl Profile {
     /// The profile's own counters, by name, in the order of [`OWN_LOSSES`].
     pub fn own_losses(&self) -> Counts {
-        OWN_LOSSES
-            .iter()
-            .map(|loss| (loss.name, (loss.read)(self)))
-            .collect()
+        counts(OWN_LOSSES, self)
     }
 
     /// The kernel's counters and the profile's own, by name.
