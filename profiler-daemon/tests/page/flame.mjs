@@ -14,6 +14,7 @@ const READY_MS = 10_000;
 const canvas = (page) => page.locator("canvas").first();
 const details = (page) => page.locator("#flame-details").innerText();
 const boxes = (page) => canvas(page).getAttribute("data-boxes").then(Number);
+const drawnValue = (page) => canvas(page).getAttribute("data-value");
 
 async function drawn(page) {
   await until("boxes are drawn", () => boxes(page), (count) => count > 0);
@@ -43,7 +44,7 @@ check("a click zooms, Escape, the breadcrumb and Back lead out", async (page) =>
   assert.equal((await page.locator(".crumbs button").allInnerTexts()).at(-1), "handlers::search");
   await page.locator(".crumbs button").first().click();
   assert.equal((await parameters(page)).zoom, undefined);
-  assert.equal(await boxes(page), before);
+  await until("all boxes are back", () => boxes(page), (count) => count === before);
 });
 
 check("keys move from box to box, and each is said in text", async (page) => {
@@ -86,6 +87,8 @@ check("the value can be switched, and the widths follow", async (page) => {
   for (const label of ["Application", "Samples", "Blocked", "Runnable", "System calls", "Elapsed"]) {
     await page.locator(".choice label", { hasText: label }).click();
     await until(`${label} is told`, () => details(page), (text) => text.includes(`${label}: `));
+    const value = (await parameters(page)).value ?? "elapsed";
+    await until(`${label} is drawn`, () => drawnValue(page), (drawing) => drawing === value);
     all[label] = await boxes(page);
   }
   assert.ok(all.Blocked < all.Elapsed, JSON.stringify(all));

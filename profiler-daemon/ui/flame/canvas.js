@@ -90,7 +90,7 @@ export function createFlame({ label, describedBy, upward = false, onZoom, onPoin
       if (!row || top > heightPx || top + ROW < 0) return;
       for (let at = 0; at < row.nodes.length; at += 1) drawn += drawBox(row.nodes[at], row.lefts[at], row.widths[at], top, depth, letterPx);
     });
-    canvas.dataset.boxes = String(drawn);
+    Object.assign(canvas.dataset, { boxes: String(drawn), value: state.value });
     performance.measure("flame-draw", "flame-begin");
   }
 
