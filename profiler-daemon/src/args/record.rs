@@ -90,6 +90,12 @@ pub enum RecordValue {
     Application,
     /// Time blocked or waiting for a processor.
     OffProcessor,
+    /// Time off the processor until woken.
+    Blocked,
+    /// Time waiting for a processor.
+    Runnable,
+    /// Time running in system calls.
+    Syscall,
 }
 
 /// Whose functions are shown.

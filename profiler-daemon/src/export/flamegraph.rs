@@ -31,8 +31,5 @@ pub fn write(stacks: &Stacks, value: StackValue, out: &mut impl Write) -> io::Re
 }
 
 fn unit(value: StackValue) -> &'static str {
-    match value {
-        StackValue::Samples => "samples",
-        StackValue::Elapsed | StackValue::Application | StackValue::OffProcessor => "ns",
-    }
+    if value.is_time() { "ns" } else { "samples" }
 }

@@ -54,7 +54,8 @@ impl TextReport for Recording {
         let title = match self.value {
             StackValue::Samples => "SAMPLES%",
             StackValue::Application => "APP%",
-            StackValue::Elapsed | StackValue::OffProcessor => "ELAPSED%",
+            // Functions have no column of the others.
+            _ => "ELAPSED%",
         };
         let numbers = [title, "INCL%", "SAMPLES", "ELAPSED", "APPLICATION"];
         let names = [("MODULE", Side::Left), ("FUNCTION", Side::Left)];
@@ -104,9 +105,7 @@ impl Recording {
             StackValue::Application => {
                 (application.exclusive_percent, application.inclusive_percent)
             }
-            StackValue::Elapsed | StackValue::OffProcessor => {
-                (elapsed.exclusive_percent, elapsed.inclusive_percent)
-            }
+            _ => (elapsed.exclusive_percent, elapsed.inclusive_percent),
         };
         vec![
             percent(exclusive),

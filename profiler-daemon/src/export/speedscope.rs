@@ -73,11 +73,10 @@ pub fn write(stacks: &Stacks, value: StackValue, out: &mut impl Write) -> io::Re
         profiles: [Sampled {
             r#type: "sampled",
             name: value.name(),
-            unit: match value {
-                StackValue::Samples => "none",
-                StackValue::Elapsed | StackValue::Application | StackValue::OffProcessor => {
-                    "nanoseconds"
-                }
+            unit: if value.is_time() {
+                "nanoseconds"
+            } else {
+                "none"
             },
             start_value: 0,
             end_value: weights.iter().sum(),

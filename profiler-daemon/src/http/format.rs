@@ -203,7 +203,7 @@ pub(super) fn written(
 }
 
 /// Names as a sentence lists them: `json, text or csv`.
-fn listed(names: &[&str]) -> String {
+pub(super) fn listed(names: &[&str]) -> String {
     match names {
         [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
         _ => names.concat(),

@@ -64,7 +64,7 @@ async fn record(shared: &Arc<Shared>, ask: &Ask, content: Content) -> Answer {
     tokio::time::sleep(Duration::from_secs(recording.seconds)).await;
     let (scope, mut query) = (recording.scope, recording.stacks);
     if content == Content::Cpu {
-        query.value = StackValue::Samples;
+        query.tree.value = Some(StackValue::Samples);
     }
     let period_ns = shared.options.sampling_period_ns;
     let seen = Arc::clone(&earlier);

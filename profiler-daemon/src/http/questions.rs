@@ -1,5 +1,6 @@
 //! What each kind of endpoint may be asked: the names of its parameters, their bounds, and the question they make.
 
+use super::format::listed;
 use super::params::Params;
 use super::problem::Fault;
 use crate::args::duration;
@@ -117,6 +118,7 @@ impl Params {
         TreeQuery {
             depth: self.take("depth", |value| whole(value, 1, MAX_DEPTH)),
             min_percent: min_percent.unwrap_or(0.0),
+            value: self.value(),
             frames: self.frames(),
             window: self.window(),
             fold: self.fold(),
@@ -124,12 +126,13 @@ impl Params {
     }
 
     /// Takes which value of stacks is wanted, if any.
-    pub(super) fn value(&mut self) -> Option<StackValue> {
+    fn value(&mut self) -> Option<StackValue> {
         self.take("value", |value| {
             let mut known = StackValue::ALL.into_iter();
-            known
-                .find(|known| known.name() == value)
-                .ok_or_else(|| "must be samples, elapsed, application or off_processor".to_owned())
+            known.find(|known| known.name() == value).ok_or_else(|| {
+                let names = StackValue::ALL.map(StackValue::name);
+                format!("must be {}", listed(&names))
+            })
         })
     }
 
@@ -140,11 +143,11 @@ impl Params {
                 frames: self.frames(),
                 window: self.window(),
                 fold: self.fold(),
+                value: Some(StackValue::Elapsed),
                 ..TreeQuery::default()
             },
             places: true,
             sections: Sections::None,
-            value: StackValue::Elapsed,
         }
     }
 

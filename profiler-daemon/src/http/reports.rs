@@ -13,7 +13,7 @@ use super::Shared;
 use super::ask::Ask;
 use super::format::{Format, REPORT, TABLE, TREE};
 use super::params::Params;
-use super::problem::{Fault, Problem};
+use super::problem::Problem;
 use super::questions::{
     DIFF, FUNCTIONS, NEIGHBOURS, TABLE as TABLE_PARAMS, TREE as TREE_PARAMS, VIEW,
 };
@@ -21,7 +21,7 @@ use crate::profile::frames::FrameId;
 use crate::profile::snapshot::Snapshot;
 use crate::report;
 use crate::report::names::Names;
-use crate::report::query::{ReportError, Scope, Sections, StackQuery};
+use crate::report::query::{ReportError, Scope, Sections, StackQuery, TreeQuery};
 
 type Answer = Result<Response, Problem>;
 type App = State<Arc<Shared>>;
@@ -126,13 +126,9 @@ pub(super) async fn threads(State(shared): App, ask: Ask) -> Answer {
 
 /// `GET …/calltree`: the tree, or one value of its stacks in the format of another tool.
 pub(super) async fn calltree(State(shared): App, ask: Ask) -> Answer {
-    let ((tree, value), format) =
-        ask.read(TREE_PARAMS, TREE, |params| (params.tree(), params.value()))?;
+    let (tree, format) = ask.read(TREE_PARAMS, TREE, Params::tree)?;
     let scope = ask.scope();
     if !format.is_of_stacks() {
-        if value.is_some() {
-            return Err(value_without_use(format));
-        }
         return make(
             &shared,
             format,
@@ -141,10 +137,12 @@ pub(super) async fn calltree(State(shared): App, ask: Ask) -> Answer {
         )
         .await;
     }
-    let value = value.unwrap_or_default();
+    let value = tree.value.unwrap_or_default();
     let query = StackQuery {
-        tree,
-        value,
+        tree: TreeQuery {
+            value: Some(value),
+            ..tree
+        },
         places: false,
         sections: match scope {
             Scope::Session => Sections::Process,
@@ -161,17 +159,6 @@ pub(super) async fn calltree(State(shared): App, ask: Ask) -> Answer {
         },
     )
     .await
-}
-
-fn value_without_use(format: Format) -> Problem {
-    Problem::parameters(vec![Fault {
-        parameter: Some("value".to_owned()),
-        given: None,
-        detail: format!(
-            "value is for the formats folded, svg, speedscope and firefox: {} has all values",
-            format.name()
-        ),
-    }])
 }
 
 /// `GET /api/v1/diff`.

@@ -74,6 +74,9 @@ fn stack_value(value: RecordValue) -> StackValue {
         RecordValue::Elapsed => StackValue::Elapsed,
         RecordValue::Application => StackValue::Application,
         RecordValue::OffProcessor => StackValue::OffProcessor,
+        RecordValue::Blocked => StackValue::Blocked,
+        RecordValue::Runnable => StackValue::Runnable,
+        RecordValue::Syscall => StackValue::Syscall,
     }
 }
 

@@ -63,6 +63,7 @@ fn bytes(
         let query = StackQuery {
             tree: TreeQuery {
                 frames,
+                value: Some(value),
                 ..TreeQuery::default()
             },
             places,
@@ -70,7 +71,6 @@ fn bytes(
                 Scope::Session => Sections::Process,
                 Scope::Process(_) => Sections::None,
             },
-            value,
         };
         report::stacks(snapshot, scope, &query, names)
     };

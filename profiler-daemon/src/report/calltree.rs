@@ -58,7 +58,7 @@ pub struct TreeNode {
     /// How many nodes a `cut` node stands for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut_nodes: Option<u64>,
-    /// What it called, most time first.
+    /// What it called, most of the value first that the question names, else most time.
     pub children: Vec<TreeNode>,
 }
 
@@ -78,10 +78,8 @@ pub fn calltree(
         ..Shape::plain(query.frames, Label::Functions(names))
     };
     let forest = Forest::new(&view, shape);
-    let visible = visible(&forest, query, MAX_NODES, |values| {
-        (values.elapsed_ns(), values.samples)
-    });
-    let (root, cut_nodes) = nest(&view, &forest, &visible);
+    let visible = visible(&forest, query, MAX_NODES);
+    let (root, cut_nodes) = nest(&view, &forest, &visible, query);
     Ok(CallTree {
         as_of: view.as_of(),
         window: view.window(),
@@ -92,13 +90,16 @@ pub fn calltree(
     })
 }
 
-/// Which nodes are shown: a node is never shown without its callers. Of too many, those with the least `size` are cut.
-pub(super) fn visible(
-    forest: &Forest<'_>,
-    query: &TreeQuery,
-    max_nodes: usize,
-    size: impl Fn(&Values) -> (u64, u64),
-) -> Vec<bool> {
+/// What decides which of two nodes is the larger.
+fn size(query: &TreeQuery, values: &Values) -> (u64, u64) {
+    match query.value {
+        Some(value) => (value.of(values), values.elapsed_ns()),
+        None => (values.elapsed_ns(), values.samples),
+    }
+}
+
+/// Which nodes are shown: a node is never shown without its callers. Of too many, the smallest are cut.
+pub(super) fn visible(forest: &Forest<'_>, query: &TreeQuery, max_nodes: usize) -> Vec<bool> {
     let nodes = &forest.nodes;
     let mut visible = vec![true; nodes.len()];
     let mut depth = vec![0usize; nodes.len()];
@@ -109,15 +110,20 @@ pub(super) fn visible(
         let parent = node.parent as usize;
         depth[index] = depth[parent] + 1;
         let large = query.min_percent <= 0.0
-            || enough(node.total.elapsed_ns(), whole.elapsed_ns())
-            || enough(node.total.samples, whole.samples);
+            || match query.value {
+                Some(value) => enough(value.of(&node.total), value.of(whole)),
+                None => {
+                    enough(node.total.elapsed_ns(), whole.elapsed_ns())
+                        || enough(node.total.samples, whole.samples)
+                }
+            };
         visible[index] =
             visible[parent] && large && query.depth.is_none_or(|most| depth[index] <= most);
     }
     let mut shown: Vec<usize> = (1..nodes.len()).filter(|index| visible[*index]).collect();
     if shown.len() > max_nodes {
         // A caller has at least what its callees have and a lower number, so it is never cut before them.
-        let size = |index: usize| size(&nodes[index].total);
+        let size = |index: usize| size(query, &nodes[index].total);
         shown.sort_by(|a, b| size(*b).cmp(&size(*a)).then(a.cmp(b)));
         for index in &shown[max_nodes..] {
             visible[*index] = false;
@@ -127,16 +133,22 @@ pub(super) fn visible(
 }
 
 /// The visible nodes as a tree, and how many were cut.
-fn nest(view: &View<'_>, forest: &Forest<'_>, visible: &[bool]) -> (TreeNode, u64) {
+fn nest(
+    view: &View<'_>,
+    forest: &Forest<'_>,
+    visible: &[bool],
+    query: &TreeQuery,
+) -> (TreeNode, u64) {
     let nodes = &forest.nodes;
-    let mut children: Vec<Vec<TreeNode>> = (0..nodes.len()).map(|_| Vec::new()).collect();
+    let mut children: Vec<Children> = (0..nodes.len()).map(|_| Vec::new()).collect();
     let mut cut: Vec<(u64, Values)> = vec![(0, Values::default()); nodes.len()];
     let mut cut_nodes = 0;
     for index in (1..nodes.len()).rev() {
         let parent = nodes[index].parent as usize;
         if visible[index] {
-            let below = finish(view, std::mem::take(&mut children[index]), &cut[index]);
-            children[parent].push(node(view, forest, index, below));
+            let below = finish(view, std::mem::take(&mut children[index]), &cut[index], query);
+            let size = size(query, &nodes[index].total);
+            children[parent].push((size, node(view, forest, index, below)));
         } else {
             cut_nodes += 1;
             let below = cut[index].0;
@@ -146,18 +158,22 @@ fn nest(view: &View<'_>, forest: &Forest<'_>, visible: &[bool]) -> (TreeNode, u6
             }
         }
     }
-    let below = finish(view, std::mem::take(&mut children[0]), &cut[0]);
+    let below = finish(view, std::mem::take(&mut children[0]), &cut[0], query);
     (root(view, &nodes[0].total, below), cut_nodes)
 }
+
+/// What a function called, each with its size.
+type Children = Vec<((u64, u64), TreeNode)>;
 
 /// The children in order, with the one that stands for what was cut.
 fn finish(
     view: &View<'_>,
-    mut children: Vec<TreeNode>,
+    mut children: Children,
     (cut_nodes, values): &(u64, Values),
+    query: &TreeQuery,
 ) -> Vec<TreeNode> {
     if *cut_nodes > 0 {
-        children.push(TreeNode {
+        let cut = TreeNode {
             function: CUT.to_owned(),
             module: None,
             kind: "cut",
@@ -165,19 +181,14 @@ fn finish(
             classes: ClassValues::from(&values.classes),
             cut_nodes: Some(*cut_nodes),
             children: Vec::new(),
-        });
+        };
+        children.push((size(query, values), cut));
     }
-    let size = |node: &TreeNode| {
-        (
-            node.values.elapsed.inclusive_ns,
-            node.values.samples.inclusive,
-        )
-    };
-    children.sort_by(|a, b| {
-        let by_size = size(b).cmp(&size(a));
+    children.sort_by(|(a_size, a), (b_size, b)| {
+        let by_size = b_size.cmp(a_size);
         by_size.then_with(|| (&a.function, &a.module).cmp(&(&b.function, &b.module)))
     });
-    children
+    children.into_iter().map(|(_, node)| node).collect()
 }
 
 fn node(view: &View<'_>, forest: &Forest<'_>, index: usize, children: Vec<TreeNode>) -> TreeNode {

@@ -2,6 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
+use profiler_common::Class;
+
 use crate::profile::values::Values;
 
 pub use super::{fold::Fold, sections::Sections};
@@ -130,8 +132,10 @@ pub struct TableQuery {
 pub struct TreeQuery {
     /// Deepest level shown below the root.
     pub depth: Option<usize>,
-    /// Nodes below this share of the root, in samples and in time, are cut. 0 to 100.
+    /// Nodes below this share of the root are cut: of the value, else in samples and in time. 0 to 100.
     pub min_percent: f64,
+    /// Of too many nodes those with the least of this are cut, and callees with most of it come first; all time without.
+    pub value: Option<StackValue>,
     /// Whose functions count.
     pub frames: Frames,
     /// What time is covered.
@@ -207,7 +211,7 @@ pub struct DiffQuery {
     pub table: TableQuery,
 }
 
-/// Which value of stacks is exported.
+/// One value of stacks, by which they are exported, cut and put in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StackValue {
     /// Timer samples.
@@ -219,15 +223,24 @@ pub enum StackValue {
     Application,
     /// Time off the processor, blocked or waiting for one, nanoseconds.
     OffProcessor,
+    /// Time off the processor until woken, nanoseconds.
+    Blocked,
+    /// Time waiting for a processor, nanoseconds.
+    Runnable,
+    /// Time running in system calls, nanoseconds.
+    Syscall,
 }
 
 impl StackValue {
     /// Every value.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 7] = [
         Self::Samples,
         Self::Elapsed,
         Self::Application,
         Self::OffProcessor,
+        Self::Blocked,
+        Self::Runnable,
+        Self::Syscall,
     ];
 
     /// What it is called in questions and answers.
@@ -238,7 +251,16 @@ impl StackValue {
             Self::Elapsed => "elapsed",
             Self::Application => "application",
             Self::OffProcessor => "off_processor",
+            Self::Blocked => "blocked",
+            Self::Runnable => "runnable",
+            Self::Syscall => "syscall",
         }
+    }
+
+    /// Whether it is counted in nanoseconds; samples are not.
+    #[must_use]
+    pub const fn is_time(self) -> bool {
+        !matches!(self, Self::Samples)
     }
 
     /// How much of it there is.
@@ -249,6 +271,9 @@ impl StackValue {
             Self::Elapsed => values.elapsed_ns(),
             Self::Application => values.application_ns(),
             Self::OffProcessor => values.off_processor_ns(),
+            Self::Blocked => values.classes[Class::Blocked as usize],
+            Self::Runnable => values.classes[Class::Runnable as usize],
+            Self::Syscall => values.classes[Class::Syscall as usize],
         }
     }
 }
@@ -262,8 +287,6 @@ pub struct StackQuery {
     pub places: bool,
     /// Whether stacks are told apart by whose they are.
     pub sections: Sections,
-    /// Of too many nodes those with the least of this are cut.
-    pub value: StackValue,
 }
 
 /// Why a question has no answer.

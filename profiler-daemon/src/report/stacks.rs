@@ -206,8 +206,7 @@ fn shape<'n>(
 
 /// The visible nodes with anything in or below them, and only the functions and modules that they need.
 fn flat(view: &View<'_>, forest: &Forest<'_>, query: &StackQuery) -> Stacks {
-    let size = |values: &Values| (query.value.of(values), values.elapsed_ns());
-    let visible = visible(forest, &query.tree, MAX_STACK_NODES, size);
+    let visible = visible(forest, &query.tree, MAX_STACK_NODES);
     let title = match view.members.as_slice() {
         [member] => member.process,
         _ => None,

@@ -197,7 +197,15 @@ async fn call_trees_come_in_the_formats_of_other_tools() {
             "/api/v1/calltree".to_owned(),
             format!("/api/v1/processes/{RUNNING}/calltree"),
         ] {
-            for value in ["samples", "elapsed", "application", "off_processor"] {
+            for value in [
+                "samples",
+                "elapsed",
+                "application",
+                "off_processor",
+                "blocked",
+                "runnable",
+                "syscall",
+            ] {
                 let answer = get(&format!("{path}?format={format}&value={value}")).await;
                 assert_eq!(answer.status, 200, "{}", answer.text());
                 assert_eq!(answer.header(header::CONTENT_TYPE), content_type);
@@ -212,11 +220,16 @@ async fn call_trees_come_in_the_formats_of_other_tools() {
         first,
         "example (42);function_0x1000;function_0x1000 10000000"
     );
-    let problem = get("/api/v1/calltree?value=elapsed").await.problem(400);
-    assert_eq!(problem["errors"][0]["parameter"], "value");
-    get("/api/v1/calltree?format=folded&value=cpu")
-        .await
-        .problem(400);
+    // The tree has all values, cut and put in order by the one that is named.
+    let tree = get("/api/v1/calltree?value=blocked").await;
+    assert_eq!(tree.status, 200, "{}", tree.text());
+    for format in ["json", "folded"] {
+        let path = format!("/api/v1/calltree?format={format}&value=cpu");
+        let problem = get(&path).await.problem(400);
+        assert_eq!(problem["errors"][0]["parameter"], "value");
+        let detail = problem["errors"][0]["detail"].as_str().unwrap();
+        assert!(detail.ends_with("runnable or syscall"), "{detail}");
+    }
     get("/api/v1/functions?format=folded").await.problem(400);
 }
 

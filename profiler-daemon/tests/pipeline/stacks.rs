@@ -100,6 +100,9 @@ fn sums() {
             StackValue::Elapsed => assert_eq!(total, root.values.elapsed.inclusive_ns),
             StackValue::Application => assert_eq!(total, root.values.application.inclusive_ns),
             StackValue::OffProcessor => assert_eq!(total, 4_400_000_000),
+            StackValue::Blocked => assert_eq!(total, root.classes.blocked_ns),
+            StackValue::Runnable => assert_eq!(total, root.classes.runnable_ns),
+            StackValue::Syscall => assert_eq!(total, root.classes.syscall_ns),
         }
         let json = |write: Writer| -> Value {
             serde_json::from_str(&text(write, &stacks, value)).unwrap()
@@ -119,6 +122,43 @@ fn sums() {
             "{sum} {total}"
         );
     }
+}
+
+// Check that a call tree that is too small for all is cut by the value that it was asked for, and has most of that first.
+#[test]
+fn cut_by_value() {
+    let mut small = Small::new(Limits::default());
+    let mut pass = small.pass(10);
+    pass.processes.push(small::info(PROCESS));
+    let classes = [9_000_000, 0, 1_000_000, 0, 0];
+    pass.threads.push(small::thread(
+        PROCESS,
+        THREAD,
+        ThreadState::Running,
+        classes,
+    ));
+    let [busy, waits] = [[9_000_000, 0, 900, 0, 0], [0, 0, 999_100, 0, 0]];
+    pass.stacks
+        .push(small.delta(&["main", "busy"], &[], 9, busy));
+    pass.stacks
+        .push(small.delta(&["main", "waits"], &[], 0, waits));
+    small.profile.apply(pass);
+    let snapshot = small.profile.snapshot();
+    let shown = |value, min_percent| -> Vec<String> {
+        let query = TreeQuery {
+            value,
+            min_percent,
+            ..TreeQuery::default()
+        };
+        let tree = report::calltree(&snapshot, &OF_PROCESS, &query, &small.names).unwrap();
+        let main = &tree.root.children[0];
+        main.children.iter().map(|n| n.function.clone()).collect()
+    };
+    let blocked = Some(StackValue::Blocked);
+    assert_eq!(shown(None, 0.0), ["busy", "waits"]);
+    assert_eq!(shown(blocked, 0.0), ["waits", "busy"]);
+    assert_eq!(shown(Some(StackValue::Samples), 20.0), ["busy", "(cut)"]);
+    assert_eq!(shown(blocked, 20.0), ["waits", "(cut)"]);
 }
 
 // Check that no name leaves its place: no markup, no other stack, no control character.
