@@ -8,6 +8,7 @@ mod ask;
 mod backend;
 mod control;
 mod endpoints;
+mod files;
 mod format;
 mod guard;
 mod options;
@@ -18,6 +19,7 @@ mod problem;
 mod questions;
 mod reports;
 mod serve;
+mod speedscope;
 mod stall;
 mod status;
 
@@ -90,6 +92,8 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
     }
     router
         .route(page::ROUTE, get(page::file))
+        .route(speedscope::ROUTE, get(speedscope::index))
+        .route(speedscope::FILES_ROUTE, get(speedscope::file))
         .fallback(control::not_found)
         .method_not_allowed_fallback(control::method_not_allowed)
         // The last layer is the outermost.

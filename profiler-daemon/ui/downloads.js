@@ -23,31 +23,46 @@ const FORMATS = {
   functions: TABLE,
   modules: TABLE,
   threads: TABLE,
+  timeline: TABLE,
+  lines: TABLE,
+  instructions: TABLE,
   "os-events": JSON_TEXT,
   calltree: TREE,
+  diff: TABLE,
 };
 
-// Reports of one process in a form of their own: the path and what it is for.
+// Reports of one process in a form of their own: the path and what it is for; and which parameters they take.
+const OF_VIEW = ["frames", "window", "from", "to", "modules", "hide"];
 const OF_PROCESS = [["pprof", "pprof", "for pprof and what reads its format"]];
 
-// The links of a report: {label, href, title}.
-export function downloads(process, report, parameters) {
+// Viewers that come with the daemon and open a format of a report: [label, format, title, address].
+const VIEWERS = {
+  calltree: [["open in speedscope", "speedscope", "the viewer of that name, which comes with the daemon", (href, title) => `/speedscope/#profileURL=${encodeURIComponent(href)}&title=${encodeURIComponent(title)}&view=left-heavy`]],
+};
+
+// The links of a report: {label, href, title}. `title` says of whom it is.
+export function downloads(process, report, parameters, title) {
   const path = reportPath(process, report);
-  const links = FORMATS[report].map(([label, format, title]) => ({
+  const links = FORMATS[report].map(([label, format, about]) => ({
     label,
-    title,
+    title: about,
     href: withQuery(path, { ...parameters, format }),
   }));
+  for (const [label, format, about, address] of VIEWERS[report] ?? []) {
+    links.push({ label, title: about, href: address(withQuery(path, { ...parameters, format }), title) });
+  }
   if (process !== null) {
-    for (const [label, name, title] of OF_PROCESS) links.push({ label, title, href: reportPath(process, name) });
+    const same = Object.fromEntries(Object.entries(parameters).filter(([name]) => OF_VIEW.includes(name)));
+    for (const [label, name, about] of OF_PROCESS) links.push({ label, title: about, href: withQuery(reportPath(process, name), same) });
   }
   return links;
 }
 
 // The links as a line of the page.
-export function downloadLine(process, report, parameters) {
-  const links = downloads(process, report, parameters).map(({ label, href, title }) =>
-    el("li", {}, el("a", { href, title, target: "_blank", rel: "noreferrer" }, label)),
+export function downloadLine(process, report, parameters, title = "") {
+  const links = downloads(process, report, parameters, title).map(({ label, href, title: about }) =>
+    el("li", {}, el("a", { href, title: about, target: "_blank", rel: "noreferrer" }, label)),
   );
   return el("nav", { class: "downloads", "aria-label": "This view as a file" }, el("span", {}, "This view as"), el("ul", {}, ...links));
 }
+

@@ -58,6 +58,14 @@ export function percent(value) {
   return value >= 99.95 ? ">99.9 %" : `${value.toFixed(1)} %`;
 }
 
+// A difference of percentages in percentage points, as "+3.2", or without the sign as "3.2 points".
+export function points(value, signed = true) {
+  const size = Math.abs(value);
+  const text = size > 0 && size < 0.05 ? "<0.1" : size.toFixed(1);
+  if (!signed) return `${text} ${text === "1.0" ? "point" : "points"}`;
+  return size === 0 ? "0" : `${value < 0 ? "−" : "+"}${text}`;
+}
+
 // A part of a whole in percent; 0 of nothing.
 export function share(part, whole) {
   return whole > 0 ? (100 * part) / whole : 0;

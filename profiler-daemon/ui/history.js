@@ -24,7 +24,7 @@ export function createHistory() {
         known.clear();
         last = null;
       }
-      const spanNs = windowed ? (atMs - Date.parse(answer.window.from)) * 1e6 : last ? (atMs - last.atMs) * 1e6 : 0;
+      const spanNs = windowed ? (Date.parse(answer.window.to) - Date.parse(answer.window.from)) * 1e6 : last ? (atMs - last.atMs) * 1e6 : 0;
       const seen = new Set();
       for (const row of answer.rows) {
         const id = key(row);

@@ -8,6 +8,7 @@ import { createControls } from "./controls.js";
 import { el, setChildren } from "./dom.js";
 import { showDegraded } from "./receipt.js";
 import { current, link, onChange } from "./route.js";
+import { createCompareView } from "./views/compare.js";
 import { createDaemonView } from "./views/daemon.js";
 import { createProcessesView } from "./views/processes.js";
 import { createScopeView } from "./views/scope.js";
@@ -27,6 +28,7 @@ let timer = 0;
 
 function create(route) {
   if (route.view === "scope") return createScopeView(route);
+  if (route.view === "compare") return createCompareView();
   return route.view === "daemon" ? createDaemonView() : createProcessesView();
 }
 
@@ -53,6 +55,7 @@ function places(route) {
   setChildren(document.getElementById("places"), [
     entry("Processes", "processes", route.view === "processes" || (route.view === "scope" && route.process !== null)),
     entry("Whole session", "scope", route.view === "scope" && route.process === null),
+    entry("Compare", "compare", route.view === "compare"),
     entry("Daemon", "daemon", route.view === "daemon"),
   ]);
 }

@@ -1,10 +1,49 @@
 // Every view is an address: "#/processes?sort=…", "#/process/42.7000/flame?value=blocked&zoom=…", "#/session/functions",
-// "#/daemon". This file reads and writes them; it draws nothing.
+// "#/compare/flame?base=30s&other=10s", "#/daemon". This file reads and writes them; it draws nothing.
 
-export const TABS = ["functions", "modules", "threads", "os-events", "flame"];
+const TABS = ["functions", "lines", "modules", "threads", "timeline", "os-events", "flame"];
+export const COMPARE_TABS = ["functions", "flame"];
 
+// Which part of the session is meant: a span that ends now, or one between two times.
+const SPAN = ["window", "from", "to"];
+// Whose frames are folded into their callers.
+const FOLD = ["modules", "hide"];
 // Parameters that stay when one goes from view to view.
-const LASTING = ["window", "frames"];
+const LASTING = [...SPAN, ...FOLD, "frames"];
+
+// The tabs of a process, or of the session (null): lines are those of one process.
+export function tabsOf(process) {
+  return process === null ? TABS.filter((tab) => tab !== "lines") : TABS;
+}
+
+function some(params, names) {
+  return Object.fromEntries(names.filter((name) => params[name]).map((name) => [name, params[name]]));
+}
+
+// Whether the address names a span between two times.
+export function isBetween(params) {
+  return Boolean(params.from || params.to);
+}
+
+// The part of the session that the address means, as a report is asked for it.
+export function spanOf(params) {
+  return isBetween(params) ? some(params, ["from", "to"]) : some(params, ["window"]);
+}
+
+// The chosen times, in milliseconds since 1970; null where none is chosen.
+export function spanTimes(params) {
+  return ["from", "to"].map((name) => {
+    // RFC 3339, or seconds since 1970.
+    const given = params[name] ?? "";
+    const ms = /^\d+(\.\d+)?$/.test(given) ? Number(given) * 1000 : Date.parse(given);
+    return Number.isNaN(ms) ? null : ms;
+  });
+}
+
+// The modules that the address shows or hides, as a report of functions is asked for them.
+export function foldOf(params) {
+  return some(params, FOLD);
+}
 
 function decoded(text) {
   try {
@@ -14,14 +53,15 @@ function decoded(text) {
   }
 }
 
-// A route: `view` ("processes", "scope", "daemon"), of a scope `process` (null: the session) and `tab`, and `params`.
+// A route: `view` ("processes", "scope", "compare", "daemon"), of a scope `process` (null: the session), `tab`, and `params`.
 export function parse(hash) {
   const [, path, query] = /^#?\/?([^?]*)\??(.*)$/s.exec(hash);
   const parts = path.split("/").filter(Boolean).map(decoded);
   const params = Object.fromEntries(new URLSearchParams(query));
-  const tab = (name) => (TABS.includes(name) ? name : TABS[0]);
-  if (parts[0] === "process" && parts[1]) return { view: "scope", process: parts[1], tab: tab(parts[2]), params };
-  if (parts[0] === "session") return { view: "scope", process: null, tab: tab(parts[1]), params };
+  const tab = (name, tabs) => (tabs.includes(name) ? name : tabs[0]);
+  if (parts[0] === "process" && parts[1]) return { view: "scope", process: parts[1], tab: tab(parts[2], tabsOf(parts[1])), params };
+  if (parts[0] === "session") return { view: "scope", process: null, tab: tab(parts[1], tabsOf(null)), params };
+  if (parts[0] === "compare") return { view: "compare", process: null, tab: tab(parts[1], COMPARE_TABS), params };
   if (parts[0] === "daemon") return { view: "daemon", process: null, tab: "", params };
   return { view: "processes", process: null, tab: "", params };
 }
@@ -33,6 +73,7 @@ export function format(route) {
     path = route.process === null ? "session" : `process/${encodeURIComponent(route.process)}`;
     path += `/${route.tab}`;
   }
+  if (route.view === "compare") path += `/${route.tab}`;
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(route.params)) {
     if (value !== undefined && value !== null && value !== "") query.set(name, value);
@@ -47,9 +88,7 @@ export function current() {
 
 // The address of another view, with what stays.
 export function link(view, process = null, tab = TABS[0], params = {}) {
-  const now = current().params;
-  const kept = Object.fromEntries(LASTING.filter((name) => now[name]).map((name) => [name, now[name]]));
-  return format({ view, process, tab, params: { ...kept, ...params } });
+  return format({ view, process, tab, params: { ...some(current().params, LASTING), ...params } });
 }
 
 // The address of one process. Its start makes it that very one, also when its number is used again.

@@ -30,8 +30,8 @@ export function textColumn(column, show) {
   };
 }
 
-// A column of numbers. `show(row)` answers {text, title, share}: the share, 0 to 100, is drawn behind and, with `shares`,
-// written beside it by `percent`.
+// A column of numbers. `show(row)` answers {text, title, share, tone}: the share, 0 to 100, is drawn behind and, with `shares`,
+// written beside it by `percent`; the tone, "up" or "down", is how it is coloured.
 export function numberColumn(column, show) {
   return {
     order: "desc",
@@ -44,10 +44,11 @@ export function numberColumn(column, show) {
       return {
         td,
         set(row) {
-          const { text, title, share, shareText } = show(row);
+          const { text, title, share, shareText, tone } = show(row);
           setText(value, text);
           setAttribute(td, "title", title ?? null);
           td.classList.toggle("zero", text === "0");
+          if (tone !== undefined) for (const each of ["up", "down"]) td.classList.toggle(each, tone === each);
           if (share !== undefined) td.style.setProperty("--share", `${Math.min(100, share).toFixed(1)}%`);
           if (column.shares) setText(part, shareText ?? "");
         },

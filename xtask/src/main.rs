@@ -15,6 +15,7 @@ mod shell;
 mod test;
 mod tidy;
 mod toolchain;
+mod vendor;
 mod workspace;
 
 use std::ffi::OsString;
@@ -71,6 +72,11 @@ enum Task {
     Tidy,
     /// Install what the kernel programs need to compile, if it is missing
     Toolchain,
+    /// Take the files of speedscope that the daemon serves from npm, checked by their hash
+    VendorSpeedscope {
+        /// Another version than the one that is there
+        version: Option<String>,
+    },
     /// Wait until the daemon answers, then say where
     #[command(hide = true)]
     Announce {
@@ -108,6 +114,7 @@ fn perform(task: Task) -> anyhow::Result<()> {
         Task::Lint => lint::lint(&workspace),
         Task::Tidy => tidy::tidy(&workspace),
         Task::Toolchain => toolchain::ensure(&workspace).map(drop),
+        Task::VendorSpeedscope { version } => vendor::speedscope(&workspace, version.as_deref()),
         Task::Announce {
             pid,
             listen,

@@ -1,6 +1,7 @@
 //! Every endpoint, declared once: where it is, what may be asked of it, what it is for.
 
 use super::page;
+use super::speedscope;
 use super::questions::{DIFF, FORMAT, FUNCTIONS, NEIGHBOURS, PPROF, RECORDING, TABLE, TREE, VIEW};
 
 /// An endpoint.
@@ -194,7 +195,8 @@ pub(super) fn waits(path: Option<&str>) -> bool {
 
 /// The label of a path's metric; `none` for what is no endpoint.
 pub(super) fn handler_of(path: Option<&str>) -> &'static str {
-    if path == Some(page::ROUTE) {
+    let of_page = [page::ROUTE, speedscope::ROUTE, speedscope::FILES_ROUTE];
+    if path.is_some_and(|path| of_page.contains(&path)) {
         return "page";
     }
     let endpoint = path.and_then(|path| ENDPOINTS.iter().find(|endpoint| endpoint.path == path));

@@ -62,6 +62,38 @@ async fn files_go_out_under_a_strict_policy() {
 }
 
 #[tokio::test]
+async fn speedscope_goes_out_under_a_policy_of_its_own() {
+    // Check that speedscope, its files and its licences are there, compressed for who takes that, and that its policy lets in neither
+    // scripts made of text nor anything from elsewhere.
+    for (name, kind) in [
+        ("", "text/html; charset=utf-8"),
+        ("no_eval.js", "text/javascript; charset=utf-8"),
+        ("speedscope-Y2522XSH.js", "text/javascript; charset=utf-8"),
+        ("LICENSE", "text/plain; charset=utf-8"),
+        ("source-code-pro.LICENSE.md", "text/plain; charset=utf-8"),
+    ] {
+        let file = get(&format!("/speedscope/{name}")).await;
+        assert_eq!(file.status, 200, "{name}");
+        assert_eq!(file.header(header::CONTENT_TYPE), kind);
+        let policy = file.header(header::CONTENT_SECURITY_POLICY);
+        assert!(policy.starts_with("default-src 'none';"), "{policy}");
+        for hole in ["'unsafe", "http:", "https:", "data:", "blob:", "*"] {
+            assert!(!policy.contains(hole), "{policy}");
+        }
+    }
+    let mut packed = request("GET", "/speedscope/speedscope-Y2522XSH.js");
+    packed
+        .headers_mut()
+        .insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+    let packed = ask(server(), packed).await;
+    assert_eq!(packed.header(header::CONTENT_ENCODING), "gzip");
+    assert!(packed.body.len() < 200_000, "{}", packed.body.len());
+    for path in ["/speedscope/nothing.js", "/speedscope/../Cargo.toml"] {
+        assert_eq!(get(path).await.status, 404, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn what_a_browser_has_is_not_sent_again() {
     // Check that a file whose tag is known is answered without a body, and one whose tag is another with it.
     let first = get("/ui/main.js").await;

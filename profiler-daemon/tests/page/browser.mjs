@@ -1,6 +1,7 @@
 // What every check uses: the browser, a page that writes down what must not happen, waiting, and the list of checks.
 
 import assert from "node:assert/strict";
+import fs from "node:fs";
 import { createRequire } from "node:module";
 import path from "node:path";
 
@@ -18,8 +19,23 @@ export function check(sentence, run, options = {}) {
   checks.push({ sentence, run, options });
 }
 
+// With PAGE_UI, the folder of the page: answers with its files as they are there, under the headers that the server gives them, so that
+// a change can be looked at without compiling.
+async function filesOfFolder(context) {
+  const types = { js: "text/javascript; charset=utf-8", css: "text/css; charset=utf-8", svg: "image/svg+xml", html: "text/html; charset=utf-8" };
+  const index = await fetch(`${env.PAGE_URL}/ui/index.html`);
+  const kept = ["content-security-policy", "x-content-type-options", "referrer-policy", "x-frame-options", "cache-control"];
+  const headers = Object.fromEntries(kept.map((name) => [name, index.headers.get(name)]));
+  await context.route("**/ui/**", (route) => {
+    const name = new URL(route.request().url()).pathname.slice("/ui/".length);
+    const body = fs.readFileSync(path.join(env.PAGE_UI, name));
+    return route.fulfill({ status: 200, headers: { ...headers, "content-type": types[name.split(".").pop()] }, body });
+  });
+}
+
 async function fresh(browser, { expected, ...options }) {
   const context = await browser.newContext({ viewport: { width: 1400, height: 900 }, ...options });
+  if (env.PAGE_UI) await filesOfFolder(context);
   const page = await context.newPage();
   page.setDefaultTimeout(PATIENCE_MS);
   const faults = [];

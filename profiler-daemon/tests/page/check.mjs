@@ -3,6 +3,8 @@
 import "./processes.mjs";
 import "./process.mjs";
 import "./flame.mjs";
+import "./compare.mjs";
+import "./speedscope.mjs";
 import "./whole.mjs";
 import { env, runAll } from "./browser.mjs";
 

@@ -79,13 +79,14 @@ check("each view has links to its answer, and those that exist answer", async (p
     ["#/processes?q=post&sort=pid&order=asc", /^\/api\/v1\/processes\?/, ["JSON", "CSV", "text"]],
     [`${ONE}/functions?window=1m`, /functions\?.*window=1m/, ["JSON", "CSV", "text", "pprof"]],
     [`${ONE}/os-events`, /os-events/, ["JSON", "text", "pprof"]],
-    [`${ONE}/flame?frames=all`, /calltree\?.*frames=all|pprof/, ["JSON", "text", "folded stacks", "SVG", "speedscope", "Firefox Profiler", "pprof"]],
+    [`${ONE}/flame?frames=all&value=blocked`, /calltree(\?|%3F).*frames(=|%3D)all.*value(=|%3D)blocked/, ["JSON", "text", "folded stacks", "SVG", "speedscope", "Firefox Profiler", "open in speedscope", "pprof"]],
+    [`#/compare/functions?base=1m&other=10s`, /diff\?base=1m&other=10s/, ["JSON", "CSV", "text"]],
   ]) {
     await open(page, hash);
     const links = await page.locator(".downloads a").evaluateAll((all) => all.map((link) => [link.textContent, link.getAttribute("href")]));
     assert.deepEqual(links.map(([label]) => label), labels, hash);
     for (const [label, href] of links) {
-      assert.match(href, label === "pprof" ? /\/pprof$/ : path);
+      assert.match(href, label === "pprof" ? /\/pprof(\?(window=1m|frames=all))?$/ : path);
       if (!["JSON", "text"].includes(label)) continue;
       const answer = await page.request.get(`${env.PAGE_URL}${href}`);
       assert.equal(answer.status(), 200, href);

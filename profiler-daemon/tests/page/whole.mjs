@@ -10,6 +10,8 @@ const VIEWS = [
   ["threads", `#/process/${env.PAGE_BUSY}/threads`],
   ["os-events", `#/process/${env.PAGE_BUSY}/os-events`],
   ["flame", `#/process/${env.PAGE_HOSTILE}/flame?fn=__proto__&in=${encodeURIComponent("/opt/<script>alert(1)</script>")}`],
+  ["compare", `#/compare/functions?base=${env.PAGE_BUSY}&other=${env.PAGE_HOSTILE}`],
+  ["compare-flame", `#/compare/flame?base=${env.PAGE_BUSY}&other=${env.PAGE_HOSTILE}`],
   ["daemon", "#/daemon"],
 ];
 
@@ -48,7 +50,8 @@ check("text has enough contrast in both schemes", async (page) => {
       };
       const ratio = (a, b) => (Math.max(value(a), value(b)) + 0.05) / (Math.min(value(a), value(b)) + 0.05);
       const kinds = ["program", "library", "jit", "kernel", "unknown", "cut"].map((kind) => ["--flame-text", `--flame-${kind}`]);
-      const found = [["--text", "--ground"], ["--dim", "--ground"], ["--dim", "--raised"], ["--accent", "--ground"], ["--bad", "--bad-ground"], ["--accent", "--share-tint"], ["--flame-match-text", "--flame-match"], ...kinds].map((pair) => [pair.join(" on "), ratio(...pair)]);
+      const changes = ["down-3", "down-2", "down-1", "same", "up-1", "up-2", "up-3"].map((change) => [`--diff-${change}-text`, `--diff-${change}`]);
+      const found = [["--diff-up", "--ground"], ["--diff-down", "--ground"], ["--text", "--ground"], ["--dim", "--ground"], ["--dim", "--raised"], ["--accent", "--ground"], ["--bad", "--bad-ground"], ["--accent", "--share-tint"], ["--flame-match-text", "--flame-match"], ...kinds, ...changes].map((pair) => [pair.join(" on "), ratio(...pair)]);
       probe.remove();
       return found;
     });

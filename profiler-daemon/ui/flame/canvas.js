@@ -18,21 +18,30 @@ export const SORTS = [
   ["kernel", "kernel"],
   ["unknown", "unknown"],
 ];
+const FILLS = ["program", "library", "jit", "kernel", "unknown", "cut"];
+const MARKS = ["flame-match", "flame-match-text", "flame-focus"];
 
-function colours(element) {
+// How boxes look: which colours of the style are used, and which of them and what text a node has. This one colours by the kind of
+// code.
+export const BY_KIND = {
+  colours: [...FILLS.map((sort) => `flame-${sort}`), "flame-root", "flame-text"],
+  fill(tree, node) {
+    const { sort } = tree.functions[tree.functionOf[node]];
+    if (sort === "process" || sort === "session") return "flame-root";
+    return `flame-${FILLS.includes(sort) ? sort : "unknown"}`;
+  },
+  ink: () => "flame-text",
+  text: (tree, node) => shown(tree.functions[tree.functionOf[node]].name),
+};
+
+function colours(element, names) {
   const style = getComputedStyle(element);
-  const read = (name) => style.getPropertyValue(`--flame-${name}`).trim();
-  const names = ["program", "library", "jit", "kernel", "unknown", "cut", "root", "text", "gap", "match", "match-text", "focus"];
-  const found = Object.fromEntries(names.map((name) => [name, read(name)]));
-  // The root of a process, of the session.
-  found.process = found.root;
-  found.session = found.root;
-  return found;
+  return Object.fromEntries([...names, ...MARKS].map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
 }
 
 // `label`: what the graph is. `onZoom(node)`, `onPoint(node or -1, event)`, `onFocus(node)`, `onOpen(node)`: what somebody
-// does. `upward`: the root is at the bottom, what is above calls what is below.
-export function createFlame({ label, describedBy, upward = false, onZoom, onPoint, onFocus, onOpen, onEscape }) {
+// does. `upward`: the root is at the bottom, what is above calls what is below. `look`: as BY_KIND.
+export function createFlame({ label, describedBy, upward = false, look = BY_KIND, onZoom, onPoint, onFocus, onOpen, onEscape }) {
   const canvas = el("canvas", { tabindex: "0", role: "application", "aria-roledescription": "flame graph", "aria-label": label, "aria-describedby": describedBy });
   const spacer = el("div", { class: "spacer" });
   const box = el("div", { class: "flame-box" }, canvas, spacer);
@@ -70,7 +79,7 @@ export function createFlame({ label, describedBy, upward = false, onZoom, onPoin
     const { tree } = state;
     if (!tree || widthPx === 0) return;
     performance.mark("flame-begin");
-    paint ??= colours(box);
+    paint ??= colours(box, look.colours);
     const dense = window.devicePixelRatio || 1;
     const heightPx = box.clientHeight;
     const [wide, high] = [Math.round(widthPx * dense), Math.round(heightPx * dense)];
@@ -96,23 +105,22 @@ export function createFlame({ label, describedBy, upward = false, onZoom, onPoin
 
   function drawBox(node, left, wide, top, depth, letterPx) {
     const { tree, found, zoom } = state;
-    const { name, sort } = tree.functions[tree.functionOf[node]];
     const matches = found?.matches[tree.functionOf[node]] && node > 0;
     pen.globalAlpha = (found && !matches) ? 0.35 : depth < tree.depth[zoom] ? 0.6 : 1;
-    pen.fillStyle = matches ? paint.match : paint[sort] ?? paint.unknown;
+    pen.fillStyle = paint[matches ? "flame-match" : look.fill(tree, node)];
     const inner = Math.max(wide - (wide > 3 ? 1 : 0), 0.5);
     pen.fillRect(left, top, inner, ROW - 1);
     if (node === pointed || (node === focused && document.activeElement === canvas)) {
       pen.globalAlpha = 1;
-      pen.strokeStyle = paint.focus;
+      pen.strokeStyle = paint["flame-focus"];
       pen.lineWidth = 2;
       pen.strokeRect(left + 1, top + 1, Math.max(inner - 2, 1), ROW - 3);
     }
     const room = Math.floor((wide - 2 * PAD) / letterPx);
     if (room >= 3) {
-      const text = shown(name);
+      const text = look.text(tree, node);
       pen.globalAlpha = found && !matches ? 0.6 : 1;
-      pen.fillStyle = matches ? paint["match-text"] : paint.text;
+      pen.fillStyle = paint[matches ? "flame-match-text" : look.ink(tree, node)];
       pen.fillText(text.length > room ? `${text.slice(0, room - 1)}…` : text, left + PAD, top + ROW / 2, wide - 2 * PAD);
     }
     return 1;

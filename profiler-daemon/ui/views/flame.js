@@ -1,77 +1,38 @@
-// The flame graph tab: which value, zoom, search, what a box means, and callers and callees of one function.
+// The flame graph tab: which value, what a box means, and callers and callees of one function.
 
-import { announce, el, setAttribute, setChildren, setText } from "../dom.js";
-import { count, exactTime, percent, several, share, shown, time } from "../format.js";
-import { createFlame, SORTS } from "../flame/canvas.js";
+import { el, setAttribute, setText } from "../dom.js";
+import { percent, several, share, shown } from "../format.js";
+import { SORTS } from "../flame/canvas.js";
+import { amount, createPanel, exact, valueChoice } from "../flame/panel.js";
 import { createSandwich } from "../flame/sandwich_view.js";
-import { exclusive, flatten, nodeAt, path, pathText, search, VALUES, valueOf } from "../flame/tree.js";
-import { change } from "../route.js";
-
-const TYPING_MS = 150;
-
-function amount(value, number) {
-  return value.unit === "ns" ? time(number) : count(number);
-}
-
-function exact(value, number) {
-  return value.unit === "ns" ? exactTime(number) : count(number);
-}
+import { exclusive, flatten, nodeAt, VALUES, valueOf } from "../flame/tree.js";
+import { change, foldOf, spanOf } from "../route.js";
 
 export function createFlameTab(process) {
   let tree = null;
   let params = {};
-  let found = null;
   let shownMiddle = "";
 
-  const chosen = VALUES.map((value) => {
-    const radio = el("input", { type: "radio", name: "value", value: value.id, on: { change: () => change({ value: value.id }) } });
-    return { value, radio, element: el("label", { title: value.about }, radio, el("span", {}, value.label)) };
-  });
-  const values = el("fieldset", { class: "choice" }, el("legend", { class: "unseen" }, "What the widths show"), ...chosen.map(({ element }) => element));
-  const filter = el("input", { type: "search", id: "flame-search", placeholder: "part of a function or module…", autocomplete: "off", spellcheck: "false" });
-  let typing = 0;
-  filter.addEventListener("input", () => {
-    clearTimeout(typing);
-    typing = setTimeout(() => change({ search: filter.value.trim() }, { replace: true }), TYPING_MS);
-  });
-  filter.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && filter.value !== "") {
-      filter.value = "";
-      change({ search: "" }, { replace: true });
-      event.preventDefault();
-    }
-  });
-  const matched = el("p", { class: "dim rows", role: "status" });
-  const crumbs = el("nav", { class: "crumbs", "aria-label": "Zoom" });
+  const values = valueChoice();
   const details = createDetails();
-  const tip = el("div", { class: "tip", hidden: true });
   const kinds = el("ul", { class: "legend kinds" }, ...SORTS.map(([id, label]) => el("li", {}, el("i", { class: `swatch flame-${id}` }), label)));
   const hint = el("p", { class: "dim hint" }, "Wider is more. Each box calls those below it; click or Enter zooms, Esc goes back, arrow keys move, c shows callers and callees. The functions tab has the same as a table.");
   const none = el("p", { class: "panel", hidden: true });
   const cut = el("p", { class: "dim" });
   const sandwich = createSandwich({
     describe: (node, of) => describe(node, of),
-    choose: (number) => open(number),
+    choose: (number) => panel.openFunction(number),
     close: () => change({ fn: "", in: "" }),
   });
-
-  const flame = createFlame({
+  const panel = createPanel({
     label: "Flame graph of the call tree, the root at the top. Arrow keys move, Enter zooms, Escape goes back, c shows callers and callees.",
     describedBy: "flame-details",
-    onZoom: (node) => zoomTo(node),
-    onEscape: () => zoomTo(tree.parent[nodeAt(tree, params.zoom)]),
-    onFocus: (node) => details.set(node, describe(node)),
-    onOpen: (node) => open(tree.functionOf[node]),
-    onPoint(node, event) {
-      tip.hidden = node < 0;
-      if (node < 0) return;
+    describe(node) {
       const told = describe(node);
-      details.set(node, told);
-      setChildren(tip, [el("b", {}, told.name), el("span", {}, `${told.inclusive} (${told.ofRoot} of all)`), el("span", { class: "dim" }, told.module)]);
-      const wide = tip.offsetWidth;
-      tip.style.left = `${Math.max(4, Math.min(event.clientX + 14, window.innerWidth - wide - 8))}px`;
-      tip.style.top = `${event.clientY + 18 + tip.offsetHeight > window.innerHeight ? event.clientY - tip.offsetHeight - 10 : event.clientY + 18}px`;
+      return { ...told, tip: [`${told.inclusive} (${told.ofRoot} of all)`] };
     },
+    meant: (node) => details.set(node, describe(node)),
+    open: ({ name, module }) => change({ fn: name, in: module }),
   });
 
   function describe(node, of = tree) {
@@ -110,7 +71,7 @@ export function createFlameTab(process) {
       return made;
     });
     const numbers = el("div", { class: "scroll" }, el("table", {}, el("caption", { class: "unseen" }, "All values of the box"), el("thead", {}, heads), el("tbody", {}, inclusives, exclusives)));
-    const opens = el("button", { type: "button", on: { click: () => open(tree.functionOf[node]) } }, "Callers and callees");
+    const opens = el("button", { type: "button", on: { click: () => panel.openFunction(tree.functionOf[node]) } }, "Callers and callees");
     const element = el("section", { class: "details", "aria-label": "The box that is meant" },
       el("p", { id: "flame-details", "aria-live": "polite" }, name, " ", sentence, " ", module), el("div", { class: "pair" }, numbers, opens));
     return {
@@ -132,43 +93,16 @@ export function createFlameTab(process) {
     };
   }
 
-  function zoomTo(node) {
-    change({ zoom: node > 0 ? pathText(tree, node) : "" });
-    if (node >= 0) announce(`Zoomed to ${shown(tree.functions[tree.functionOf[node]].name)}.`);
-  }
-
-  function open(number) {
-    const { name, module, key } = tree.functions[number];
-    // The root is no function.
-    if (key !== "") change({ fn: name, in: module });
-  }
-
-  function drawCrumbs(zoom) {
-    const nodes = path(tree, zoom);
-    const few = nodes.length > 9 ? [nodes[0], -1, ...nodes.slice(-7)] : nodes;
-    setChildren(crumbs, few.map((node) => {
-      if (node < 0) return el("span", { class: "dim" }, "…");
-      const text = shown(tree.functions[tree.functionOf[node]].name);
-      return el("button", { type: "button", title: text, "aria-current": node === zoom ? "location" : null, on: { click: () => zoomTo(node) } }, node === 0 ? `all of ${text}` : text);
-    }));
-  }
-
   function draw() {
-    for (const { value, radio } of chosen) radio.checked = value === valueOf(params.value);
-    if (document.activeElement !== filter) filter.value = params.search ?? "";
-    if (!tree) return;
     const value = valueOf(params.value);
+    values.set(value);
+    panel.address(params);
+    if (!tree) return;
     const total = tree.values[value.id][0];
-    const zoom = nodeAt(tree, params.zoom);
-    found = search(tree, params.search ?? "", value.id);
-    setText(matched, found ? `${several(found.functions, "function matches", "functions match")}: ${percent(share(found.sum, total))} of ${value.label.toLowerCase()} (${amount(value, found.sum)})` : "");
     none.hidden = total > 0;
-    flame.element.hidden = total === 0;
     details.element.hidden = total === 0;
     setText(none, `${value.unit === "ns" ? `No time in this call tree is ${value.label.toLowerCase()}` : "No timer tick has found this on a processor"}. Choose another value.`);
-    drawCrumbs(zoom);
-    flame.set(tree, value.id, zoom, found);
-    if (document.activeElement !== flame.canvas) details.set(zoom, describe(zoom));
+    panel.draw(tree, value);
     const number = params.fn ? tree.numbers.get(`${params.fn}\n${params.in ?? ""}`) : undefined;
     sandwich.set(tree, value, number, params.fn ? shown(params.fn) : "");
     const middle = params.fn ? `${params.fn}\n${params.in ?? ""}` : "";
@@ -178,13 +112,14 @@ export function createFlameTab(process) {
 
   return {
     element: el("div", { class: "flame" },
-      el("div", { class: "tools" }, values, el("label", {}, el("span", {}, "Search"), filter), matched),
-      el("div", { class: "tools" }, crumbs, kinds),
-      flame.element, none, details.element, cut, sandwich.element, hint, tip),
+      el("div", { class: "tools" }, values.element, ...panel.search),
+      el("div", { class: "tools" }, panel.crumbs, kinds),
+      panel.graph, none, details.element, cut, sandwich.element, hint, panel.tip),
     report: "calltree",
     // A graph that moves cannot be read: it is made anew when asked for.
     intervalMs: 0,
-    query: (now) => ({ window: now.window, frames: now.frames }),
+    // A tree that is too large is cut by the value that is drawn, so that no box of it is missing.
+    query: (now) => ({ ...spanOf(now), ...foldOf(now), frames: now.frames, value: valueOf(now.value).id }),
     show(now) {
       params = now;
       draw();
@@ -196,4 +131,3 @@ export function createFlameTab(process) {
     },
   };
 }
-

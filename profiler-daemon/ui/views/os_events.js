@@ -2,7 +2,7 @@
 
 import { announce, el, setText } from "../dom.js";
 import { count, exactTime, percent, several, share, shown, time } from "../format.js";
-import { change } from "../route.js";
+import { change, spanOf } from "../route.js";
 import { createTable, numberColumn, sortRows, textColumn } from "../table.js";
 
 const DEFAULT_SORT = "total_ns";
@@ -64,7 +64,7 @@ export function createOsEventsTab() {
     element: el("div", {}, el("div", { class: "tools" }, el("label", {}, el("span", {}, "Filter"), filter), total), table.element),
     report: "os-events",
     intervalMs: 2_000,
-    query: (now) => ({ window: now.window }),
+    query: spanOf,
     show(now) {
       params = now;
       if (document.activeElement !== filter) filter.value = now.q ?? "";

@@ -7,7 +7,7 @@ import { announce, el, setChildren, setText } from "../dom.js";
 import { basename, clock, count, exactTime, percent, several, share, shown, time } from "../format.js";
 import { createHistory, sparkline } from "../history.js";
 import { receipt } from "../receipt.js";
-import { change, processLink } from "../route.js";
+import { change, processLink, spanOf } from "../route.js";
 import { createTable, numberColumn, sortRows, textColumn } from "../table.js";
 import { standouts } from "./standouts.js";
 
@@ -164,19 +164,19 @@ export function createProcessesView() {
       if (document.activeElement !== filter) filter.value = params.q ?? "";
       keep.value = KEEPS[params.keep] ? params.keep : "";
       const { column, order } = sorting();
-      setChildren(links, [downloadLine(null, "processes", { sort: column.id === NOW ? "" : column.id, order: column.id === NOW ? "" : order, window: params.window, q: params.q, limit: 0 })]);
+      setChildren(links, [downloadLine(null, "processes", { sort: column.id === NOW ? "" : column.id, order: column.id === NOW ? "" : order, ...spanOf(params), q: params.q, limit: 0 })]);
       draw();
-      return before.window !== params.window;
+      return JSON.stringify(spanOf(before)) !== JSON.stringify(spanOf(params));
     },
     async load(signal) {
       const { column, order } = sorting();
-      const window = params.window;
+      const span = spanOf(params);
       const sort = column.id === NOW ? DEFAULT_SORT : column.id;
       const [processes, session] = await Promise.all([
-        get("/api/v1/processes", { limit: LIMIT, sort, order: column.id === NOW ? "desc" : order, window }, signal),
-        get("/api/v1/session", { window }, signal),
+        get("/api/v1/processes", { limit: LIMIT, sort, order: column.id === NOW ? "desc" : order, ...span }, signal),
+        get("/api/v1/session", span, signal),
       ]);
-      history.add({ ...processes, windowed: window ?? "" }, rowKey);
+      history.add({ ...processes, windowed: Object.values(span).join(" ") }, rowKey);
       answers = { processes, session };
       summary.set(session, processes.completeness);
       stand.set(processes.rows, session);

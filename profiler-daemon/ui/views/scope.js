@@ -3,25 +3,31 @@
 import { get, reportPath } from "../api.js";
 import { classBar, classLegend, mostly } from "../classes.js";
 import { downloadLine } from "../downloads.js";
-import { el, setChildren, setText } from "../dom.js";
+import { el, setAttribute, setChildren, setText } from "../dom.js";
 import { clock, count, exactTime, percent, shown, time } from "../format.js";
 import { receipt } from "../receipt.js";
-import { link, TABS } from "../route.js";
+import { COMPARE_TABS, link, spanOf, tabsOf } from "../route.js";
 import { createFlameTab } from "./flame.js";
+import { createLinesTab } from "./lines.js";
 import { createOsEventsTab } from "./os_events.js";
 import { createFunctionsTab, createModulesTab, createThreadsTab } from "./tables.js";
+import { createTimelineTab } from "./timeline.js";
 
-const LABELS = { functions: "Functions", modules: "Modules", threads: "Threads", "os-events": "OS events", flame: "Flame graph" };
+const LABELS = { functions: "Functions", modules: "Modules", threads: "Threads", timeline: "Timeline", lines: "Lines", "os-events": "OS events", flame: "Flame graph" };
 const CREATE = {
   functions: createFunctionsTab,
   modules: createModulesTab,
   threads: createThreadsTab,
+  timeline: createTimelineTab,
+  lines: createLinesTab,
   "os-events": createOsEventsTab,
   flame: createFlameTab,
 };
 
-// A tab is {element, report, intervalMs, query(params), asks(before, after), show(params), load(answer)}: `query` says what
-// is asked of the report, `asks` whether a change of address changes that.
+// Reports that are about functions.
+const NAMED = ["functions", "calltree", "lines", "instructions"];
+
+// A tab is {element, report, intervalMs, query(params), show(params), load(answer)}: `query` says what is asked of the report.
 export function createScopeView(first) {
   const process = first.process;
   const title = el("h1", {}, process === null ? "Whole session" : `Process ${shown(process)}`);
@@ -37,12 +43,14 @@ export function createScopeView(first) {
   let tab = null;
   let tabId = "";
   let params = {};
+  let asked = "";
   let name = process === null ? "Whole session" : `Process ${shown(process)}`;
 
   const head = el("section", { class: "summary", "aria-label": "Summary" }, el("div", { class: "totals" }, about, facts, bar.element, legend.element), lacks.element);
   // Empty tables would look like answers.
   for (const part of [head, place, links]) part.hidden = true;
-  const element = el("div", { class: "view" }, title, head, tabs, place, links);
+  const compare = el("a", { class: "beside" }, process === null ? "compare parts of it" : "compare with another");
+  const element = el("div", { class: "view" }, el("div", { class: "titled" }, title, compare), head, tabs, place, links);
 
   function set(report) {
     for (const part of [head, place, links]) part.hidden = false;
@@ -50,6 +58,7 @@ export function createScopeView(first) {
       name = `${shown(report.comm)} (${report.pid})`;
       setText(title, `${shown(report.comm)} `);
       title.append(el("small", {}, `PID ${report.pid}`), el("small", { class: `state ${report.state}` }, report.state));
+      drawLinks();
     }
     const clause = mostly(report.classes);
     setText(about, clause ? `${process === null ? "All threads together were" : "Its threads were"} ${clause}.` : "No time was seen yet.");
@@ -59,8 +68,17 @@ export function createScopeView(first) {
     legend.set(report.classes);
   }
 
+  function drawLinks() {
+    const query = downloadQuery(tab.query(params));
+    // Made anew only where they changed: people may be about to follow one.
+    const key = JSON.stringify([tab.report, query, name]);
+    if (links.dataset.key === key) return;
+    links.dataset.key = key;
+    setChildren(links, [downloadLine(process, tab.report, query, name)]);
+  }
+
   function drawTabs(now) {
-    setChildren(tabs, TABS.map((id) => el("a", { href: link("scope", process, id), "aria-current": id === now ? "page" : null }, LABELS[id])));
+    setChildren(tabs, tabsOf(process).map((id) => el("a", { href: link("scope", process, id), "aria-current": id === now ? "page" : null }, LABELS[id])));
   }
 
   return {
@@ -68,31 +86,28 @@ export function createScopeView(first) {
     title: () => `${name} · ${LABELS[tabId]}`,
     intervalMs: () => tab.intervalMs,
     show(route) {
-      const before = params;
+      const before = asked;
       params = route.params;
       const isNew = tabId !== route.tab;
       tabId = route.tab;
       if (!known.has(route.tab)) known.set(route.tab, CREATE[route.tab](process));
       tab = known.get(route.tab);
-      if (isNew) {
-        drawTabs(route.tab);
-        setChildren(place, [tab.element]);
-      } else if (before.window !== params.window || before.frames !== params.frames) {
-        drawTabs(route.tab);
-      }
-      setChildren(links, [downloadLine(process, tab.report, downloadQuery(tab.query(params)))]);
+      drawTabs(route.tab);
+      if (isNew) setChildren(place, [tab.element]);
       tab.show(params);
-      return isNew || JSON.stringify(tab.query(before)) !== JSON.stringify(tab.query(params));
+      asked = JSON.stringify([tab.report, tab.query(params), spanOf(params)]);
+      drawLinks();
+      setAttribute(compare, "href", link("compare", null, COMPARE_TABS[0], { base: process ?? "session" }));
+      return before !== asked;
     },
     async load(signal) {
-      const asked = tab;
-      const { window } = params;
-      const path = reportPath(process, asked.report);
-      const [report, answer] = await Promise.all([get(reportPath(process, ""), { window }, signal), get(path, asked.query(params), signal)]);
+      const mine = tab;
+      const path = reportPath(process, mine.report);
+      const [report, answer] = await Promise.all([get(reportPath(process, ""), spanOf(params), signal), get(path, mine.query(params), signal)]);
       set(report);
-      asked.load(answer);
+      mine.load(answer);
       // Of what stands below it, where that names functions; else of the totals.
-      const named = asked.report === "functions" || asked.report === "calltree";
+      const named = NAMED.includes(mine.report);
       lacks.set((named ? answer : report).completeness, { elapsedNs: report.elapsed_ns, stacks: report.stacks, named, judged: named || process !== null });
       return answer.as_of;
     },

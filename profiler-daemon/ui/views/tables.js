@@ -1,77 +1,15 @@
 // The tabs that are one table the daemon sorts and filters: functions, modules, threads.
 
 import { CLASSES, classBar } from "../classes.js";
-import { announce, el, setText } from "../dom.js";
-import { basename, clock, count, exactTime, percent, several, share, shown, time } from "../format.js";
-import { change, link } from "../route.js";
-import { createTable, numberColumn, sortRows, textColumn } from "../table.js";
+import { el } from "../dom.js";
+import { basename, clock, count, exactTime, percent, share, shown, time } from "../format.js";
+import { link } from "../route.js";
+import { numberColumn, textColumn } from "../table.js";
 import { valueColumns } from "../values.js";
-
-const INTERVAL_MS = 5_000;
-const LIMIT = 500;
-const TYPING_MS = 200;
-
-function createListTab({ report, nouns, columns, key, defaultSort, filterLabel, takesFrames }) {
-  let limit = LIMIT;
-  const table = createTable({
-    caption: nouns[1][0].toUpperCase() + nouns[1].slice(1),
-    columns,
-    key,
-    empty: `No ${nouns[0]} matches.`,
-    onSort(id, order, label) {
-      change({ sort: id, order });
-      announce(`Sorted by ${label}, ${order === "asc" ? "ascending" : "descending"}.`);
-    },
-  });
-  const filter = el("input", { type: "search", id: "filter", placeholder: filterLabel, autocomplete: "off", spellcheck: "false" });
-  let typing = 0;
-  filter.addEventListener("input", () => {
-    clearTimeout(typing);
-    typing = setTimeout(() => change({ q: filter.value.trim() }, { replace: true }), TYPING_MS);
-  });
-  const total = el("p", { class: "dim rows", role: "status" });
-  const all = el("button", { type: "button", on: { click: () => { limit = 0; change({ rows: "all" }, { replace: true }); } } }, "Load all");
-  all.hidden = true;
-  let params = {};
-  let answer = null;
-
-  function sorting() {
-    const column = columns.find(({ id, sorts }) => id === params.sort && sorts !== false) ?? columns.find(({ id }) => id === defaultSort);
-    return { column, order: ["asc", "desc"].includes(params.order) ? params.order : column.order ?? "asc" };
-  }
-
-  function draw() {
-    if (!answer) return;
-    const { column, order } = sorting();
-    table.set(sortRows(answer.rows, column, order), column.id, order);
-    setText(total, answer.truncated ? `${count(answer.rows.length)} of ${several(answer.total_rows, ...nouns)}` : several(answer.total_rows, ...nouns));
-    all.hidden = !answer.truncated;
-  }
-
-  return {
-    element: el("div", {}, el("div", { class: "tools" }, el("label", {}, el("span", {}, "Filter"), filter), total, all), table.element),
-    report,
-    intervalMs: INTERVAL_MS,
-    query(now) {
-      const column = columns.find(({ id, sorts }) => id === now.sort && sorts !== false);
-      const order = ["asc", "desc"].includes(now.order) ? now.order : undefined;
-      const q = (now.q ?? "").slice(0, 80);
-      return { sort: column?.id ?? defaultSort, order: order ?? (column?.order === "desc" || !column ? "desc" : "asc"), q, window: now.window, frames: takesFrames ? now.frames : undefined, limit: now.rows === "all" ? 0 : limit };
-    },
-    show(now) {
-      params = now;
-      if (document.activeElement !== filter) filter.value = now.q ?? "";
-      draw();
-    },
-    load(fresh) {
-      answer = fresh;
-      draw();
-    },
-  };
-}
+import { createListTab } from "./list.js";
 
 const kind = textColumn({ id: "kind", label: "Kind", class: "kind" }, (row) => ({ text: row.kind }));
-const module = textColumn({ id: "module", label: "Module", class: "module" }, (row) => ({
+export const moduleColumn = textColumn({ id: "module", label: "Module", class: "module" }, (row) => ({
   text: basename(row.module),
   title: `${shown(row.module)}${row.build_id ? `\nbuild ID ${row.build_id}` : ""}`,
 }));
@@ -82,14 +20,20 @@ export function createFunctionsTab(process) {
     title: `${shown(row.function)}\n${shown(row.module)}${row.address ? `\nat ${row.address}` : ""}\nshow its callers and callees`,
     href: link("scope", process, "flame", { fn: row.function, in: row.module }),
   }));
+  const lines = textColumn({ id: "lines", label: "Lines", sorts: false }, (row) => ({
+    text: "lines",
+    title: `where in ${shown(row.function)} the time went`,
+    href: link("scope", process, "lines", { fn: row.function, in: row.module }),
+  }));
   return createListTab({
     report: "functions",
     nouns: ["function", "functions"],
-    columns: [name, ...valueColumns(), module, kind],
+    columns: [name, ...valueColumns(), moduleColumn, kind, ...(process === null ? [] : [lines])],
     key: (row) => `${row.function}\n${row.module}\n${row.build_id}`,
     defaultSort: "elapsed.exclusive_ns",
     filterLabel: "part of a function's name…",
     takesFrames: true,
+    takesFold: true,
   });
 }
 
@@ -149,6 +93,5 @@ export function createThreadsTab(process) {
     key: (row) => `${row.pid}.${row.tid}.${row.started_at}.${row.comm}`,
     defaultSort: "elapsed.exclusive_ns",
     filterLabel: "part of a thread's name…",
-    takesFrames: false,
   });
 }

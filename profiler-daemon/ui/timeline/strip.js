@@ -1,0 +1,184 @@
+// Draws a timeline as strips on one canvas, and lets a span of time be chosen by pointer or keys. What a place means is said by the
+// callbacks, in text.
+
+import { CLASSES } from "../classes.js";
+import { el } from "../dom.js";
+import { parts, stretchAt, ticks, touched } from "./model.js";
+
+export const ROW = 26;
+const AXIS = 20;
+// A drag shorter than this is a click, in pixels.
+const DRAG = 4;
+// Room for one time on the axis, in pixels.
+const TICK = 84;
+const KEYS = CLASSES.map(({ key }) => key);
+const COLOURS = [...CLASSES.map(({ id }) => `class-${id}`), "line", "dim", "flame-focus", "ground", "accent"];
+
+// `onPlace(row, stretch)`: this place is meant. `onChoose(first, last)`: these stretches are chosen; without them: all time.
+export function createStrip({ label, describedBy, onPlace, onChoose }) {
+  const canvas = el("canvas", { tabindex: "0", role: "application", "aria-roledescription": "timeline", "aria-label": label, "aria-describedby": describedBy });
+  const box = el("div", { class: "strip-box" }, canvas);
+  const pen = canvas.getContext("2d");
+  let made = null;
+  let chosen = null;
+  let place = { row: 0, index: -1 };
+  // Where a choice began, as a time: numbers of stretches move when a new answer comes.
+  let anchorMs = null;
+  let drag = null;
+  let waiting = false;
+
+  const x = (ms) => ((ms - made.fromMs) / (made.toMs - made.fromMs)) * box.clientWidth;
+
+  function soon() {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => {
+      waiting = false;
+      draw();
+    });
+  }
+
+  function draw() {
+    if (!made || box.clientWidth === 0) return;
+    const style = getComputedStyle(box);
+    const paint = Object.fromEntries(COLOURS.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+    const dense = window.devicePixelRatio || 1;
+    const [wide, high] = [box.clientWidth, made.rows.length * ROW + AXIS];
+    Object.assign(canvas, { width: Math.round(wide * dense), height: Math.round(high * dense) });
+    canvas.style.width = `${wide}px`;
+    canvas.style.height = `${high}px`;
+    pen.setTransform(dense, 0, 0, dense, 0, 0);
+    let drawn = 0;
+    made.rows.forEach((row, at) => {
+      const bottom = (at + 1) * ROW - 2;
+      pen.fillStyle = paint.line;
+      pen.fillRect(0, bottom, wide, 1);
+      made.stretches.forEach((stretch, index) => {
+        const left = x(stretch.fromMs);
+        const width = x(stretch.toMs) - left;
+        let top = bottom;
+        for (const [key, part] of parts(made, row, index, KEYS)) {
+          const tall = part * (ROW - 4);
+          top -= tall;
+          pen.fillStyle = paint[`class-${CLASSES[KEYS.indexOf(key)].id}`];
+          pen.fillRect(left, top, Math.max(width - (width > 5 ? 1 : 0), 0.5), tall);
+          drawn += 1;
+        }
+      });
+    });
+    drawAxis(paint, wide);
+    drawChosen(paint, wide);
+    if (document.activeElement === canvas && place.index >= 0) {
+      const { fromMs, toMs } = made.stretches[place.index];
+      pen.strokeStyle = paint["flame-focus"];
+      pen.lineWidth = 2;
+      pen.strokeRect(x(fromMs) + 1, place.row * ROW + 1, Math.max(x(toMs) - x(fromMs) - 2, 2), ROW - 3);
+    }
+    Object.assign(canvas.dataset, { drawn: String(drawn), rows: String(made.rows.length) });
+  }
+
+  function drawAxis(paint, wide) {
+    pen.font = "11px system-ui, sans-serif";
+    pen.textBaseline = "top";
+    const top = made.rows.length * ROW;
+    for (const ms of ticks(made, Math.max(2, Math.floor(wide / TICK)))) {
+      const text = new Date(ms).toLocaleTimeString("en-GB");
+      const half = pen.measureText(text).width / 2;
+      pen.fillStyle = paint.line;
+      pen.fillRect(Math.round(x(ms)), 0, 1, top + 4);
+      pen.fillStyle = paint.dim;
+      pen.fillText(text, Math.max(0, Math.min(x(ms) - half, wide - 2 * half)), top + 6);
+    }
+  }
+
+  function drawChosen(paint, wide) {
+    if (!chosen) return;
+    const [left, right] = [x(made.stretches[chosen[0]].fromMs), x(made.stretches[chosen[1]].toMs)];
+    const high = made.rows.length * ROW;
+    pen.globalAlpha = 0.66;
+    pen.fillStyle = paint.ground;
+    pen.fillRect(0, 0, left, high);
+    pen.fillRect(right, 0, wide - right, high);
+    pen.globalAlpha = 1;
+    pen.fillStyle = paint.accent;
+    for (const at of [left, right - 2]) pen.fillRect(at, 0, 2, high + 4);
+    pen.fillRect(left, high, right - left, 3);
+  }
+
+  function mean(row, index) {
+    place = { row: Math.max(0, Math.min(row, made.rows.length - 1)), index: Math.max(0, Math.min(index, made.stretches.length - 1)) };
+    soon();
+    onPlace(place.row, place.index);
+  }
+
+  // The stretches between two times, in either order.
+  function between(a, b) {
+    return [stretchAt(made, a), stretchAt(made, b)].sort((one, other) => one - other);
+  }
+
+  function at(event) {
+    const bounds = canvas.getBoundingClientRect();
+    const ms = made.fromMs + ((event.clientX - bounds.left) / bounds.width) * (made.toMs - made.fromMs);
+    return { ms: Math.max(made.fromMs, Math.min(ms, made.toMs - 1)), row: Math.floor((event.clientY - bounds.top) / ROW), px: event.clientX };
+  }
+
+  const ready = () => made !== null && made.rows.length > 0 && made.stretches.length > 0;
+
+  canvas.addEventListener("pointerdown", (event) => {
+    if (!ready() || event.button !== 0) return;
+    drag = { ...at(event), moved: false };
+    canvas.setPointerCapture(event.pointerId);
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    if (!ready()) return;
+    const here = at(event);
+    mean(here.row, stretchAt(made, here.ms));
+    if (!drag) return;
+    drag.moved ||= Math.abs(here.px - drag.px) >= DRAG;
+    if (drag.moved) chosen = between(drag.ms, here.ms);
+  });
+  const over = (event) => {
+    const began = drag;
+    drag = null;
+    if (!began?.moved || !ready()) return;
+    if (event.type === "pointerup") onChoose(...between(began.ms, at(event).ms));
+    soon();
+  };
+  canvas.addEventListener("pointerup", over);
+  canvas.addEventListener("pointercancel", over);
+  canvas.addEventListener("keydown", (event) => {
+    if (!ready() || event.ctrlKey || event.metaKey || event.altKey) return;
+    const { row, index } = place.index < 0 ? { row: 0, index: made.stretches.length - 1 } : place;
+    const moves = { ArrowLeft: [row, index - 1], ArrowRight: [row, index + 1], ArrowUp: [row - 1, index], ArrowDown: [row + 1, index], Home: [row, 0], End: [row, made.stretches.length - 1] };
+    if (moves[event.key]) {
+      const middle = ({ fromMs, toMs }) => (fromMs + toMs) / 2;
+      if (!event.shiftKey) anchorMs = null;
+      else anchorMs ??= middle(made.stretches[index]);
+      mean(...moves[event.key]);
+      if (event.shiftKey) onChoose(...between(anchorMs, middle(made.stretches[place.index])));
+    } else if (event.key === "Enter" || event.key === " ") {
+      mean(row, index);
+      onChoose(place.index, place.index);
+    } else if (event.key === "Escape") {
+      anchorMs = null;
+      onChoose();
+    } else return;
+    event.preventDefault();
+  });
+  canvas.addEventListener("focus", () => { if (ready()) mean(place.row, place.index < 0 ? made.stretches.length - 1 : place.index); });
+  canvas.addEventListener("blur", soon);
+  new ResizeObserver(soon).observe(box);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", soon);
+
+  return {
+    element: box,
+    canvas,
+    // Shows a timeline, and which span of times of it is chosen: both null, or in milliseconds since 1970.
+    set(fresh, fromMs, toMs) {
+      made = fresh;
+      place = { row: Math.min(place.row, Math.max(0, made.rows.length - 1)), index: Math.min(place.index, made.stretches.length - 1) };
+      if (!drag) chosen = fromMs === null && toMs === null ? null : touched(made, fromMs ?? made.fromMs, toMs ?? made.toMs);
+      soon();
+    },
+  };
+}

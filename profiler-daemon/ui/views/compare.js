@@ -1,0 +1,174 @@
+// Two parts of the session, or two processes, side by side: which they are, what each has, and how they differ, as a table or as a
+// flame graph.
+
+import { get, reportPath } from "../api.js";
+import { downloadLine } from "../downloads.js";
+import { el, setChildren, setText } from "../dom.js";
+import { clock, count, exactTime, shown, time } from "../format.js";
+import { valueOf } from "../flame/tree.js";
+import { receipt } from "../receipt.js";
+import { change, COMPARE_TABS, foldOf, link, spanOf } from "../route.js";
+import { createCompareFlame } from "./compare_flame.js";
+import { createCompareTable } from "./compare_table.js";
+
+const LABELS = { functions: "Functions", flame: "Flame graph" };
+const SPANS = [
+  ["session", "since the start"],
+  ["10s", "last 10 s"],
+  ["30s", "last 30 s"],
+  ["1m", "last minute"],
+  ["5m", "last 5 minutes"],
+];
+const DEFAULTS = { base: "session", other: "30s" };
+// Processes to choose from: those with most samples.
+const CHOICES = 500;
+
+const isProcess = (side) => /^\d+(\.\d+)?$/.test(side);
+
+// What is compared. A process is compared with a process: until that is chosen, `other` is "".
+function sidesOf(params) {
+  const base = params.base || DEFAULTS.base;
+  const other = params.other || "";
+  if (other !== "" && isProcess(base) === isProcess(other)) return { base, other };
+  return { base, other: isProcess(base) ? "" : DEFAULTS.other };
+}
+
+// Whether the shown span of time matters: of two spans each is its own.
+export function takesSpan(params) {
+  return isProcess(sidesOf(params).base);
+}
+
+function sideCard(label) {
+  const title = el("h2", {});
+  const facts = el("dl", { class: "facts small" });
+  const lacks = receipt();
+  return {
+    element: el("section", { class: "side", "aria-label": `What the ${label.toLowerCase()} has` }, title, facts, lacks.element),
+    set(side, name) {
+      setText(title, `${label}: ${name}`);
+      const fact = (what, value, exact) => el("div", { title: exact }, el("dt", {}, what), el("dd", {}, value));
+      setChildren(facts, [
+        fact("from", clock(side.window.from), side.window.from),
+        fact("to", clock(side.window.to), side.window.to),
+        fact("elapsed, all threads", time(side.elapsed_ns), exactTime(side.elapsed_ns)),
+        fact("application", time(side.application_ns), exactTime(side.application_ns)),
+        fact("samples", count(side.samples)),
+      ]);
+      lacks.set(side.completeness, { elapsedNs: side.elapsed_ns, named: true });
+    },
+  };
+}
+
+export function createCompareView() {
+  const [base, other] = [sideCard("Base"), sideCard("Other")];
+  const sides = el("div", { class: "two sides" }, base.element, other.element);
+  const tabs = el("nav", { class: "tabs", "aria-label": "Ways to compare" });
+  const place = el("div", {});
+  const links = el("div", {});
+  const wanted = el("p", { class: "panel", hidden: true }, "Choose a second process to compare with.");
+  const choices = { base: el("select", { id: "choose-base" }), other: el("select", { id: "choose-other" }) };
+  const swap = el("button", { type: "button", title: "Make the base the other, and the other the base", on: { click: () => {
+    const now = sidesOf(params);
+    change({ base: now.other, other: now.base });
+  } } }, "Swap");
+  const ways = { functions: createCompareTable(), flame: createCompareFlame() };
+  let processes = [];
+  let params = {};
+  let tab = "functions";
+
+  for (const [name, box] of Object.entries(choices)) {
+    box.addEventListener("change", () => {
+      const now = { ...sidesOf(params), [name]: box.value };
+      // The other side must be of the same kind.
+      const rest = name === "base" ? "other" : "base";
+      if (isProcess(now[rest]) !== isProcess(box.value)) now[rest] = isProcess(box.value) ? "" : DEFAULTS[rest];
+      if (now.base === "") Object.assign(now, { base: now.other, other: "" });
+      change(now);
+    });
+  }
+
+  function nameOf(side) {
+    const row = processes.find((each) => `${each.pid}.${each.start_ticks}` === side || String(each.pid) === side);
+    if (row) return `${shown(row.comm)} (${row.pid})`;
+    return SPANS.find(([value]) => value === side)?.[1] ?? (isProcess(side) ? `process ${side}` : shown(side));
+  }
+
+  function drawChoices() {
+    const now = sidesOf(params);
+    for (const [name, box] of Object.entries(choices)) {
+      // A list that is open is not pulled away.
+      if (document.activeElement !== box || box.options.length === 0) {
+        const option = ([value, text]) => el("option", { value }, text);
+        const rows = processes.map((row) => [`${row.pid}.${row.start_ticks}`, nameOf(`${row.pid}.${row.start_ticks}`)]);
+        setChildren(box, [
+          name === "other" && now.other === "" ? el("option", { value: "" }, "choose a process…") : null,
+          el("optgroup", { label: "Time of the whole session" }, ...SPANS.map(option)),
+          el("optgroup", { label: "Processes" }, ...rows.map(option)),
+        ]);
+      }
+      if (![...box.options].some(({ value }) => value === now[name])) box.append(el("option", { value: now[name] }, nameOf(now[name])));
+      box.value = now[name];
+    }
+  }
+
+  function question(now) {
+    const both = sidesOf(now);
+    const common = { ...foldOf(now), frames: now.frames };
+    const span = isProcess(both.base) ? spanOf(now) : {};
+    return { both, common, span };
+  }
+
+  // What is asked of the comparison itself.
+  function diffQuery(now) {
+    const { both, common, span } = question(now);
+    // The flame graph needs only the totals of the sides.
+    const rows = tab === "functions" ? ways.functions.query(now) : { limit: 1 };
+    return { ...both, ...common, ...span, ...rows };
+  }
+
+  // The call tree of a side: address and query.
+  function treeOf(side, now) {
+    const { common, span } = question(now);
+    const of = isProcess(side) ? [reportPath(side, "calltree"), span] : [reportPath(null, "calltree"), side === "session" ? {} : { window: side }];
+    return [of[0], { ...common, ...of[1], value: valueOf(now.value).id }];
+  }
+
+  const asked = (now) => JSON.stringify([diffQuery(now), tab === "flame" ? valueOf(now.value).id : ""]);
+
+  return {
+    element: el("div", { class: "view" }, el("h1", {}, "What differs"),
+      el("div", { class: "tools" }, el("label", {}, el("span", {}, "Base"), choices.base), swap, el("label", {}, el("span", {}, "Other"), choices.other)),
+      wanted, sides, tabs, place, links),
+    title: () => `${nameOf(sidesOf(params).base)} and ${nameOf(sidesOf(params).other)} · Compare`,
+    intervalMs: () => 0,
+    show(route) {
+      const before = { params, tab, asked: asked(params) };
+      params = route.params;
+      tab = route.tab;
+      setChildren(tabs, COMPARE_TABS.map((id) => el("a", { href: link("compare", null, id, { base: params.base, other: params.other, value: params.value }), "aria-current": id === tab ? "page" : null }, LABELS[id])));
+      setChildren(place, [ways[tab].element]);
+      const complete = sidesOf(params).other !== "";
+      wanted.hidden = complete;
+      for (const part of [sides, tabs, place, links]) part.hidden = !complete;
+      drawChoices();
+      ways[tab].show(params);
+      setChildren(links, complete ? [downloadLine(null, "diff", { ...diffQuery(params), limit: 0 })] : []);
+      return before.tab !== tab || before.asked !== asked(params);
+    },
+    async load(signal) {
+      const now = params;
+      const way = tab;
+      const both = sidesOf(now);
+      const list = await get("/api/v1/processes", { limit: CHOICES, sort: "samples" }, signal);
+      processes = list.rows;
+      drawChoices();
+      if (both.other === "") return list.as_of;
+      const trees = way === "flame" ? [both.base, both.other].map((side) => get(...treeOf(side, now), signal)) : [];
+      const [answer, ...calls] = await Promise.all([get("/api/v1/diff", diffQuery(now), signal), ...trees]);
+      base.set(answer.base, nameOf(both.base));
+      other.set(answer.other, nameOf(both.other));
+      ways[way].load(...(way === "flame" ? calls : [answer]));
+      return answer.as_of;
+    },
+  };
+}
