@@ -42,6 +42,10 @@ pub struct Args {
     #[arg(long = "pid", value_name = "N")]
     pub pids: Vec<u32>,
 
+    /// Serve a profile that was saved (record --format profile, /api/v1/profile) instead of profiling. Needs no privileges.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["frequency_hz", "min_interval", "pids"])]
+    pub replay: Option<PathBuf>,
+
     /// How much is logged to standard error.
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t = LogLevel::Info)]
     pub log: LogLevel,

@@ -1,25 +1,24 @@
-//! The service: starts the stages and the server, waits for signals, and stops both. The only module that knows them all; it decides nothing else.
+//! The service: starts what answers and the server, waits for signals, and stops both. It decides nothing else.
 
-mod backend;
-mod facts;
-mod scrape;
-
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
-use tracing::{info, warn};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tracing::{debug, info, warn};
 
+use crate::backends::{Live, Replay};
+use crate::collect::CollectorState;
 use crate::config::Config;
-use crate::http::{self, HttpOptions};
+use crate::http::{self, Backend, HttpOptions};
 use crate::metrics::RequestCounts;
 use crate::stages;
 use crate::sys::heap;
-
-use backend::Daemon;
-use facts::Facts;
 
 /// Runs until SIGTERM or SIGINT.
 ///
@@ -27,20 +26,85 @@ use facts::Facts;
 /// A sentence about what is missing: a privilege, a feature of the kernel, the port.
 pub fn run(config: Config) -> anyhow::Result<()> {
     heap::tune();
+    until_stopped(profile(config))
+}
+
+/// Serves a saved profile until SIGTERM or SIGINT. Needs no privilege. Of `config` only what is said of serving matters.
+///
+/// # Errors
+/// A sentence about what is wrong with the file, or the port.
+pub fn replay(config: &Config, file: &Path) -> anyhow::Result<()> {
+    heap::tune();
+    let replay = Replay::open(file)?;
+    until_stopped(show(config, replay))
+}
+
+fn until_stopped(service: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("http")
         .enable_all()
         .build()
         .context("cannot start the threads that serve HTTP")?;
-    let result = runtime.block_on(serve(config));
+    let result = runtime.block_on(service);
     // Reports that are still being made are of no use to anybody.
     runtime.shutdown_timeout(Duration::from_millis(500));
     result
 }
 
-async fn serve(config: Config) -> anyhow::Result<()> {
-    // The port first: it is what fails most often, and costs nothing.
+async fn profile(config: Config) -> anyhow::Result<()> {
+    let (listener, address) = bind(&config).await?;
+    let requests = Arc::new(RequestCounts::default());
+    let mut options = HttpOptions::new(&config, Arc::clone(&requests));
+    options.listen = address;
+    let started = Instant::now();
+    // On a thread of its own, so that the server answers from the start.
+    let mut stages = stages::start(&config)?;
+    let live = Arc::new(Live::new(config, stages.access.clone(), requests));
+    let server = Server::start(listener, Arc::<Live>::clone(&live), options);
+    let mut stop = Stop::new()?;
+    let mut result = Ok(());
+    tokio::select! {
+        outcome = &mut stages.attached => match outcome {
+            Ok(Ok(degraded)) => {
+                live.set_degraded(degraded);
+                info!("profiling; ready in {:.1} s; http://{address}/api/v1/processes?format=text", started.elapsed().as_secs_f64());
+                tokio::select! {
+                    () = stop.told() => {}
+                    never = live.watch(tell_service_manager()) => match never {},
+                }
+            }
+            Ok(Err(error)) => result = Err(error),
+            Err(_) => result = Err(anyhow!("the collector's thread ended without a word")),
+        },
+        () = stop.told() => {}
+    }
+    if result.is_ok() {
+        info!("stopping");
+    }
+    notify(&[sd_notify::NotifyState::Stopping]);
+    server.stop().await?;
+    stages.stop().await?;
+    result
+}
+
+async fn show(config: &Config, replay: Replay) -> anyhow::Result<()> {
+    let (listener, address) = bind(config).await?;
+    let mut options = HttpOptions::new(config, Arc::new(RequestCounts::default()));
+    options.listen = address;
+    options.sampling_period_ns = replay.sampling_period_ns();
+    info!("{}; http://{address}/", replay.about());
+    let server = Server::start(listener, Arc::new(replay), options);
+    let mut stop = Stop::new()?;
+    notify(&[sd_notify::NotifyState::Ready]);
+    stop.told().await;
+    info!("stopping");
+    notify(&[sd_notify::NotifyState::Stopping]);
+    server.stop().await
+}
+
+/// Listens. It is done first: it is what fails most often, and costs nothing.
+async fn bind(config: &Config) -> anyhow::Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind(config.listen).await.map_err(|error| {
         anyhow!(
             "cannot listen on {}: {error}; choose another address with --listen",
@@ -55,46 +119,76 @@ async fn serve(config: Config) -> anyhow::Result<()> {
             "{address} can be reached from other machines, and there is no password: whoever reaches it reads every report"
         );
     }
-    let facts = Facts::gather(&config);
-    let requests = Arc::new(RequestCounts::default());
-    let mut options = HttpOptions::new(&config, Arc::clone(&requests));
-    options.listen = address;
-    let started = Instant::now();
-    // On a thread of its own, so that the server answers from the start.
-    let mut stages = stages::start(&config)?;
-    let daemon = Arc::new(Daemon::new(config, facts, stages.access.clone(), requests));
-    let app = http::app(Arc::<Daemon>::clone(&daemon), options.clone());
-    let (stop, mut stopped) = tokio::sync::watch::channel(false);
-    let server = tokio::spawn(http::serve(listener, app, options, async move {
-        // An error means that the sender is gone, which is the end as well.
-        stopped.wait_for(|stop| *stop).await.map(drop).unwrap_or(());
-    }));
-    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for signals")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
-    let mut result = Ok(());
-    tokio::select! {
-        outcome = &mut stages.attached => match outcome {
-            Ok(Ok(degraded)) => {
-                daemon.set_degraded(degraded);
-                info!("profiling; ready in {:.1} s; http://{address}/api/v1/processes?format=text", started.elapsed().as_secs_f64());
-                daemon.watch_ready();
-                tokio::select! {
-                    _ = terminate.recv() => {}
-                    _ = interrupt.recv() => {}
-                }
-            }
-            Ok(Err(error)) => result = Err(error),
-            Err(_) => result = Err(anyhow!("the collector's thread ended without a word")),
-        },
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    Ok((listener, address))
+}
+
+/// The running server.
+struct Server {
+    task: JoinHandle<anyhow::Result<()>>,
+    stop: watch::Sender<bool>,
+}
+
+impl Server {
+    fn start(listener: TcpListener, backend: Arc<dyn Backend>, options: HttpOptions) -> Self {
+        let app = http::app(backend, options.clone());
+        let (stop, mut stopped) = watch::channel(false);
+        let task = tokio::spawn(http::serve(listener, app, options, async move {
+            // An error means that the sender is gone, which is the end as well.
+            stopped.wait_for(|stop| *stop).await.map(drop).unwrap_or(());
+        }));
+        Self { task, stop }
     }
-    if result.is_ok() {
-        info!("stopping");
+
+    /// Answers what is asked already.
+    async fn stop(self) -> anyhow::Result<()> {
+        self.stop.send_replace(true);
+        self.task.await.context("the server broke")?
     }
-    facts::notify(&[sd_notify::NotifyState::Stopping]);
-    stop.send_replace(true);
-    server.await.context("the server broke")??;
-    stages.stop().await?;
-    result
+}
+
+/// The signals that end the service.
+struct Stop {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Stop {
+    fn new() -> anyhow::Result<Self> {
+        let wait = |kind| signal(kind).context("cannot wait for signals");
+        Ok(Self {
+            terminate: wait(SignalKind::terminate())?,
+            interrupt: wait(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn told(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Tells the service manager once the daemon is ready, and then that it lives.
+fn tell_service_manager() -> impl FnMut(Option<&CollectorState>) {
+    let mut told_ready = false;
+    move |state| {
+        let Some(state) = state else { return };
+        if state.passes > 0 && !told_ready {
+            told_ready = true;
+            let status = format!("profiling {} threads", state.threads);
+            notify(&[
+                sd_notify::NotifyState::Ready,
+                sd_notify::NotifyState::Status(&status),
+            ]);
+        }
+        notify(&[sd_notify::NotifyState::Watchdog]);
+    }
+}
+
+/// Tells systemd, where it listens.
+fn notify(states: &[sd_notify::NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(false, states) {
+        debug!("the service manager cannot be told: {error}");
+    }
 }

@@ -16,6 +16,7 @@ mod page;
 mod params;
 mod pprof;
 mod problem;
+mod profile;
 mod questions;
 mod reports;
 mod serve;
@@ -31,9 +32,12 @@ use tokio::sync::Semaphore;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate as _, SizeAbove};
 
-pub use backend::{Backend, BoxFuture, Unavailable};
+use problem::Problem;
+
+pub use backend::{Backend, BoxFuture, ReplayOf, Unavailable};
 pub use endpoints::{ENDPOINTS, Endpoint};
 pub use options::HttpOptions;
+pub use profile::save;
 pub use serve::serve;
 pub use status::{
     AttachedProgram, Coverage, Degraded, OwnCost, ProfileRoom, ProgramCost, Status, Unwinding,
@@ -50,6 +54,19 @@ struct Shared {
     reports: Arc<Semaphore>,
     /// Permits for profiles of the next seconds.
     recordings: Semaphore,
+}
+
+impl Shared {
+    /// Nothing where a kernel is behind the answers.
+    ///
+    /// # Errors
+    /// That `what` is not to be had from a saved profile.
+    fn needs_kernel(&self, what: &str) -> Result<(), Problem> {
+        match self.backend.replay() {
+            None => Ok(()),
+            Some(replay) => Err(Problem::replayed(format!("{what}: this is a {replay}"))),
+        }
+    }
 }
 
 /// The routes over a backend, with every guard but those of the connection itself (see [`serve`]).
@@ -82,6 +99,7 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
             "pprof" => get(pprof::process),
             "pprof_profile" => get(pprof::profile),
             "pprof_wall" => get(pprof::wall),
+            "profile" => get(profile::profile),
             "diff" => get(reports::diff),
             "os_events" => get(reports::os_events),
             unknown => {

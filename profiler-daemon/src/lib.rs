@@ -33,6 +33,8 @@ pub mod metrics;
 
 pub mod http;
 
+pub mod backends;
+
 pub mod daemon;
 
 pub mod record;

@@ -42,9 +42,13 @@ fn main() -> ExitCode {
         }
         None => {
             log_from(args.log);
+            let serve = |config| match &args.replay {
+                Some(file) => daemon::replay(&config, file),
+                None => daemon::run(config),
+            };
             match Config::resolve(&args)
                 .map_err(anyhow::Error::from)
-                .and_then(daemon::run)
+                .and_then(serve)
             {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {

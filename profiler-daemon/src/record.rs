@@ -11,15 +11,18 @@ mod wanted;
 mod write;
 
 use std::io::IsTerminal as _;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use tracing::warn;
 
 use crate::args::RecordArgs;
+use crate::backends::Live;
 use crate::config::Config;
 use crate::config::targets::Targets;
-use crate::stages::{self, Stages};
+use crate::http::Backend as _;
+use crate::stages::{self, Attached};
 use crate::sys::heap;
 
 use ending::{Left, Signals};
@@ -54,7 +57,18 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<u8> {
     let result = runtime.block_on(async {
         let mut signals = Signals::new().context("cannot wait for signals")?;
         let mut stages = stages::start(&config)?;
-        let result = record(args, recorded, &wanted, output, &mut stages, &mut signals).await;
+        let live = Arc::new(Live::new(config, stages.access.clone(), Arc::default()));
+        let attached = &mut stages.attached;
+        let result = record(
+            args,
+            recorded,
+            &wanted,
+            output,
+            attached,
+            &live,
+            &mut signals,
+        )
+        .await;
         let stopped = stages.stop().await;
         let left = result?;
         stopped?;
@@ -71,24 +85,26 @@ async fn record(
     mut recorded: Recorded,
     wanted: &Wanted,
     output: Output,
-    stages: &mut Stages,
+    attached: &mut Attached,
+    live: &Arc<Live>,
     signals: &mut Signals,
 ) -> anyhow::Result<Left> {
     let attached = tokio::select! {
-        attached = &mut stages.attached => attached,
+        attached = attached => attached,
         signal = signals.quit.next() => return Ok(Left::Nothing(signal.exit_code())),
     };
     let degraded =
         attached.map_err(|_| anyhow!("the collector's thread ended without a word"))??;
-    for (what, why) in degraded {
+    for (what, why) in &degraded {
         warn!("{what}: {why}");
     }
+    live.set_degraded(degraded);
     // The first pass takes its time. What begins while it lasts would be heard of late.
-    stages.access.snapshot(u64::MAX).await?;
+    live.access().snapshot(u64::MAX).await?;
     if let Some(pid) = recorded.command_pid() {
         let targets = Targets::only(vec![pid], Vec::new(), true);
         let targets = targets.map_err(anyhow::Error::msg)?;
-        let set = stages.access.set_targets(&targets).await;
+        let set = live.set_targets(targets).await;
         set.map_err(anyhow::Error::msg)?;
     }
     let on_terminal = std::io::stderr().is_terminal();
@@ -102,14 +118,14 @@ async fn record(
     let length = args.duration.map(Duration::from_nanos);
     let ended = tokio::select! {
         ended = recorded.end(length, signals) => ended?,
-        never = progress::show(&stages.access, began, length, shows) => match never {},
+        never = progress::show(live.access(), began, length, shows) => match never {},
     };
     let recorded_for = began.elapsed();
     if shows {
         progress::clear();
     }
     let report = tokio::select! {
-        report = write::report(&stages.access, *wanted, recorded.scope()) => report?,
+        report = write::report(live, *wanted, recorded.scope()) => report?,
         signal = signals.quit.next() => {
             return Err(anyhow!("ended by {} before the report was made", signal.name()));
         }

@@ -39,12 +39,15 @@ const LAST_PASS: Duration = Duration::from_secs(2);
 /// What works less well than it should: what, and why.
 pub type Degraded = Vec<(String, String)>;
 
+/// Tells what works less well, once the kernel programs are attached; or why they are not.
+pub type Attached = oneshot::Receiver<anyhow::Result<Degraded>>;
+
 /// The stages, each on its thread.
 pub struct Stages {
     /// Asks them.
     pub access: Access,
-    /// What works less well, once the kernel programs are attached; or why they are not.
-    pub attached: oneshot::Receiver<anyhow::Result<Degraded>>,
+    /// Whether the kernel programs are attached.
+    pub attached: Attached,
     collector: JoinHandle<()>,
 }
 

@@ -75,6 +75,8 @@ pub enum RecordFormat {
     Pprof,
     /// Functions, for spreadsheets.
     Csv,
+    /// Everything, for profiler-daemon --replay.
+    Profile,
 }
 
 /// What is measured.

@@ -170,7 +170,7 @@ pub(super) fn convert(
         let counted = Counter::ALL.iter().zip(&pass.counters);
         counted
             .filter(|(counter, _)| wanted.contains(&counter.kind()))
-            .map(|(counter, count)| (counter.name(), *count))
+            .map(|(counter, count)| (counter.name().into(), *count))
             .collect()
     };
     to.discarded = of_kind(&[CounterKind::Discarded]);
@@ -184,7 +184,8 @@ pub(super) fn convert(
         CounterKind::Loss,
         CounterKind::Race,
     ]);
-    to.losses.push(("records_unreadable", pass.unreadable));
+    to.losses
+        .push(("records_unreadable".into(), pass.unreadable));
     owners
 }
 

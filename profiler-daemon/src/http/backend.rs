@@ -1,13 +1,16 @@
 //! What the server needs from the daemon.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::status::Status;
 use crate::config::targets::Targets;
+use crate::export::text::name as shown_name;
 use crate::profile::frames::FrameId;
 use crate::profile::snapshot::Snapshot;
 use crate::report::names::Names;
@@ -22,6 +25,22 @@ pub struct Unavailable(
     /// A sentence for people.
     pub String,
 );
+
+/// A saved profile that is served in place of a running one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplayOf {
+    /// The name of its file, without its folder.
+    pub file: String,
+    /// Time of the profile in it, RFC 3339.
+    pub saved_at: String,
+}
+
+impl fmt::Display for ReplayOf {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, saved_at } = self;
+        write!(out, "replay of {}, saved at {saved_at}", shown_name(file))
+    }
+}
 
 /// What the server needs from the daemon. Nothing here may block the thread that calls it.
 pub trait Backend: Send + Sync + 'static {
@@ -53,4 +72,9 @@ pub trait Backend: Send + Sync + 'static {
 
     /// The metrics in the Prometheus text format.
     fn metrics(&self) -> BoxFuture<'_, Result<String, Unavailable>>;
+
+    /// The saved profile that the answers come from; none where they come from a kernel.
+    fn replay(&self) -> Option<&ReplayOf> {
+        None
+    }
 }

@@ -35,6 +35,9 @@ pub(super) async fn healthy() -> Response {
 
 /// `GET /readyz`: whether there is something to read.
 pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
+    if let Some(replay) = shared.backend.replay() {
+        return Ok(Format::Text.respond(format!("{replay}\n").into_bytes()));
+    }
     match shared.backend.readiness() {
         Ok(()) => Ok(Format::Text.respond(b"ready\n".to_vec())),
         Err(missing) => {
@@ -53,6 +56,7 @@ pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> Result<Response,
 
 /// `GET /metrics`. Scrapers may add parameters of their own, so that none is refused here.
 pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
+    shared.needs_kernel("there are no metrics")?;
     let text = shared.backend.metrics().await?;
     Ok((
         [(
@@ -116,6 +120,7 @@ pub(super) async fn set_targets(
     request: Request,
 ) -> Result<Response, Problem> {
     Params::parse(request.uri().query(), &[]).finish()?;
+    shared.needs_kernel("what was profiled cannot be changed")?;
     let (parts, body) = request.into_parts();
     check_is_json(&parts.headers)?;
     let body = read_body(&shared, body).await?;

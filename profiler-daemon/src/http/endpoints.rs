@@ -175,6 +175,12 @@ pub const ENDPOINTS: &[Endpoint] = &[
         "everything about the stacks of one process, for pprof",
     ),
     get(
+        "/api/v1/profile",
+        &[],
+        "profile",
+        "the whole profile as a file, for profiler-daemon --replay",
+    ),
+    get(
         "/debug/pprof/profile",
         RECORDING,
         "pprof_profile",

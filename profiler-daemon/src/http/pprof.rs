@@ -52,6 +52,7 @@ pub(super) async fn wall(State(shared): App, ask: Ask) -> Answer {
 
 async fn record(shared: &Arc<Shared>, ask: &Ask, content: Content) -> Answer {
     let recording = ask.read_only(RECORDING, Params::recording)?;
+    shared.needs_kernel("there are no next seconds")?;
     let Ok(_place) = shared.recordings.try_acquire() else {
         return Err(Problem::overloaded(format!(
             "{} profiles of the next seconds are being waited for already",

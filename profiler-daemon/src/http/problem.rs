@@ -113,6 +113,16 @@ impl Problem {
         )
     }
 
+    /// The answers come from a saved profile, which does not know this.
+    pub(super) fn replayed(detail: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::CONFLICT,
+            "replay",
+            "This is a saved profile",
+            detail,
+        )
+    }
+
     /// The server has too much to do.
     pub(super) fn overloaded(detail: impl Into<String>) -> Self {
         Self::new(

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::backend::ReplayOf;
+use crate::export::text::name as shown_name;
+
 /// How the daemon is.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// The daemon's version.
     pub version: String,
@@ -27,23 +30,25 @@ pub struct Status {
     pub profile: ProfileRoom,
     /// How far user stacks can be followed.
     pub unwinding: Unwinding,
+    /// The saved profile that all of this is about; null where it is about a running daemon.
+    pub replay: Option<ReplayOf>,
 }
 
 /// How far user stacks can be followed, since the daemon started.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Unwinding {
     /// Files whose unwind tables the kernel side has; null where this kernel cannot use any.
     pub tables: Option<u32>,
     /// Kernel memory taken for them, in bytes.
     pub table_bytes: u64,
     /// Walks that did not reach the outermost frame, by reason: see `docs/counters.md`.
-    pub failures: BTreeMap<&'static str, u64>,
+    pub failures: BTreeMap<String, u64>,
     /// Walks by executable, most walked first.
     pub coverage: Vec<Coverage>,
 }
 
 /// Walks of user stacks of one executable.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Coverage {
     /// Its path; `other` for those beyond the number that is counted one by one.
     pub executable: String,
@@ -60,7 +65,7 @@ pub struct Coverage {
 }
 
 /// The room of the profile.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProfileRoom {
     /// Memory that the stacks take, in bytes.
     pub stack_bytes: u64,
@@ -71,7 +76,7 @@ pub struct ProfileRoom {
 }
 
 /// A program that is attached.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttachedProgram {
     /// The program's name.
     pub program: String,
@@ -80,7 +85,7 @@ pub struct AttachedProgram {
 }
 
 /// Something that works less well than it should.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Degraded {
     /// What it is.
     pub what: String,
@@ -89,7 +94,7 @@ pub struct Degraded {
 }
 
 /// What the daemon itself costs.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct OwnCost {
     /// Processor time of the process, in seconds.
     pub cpu_seconds_total: f64,
@@ -103,7 +108,7 @@ pub struct OwnCost {
 
 /// What one kernel program costs: an estimate, measured in 200 ms of each 10 s and scaled up. Both numbers stay 0 where the
 /// kernel lets the daemon measure nothing: without CAP_SYS_ADMIN, while `kernel.bpf_stats_enabled` is 0.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramCost {
     /// The program's name.
     pub program: String,
@@ -129,6 +134,10 @@ impl Status {
                 format!("{} KiB", self.own_cost.resident_bytes >> 10),
             ),
         ];
+        if let Some(replay) = &self.replay {
+            lines.insert(0, ("replay of".to_owned(), replay.file.clone()));
+            lines.insert(1, ("saved at".to_owned(), replay.saved_at.clone()));
+        }
         if let Some(bytes) = self.own_cost.kernel_map_bytes {
             lines.push((
                 "own kernel memory".to_owned(),
@@ -178,6 +187,11 @@ impl Status {
             lines.push((format!("degraded {}", degraded.what), degraded.why.clone()));
         }
         flatten("", &self.settings, &mut lines);
+        // Those of a saved profile can be anything.
+        for (name, value) in &mut lines {
+            *name = shown_name(name);
+            *value = shown_name(value);
+        }
         let width = lines
             .iter()
             .map(|(name, _)| name.chars().count())

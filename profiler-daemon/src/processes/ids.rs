@@ -4,11 +4,13 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Length of one `/proc/PID/stat` start-time tick in nanoseconds: user space always sees 100 ticks a second.
 pub const START_TICK_NS: u64 = 10_000_000;
 
 /// One process: a reused pid is another process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ProcessKey {
     /// The process number (the kernel's tgid) in the daemon's pid namespace.
     pub pid: u32,
@@ -32,7 +34,7 @@ impl fmt::Display for ProcessKey {
 }
 
 /// One thread: a reused tid is another thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ThreadKey {
     /// The thread number (the kernel's pid) in the daemon's pid namespace.
     pub tid: u32,

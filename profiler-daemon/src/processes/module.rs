@@ -5,6 +5,8 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use serde::{Deserialize, Serialize};
+
 /// Most modules the table holds; the ones beyond are `[unknown]` and counted.
 pub const MAX_MODULES: usize = 65_536;
 /// Most bytes of names and build IDs that the table holds; beyond, new modules are `[unknown]` and counted.
@@ -13,7 +15,9 @@ pub const MAX_MODULE_TEXT_BYTES: usize = 16 << 20;
 pub const MAX_NAME_BYTES: usize = 1024;
 
 /// The number of a module in the [`ModuleTable`]; never reused while the daemon runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 pub struct ModuleId(pub u32);
 
 impl ModuleId {
@@ -26,7 +30,7 @@ impl ModuleId {
 }
 
 /// What sort of code a module holds, which decides what its offsets mean and how they get names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ModuleKind {
     /// A mapped file: offsets are file offsets.
     User,
@@ -67,7 +71,7 @@ pub enum ModuleIdentity {
 }
 
 /// One module.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Module {
     /// The path as the first process that mapped it saw it, or `[kernel]`, `[vdso]`, `[jit]`, `[unknown]`.
     pub name: Box<str>,
@@ -112,9 +116,11 @@ impl Module {
 }
 
 /// Every module seen so far, by number. Cloning is cheap: the contents are shared until one copy grows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ModuleTable {
     modules: Arc<Vec<Arc<Module>>>,
+    /// Not kept in recorded profiles, where no module is added.
+    #[serde(skip)]
     ids: Arc<HashMap<ModuleIdentity, ModuleId>>,
     text_bytes: usize,
     refused: u64,
@@ -204,6 +210,20 @@ impl ModuleTable {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.modules.is_empty()
+    }
+
+    /// Whether the fixed modules are in their places and all is within bounds: what a file holds may be otherwise.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        let fixed = Self::new();
+        let begins = self.modules.iter().zip(fixed.modules.iter());
+        self.modules.len() >= fixed.modules.len()
+            && begins.into_iter().all(|(module, fixed)| module == fixed)
+            && self.modules.len() <= MAX_MODULES
+            && self
+                .modules
+                .iter()
+                .all(|module| module.name.len() <= MAX_NAME_BYTES)
     }
 
     /// How many times a module became `[unknown]` because the table was full.

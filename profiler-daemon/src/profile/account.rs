@@ -11,6 +11,7 @@ use std::{
 };
 
 use profiler_common::{CLASS_COUNT, ClassNs};
+use serde::{Deserialize, Serialize};
 
 use super::{
     budget::{NODE_BYTES, NodeBudget},
@@ -27,7 +28,7 @@ use crate::processes::ids::ThreadKey;
 const MAX_HELD_BACK: usize = 1024;
 
 /// What reports read. Cloning costs a few reference counts.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AccountView {
     pub(super) nodes: Arc<Vec<Node>>,
     pub(super) weights: Arc<Vec<Values>>,
@@ -39,7 +40,7 @@ pub struct AccountView {
 }
 
 /// The open interval of one thread.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Open {
     pub(super) thread: u32,
     pub(super) leaf: NodeId,

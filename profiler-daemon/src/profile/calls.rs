@@ -1,9 +1,11 @@
 //! System calls by number: sums of what each thread's cumulative counts gained.
 
+use serde::{Deserialize, Serialize};
+
 use super::input::SyscallUpdate;
 
 /// The calls of one number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallTotals {
     /// Calls that returned.
     pub count: u64,

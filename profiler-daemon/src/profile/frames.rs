@@ -5,13 +5,17 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use serde::{Deserialize, Serialize};
+
 use crate::processes::module::ModuleId;
 
 /// Frames per shared chunk.
 const CHUNK: usize = 4096;
 
 /// A place in a module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
+)]
 pub struct Frame {
     /// The module.
     pub module: ModuleId,
@@ -20,7 +24,9 @@ pub struct Frame {
 }
 
 /// The number of a [`Frame`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
+)]
 pub struct FrameId(pub u32);
 
 impl FrameId {
@@ -29,7 +35,7 @@ impl FrameId {
 }
 
 /// All frames by number: what a snapshot keeps.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FrameList {
     chunks: Vec<Arc<Vec<Frame>>>,
     len: usize,
@@ -45,6 +51,26 @@ impl FrameList {
             .and_then(|chunk| chunk.get(index % CHUNK))
             .copied()
             .unwrap_or_default()
+    }
+
+    /// Whether a frame has this number.
+    pub(super) fn holds(&self, id: FrameId) -> bool {
+        (id.0 as usize) < self.len
+    }
+
+    /// Whether all chunks but the last are full, the first frame is the reserved one, and each is in one of `modules`.
+    pub(super) fn is_whole(&self, modules: usize) -> bool {
+        let held: usize = self.chunks.iter().map(|chunk| chunk.len()).sum();
+        let full = self.chunks.iter().rev().skip(1);
+        held == self.len
+            && full.clone().all(|chunk| chunk.len() == CHUNK)
+            && self.chunks.last().is_none_or(|last| last.len() <= CHUNK)
+            && self.get(FrameId::UNKNOWN) == Frame::default()
+            && self
+                .chunks
+                .iter()
+                .flat_map(|chunk| chunk.iter())
+                .all(|frame| (frame.module.0 as usize) < modules)
     }
 
     fn push(&mut self, frame: Frame) {

@@ -8,6 +8,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use profiler_common::ClassNs;
+use serde::{Deserialize, Serialize};
 
 use super::{
     input::ProcessInfo,
@@ -20,7 +21,7 @@ pub const OTHER: &str = "other";
 const MAX_NAME_BYTES: usize = 128;
 
 /// The counters of one group; they never fall.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupCounters {
     /// Nanoseconds per class.
     pub classes: ClassNs,
@@ -29,7 +30,7 @@ pub struct GroupCounters {
 }
 
 /// All groups as a metrics endpoint shows them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct GroupsView {
     /// Every group with counters of its own, and `other`, by name.
     pub groups: BTreeMap<Arc<str>, GroupCounters>,

@@ -1,9 +1,10 @@
 //! One drain pass as the profile takes it in: what the collector read from the kernel, already with keys, modules and
 //! frames in place of addresses. Plain data; nothing here computes.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use profiler_common::{ClassNs, StackEnd};
+use serde::{Deserialize, Serialize};
 
 use super::frames::FrameId;
 use crate::processes::{
@@ -15,7 +16,9 @@ use crate::processes::{
 const COMM_BYTES: usize = 16;
 
 /// A thread or process name as the kernel holds it: at most 15 bytes that the program chose, zero-terminated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub struct CommName(pub [u8; COMM_BYTES]);
 
 impl CommName {
@@ -39,7 +42,7 @@ impl fmt::Display for CommName {
 }
 
 /// Where a thread is at the end of the pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum ThreadState {
     /// On a processor.
     #[default]
@@ -93,7 +96,7 @@ pub struct ThreadUpdate {
 }
 
 /// Why the body of a stack is not known. Its time goes under `[unknown]` with this reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum LossCause {
     /// The kernel's stack map had no room.
@@ -227,7 +230,7 @@ pub struct SyscallUpdate {
 }
 
 /// What is known of a process. A later one replaces it (exec changes names; the key stays).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessInfo {
     /// The process.
     pub key: ProcessKey,
@@ -276,8 +279,10 @@ impl ProcessInfo {
     }
 }
 
+/// The name of a counter: the program's own, or one that a recorded profile brought.
+pub type CounterName = Cow<'static, str>;
 /// Counts by cause, absolute since the session began.
-pub type Counts = Vec<(&'static str, u64)>;
+pub type Counts = Vec<(CounterName, u64)>;
 
 /// Everything one drain of the kernel's maps brought. Stacks are best read before the threads' clocks: then no stack
 /// holds time that its thread's totals do not yet have (time that does is held back until a later pass).

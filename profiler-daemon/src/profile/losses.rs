@@ -17,7 +17,7 @@ pub struct Loss<S> {
 pub fn counts<S>(losses: &[Loss<S>], source: &S) -> Counts {
     losses
         .iter()
-        .map(|loss| (loss.name, (loss.read)(source)))
+        .map(|loss| (loss.name.into(), (loss.read)(source)))
         .collect()
 }
 

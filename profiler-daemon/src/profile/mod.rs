@@ -8,6 +8,7 @@
 pub mod account;
 pub mod budget;
 pub mod calls;
+pub mod check;
 mod fold;
 pub mod frames;
 pub mod groups;

@@ -10,6 +10,7 @@ use std::{
 };
 
 use profiler_common::{CLASS_COUNT, ClassNs};
+use serde::{Deserialize, Serialize};
 
 use super::{calls::CallTotals, fold::renumbered, input::Counts, tree::NodeId, values::Values};
 
@@ -22,7 +23,7 @@ const UNOBSERVED: u8 = CLASS_COUNT as u8;
 const SAMPLES: u8 = CLASS_COUNT as u8 + 1;
 
 /// How much of one thing one thread gained in one segment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Cell {
     pub(super) total: u64,
     /// For time: how much of it has found a stack.
@@ -30,7 +31,7 @@ pub(super) struct Cell {
 }
 
 /// What one process gained in one segment.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Segment {
     pub(super) seq: u32,
     pub(super) nodes: BTreeMap<NodeId, Values>,
@@ -49,6 +50,11 @@ impl Segment {
         self.cells
             .get(&(thread, class as u8))
             .map_or(0, |cell| cell.total.saturating_sub(cell.attributed))
+    }
+
+    /// Whether all its cells count something that is known.
+    pub(super) fn has_known_cells(&self) -> bool {
+        self.cells.keys().all(|(_, what)| *what <= SAMPLES)
     }
 
     /// All cells as (thread, what, cell).
@@ -83,7 +89,7 @@ impl What {
 }
 
 /// The segments of one process, oldest first; those in which nothing happened are missing.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Ring(Arc<VecDeque<Arc<Segment>>>);
 
 impl Ring {
@@ -243,7 +249,7 @@ impl Ring {
 }
 
 /// The state of the session's own counters when a segment began.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Start {
     /// The segment.
     pub(super) seq: u32,
@@ -260,7 +266,7 @@ pub struct Start {
 }
 
 /// When each kept segment began, oldest first; the last one is still growing.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Timeline {
     pub(super) starts: VecDeque<Start>,
 }

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     account::AccountView,
     frames::{Frame, FrameId, FrameList},
@@ -16,7 +18,7 @@ use crate::processes::{
 };
 
 /// One process.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProcessView {
     /// What is known of it.
     pub info: Arc<ProcessInfo>,
@@ -25,7 +27,7 @@ pub struct ProcessView {
 }
 
 /// The dropped processes together.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RetiredView {
     /// What user processes were.
     pub user: AccountView,
@@ -53,7 +55,7 @@ pub struct Coverage {
 }
 
 /// See the module.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Snapshot {
     pub(super) started_ns: u64,
     pub(super) started_unix_ns: u64,
@@ -220,14 +222,14 @@ impl Snapshot {
 fn lookup(counts: &Counts, name: &str) -> u64 {
     counts
         .iter()
-        .find(|(known, _)| *known == name)
+        .find(|(known, _)| known == name)
         .map_or(0, |(_, count)| *count)
 }
 
 /// What grew since `earlier`.
 fn grown(now: &Counts, earlier: &Counts) -> Counts {
     now.iter()
-        .map(|(name, count)| (*name, count.saturating_sub(lookup(earlier, name))))
+        .map(|(name, count)| (name.clone(), count.saturating_sub(lookup(earlier, name))))
         .filter(|(_, count)| *count > 0)
         .collect()
 }

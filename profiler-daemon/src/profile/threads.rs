@@ -1,12 +1,14 @@
 //! One thread of a process, and the remainder that stands for threads whose rows are gone.
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     input::{CommName, ThreadState, ThreadUpdate},
     values::Totals,
 };
 
 /// What is kept of one thread.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Thread {
     /// Number within its process, never reused; what segments call it.
     pub(super) index: u32,
@@ -79,7 +81,7 @@ impl Thread {
 }
 
 /// Threads without a row of their own.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Folded {
     /// How many.
     pub count: u64,

@@ -7,6 +7,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use profiler_common::StackEnd;
+use serde::{Deserialize, Serialize};
 
 use super::{budget::NodeBudget, frames::FrameId, input::LossCause};
 
@@ -14,7 +15,7 @@ use super::{budget::NodeBudget, frames::FrameId, input::LossCause};
 pub const MAX_DEPTH: usize = 640;
 
 /// The number of a node in its tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeId(pub u32);
 
 impl NodeId {
@@ -29,7 +30,7 @@ impl NodeId {
 }
 
 /// What a node stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Place {
     /// A user frame.
     User(FrameId),
@@ -55,14 +56,31 @@ impl Place {
 }
 
 /// One node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     /// The caller; the root is its own.
     pub parent: NodeId,
     /// What the node stands for; of no meaning for the root.
     pub place: Place,
     /// How the walks of the stacks below ended; told apart at the outermost frame only, `None` elsewhere.
+    #[serde(with = "end_as_number")]
     pub end: StackEnd,
+}
+
+/// Ends of walks, written as the kernel side writes them.
+mod end_as_number {
+    use profiler_common::StackEnd;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
+    pub(super) fn serialize<S: Serializer>(end: &StackEnd, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u32(end.to_u32())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<StackEnd, D::Error> {
+        let number = u32::deserialize(from)?;
+        StackEnd::from_u32(number).ok_or_else(|| D::Error::custom("no such end of a walk"))
+    }
 }
 
 /// What makes a node the child it is, packed so that it is hashed in one step.

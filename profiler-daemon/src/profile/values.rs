@@ -1,9 +1,10 @@
 //! The numbers that travel together: samples, walks and nanoseconds per class.
 
 use profiler_common::{CLASS_COUNT, Class, ClassNs};
+use serde::{Deserialize, Serialize};
 
 /// Samples, walks and time of one place in a call tree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Values {
     /// Timer samples.
     pub samples: u64,
@@ -55,7 +56,7 @@ impl Values {
 }
 
 /// The exact totals of a thread, a process or a session, over the session or a window of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Timer samples.
     pub samples: u64,

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use crate::args::RecordFormat;
+use crate::export::saved::ENDING;
 
 /// Endings of names. The first that fits decides, so longer ones stand before those they end in.
-const ENDINGS: [(&str, RecordFormat); 9] = [
+const ENDINGS: [(&str, RecordFormat); 10] = [
     (".speedscope.json", RecordFormat::Speedscope),
     (".firefox.json", RecordFormat::Firefox),
     (".json", RecordFormat::Json),
@@ -15,6 +16,7 @@ const ENDINGS: [(&str, RecordFormat); 9] = [
     (".folded", RecordFormat::Folded),
     (".csv", RecordFormat::Csv),
     (".txt", RecordFormat::Text),
+    (ENDING, RecordFormat::Profile),
 ];
 
 /// The format that the ending of a file's name asks for.
@@ -59,6 +61,7 @@ mod tests {
             ("a.pprof", RecordFormat::Pprof),
             ("a.csv", RecordFormat::Csv),
             ("a.txt", RecordFormat::Text),
+            ("a.profile", RecordFormat::Profile),
         ] {
             assert_eq!(of_name(Path::new(name)), Ok(format), "{name}");
         }

@@ -36,9 +36,9 @@ impl Wanted {
         };
         let value = stack_value(args.value.unwrap_or_default());
         match format {
-            RecordFormat::Pprof if args.value.is_some() => {
+            RecordFormat::Pprof | RecordFormat::Profile if args.value.is_some() => {
                 return Err(anyhow!(
-                    "--value has no meaning for pprof, which has all values"
+                    "--value has no meaning for pprof and profile, which have all values"
                 ));
             }
             RecordFormat::Text | RecordFormat::Json | RecordFormat::Csv
@@ -64,7 +64,7 @@ impl Wanted {
 
     /// Whether it is no text.
     pub(super) fn is_binary(&self) -> bool {
-        self.format == RecordFormat::Pprof
+        matches!(self.format, RecordFormat::Pprof | RecordFormat::Profile)
     }
 }
 

@@ -8,13 +8,14 @@ use std::time::Duration;
 use anyhow::Context as _;
 
 use crate::args::RecordFormat;
+use crate::backends::Live;
 use crate::export::pprof::{self, Content};
 use crate::export::{csv, firefox, flamegraph, folded, speedscope, text};
+use crate::http::{self, Backend};
 use crate::profile::snapshot::Snapshot;
 use crate::report::names::Names;
 use crate::report::recording::all_functions;
 use crate::report::{self, Scope, Sections, SessionReport, StackQuery, TreeQuery, ViewQuery};
-use crate::stages::Access;
 
 use super::wanted::Wanted;
 
@@ -30,23 +31,32 @@ pub(super) struct Report {
 /// # Errors
 /// The collector does not answer, or the process that was asked for was never seen.
 pub(super) async fn report(
-    access: &Access,
+    live: &Arc<Live>,
     wanted: Wanted,
     scope: Scope,
 ) -> anyhow::Result<Report> {
     // A pass of its own, so that nothing of the end is missing.
+    let access = live.access();
     let snapshot = access.snapshot(0).await.context("there is no report")?;
-    let frames = report::frames_needed(&snapshot, &scope)?;
+    let named = if wanted.format == RecordFormat::Profile {
+        Scope::Session
+    } else {
+        scope
+    };
+    let frames = report::frames_needed(&snapshot, &named)?;
     let names = access.names(Arc::clone(&snapshot), frames).await;
+    live.look().await;
+    let live = Arc::clone(live);
     let made = tokio::task::spawn_blocking(move || {
         let totals = report::session(&snapshot, &ViewQuery::default())?;
-        let bytes = bytes(&snapshot, &scope, &wanted, &*names)?;
+        let bytes = bytes(&*live, &snapshot, &scope, &wanted, &*names)?;
         anyhow::Ok(Report { bytes, totals })
     });
     made.await.context("making the report failed")?
 }
 
 fn bytes(
+    backend: &dyn Backend,
     snapshot: &Snapshot,
     scope: &Scope,
     wanted: &Wanted,
@@ -94,6 +104,7 @@ fn bytes(
         RecordFormat::Pprof => {
             pprof::write(&stacks(true)?, Content::All, sampling_period_ns, &mut out)
         }
+        RecordFormat::Profile => http::save(backend, snapshot, names, sampling_period_ns, &mut out),
     }
     .context("cannot make the report")?;
     Ok(out)

@@ -10,7 +10,7 @@ use crate::{
     profile::{
         account::AccountView,
         frames::FrameId,
-        input::LossCause,
+        input::{CounterName, LossCause},
         tree::{NodeId, Place},
         values::{Values, sum},
     },
@@ -31,7 +31,7 @@ pub struct Completeness {
     /// Share of frames without a name, each weighted by the time it was on the stack.
     pub frames_unknown_percent: f64,
     /// Losses by cause: the counters of the session, or the lost stacks of one process.
-    pub causes: BTreeMap<&'static str, u64>,
+    pub causes: BTreeMap<CounterName, u64>,
 }
 
 /// Walks of user stacks by how they ended.
@@ -163,10 +163,10 @@ impl Completeness {
 }
 
 /// Losses by cause, and how much of what is in scope was folded.
-fn causes(view: &View<'_>) -> BTreeMap<&'static str, u64> {
-    let mut causes: BTreeMap<&'static str, u64> = BTreeMap::new();
+fn causes(view: &View<'_>) -> BTreeMap<CounterName, u64> {
+    let mut causes: BTreeMap<CounterName, u64> = BTreeMap::new();
     if view.is_session() {
-        causes.extend(view.coverage.losses.iter().copied());
+        causes.extend(view.coverage.losses.iter().cloned());
     }
     for member in &view.members {
         let weights = member.account.weights_over(view.coverage.span);
@@ -179,7 +179,7 @@ fn causes(view: &View<'_>) -> BTreeMap<&'static str, u64> {
                 _ => continue,
             };
             if count > 0 {
-                *causes.entry(name).or_default() += count;
+                *causes.entry(name.into()).or_default() += count;
             }
         }
     }

@@ -30,7 +30,7 @@ mod table;
 pub mod threads;
 pub mod values;
 
-pub use answer::{List, WindowSpan};
+pub use answer::{List, WindowSpan, rfc3339};
 pub use callers::{Neighbours, callees, callers};
 pub use calltree::{CallTree, TreeNode, calltree};
 pub use diff::{Diff, DiffRow, diff};

@@ -11,7 +11,7 @@ use super::{
     scope::View,
     values::ClassValues,
 };
-use crate::profile::{snapshot::Snapshot, values::Totals};
+use crate::profile::{input::CounterName, snapshot::Snapshot, values::Totals};
 
 /// The session. Its totals are the sums over the listed processes and `retired`, exactly.
 #[derive(Clone, Debug, Serialize)]
@@ -27,7 +27,7 @@ pub struct SessionReport {
     /// Timer samples.
     pub samples: u64,
     /// Samples discarded on purpose, by reason.
-    pub discarded: BTreeMap<&'static str, u64>,
+    pub discarded: BTreeMap<CounterName, u64>,
     /// All time of all threads.
     pub elapsed_ns: u64,
     /// Time without an operating-system event.
@@ -90,7 +90,7 @@ pub fn session(snapshot: &Snapshot, query: &ViewQuery) -> Result<SessionReport, 
         completeness: Completeness::of_one_total(&view, None),
         started_at: rfc3339(snapshot.started_unix_ns()),
         samples: totals.samples,
-        discarded: view.coverage.discarded.iter().copied().collect(),
+        discarded: view.coverage.discarded.iter().cloned().collect(),
         elapsed_ns: totals.elapsed_ns(),
         application_ns: totals.application_ns(),
         classes: ClassValues::from(&totals.classes),

@@ -14,7 +14,7 @@ use crate::processes::module::ModuleId;
 use crate::profile::frames::FrameId;
 use crate::profile::snapshot::Snapshot;
 use crate::report::names::Names;
-use crate::symbols::names::{FunctionName, NameTable};
+use crate::symbols::names::{FunctionName, NameTable, Unnamed};
 use crate::symbols::symbolizer::{Request, SymbolCounts, Symbolizer};
 
 use super::named;
@@ -179,5 +179,11 @@ impl Names for FrameNames {
                 offset: 0,
             }),
         }
+    }
+
+    fn unnamed(&self, frame: FrameId) -> Option<Unnamed> {
+        self.places
+            .get(&frame)
+            .and_then(|place| self.table.reason(*place))
     }
 }

@@ -2,13 +2,15 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use serde::{Deserialize, Serialize};
+
 use crate::processes::{
     mappings::Place,
     module::{Module, ModuleId, ModuleKind},
 };
 
 /// Where a function runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FunctionKind {
     /// A mapped file.
     User,
@@ -32,7 +34,7 @@ impl From<ModuleKind> for FunctionKind {
 }
 
 /// The name of the function a frame is in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FunctionName {
     /// Demangled; `module+0xoffset` when the frame cannot be named.
     pub name: Box<str>,
@@ -45,7 +47,7 @@ pub struct FunctionName {
 }
 
 /// Why a frame has no function's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Unnamed {
     /// Nobody knows what was mapped there.
     UnknownModule,

@@ -5,7 +5,7 @@ use super::tokens::Source;
 
 /// The daemon's modules in the order of the data. A module imports only from those before it.
 /// Modules of one row do not know each other.
-const ORDER: [&[&str]; 16] = [
+const ORDER: [&[&str]; 17] = [
     &["sys", "args"],
     &["config"],
     &["kernel"],
@@ -19,6 +19,7 @@ const ORDER: [&[&str]; 16] = [
     &["stages"],
     &["metrics"],
     &["http"],
+    &["backends"],
     &["doctor"],
     &["daemon", "record"],
     &["main"],

@@ -16,12 +16,12 @@ use crate::symbols::symbolizer::SymbolCounts;
 use crate::sys::own_cost::{self, OwnCost};
 use crate::unwind::NoTable;
 
-use super::backend::Daemon;
 use super::facts::Facts;
+use super::live::Live;
 
 /// All of it. Without a state or a snapshot (the collector is still being built, or too busy) their parts are empty.
 pub(super) fn input(
-    daemon: &Daemon,
+    live: &Live,
     facts: &Facts,
     state: Option<&CollectorState>,
     snapshot: Option<&Snapshot>,
@@ -31,18 +31,18 @@ pub(super) fn input(
         version: facts.version.clone(),
         kernel_release: facts.kernel_release.clone(),
         degraded_features: facts.degraded.len(),
-        frequency_hz: daemon.config.frequency_hz,
-        profile_stack_max_bytes: daemon.config.limits.profile_stack_bytes as u64,
-        groups_limit: daemon.config.metrics.max_groups,
+        frequency_hz: live.config.frequency_hz,
+        profile_stack_max_bytes: live.config.limits.profile_stack_bytes as u64,
+        groups_limit: live.config.metrics.max_groups,
         symbol_cache: SymbolCacheInput {
             requests_total: symbols.requests,
             hits_total: symbols.hits,
             evictions_total: symbols.evictions,
             bytes: symbols.cache_bytes,
-            max_bytes: daemon.config.limits.symbol_cache_bytes as u64,
+            max_bytes: live.config.limits.symbol_cache_bytes as u64,
         },
         own: own(facts),
-        http_requests_total: daemon.requests.totals(),
+        http_requests_total: live.requests.totals(),
         ..MetricsInput::default()
     };
     if let Some(state) = state {
@@ -174,7 +174,7 @@ fn of_snapshot(snapshot: &Snapshot, input: &mut MetricsInput) {
     input.losses_total = snapshot
         .losses()
         .iter()
-        .map(|(cause, count)| ((*cause).to_owned(), *count))
+        .map(|(cause, count)| (cause.to_string(), *count))
         .collect();
     input.groups = groups
         .groups

@@ -1,6 +1,8 @@
 //! What the server asks, answered by the collector's thread and the symbolizer's.
+//!
+//! Who serves it, and who is told that it is ready, is theirs.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,7 +23,7 @@ use crate::report::names::Names;
 use crate::stages::{Access, Unanswered};
 use crate::sys::own_cost;
 
-use super::facts::{Facts, notify};
+use super::facts::Facts;
 use super::scrape;
 
 /// A pass that is not older than this is fresh.
@@ -29,72 +31,66 @@ const FRESH_NS: u64 = 100_000_000;
 /// How often the collector's state is asked for, for `status`.
 const STATE_PERIOD: Duration = Duration::from_secs(1);
 
-/// The running daemon, as the server sees it.
-pub(super) struct Daemon {
+/// Running stages, as the server sees them.
+pub struct Live {
     pub(super) config: Config,
     facts: Mutex<Facts>,
     access: Access,
     pub(super) requests: Arc<RequestCounts>,
     targets: Mutex<Targets>,
     state: Mutex<Option<CollectorState>>,
-    told_ready: AtomicBool,
 }
 
-impl Daemon {
-    pub(super) fn new(
-        config: Config,
-        facts: Facts,
-        access: Access,
-        requests: Arc<RequestCounts>,
-    ) -> Self {
+impl Live {
+    /// A backend over the stages that `access` asks, which were started with `config`. `requests` is where the server
+    /// counts what it answers.
+    #[must_use]
+    pub fn new(config: Config, access: Access, requests: Arc<RequestCounts>) -> Self {
         Self {
             targets: Mutex::new(config.targets.clone()),
+            facts: Mutex::new(Facts::gather(&config)),
             config,
-            facts: Mutex::new(facts),
             access,
             requests,
             state: Mutex::new(None),
-            told_ready: AtomicBool::new(false),
         }
     }
 
+    /// Asks the stages.
+    #[must_use]
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
     /// Adds what was found to work less well while the stages were built.
-    pub(super) fn set_degraded(&self, degraded: Vec<(String, String)>) {
+    pub fn set_degraded(&self, degraded: Vec<(String, String)>) {
         let mut facts = lock(&self.facts);
         for (what, why) in degraded {
             facts.degrade(&what, why);
         }
     }
 
-    /// Keeps the collector's state at hand, and tells the service manager once the daemon is ready.
-    pub(super) fn watch_ready(self: &Arc<Self>) {
-        let daemon = Arc::clone(self);
-        tokio::spawn(async move {
-            loop {
-                match daemon.access.state().await {
-                    Ok(state) => {
-                        let (passes, threads) = (state.passes, state.threads);
-                        *lock(&daemon.state) = Some(state);
-                        if passes > 0 && !daemon.told_ready.swap(true, Ordering::Relaxed) {
-                            let status = format!("profiling {threads} threads");
-                            notify(&[
-                                sd_notify::NotifyState::Ready,
-                                sd_notify::NotifyState::Status(&status),
-                            ]);
-                        }
-                        notify(&[sd_notify::NotifyState::Watchdog]);
-                    }
-                    Err(_) => *lock(&daemon.state) = None,
-                }
-                let is_ready = daemon.told_ready.load(Ordering::Relaxed);
-                tokio::time::sleep(if is_ready {
-                    STATE_PERIOD
-                } else {
-                    STATE_PERIOD / 20
-                })
-                .await;
-            }
-        });
+    /// Asks for the collector's state, which what [`Backend::status`] says is made from, and answers it.
+    pub async fn look(&self) -> Option<CollectorState> {
+        let state = self.access.state().await.ok();
+        (*lock(&self.state)).clone_from(&state);
+        state
+    }
+
+    /// Keeps the collector's state at hand until the future is dropped, and tells it, or that there is none, each time.
+    pub async fn watch(&self, mut tell: impl FnMut(Option<&CollectorState>)) -> Infallible {
+        let mut is_ready = false;
+        loop {
+            let state = self.look().await;
+            tell(state.as_ref());
+            is_ready |= state.is_some_and(|state| state.passes > 0);
+            tokio::time::sleep(if is_ready {
+                STATE_PERIOD
+            } else {
+                STATE_PERIOD / 20
+            })
+            .await;
+        }
     }
 
     /// The snapshot, or a newer one.
@@ -134,7 +130,7 @@ impl Daemon {
     }
 }
 
-impl Backend for Daemon {
+impl Backend for Live {
     fn snapshot(&self) -> BoxFuture<'_, Result<Arc<Snapshot>, Unavailable>> {
         Box::pin(self.fresh())
     }
@@ -181,10 +177,11 @@ impl Backend for Daemon {
                 losses: state
                     .iter()
                     .flat_map(|state| &state.losses)
-                    .map(|(name, count)| ((*name).to_owned(), *count))
+                    .map(|(name, count)| (name.to_string(), *count))
                     .collect(),
             },
             unwinding: state.as_ref().map(unwinding).unwrap_or_default(),
+            replay: None,
         }
     }
 
@@ -265,7 +262,7 @@ fn unwinding(state: &CollectorState) -> Unwinding {
             .map_or(0, |unwinding| unwinding.fill.allocated_bytes),
         failures: UnwindFailure::ALL
             .iter()
-            .map(|failure| (failure.name(), ended(*failure)))
+            .map(|failure| (failure.name().to_owned(), ended(*failure)))
             .filter(|(_, count)| *count > 0)
             .collect(),
         coverage: state

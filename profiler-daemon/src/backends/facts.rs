@@ -2,8 +2,6 @@
 
 use std::fs;
 
-use tracing::debug;
-
 use crate::config::{Config, SystemCalls};
 use crate::http::Degraded;
 use crate::sys::clock::unix_ns;
@@ -46,12 +44,5 @@ impl Facts {
             what: what.to_owned(),
             why,
         });
-    }
-}
-
-/// Tells systemd, where it listens.
-pub(super) fn notify(states: &[sd_notify::NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(false, states) {
-        debug!("the service manager cannot be told: {error}");
     }
 }

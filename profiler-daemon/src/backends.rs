@@ -1,0 +1,9 @@
+//! Where the server's answers come from: running stages, or a profile that was saved.
+
+mod facts;
+mod live;
+mod replay;
+mod scrape;
+
+pub use live::Live;
+pub use replay::Replay;

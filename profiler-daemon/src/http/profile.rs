@@ -1,0 +1,73 @@
+//! The whole profile as a file, for `--replay`.
+
+use std::io;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+
+use super::Shared;
+use super::ask::Ask;
+use super::backend::Backend;
+use super::format::written;
+use super::params::Params;
+use super::pprof::CONTENT_TYPE;
+use super::problem::Problem;
+use super::reports::{all_frames, body};
+use super::status::Status;
+use crate::export::saved::{Saved, SavedNames};
+use crate::profile::snapshot::Snapshot;
+use crate::report::names::Names;
+use crate::report::{self, Scope};
+
+/// `GET /api/v1/profile`.
+pub(super) async fn profile(
+    State(shared): State<Arc<Shared>>,
+    ask: Ask,
+) -> Result<Response, Problem> {
+    ask.read_only(&[], |_: &mut Params| ())?;
+    let period_ns = shared.options.sampling_period_ns;
+    let backend = Arc::clone(&shared.backend);
+    let body = body(
+        &shared,
+        all_frames(&Scope::Session),
+        move |snapshot, names| written(|out| save(&*backend, snapshot, names, period_ns, out)),
+    )
+    .await?;
+    let mut response = (StatusCode::OK, body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
+    headers.insert(
+        header::CONTENT_DISPOSITION,
+        HeaderValue::from_static("attachment; filename=\"recorded.profile\""),
+    );
+    Ok(response)
+}
+
+/// Writes a snapshot with its names and how the daemon was. `names` knows every frame that a report on the session
+/// needs; `sampling_period_ns` is the time between two samples of one processor.
+///
+/// # Errors
+/// When `out` cannot be written to, or the profile is larger than such a file may be.
+pub fn save(
+    backend: &dyn Backend,
+    snapshot: &Snapshot,
+    names: &dyn Names,
+    sampling_period_ns: u64,
+    out: &mut impl io::Write,
+) -> io::Result<()> {
+    let frames = report::frames_needed(snapshot, &Scope::Session).map_err(io::Error::other)?;
+    let status = Status {
+        replay: None,
+        ..backend.status()
+    };
+    Saved {
+        sampling_period_ns,
+        status: serde_json::to_string(&status)?,
+        targets: serde_json::to_string(&backend.targets())?,
+        snapshot: Arc::new(snapshot.clone()),
+        names: SavedNames::new(&frames, names),
+    }
+    .write(out)
+}
