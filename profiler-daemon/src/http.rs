@@ -4,14 +4,18 @@
 //! can do is bounded in time, bytes and number. Nothing here knows where the data comes from: that is the
 //! [`Backend`]'s.
 
+mod answers;
 mod ask;
 mod backend;
 mod control;
 mod endpoints;
 mod format;
 mod guard;
+mod kinds;
+mod openapi;
 mod options;
 mod page;
+mod parameters;
 mod params;
 mod pprof;
 mod problem;
@@ -24,6 +28,7 @@ mod status;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::routing::get;
 use tokio::sync::Semaphore;
 use tower_http::compression::CompressionLayer;
@@ -31,6 +36,7 @@ use tower_http::compression::predicate::{NotForContentType, Predicate as _, Size
 
 pub use backend::{Backend, BoxFuture, Unavailable};
 pub use endpoints::{ENDPOINTS, Endpoint};
+pub use openapi::document as openapi_document;
 pub use options::HttpOptions;
 pub use serve::serve;
 pub use status::{
@@ -48,6 +54,8 @@ struct Shared {
     reports: Arc<Semaphore>,
     /// Permits for profiles of the next seconds.
     recordings: Semaphore,
+    /// The description of the interface.
+    openapi: Bytes,
 }
 
 /// The routes over a backend, with every guard but those of the connection itself (see [`serve`]).
@@ -57,6 +65,7 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
         backend,
         reports,
         recordings: Semaphore::new(options.max_recordings),
+        openapi: openapi::document().into(),
         options,
     });
     let mut router = Router::new();
@@ -66,6 +75,7 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
             "healthy" => get(control::healthy),
             "ready" => get(control::ready),
             "metrics" => get(control::metrics),
+            "openapi" => get(control::openapi),
             "status" => get(control::status),
             "targets" => get(control::targets).put(control::set_targets),
             "session" => get(reports::session),

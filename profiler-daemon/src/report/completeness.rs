@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// What this very answer lacks.
-#[derive(Clone, Debug, Default, Serialize, PartialEq)]
+#[derive(Clone, Debug, Default, Serialize, PartialEq, utoipa::ToSchema)]
 pub struct Completeness {
     /// Samples that could not be stored at all. Nobody knows whose they were: the session's number, in every answer.
     pub samples_lost: u64,
@@ -35,7 +35,7 @@ pub struct Completeness {
 }
 
 /// Walks of user stacks by how they ended.
-#[derive(Clone, Copy, Debug, Default, Serialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Serialize, PartialEq, Eq, utoipa::ToSchema)]
 pub struct Stacks {
     /// All.
     pub walked: u64,

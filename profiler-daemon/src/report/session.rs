@@ -14,15 +14,17 @@ use super::{
 use crate::profile::{snapshot::Snapshot, values::Totals};
 
 /// The session. Its totals are the sums over the listed processes and `retired`, exactly.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct SessionReport {
     /// Time of the drain pass it was made from, RFC 3339.
+    #[schema(format = DateTime)]
     pub as_of: String,
     /// The time it covers.
     pub window: WindowSpan,
     /// What it lacks.
     pub completeness: Completeness,
     /// Begin of the session, RFC 3339.
+    #[schema(format = DateTime)]
     pub started_at: String,
     /// Timer samples.
     pub samples: u64,
@@ -45,7 +47,7 @@ pub struct SessionReport {
 }
 
 /// Dropped processes together.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, utoipa::ToSchema)]
 pub struct RetiredTotals {
     /// How many, in the whole session.
     pub processes: u64,
