@@ -4,6 +4,7 @@
 //! can do is bounded in time, bytes and number. Nothing here knows where the data comes from: that is the
 //! [`Backend`]'s.
 
+mod answers;
 mod ask;
 mod backend;
 mod control;
@@ -11,8 +12,11 @@ mod endpoints;
 mod files;
 mod format;
 mod guard;
+mod kinds;
+mod openapi;
 mod options;
 mod page;
+mod parameters;
 mod params;
 mod pprof;
 mod problem;
@@ -27,6 +31,7 @@ mod status;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::routing::get;
 use tokio::sync::Semaphore;
 use tower_http::compression::CompressionLayer;
@@ -36,6 +41,7 @@ use problem::Problem;
 
 pub use backend::{Backend, BoxFuture, ReplayOf, Unavailable};
 pub use endpoints::{ENDPOINTS, Endpoint};
+pub use openapi::document as openapi_document;
 pub use options::HttpOptions;
 pub use profile::save;
 pub use serve::serve;
@@ -54,6 +60,8 @@ struct Shared {
     reports: Arc<Semaphore>,
     /// Permits for profiles of the next seconds.
     recordings: Semaphore,
+    /// The description of the interface.
+    openapi: Bytes,
 }
 
 impl Shared {
@@ -76,6 +84,7 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
         backend,
         reports,
         recordings: Semaphore::new(options.max_recordings),
+        openapi: openapi::document().into(),
         options,
     });
     let mut router = Router::new();
@@ -85,6 +94,7 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
             "healthy" => get(control::healthy),
             "ready" => get(control::ready),
             "metrics" => get(control::metrics),
+            "openapi" => get(control::openapi),
             "status" => get(control::status),
             "targets" => get(control::targets).put(control::set_targets),
             "session" => get(reports::session),

@@ -10,7 +10,7 @@ use profiler_common::unwind::UnwindFailure;
 use profiler_daemon::collect::COLLECTOR_LOSSES;
 use profiler_daemon::profile::losses::OWN_LOSSES;
 use profiler_daemon::unwind::NoTable;
-use profiler_daemon::{config, metrics};
+use profiler_daemon::{config, http, metrics};
 
 fn check(file: &str, generated: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
@@ -54,6 +54,12 @@ fn the_page_of_metrics_is_current() {
 fn the_page_of_counters_is_current() {
     // Check that the page of counters lists what the kernel programs count, under the names they have in the code.
     check("docs/counters.md", &counters());
+}
+
+#[test]
+fn the_description_of_the_interface_is_current() {
+    // Check that the kept OpenAPI document is the one that is served.
+    check("docs/openapi.json", &http::openapi_document());
 }
 
 /// The page of counters.

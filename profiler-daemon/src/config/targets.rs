@@ -23,16 +23,16 @@ pub const MAX_PID: u32 = 1 << 22;
 
 /// What is profiled. Read from JSON it is checked: unknown fields, values out of bounds and targets that
 /// name nothing are refused with a sentence.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(try_from = "TargetsAsked")]
 pub struct Targets {
     /// Whether everything is profiled. The names below then only decide whose system calls are measured.
     pub all: bool,
-    /// Processes by number, without repetition: 1 to [`MAX_PID`], at most [`MAX_PIDS`].
+    /// Processes by number, without repetition.
     pub pids: Vec<u32>,
-    /// Processes by executable name: 1 to [`MAX_COMM_BYTES`] bytes each, at most [`MAX_COMMS`].
+    /// Processes by executable name.
     pub comms: Vec<String>,
-    /// Processes by control group path, which begins with `/`: at most [`MAX_CGROUPS`].
+    /// Processes by control group path, which begins with `/`.
     pub cgroups: Vec<String>,
     /// Whether children of the named processes are profiled too.
     pub children: bool,
@@ -50,11 +50,12 @@ impl Default for Targets {
     }
 }
 
-/// Targets as a request writes them.
+/// Targets as a request writes them: pids from 1 to [`MAX_PID`], at most [`MAX_PIDS`]; names of 1 to [`MAX_COMM_BYTES`] bytes, at most
+/// [`MAX_COMMS`]; paths of at most [`MAX_CGROUP_BYTES`], at most [`MAX_CGROUPS`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct TargetsAsked {
-    all: Option<bool>,
+    all: bool,
     pids: Vec<u32>,
     comms: Vec<String>,
     cgroups: Vec<String>,
@@ -84,7 +85,7 @@ impl Targets {
     /// A sentence when there are none, too many, or one cannot be a process number or name.
     pub fn only(pids: Vec<u32>, comms: Vec<String>, children: bool) -> Result<Self, String> {
         TargetsAsked {
-            all: Some(false),
+            all: false,
             pids,
             comms,
             children,
@@ -111,7 +112,7 @@ impl TryFrom<TargetsAsked> for Targets {
             check_cgroup(cgroup).map_err(|sentence| format!("cgroups: {cgroup:?}: {sentence}"))?;
         }
         let mut targets = Self {
-            all: asked.all.unwrap_or(false),
+            all: asked.all,
             pids: asked.pids,
             comms: asked.comms,
             cgroups: asked.cgroups,

@@ -1,10 +1,12 @@
 //! What a request for a report carries: which process, which query, which formats.
 
 use axum::extract::rejection::PathRejection;
-use axum::extract::{FromRequestParts, Path};
+use axum::extract::{FromRequestParts, MatchedPath, Path};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 
+use super::answers;
+use super::endpoints::{ENDPOINTS, Endpoint};
 use super::format::Format;
 use super::params::{Params, shown};
 use super::problem::Problem;
@@ -12,6 +14,7 @@ use crate::report::query::{ProcessSelector, Scope};
 
 /// What a request for a report carries.
 pub(super) struct Ask {
+    endpoint: &'static Endpoint,
     process: Option<ProcessSelector>,
     query: Option<String>,
     headers: HeaderMap,
@@ -23,19 +26,18 @@ impl Ask {
         self.process.map_or(Scope::Session, Scope::Process)
     }
 
-    /// Reads the query: `read` takes what the endpoint knows, the format is taken here.
+    /// Reads the query of an endpoint with several formats: `read` takes what it knows, the format is taken here.
     ///
     /// # Errors
     ///
     /// Every fault of the query at once, or that no format is left.
     pub(super) fn read<T>(
         &self,
-        allowed: &[&str],
-        formats: &[Format],
         read: impl FnOnce(&mut Params) -> T,
     ) -> Result<(T, Format), Problem> {
-        let mut params = Params::parse(self.query.as_deref(), allowed);
+        let mut params = Params::parse(self.query.as_deref(), self.endpoint.parameters);
         let query = read(&mut params);
+        let formats = answers::of(self.endpoint.handler).formats();
         let format = Format::asked(&mut params, &self.headers, formats);
         params.finish()?;
         Ok((query, format?))
@@ -46,12 +48,8 @@ impl Ask {
     /// # Errors
     ///
     /// Every fault of the query at once.
-    pub(super) fn read_only<T>(
-        &self,
-        allowed: &[&str],
-        read: impl FnOnce(&mut Params) -> T,
-    ) -> Result<T, Problem> {
-        let mut params = Params::parse(self.query.as_deref(), allowed);
+    pub(super) fn read_only<T>(&self, read: impl FnOnce(&mut Params) -> T) -> Result<T, Problem> {
+        let mut params = Params::parse(self.query.as_deref(), self.endpoint.parameters);
         let query = read(&mut params);
         params.finish()?;
         Ok(query)
@@ -62,12 +60,18 @@ impl<S: Send + Sync> FromRequestParts<S> for Ask {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let matched = parts.extensions.get::<MatchedPath>();
+        let endpoint = ENDPOINTS
+            .iter()
+            .find(|endpoint| Some(endpoint.path) == matched.map(MatchedPath::as_str))
+            .ok_or_else(|| Problem::internal("the route is no endpoint"))?;
         let path = Option::<Path<String>>::from_request_parts(parts, state).await;
         let process = match path {
             Ok(path) => path.map(|Path(text)| selector(&text)).transpose()?,
             Err(rejection) => return Err(bad_path(&rejection)),
         };
         Ok(Self {
+            endpoint,
             process,
             query: parts.uri.query().map(str::to_owned),
             headers: parts.headers.clone(),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use utoipa::ToSchema;
 
 use super::status::Status;
 use crate::config::targets::Targets;
@@ -27,7 +28,7 @@ pub struct Unavailable(
 );
 
 /// A saved profile that is served in place of a running one.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReplayOf {
     /// The name of its file, without its folder.
     pub file: String,

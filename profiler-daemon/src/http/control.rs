@@ -10,11 +10,10 @@ use axum::response::{IntoResponse, Response};
 use super::Shared;
 use super::ask::Ask;
 use super::endpoints::{ENDPOINTS, listing};
-use super::format::{Format, REPORT};
+use super::format::Format;
 use super::page;
 use super::params::{Params, shown};
 use super::problem::{Fault, Problem};
-use super::questions::FORMAT;
 use crate::config::targets::Targets;
 use crate::export::text::name as shown_name;
 use crate::metrics;
@@ -24,7 +23,7 @@ pub(super) async fn index(headers: HeaderMap, ask: Ask) -> Result<Response, Prob
     if page::is_wanted(&headers) {
         return Ok(page::index(&headers));
     }
-    ask.read(&[], REPORT, |_| ())?;
+    ask.read_only(|_| ())?;
     Ok(Format::Text.respond(listing().into_bytes()))
 }
 
@@ -73,7 +72,7 @@ pub(super) async fn status(
     State(shared): State<Arc<Shared>>,
     ask: Ask,
 ) -> Result<Response, Problem> {
-    let ((), format) = ask.read(FORMAT, REPORT, |_| ())?;
+    let ((), format) = ask.read(|_| ())?;
     let status = shared.backend.status();
     let body = match format {
         Format::Text => status.to_text().into_bytes(),
@@ -82,12 +81,21 @@ pub(super) async fn status(
     Ok(format.respond(body))
 }
 
+/// `GET /api/v1/openapi.json`.
+pub(super) async fn openapi(
+    State(shared): State<Arc<Shared>>,
+    ask: Ask,
+) -> Result<Response, Problem> {
+    ask.read_only(|_| ())?;
+    Ok(Format::Json.respond(shared.openapi.clone()))
+}
+
 /// `GET /api/v1/targets`.
 pub(super) async fn targets(
     State(shared): State<Arc<Shared>>,
     ask: Ask,
 ) -> Result<Response, Problem> {
-    let ((), format) = ask.read(FORMAT, REPORT, |_| ())?;
+    let ((), format) = ask.read(|_| ())?;
     let targets = shared.backend.targets();
     let body = match format {
         Format::Text => targets_text(&targets).into_bytes(),

@@ -63,6 +63,12 @@ pub const ENDPOINTS: &[Endpoint] = &[
         "status",
         "version, settings, what is attached, what is degraded, own cost",
     ),
+    get(
+        "/api/v1/openapi.json",
+        &[],
+        "openapi",
+        "this interface as an OpenAPI document",
+    ),
     Endpoint {
         path: "/api/v1/targets",
         methods: &["GET", "PUT"],

@@ -2,10 +2,13 @@
 
 use std::io;
 
+use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde::Serialize;
 
+use super::kinds::listed;
+use super::parameters::FORMAT;
 use super::params::Params;
 use super::problem::Problem;
 use crate::export::csv::{self, CsvReport};
@@ -66,7 +69,7 @@ impl Format {
         formats: &[Self],
     ) -> Result<Self, Problem> {
         let mut named = false;
-        let format = params.take("format", |value| {
+        let format = params.take(FORMAT.name, |value| {
             named = true;
             let found = formats.iter().find(|format| format.name() == value);
             found.copied().ok_or_else(|| {
@@ -95,13 +98,21 @@ impl Format {
         }
     }
 
-    const fn content_type(self) -> &'static str {
+    pub(super) const fn content_type(self) -> &'static str {
         match self {
             Self::Json | Self::Speedscope | Self::Firefox => "application/json",
             Self::Text | Self::Folded => "text/plain; charset=utf-8",
             Self::Svg => "image/svg+xml",
             Self::Csv => "text/csv; charset=utf-8; header=present",
         }
+    }
+
+    /// What it is sent as, without parameters.
+    pub(super) fn media_type(self) -> &'static str {
+        let content_type = self.content_type();
+        content_type
+            .split_once(';')
+            .map_or(content_type, |(media, _)| media)
     }
 
     /// The media type that chooses it, and the group of it; none where only `format=` does.
@@ -173,8 +184,8 @@ impl Format {
     }
 
     /// An answer in this format.
-    pub(super) fn respond(self, body: Vec<u8>) -> Response {
-        let mut response = (StatusCode::OK, body).into_response();
+    pub(super) fn respond(self, body: impl Into<Body>) -> Response {
+        let mut response = (StatusCode::OK, body.into()).into_response();
         let headers = response.headers_mut();
         headers.insert(
             header::CONTENT_TYPE,
@@ -199,14 +210,6 @@ pub(super) fn written(
     match write(&mut body) {
         Ok(()) => Ok(body),
         Err(error) => Err(Problem::internal(error.to_string())),
-    }
-}
-
-/// Names as a sentence lists them: `json, text or csv`.
-pub(super) fn listed(names: &[&str]) -> String {
-    match names {
-        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
-        _ => names.concat(),
     }
 }
 

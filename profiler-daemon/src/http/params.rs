@@ -1,7 +1,10 @@
 //! Query strings, read strictly: what is unknown, repeated or not allowed is refused with what is allowed, so that a
 //! typo never looks like an empty result.
 
+use super::kinds::Kind;
+use super::parameters::{Parameter, Without};
 use super::problem::{Fault, Problem};
+
 /// The longest query string, in bytes.
 const MAX_QUERY_BYTES: usize = 4_096;
 /// Bytes of a given value that are repeated in an answer.
@@ -112,21 +115,37 @@ impl Params {
         self.faults.push(fault);
     }
 
-    /// Takes a parameter that must be given; `what` says what it is.
-    pub(super) fn required<T: Default>(
+    /// Takes a parameter, if it is given.
+    pub(super) fn given<K: Kind>(&mut self, parameter: &Parameter<K>) -> Option<K::Value> {
+        self.take(parameter.name, |text| parameter.kind.read(text))
+    }
+
+    /// Takes a parameter; without it, what it then means.
+    pub(super) fn or_default<K: Kind>(&mut self, parameter: &Parameter<K>) -> K::Value {
+        self.given(parameter).unwrap_or_else(|| {
+            let Without::Default(text) = parameter.without else {
+                unreachable!("{} is declared without a default", parameter.name)
+            };
+            parameter
+                .kind
+                .read(text)
+                .expect("a default is one of the allowed values")
+        })
+    }
+
+    /// Takes a parameter that must be given; any value where it is not, which is a fault.
+    pub(super) fn required<K: Kind<Value: Default>>(
         &mut self,
-        name: &str,
-        what: &str,
-        read: impl FnOnce(&str) -> Result<T, String>,
-    ) -> T {
-        if !self.is_given(name) {
+        parameter: &Parameter<K>,
+    ) -> K::Value {
+        if !self.is_given(parameter.name) {
             self.faults.push(Fault {
-                parameter: Some(name.to_owned()),
+                parameter: Some(parameter.name.to_owned()),
                 given: None,
-                detail: format!("{name} must be given: {what}"),
+                detail: format!("{} must be given: {}", parameter.name, parameter.about),
             });
         }
-        self.take(name, read).unwrap_or_default()
+        self.given(parameter).unwrap_or_default()
     }
 }
 
@@ -213,7 +232,7 @@ mod tests {
             "limit must be a whole number from 0 to 1000000",
             "window must be session or a length of time",
             "frames must be user or all",
-            "q must be text of 1 to 256 bytes",
+            "q must be text of 1 to 256 characters",
         ] {
             assert!(told.contains(part), "{part} is missing from {told}");
         }

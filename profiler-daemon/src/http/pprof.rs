@@ -16,7 +16,6 @@ use super::format::written;
 use super::guard::in_time;
 use super::params::Params;
 use super::problem::Problem;
-use super::questions::{PPROF, RECORDING};
 use super::reports::{all_frames, body};
 use crate::export::pprof::{self, Content};
 use crate::report::{self, StackValue};
@@ -29,7 +28,7 @@ type App = State<Arc<Shared>>;
 
 /// `GET /api/v1/processes/{pid}/pprof`.
 pub(super) async fn process(State(shared): App, ask: Ask) -> Answer {
-    let query = ask.read_only(PPROF, Params::pprof)?;
+    let query = ask.read_only(Params::pprof)?;
     let scope = ask.scope();
     let period_ns = shared.options.sampling_period_ns;
     let body = body(&shared, all_frames(&scope), move |snapshot, names| {
@@ -51,7 +50,7 @@ pub(super) async fn wall(State(shared): App, ask: Ask) -> Answer {
 }
 
 async fn record(shared: &Arc<Shared>, ask: &Ask, content: Content) -> Answer {
-    let recording = ask.read_only(RECORDING, Params::recording)?;
+    let recording = ask.read_only(Params::recording)?;
     shared.needs_kernel("there are no next seconds")?;
     let Ok(_place) = shared.recordings.try_acquire() else {
         return Err(Problem::overloaded(format!(

@@ -3,6 +3,7 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::backend::Unavailable;
 use super::params;
@@ -10,7 +11,7 @@ use crate::args::duration;
 use crate::report::query::ReportError;
 
 /// One fault, usually of one parameter.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(super) struct Fault {
     /// The parameter or field, where it is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,14 +46,20 @@ pub(super) struct Problem {
     retry_after_s: Option<u32>,
 }
 
-/// A problem as it is written.
-#[derive(Serialize)]
-struct Body<'a> {
+/// A problem as it is written (RFC 9457).
+#[derive(Serialize, ToSchema)]
+pub(super) struct ProblemBody<'a> {
+    /// What kind of problem it is; the same for all of a kind.
     #[serde(rename = "type")]
+    #[schema(pattern = "^urn:profiler:problem:[a-z-]+$")]
     kind: String,
+    /// The kind, for people.
     title: &'a str,
+    /// The status code of the answer.
     status: u16,
+    /// What is wrong with this very request.
     detail: &'a str,
+    /// What is wrong, one by one.
     #[serde(skip_serializing_if = "<[Fault]>::is_empty")]
     errors: &'a [Fault],
 }
@@ -203,7 +210,7 @@ impl From<ReportError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let body = Body {
+        let body = ProblemBody {
             kind: format!("urn:profiler:problem:{}", self.kind),
             title: self.title,
             status: self.status.as_u16(),

@@ -11,7 +11,6 @@ use super::Shared;
 use super::ask::Ask;
 use super::backend::Backend;
 use super::format::written;
-use super::params::Params;
 use super::pprof::CONTENT_TYPE;
 use super::problem::Problem;
 use super::reports::{all_frames, body};
@@ -26,7 +25,7 @@ pub(super) async fn profile(
     State(shared): State<Arc<Shared>>,
     ask: Ask,
 ) -> Result<Response, Problem> {
-    ask.read_only(&[], |_: &mut Params| ())?;
+    ask.read_only(|_| ())?;
     let period_ns = shared.options.sampling_period_ns;
     let backend = Arc::clone(&shared.backend);
     let body = body(

@@ -1,30 +1,16 @@
-//! What each kind of endpoint may be asked: the names of its parameters, their bounds, and the question they make.
+//! What each kind of endpoint may be asked: the names of its parameters, and the question they make. What
+//! each parameter may be is in `parameters`.
 
-use super::format::listed;
+use super::parameters::{
+    BASE, DEPTH, FRAMES, FUNCTION, HIDE, LABELS, LIMIT, MIN_PERCENT, MODULE, MODULES, ORDER, OTHER,
+    PID, Q, SECONDS, SORT, THRESHOLD, VALUE, WINDOW,
+};
 use super::params::Params;
 use super::problem::Fault;
-use crate::args::duration;
 use crate::report::query::{
-    DiffQuery, DiffSide, Fold, Frames, NeighbourQuery, Order, Scope, Sections, StackQuery,
-    StackValue, TableQuery, TreeQuery, ViewQuery, Window,
+    DiffQuery, DiffSide, Fold, NeighbourQuery, Scope, Sections, StackQuery, StackValue, TableQuery,
+    TreeQuery, ViewQuery,
 };
-
-/// The longest text to look for, in bytes.
-const MAX_SEARCH_BYTES: usize = 256;
-/// Rows of a table unless more are asked for.
-const DEFAULT_LIMIT: usize = 100;
-/// The most rows that can be asked for by number; 0 asks for all.
-const MAX_LIMIT: usize = 1_000_000;
-/// The most modules that can be named in one parameter.
-const MAX_MODULES: usize = 32;
-/// The longest name of a function or module, in bytes.
-const MAX_NAME_BYTES: usize = 2_048;
-/// The longest profile of the next seconds.
-const MAX_SECONDS: usize = 300;
-/// How long a profile of the next seconds is unless asked otherwise, as in other programs with this path.
-const DEFAULT_SECONDS: usize = 30;
-/// The deepest call tree that can be asked for.
-const MAX_DEPTH: usize = 10_000;
 
 /// What an answer without a profile takes.
 pub(super) const FORMAT: &[&str] = &["format"];
@@ -87,61 +73,42 @@ impl Params {
     /// Takes what every report takes.
     pub(super) fn view(&mut self) -> ViewQuery {
         ViewQuery {
-            frames: self.frames(),
-            window: self.window(),
+            frames: self.or_default(&FRAMES),
+            window: self.or_default(&WINDOW),
         }
     }
 
     /// Takes what a table takes.
     pub(super) fn table(&mut self) -> TableQuery {
-        let order = self.take("order", |value| match value {
-            "desc" => Ok(Order::Desc),
-            "asc" => Ok(Order::Asc),
-            _ => Err("must be desc or asc".to_owned()),
-        });
         TableQuery {
-            sort: self.take("sort", |value| Ok(value.to_owned())),
-            order: order.unwrap_or(Order::Desc),
-            limit: self
-                .take("limit", |value| whole(value, 0, MAX_LIMIT))
-                .unwrap_or(DEFAULT_LIMIT),
-            q: self.take("q", |value| text(value, MAX_SEARCH_BYTES)),
-            frames: self.frames(),
-            window: self.window(),
+            sort: self.given(&SORT),
+            order: self.or_default(&ORDER),
+            limit: self.or_default(&LIMIT) as usize,
+            q: self.given(&Q),
+            frames: self.or_default(&FRAMES),
+            window: self.or_default(&WINDOW),
             fold: self.fold(),
         }
     }
 
     /// Takes what a call tree takes.
     pub(super) fn tree(&mut self) -> TreeQuery {
-        let min_percent = self.take("min_percent", percentage);
         TreeQuery {
-            depth: self.take("depth", |value| whole(value, 1, MAX_DEPTH)),
-            min_percent: min_percent.unwrap_or(0.0),
-            value: self.value(),
-            frames: self.frames(),
-            window: self.window(),
+            value: self.given(&VALUE),
+            depth: self.given(&DEPTH).map(|levels| levels as usize),
+            min_percent: self.or_default(&MIN_PERCENT),
+            frames: self.or_default(&FRAMES),
+            window: self.or_default(&WINDOW),
             fold: self.fold(),
         }
-    }
-
-    /// Takes which value of stacks is wanted, if any.
-    fn value(&mut self) -> Option<StackValue> {
-        self.take("value", |value| {
-            let mut known = StackValue::ALL.into_iter();
-            known.find(|known| known.name() == value).ok_or_else(|| {
-                let names = StackValue::ALL.map(StackValue::name);
-                format!("must be {}", listed(&names))
-            })
-        })
     }
 
     /// Takes what a profile of one process takes.
     pub(super) fn pprof(&mut self) -> StackQuery {
         StackQuery {
             tree: TreeQuery {
-                frames: self.frames(),
-                window: self.window(),
+                frames: self.or_default(&FRAMES),
+                window: self.or_default(&WINDOW),
                 fold: self.fold(),
                 value: Some(StackValue::Elapsed),
                 ..TreeQuery::default()
@@ -153,21 +120,11 @@ impl Params {
 
     /// Takes what a profile of the next seconds takes.
     pub(super) fn recording(&mut self) -> Recording {
-        let seconds = self.take("seconds", |value| whole(value, 1, MAX_SECONDS));
-        let labels = self.take("labels", |value| match value {
-            "group" => Ok(Sections::Group),
-            "process" => Ok(Sections::Process),
-            "none" => Ok(Sections::None),
-            _ => Err("must be group, process or none".to_owned()),
-        });
-        let process = self.take("pid", |value| {
-            value.parse().map_err(|error| format!("is wrong: {error}"))
-        });
         Recording {
-            seconds: seconds.unwrap_or(DEFAULT_SECONDS) as u64,
-            scope: process.map_or(Scope::Session, Scope::Process),
+            seconds: self.or_default(&SECONDS).into(),
+            scope: self.given(&PID).map_or(Scope::Session, Scope::Process),
             stacks: StackQuery {
-                sections: labels.unwrap_or(Sections::Group),
+                sections: self.or_default(&LABELS),
                 ..self.pprof()
             },
         }
@@ -176,19 +133,16 @@ impl Params {
     /// Takes what a table of callers or callees takes.
     pub(super) fn neighbours(&mut self) -> NeighbourQuery {
         NeighbourQuery {
-            function: self.required("function", "the whole name of a function", |value| {
-                text(value, MAX_NAME_BYTES)
-            }),
-            module: self.take("module", |value| text(value, MAX_NAME_BYTES)),
+            function: self.required(&FUNCTION),
+            module: self.given(&MODULE),
             table: self.table(),
         }
     }
 
     /// Takes what a comparison takes.
     pub(super) fn diff(&mut self) -> DiffQuery {
-        let what = "a process, as in 1234, or a length of time, as in 30s, or session";
-        let base = self.required("base", what, side);
-        let other = self.required("other", what, side);
+        let base = self.required(&BASE);
+        let other = self.required(&OTHER);
         let of_windows = matches!(base, DiffSide::Window { .. });
         if of_windows != matches!(other, DiffSide::Window { .. }) {
             self.fault(Fault::plain(
@@ -204,93 +158,15 @@ impl Params {
         DiffQuery {
             base,
             other,
-            threshold_percent: self.take("threshold", percentage).unwrap_or(0.0),
+            threshold_percent: self.or_default(&THRESHOLD),
             table: self.table(),
         }
     }
 
     fn fold(&mut self) -> Fold {
-        let mut names = |parameter| self.take(parameter, module_names).unwrap_or_default();
         Fold {
-            modules: names("modules"),
-            hide: names("hide"),
+            modules: self.given(&MODULES).unwrap_or_default(),
+            hide: self.given(&HIDE).unwrap_or_default(),
         }
     }
-
-    fn frames(&mut self) -> Frames {
-        let frames = self.take("frames", |value| match value {
-            "user" => Ok(Frames::User),
-            "all" => Ok(Frames::All),
-            _ => Err("must be user or all".to_owned()),
-        });
-        frames.unwrap_or(Frames::User)
-    }
-
-    fn window(&mut self) -> Window {
-        let window = self.take("window", |value| {
-            window(value)
-                .ok_or_else(|| "must be session or a length of time like 30s or 5m".to_owned())
-        });
-        window.unwrap_or(Window::Session)
-    }
-}
-
-fn window(value: &str) -> Option<Window> {
-    if value == "session" {
-        return Some(Window::Session);
-    }
-    let duration_ns = duration::parse(value).ok().filter(|ns| *ns > 0)?;
-    Some(Window::Last { duration_ns })
-}
-
-fn side(value: &str) -> Result<DiffSide, String> {
-    if let Ok(selector) = value.parse() {
-        return Ok(DiffSide::Process(selector));
-    }
-    match window(value) {
-        Some(window) => Ok(DiffSide::Window {
-            window,
-            name: value.to_owned(),
-        }),
-        None => Err(
-            "must be a process, as in 1234 or 1234.5678, or session, or a length of time like 30s or 5m"
-                .to_owned(),
-        ),
-    }
-}
-
-fn percentage(value: &str) -> Result<f64, String> {
-    let number = value
-        .parse::<f64>()
-        .ok()
-        .filter(|number| (0.0..=100.0).contains(number));
-    number.ok_or_else(|| "must be a number from 0 to 100".to_owned())
-}
-
-fn text(value: &str, max_bytes: usize) -> Result<String, String> {
-    if value.is_empty() || value.len() > max_bytes {
-        Err(format!("must be text of 1 to {max_bytes} bytes"))
-    } else {
-        Ok(value.to_owned())
-    }
-}
-
-fn module_names(value: &str) -> Result<Vec<String>, String> {
-    let names: Vec<String> = value.split(',').map(str::to_owned).collect();
-    if names.len() > MAX_MODULES || names.iter().any(String::is_empty) {
-        Err(format!(
-            "must be 1 to {MAX_MODULES} names of modules, separated by commas"
-        ))
-    } else {
-        Ok(names)
-    }
-}
-
-fn whole(value: &str, min: usize, max: usize) -> Result<usize, String> {
-    let digits = value.bytes().all(|byte| byte.is_ascii_digit());
-    let number = value
-        .parse::<usize>()
-        .ok()
-        .filter(|number| digits && (min..=max).contains(number));
-    number.ok_or_else(|| format!("must be a whole number from {min} to {max}"))
 }

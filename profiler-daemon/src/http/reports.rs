@@ -11,12 +11,9 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::Shared;
 use super::ask::Ask;
-use super::format::{Format, REPORT, TABLE, TREE};
+use super::format::Format;
 use super::params::Params;
 use super::problem::Problem;
-use super::questions::{
-    DIFF, FUNCTIONS, NEIGHBOURS, TABLE as TABLE_PARAMS, TREE as TREE_PARAMS, VIEW,
-};
 use crate::profile::frames::FrameId;
 use crate::profile::snapshot::Snapshot;
 use crate::report;
@@ -28,7 +25,7 @@ type App = State<Arc<Shared>>;
 
 /// `GET /api/v1/session`.
 pub(super) async fn session(State(shared): App, ask: Ask) -> Answer {
-    let (view, format) = ask.read(VIEW, REPORT, Params::view)?;
+    let (view, format) = ask.read(Params::view)?;
     make(&shared, format, no_frames, move |snapshot, _| {
         format.write(&report::session(snapshot, &view)?)
     })
@@ -37,7 +34,7 @@ pub(super) async fn session(State(shared): App, ask: Ask) -> Answer {
 
 /// `GET /api/v1/processes`.
 pub(super) async fn processes(State(shared): App, ask: Ask) -> Answer {
-    let (table, format) = ask.read(TABLE_PARAMS, TABLE, Params::table)?;
+    let (table, format) = ask.read(Params::table)?;
     let frames = |snapshot: &Snapshot| Ok(report::outermost_frames(snapshot, None));
     make(&shared, format, frames, move |snapshot, names| {
         format.write_table(&report::processes(snapshot, &table, names)?)
@@ -47,7 +44,7 @@ pub(super) async fn processes(State(shared): App, ask: Ask) -> Answer {
 
 /// `GET /api/v1/processes/{pid}`.
 pub(super) async fn process(State(shared): App, ask: Ask) -> Answer {
-    let (view, format) = ask.read(VIEW, REPORT, Params::view)?;
+    let (view, format) = ask.read(Params::view)?;
     let Scope::Process(selector) = ask.scope() else {
         return Err(Problem::internal("the route of one process names none"));
     };
@@ -61,7 +58,7 @@ pub(super) async fn process(State(shared): App, ask: Ask) -> Answer {
 
 /// `GET …/functions`.
 pub(super) async fn functions(State(shared): App, ask: Ask) -> Answer {
-    let (table, format) = ask.read(FUNCTIONS, TABLE, Params::table)?;
+    let (table, format) = ask.read(Params::table)?;
     let scope = ask.scope();
     make(
         &shared,
@@ -76,7 +73,7 @@ pub(super) async fn functions(State(shared): App, ask: Ask) -> Answer {
 
 /// `GET …/callers`.
 pub(super) async fn callers(State(shared): App, ask: Ask) -> Answer {
-    let (query, format) = ask.read(NEIGHBOURS, TABLE, Params::neighbours)?;
+    let (query, format) = ask.read(Params::neighbours)?;
     let scope = ask.scope();
     make(
         &shared,
@@ -91,7 +88,7 @@ pub(super) async fn callers(State(shared): App, ask: Ask) -> Answer {
 
 /// `GET …/callees`.
 pub(super) async fn callees(State(shared): App, ask: Ask) -> Answer {
-    let (query, format) = ask.read(NEIGHBOURS, TABLE, Params::neighbours)?;
+    let (query, format) = ask.read(Params::neighbours)?;
     let scope = ask.scope();
     make(
         &shared,
@@ -106,7 +103,7 @@ pub(super) async fn callees(State(shared): App, ask: Ask) -> Answer {
 
 /// `GET …/modules`.
 pub(super) async fn modules(State(shared): App, ask: Ask) -> Answer {
-    let (table, format) = ask.read(TABLE_PARAMS, TABLE, Params::table)?;
+    let (table, format) = ask.read(Params::table)?;
     let scope = ask.scope();
     make(&shared, format, no_frames, move |snapshot, _| {
         format.write_table(&report::modules(snapshot, &scope, &table)?)
@@ -116,7 +113,7 @@ pub(super) async fn modules(State(shared): App, ask: Ask) -> Answer {
 
 /// `GET …/threads`.
 pub(super) async fn threads(State(shared): App, ask: Ask) -> Answer {
-    let (table, format) = ask.read(TABLE_PARAMS, TABLE, Params::table)?;
+    let (table, format) = ask.read(Params::table)?;
     let scope = ask.scope();
     make(&shared, format, no_frames, move |snapshot, _| {
         format.write_table(&report::threads(snapshot, &scope, &table)?)
@@ -126,7 +123,7 @@ pub(super) async fn threads(State(shared): App, ask: Ask) -> Answer {
 
 /// `GET …/calltree`: the tree, or one value of its stacks in the format of another tool.
 pub(super) async fn calltree(State(shared): App, ask: Ask) -> Answer {
-    let (tree, format) = ask.read(TREE_PARAMS, TREE, Params::tree)?;
+    let (tree, format) = ask.read(Params::tree)?;
     let scope = ask.scope();
     if !format.is_of_stacks() {
         return make(
@@ -163,7 +160,7 @@ pub(super) async fn calltree(State(shared): App, ask: Ask) -> Answer {
 
 /// `GET /api/v1/diff`.
 pub(super) async fn diff(State(shared): App, ask: Ask) -> Answer {
-    let (query, format) = ask.read(DIFF, TABLE, Params::diff)?;
+    let (query, format) = ask.read(Params::diff)?;
     let scopes = [query.base.scope(), query.other.scope()];
     let frames = move |snapshot: &Snapshot| {
         let mut frames = Vec::new();
@@ -182,7 +179,7 @@ pub(super) async fn diff(State(shared): App, ask: Ask) -> Answer {
 
 /// `GET …/os-events`.
 pub(super) async fn os_events(State(shared): App, ask: Ask) -> Answer {
-    let (view, format) = ask.read(VIEW, TABLE, Params::view)?;
+    let (view, format) = ask.read(Params::view)?;
     let scope = ask.scope();
     make(&shared, format, no_frames, move |snapshot, _| {
         format.write_table(&report::os_events(snapshot, &scope, &view)?)

@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use super::backend::ReplayOf;
 use crate::export::text::name as shown_name;
 
 /// How the daemon is.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Status {
     /// The daemon's version.
     pub version: String,
@@ -18,7 +19,8 @@ pub struct Status {
     pub kernel_release: String,
     /// How long the daemon runs, in seconds.
     pub uptime_s: u64,
-    /// The settings in force: see [`Config::in_force`](crate::config::Config::in_force).
+    /// The settings in force, by table and name as in the configuration file.
+    #[schema(value_type = Object)]
     pub settings: Map<String, Value>,
     /// The programs that are attached.
     pub attached: Vec<AttachedProgram>,
@@ -35,9 +37,10 @@ pub struct Status {
 }
 
 /// How far user stacks can be followed, since the daemon started.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Unwinding {
     /// Files whose unwind tables the kernel side has; null where this kernel cannot use any.
+    #[schema(required)]
     pub tables: Option<u32>,
     /// Kernel memory taken for them, in bytes.
     pub table_bytes: u64,
@@ -48,7 +51,7 @@ pub struct Unwinding {
 }
 
 /// Walks of user stacks of one executable.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Coverage {
     /// Its path; `other` for those beyond the number that is counted one by one.
     pub executable: String,
@@ -65,7 +68,7 @@ pub struct Coverage {
 }
 
 /// The room of the profile.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProfileRoom {
     /// Memory that the stacks take, in bytes.
     pub stack_bytes: u64,
@@ -76,7 +79,7 @@ pub struct ProfileRoom {
 }
 
 /// A program that is attached.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AttachedProgram {
     /// The program's name.
     pub program: String,
@@ -85,7 +88,7 @@ pub struct AttachedProgram {
 }
 
 /// Something that works less well than it should.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Degraded {
     /// What it is.
     pub what: String,
@@ -94,13 +97,14 @@ pub struct Degraded {
 }
 
 /// What the daemon itself costs.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct OwnCost {
     /// Processor time of the process, in seconds.
     pub cpu_seconds_total: f64,
     /// Resident memory of the process, in bytes.
     pub resident_bytes: u64,
     /// Kernel memory of the maps, in bytes; null where the kernel does not tell.
+    #[schema(required)]
     pub kernel_map_bytes: Option<u64>,
     /// The kernel programs, one by one.
     pub programs: Vec<ProgramCost>,
@@ -108,7 +112,7 @@ pub struct OwnCost {
 
 /// What one kernel program costs: an estimate, measured in 200 ms of each 10 s and scaled up. Both numbers stay 0 where the
 /// kernel lets the daemon measure nothing: without CAP_SYS_ADMIN, while `kernel.bpf_stats_enabled` is 0.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProgramCost {
     /// The program's name.
     pub program: String,

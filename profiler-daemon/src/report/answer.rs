@@ -19,18 +19,21 @@ pub fn rfc3339(unix_ns: u64) -> String {
 }
 
 /// The time an answer covers: from one drain pass to another.
-#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Serialize, PartialEq, Eq, utoipa::ToSchema)]
 pub struct WindowSpan {
     /// RFC 3339.
+    #[schema(format = DateTime)]
     pub from: String,
     /// RFC 3339.
+    #[schema(format = DateTime)]
     pub to: String,
 }
 
 /// The answer to a question for a table.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct List<Row> {
     /// Time of the drain pass it was made from, RFC 3339.
+    #[schema(format = DateTime)]
     pub as_of: String,
     /// The time it covers.
     pub window: WindowSpan,

@@ -30,7 +30,7 @@ pub const NO_CALLER: &str = "[no caller]";
 const MAX_SIMILAR: usize = 5;
 
 /// The answer.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct Neighbours {
     /// The function itself: a row per module that has one of that name.
     pub of: Vec<FunctionRow>,

@@ -25,9 +25,10 @@ pub const MAX_NODES: usize = 20_000;
 pub const CUT: &str = "(cut)";
 
 /// The answer.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct CallTree {
     /// Time of the drain pass it was made from, RFC 3339.
+    #[schema(format = DateTime)]
     pub as_of: String,
     /// The time it covers.
     pub window: WindowSpan,
@@ -42,13 +43,15 @@ pub struct CallTree {
 }
 
 /// A function called from one place.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct TreeNode {
     /// Its name; the process's for the root.
     pub function: String,
     /// Path of its module; of the process's program for the root.
+    #[schema(required)]
     pub module: Option<String>,
     /// `user`, `kernel`, `jit`, `unknown`; `process` or `session` for the root; `cut`.
+    #[schema(pattern = "^(user|kernel|jit|unknown|process|session|cut)$")]
     pub kind: &'static str,
     /// The three groups.
     #[serde(flatten)]
@@ -59,6 +62,7 @@ pub struct TreeNode {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut_nodes: Option<u64>,
     /// What it called, most of the value first that the question names, else most time.
+    #[schema(no_recursion)]
     pub children: Vec<TreeNode>,
 }
 

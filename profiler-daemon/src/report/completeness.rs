@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// What this very answer lacks.
-#[derive(Clone, Debug, Default, Serialize, PartialEq)]
+#[derive(Clone, Debug, Default, Serialize, PartialEq, utoipa::ToSchema)]
 pub struct Completeness {
     /// Samples that could not be stored at all. Nobody knows whose they were: the session's number, in every answer.
     pub samples_lost: u64,
@@ -31,11 +31,12 @@ pub struct Completeness {
     /// Share of frames without a name, each weighted by the time it was on the stack.
     pub frames_unknown_percent: f64,
     /// Losses by cause: the counters of the session, or the lost stacks of one process.
+    #[schema(value_type = BTreeMap<String, u64>)]
     pub causes: BTreeMap<CounterName, u64>,
 }
 
 /// Walks of user stacks by how they ended.
-#[derive(Clone, Copy, Debug, Default, Serialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Serialize, PartialEq, Eq, utoipa::ToSchema)]
 pub struct Stacks {
     /// All.
     pub walked: u64,

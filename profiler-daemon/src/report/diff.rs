@@ -25,9 +25,10 @@ use crate::{
 };
 
 /// The answer.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct Diff {
     /// Time of the drain pass it was made from, RFC 3339.
+    #[schema(format = DateTime)]
     pub as_of: String,
     /// What is compared.
     pub base: Side,
@@ -42,7 +43,7 @@ pub struct Diff {
 }
 
 /// One side.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct Side {
     /// The process or window as it was asked for.
     pub name: String,
@@ -59,13 +60,14 @@ pub struct Side {
 }
 
 /// One function: a name in a module of one path.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct DiffRow {
     /// Demangled; `module+0xoffset` where it has no name; in brackets where it is none.
     pub function: String,
     /// Path of the module.
     pub module: String,
     /// `user`, `kernel`, `jit` or `unknown`.
+    #[schema(pattern = "^(user|kernel|jit|unknown)$")]
     pub kind: &'static str,
     /// The largest of the changes of its shares, either way, percentage points.
     pub largest_change_percent: f64,
@@ -78,7 +80,7 @@ pub struct DiffRow {
 }
 
 /// The other's less the base's.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, utoipa::ToSchema)]
 pub struct Change {
     /// Timer samples.
     pub samples: SampleChange,
@@ -89,7 +91,7 @@ pub struct Change {
 }
 
 /// Change of samples; of their shares in percentage points.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, utoipa::ToSchema)]
 pub struct SampleChange {
     /// Samples with it anywhere on the stack.
     pub inclusive: i64,
@@ -102,7 +104,7 @@ pub struct SampleChange {
 }
 
 /// Change of time; of its shares in percentage points.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, utoipa::ToSchema)]
 pub struct TimeChange {
     /// With it anywhere on the stack.
     pub inclusive_ns: i64,

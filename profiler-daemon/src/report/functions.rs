@@ -21,21 +21,26 @@ use crate::{
 };
 
 /// One function: a name in a module.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct FunctionRow {
     /// Demangled; `module+0xoffset` where it has no name; in brackets where it is none.
     pub function: String,
     /// Path of the module.
     pub module: String,
     /// Of the module, hexadecimal.
+    #[schema(required)]
     pub build_id: Option<String>,
     /// Start of the function, module-relative, hexadecimal.
+    #[schema(required)]
     pub address: Option<String>,
     /// Source file; not known to this table.
+    #[schema(required)]
     pub file: Option<String>,
     /// Source line; not known to this table.
+    #[schema(required)]
     pub line: Option<u32>,
     /// `user`, `kernel`, `jit` or `unknown`.
+    #[schema(pattern = "^(user|kernel|jit|unknown)$")]
     pub kind: &'static str,
     /// The three groups.
     #[serde(flatten)]

@@ -18,13 +18,15 @@ use super::{
 use crate::profile::snapshot::Snapshot;
 
 /// One module.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct ModuleRow {
     /// Path, or a name in brackets.
     pub module: String,
     /// Hexadecimal.
+    #[schema(required)]
     pub build_id: Option<String>,
     /// `user`, `kernel`, `jit` or `unknown`.
+    #[schema(pattern = "^(user|kernel|jit|unknown)$")]
     pub kind: &'static str,
     /// The three groups.
     #[serde(flatten)]

@@ -16,9 +16,10 @@ use super::{
 use crate::profile::{calls::CallTotals, snapshot::Snapshot};
 
 /// The answer.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct OsEvents {
     /// Time of the drain pass it was made from, RFC 3339.
+    #[schema(format = DateTime)]
     pub as_of: String,
     /// The time it covers.
     pub window: WindowSpan,
@@ -33,9 +34,10 @@ pub struct OsEvents {
 }
 
 /// One system call.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct SyscallRow {
     /// Its name; `syscall_NNN` for a number without one.
+    #[schema(value_type = String)]
     pub name: Cow<'static, str>,
     /// Its number.
     pub number: u32,

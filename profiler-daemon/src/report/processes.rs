@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// One process and its exact totals.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct ProcessRow {
     /// The process.
     pub pid: u32,
@@ -30,23 +30,31 @@ pub struct ProcessRow {
     /// Its name.
     pub comm: String,
     /// Path of its program.
+    #[schema(required)]
     pub exe: Option<String>,
     /// Its user.
+    #[schema(required)]
     pub uid: Option<u32>,
     /// Its control group.
+    #[schema(required)]
     pub cgroup: Option<String>,
     /// The systemd unit it runs in.
+    #[schema(required)]
     pub unit: Option<String>,
     /// The container it runs in.
+    #[schema(required)]
     pub container_id: Option<String>,
     /// Its command line, at most 4096 bytes of it, where the configuration allows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command_line: Option<String>,
     /// RFC 3339.
+    #[schema(format = DateTime)]
     pub started_at: String,
     /// RFC 3339.
+    #[schema(required, format = DateTime)]
     pub exited_at: Option<String>,
     /// `running` or `exited`.
+    #[schema(pattern = "^(running|exited)$")]
     pub state: &'static str,
     /// Whether it is a thread of the kernel.
     pub kernel_thread: bool,
@@ -75,9 +83,10 @@ pub struct ProcessRow {
 }
 
 /// The answer to a question for one process.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct ProcessReport {
     /// Time of the drain pass it was made from, RFC 3339.
+    #[schema(format = DateTime)]
     pub as_of: String,
     /// The time it covers.
     pub window: WindowSpan,

@@ -14,19 +14,22 @@ use super::{
 use crate::profile::{input::CounterName, snapshot::Snapshot, values::Totals};
 
 /// The session. Its totals are the sums over the listed processes and `retired`, exactly.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct SessionReport {
     /// Time of the drain pass it was made from, RFC 3339.
+    #[schema(format = DateTime)]
     pub as_of: String,
     /// The time it covers.
     pub window: WindowSpan,
     /// What it lacks.
     pub completeness: Completeness,
     /// Begin of the session, RFC 3339.
+    #[schema(format = DateTime)]
     pub started_at: String,
     /// Timer samples.
     pub samples: u64,
     /// Samples discarded on purpose, by reason.
+    #[schema(value_type = BTreeMap<String, u64>)]
     pub discarded: BTreeMap<CounterName, u64>,
     /// All time of all threads.
     pub elapsed_ns: u64,
@@ -45,7 +48,7 @@ pub struct SessionReport {
 }
 
 /// Dropped processes together.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, utoipa::ToSchema)]
 pub struct RetiredTotals {
     /// How many, in the whole session.
     pub processes: u64,

@@ -15,7 +15,7 @@ use super::{
 use crate::profile::{input::ThreadState, over::Span, snapshot::Snapshot, values::Totals};
 
 /// One thread, or in the row without `started_at` all exited threads that have no row of their own any more.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct ThreadRow {
     /// The process; 0 for processes that were dropped.
     pub pid: u32,
@@ -26,8 +26,10 @@ pub struct ThreadRow {
     /// Its name.
     pub comm: String,
     /// `running`, `blocked`, `runnable` or `exited`.
+    #[schema(pattern = "^(running|blocked|runnable|exited)$")]
     pub state: &'static str,
     /// RFC 3339.
+    #[schema(required, format = DateTime)]
     pub started_at: Option<String>,
     /// How many threads this row stands for.
     pub threads: u64,

@@ -28,7 +28,7 @@ pub struct Denominators {
 }
 
 /// Timer samples of a row.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, utoipa::ToSchema)]
 pub struct SampleValues {
     /// Samples with it anywhere on the stack.
     pub inclusive: u64,
@@ -44,7 +44,7 @@ pub struct SampleValues {
     /// Of the process's samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclusive_percent_of_process: Option<f64>,
-    /// Where the true `inclusive_percent` begins, at 95 % confidence: see [`confidence`].
+    /// Where the true `inclusive_percent` begins, at 95 % confidence.
     pub inclusive_percent_low: f64,
     /// Where it ends.
     pub inclusive_percent_high: f64,
@@ -67,7 +67,7 @@ pub struct SampleValues {
 }
 
 /// Time of a row.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, utoipa::ToSchema)]
 pub struct TimeValues {
     /// Nanoseconds with it anywhere on the stack.
     pub inclusive_ns: u64,
@@ -86,7 +86,7 @@ pub struct TimeValues {
 }
 
 /// The three groups.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, utoipa::ToSchema)]
 pub struct RowValues {
     /// Timer samples.
     pub samples: SampleValues,
@@ -217,7 +217,7 @@ impl TimeValues {
 }
 
 /// Time by class; the parts sum to the elapsed time beside it.
-#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq, utoipa::ToSchema)]
 pub struct ClassValues {
     /// Running in user mode, outside any system call.
     pub user_ns: u64,

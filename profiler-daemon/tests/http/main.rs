@@ -7,6 +7,7 @@ mod backend;
 mod connections;
 mod errors;
 mod guards;
+mod openapi;
 mod page;
 mod pprof;
 mod reports;

@@ -11,7 +11,7 @@ use super::backend::{COMMAND_LINE, FUNCTIONS, Fake, RUNNING, START_TICKS};
 use super::{ask, get, request, server};
 
 /// A right question for an endpoint.
-fn target(path: &str) -> String {
+pub(crate) fn target(path: &str) -> String {
     let path = path.replace("{pid}", &RUNNING.to_string());
     match path.rsplit('/').next() {
         Some("callers" | "callees") => format!("{path}?function=function_0x1000"),
@@ -22,7 +22,7 @@ fn target(path: &str) -> String {
 }
 
 /// The same with one more parameter.
-fn with(target: &str, parameter: &str) -> String {
+pub(crate) fn with(target: &str, parameter: &str) -> String {
     let separator = if target.contains('?') { '&' } else { '?' };
     format!("{target}{separator}{parameter}")
 }

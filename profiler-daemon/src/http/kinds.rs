@@ -1,0 +1,303 @@
+//! What a parameter may be: each kind reads a value strictly, and describes the same bounds as a JSON schema.
+//!
+//! A kind knows no name of a parameter: those are in `parameters`.
+
+use serde_json::{Value, json};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+
+use crate::args::duration;
+use crate::report::query::{DiffSide, ProcessSelector, Window};
+
+/// A length of time as text: a whole number that is not zero, and a unit.
+const LENGTH: &str = "[0-9]*[1-9][0-9]*(ns|us|ms|s|m|h)";
+/// A process as text: its number, and its start where the number was used again.
+pub(super) const PROCESS: &str = r"[0-9]{1,7}(\.[0-9]{1,19})?";
+
+/// What a parameter may be, for the description of the interface.
+pub(super) trait Describe {
+    /// The values as a JSON schema.
+    fn schema(&self) -> ObjectBuilder;
+
+    /// A value as JSON; of those in [`Without::Default`](super::parameters::Without).
+    fn json(&self, text: &str) -> Value {
+        json!(text)
+    }
+
+    /// Whether the value may name a process that is not there.
+    fn names_process(&self) -> bool {
+        false
+    }
+}
+
+/// What a parameter may be, for the parser.
+pub(super) trait Kind: Describe {
+    /// A value that was read.
+    type Value;
+
+    /// Reads a value.
+    ///
+    /// # Errors
+    ///
+    /// What is allowed, to follow the parameter's name in a sentence.
+    fn read(&self, text: &str) -> Result<Self::Value, String>;
+}
+
+/// A whole number.
+#[derive(Debug)]
+pub(super) struct Whole {
+    /// The least.
+    pub(super) min: u32,
+    /// The most.
+    pub(super) max: u32,
+}
+
+impl Kind for Whole {
+    type Value = u32;
+
+    fn read(&self, text: &str) -> Result<u32, String> {
+        let Self { min, max } = *self;
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = text
+            .parse()
+            .ok()
+            .filter(|number| digits && (min..=max).contains(number));
+        number.ok_or_else(|| format!("must be a whole number from {min} to {max}"))
+    }
+}
+
+impl Describe for Whole {
+    fn schema(&self) -> ObjectBuilder {
+        of_type(Type::Integer)
+            .minimum(Some(self.min))
+            .maximum(Some(self.max))
+    }
+
+    fn json(&self, text: &str) -> Value {
+        self.read(text).map_or(Value::Null, Value::from)
+    }
+}
+
+/// A share of 100.
+#[derive(Debug)]
+pub(super) struct Percentage;
+
+impl Kind for Percentage {
+    type Value = f64;
+
+    fn read(&self, text: &str) -> Result<f64, String> {
+        // As JSON writes a number: without a leading plus, without a lone point.
+        let number = serde_json::from_str(text)
+            .ok()
+            .filter(|number| !text.contains(char::is_whitespace) && (0.0..=100.0).contains(number));
+        number.ok_or_else(|| "must be a number from 0 to 100".to_owned())
+    }
+}
+
+impl Describe for Percentage {
+    fn schema(&self) -> ObjectBuilder {
+        of_type(Type::Number).minimum(Some(0)).maximum(Some(100))
+    }
+
+    fn json(&self, text: &str) -> Value {
+        self.read(text).map_or(Value::Null, Value::from)
+    }
+}
+
+/// Text to look for, or a name.
+#[derive(Debug)]
+pub(super) struct Text {
+    /// The most characters.
+    pub(super) max_chars: usize,
+}
+
+impl Kind for Text {
+    type Value = String;
+
+    fn read(&self, text: &str) -> Result<String, String> {
+        if text.is_empty() || text.chars().count() > self.max_chars {
+            Err(format!(
+                "must be text of 1 to {} characters",
+                self.max_chars
+            ))
+        } else {
+            Ok(text.to_owned())
+        }
+    }
+}
+
+impl Describe for Text {
+    fn schema(&self) -> ObjectBuilder {
+        of_type(Type::String)
+            .min_length(Some(1))
+            .max_length(Some(self.max_chars))
+    }
+}
+
+/// Names, separated by commas.
+#[derive(Debug)]
+pub(super) struct Names {
+    /// The most names.
+    pub(super) max: usize,
+}
+
+impl Kind for Names {
+    type Value = Vec<String>;
+
+    fn read(&self, text: &str) -> Result<Vec<String>, String> {
+        let names: Vec<String> = text.split(',').map(str::to_owned).collect();
+        if names.len() > self.max || names.iter().any(String::is_empty) {
+            Err(format!(
+                "must be 1 to {} names of modules, separated by commas",
+                self.max
+            ))
+        } else {
+            Ok(names)
+        }
+    }
+}
+
+impl Describe for Names {
+    fn schema(&self) -> ObjectBuilder {
+        of_type(Type::String).pattern(Some(format!("^[^,]+(,[^,]+){{0,{}}}$", self.max - 1)))
+    }
+}
+
+/// One of a few words, each with what it means.
+#[derive(Debug)]
+pub(super) struct OneOf<T: 'static>(pub(super) &'static [(&'static str, T)]);
+
+impl<T: Copy> Kind for OneOf<T> {
+    type Value = T;
+
+    fn read(&self, text: &str) -> Result<T, String> {
+        let found = self.0.iter().find(|(word, _)| *word == text);
+        found.map(|(_, meaning)| *meaning).ok_or_else(|| {
+            let words: Vec<_> = self.0.iter().map(|(word, _)| *word).collect();
+            format!("must be {}", listed(&words))
+        })
+    }
+}
+
+impl<T: Copy> Describe for OneOf<T> {
+    fn schema(&self) -> ObjectBuilder {
+        words(self.0.iter().map(|(word, _)| *word))
+    }
+}
+
+/// One of the words that the endpoint knows: its formats, the columns of its rows.
+#[derive(Debug)]
+pub(super) struct OfEndpoint;
+
+impl Kind for OfEndpoint {
+    type Value = String;
+
+    fn read(&self, text: &str) -> Result<String, String> {
+        Ok(text.to_owned())
+    }
+}
+
+impl Describe for OfEndpoint {
+    fn schema(&self) -> ObjectBuilder {
+        of_type(Type::String)
+    }
+}
+
+/// The time that an answer covers.
+#[derive(Debug)]
+pub(super) struct Span;
+
+impl Kind for Span {
+    type Value = Window;
+
+    fn read(&self, text: &str) -> Result<Window, String> {
+        span(text).ok_or_else(|| "must be session or a length of time like 30s or 5m".to_owned())
+    }
+}
+
+impl Describe for Span {
+    fn schema(&self) -> ObjectBuilder {
+        of_type(Type::String).pattern(Some(format!("^(session|{LENGTH})$")))
+    }
+}
+
+fn span(text: &str) -> Option<Window> {
+    if text == "session" {
+        return Some(Window::Session);
+    }
+    let duration_ns = duration::parse(text).ok().filter(|ns| *ns > 0)?;
+    Some(Window::Last { duration_ns })
+}
+
+/// A process.
+#[derive(Debug)]
+pub(super) struct Process;
+
+impl Kind for Process {
+    type Value = ProcessSelector;
+
+    fn read(&self, text: &str) -> Result<ProcessSelector, String> {
+        text.parse().map_err(|error| format!("is wrong: {error}"))
+    }
+}
+
+impl Describe for Process {
+    fn schema(&self) -> ObjectBuilder {
+        of_type(Type::String).pattern(Some(format!("^{PROCESS}$")))
+    }
+
+    fn names_process(&self) -> bool {
+        true
+    }
+}
+
+/// One side of a comparison.
+#[derive(Debug)]
+pub(super) struct Side;
+
+impl Kind for Side {
+    type Value = DiffSide;
+
+    fn read(&self, text: &str) -> Result<DiffSide, String> {
+        if let Ok(selector) = text.parse() {
+            return Ok(DiffSide::Process(selector));
+        }
+        match span(text) {
+            Some(window) => Ok(DiffSide::Window {
+                window,
+                name: text.to_owned(),
+            }),
+            None => Err(
+                "must be a process, as in 1234 or 1234.5678, or session, or a length of time like 30s or 5m"
+                    .to_owned(),
+            ),
+        }
+    }
+}
+
+impl Describe for Side {
+    fn schema(&self) -> ObjectBuilder {
+        of_type(Type::String).pattern(Some(format!("^({PROCESS}|session|{LENGTH})$")))
+    }
+
+    fn names_process(&self) -> bool {
+        true
+    }
+}
+
+/// A schema of this type.
+fn of_type(kind: Type) -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(kind)
+}
+
+/// A schema of a few words.
+pub(super) fn words(words: impl Iterator<Item = &'static str>) -> ObjectBuilder {
+    of_type(Type::String).enum_values(Some(words))
+}
+
+/// Words as a sentence lists them: `json, text or csv`.
+pub(super) fn listed(words: &[&str]) -> String {
+    match words {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        _ => words.concat(),
+    }
+}

@@ -1,0 +1,400 @@
+//! The description of the interface, as an OpenAPI document: paths and parameters as they are declared (`endpoints`, `parameters`),
+//! answers as the types that are written (`answers`).
+//!
+//! `docs/openapi.json` is this document. It says nothing that is not declared elsewhere, but what each status code means.
+
+use utoipa::openapi::path::{
+    Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn,
+};
+use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
+use utoipa::openapi::schema::{
+    AdditionalProperties, AnyOfBuilder, ArrayBuilder, Components, ObjectBuilder, SchemaType, Type,
+};
+use utoipa::openapi::{
+    ComponentsBuilder, Content, ContentBuilder, HeaderBuilder, InfoBuilder, LicenseBuilder,
+    OpenApi, OpenApiBuilder, PathItem, PathsBuilder, Ref, RefOr, Required, Response,
+    ResponseBuilder, Schema,
+};
+
+use super::answers::{self, Answer, Schemas};
+use super::endpoints::{ENDPOINTS, Endpoint};
+use super::format::Format;
+use super::kinds::{PROCESS, words};
+use super::parameters::{self, Declared, FORMAT, SORT, Without};
+use crate::config::targets::{
+    MAX_CGROUP_BYTES, MAX_CGROUPS, MAX_COMM_BYTES, MAX_COMMS, MAX_PID, MAX_PIDS,
+};
+
+/// What holds for all of it.
+const ABOUT: &str = "Reads the profile of a running daemon, and says what is profiled. HEAD works wherever GET does. Errors are \
+problems (RFC 9457). Further fields, parameters and endpoints may be added. What the numbers mean is in docs/semantics.md, the rest in \
+docs/http-api.md.";
+
+/// A status code that is no answer: the code, its name in the document, and what it means.
+struct Refusal(u16, &'static str, &'static str);
+
+/// Whatever is asked.
+const OF_ALL: &[Refusal] = &[
+    Refusal(
+        400,
+        "BadRequest",
+        "A parameter, the path or the Host header is wrong; `errors` says which and what is allowed.",
+    ),
+    Refusal(414, "AddressTooLong", "Path and query are too long."),
+    Refusal(
+        421,
+        "UnknownHost",
+        "The Host header names no host that the server answers for.",
+    ),
+    Refusal(
+        431,
+        "HeadersTooLarge",
+        "The headers are too many or too long.",
+    ),
+    Refusal(
+        500,
+        "InternalError",
+        "The answer could not be made; the daemon's log says why.",
+    ),
+    Refusal(
+        503,
+        "Unavailable",
+        "Not now: the server has too much to do, stops, or has read nothing yet. Retry-After says when to ask again.",
+    ),
+];
+/// Where there are several formats.
+const OF_FORMATS: &[Refusal] = &[Refusal(
+    406,
+    "NotAcceptable",
+    "There is no format that the Accept header allows.",
+)];
+/// Where a process is named.
+const OF_PROCESSES: &[Refusal] = &[
+    Refusal(404, "UnknownProcess", "There is no such process."),
+    Refusal(
+        410,
+        "DroppedProcess",
+        "The process was dropped for want of room.",
+    ),
+];
+/// Where a body is sent.
+const OF_BODIES: &[Refusal] = &[
+    Refusal(408, "BodyTimeout", "The body did not arrive in time."),
+    Refusal(
+        409,
+        "Refused",
+        "What the body asks for cannot be done; nothing was changed.",
+    ),
+    Refusal(413, "BodyTooLarge", "The body is too large."),
+    Refusal(415, "UnsupportedMediaType", "The body is not JSON."),
+];
+
+/// The document as it is served and kept: indented JSON.
+///
+/// # Panics
+///
+/// Where an endpoint is declared with a parameter or handler that nothing describes.
+#[must_use]
+pub fn document() -> String {
+    let mut text = describe()
+        .to_pretty_json()
+        .expect("a document of strings and numbers can be written");
+    text.push('\n');
+    text
+}
+
+fn describe() -> OpenApi {
+    let mut schemas = Schemas::new();
+    let mut paths = PathsBuilder::new();
+    for endpoint in ENDPOINTS {
+        let mut item = PathItem::default();
+        for method in endpoint.methods {
+            let operation = operation(endpoint, method, &mut schemas);
+            match *method {
+                "GET" => item.get = Some(operation),
+                "PUT" => item.put = Some(operation),
+                unknown => unreachable!("nothing says how {unknown} is described"),
+            }
+        }
+        paths = paths.path(endpoint.path, item);
+    }
+    let info = InfoBuilder::new()
+        .title("profiler-daemon")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some(ABOUT))
+        .license(Some(
+            LicenseBuilder::new()
+                .name("MIT OR Apache-2.0")
+                .identifier(Some("MIT OR Apache-2.0"))
+                .build(),
+        ));
+    OpenApiBuilder::new()
+        .info(info)
+        .paths(paths)
+        .components(Some(components(schemas)))
+        .build()
+}
+
+fn operation(endpoint: &Endpoint, method: &str, schemas: &mut Schemas) -> Operation {
+    let answer = answers::of(endpoint.handler);
+    let changes = method == "PUT";
+    let of_process = endpoint.path.contains("{pid}");
+    let mut operation = OperationBuilder::new()
+        .operation_id(Some(operation_id(endpoint, method)))
+        .summary(Some(endpoint.about))
+        .tag(tag(endpoint.path))
+        .response("200", good(answer, changes, schemas));
+    let mut refusals = vec![OF_ALL];
+    if of_process {
+        operation = operation.parameter(
+            ParameterBuilder::new()
+                .name("pid")
+                .parameter_in(ParameterIn::Path)
+                .required(Required::True)
+                .description(Some(
+                    "The process: its number, as in 1234, or number and start, as in 1234.5678, where the number was used again.",
+                ))
+                .schema(Some(string().pattern(Some(format!("^{PROCESS}$"))))),
+        );
+    }
+    let mut names_process = of_process;
+    if changes {
+        operation = operation.request_body(Some(body()));
+        refusals.push(OF_BODIES);
+    } else {
+        for name in endpoint.parameters {
+            let declared = declared(name);
+            names_process |= declared.kind().names_process();
+            operation = match of_endpoint(declared, answer) {
+                Some(schema) => operation.parameter(parameter(declared, schema)),
+                None => {
+                    operation.parameter_ref(Ref::new(format!("#/components/parameters/{name}")))
+                }
+            };
+        }
+        if matches!(answer, Answer::Report { .. }) {
+            refusals.push(OF_FORMATS);
+        }
+    }
+    if names_process {
+        refusals.push(OF_PROCESSES);
+    }
+    for Refusal(code, name, _) in refusals.into_iter().flatten() {
+        operation = operation.response(code.to_string(), Ref::from_response_name(*name));
+    }
+    operation.build()
+}
+
+/// The declaration of a parameter.
+fn declared(name: &str) -> &'static dyn Declared {
+    let found = parameters::ALL.iter().find(|known| known.name() == name);
+    match found {
+        Some(declared) => *declared,
+        None => unreachable!("the parameter {name} is not declared in http/parameters.rs"),
+    }
+}
+
+/// What a parameter may be that is not the same at all endpoints.
+fn of_endpoint(declared: &dyn Declared, answer: Answer) -> Option<ObjectBuilder> {
+    match answer {
+        Answer::Report { formats, .. } if declared.name() == FORMAT.name => {
+            Some(words(formats.iter().map(|format| format.name())))
+        }
+        Answer::Report { columns, .. } if declared.name() == SORT.name => {
+            Some(words(columns.iter().copied()))
+        }
+        _ => None,
+    }
+}
+
+fn parameter(declared: &dyn Declared, mut schema: ObjectBuilder) -> Parameter {
+    if let Without::Default(text) = declared.without() {
+        schema = schema.default(Some(declared.kind().json(text)));
+    }
+    let required = match declared.without() {
+        Without::Refusal => Required::True,
+        Without::Default(_) | Without::Nothing => Required::False,
+    };
+    ParameterBuilder::new()
+        .name(declared.name())
+        .parameter_in(ParameterIn::Query)
+        .required(required)
+        .description(Some(declared.about()))
+        .schema(Some(schema))
+        .build()
+}
+
+/// What a right question is answered with.
+fn good(answer: Answer, changes: bool, schemas: &mut Schemas) -> Response {
+    let mut response = ResponseBuilder::new();
+    match answer {
+        Answer::Fixed(bodies) => {
+            let about: Vec<_> = bodies.iter().map(|(_, about)| *about).collect();
+            response = response.description(about.join("; or "));
+            for (content_type, _) in bodies {
+                let media = content_type.split(';').next().unwrap_or_default();
+                response = response.content(media, content_of(media));
+            }
+        }
+        Answer::Report { formats, json, .. } => {
+            response = response.description("The answer.");
+            let json = Ref::from_schema_name(json(schemas));
+            // What is changed is answered as JSON.
+            let formats = if changes { &[Format::Json] } else { formats };
+            for format in formats {
+                let media = format.media_type();
+                let of_others = formats.iter().any(|other| {
+                    *other != Format::Json && other.media_type() == Format::Json.media_type()
+                });
+                let content = match format {
+                    Format::Json if of_others => {
+                        content(AnyOfBuilder::new().item(json.clone()).item(
+                            ObjectBuilder::new().description(Some(
+                                "The JSON of another tool, where its format is asked for.",
+                            )),
+                        ))
+                    }
+                    Format::Json => content(json.clone()),
+                    other if other.media_type() == Format::Json.media_type() => continue,
+                    _ => content_of(media),
+                };
+                response = response.content(media, content);
+            }
+        }
+    }
+    response.build()
+}
+
+/// A body that only its media type describes.
+fn content_of(media: &str) -> Content {
+    if media.starts_with("text/") || media == "image/svg+xml" {
+        content(string())
+    } else if media == Format::Json.media_type() {
+        content(ObjectBuilder::new())
+    } else {
+        Content::default()
+    }
+}
+
+fn content(schema: impl Into<RefOr<Schema>>) -> Content {
+    ContentBuilder::new().schema(Some(schema)).build()
+}
+
+fn string() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String)
+}
+
+/// The body of `PUT /api/v1/targets`.
+fn body() -> RequestBody {
+    let list = |items: ObjectBuilder, max: usize, about: &str| {
+        ArrayBuilder::new()
+            .items(items)
+            .max_items(Some(max))
+            .description(Some(about))
+    };
+    let flag = |about: &str| {
+        ObjectBuilder::new()
+            .schema_type(Type::Boolean)
+            .default(Some(false.into()))
+            .description(Some(about))
+    };
+    let pid = ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .minimum(Some(1))
+        .maximum(Some(MAX_PID));
+    let comm = string()
+        .min_length(Some(1))
+        .max_length(Some(MAX_COMM_BYTES));
+    let cgroup = string()
+        .pattern(Some("^/"))
+        .max_length(Some(MAX_CGROUP_BYTES));
+    let fields = ObjectBuilder::new()
+        .property("all", flag("Whether everything is profiled."))
+        .property("pids", list(pid, MAX_PIDS, "Processes by number."))
+        .property(
+            "comms",
+            list(comm, MAX_COMMS, "Processes by the name of their program, bounded in bytes."),
+        )
+        .property(
+            "cgroups",
+            list(
+                cgroup,
+                MAX_CGROUPS,
+                "Processes by the path of their control group, bounded in bytes, without . and .. in it.",
+            ),
+        )
+        .property(
+            "children",
+            flag("Whether children of the named processes are profiled too."),
+        )
+        .additional_properties(Some(AdditionalProperties::FreeForm(false)))
+        .description(Some(
+            "What is profiled from now on. What is left out is empty or false; `all` or one name is needed.",
+        ));
+    RequestBodyBuilder::new()
+        .required(Some(Required::True))
+        .content("application/json", content(fields))
+        .build()
+}
+
+fn components(mut schemas: Schemas) -> Components {
+    let problem = Ref::from_schema_name(answers::describe_problem(&mut schemas));
+    let mut components = ComponentsBuilder::new();
+    // The last one would count.
+    for (name, schema) in schemas.into_iter().rev() {
+        components = components.schema(name, schema);
+    }
+    for declared in parameters::ALL {
+        if ![FORMAT.name, SORT.name].contains(&declared.name()) {
+            let parameter = parameter(*declared, declared.kind().schema());
+            components = components.parameter(declared.name(), parameter);
+        }
+    }
+    for Refusal(code, name, about) in [OF_ALL, OF_FORMATS, OF_PROCESSES, OF_BODIES]
+        .into_iter()
+        .flatten()
+    {
+        let mut response = ResponseBuilder::new()
+            .description(*about)
+            .content("application/problem+json", content(problem.clone()));
+        if *code == 503 {
+            let seconds = ObjectBuilder::new()
+                .schema_type(SchemaType::new(Type::Integer))
+                .minimum(Some(1));
+            response = response.header(
+                "Retry-After",
+                HeaderBuilder::new().schema(Some(seconds)).build(),
+            );
+        }
+        components = components.response(*name, response.build());
+    }
+    components.build()
+}
+
+/// A name for this question in programs: `get_processes_pid_functions`.
+fn operation_id(endpoint: &Endpoint, method: &str) -> String {
+    let path = endpoint.path;
+    let path = path.strip_prefix("/api/v1").unwrap_or(path);
+    let words = path.split(|c: char| !c.is_ascii_alphanumeric());
+    let mut words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+    if words.is_empty() {
+        words.push(endpoint.handler);
+    }
+    format!("{}_{}", method.to_ascii_lowercase(), words.join("_"))
+}
+
+/// What an endpoint is listed under.
+fn tag(path: &str) -> &'static str {
+    if path.contains("{pid}") {
+        "one process"
+    } else if path.contains("pprof") {
+        "pprof"
+    } else if let Some(rest) = path.strip_prefix("/api/v1/") {
+        match rest {
+            "status" | "targets" | "openapi.json" => "daemon",
+            _ => "session",
+        }
+    } else {
+        "daemon"
+    }
+}
