@@ -43,6 +43,7 @@ pub(super) fn input(
         },
         own: own(facts),
         http_requests_total: daemon.requests.totals(),
+        http_streams: daemon.requests.streams.totals(),
         ..MetricsInput::default()
     };
     if let Some(state) = state {

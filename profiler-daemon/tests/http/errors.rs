@@ -109,7 +109,7 @@ async fn formats_that_do_not_exist_are_refused() {
     let problem = get("/api/v1/functions?format=xml").await.problem(400);
     assert_eq!(
         problem["errors"][0]["detail"],
-        "format must be json, text or csv"
+        "format must be json, text, csv or events"
     );
     let problem = get("/api/v1/session?format=csv").await.problem(400);
     assert_eq!(
