@@ -85,7 +85,7 @@ async fn the_interface_keeps_its_description() {
         "--phases",
         "coverage,fuzzing",
         "--max-examples",
-        "10",
+        "5",
         "--seed",
         "1",
         "--exclude-path-regex",
