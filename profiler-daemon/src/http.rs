@@ -9,6 +9,7 @@ mod ask;
 mod backend;
 mod control;
 mod endpoints;
+mod events;
 mod files;
 mod format;
 mod guard;
@@ -27,6 +28,7 @@ mod serve;
 mod speedscope;
 mod stall;
 mod status;
+mod ties;
 
 use std::sync::Arc;
 
@@ -37,6 +39,7 @@ use tokio::sync::Semaphore;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate as _, SizeAbove};
 
+use events::Streams;
 use problem::Problem;
 
 pub use backend::{Backend, BoxFuture, ReplayOf, Unavailable};
@@ -60,6 +63,8 @@ struct Shared {
     reports: Arc<Semaphore>,
     /// Permits for profiles of the next seconds.
     recordings: Semaphore,
+    /// What streams of events share.
+    streams: Streams,
     /// The description of the interface.
     openapi: Bytes,
 }
@@ -84,6 +89,7 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
         backend,
         reports,
         recordings: Semaphore::new(options.max_recordings),
+        streams: Streams::new(options.max_streams),
         openapi: openapi::document().into(),
         options,
     });
@@ -142,7 +148,9 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
             CompressionLayer::new().gzip(true).compress_when(
                 // Profiles are compressed as they are.
                 SizeAbove::new(MIN_COMPRESSED_BYTES)
-                    .and(NotForContentType::const_new(pprof::CONTENT_TYPE)),
+                    .and(NotForContentType::const_new(pprof::CONTENT_TYPE))
+                    // Compression would hold events back.
+                    .and(NotForContentType::SSE),
             ),
         )
         .layer(axum::middleware::from_fn(guard::add_headers))

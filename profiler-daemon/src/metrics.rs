@@ -14,7 +14,7 @@ pub use input::{
     CLASS_NAMES, DrainInput, GroupInput, MapInput, MetricsInput, OwnInput, ProgramInput,
     StackInput, SymbolCacheInput, UnwindInput,
 };
-pub use requests::RequestCounts;
+pub use requests::{RequestCounts, StreamCounts, StreamEnd, StreamTotals};
 
 /// The content type of the exposition.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -1,4 +1,4 @@
-//! Packages of Debian and of npm: whether they are there, can be had, and how they are installed or merely unpacked.
+//! Packages of Debian, of npm and of PyPI: whether they are there, can be had, and how they are installed or merely unpacked.
 //!
 //! Nothing is installed before what and why are printed, and nothing that is installed is ever removed.
 
@@ -203,6 +203,62 @@ pub(crate) fn install_locked_modules(from: &Path, why: &str, tools: &Path) -> an
             .stdin(Stdio::null()),
     )?;
     write(stamp, &wanted)
+}
+
+/// Installs the Python packages that the list `requirements` pins, by their hashes, into an environment of their own at `tools`; does
+/// nothing where they are there. Only wheels are taken: no script of theirs is run.
+pub(crate) fn install_locked_wheels(
+    requirements: &Path,
+    why: &str,
+    tools: &Path,
+) -> anyhow::Result<()> {
+    let wanted =
+        fs::read(requirements).with_context(|| format!("reading {}", requirements.display()))?;
+    // Written last, so that it stands for a whole installation.
+    let stamp = tools.join("installed.txt");
+    if fs::read(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(());
+    }
+    println!(
+        "Installing the packages of {} into {}: {why}.",
+        requirements.display(),
+        tools.display()
+    );
+    let environment = || {
+        shell::output(
+            Command::new("python3")
+                .args(["-m", "venv", "--clear"])
+                .arg(tools)
+                .stdin(Stdio::null()),
+        )
+    };
+    if !shell::has("python3") || environment().is_err() {
+        // Debian has the making of environments in a package of its own.
+        if !has_apt() {
+            bail!("there is no apt to install python3-venv with");
+        }
+        install(&["python3", "python3-venv"], why)?;
+        environment()?;
+    }
+    shell::output(
+        Command::new(tools.join("bin/python"))
+            .args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+            ])
+            .args([
+                "--require-hashes",
+                "--only-binary",
+                ":all:",
+                "--requirement",
+            ])
+            .arg(requirements)
+            .stdin(Stdio::null()),
+    )?;
+    fs::write(&stamp, &wanted).with_context(|| format!("writing {}", stamp.display()))
 }
 
 fn is_installed(name: &str) -> bool {

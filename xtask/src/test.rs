@@ -245,6 +245,15 @@ fn path_with_tools(workspace: &Workspace) -> anyhow::Result<OsString> {
     if let Err(error) = page_tools(workspace) {
         missing("a browser", &error);
     }
+    if let Err(error) = packages::install_locked_wheels(
+        &workspace
+            .root()
+            .join("profiler-daemon/tests/http/schemathesis/requirements.txt"),
+        "a test asks the HTTP interface with them",
+        &workspace.target_dir().join("tools/schemathesis"),
+    ) {
+        missing("schemathesis", &error);
+    }
     if !shell::has("promtool") {
         // Unpacked only: installing the package would start a Prometheus server.
         match unpack_promtool(&workspace.target_dir().join("tools")) {

@@ -43,6 +43,7 @@ pub(super) fn input(
         },
         own: own(facts),
         http_requests_total: live.requests.totals(),
+        http_streams: live.requests.streams.totals(),
         ..MetricsInput::default()
     };
     if let Some(state) = state {

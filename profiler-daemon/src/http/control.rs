@@ -6,14 +6,17 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 
 use super::Shared;
 use super::ask::Ask;
 use super::endpoints::{ENDPOINTS, listing};
+use super::events::{self, Made};
 use super::format::Format;
 use super::page;
 use super::params::{Params, shown};
 use super::problem::{Fault, Problem};
+use super::status::Status;
 use crate::config::targets::Targets;
 use crate::export::text::name as shown_name;
 use crate::metrics;
@@ -72,11 +75,33 @@ pub(super) async fn status(
     State(shared): State<Arc<Shared>>,
     ask: Ask,
 ) -> Result<Response, Problem> {
+    answer(
+        &shared,
+        &ask,
+        |shared| shared.backend.status(),
+        Status::to_text,
+    )
+    .await
+}
+
+/// Answers with what is so now, or with a stream of it.
+async fn answer<T: Serialize + 'static>(
+    shared: &Arc<Shared>,
+    ask: &Ask,
+    now: fn(&Shared) -> T,
+    to_text: fn(&T) -> String,
+) -> Result<Response, Problem> {
     let ((), format) = ask.read(|_| ())?;
-    let status = shared.backend.status();
     let body = match format {
-        Format::Text => status.to_text().into_bytes(),
-        _ => json(&status)?,
+        Format::Events { interval_ns } => {
+            return events::open(shared, interval_ns, move |shared, _| {
+                let made = json(&now(&shared)).map(|body| Some(Made::now(body)));
+                Box::pin(std::future::ready(made))
+            })
+            .await;
+        }
+        Format::Text => to_text(&now(shared)).into_bytes(),
+        _ => json(&now(shared))?,
     };
     Ok(format.respond(body))
 }
@@ -95,13 +120,13 @@ pub(super) async fn targets(
     State(shared): State<Arc<Shared>>,
     ask: Ask,
 ) -> Result<Response, Problem> {
-    let ((), format) = ask.read(|_| ())?;
-    let targets = shared.backend.targets();
-    let body = match format {
-        Format::Text => targets_text(&targets).into_bytes(),
-        _ => json(&targets)?,
-    };
-    Ok(format.respond(body))
+    answer(
+        &shared,
+        &ask,
+        |shared| shared.backend.targets(),
+        targets_text,
+    )
+    .await
 }
 
 /// A line per field, and per name where there are several.
@@ -277,7 +302,7 @@ pub(super) async fn method_not_allowed(request: Request) -> Problem {
     )
 }
 
-fn json(value: &impl serde::Serialize) -> Result<Vec<u8>, Problem> {
+fn json(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
     let mut body =
         serde_json::to_vec(value).map_err(|error| Problem::internal(error.to_string()))?;
     body.push(b'\n');

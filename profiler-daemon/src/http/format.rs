@@ -8,9 +8,9 @@ use axum::response::{IntoResponse as _, Response};
 use serde::Serialize;
 
 use super::kinds::listed;
-use super::parameters::FORMAT;
+use super::parameters::{FORMAT, INTERVAL};
 use super::params::Params;
-use super::problem::Problem;
+use super::problem::{Fault, Problem};
 use crate::export::csv::{self, CsvReport};
 use crate::export::text::{self, TextReport};
 use crate::export::{firefox, flamegraph, folded, speedscope};
@@ -36,12 +36,19 @@ pub(super) enum Format {
     Speedscope,
     /// For the Firefox Profiler.
     Firefox,
+    /// The JSON again and again, as server-sent events.
+    Events {
+        /// How often; 0 where that was not asked yet.
+        interval_ns: u64,
+    },
 }
 
+/// Events, at an interval that is still to be read.
+const EVENTS: Format = Format::Events { interval_ns: 0 };
 /// The formats of every report.
-pub(super) const REPORT: &[Format] = &[Format::Json, Format::Text];
+pub(super) const REPORT: &[Format] = &[Format::Json, Format::Text, EVENTS];
 /// The formats of a table.
-pub(super) const TABLE: &[Format] = &[Format::Json, Format::Text, Format::Csv];
+pub(super) const TABLE: &[Format] = &[Format::Json, Format::Text, Format::Csv, EVENTS];
 
 /// The formats of a call tree.
 pub(super) const TREE: &[Format] = &[
@@ -77,12 +84,28 @@ impl Format {
                 format!("must be {}", listed(&names))
             })
         });
-        match format {
-            Some(format) => Ok(format),
+        let format = match format {
+            Some(format) => format,
             // The fault is told with the others.
-            None if named => Ok(Self::Json),
-            None => accepted(headers, formats),
+            None if named => return Ok(Self::Json),
+            None => accepted(headers, formats)?,
+        };
+        if let Self::Events { .. } = format {
+            let interval_ns = params.or_default(&INTERVAL);
+            return Ok(Self::Events { interval_ns });
         }
+        if params.is_given(INTERVAL.name) {
+            params.fault(Fault {
+                parameter: Some(INTERVAL.name.to_owned()),
+                given: None,
+                detail: format!(
+                    "{} is for format=events: {} is sent once",
+                    INTERVAL.name,
+                    format.name()
+                ),
+            });
+        }
+        Ok(format)
     }
 
     /// The value of `format=`.
@@ -95,6 +118,7 @@ impl Format {
             Self::Svg => "svg",
             Self::Speedscope => "speedscope",
             Self::Firefox => "firefox",
+            Self::Events { .. } => "events",
         }
     }
 
@@ -103,6 +127,7 @@ impl Format {
             Self::Json | Self::Speedscope | Self::Firefox => "application/json",
             Self::Text | Self::Folded => "text/plain; charset=utf-8",
             Self::Svg => "image/svg+xml",
+            Self::Events { .. } => "text/event-stream",
             Self::Csv => "text/csv; charset=utf-8; header=present",
         }
     }
@@ -122,6 +147,8 @@ impl Format {
             Self::Text => Some(("text/plain", "text/*")),
             Self::Csv => Some(("text/csv", "text/*")),
             Self::Svg => Some(("image/svg+xml", "image/*")),
+            // Who takes any text does not expect one that never ends.
+            Self::Events { .. } => Some(("text/event-stream", "text/event-stream")),
             Self::Folded | Self::Speedscope | Self::Firefox => None,
         }
     }

@@ -202,6 +202,45 @@ impl Describe for OfEndpoint {
     }
 }
 
+/// A length of time, in nanoseconds.
+#[derive(Debug)]
+pub(super) struct Duration {
+    /// The shortest.
+    pub(super) min_ns: u64,
+    /// The longest.
+    pub(super) max_ns: u64,
+}
+
+impl Kind for Duration {
+    type Value = u64;
+
+    fn read(&self, text: &str) -> Result<u64, String> {
+        let Self { min_ns, max_ns } = *self;
+        let length_ns = duration::parse(text).ok();
+        length_ns
+            .filter(|length_ns| (min_ns..=max_ns).contains(length_ns))
+            .ok_or_else(|| {
+                format!(
+                    "must be a length of time from {} to {}",
+                    duration::format(min_ns),
+                    duration::format(max_ns)
+                )
+            })
+    }
+}
+
+impl Describe for Duration {
+    fn schema(&self) -> ObjectBuilder {
+        of_type(Type::String)
+            .pattern(Some(format!("^{LENGTH}$")))
+            .description(Some(format!(
+                "From {} to {}.",
+                duration::format(self.min_ns),
+                duration::format(self.max_ns)
+            )))
+    }
+}
+
 /// The time that an answer covers.
 #[derive(Debug)]
 pub(super) struct Span;

@@ -8,7 +8,8 @@ use utoipa::openapi::path::{
 };
 use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
 use utoipa::openapi::schema::{
-    AdditionalProperties, AnyOfBuilder, ArrayBuilder, Components, ObjectBuilder, SchemaType, Type,
+    AdditionalProperties, AnyOfBuilder, ArrayBuilder, Components, KnownFormat, ObjectBuilder,
+    SchemaFormat, SchemaType, Type,
 };
 use utoipa::openapi::{
     ComponentsBuilder, Content, ContentBuilder, HeaderBuilder, InfoBuilder, LicenseBuilder,
@@ -255,6 +256,7 @@ fn good(answer: Answer, changes: bool, schemas: &mut Schemas) -> Response {
                         ))
                     }
                     Format::Json => content(json.clone()),
+                    Format::Events { .. } => content(event(json.clone())),
                     other if other.media_type() == Format::Json.media_type() => continue,
                     _ => content_of(media),
                 };
@@ -263,6 +265,29 @@ fn good(answer: Answer, changes: bool, schemas: &mut Schemas) -> Response {
         }
     }
     response.build()
+}
+
+/// One event of a stream: before OpenAPI 3.2 that is what the schema of this media type describes.
+fn event(json: Ref) -> ObjectBuilder {
+    let time = string().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)));
+    let kind = string().description(Some(
+        "Absent in an answer; `error` in the last event where the answer cannot be made any more: then the data is a problem.",
+    ));
+    let data = string()
+        .content_media_type(Format::Json.media_type())
+        .content_schema(Some(json));
+    let retry = ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .description(Some("When to come back after the end, milliseconds."));
+    ObjectBuilder::new()
+        .description(Some(
+            "One event. There is one at once, and one each interval.",
+        ))
+        .property("id", time.description(Some("The time of the data.")))
+        .property("event", kind)
+        .property("data", data)
+        .required("data")
+        .property("retry", retry)
 }
 
 /// A body that only its media type describes.

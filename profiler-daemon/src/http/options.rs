@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use crate::config::Config;
 use crate::metrics::RequestCounts;
 
@@ -11,6 +13,12 @@ use crate::metrics::RequestCounts;
 const MAX_REPORTS: usize = 4;
 /// Profiles of the next seconds that are waited for at the same time.
 const MAX_RECORDINGS: usize = 4;
+/// Streams of events that are open at the same time. Each holds a connection for as long as its client likes.
+const MAX_STREAMS: usize = 16;
+/// How long one stream of events may be. Clients made for events come back by themselves.
+const MAX_STREAM_AGE: Duration = Duration::from_secs(3_600);
+/// How long a stream of events may say nothing.
+const HEARTBEAT: Duration = Duration::from_secs(15);
 /// How long a client may take to send the head of a request, and how long a connection may stand idle.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client may take nothing of an answer.
@@ -47,7 +55,15 @@ pub struct HttpOptions {
     pub sampling_period_ns: u64,
     /// Profiles of the next seconds that are waited for at the same time. Each keeps the state it began with.
     pub max_recordings: usize,
-    /// Where answered requests are counted.
+    /// Streams of events that are open at the same time.
+    pub max_streams: usize,
+    /// How long one stream of events may be.
+    pub max_stream_age: Duration,
+    /// How long a stream of events may say nothing; after that it says that it is there.
+    pub heartbeat: Duration,
+    /// Becomes true when the server stops: streams end then.
+    pub stopping: watch::Sender<bool>,
+    /// Where answered requests and streams are counted.
     pub requests: Arc<RequestCounts>,
 }
 
@@ -69,6 +85,10 @@ impl HttpOptions {
             shutdown_grace: SHUTDOWN_GRACE,
             sampling_period_ns: 1_000_000_000 / u64::from(config.frequency_hz.max(1)),
             max_recordings: MAX_RECORDINGS,
+            max_streams: MAX_STREAMS,
+            max_stream_age: MAX_STREAM_AGE,
+            heartbeat: HEARTBEAT,
+            stopping: watch::Sender::new(false),
             requests,
         }
     }

@@ -2,8 +2,10 @@
 //! these declarations (`questions`), and the description of the interface is made of them (`openapi`). Which endpoint takes
 //! which is in `questions`.
 
+use super::events;
 use super::kinds::{
-    Describe, Kind, Names, OfEndpoint, OneOf, Percentage, Process, Side, Span, Text, Whole,
+    Describe, Duration, Kind, Names, OfEndpoint, OneOf, Percentage, Process, Side, Span, Text,
+    Whole,
 };
 use crate::report::query::{Frames, Order, Sections, StackValue};
 
@@ -92,6 +94,10 @@ use Without::{Default, Nothing, Refusal};
 parameters! {
     FORMAT: OfEndpoint = "format", OfEndpoint, Nothing,
         "The format of the answer. Without it, what the Accept header wants, else JSON.";
+    INTERVAL: Duration = "interval",
+        Duration { min_ns: events::MIN_INTERVAL_NS, max_ns: events::MAX_INTERVAL_NS },
+        Default("2s"),
+        "Only with format=events: how often the answer is sent, rounded up to half seconds.";
     FRAMES: OneOf<Frames> = "frames",
         OneOf(&[("user", Frames::User), ("all", Frames::All)]),
         Default("user"),

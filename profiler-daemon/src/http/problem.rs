@@ -208,8 +208,9 @@ impl From<ReportError> for Problem {
     }
 }
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
+impl Problem {
+    /// The problem as it is written: JSON that ends in a line break.
+    pub(super) fn to_json(&self) -> Vec<u8> {
         let body = ProblemBody {
             kind: format!("urn:profiler:problem:{}", self.kind),
             title: self.title,
@@ -219,7 +220,13 @@ impl IntoResponse for Problem {
         };
         let mut text = serde_json::to_vec(&body).unwrap_or_default();
         text.push(b'\n');
-        let mut response = (self.status, text).into_response();
+        text
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, self.to_json()).into_response();
         let headers = response.headers_mut();
         headers.insert(
             header::CONTENT_TYPE,

@@ -13,19 +13,21 @@ use crate::report::query::{
 };
 
 /// What an answer without a profile takes.
-pub(super) const FORMAT: &[&str] = &["format"];
+pub(super) const FORMAT: &[&str] = &["format", "interval"];
 /// What every report takes.
-pub(super) const VIEW: &[&str] = &["format", "frames", "window"];
+pub(super) const VIEW: &[&str] = &["format", "interval", "frames", "window"];
 /// What a table takes.
-pub(super) const TABLE: &[&str] = &["format", "frames", "window", "sort", "order", "limit", "q"];
+pub(super) const TABLE: &[&str] = &[
+    "format", "interval", "frames", "window", "sort", "order", "limit", "q",
+];
 /// What a table of functions takes.
 pub(super) const FUNCTIONS: &[&str] = &[
-    "format", "frames", "window", "sort", "order", "limit", "q", "modules", "hide",
+    "format", "interval", "frames", "window", "sort", "order", "limit", "q", "modules", "hide",
 ];
 /// What a table of callers or callees takes.
 pub(super) const NEIGHBOURS: &[&str] = &[
-    "function", "module", "format", "frames", "window", "sort", "order", "limit", "q", "modules",
-    "hide",
+    "function", "module", "format", "interval", "frames", "window", "sort", "order", "limit", "q",
+    "modules", "hide",
 ];
 /// What a comparison takes.
 pub(super) const DIFF: &[&str] = &[
@@ -33,6 +35,7 @@ pub(super) const DIFF: &[&str] = &[
     "other",
     "threshold",
     "format",
+    "interval",
     "frames",
     "window",
     "sort",

@@ -11,6 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::Shared;
 use super::ask::Ask;
+use super::events::{self, Made};
 use super::format::Format;
 use super::params::Params;
 use super::problem::Problem;
@@ -193,17 +194,41 @@ fn no_frames(_: &Snapshot) -> Frames {
     Ok(Vec::new())
 }
 
-pub(super) fn all_frames(scope: &Scope) -> impl FnOnce(&Snapshot) -> Frames + Send + 'static {
+pub(super) fn all_frames(scope: &Scope) -> impl Fn(&Snapshot) -> Frames + Send + Sync + 'static {
     let scope = *scope;
     move |snapshot| report::frames_needed(snapshot, &scope)
 }
 
-/// Makes an answer from the profile as it is now. `frames` says which frames must be named before `write` can make it.
+/// Makes an answer from the profile as it is now, or a stream of such answers. `frames` says which frames must be named before `write`
+/// can make it.
 async fn make<F, W>(shared: &Arc<Shared>, format: Format, frames: F, write: W) -> Answer
 where
-    F: FnOnce(&Snapshot) -> Frames + Send + 'static,
-    W: FnOnce(&Snapshot, &dyn Names) -> Result<Vec<u8>, Problem> + Send + 'static,
+    F: Fn(&Snapshot) -> Frames + Send + Sync + 'static,
+    W: Fn(&Snapshot, &dyn Names) -> Result<Vec<u8>, Problem> + Send + Sync + 'static,
 {
+    if let Format::Events { interval_ns } = format {
+        let question = Arc::new((frames, write));
+        return events::open(shared, interval_ns, move |shared, moment| {
+            let question = Arc::clone(&question);
+            Box::pin(async move {
+                let Some(snapshot) = moment.snapshot(&shared).await? else {
+                    return Ok(None);
+                };
+                let as_of_unix_ns = snapshot.as_of_unix_ns();
+                let permit = permit(&shared).await?;
+                let of_frames = Arc::clone(&question);
+                let frames = move |snapshot: &Snapshot| of_frames.0(snapshot);
+                let write =
+                    move |snapshot: &Snapshot, names: &dyn Names| question.1(snapshot, names);
+                let body = body_of(&shared, permit, snapshot, frames, write).await?;
+                Ok(Some(Made {
+                    as_of_unix_ns,
+                    body,
+                }))
+            })
+        })
+        .await;
+    }
     Ok(format.respond(body(shared, frames, write).await?))
 }
 
@@ -217,9 +242,29 @@ where
     F: FnOnce(&Snapshot) -> Frames + Send + 'static,
     W: FnOnce(&Snapshot, &dyn Names) -> Result<Vec<u8>, Problem> + Send + 'static,
 {
-    let permit = Arc::clone(&shared.reports).acquire_owned().await;
-    let permit = permit.map_err(|_| Problem::overloaded("the server is stopping"))?;
+    let permit = permit(shared).await?;
     let snapshot = shared.backend.snapshot().await?;
+    body_of(shared, permit, snapshot, frames, write).await
+}
+
+/// Waits for its turn to make a report.
+async fn permit(shared: &Shared) -> Result<OwnedSemaphorePermit, Problem> {
+    let permit = Arc::clone(&shared.reports).acquire_owned().await;
+    permit.map_err(|_| Problem::overloaded("the server is stopping"))
+}
+
+/// The bytes of an answer from this snapshot.
+async fn body_of<F, W>(
+    shared: &Shared,
+    permit: OwnedSemaphorePermit,
+    snapshot: Arc<Snapshot>,
+    frames: F,
+    write: W,
+) -> Result<Vec<u8>, Problem>
+where
+    F: FnOnce(&Snapshot) -> Frames + Send + 'static,
+    W: FnOnce(&Snapshot, &dyn Names) -> Result<Vec<u8>, Problem> + Send + 'static,
+{
     let seen = Arc::clone(&snapshot);
     let (permit, frames) = aside(permit, move || frames(&seen)).await?;
     let names = shared.backend.names(Arc::clone(&snapshot), frames?).await;

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::response::IntoResponse as _;
+use axum::response::{IntoResponse as _, Response};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -22,6 +23,7 @@ use tokio::time::{sleep, timeout};
 use super::options::HttpOptions;
 use super::problem::Problem;
 use super::stall::Stalling;
+use super::ties::{Endless, Ties};
 
 /// The longest head of a request that is read, in bytes. `guard::limit_head` allows half of it, and can say so.
 const MAX_HEAD_BYTES: usize = 64 << 10;
@@ -49,7 +51,7 @@ pub async fn serve(
     let places = Arc::new(Semaphore::new(options.max_connections));
     let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
     let refusal = refusal_app(&options);
-    let (stop, stopped) = watch::channel(false);
+    let stopped = options.stopping.subscribe();
     let mut connections = JoinSet::new();
     tokio::pin!(shutdown);
     loop {
@@ -89,7 +91,7 @@ pub async fn serve(
         }
     }
     drop(listener);
-    stop.send_replace(true);
+    options.stopping.send_replace(true);
     let finish = async {
         while let Some(ended) = connections.join_next().await {
             report_panic(ended);
@@ -113,6 +115,12 @@ fn is_about_the_client(error: &io::Error) -> bool {
             | io::ErrorKind::ConnectionReset
             | io::ErrorKind::Interrupted
     )
+}
+
+fn report_end(ended: hyper::Result<()>) {
+    if let Err(error) = ended {
+        tracing::debug!("a connection ended early: {error}");
+    }
 }
 
 fn report_panic(ended: Result<(), tokio::task::JoinError>) {
@@ -172,13 +180,24 @@ impl Connection {
             tracing::debug!("a connection ended before it began: {error}");
             return;
         }
-        let io = TokioIo::new(Stalling::new(stream, options.write_stall));
+        let endless = Endless::default();
+        let io = TokioIo::new(Stalling::new(stream, options.write_stall, endless.clone()));
+        let begun = endless.clone();
+        let app = tower::ServiceExt::<hyper::Request<Incoming>>::map_response(
+            self.app,
+            move |response: Response| {
+                if let Some(ties) = response.extensions().get::<Arc<Ties>>() {
+                    begun.begin(Arc::clone(ties));
+                }
+                response
+            },
+        );
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(options.header_timeout)
             .max_buf_size(MAX_HEAD_BYTES)
             .max_headers(MAX_HEADERS)
-            .serve_connection(io, TowerToHyperService::new(self.app));
+            .serve_connection(io, TowerToHyperService::new(app));
         tokio::pin!(served);
         let ended = tokio::select! {
             ended = served.as_mut() => Some(ended),
@@ -190,6 +209,13 @@ impl Connection {
             Some(ended) => ended,
             None => {
                 served.as_mut().graceful_shutdown();
+                // An endless answer goes on for as long as it is taken and the server runs. Then it ends by itself.
+                while endless.is_streaming() && !*self.stopped.borrow() {
+                    tokio::select! {
+                        ended = served.as_mut() => return report_end(ended),
+                        _ = self.stopped.wait_for(|stopped| *stopped) => {}
+                    }
+                }
                 // The last answer must be made and taken; past that, the connection is dropped.
                 let patience = options.request_timeout + options.write_stall;
                 match timeout(patience, served).await {
@@ -201,9 +227,7 @@ impl Connection {
                 }
             }
         };
-        if let Err(error) = ended {
-            tracing::debug!("a connection ended early: {error}");
-        }
+        report_end(ended);
         drop(self.place);
     }
 }

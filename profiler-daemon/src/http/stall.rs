@@ -10,20 +10,25 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
+use super::ties::Endless;
+
 /// A connection that fails when the client takes nothing for `patience`.
 pub(super) struct Stalling {
     stream: TcpStream,
     patience: Duration,
     /// Runs while a write waits.
     deadline: Option<Pin<Box<Sleep>>>,
+    /// Told when the connection is given up.
+    endless: Endless,
 }
 
 impl Stalling {
-    pub(super) fn new(stream: TcpStream, patience: Duration) -> Self {
+    pub(super) fn new(stream: TcpStream, patience: Duration, endless: Endless) -> Self {
         Self {
             stream,
             patience,
             deadline: None,
+            endless,
         }
     }
 
@@ -42,6 +47,7 @@ impl Stalling {
             .deadline
             .get_or_insert_with(|| Box::pin(sleep(patience)));
         ready!(deadline.as_mut().poll(context));
+        self.endless.stalled();
         Poll::Ready(Err(io::Error::new(
             io::ErrorKind::TimedOut,
             "the client takes nothing of the answer",

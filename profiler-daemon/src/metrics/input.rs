@@ -2,6 +2,8 @@
 //!
 //! All `*_total` numbers only grow while the daemon runs; everything else is as of now.
 
+use super::requests::StreamTotals;
+
 /// The classes of time, in the order of [`GroupInput::classes_ns`].
 pub const CLASS_NAMES: [&str; 5] = ["user", "syscall", "blocked", "runnable", "kernel"];
 
@@ -56,6 +58,8 @@ pub struct MetricsInput {
     pub own: OwnInput,
     /// Requests answered, by handler and status code.
     pub http_requests_total: Vec<(&'static str, u16, u64)>,
+    /// Streams of events.
+    pub http_streams: StreamTotals,
 }
 
 /// How the walks of user stacks ended, counted in walks.

@@ -1,16 +1,22 @@
-//! How many requests were answered, by handler and status code.
+//! How many requests were answered, by handler and status code; how many streams of events are open and how they ended.
 
+use std::array;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Counts of answered requests. Bounded: the handlers' names are fixed in the program and codes are three digits.
 #[derive(Debug, Default)]
-pub struct RequestCounts(Mutex<BTreeMap<(&'static str, u16), u64>>);
+pub struct RequestCounts {
+    answers: Mutex<BTreeMap<(&'static str, u16), u64>>,
+    /// Streams of events.
+    pub streams: StreamCounts,
+}
 
 impl RequestCounts {
     /// Counts one answer.
     pub fn count(&self, handler: &'static str, code: u16) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         *counts.entry((handler, code)).or_default() += 1;
     }
 
@@ -18,10 +24,99 @@ impl RequestCounts {
     /// [`MetricsInput::http_requests_total`](super::MetricsInput::http_requests_total).
     #[must_use]
     pub fn totals(&self) -> Vec<(&'static str, u16, u64)> {
-        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         counts
             .iter()
             .map(|((handler, code), count)| (*handler, *code, *count))
             .collect()
+    }
+}
+
+/// Why a stream of events ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamEnd {
+    /// The client left.
+    Client,
+    /// The client took nothing for too long.
+    Slow,
+    /// The answer could not be made any more; the client was told.
+    Failed,
+    /// The server stopped.
+    Stopped,
+    /// It was open for as long as a stream may be.
+    Aged,
+}
+
+impl StreamEnd {
+    /// Every reason, in the order of their numbers.
+    const ALL: [Self; 5] = [
+        Self::Client,
+        Self::Slow,
+        Self::Failed,
+        Self::Stopped,
+        Self::Aged,
+    ];
+
+    /// The label of the metric.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Slow => "slow",
+            Self::Failed => "failed",
+            Self::Stopped => "stopped",
+            Self::Aged => "aged",
+        }
+    }
+}
+
+/// Counts of streams of events.
+#[derive(Debug, Default)]
+pub struct StreamCounts {
+    opened: AtomicU64,
+    sent: AtomicU64,
+    ended: [AtomicU64; StreamEnd::ALL.len()],
+}
+
+/// What was counted of streams of events, for [`MetricsInput::http_streams`](super::MetricsInput::http_streams).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StreamTotals {
+    /// Streams that are open.
+    pub open: u64,
+    /// Events that were sent, heartbeats not included.
+    pub sent_total: u64,
+    /// Streams that ended, by reason.
+    pub ended_total: Vec<(&'static str, u64)>,
+}
+
+impl StreamCounts {
+    /// Counts a stream that begins.
+    pub fn opened(&self) {
+        self.opened.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts an event.
+    pub fn sent(&self) {
+        self.sent.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a stream that ends.
+    pub fn ended(&self, end: StreamEnd) {
+        self.ended[end as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// All counts so far.
+    #[must_use]
+    pub fn totals(&self) -> StreamTotals {
+        let ended: [u64; StreamEnd::ALL.len()] =
+            array::from_fn(|index| self.ended[index].load(Ordering::Relaxed));
+        let opened = self.opened.load(Ordering::Relaxed);
+        StreamTotals {
+            open: opened.saturating_sub(ended.iter().sum()),
+            sent_total: self.sent.load(Ordering::Relaxed),
+            ended_total: StreamEnd::ALL
+                .iter()
+                .map(|end| (end.name(), ended[*end as usize]))
+                .collect(),
+        }
     }
 }

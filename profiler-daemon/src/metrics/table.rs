@@ -208,6 +208,15 @@ pub(super) const FAMILIES: &[Family] = &[
     |input, series| input.http_requests_total.iter().for_each(|(handler, code, n)| {
         series.add(&[handler, &code.to_string()], count(*n));
     })),
+    family!(Gauge "profiler_http_streams", "streams", [],
+        "Streams of events that are open.",
+        |input, series| series.add(&[], count(input.http_streams.open))),
+    family!(Counter "profiler_http_events_total", "events", [],
+        "Events that were sent on streams.",
+        |input, series| series.add(&[], count(input.http_streams.sent_total))),
+    family!(Counter "profiler_http_streams_ended_total", "streams", ["reason"],
+        "Streams of events that ended: the client left, was too slow and took nothing, the answer failed, the server stopped, or an hour was over.",
+        |input, series| input.http_streams.ended_total.iter().for_each(|(reason, n)| series.add(&[reason], count(*n)))),
     family!(Counter "process_cpu_seconds_total", "seconds", [],
         "Processor time of the daemon itself, kernel programs not included.",
         |input, series| series.add(&[], input.own.cpu_seconds_total)),

@@ -8,7 +8,7 @@ use super::input::{
     SymbolCacheInput, UnwindInput,
 };
 use super::table::{FAMILIES, Kind};
-use super::{MAX_LABEL_BYTES, RequestCounts, exposition};
+use super::{MAX_LABEL_BYTES, RequestCounts, StreamTotals, exposition};
 
 /// An input in which every metric has a series.
 fn full() -> MetricsInput {
@@ -80,6 +80,11 @@ fn full() -> MetricsInput {
             ..OwnInput::default()
         },
         http_requests_total: vec![("functions", 200, 3), ("functions", 400, 1)],
+        http_streams: StreamTotals {
+            open: 2,
+            sent_total: 5,
+            ended_total: vec![("client", 1), ("slow", 4)],
+        },
     }
 }
 
@@ -105,6 +110,8 @@ fn every_metric_is_exposed_with_its_numbers() {
         "profiler_group_class_seconds_total{group=\"ssh.service\",class=\"blocked\"} 3",
         "profiler_program_run_seconds_total{program=\"tick\"} 2",
         "profiler_http_requests_total{handler=\"functions\",code=\"400\"} 1",
+        "profiler_http_streams 2",
+        "profiler_http_streams_ended_total{reason=\"slow\"} 4",
         "profiler_losses_total{cause=\"map_full\"} 0",
         "process_cpu_seconds_total 1.5",
     ] {

@@ -1,6 +1,7 @@
 //! A backend over a hand-made profile: one process of forty functions, one that exited and was dropped.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -41,38 +42,80 @@ pub(crate) struct Fake {
     pub(crate) unavailable: bool,
     /// The size of the metrics in bytes.
     pub(crate) metrics_bytes: usize,
+    /// What is added to each name of a function, in bytes.
+    pub(crate) name_bytes: usize,
+    /// A profile that goes on: each snapshot is that of a further pass.
+    pub(crate) live: Option<Mutex<Live>>,
+    /// Snapshots that were asked for.
+    pub(crate) snapshots: Arc<AtomicU64>,
 }
 
 impl Default for Fake {
     fn default() -> Self {
         Self {
-            snapshot: Arc::new(profile()),
+            snapshot: Arc::new(profile().snapshot()),
             targets: Mutex::new(Targets::default()),
             ready: Ok(()),
             delay: Duration::ZERO,
             unavailable: false,
             metrics_bytes: 100,
+            name_bytes: 0,
+            live: None,
+            snapshots: Arc::default(),
         }
     }
 }
 
-fn profile() -> Snapshot {
-    let limits = Limits {
-        exited_processes: 0,
-        segment_ns: 1_000 * MS,
-        segments: 3,
-        ..Limits::default()
-    };
-    let mut profile = Profile::new(limits, 0, 1_700_000_000 * 1_000 * MS);
-    let key = |pid| ProcessKey {
+/// A profile that goes on.
+pub(crate) struct Live {
+    profile: Profile,
+    /// The time of the next pass.
+    second: u64,
+    /// When the running process ends; passes after that it is dropped.
+    end_second: u64,
+}
+
+impl Live {
+    /// One whose process ends in so many passes.
+    pub(crate) fn ending_in(passes: u64) -> Option<Mutex<Self>> {
+        Some(Mutex::new(Self {
+            profile: profile(),
+            second: PASSES,
+            end_second: PASSES + passes,
+        }))
+    }
+
+    fn next(&mut self) -> Snapshot {
+        let mut pass = pass(self.second);
+        if self.second == self.end_second {
+            pass.processes = vec![info(RUNNING, Some(1_700_000_100 * 1_000 * MS))];
+            pass.threads = vec![update(RUNNING, ThreadState::Exited)];
+        }
+        self.profile.apply(pass);
+        self.second += 1;
+        self.profile.snapshot()
+    }
+}
+
+/// Passes of the profile until it is asked for.
+const PASSES: u64 = 20;
+
+fn key(pid: u32) -> ProcessKey {
+    ProcessKey {
         pid,
         start_ns: START_TICKS * 10 * MS,
-    };
-    let thread = |tid| ThreadKey {
+    }
+}
+
+fn thread(tid: u32) -> ThreadKey {
+    ThreadKey {
         tid,
         start_ns: START_TICKS * 10 * MS,
-    };
-    let info = |pid, exited_at_unix_ns| ProcessInfo {
+    }
+}
+
+fn info(pid: u32, exited_at_unix_ns: Option<u64>) -> ProcessInfo {
+    ProcessInfo {
         exited_at_unix_ns,
         cmdline: (pid == RUNNING).then(|| COMMAND_LINE.into()),
         ..ProcessInfo::unknown(
@@ -80,8 +123,11 @@ fn profile() -> Snapshot {
             CommName::new("example"),
             1_600_000_000 * 1_000 * MS,
         )
-    };
-    let update = |pid, state| ThreadUpdate {
+    }
+}
+
+fn update(pid: u32, state: ThreadState) -> ThreadUpdate {
+    ThreadUpdate {
         thread: thread(pid),
         process: key(pid),
         comm: CommName::new("example"),
@@ -93,7 +139,27 @@ fn profile() -> Snapshot {
         in_syscall: None,
         in_syscall_since_ns: 0,
         slot: pid,
+    }
+}
+
+/// An empty pass.
+fn pass(second: u64) -> DrainPass {
+    DrainPass {
+        now_ns: second * 1_000 * MS,
+        now_unix_ns: (1_700_000_000 + second) * 1_000 * MS,
+        boot_unix_ns: 1_600_000_000 * 1_000 * MS,
+        ..DrainPass::default()
+    }
+}
+
+fn profile() -> Profile {
+    let limits = Limits {
+        exited_processes: 0,
+        segment_ns: 1_000 * MS,
+        segments: 3,
+        ..Limits::default()
     };
+    let mut profile = Profile::new(limits, 0, 1_700_000_000 * 1_000 * MS);
     let frames: Vec<FrameId> = (0..FUNCTIONS as u64)
         .map(|offset| {
             profile.frames().intern(Frame {
@@ -113,12 +179,6 @@ fn profile() -> Snapshot {
         walks: 1,
         classes: [10 * MS, 0, 0, 0, 0],
     });
-    let pass = |second: u64| DrainPass {
-        now_ns: second * 1_000 * MS,
-        now_unix_ns: (1_700_000_000 + second) * 1_000 * MS,
-        boot_unix_ns: 1_600_000_000 * 1_000 * MS,
-        ..DrainPass::default()
-    };
     profile.apply(DrainPass {
         processes: vec![info(RUNNING, None), info(DROPPED, None)],
         threads: vec![
@@ -134,10 +194,10 @@ fn profile() -> Snapshot {
         ..pass(2)
     });
     // An exited process stays for a few passes, in case more of it arrives.
-    for second in 3..20 {
+    for second in 3..PASSES {
         profile.apply(pass(second));
     }
-    profile.snapshot()
+    profile
 }
 
 struct FakeNames {
@@ -164,10 +224,14 @@ impl Backend for Fake {
     fn snapshot(&self) -> BoxFuture<'_, Result<Arc<Snapshot>, Unavailable>> {
         Box::pin(async {
             tokio::time::sleep(self.delay).await;
+            self.snapshots.fetch_add(1, Ordering::Relaxed);
             if self.unavailable {
                 return Err(Unavailable("the kernel's maps cannot be read".to_owned()));
             }
-            Ok(Arc::clone(&self.snapshot))
+            Ok(match &self.live {
+                Some(live) => Arc::new(live.lock().unwrap().next()),
+                None => Arc::clone(&self.snapshot),
+            })
         })
     }
 
@@ -180,7 +244,8 @@ impl Backend for Fake {
             (
                 frame,
                 named(
-                    format!("function_{:#x}", snapshot.frame(frame).offset),
+                    format!("function_{:#x}", snapshot.frame(frame).offset)
+                        + &"x".repeat(self.name_bytes),
                     true,
                 ),
             )

@@ -16,16 +16,16 @@ use super::backend::Fake;
 use super::hasty;
 
 /// Longer than anything here may take; a test that gets here has failed.
-const FOREVER: Duration = Duration::from_secs(20);
+pub(crate) const FOREVER: Duration = Duration::from_secs(20);
 
 /// A server on a port of its own.
-struct Server {
-    address: SocketAddr,
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
     stop: oneshot::Sender<()>,
     running: JoinHandle<anyhow::Result<()>>,
 }
 
-async fn start(fake: Fake, options: HttpOptions) -> Server {
+pub(crate) async fn start(fake: Fake, options: HttpOptions) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel();
@@ -41,12 +41,12 @@ async fn start(fake: Fake, options: HttpOptions) -> Server {
 }
 
 impl Server {
-    async fn connect(&self) -> TcpStream {
+    pub(crate) async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
     }
 
     /// Stops it and answers how long that took.
-    async fn stop(self) -> Duration {
+    pub(crate) async fn stop(self) -> Duration {
         let begin = Instant::now();
         self.stop.send(()).unwrap();
         timeout(FOREVER, self.running)
@@ -58,12 +58,12 @@ impl Server {
     }
 }
 
-async fn send(stream: &mut TcpStream, text: &str) {
+pub(crate) async fn send(stream: &mut TcpStream, text: &str) {
     stream.write_all(text.as_bytes()).await.unwrap();
 }
 
 /// Everything until the server closes the connection.
-async fn read_all(stream: &mut TcpStream) -> String {
+pub(crate) async fn read_all(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     match timeout(FOREVER, stream.read_to_end(&mut bytes))
         .await

@@ -109,12 +109,12 @@ async fn formats_that_do_not_exist_are_refused() {
     let problem = get("/api/v1/functions?format=xml").await.problem(400);
     assert_eq!(
         problem["errors"][0]["detail"],
-        "format must be json, text or csv"
+        "format must be json, text, csv or events"
     );
     let problem = get("/api/v1/session?format=csv").await.problem(400);
     assert_eq!(
         problem["errors"][0]["detail"],
-        "format must be json or text"
+        "format must be json, text or events"
     );
     for (target, accept) in [
         ("/api/v1/functions", "text/html"),

@@ -6,11 +6,13 @@
 mod backend;
 mod connections;
 mod errors;
+mod events;
 mod guards;
 mod openapi;
 mod page;
 mod pprof;
 mod reports;
+mod schemathesis;
 mod targets;
 
 use std::sync::Arc;

@@ -106,7 +106,8 @@ async fn answers_are_as_described() {
             .flatten()
             .find(|parameter| parameter["name"] == "format");
         let formats = format.map_or(&Value::Null, |format| &format["schema"]["enum"]);
-        for format in formats.as_array().into_iter().flatten() {
+        let once = |format: &&Value| **format != "events";
+        for format in formats.as_array().into_iter().flatten().filter(once) {
             let target = with(&target, &format!("format={}", format.as_str().unwrap()));
             check(&document, operation, &get(&target).await, &target);
         }

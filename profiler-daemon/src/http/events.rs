@@ -1,0 +1,344 @@
+//! Answers that are sent again and again: server-sent events, for `format=events`.
+//!
+//! A stream makes an event when it is due and the connection has room for it. So a reader that is slow gets fewer events, each the newest,
+//! and nothing piles up for it. All streams wake at the same beats, and those of one beat share one reading of the profile.
+//! What an event holds is made by whoever opens the stream.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::{HeaderName, HeaderValue};
+use axum::response::Response;
+use hyper::body::Frame;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{Instant, sleep_until};
+
+use super::Shared;
+use super::backend::{Backend, BoxFuture, Unavailable};
+use super::format::Format;
+use super::guard::in_time;
+use super::problem::Problem;
+use super::ties::Ties;
+use crate::metrics::StreamEnd;
+use crate::profile::snapshot::Snapshot;
+use crate::report::answer::rfc3339;
+use crate::sys::clock;
+
+/// The shortest time between two events.
+pub(super) const MIN_INTERVAL_NS: u64 = 500_000_000;
+/// The longest time between two events.
+pub(super) const MAX_INTERVAL_NS: u64 = 3_600_000_000_000;
+/// Streams send at multiples of this since the server began.
+const BEAT: Duration = Duration::from_millis(500);
+/// What is sent when there was nothing else to send for a while, so that both sides see that the other is there.
+const HEARTBEAT: &[u8] = b": \n\n";
+/// Asks proxies that know this header to pass events on at once.
+const UNBUFFERED: (HeaderName, HeaderValue) = (
+    HeaderName::from_static("x-accel-buffering"),
+    HeaderValue::from_static("no"),
+);
+
+/// What all streams share.
+pub(super) struct Streams {
+    places: Arc<Semaphore>,
+    max: usize,
+    begun: Instant,
+    /// The profile at the newest beat that was asked for; nothing while no stream is open.
+    newest: Mutex<Option<(u64, Arc<Snapshot>)>>,
+}
+
+impl Streams {
+    /// Room for `max` streams.
+    pub(super) fn new(max: usize) -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(max)),
+            max,
+            begun: Instant::now(),
+            newest: Mutex::new(None),
+        }
+    }
+
+    /// The beat that was last.
+    fn beat(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_nanos() / BEAT.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// When a beat is.
+    fn at(&self, beat: u64) -> Instant {
+        self.begun + BEAT * u32::try_from(beat).unwrap_or(u32::MAX)
+    }
+
+    /// The profile at a beat, read once for all streams.
+    async fn snapshot(
+        &self,
+        backend: &dyn Backend,
+        beat: u64,
+    ) -> Result<Arc<Snapshot>, Unavailable> {
+        let mut newest = self.newest.lock().await;
+        if let Some((known, snapshot)) = &*newest
+            && *known >= beat
+        {
+            return Ok(Arc::clone(snapshot));
+        }
+        let snapshot = backend.snapshot().await?;
+        *newest = Some((beat, Arc::clone(&snapshot)));
+        Ok(snapshot)
+    }
+}
+
+/// When an event is made, and what was sent before.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moment {
+    beat: u64,
+    /// The time of the last event's data, Unix nanoseconds.
+    sent_unix_ns: Option<u64>,
+}
+
+impl Moment {
+    /// The profile now; nothing when it is the one of the last event.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read now.
+    pub(super) async fn snapshot(self, shared: &Shared) -> Result<Option<Arc<Snapshot>>, Problem> {
+        let backend = &*shared.backend;
+        let snapshot = shared.streams.snapshot(backend, self.beat).await?;
+        let is_new = self.sent_unix_ns != Some(snapshot.as_of_unix_ns());
+        Ok(is_new.then_some(snapshot))
+    }
+}
+
+/// The data of an event.
+pub(super) struct Made {
+    /// Their time, Unix nanoseconds.
+    pub(super) as_of_unix_ns: u64,
+    /// A line of JSON.
+    pub(super) body: Vec<u8>,
+}
+
+impl Made {
+    /// Data of this very moment.
+    pub(super) fn now(body: Vec<u8>) -> Self {
+        Self {
+            as_of_unix_ns: clock::unix_ns(),
+            body,
+        }
+    }
+}
+
+/// Makes the data of an event; nothing when there is nothing new.
+type Make =
+    dyn Fn(Arc<Shared>, Moment) -> BoxFuture<'static, Result<Option<Made>, Problem>> + Send + Sync;
+
+/// Answers with a stream of what `make` makes.
+///
+/// # Errors
+///
+/// When there are too many streams, or already the first event cannot be made: told as for any other format.
+pub(super) async fn open(
+    shared: &Arc<Shared>,
+    interval_ns: u64,
+    make: impl Fn(Arc<Shared>, Moment) -> BoxFuture<'static, Result<Option<Made>, Problem>>
+    + Send
+    + Sync
+    + 'static,
+) -> Result<Response, Problem> {
+    let streams = &shared.streams;
+    let Ok(place) = Arc::clone(&streams.places).try_acquire_owned() else {
+        return Err(Problem::overloaded(format!(
+            "{} streams of events are open already",
+            streams.max
+        )));
+    };
+    let mut stream = Stream {
+        interval_beats: interval_ns.div_ceil(MIN_INTERVAL_NS),
+        stopped: shared.options.stopping.subscribe(),
+        shared: Arc::clone(shared),
+        make: Box::new(make),
+        hasher: RandomState::new(),
+        sent: None,
+        first: None,
+        ends_at: Instant::now() + shared.options.max_stream_age,
+        said_at: Instant::now(),
+        ties: Arc::default(),
+        is_counted: false,
+        end: None,
+        _place: place,
+    };
+    let made = stream.make(streams.beat()).await?;
+    stream.first = made.map(|made| stream.event(&made));
+    let ties = Arc::clone(&stream.ties);
+    let body = Body::new(Events(Some(Box::pin(stream.next()))));
+    let mut response = Format::Events { interval_ns }.respond(body);
+    response.headers_mut().insert(UNBUFFERED.0, UNBUFFERED.1);
+    response.extensions_mut().insert(ties);
+    Ok(response)
+}
+
+/// One stream.
+struct Stream {
+    shared: Arc<Shared>,
+    make: Box<Make>,
+    interval_beats: u64,
+    hasher: RandomState,
+    /// Time and hash of the data that were sent last.
+    sent: Option<(u64, u64)>,
+    /// The first event, which was made before the answer began.
+    first: Option<String>,
+    /// When it must end.
+    ends_at: Instant,
+    /// When anything was sent last.
+    said_at: Instant,
+    stopped: watch::Receiver<bool>,
+    ties: Arc<Ties>,
+    /// Whether it was counted as open; an answer to `HEAD` never is.
+    is_counted: bool,
+    /// Why it ends, where that is known.
+    end: Option<StreamEnd>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Stream {
+    /// Waits for what is to be sent next; nothing at the end.
+    async fn next(mut self) -> Option<(Bytes, Self)> {
+        if !self.is_counted {
+            self.is_counted = true;
+            self.shared.options.requests.streams.opened();
+            self.ties.set_streaming(true);
+        }
+        if self.end.is_some() {
+            return None;
+        }
+        if let Some(event) = self.first.take() {
+            let retry_ms = BEAT.as_millis() * u128::from(self.interval_beats);
+            return self.say(format!("retry: {retry_ms}\n{event}"));
+        }
+        loop {
+            let mut stopped = self.stopped.clone();
+            let streams = &self.shared.streams;
+            // Streams of one interval send at the same beats.
+            let due = (streams.beat() / self.interval_beats + 1) * self.interval_beats;
+            let silence_ends = self.said_at + self.shared.options.heartbeat;
+            tokio::select! {
+                biased;
+                // An error means that the server is gone, which is the same.
+                _ = stopped.wait_for(|stopped| *stopped) => {
+                    self.end = Some(StreamEnd::Stopped);
+                    return None;
+                }
+                () = sleep_until(self.ends_at) => {
+                    self.end = Some(StreamEnd::Aged);
+                    return None;
+                }
+                () = sleep_until(streams.at(due)) => {}
+                () = sleep_until(silence_ends) => {
+                    self.said_at = Instant::now();
+                    return Some((Bytes::from_static(HEARTBEAT), self));
+                }
+            }
+            let made = tokio::select! {
+                biased;
+                _ = stopped.wait_for(|stopped| *stopped) => {
+                    self.end = Some(StreamEnd::Stopped);
+                    return None;
+                }
+                made = self.make(due) => made,
+            };
+            match made {
+                Ok(Some(made)) => {
+                    let event = self.event(&made);
+                    return self.say(event);
+                }
+                Ok(None) => {}
+                Err(problem) => {
+                    self.end = Some(StreamEnd::Failed);
+                    let event = format!("event: error\ndata: {}\n\n", line(&problem.to_json()));
+                    return Some((event.into(), self));
+                }
+            }
+        }
+    }
+
+    /// Makes the data of a beat, within the time of any answer; nothing where they would be the same again.
+    async fn make(&self, beat: u64) -> Result<Option<Made>, Problem> {
+        let moment = Moment {
+            beat,
+            sent_unix_ns: self.sent.map(|(as_of_unix_ns, _)| as_of_unix_ns),
+        };
+        let made = in_time(&self.shared, (self.make)(Arc::clone(&self.shared), moment)).await??;
+        Ok(made.filter(|made| {
+            let hash = self.hasher.hash_one(&made.body);
+            self.sent.is_none_or(|(_, sent)| sent != hash)
+        }))
+    }
+
+    /// Data as an event. Notes that they are sent.
+    fn event(&mut self, made: &Made) -> String {
+        self.sent = Some((made.as_of_unix_ns, self.hasher.hash_one(&made.body)));
+        let id = rfc3339(made.as_of_unix_ns);
+        format!("id: {id}\ndata: {}\n\n", line(&made.body))
+    }
+
+    fn say(mut self, event: String) -> Option<(Bytes, Self)> {
+        self.shared.options.requests.streams.sent();
+        self.said_at = Instant::now();
+        Some((event.into(), self))
+    }
+}
+
+/// JSON as one line. It has no line break of its own: within text they are escaped.
+fn line(json: &[u8]) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(json.trim_ascii_end())
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.is_counted {
+            let gone = if self.ties.is_stalled() {
+                StreamEnd::Slow
+            } else {
+                StreamEnd::Client
+            };
+            let streams = &self.shared.options.requests.streams;
+            streams.ended(self.end.unwrap_or(gone));
+            self.ties.set_streaming(false);
+        }
+        let streams = &self.shared.streams;
+        // This one still has its place. Where another stream is reading, it is not the last.
+        if streams.places.available_permits() + 1 == streams.max
+            && let Ok(mut newest) = streams.newest.try_lock()
+        {
+            *newest = None;
+        }
+    }
+}
+
+/// What a stream waits for: what it sends next, and itself for what comes after.
+type Next = Pin<Box<dyn Future<Output = Option<(Bytes, Stream)>> + Send>>;
+
+/// A stream as the body of an answer; nothing once it has ended.
+struct Events(Option<Next>);
+
+impl HttpBody for Events {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let Some(next) = &mut self.0 else {
+            return Poll::Ready(None);
+        };
+        let said = ready!(next.as_mut().poll(context));
+        self.0 = None;
+        Poll::Ready(said.map(|(bytes, stream)| {
+            self.0 = Some(Box::pin(stream.next()));
+            Ok(Frame::data(bytes))
+        }))
+    }
+}
