@@ -1,4 +1,4 @@
-//! Compiles the kernel programs and hands their object to the daemon as `env!("PROFILER_EBPF_OBJECT")`.
+//! Compiles the kernel programs, for new and for old kernels, and hands their objects to the daemon as environment variables.
 //!
 //! It installs nothing: where the BPF toolchain is missing, it fails and names the command that brings it.
 #![expect(clippy::print_stderr, reason = "how a build script says why it failed")]
@@ -21,6 +21,15 @@ const SOURCES: [&str; 6] = [
     "profiler-ebpf/Cargo.lock",
     "profiler-ebpf/Cargo.toml",
     "profiler-ebpf/src",
+];
+
+/// For each of [`bpf::BUILDS`] its object's name, and the variable that tells where it is.
+const OBJECTS: [(&str, &str); bpf::BUILDS.len()] = [
+    ("profiler-ebpf.o", "PROFILER_EBPF_OBJECT"),
+    (
+        "profiler-ebpf-before-5.17.o",
+        "PROFILER_EBPF_OBJECT_BEFORE_5_17",
+    ),
 ];
 
 fn main() -> ExitCode {
@@ -54,21 +63,25 @@ fn run() -> Result<(), Box<dyn Error>> {
         }
     }
 
-    compile(&toolchain, root)?;
-    let object = out_dir.join("profiler-ebpf.o");
-    let built = bpf::programs_dir(root)
-        .join("target")
-        .join(bpf::TARGET)
-        .join("release/profiler-ebpf");
-    fs::copy(&built, &object).map_err(|error| format!("copying {}: {error}", built.display()))?;
-    println!("cargo::rustc-env=PROFILER_EBPF_OBJECT={}", object.display());
+    for (features, (object, variable)) in bpf::BUILDS.into_iter().zip(OBJECTS) {
+        compile(&toolchain, root, features)?;
+        let object = out_dir.join(object);
+        let built = bpf::programs_dir(root)
+            .join("target")
+            .join(bpf::TARGET)
+            .join("release/profiler-ebpf");
+        fs::copy(&built, &object)
+            .map_err(|error| format!("copying {}: {error}", built.display()))?;
+        println!("cargo::rustc-env={variable}={}", object.display());
+    }
     Ok(())
 }
 
-/// Compiles the kernel programs; what the compiler said is passed on only when it failed.
-fn compile(toolchain: &Toolchain, root: &Path) -> Result<(), Box<dyn Error>> {
+/// Compiles the kernel programs with these features; what the compiler said is passed on only when it failed.
+fn compile(toolchain: &Toolchain, root: &Path, features: &str) -> Result<(), Box<dyn Error>> {
     let mut command = toolchain.cargo("build", root);
     let output = command
+        .args(["--features", features])
         .output()
         .map_err(|error| format!("starting {}: {error}", toolchain.compiler.cargo.display()))?;
     if output.status.success() {

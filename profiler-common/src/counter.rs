@@ -78,7 +78,8 @@ counters! {
     TicksNested = 11, "ticks_nested", Race;
     /// Threads that are not observed because all thread records are in use.
     ThreadsNoRecord = 12, "threads_no_record", Loss;
-    /// Threads that are not observed because the kernel had no memory for their task storage.
+    /// Threads that are not observed because the kernel had no memory for their task storage, or, before Linux 5.17, because the
+    /// hash of tasks is full (`limits.max_threads`). Counted at each of their events.
     ThreadsNoStorage = 13, "threads_no_storage", Loss;
     /// Threads made known by two processors at once; one record was returned.
     ThreadsContended = 14, "threads_contended", Race;

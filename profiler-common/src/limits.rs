@@ -3,7 +3,7 @@
 /// User frames of one walk; a deeper stack is cut at its outer end, and counted.
 /// A power of two.
 pub const MAX_USER_FRAMES: usize = 512;
-/// User frames of one walk on kernels without `bpf_loop` (before 5.17): the verifier follows each of them.
+/// User frames of one walk on kernels before 5.17, without `bpf_loop`: the verifier follows each of them.
 pub const MAX_FRAME_POINTER_FRAMES: usize = 256;
 /// Kernel frames of one walk: the kernel's own default bound (`kernel.perf_event_max_stack`).
 pub const MAX_KERNEL_FRAMES: usize = 127;
@@ -22,6 +22,9 @@ pub const COMM_BYTES: usize = 16;
 pub const DEFAULT_THREADS: u32 = 16_384;
 /// Rows of time per stack in one of the two halves, unless configured.
 pub const DEFAULT_SUMS: u32 = 16_384;
+/// Tasks that can be known per thread record on kernels before 5.17, where they are kept in a hash: more than are observed,
+/// because threads that are no targets, and those that have ended but were not waited for, have their place too.
+pub const TASKS_PER_THREAD: u32 = 2;
 /// Rows of system-call counts per thread record: what threads use on average, with room.
 pub const CALLS_PER_THREAD: u32 = 4;
 /// Bytes of the ring that carries frames, unless configured. A power of two and a multiple of the page size.

@@ -150,15 +150,13 @@ fn build(config: &Config, bell: Arc<Bell>, degraded: &mut Degraded) -> anyhow::R
             None
         }
     };
-    let tables = if kernel.unwinds_by_tables() {
-        Some(table_worker(config, bell, degraded)?)
-    } else {
-        degraded.push((
-            "user stacks".to_owned(),
-            "this kernel has no bpf_loop (Linux 5.17): stacks are followed by frame pointers alone, and end early in programs built without".to_owned(),
-        ));
-        None
-    };
+    for (what, why) in kernel.lacks() {
+        degraded.push((what.to_owned(), why));
+    }
+    let tables = kernel
+        .unwinds_by_tables()
+        .then(|| table_worker(config, bell, degraded))
+        .transpose()?;
     let offsets = ClockOffsets::now();
     let processes = Processes::new(
         Box::new(ProcFs),

@@ -9,16 +9,17 @@ use profiler_common::clock::Phase;
 use profiler_common::records::{GONE_SLOT, NO_SLOT};
 
 use crate::filter;
+use crate::kernel;
 use crate::task::{self, Task, control, read_comm, record};
-use crate::unwind;
 
 /// `sched_process_fork(parent, child)`: a thread is born. It sleeps until it is woken for the first time.
 #[btf_tracepoint(function = "sched_process_fork")]
 pub fn sched_process_fork(ctx: BtfTracePointContext) -> i32 {
     if let Some(control) = control() {
         let (parent, child) = (Task::new(ctx.arg(0)), Task::new(ctx.arg(1)));
+        kernel::task_is_new(child);
         filter::inherit(parent, child, control);
-        unwind::inherit(parent, child);
+        kernel::inherit_process(parent, child);
         // SAFETY: takes nothing.
         let thread = task::thread(
             child,
@@ -48,7 +49,7 @@ pub fn sched_process_exec(ctx: BtfTracePointContext) -> i32 {
 #[inline(always)]
 fn renew(task: Task) -> Option<()> {
     control()?;
-    unwind::forget_process(task.pid());
+    kernel::forget_process(task.pid());
     let reference = task.storage(false)?;
     // A new name, a new cgroup perhaps: judged anew at the next event.
     reference.generation = 0;
@@ -99,7 +100,7 @@ fn leave(ctx: &BtfTracePointContext) -> Option<()> {
     let task = Task::new(ctx.arg(0));
     if task.is_last_of_process() {
         filter::forget(task.pid());
-        unwind::forget_process(task.pid());
+        kernel::forget_process(task.pid());
     }
     let reference = task.storage(false)?;
     let slot = reference.slot;

@@ -2,6 +2,9 @@
 //!
 //! Nothing here decides what time means: that is `profiler_common::clock`. Nothing here streams: per-thread records and
 //! sums are kept in maps, which the daemon drains; only frames of stacks that are new in a drain period travel.
+//!
+//! They are compiled twice: as they are, and with the feature `before_5_17` for kernels from 5.10 to 5.16, which lack helpers
+//! that newer ones have. The difference is which file is the module `kernel`.
 #![no_std]
 #![no_main]
 
@@ -10,12 +13,19 @@ mod calls;
 mod capture;
 mod counters;
 mod filter;
+#[cfg_attr(feature = "before_5_17", path = "before_5_17.rs")]
+#[cfg_attr(not(feature = "before_5_17"), path = "since_5_17.rs")]
+mod kernel;
 mod life;
 mod maps;
 mod seed;
 mod settings;
 mod switch;
 mod syscall;
+#[cfg(not(feature = "before_5_17"))]
+mod table_maps;
+#[cfg(not(feature = "before_5_17"))]
+mod tables;
 mod task;
 mod tick;
 mod unwind;

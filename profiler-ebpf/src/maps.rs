@@ -1,57 +1,20 @@
-//! All maps. Each says key, value, who writes, who reads, and why it is this large.
+//! The maps. Each says key, value, who writes, who reads, and why it is this large. Those that not all kernels need are
+//! beside what needs them: `table_maps.rs`, and `TASKS` in `since_5_17.rs` and `before_5_17.rs`.
 
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
-use aya_ebpf::helpers::generated::bpf_map_lookup_elem;
-use aya_ebpf::macros::{btf_map, map};
+use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, PerCpuArray, RingBuf, Stack};
 use profiler_common::counter::COUNTERS;
 use profiler_common::limits::{
-    CALLS_PER_THREAD, COMM_BYTES, DEFAULT_MAPPINGS, DEFAULT_RING_BYTES, DEFAULT_SUMS,
-    DEFAULT_THREADS, MAX_MAPPED_PROCESSES, MAX_PAGES, MAX_ROW_CHUNKS, MAX_TARGET_CGROUPS,
-    MAX_TARGET_COMMS, MAX_TARGET_PIDS,
+    CALLS_PER_THREAD, COMM_BYTES, DEFAULT_RING_BYTES, DEFAULT_SUMS, DEFAULT_THREADS,
+    MAX_TARGET_CGROUPS, MAX_TARGET_COMMS, MAX_TARGET_PIDS,
 };
 use profiler_common::records::{
-    Control, OnProcessor, SumKey, SumValue, SyscallKey, SyscallRow, TaskRef, ThreadRecord,
+    Control, OnProcessor, SumKey, SumValue, SyscallKey, SyscallRow, ThreadRecord,
 };
-use profiler_common::unwind::{
-    MAX_TABLES, MappingRow, ProcessMappings, RowChunk, TableRow, UnwindPage,
-    WALK_ENDS as WALK_ENDS_LEN,
-};
+use profiler_common::unwind::WALK_ENDS as WALK_ENDS_LEN;
 
 use crate::capture::Scratch;
-
-/// Task storage, spelled out because aya has no type for it: freed by the kernel with its task, no size to choose.
-#[repr(C)]
-pub struct TaskStorage<T> {
-    r#type: *const [i32; 29],
-    key: *const i32,
-    value: *const T,
-    max_entries: *const [i32; 0],
-    map_flags: *const [i32; 1],
-}
-
-// SAFETY: only the definition of a map; its pointers are never followed.
-unsafe impl<T> Sync for TaskStorage<T> {}
-
-/// Key: a task. Value: where its record is and whether it is a target. Writer and reader: the programs.
-/// Size: one per task that was ever looked at; the kernel frees it with the task.
-#[btf_map]
-pub static TASKS: TaskStorage<TaskRef> = TaskStorage {
-    r#type: core::ptr::null(),
-    key: core::ptr::null(),
-    value: core::ptr::null(),
-    max_entries: core::ptr::null(),
-    map_flags: core::ptr::null(),
-};
-
-/// Keeps the value type of [`TASKS`] complete in the BTF: behind a pointer alone it would be a forward declaration.
-#[used]
-static TASK_REF: TaskRef = TaskRef {
-    slot: 0,
-    generation: 0,
-    flags: 0,
-    padding: 0,
-};
 
 /// Key: 0. Value: the thread on this processor, per processor. Writers: the switch, and whoever judges or ends the current
 /// thread. Reader: the system-call programs, which then need not ask the task's storage.
@@ -116,98 +79,6 @@ pub static STACKS: RingBuf = RingBuf::with_byte_size(DEFAULT_RING_BYTES, 0);
 /// none by itself. Value: the stack being walked and the walk's state, too large for the program stack. Per processor.
 #[map]
 pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(5, 0);
-
-/// Key: process id. Value: which mapping rows are the process's. Writers: the daemon, when it learns of a mapping; the
-/// programs copy the parent's at a fork and remove it at an exec and at the end. Reader: the walker.
-/// Size: `limits::MAX_MAPPED_PROCESSES`.
-#[map]
-pub static PROCESSES: HashMap<u32, ProcessMappings> =
-    HashMap::with_max_entries(MAX_MAPPED_PROCESSES, 0);
-
-/// Key: index. Value: a stretch of code of one process. Writer: the daemon, through a mapping, into rows that no process has
-/// yet. Reader: the walker. Size: configuration `limits.mappings`.
-#[map]
-pub static MAPPINGS: Array<MappingRow> = Array::with_max_entries(DEFAULT_MAPPINGS, BPF_F_MMAPABLE);
-
-/// Key: slot of a table. Value: where its pages are. Writer: the daemon, through a mapping. Reader: the walker.
-/// Size: `MAX_TABLES`.
-#[map]
-pub static TABLES: Array<TableRow> = Array::with_max_entries(MAX_TABLES, BPF_F_MMAPABLE);
-
-/// Key: index. Value: where the rows of 64 KiB of code are. Writer: the daemon, through a mapping, before the table.
-/// Reader: the walker. Size: `limits::MAX_PAGES`.
-#[map]
-pub static PAGES: Array<UnwindPage> = Array::with_max_entries(MAX_PAGES, BPF_F_MMAPABLE);
-
-/// A chunk of unwind rows: a map with one element. Sizes stand in place of types, because before Linux 6.2 a map that has types
-/// cannot be replaced by one that has none, as those that the daemon makes.
-#[repr(C)]
-pub struct ChunkMap {
-    r#type: *const [i32; 2],
-    key_size: *const [i32; 4],
-    value_size: *const [i32; size_of::<RowChunk>()],
-    max_entries: *const [i32; 1],
-    map_flags: *const [i32; BPF_F_MMAPABLE as usize],
-}
-
-// SAFETY: only the definition of a map; its pointers are never followed.
-unsafe impl Sync for ChunkMap {}
-
-/// Keeps the type complete in the BTF, as above.
-#[used]
-static CHUNK_MAP: ChunkMap = ChunkMap {
-    r#type: core::ptr::null(),
-    key_size: core::ptr::null(),
-    value_size: core::ptr::null(),
-    max_entries: core::ptr::null(),
-    map_flags: core::ptr::null(),
-};
-
-/// An array of such maps.
-#[repr(C)]
-pub struct ChunkMaps {
-    r#type: *const [i32; 12],
-    key_size: *const [i32; 4],
-    value_size: *const [i32; 4],
-    max_entries: *const [i32; MAX_ROW_CHUNKS as usize],
-    values: [*const ChunkMap; 0],
-}
-
-// SAFETY: as above.
-unsafe impl Sync for ChunkMaps {}
-
-impl ChunkMaps {
-    /// The rows of a chunk; `None` if there is none yet.
-    #[inline(always)]
-    pub fn rows(&self, chunk: u32) -> Option<&RowChunk> {
-        // SAFETY: lookups with keys of four bytes. What is found is an array's element: it stays where it is as long as the
-        // program runs, and is written only while nothing points to the rows written.
-        unsafe {
-            let map = bpf_map_lookup_elem(
-                core::ptr::from_ref(self).cast_mut().cast(),
-                (&raw const chunk).cast(),
-            );
-            if map.is_null() {
-                return None;
-            }
-            let first = 0_u32;
-            bpf_map_lookup_elem(map, (&raw const first).cast())
-                .cast::<RowChunk>()
-                .as_ref()
-        }
-    }
-}
-
-/// Key: chunk. Value: a map with unwind rows. Writer: the daemon adds chunks as they are needed, and fills them through
-/// mappings, before the pages. Reader: the walker. Size: `limits::MAX_ROW_CHUNKS`; configuration `limits.unwind_table_bytes`.
-#[btf_map]
-pub static ROW_CHUNKS: ChunkMaps = ChunkMaps {
-    r#type: core::ptr::null(),
-    key_size: core::ptr::null(),
-    value_size: core::ptr::null(),
-    max_entries: core::ptr::null(),
-    values: [],
-};
 
 /// Key: a `Counter`. Value: its count. Writers: the programs. Reader: the daemon sums the processors.
 #[map]

@@ -20,16 +20,14 @@ pub struct TaskIteration {
 pub extern "C" fn seed(ctx: *const TaskIteration) -> i32 {
     // SAFETY: the iterator's context.
     let task = unsafe { (*ctx).task };
+    let thread = Task::new(task);
+    // One that is past its end is no thread to make known. (A task that is not yet will not be freed while this program runs.)
     if !task.is_null()
+        && !thread.is_exiting()
         && let Some(control) = control()
     {
         // SAFETY: takes nothing.
-        task::thread(
-            Task::new(task),
-            control,
-            unsafe { bpf_ktime_get_ns() },
-            None,
-        );
+        task::thread(thread, control, unsafe { bpf_ktime_get_ns() }, None);
     }
     0
 }

@@ -24,11 +24,6 @@ frozen! {
     /// Which threads' system calls are traced (`records::system_calls`).
     system_calls, SYSTEM_CALLS: u32 = 0;
 
-    /// Not 0: user stacks are unwound by tables, which takes `bpf_loop` (Linux 5.17); 0: by frame pointers.
-    unwind_tables, UNWIND_TABLES: u32 = 0;
-    /// User frames of one walk by tables (configuration `limits.user_frames`).
-    user_frames, USER_FRAMES: u32 = 127;
-
     /// Offset of `task_struct.pid`: the thread's id.
     task_tid, TASK_TID: u32 = 0;
     /// Offset of `task_struct.tgid`: the process's id.
@@ -63,4 +58,18 @@ frozen! {
     cgroup_node, CGROUP_NODE: u32 = 0;
     /// Offset of `kernfs_node.id`.
     node_id, NODE_ID: u32 = 0;
+}
+
+#[cfg(not(feature = "before_5_17"))]
+frozen! {
+    /// User frames of one walk by tables (configuration `limits.user_frames`).
+    user_frames, USER_FRAMES: u32 = 127;
+}
+
+#[cfg(feature = "before_5_17")]
+frozen! {
+    /// Offset of `task_struct.stack`: where the task's kernel stack begins.
+    task_stack, TASK_STACK: u32 = 0;
+    /// Bytes of a kernel stack.
+    kernel_stack_bytes, KERNEL_STACK_BYTES: u32 = 0;
 }

@@ -1,10 +1,7 @@
-//! Reading a task, and finding or making its record. The only file that knows task storage and the fields of tasks.
+//! Reading a task, and finding or making its record. The only file that knows the fields of tasks.
 
 use aya_ebpf::bindings::{BPF_NOEXIST, pt_regs};
-use aya_ebpf::helpers::generated::{bpf_task_pt_regs, bpf_task_storage_get};
-use aya_ebpf::helpers::{
-    bpf_get_current_task_btf, bpf_probe_read_kernel, bpf_probe_read_kernel_buf,
-};
+use aya_ebpf::helpers::{bpf_probe_read_kernel, bpf_probe_read_kernel_buf};
 use core::ffi::c_void;
 use core::sync::atomic::{Ordering, compiler_fence};
 use profiler_common::Counter;
@@ -15,17 +12,15 @@ use profiler_common::records::{
 };
 
 use crate::counters::count;
-use crate::maps::{CLAIMS, CONTROL, CURRENT, FREE_SLOTS, TASKS, THREADS};
-use crate::{filter, settings};
+use crate::maps::{CLAIMS, CONTROL, CURRENT, FREE_SLOTS, THREADS};
+use crate::{filter, kernel, settings};
 
-/// `BPF_LOCAL_STORAGE_GET_F_CREATE`.
-const STORAGE_CREATE: u64 = 1;
 /// `PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER`: tasks without a user mode.
-const NO_USER_MODE: u32 = 0x0020_0000 | 0x0000_0010 | 0x0000_4000;
+const NO_USER_MODE: u32 = 0x0020_0000 | 0x0000_0010 | kernel::PF_USER_WORKER;
 /// `TASK_WAKING`: a waker has claimed the task.
 const TASK_WAKING: u32 = 0x0200;
 
-/// A task the verifier knows as one: a tracepoint's argument, or the current task.
+/// A task that lives as long as the program runs: a tracepoint's argument, or the current task.
 #[derive(Clone, Copy)]
 pub struct Task(*const c_void);
 
@@ -39,15 +34,19 @@ impl Task {
     /// The task this program interrupts or runs for.
     #[inline(always)]
     pub fn current() -> Self {
-        // SAFETY: takes nothing, gives the current task.
-        Self(unsafe { bpf_get_current_task_btf() }.cast())
+        Self(kernel::current_task())
     }
 
-    /// Reads a field directly: the verifier knows the pointer and the constant offset.
+    /// Reads a field: an integer or an address.
     #[inline(always)]
     fn field<T: Copy>(self, offset: u32) -> T {
-        // SAFETY: a task, and an offset from the kernel's own BTF; the verifier checks the access.
-        unsafe { *self.0.byte_add(offset as usize).cast::<T>() }
+        kernel::field(self, offset)
+    }
+
+    /// Where it lies.
+    #[inline(always)]
+    pub fn pointer(self) -> *const c_void {
+        self.0
     }
 
     /// Its address: tells one living task from another.
@@ -109,7 +108,7 @@ impl Task {
 
     /// Is it past its exit?
     #[inline(always)]
-    fn is_exiting(self) -> bool {
+    pub fn is_exiting(self) -> bool {
         self.field::<u32>(settings::task_exit_state()) != 0
     }
 
@@ -126,8 +125,7 @@ impl Task {
     /// Its saved user registers.
     #[inline(always)]
     pub fn user_registers(self) -> *const pt_regs {
-        // SAFETY: a task; what comes back is read with checks.
-        unsafe { bpf_task_pt_regs(self.0.cast_mut().cast()) as *const pt_regs }
+        kernel::user_registers(self)
     }
 
     /// The system call it is in, judged by its saved registers: an interrupt or a fault leaves -1 there.
@@ -176,26 +174,10 @@ impl Task {
         read_comm((leader + u64::from(settings::task_comm())) as *const u8)
     }
 
-    /// Its storage; with `create`, made where there was none. `None`: none, or no memory (counted).
+    /// What is kept with it; with `create`, made where there was none. `None`: none, or no room (counted).
     #[inline(always)]
     pub fn storage(self, create: bool) -> Option<&'static mut TaskRef> {
-        // SAFETY: the map and a task; no initial value: zeroes.
-        let value = unsafe {
-            bpf_task_storage_get(
-                (&raw const TASKS).cast_mut().cast(),
-                self.0.cast_mut().cast(),
-                core::ptr::null_mut(),
-                if create { STORAGE_CREATE } else { 0 },
-            )
-        };
-        if value.is_null() {
-            if create {
-                count(Counter::ThreadsNoStorage);
-            }
-            return None;
-        }
-        // SAFETY: a map value of this type, valid for the program's run.
-        Some(unsafe { &mut *value.cast::<TaskRef>() })
+        kernel::task_ref(self, create)
     }
 }
 

@@ -4,11 +4,10 @@ use super::facts::{Facts, Refused};
 use super::{Check, Diagnosis, Outcome};
 
 /// The oldest kernel that the programs are written for.
-const OLDEST: (u32, u32) = (5, 15);
-/// What distributions call their kernel of this number may hold all that is needed of later ones.
-const OLDEST_WITH_LATER_WORK: (u32, u32) = (5, 14);
+const OLDEST: (u32, u32) = (5, 10);
 
 const CAP_SYS_ADMIN: u32 = 21;
+const CAP_BPF: u32 = 39;
 
 /// A capability, what it is for, and whether the daemon works without it.
 struct Capability {
@@ -20,7 +19,7 @@ struct Capability {
 
 const CAPABILITIES: [Capability; 6] = [
     Capability {
-        bit: 39,
+        bit: CAP_BPF,
         name: "CAP_BPF",
         without: "no kernel program can be loaded",
         required: true,
@@ -64,6 +63,7 @@ pub fn examine(facts: &Facts) -> Diagnosis {
     checks.extend(capabilities(facts));
     checks.extend([
         bpf(facts),
+        user_stacks(facts),
         perf(facts),
         pid_namespace(facts),
         kernel_addresses(facts),
@@ -114,14 +114,6 @@ fn kernel_release(facts: &Facts) -> Check {
     };
     match version(release) {
         Some(version) if version >= OLDEST => ok(NAME, format!("Linux {release}")),
-        Some(version) if version >= OLDEST_WITH_LATER_WORK => limited(
-            NAME,
-            format!(
-                "Linux {release} is older than {}.{}; only with work of later kernels, as in RHEL 9, does it do",
-                OLDEST.0, OLDEST.1
-            ),
-            "see whether the daemon starts",
-        ),
         Some(_) => missing(
             NAME,
             format!("Linux {release} is older than {}.{}", OLDEST.0, OLDEST.1),
@@ -210,6 +202,14 @@ fn capabilities(facts: &Facts) -> Vec<Check> {
     CAPABILITIES.iter().map(check).collect()
 }
 
+/// Whether maps count towards the limit on locked memory (RLIMIT_MEMLOCK).
+fn counts_locked_memory(facts: &Facts) -> bool {
+    let release = facts.release.as_deref();
+    release
+        .and_then(version)
+        .is_some_and(|version| version < (5, 11))
+}
+
 fn bpf(facts: &Facts) -> Check {
     const NAME: &str = "bpf";
     match &facts.bpf {
@@ -222,10 +222,35 @@ fn bpf(facts: &Facts) -> Check {
             "the kernel has no bpf() system call",
             "use a kernel built with CONFIG_BPF_SYSCALL=y, and allow bpf in the service's system call filter",
         ),
+        // The reason may be that other programs of this user have used the limit up.
+        Err(Refused {
+            errno: libc::EPERM, ..
+        }) if counts_locked_memory(facts) && has(facts, CAP_BPF) == Some(true) => missing(
+            NAME,
+            "bpf() is refused: on this kernel, older than 5.11, maps count towards the limit on locked memory",
+            "set LimitMEMLOCK=infinity in the service, or run as root",
+        ),
         Err(refused) => missing(
             NAME,
             format!("bpf() is refused: {}", refused.sentence),
             "grant CAP_BPF, and allow bpf in the service's or the container's system call filter",
+        ),
+    }
+}
+
+fn user_stacks(facts: &Facts) -> Check {
+    const NAME: &str = "user-stacks";
+    match facts.loops {
+        Some(true) => ok(NAME, "followed by unwind information"),
+        Some(false) => limited(
+            NAME,
+            "followed by frame pointers alone, for want of bpf_loop (Linux 5.17): stacks of code built without end early",
+            "use a kernel of 5.17 or later; times, samples and the executing functions are exact on this one too",
+        ),
+        None => limited(
+            NAME,
+            "not tried, since no program can be loaded",
+            "mend what is MISSING first",
         ),
     }
 }

@@ -1,11 +1,12 @@
-//! What the machine says about itself: a handful of small files, and two system calls tried.
+//! What the machine says about itself: a handful of small files, and three system calls tried.
 //!
 //! Nothing here is judged. A fact that cannot be read is absent or carries the reason.
 
 use std::io::Read as _;
 use std::path::Path;
 
-use crate::sys::probe;
+use crate::kernel;
+use crate::sys::{own_cost, probe};
 
 /// The most that is read of any file, in bytes.
 const MAX_BYTES: u64 = 4_096;
@@ -50,6 +51,8 @@ pub struct Facts {
     pub bpf_stats_enabled: Option<i64>,
     /// Whether a small map can be created.
     pub bpf: Result<(), Refused>,
+    /// Whether programs can loop by a helper, as unwinding by tables needs; none where the kernel does not tell.
+    pub loops: Option<bool>,
     /// Whether a counter over everything that runs can be opened.
     pub perf: Result<(), Refused>,
     /// Whether the kernel shows the addresses of its functions; none where the list cannot be read.
@@ -65,6 +68,8 @@ impl Facts {
     #[must_use]
     pub fn gather() -> Self {
         let status = read("/proc/self/status").unwrap_or_default();
+        // As when the programs are loaded. Where it fails, and maps count towards the limit, what is tried next tells.
+        own_cost::raise_locked_memory().ok();
         Self {
             release: read("/proc/sys/kernel/osrelease")
                 .ok()
@@ -78,6 +83,7 @@ impl Facts {
             kptr_restrict: number("/proc/sys/kernel/kptr_restrict"),
             bpf_stats_enabled: number("/proc/sys/kernel/bpf_stats_enabled"),
             bpf: probe::bpf_map().map_err(Refused::from),
+            loops: kernel::has_loops().ok(),
             perf: probe::perf_event_system_wide().map_err(Refused::from),
             kernel_addresses: read("/proc/kallsyms")
                 .ok()

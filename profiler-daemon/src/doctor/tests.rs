@@ -21,6 +21,7 @@ fn good() -> Facts {
         kptr_restrict: Some(0),
         bpf_stats_enabled: Some(0),
         bpf: Ok(()),
+        loops: Some(true),
         perf: Ok(()),
         kernel_addresses: Some(true),
         tracefs: true,
@@ -58,14 +59,14 @@ fn a_good_machine_needs_nothing() {
 #[test]
 fn what_is_required_makes_the_exit_code() {
     // Check that each thing the daemon cannot do without is MISSING with a fix, and makes the exit code non-zero.
-    let cases: [(&str, Facts, &str); 10] = [
+    let cases: [(&str, Facts, &str); 11] = [
         (
             "kernel",
             Facts {
                 release: Some("5.4.0-150-generic".to_owned()),
                 ..good()
             },
-            "5.15 or later",
+            "5.10 or later",
         ),
         (
             "type-information",
@@ -106,6 +107,15 @@ fn what_is_required_makes_the_exit_code() {
                 ..good()
             },
             "grant CAP_BPF",
+        ),
+        (
+            "bpf",
+            Facts {
+                release: Some("5.10.0-32-cloud-amd64".to_owned()),
+                bpf: Err(refused(libc::EPERM)),
+                ..good()
+            },
+            "LimitMEMLOCK=infinity",
         ),
         (
             "bpf",
@@ -199,12 +209,13 @@ fn what_makes_reports_poorer_does_not_stop_the_daemon() {
             "ProtectKernelTunables=no",
         ),
         (
-            "kernel",
+            "user-stacks",
             Facts {
-                release: Some("5.14.0-427.el9.x86_64".to_owned()),
+                release: Some("5.10.0-32-cloud-amd64".to_owned()),
+                loops: Some(false),
                 ..good()
             },
-            "whether the daemon starts",
+            "5.17 or later",
         ),
         (
             "perf-events",

@@ -6,7 +6,7 @@ use aya::Ebpf;
 use aya::programs::perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy, SoftwareEvent};
 use aya::programs::{BtfTracePoint, PerfEvent};
 
-use super::load::{KernelSettings, SystemCalls, TRACEPOINTS, program_of};
+use super::load::{KernelSettings, program_of};
 use super::refusal::{StartError, chain};
 
 /// What is attached.
@@ -18,19 +18,23 @@ pub struct Attached {
     pub processors: Vec<u32>,
 }
 
-/// Attaches all programs that the settings ask for.
-pub(super) fn attach(ebpf: &mut Ebpf, settings: &KernelSettings) -> Result<Attached, StartError> {
-    let mut attached = Attached::default();
-    for (name, always) in TRACEPOINTS {
-        if *always || settings.system_calls != SystemCalls::Off {
-            let program: &mut BtfTracePoint = program_of(ebpf, name)?;
-            program.attach().map_err(|error| StartError::Program {
-                program: name,
-                reason: chain(&error),
-            })?;
-            attached.tracepoints.push(name);
-        }
+/// Attaches the programs of these tracepoints, and the tick.
+pub(super) fn attach(
+    ebpf: &mut Ebpf,
+    tracepoints: Vec<&'static str>,
+    settings: &KernelSettings,
+) -> Result<Attached, StartError> {
+    for name in &tracepoints {
+        let program: &mut BtfTracePoint = program_of(ebpf, name)?;
+        program.attach().map_err(|error| StartError::Program {
+            program: name,
+            reason: chain(&error),
+        })?;
     }
+    let mut attached = Attached {
+        tracepoints,
+        processors: Vec::new(),
+    };
     let tick: &mut PerfEvent = program_of(ebpf, "tick")?;
     for cpu in online_processors() {
         tick.attach(

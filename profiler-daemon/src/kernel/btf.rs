@@ -1,4 +1,4 @@
-//! Reads the kernel's type information (BTF) for one thing: where a member of a struct lies.
+//! Reads the kernel's type information (BTF) for two things: where a member of a struct lies, and how large a struct is.
 //!
 //! Format: Documentation/bpf/btf.rst of the kernel. Not a general reader: sizes and names of other kinds are skipped. Any
 //! bytes give an answer or an error, never a panic: every read is checked.
@@ -14,6 +14,9 @@ pub enum BtfError {
     /// A reference leads outside.
     #[error("the type information (BTF) is cut short or damaged")]
     Damaged,
+    /// The kernel has no such struct.
+    #[error("the kernel has no struct {0}")]
+    NoStruct(String),
     /// The kernel has no such member.
     #[error("the kernel has no member {member} in struct {structure}")]
     NoMember {
@@ -34,6 +37,7 @@ const MAX_NESTING: usize = 8;
 #[derive(Clone, Copy)]
 struct Composite {
     name: u32,
+    size: u32,
     members: usize,
     count: usize,
     /// Bit offsets hold a bit-field size in their top byte.
@@ -79,6 +83,7 @@ impl<'a> Btf<'a> {
             let info = word(types, at + 4)?;
             let (count, kind, packed) =
                 ((info & 0xffff) as usize, info >> 24 & 0x1f, info >> 31 == 1);
+            let size = word(types, at + 8)?;
             at += 12;
             // The bytes behind the common head, by kind.
             let extra = match kind {
@@ -92,6 +97,7 @@ impl<'a> Btf<'a> {
             composites.push(
                 (kind == KIND_STRUCT || kind == KIND_UNION).then_some(Composite {
                     name,
+                    size,
                     members: at,
                     count,
                     packed,
@@ -125,6 +131,19 @@ impl<'a> Btf<'a> {
             structure: structure.to_owned(),
             member: members.join(" or "),
         })
+    }
+
+    /// The size of `structure` in bytes.
+    ///
+    /// # Errors
+    /// [`BtfError::NoStruct`] if there is none, [`BtfError::Damaged`].
+    pub(super) fn size(&self, structure: &str) -> Result<u32, BtfError> {
+        for composite in self.composites.iter().flatten() {
+            if self.string(composite.name)? == structure.as_bytes() {
+                return Ok(composite.size);
+            }
+        }
+        Err(BtfError::NoStruct(structure.to_owned()))
     }
 
     fn find(
@@ -212,13 +231,15 @@ mod tests {
 
     #[test]
     fn members_are_found_through_anonymous_ones() {
-        // Check that a member's offset is right where it lies in an anonymous union or struct, or is a bit field.
+        // Check that a member's offset is right where it lies in an anonymous union or struct, or is a bit field; and a size.
         let bytes = sample();
         let btf = Btf::parse(&bytes).expect("a hand-made BTF");
         for (member, offset) in [("a", 0), ("b", 4), ("c", 4), ("d", 8), ("e", 12)] {
             assert_eq!(btf.offset("outer", &[member]), Ok(offset), "{member}");
         }
         assert_eq!(btf.offset("outer", &["renamed", "d"]), Ok(8));
+        assert_eq!(btf.size("outer"), Ok(16));
+        assert!(matches!(btf.size("nothing"), Err(BtfError::NoStruct(_))));
         assert!(matches!(
             btf.offset("outer", &["x"]),
             Err(BtfError::NoMember { .. })

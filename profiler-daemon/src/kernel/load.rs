@@ -4,8 +4,7 @@ use std::fs;
 use std::io;
 
 use aya::maps::{HashMap, Map, MapData, PerCpuArray, RingBuf, Stack};
-use aya::programs::{BtfTracePoint, Iter, PerfEvent, ProgramError, ProgramType};
-use aya::sys::{BpfHelper, is_helper_supported};
+use aya::programs::{BtfTracePoint, Iter, PerfEvent, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
 use profiler_common::limits::{CALLS_PER_THREAD, MAX_PAGES};
 use profiler_common::records::{Control, SyscallKey, SyscallRow, ThreadRecord, system_calls};
@@ -18,12 +17,10 @@ use super::cost::{self, MapCost, ProgramCost, Statistics};
 use super::log::ProgramLog;
 use super::offsets;
 use super::records::Records;
-use super::refusal::{StartError, chain, program_refused, refused};
+use super::refusal::{StartError, program_refused, refused};
 use super::targets::TargetMaps;
 use super::unwind_maps::UnwindMaps;
-
-/// The programs, built from source by the build script and aligned for the loader.
-static OBJECT: &[u8] = aya::include_bytes_aligned!(env!("PROFILER_EBPF_OBJECT"));
+use super::variant::{self, Variant};
 
 /// Which threads' system calls are traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +74,7 @@ pub struct Kernel {
     pub(super) state: super::drain::DrainState,
     /// `None`: this kernel cannot unwind by tables.
     pub(super) unwind: Option<UnwindMaps>,
+    variant: Variant,
     walk_ends: PerCpuArray<MapData, u64>,
     attached: Attached,
     log: ProgramLog,
@@ -92,7 +90,8 @@ impl Kernel {
     /// [`StartError`], each a sentence that says what is missing.
     pub fn start(settings: KernelSettings) -> Result<Self, StartError> {
         let bytes = fs::read("/sys/kernel/btf/vmlinux").map_err(StartError::NoBtf)?;
-        let fields = offsets::find(&btf::Btf::parse(&bytes)?)?;
+        let variant = Variant::of_this_kernel()?;
+        let fields = offsets::find(&btf::Btf::parse(&bytes)?, variant)?;
         drop(bytes);
         let kernel_types = Btf::from_sys_fs().map_err(|error| StartError::Map {
             map: "BTF",
@@ -104,17 +103,12 @@ impl Kernel {
             SystemCalls::Off => system_calls::OFF,
         };
         let rows = settings.max_threads.saturating_mul(CALLS_PER_THREAD);
-        let tables = has_loops()?;
-        let by_tables = u32::from(tables);
         let mut loader = EbpfLoader::new();
         loader
             .btf(Some(&kernel_types))
             .allow_unsupported_maps()
             .override_global("MIN_INTERVAL_NS", &settings.min_interval_ns, true)
             .override_global("SYSTEM_CALLS", &calls, true)
-            .override_global("UNWIND_TABLES", &by_tables, true)
-            .override_global("USER_FRAMES", &settings.user_frames, true)
-            .map_max_entries("MAPPINGS", settings.mappings)
             .map_max_entries("THREADS", settings.max_threads)
             .map_max_entries("FREE_SLOTS", settings.max_threads)
             .map_max_entries("CALL_ROWS_BY_INDEX", rows)
@@ -126,9 +120,18 @@ impl Kernel {
         for (name, offset) in &fields {
             loader.override_global(name, offset, true);
         }
-        let mut ebpf = loader.load(OBJECT).map_err(refused)?;
+        match variant {
+            Variant::Since517 => loader
+                .override_global("USER_FRAMES", &settings.user_frames, true)
+                .map_max_entries("MAPPINGS", settings.mappings),
+            Variant::Before517 => {
+                loader.map_max_entries("TASKS", variant::max_tasks(settings.max_threads))
+            }
+        };
+        let mut ebpf = loader.load(variant.object()).map_err(refused)?;
         let log = ProgramLog::take(&mut ebpf);
-        load_programs(&mut ebpf, &kernel_types, settings.system_calls)?;
+        let tracepoints = tracepoints(settings.system_calls, variant);
+        load_programs(&mut ebpf, &kernel_types, &tracepoints)?;
         let sizes = ebpf
             .maps()
             .filter_map(|(name, map)| MapCost::of(name, map))
@@ -144,7 +147,7 @@ impl Kernel {
             take("THREADS")?,
             take("CALL_ROWS_BY_INDEX")?,
         );
-        let unwind = tables
+        let unwind = (variant == Variant::Since517)
             .then(|| {
                 let (mappings, tables, pages) =
                     (take("MAPPINGS")?, take("TABLES")?, take("PAGES")?);
@@ -160,6 +163,7 @@ impl Kernel {
             .transpose()?;
         let mut kernel = Self {
             unwind,
+            variant,
             walk_ends: typed("WALK_ENDS", take("WALK_ENDS")?)?,
             control: typed("CONTROL", control)?,
             control_value: Control {
@@ -191,7 +195,7 @@ impl Kernel {
             ebpf,
         };
         kernel.fill_free_lists()?;
-        kernel.attached = attach::attach(&mut kernel.ebpf, &kernel.settings)?;
+        kernel.attached = attach::attach(&mut kernel.ebpf, tracepoints, &kernel.settings)?;
         Ok(kernel)
     }
 
@@ -237,6 +241,12 @@ impl Kernel {
             }
         })
         .collect()
+    }
+
+    /// What this kernel lacks, and what that costs.
+    #[must_use]
+    pub fn lacks(&self) -> Vec<(&'static str, String)> {
+        self.variant.lacks(self.settings.max_threads)
     }
 
     /// What is attached.
@@ -317,45 +327,36 @@ impl Kernel {
     }
 }
 
-/// Whether programs may call `bpf_loop`, without which the verifier would follow each frame of each walk.
-fn has_loops() -> Result<bool, StartError> {
-    is_helper_supported(ProgramType::PerfEvent, BpfHelper::BPF_FUNC_loop).map_err(|error| {
-        let reason = chain(&error);
-        if reason.contains("Operation not permitted") {
-            return StartError::Privilege(reason);
-        }
-        StartError::Program {
-            program: "probe",
-            reason,
-        }
-    })
+/// The tracepoint programs that these settings and this variant have, by the names of their tracepoints.
+pub(super) fn tracepoints(calls: SystemCalls, variant: Variant) -> Vec<&'static str> {
+    let mut names = vec![
+        "sched_switch",
+        "sched_waking",
+        "sched_wakeup_new",
+        "sched_process_fork",
+        "sched_process_exec",
+        "sched_process_exit",
+        "task_rename",
+    ];
+    if variant == Variant::Before517 {
+        names.push("sched_process_free");
+    }
+    if calls != SystemCalls::Off {
+        names.extend(["sys_enter", "sys_exit"]);
+    }
+    names
 }
-
-/// The tracepoint programs and whether they are needed with system calls off.
-pub(super) const TRACEPOINTS: &[(&str, bool)] = &[
-    ("sched_switch", true),
-    ("sched_waking", true),
-    ("sched_wakeup_new", true),
-    ("sched_process_fork", true),
-    ("sched_process_exec", true),
-    ("sched_process_exit", true),
-    ("task_rename", true),
-    ("sys_enter", false),
-    ("sys_exit", false),
-];
 
 fn load_programs(
     ebpf: &mut Ebpf,
     kernel_types: &Btf,
-    calls: SystemCalls,
+    tracepoints: &[&'static str],
 ) -> Result<(), StartError> {
-    for (name, always) in TRACEPOINTS {
-        if *always || calls != SystemCalls::Off {
-            let program: &mut BtfTracePoint = program_of(ebpf, name)?;
-            program
-                .load(name, kernel_types)
-                .map_err(|error| program_refused(name, error))?;
-        }
+    for name in tracepoints {
+        let program: &mut BtfTracePoint = program_of(ebpf, name)?;
+        program
+            .load(name, kernel_types)
+            .map_err(|error| program_refused(name, error))?;
     }
     let tick: &mut PerfEvent = program_of(ebpf, "tick")?;
     tick.load()

@@ -15,6 +15,7 @@ mod records;
 mod refusal;
 mod targets;
 mod unwind_maps;
+mod variant;
 
 pub use attach::{Attached, online_processors};
 pub use cost::{MapCost, ProgramCost};
@@ -23,3 +24,4 @@ pub use load::{Kernel, KernelSettings, SystemCalls};
 pub use refusal::StartError;
 pub use targets::{NamedTargets, TargetError};
 pub use unwind_maps::{MappingRange, Published, UnwindFill};
+pub use variant::has_loops;

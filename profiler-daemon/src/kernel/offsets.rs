@@ -1,6 +1,7 @@
 //! Where the fields lie that the programs read, on the running kernel. Nothing is baked in at compile time.
 
 use super::btf::{Btf, BtfError};
+use super::variant::Variant;
 
 /// One field: the program's setting that holds its offset, the struct, and the member's names, newest first.
 const FIELDS: &[(&str, &str, &[&str])] = &[
@@ -27,13 +28,19 @@ const FIELDS: &[(&str, &str, &[&str])] = &[
     ("NODE_ID", "kernfs_node", &["id"]),
 ];
 
-/// Setting names and offsets in bytes.
+/// Setting names and offsets in bytes; before 5.17 also where a task's kernel stack begins and how long it is.
 ///
 /// # Errors
 /// If a field is missing: then this kernel is not supported, and the error names it.
-pub(super) fn find(btf: &Btf<'_>) -> Result<Vec<(&'static str, u32)>, BtfError> {
-    FIELDS
-        .iter()
-        .map(|(setting, structure, members)| Ok((*setting, btf.offset(structure, members)?)))
-        .collect()
+pub(super) fn find(btf: &Btf<'_>, variant: Variant) -> Result<Vec<(&'static str, u32)>, BtfError> {
+    let offset = |(setting, structure, members): &(_, &str, &[&str])| {
+        Ok((*setting, btf.offset(structure, members)?))
+    };
+    let mut found: Vec<_> = FIELDS.iter().map(offset).collect::<Result<_, _>>()?;
+    if variant == Variant::Before517 {
+        found.push(("TASK_STACK", btf.offset("task_struct", &["stack"])?));
+        // The types do not tell the size of a task's stack. Those of interrupts are made as large, debugging kernels included.
+        found.push(("KERNEL_STACK_BYTES", btf.size("irq_stack")?));
+    }
+    Ok(found)
 }

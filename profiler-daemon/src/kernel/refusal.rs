@@ -27,7 +27,7 @@ pub enum StartError {
     Privilege(String),
     /// The kernel is too old.
     #[error(
-        "this kernel lacks {0}, without which nothing can be profiled: Linux 5.15 or later is needed"
+        "this kernel lacks {0}, without which nothing can be profiled: Linux 5.10 or later is needed"
     )]
     TooOld(String),
     /// The kernel refuses the object or a map.
@@ -91,7 +91,7 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The helper that the verifier does not know: `unknown func bpf_task_storage_get#156`.
+/// The helper that the verifier does not know: `unknown func bpf_task_pt_regs#175`.
 fn unknown_helper(log: &str) -> Option<&str> {
     let (_, rest) = log.split_once("unknown func ")?;
     rest.split(['#', ' ', '\n'])
@@ -99,14 +99,17 @@ fn unknown_helper(log: &str) -> Option<&str> {
         .filter(|name| !name.is_empty())
 }
 
+/// The maps that are rings.
+const RINGS: [&str; 2] = ["STACKS", "AYA_LOGS"];
+
 /// Why the object or a map was not loaded.
 pub(super) fn refused(error: EbpfError) -> StartError {
     // Such a map can be asked for wrongly in one way only: where nobody knows its type.
     if let EbpfError::MapError(MapError::CreateError { name, io_error }) = &error
-        && name == "TASKS"
+        && RINGS.contains(&name.as_str())
         && io_error.raw_os_error() == Some(libc::EINVAL)
     {
-        return StartError::TooOld("BPF task storage".to_owned());
+        return StartError::TooOld("BPF ring buffers".to_owned());
     }
     let text = chain(&error);
     if text.contains("Operation not permitted") || text.contains("Permission denied") {
@@ -130,11 +133,11 @@ mod tests {
             }))
         };
         assert_eq!(
-            refusal("TASKS", libc::EINVAL).to_string(),
-            "this kernel lacks BPF task storage, without which nothing can be profiled: Linux 5.15 or later is needed"
+            refusal("STACKS", libc::EINVAL).to_string(),
+            "this kernel lacks BPF ring buffers, without which nothing can be profiled: Linux 5.10 or later is needed"
         );
         assert!(matches!(
-            refusal("TASKS", libc::ENOMEM),
+            refusal("STACKS", libc::ENOMEM),
             StartError::Load(_)
         ));
         assert!(matches!(
@@ -142,7 +145,7 @@ mod tests {
             StartError::Load(_)
         ));
         assert!(matches!(
-            refusal("TASKS", libc::EPERM),
+            refusal("STACKS", libc::EPERM),
             StartError::Privilege(_)
         ));
         let log = "0: (bf) r6 = r1\n9: (85) call bpf_task_pt_regs#175\nunknown func bpf_task_pt_regs#175\nprocessed 9 insns";

@@ -87,6 +87,23 @@ pub fn raise_open_files(wanted: u64) -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
+/// Takes the limit on locked memory away.
+///
+/// # Errors
+///
+/// It could not be taken away. (It takes CAP_SYS_RESOURCE, where the service manager has not done it.)
+pub fn raise_locked_memory() -> io::Result<()> {
+    let none = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: `none` is valid and only read.
+    if unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const none) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
 /// Open files of this process, and how many it may have open; 0 for what cannot be read.
 #[must_use]
 pub fn open_files() -> (u64, u64) {

@@ -22,7 +22,7 @@ struct Program {
 }
 
 /// What every program begins with: work that makes no system call, and a line that says it has begun.
-const PRELUDE: &str = "
+pub(crate) const PRELUDE: &str = "
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,7 +170,7 @@ int main(void) { pthread_t thread; pthread_create(&thread, NULL, begin, NULL); r
 ];
 
 /// A compiled program that runs until it is dropped.
-struct Running(Child);
+pub(crate) struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -205,6 +205,11 @@ impl Running {
             ));
             return None;
         }
+        Some(Self::run(&exe))
+    }
+
+    /// Starts a program that says when it has begun.
+    pub(crate) fn run(exe: &Path) -> Self {
         let mut child = Command::new(exe)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -216,10 +221,11 @@ impl Running {
             .read_line(&mut line)
             .expect("it says that it has begun");
         assert_eq!(line.trim(), "ready");
-        Some(Self(child))
+        Self(child)
     }
 
-    fn stacks(&self, daemon: &Daemon) -> Walks {
+    /// Its walks so far.
+    pub(crate) fn stacks(&self, daemon: &Daemon) -> Walks {
         let path = format!("/processes/{}", self.0.id());
         let process = reads::until(daemon, &path, unix_now_ns(), |_| true);
         Walks {
@@ -230,9 +236,9 @@ impl Running {
 }
 
 #[derive(Clone, Copy)]
-struct Walks {
-    walked: u64,
-    complete: u64,
+pub(crate) struct Walks {
+    pub(crate) walked: u64,
+    pub(crate) complete: u64,
 }
 
 /// Whether the functions call each other somewhere below `node`, others in between.
@@ -301,7 +307,7 @@ fn programs_without_frame_pointers_have_whole_stacks() {
 }
 
 /// What the daemon counted about tables, without zeros.
-fn counts(daemon: &Daemon) -> Vec<String> {
+pub(crate) fn counts(daemon: &Daemon) -> Vec<String> {
     let metrics = daemon.try_get("/metrics").text().to_string();
     let lines = metrics
         .lines()

@@ -26,7 +26,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Packs the image whose `init` runs `command`, one that [`Files::tests_command`] or [`Files::start_command`] gives.
+    /// Packs the image whose `init` runs `command`, which [`Files::tests_command`] gives.
     pub(super) fn image(&self, command: &str) -> anyhow::Result<Vec<u8>> {
         let programs = [&self.daemon, &self.workload, &self.tests];
         let mut libraries = BTreeSet::new();
@@ -58,11 +58,6 @@ impl Files {
             self.tests.display(),
             tests.join(" ")
         )
-    }
-
-    /// Merely starts the daemon.
-    pub(super) fn start_command(&self) -> String {
-        format!("{} 2>&1", self.daemon.display())
     }
 
     fn init(&self, command: &str) -> String {

@@ -26,8 +26,6 @@ pub(super) struct Outcome {
     pub(super) failed: u64,
     /// The first complaint of the kernel about itself.
     pub(super) complaint: Option<String>,
-    /// The last line that the daemon wrote on standard error when it was merely started.
-    pub(super) refusal: Option<String>,
 }
 
 impl Outcome {
@@ -43,8 +41,6 @@ impl Outcome {
             } else if let Some(results) = line.strip_prefix("test result: ") {
                 outcome.passed += count(results, " passed");
                 outcome.failed += count(results, " failed");
-            } else if let Some(sentence) = line.strip_prefix("profiler-daemon: ") {
-                outcome.refusal = Some(sentence.to_owned());
             }
             if outcome.complaint.is_none() && COMPLAINTS.iter().any(|words| line.contains(words)) {
                 outcome.complaint = Some(line.to_owned());
@@ -54,37 +50,21 @@ impl Outcome {
     }
 
     /// Why this is no success of `expected` tests, or none.
-    pub(super) fn fault_of_tests(&self, expected: usize) -> Option<String> {
-        self.fault(0).or_else(|| {
-            let run = self.passed + self.failed;
-            (self.failed > 0 || run != expected as u64).then(|| {
-                format!(
-                    "{} of {expected} tests passed, {} failed",
-                    self.passed, self.failed
-                )
-            })
-        })
-    }
-
-    /// Why this is no refusal with exactly this sentence, or none.
-    pub(super) fn fault_of_refusal(&self, sentence: &str) -> Option<String> {
-        self.fault(1).or_else(|| match &self.refusal {
-            Some(refusal) if refusal == sentence => None,
-            Some(refusal) => Some(format!("it is refused with other words: {refusal}")),
-            None => Some("the daemon did not say why it does not start".to_owned()),
-        })
-    }
-
-    fn fault(&self, expected_status: i32) -> Option<String> {
+    pub(super) fn fault(&self, expected: usize) -> Option<String> {
         if let Some(complaint) = &self.complaint {
             return Some(format!("the kernel complains: {complaint}"));
         }
+        let run = self.passed + self.failed;
         match self.status {
             None => Some("it did not come to its end".to_owned()),
             // Failed tests say more than their exit status.
-            Some(status) if status != expected_status && self.failed == 0 => {
-                Some(format!("exit status {status}, expected {expected_status}"))
+            Some(status) if status != 0 && self.failed == 0 => {
+                Some(format!("exit status {status}, expected 0"))
             }
+            Some(_) if self.failed > 0 || run != expected as u64 => Some(format!(
+                "{} of {expected} tests passed, {} failed",
+                self.passed, self.failed
+            )),
             Some(_) => None,
         }
     }
@@ -115,7 +95,7 @@ mod tests {
             (outcome.passed, outcome.failed, outcome.status),
             (2, 0, Some(0))
         );
-        assert_eq!(outcome.fault_of_tests(2), None);
+        assert_eq!(outcome.fault(2), None);
     }
 
     #[test]
@@ -140,22 +120,11 @@ mod tests {
                 "exit status 127",
             ),
         ] {
-            let fault = Outcome::read(console).fault_of_tests(expected);
+            let fault = Outcome::read(console).fault(expected);
             assert!(
                 fault.as_ref().is_some_and(|fault| fault.contains(words)),
                 "{fault:?}"
             );
         }
-    }
-
-    #[test]
-    fn a_refusal_is_taken_by_its_words() {
-        // Check that only the very sentence is a refusal as expected, and that a start or a crash is none.
-        let console = "guest: Linux 5.10.0\r\nprofiler-daemon: this kernel lacks it\r\nguest: ended with 1\r\n";
-        let fault = |console: &str| Outcome::read(console).fault_of_refusal("this kernel lacks it");
-        assert_eq!(fault(console), None);
-        assert!(fault(&console.replace("lacks it", "lacks everything")).is_some());
-        assert!(fault(&console.replace("with 1", "with 0")).is_some());
-        assert!(fault(&console.replace("profiler-daemon:", "Segmentation fault")).is_some());
     }
 }

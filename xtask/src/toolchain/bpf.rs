@@ -12,6 +12,9 @@ use std::process::Command;
 /// What the kernel programs are compiled for: little-endian BPF.
 pub(crate) const TARGET: &str = "bpfel-unknown-none";
 
+/// The features of the builds of the kernel programs: for kernels since 5.17, and for older ones.
+pub(crate) const BUILDS: [&str; 2] = ["", "before_5_17"];
+
 /// The oldest bpf-linker that links against the LLVM of current compilers, as (major, minor).
 pub(crate) const OLDEST_LINKER: (u32, u32) = (0, 13);
 

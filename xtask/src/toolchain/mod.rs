@@ -100,7 +100,7 @@ fn advice(missing: &Missing) -> String {
     }
 }
 
-/// Runs clippy over the kernel programs, if a clippy of the same compiler can be had; else says why not.
+/// Runs clippy over both builds of the kernel programs, if a clippy of the same compiler can be had; else says why not.
 pub(crate) fn lint_programs(workspace: &Workspace, toolchain: &Toolchain) -> anyhow::Result<()> {
     let Some(driver) = clippy_driver(workspace, toolchain)? else {
         println!(
@@ -108,15 +108,19 @@ pub(crate) fn lint_programs(workspace: &Workspace, toolchain: &Toolchain) -> any
         );
         return Ok(());
     };
-    let mut check = toolchain.cargo("check", workspace.root());
-    check
-        .env("RUSTC_WORKSPACE_WRAPPER", driver)
-        // What `cargo clippy -- -D warnings` sets.
-        .env(
-            "CLIPPY_ARGS",
-            "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
-        );
-    shell::run(&mut check).context("clippy over the kernel programs")
+    for features in bpf::BUILDS {
+        let mut check = toolchain.cargo("check", workspace.root());
+        check
+            .args(["--features", features])
+            .env("RUSTC_WORKSPACE_WRAPPER", &driver)
+            // What `cargo clippy -- -D warnings` sets.
+            .env(
+                "CLIPPY_ARGS",
+                "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
+            );
+        shell::run(&mut check).context("clippy over the kernel programs")?;
+    }
+    Ok(())
 }
 
 fn clippy_driver(
