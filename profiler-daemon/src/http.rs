@@ -6,6 +6,7 @@
 
 mod ask;
 mod backend;
+mod client;
 mod control;
 mod endpoints;
 mod format;
@@ -33,9 +34,10 @@ use tower_http::compression::predicate::{NotForContentType, Predicate as _, Size
 use problem::Problem;
 
 pub use backend::{Backend, BoxFuture, ReplayOf, Unavailable};
+pub use client::{Client, NoAnswer};
 pub use endpoints::{ENDPOINTS, Endpoint};
 pub use options::HttpOptions;
-pub use profile::save;
+pub use profile::saved;
 pub use serve::serve;
 pub use status::{
     AttachedProgram, Coverage, Degraded, OwnCost, ProfileRoom, ProgramCost, Status, Unwinding,
