@@ -5,6 +5,7 @@
 
 pub mod duration;
 mod record;
+mod top;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 
 pub use record::{RecordArgs, RecordFormat, RecordFrames, RecordValue};
+pub use top::{TopArgs, TopSort, TopWindow};
 
 /// A system-wide profiler: exact time per thread, sampled stacks, read over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
@@ -66,6 +68,8 @@ pub enum Command {
     },
     /// Record a command, processes or the whole machine once, and write one report; no service is needed.
     Record(Box<RecordArgs>),
+    /// Show processes and functions live in the terminal.
+    Top(TopArgs),
 }
 
 /// How much is logged.

@@ -7,6 +7,7 @@
 mod answers;
 mod ask;
 mod backend;
+mod client;
 mod control;
 mod endpoints;
 mod events;
@@ -43,10 +44,11 @@ use events::Streams;
 use problem::Problem;
 
 pub use backend::{Backend, BoxFuture, ReplayOf, Unavailable};
+pub use client::{Client, NoAnswer};
 pub use endpoints::{ENDPOINTS, Endpoint};
 pub use openapi::document as openapi_document;
 pub use options::HttpOptions;
-pub use profile::save;
+pub use profile::saved;
 pub use serve::serve;
 pub use status::{
     AttachedProgram, Coverage, Degraded, OwnCost, ProfileRoom, ProgramCost, Status, Unwinding,

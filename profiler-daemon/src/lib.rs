@@ -38,3 +38,5 @@ pub mod backends;
 pub mod daemon;
 
 pub mod record;
+
+pub mod top;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use profiler_daemon::args::{Args, Command, LogLevel, failure_sentence};
 use profiler_daemon::config::Config;
-use profiler_daemon::{daemon, doctor, record};
+use profiler_daemon::{daemon, doctor, record, top};
 use tracing_subscriber::EnvFilter;
 
 #[expect(
@@ -34,6 +34,16 @@ fn main() -> ExitCode {
             log_from(LogLevel::Warn);
             match record::run(&args) {
                 Ok(exit_code) => ExitCode::from(exit_code),
+                Err(error) => {
+                    eprintln!("profiler-daemon: {}", failure_sentence(&error));
+                    ExitCode::FAILURE
+                }
+            }
+        }
+        Some(Command::Top(args)) => {
+            // The screen is the program's: what is worth telling is told on it.
+            match top::run(&args) {
+                Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
                     eprintln!("profiler-daemon: {}", failure_sentence(&error));
                     ExitCode::FAILURE

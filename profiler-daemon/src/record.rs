@@ -1,7 +1,8 @@
 //! Profiling once, without a service: a command, some processes or the whole machine; one report at the end.
 //!
-//! The same stages as the daemon's, asked once. It serves nothing.
+//! The same stages as the daemon's, asked once; or, with --connect, what a running daemon has of the time. It serves nothing.
 
+mod connected;
 mod ending;
 mod format;
 mod output;
@@ -21,7 +22,8 @@ use crate::args::RecordArgs;
 use crate::backends::Live;
 use crate::config::Config;
 use crate::config::targets::Targets;
-use crate::http::Backend as _;
+use crate::http::{Backend as _, Client};
+use crate::report::Window;
 use crate::stages::{self, Attached};
 use crate::sys::heap;
 
@@ -29,6 +31,7 @@ use ending::{Left, Signals};
 use output::Output;
 use target::Recorded;
 use wanted::Wanted;
+use write::Report;
 
 /// Records as was typed, and answers the exit code: the command's, where there is one, else 0.
 ///
@@ -38,6 +41,8 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<u8> {
     heap::tune();
     let mut config = Config::resolve_recording(args)?;
     let wanted = Wanted::read(args, config.frequency_hz)?;
+    let connected = args.connect.as_deref().map(Client::at).transpose();
+    let connected = connected.map_err(|form| anyhow!("--connect {form}"))?;
     // What cannot be written is told before anything was recorded.
     let output = Output::open(args.output.as_deref())?;
     if wanted.is_binary() && output.is_terminal() {
@@ -45,7 +50,11 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<u8> {
             "a compressed profile is nothing for a terminal: name a file with -o"
         ));
     }
-    let recorded = Recorded::new(args)?;
+    let recorded = match &connected {
+        // Its processes are not to be found here.
+        Some(client) if !client.is_on_this_machine() => Recorded::elsewhere(args)?,
+        _ => Recorded::new(args)?,
+    };
     if recorded.command_pid().is_some() {
         // Nobody yet: what a command waits before its program begins is not its own time.
         config.targets.all = false;
@@ -56,6 +65,10 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<u8> {
         .context("cannot wait for the recording")?;
     let result = runtime.block_on(async {
         let mut signals = Signals::new().context("cannot wait for signals")?;
+        if let Some(client) = &connected {
+            let left = connected::record(args, client, recorded, &wanted, output, &mut signals);
+            return left.await?.exit_code(&mut signals).await;
+        }
         let mut stages = stages::start(&config)?;
         let live = Arc::new(Live::new(config, stages.access.clone(), Arc::default()));
         let attached = &mut stages.attached;
@@ -124,15 +137,31 @@ async fn record(
     if shows {
         progress::clear();
     }
+    let scope = recorded.scope();
+    let report = async {
+        let saved = write::take(live, wanted, scope).await?;
+        write::report(saved, *wanted, scope, Window::Session).await
+    };
+    finish(report, output, recorded_for, signals).await?;
+    Ok(recorded.left(ended))
+}
+
+/// Writes the report and says so; a signal ends the wait for it.
+async fn finish(
+    report: impl Future<Output = anyhow::Result<Report>>,
+    output: Output,
+    recorded_for: Duration,
+    signals: &mut Signals,
+) -> anyhow::Result<()> {
     let report = tokio::select! {
-        report = write::report(live, *wanted, recorded.scope()) => report?,
+        report = report => report?,
         signal = signals.quit.next() => {
             return Err(anyhow!("ended by {} before the report was made", signal.name()));
         }
     };
     let written = output.write(&report.bytes)?;
-    if on_terminal {
+    if std::io::stderr().is_terminal() {
         progress::say(&report.summary(recorded_for, written.as_deref()));
     }
-    Ok(recorded.left(ended))
+    Ok(())
 }

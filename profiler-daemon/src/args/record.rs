@@ -42,6 +42,11 @@ pub struct RecordArgs {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
+    /// Record over this daemon instead of alone, as in http://127.0.0.1:9797. Needs no privileges. What the daemon does not
+    /// profile is not recorded; the time is rounded up to what it keeps (10 s), but for a command.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["frequency_hz", "config"])]
+    pub connect: Option<String>,
+
     /// How often each processor is sampled, per second.
     #[arg(long, value_name = "N")]
     pub frequency_hz: Option<u64>,
@@ -152,6 +157,9 @@ mod tests {
             "--config=c.toml",
         ])
         .unwrap();
+        assert_eq!(args.connect, None);
+        let over = read(&["--connect=http://127.0.0.1:1", "--", "true"]).unwrap();
+        assert_eq!(over.connect.as_deref(), Some("http://127.0.0.1:1"));
         assert_eq!(args.pids, [1, 2]);
         assert_eq!(args.comms, ["sh"]);
         assert!(args.children);
@@ -177,6 +185,8 @@ mod tests {
             &["--duration=0s"],
             &["--duration=5"],
             &["--format=xml"],
+            &["--connect=a:1", "--frequency-hz=9"],
+            &["--connect=a:1", "--config=c.toml"],
             &["--value=off-processor"],
             &["--pid=x"],
         ] {

@@ -16,7 +16,7 @@ use crate::report::names::Names;
 use crate::report::rfc3339;
 
 /// The largest file that is read, bytes.
-const MAX_FILE_BYTES: u64 = 512 << 20;
+const MAX_FILE_BYTES: u64 = 256 << 20;
 
 /// See the module.
 pub struct Replay {

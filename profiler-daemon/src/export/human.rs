@@ -1,7 +1,8 @@
 //! Numbers and names as people read them on a terminal.
 
 /// Nanoseconds with three digits after the point in the largest unit that is not zero: `1.234 s`.
-pub(super) fn nanoseconds(ns: u64) -> String {
+#[must_use]
+pub fn nanoseconds(ns: u64) -> String {
     let (unit_ns, unit) = match ns {
         0..1_000 => return format!("{ns} ns"),
         1_000..1_000_000 => (1_000, "us"),

@@ -34,7 +34,7 @@ pub const ENDING: &str = ".profile";
 /// The longest name of a version, bytes.
 const MAX_VERSION_BYTES: usize = 64;
 /// The most bytes that are behind the head, before compression. A profile beyond that is not written.
-const MAX_BYTES: u64 = 512 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 /// The most memory that what is read may take, roughly, bytes.
 const MAX_MEMORY_BYTES: u64 = 3 << 30;
 

@@ -5,7 +5,7 @@
 use std::io::{self, Write};
 
 use super::human;
-pub use super::human::name;
+pub use super::human::{name, nanoseconds};
 use crate::report::{WindowSpan, completeness::Completeness};
 
 /// Widest a column is made; longer cells push the rest of their row to the right.

@@ -1,6 +1,5 @@
 //! The whole profile as a file, for `--replay`.
 
-use std::io;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -17,7 +16,6 @@ use super::reports::{all_frames, body};
 use super::status::Status;
 use crate::export::saved::{Saved, SavedNames};
 use crate::profile::snapshot::Snapshot;
-use crate::report::names::Names;
 use crate::report::{self, Scope};
 
 /// `GET /api/v1/profile`.
@@ -31,7 +29,12 @@ pub(super) async fn profile(
     let body = body(
         &shared,
         all_frames(&Scope::Session),
-        move |snapshot, names| written(|out| save(&*backend, snapshot, names, period_ns, out)),
+        move |snapshot, names| {
+            let frames = report::frames_needed(snapshot, &Scope::Session)?;
+            let names = SavedNames::new(&frames, names);
+            let snapshot = Arc::new(snapshot.clone());
+            written(|out| saved(&*backend, snapshot, names, period_ns)?.write(out))
+        },
     )
     .await?;
     let mut response = (StatusCode::OK, body).into_response();
@@ -44,29 +47,26 @@ pub(super) async fn profile(
     Ok(response)
 }
 
-/// Writes a snapshot with its names and how the daemon was. `names` knows every frame that a report on the session
-/// needs; `sampling_period_ns` is the time between two samples of one processor.
+/// A snapshot with its names, and how the daemon was. `names` knows every frame that a report on the session needs;
+/// `sampling_period_ns` is the time between two samples of one processor.
 ///
 /// # Errors
-/// When `out` cannot be written to, or the profile is larger than such a file may be.
-pub fn save(
+/// How the daemon was cannot be written as JSON.
+pub fn saved(
     backend: &dyn Backend,
-    snapshot: &Snapshot,
-    names: &dyn Names,
+    snapshot: Arc<Snapshot>,
+    names: SavedNames,
     sampling_period_ns: u64,
-    out: &mut impl io::Write,
-) -> io::Result<()> {
-    let frames = report::frames_needed(snapshot, &Scope::Session).map_err(io::Error::other)?;
+) -> serde_json::Result<Saved> {
     let status = Status {
         replay: None,
         ..backend.status()
     };
-    Saved {
+    Ok(Saved {
         sampling_period_ns,
         status: serde_json::to_string(&status)?,
         targets: serde_json::to_string(&backend.targets())?,
-        snapshot: Arc::new(snapshot.clone()),
-        names: SavedNames::new(&frames, names),
-    }
-    .write(out)
+        snapshot,
+        names,
+    })
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    account::AccountView,
+    account::{Account, AccountView},
     frames::{Frame, FrameId, FrameList},
     groups::GroupsView,
     input::{Counts, ProcessInfo},
@@ -77,6 +77,20 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// The same as if only these processes had been profiled: all others, and what dropped processes were, are left out.
+    /// Losses stay, as nobody knows whose they were.
+    #[must_use]
+    pub fn only(&self, wanted: impl Fn(&ProcessInfo) -> bool) -> Self {
+        let mut only = self.clone();
+        only.processes.retain(|_, process| wanted(&process.info));
+        only.retired = RetiredView {
+            user: Account::default().view(),
+            kernel: Account::default().view(),
+            processes: 0,
+        };
+        only
+    }
+
     /// Bytes that all call trees take.
     #[must_use]
     pub fn stack_bytes(&self) -> u64 {

@@ -30,8 +30,19 @@ pub(super) async fn show(
         };
         put(&format!(
             "\r{}\x1b[K",
-            line(began.elapsed(), length, samples)
+            line(began.elapsed(), length, Some(samples))
         ));
+        tokio::time::sleep(PERIOD).await;
+    }
+}
+
+/// The same where samples are counted elsewhere.
+pub(super) async fn wait(began: Instant, length: Option<Duration>, shown: bool) -> Infallible {
+    if !shown {
+        return std::future::pending().await;
+    }
+    loop {
+        put(&format!("\r{}\x1b[K", line(began.elapsed(), length, None)));
         tokio::time::sleep(PERIOD).await;
     }
 }
@@ -54,12 +65,13 @@ fn put(text: &str) {
         .unwrap_or_default();
 }
 
-fn line(so_far: Duration, length: Option<Duration>, samples: u64) -> String {
+fn line(so_far: Duration, length: Option<Duration>, samples: Option<u64>) -> String {
     let of = length.map_or_else(String::new, |length| {
         format!(" of {} s", length.as_secs_f64())
     });
+    let samples = samples.map_or_else(String::new, |samples| format!(", {samples} samples"));
     format!(
-        "recording: {} s{of}, {samples} samples; Ctrl-C ends it",
+        "recording: {} s{of}{samples}; Ctrl-C ends it",
         so_far.as_secs()
     )
 }
@@ -75,11 +87,11 @@ mod tests {
     fn lines() {
         let so_far = Duration::from_millis(3_900);
         assert_eq!(
-            line(so_far, None, 7),
+            line(so_far, None, Some(7)),
             "recording: 3 s, 7 samples; Ctrl-C ends it"
         );
         assert_eq!(
-            line(so_far, Some(Duration::from_millis(10_500)), 7),
+            line(so_far, Some(Duration::from_millis(10_500)), Some(7)),
             "recording: 3 s of 10.5 s, 7 samples; Ctrl-C ends it"
         );
     }

@@ -78,6 +78,17 @@ impl Recorded {
         })
     }
 
+    /// The same on another machine: what ends there is not seen here.
+    pub(super) fn elsewhere(args: &RecordArgs) -> anyhow::Result<Self> {
+        if args.command.is_empty() {
+            Ok(Self::Everybody)
+        } else {
+            Err(anyhow!(
+                "a command runs on this machine: --connect must name a daemon on it"
+            ))
+        }
+    }
+
     /// The process that will execute the command.
     pub(super) fn command_pid(&self) -> Option<u32> {
         match self {

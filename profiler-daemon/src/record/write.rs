@@ -10,12 +10,13 @@ use anyhow::Context as _;
 use crate::args::RecordFormat;
 use crate::backends::Live;
 use crate::export::pprof::{self, Content};
+use crate::export::saved::{Saved, SavedNames};
 use crate::export::{csv, firefox, flamegraph, folded, speedscope, text};
-use crate::http::{self, Backend};
-use crate::profile::snapshot::Snapshot;
-use crate::report::names::Names;
+use crate::http::{self, Backend as _};
 use crate::report::recording::all_functions;
-use crate::report::{self, Scope, Sections, SessionReport, StackQuery, TreeQuery, ViewQuery};
+use crate::report::{
+    self, Scope, Sections, SessionReport, StackQuery, TreeQuery, ViewQuery, Window,
+};
 
 use super::wanted::Wanted;
 
@@ -26,53 +27,62 @@ pub(super) struct Report {
     totals: SessionReport,
 }
 
-/// Makes the report of what was recorded until now.
+/// What stages recorded until now, with the names that the report needs.
 ///
 /// # Errors
 /// The collector does not answer, or the process that was asked for was never seen.
-pub(super) async fn report(
-    live: &Arc<Live>,
-    wanted: Wanted,
-    scope: Scope,
-) -> anyhow::Result<Report> {
+pub(super) async fn take(live: &Live, wanted: &Wanted, scope: Scope) -> anyhow::Result<Saved> {
     // A pass of its own, so that nothing of the end is missing.
-    let access = live.access();
-    let snapshot = access.snapshot(0).await.context("there is no report")?;
-    let named = if wanted.format == RecordFormat::Profile {
-        Scope::Session
-    } else {
-        scope
+    let snapshot = live.access().snapshot(0).await;
+    let snapshot = snapshot.context("there is no report")?;
+    let named = match wanted.format {
+        RecordFormat::Profile => Scope::Session,
+        _ => scope,
     };
     let frames = report::frames_needed(&snapshot, &named)?;
-    let names = access.names(Arc::clone(&snapshot), frames).await;
+    let names = live.names(Arc::clone(&snapshot), frames.clone()).await;
     live.look().await;
-    let live = Arc::clone(live);
+    let names = SavedNames::new(&frames, &*names);
+    http::saved(live, snapshot, names, wanted.sampling_period_ns)
+        .context("how the profiler is cannot be written down")
+}
+
+/// Makes the report.
+///
+/// # Errors
+/// The process that was asked for was never seen, or the window is longer than what is kept.
+pub(super) async fn report(
+    saved: Saved,
+    wanted: Wanted,
+    scope: Scope,
+    window: Window,
+) -> anyhow::Result<Report> {
     let made = tokio::task::spawn_blocking(move || {
-        let totals = report::session(&snapshot, &ViewQuery::default())?;
-        let bytes = bytes(&*live, &snapshot, &scope, &wanted, &*names)?;
+        let view = ViewQuery {
+            frames: wanted.frames,
+            window,
+        };
+        let totals = report::session(&saved.snapshot, &view)?;
+        let bytes = bytes(&saved, &scope, &wanted, &view)?;
         anyhow::Ok(Report { bytes, totals })
     });
     made.await.context("making the report failed")?
 }
 
 fn bytes(
-    backend: &dyn Backend,
-    snapshot: &Snapshot,
+    saved: &Saved,
     scope: &Scope,
     wanted: &Wanted,
-    names: &dyn Names,
+    view: &ViewQuery,
 ) -> anyhow::Result<Vec<u8>> {
-    let &Wanted {
-        format,
-        value,
-        frames,
-        sampling_period_ns,
-    } = wanted;
-    let recording = || report::recording(snapshot, scope, value, frames, names);
+    let &Wanted { format, value, .. } = wanted;
+    let (snapshot, names) = (&*saved.snapshot, &saved.names);
+    let recording = || report::recording(snapshot, scope, value, view, names);
     let stacks = |places| {
         let query = StackQuery {
             tree: TreeQuery {
-                frames,
+                frames: view.frames,
+                window: view.window,
                 value: Some(value),
                 ..TreeQuery::default()
             },
@@ -91,7 +101,7 @@ fn bytes(
             .map_err(io::Error::from)
             .map(|()| out.push(b'\n')),
         RecordFormat::Csv => {
-            let query = all_functions(value, frames);
+            let query = all_functions(value, view);
             csv::write(
                 &report::functions(snapshot, scope, &query, names)?,
                 &mut out,
@@ -102,9 +112,10 @@ fn bytes(
         RecordFormat::Speedscope => speedscope::write(&stacks(false)?, value, &mut out),
         RecordFormat::Firefox => firefox::write(&stacks(false)?, value, &mut out),
         RecordFormat::Pprof => {
-            pprof::write(&stacks(true)?, Content::All, sampling_period_ns, &mut out)
+            let period_ns = saved.sampling_period_ns;
+            pprof::write(&stacks(true)?, Content::All, period_ns, &mut out)
         }
-        RecordFormat::Profile => http::save(backend, snapshot, names, sampling_period_ns, &mut out),
+        RecordFormat::Profile => saved.write(&mut out),
     }
     .context("cannot make the report")?;
     Ok(out)

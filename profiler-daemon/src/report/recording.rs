@@ -7,7 +7,7 @@ use super::{
     functions::{FunctionRow, functions},
     os_events::{OsEvents, os_events},
     processes::{ProcessRow, processes},
-    query::{Frames, ReportError, Scope, StackValue, TableQuery, ViewQuery},
+    query::{ReportError, Scope, StackValue, TableQuery, ViewQuery},
     session::{SessionReport, session},
 };
 use crate::{profile::snapshot::Snapshot, report::names::Names};
@@ -44,10 +44,11 @@ pub const fn function_column(value: StackValue) -> Option<&'static str> {
 
 /// The question for all functions, those with most of the value first.
 #[must_use]
-pub fn all_functions(value: StackValue, frames: Frames) -> TableQuery {
+pub fn all_functions(value: StackValue, view: &ViewQuery) -> TableQuery {
     TableQuery {
         sort: function_column(value).map(str::to_owned),
-        frames,
+        frames: view.frames,
+        window: view.window,
         ..TableQuery::default()
     }
 }
@@ -60,22 +61,22 @@ pub fn recording(
     snapshot: &Snapshot,
     scope: &Scope,
     value: StackValue,
-    frames: Frames,
+    view: &ViewQuery,
     names: &dyn Names,
 ) -> Result<Recording, ReportError> {
-    let view = ViewQuery {
-        frames,
-        ..ViewQuery::default()
+    let all = TableQuery {
+        window: view.window,
+        ..TableQuery::default()
     };
-    let mut processes = processes(snapshot, &TableQuery::default(), names)?;
+    let mut processes = processes(snapshot, &all, names)?;
     // Those that are no targets are known, but have no time.
     processes.rows.retain(|row| row.elapsed_ns > 0);
     processes.total_rows = processes.rows.len();
     Ok(Recording {
         value,
-        session: session(snapshot, &view)?,
+        session: session(snapshot, view)?,
         processes,
-        functions: functions(snapshot, scope, &all_functions(value, frames), names)?,
-        os_events: os_events(snapshot, scope, &view)?,
+        functions: functions(snapshot, scope, &all_functions(value, view), names)?,
+        os_events: os_events(snapshot, scope, view)?,
     })
 }

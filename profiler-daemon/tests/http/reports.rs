@@ -16,7 +16,7 @@ pub(crate) fn target(path: &str) -> String {
     match path.rsplit('/').next() {
         Some("callers" | "callees") => format!("{path}?function=function_0x1000"),
         Some("diff") => format!("{path}?base={RUNNING}&other={RUNNING}.{START_TICKS}"),
-        Some("profile" | "wall") => format!("{path}?seconds=1"),
+        Some("profile" | "wall") if path.starts_with("/debug/") => format!("{path}?seconds=1"),
         _ => path,
     }
 }

@@ -1,4 +1,5 @@
-//! A backend over the made-up machine: each question comes after as much of its time as passed on the clock.
+//! A backend over the made-up machine: each question comes after as much of its time as passed on the clock, or its time
+//! stands still.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -18,27 +19,29 @@ use crate::world::World;
 const SHORTEST_PASS_NS: u64 = 300_000_000;
 
 /// See the module.
-pub(crate) struct Moving {
+pub(crate) struct Machine {
     state: Mutex<(World, Instant)>,
+    moves: bool,
 }
 
-impl Moving {
-    pub(crate) fn new() -> Self {
+impl Machine {
+    pub(crate) fn new(moves: bool) -> Self {
         let mut world = World::new();
         for _ in 0..24 {
             world.pass(1_000_000_000);
         }
         Self {
             state: Mutex::new((world, Instant::now())),
+            moves,
         }
     }
 }
 
-impl Backend for Moving {
+impl Backend for Machine {
     fn snapshot(&self) -> BoxFuture<'_, Result<Arc<Snapshot>, Unavailable>> {
         let mut state = self.state.lock().unwrap();
         let passed_ns = u64::try_from(state.1.elapsed().as_nanos()).unwrap();
-        if passed_ns >= SHORTEST_PASS_NS {
+        if self.moves && passed_ns >= SHORTEST_PASS_NS {
             state.0.pass(passed_ns);
             state.1 = Instant::now();
         }

@@ -14,7 +14,7 @@ const PATIENCE_MS = 20_000;
 const checks = [];
 
 // Declares a check: a sentence, and what to do with a fresh page. `options` as of playwright's contexts; `expected`: a
-// pattern of console errors that belong to it.
+// pattern of console errors that belong to it; `needs`: "moving" for a profile that grows, "replay" for one that was saved.
 export function check(sentence, run, options = {}) {
   checks.push({ sentence, run, options });
 }
@@ -33,7 +33,7 @@ async function filesOfFolder(context) {
   });
 }
 
-async function fresh(browser, { expected, ...options }) {
+async function fresh(browser, { expected, needs, ...options }) {
   const context = await browser.newContext({ viewport: { width: 1400, height: 900 }, ...options });
   if (env.PAGE_UI) await filesOfFolder(context);
   const page = await context.newPage();
@@ -62,9 +62,10 @@ async function fresh(browser, { expected, ...options }) {
 // Runs the checks one after another; ends the program with 1 when one failed.
 export async function runAll() {
   const only = env.PAGE_ONLY ? new RegExp(env.PAGE_ONLY, "i") : null;
+  const wanted = ({ sentence, options }) => (!only || only.test(sentence)) && [undefined, env.PAGE_PROFILE].includes(options.needs);
   const browser = await chromium.launch({ executablePath: env.PAGE_CHROMIUM, args: ["--no-sandbox", "--disable-gpu", "--lang=en-US"] });
   let failed = 0;
-  for (const { sentence, run, options } of checks.filter(({ sentence }) => !only || only.test(sentence))) {
+  for (const { sentence, run, options } of checks.filter(wanted)) {
     const { context, page, faults } = await fresh(browser, options);
     const began = performance.now();
     try {

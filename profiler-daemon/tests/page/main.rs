@@ -9,6 +9,7 @@
 mod backend;
 mod names;
 mod programs;
+mod replay;
 mod world;
 
 use std::env;
@@ -58,40 +59,28 @@ fn tools() -> Result<Tools, String> {
     })
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_page_works_in_a_browser() {
-    // Check the page in a browser: every view, by pointer and keys, narrow and dark, with hostile names and a tree of 20000
-    // nodes. Needs node, chromium and playwright-core.
-    let tools = match tools() {
-        Ok(tools) => tools,
+/// The tools; nothing, and says so, where they are missing and may be.
+fn tools_or_skip(what: &str) -> Option<Tools> {
+    match tools() {
+        Ok(tools) => Some(tools),
         Err(why) if env::var_os("CI").is_some() => panic!("the page cannot be tested: {why}"),
         Err(why) => {
             // Past the harness, which would keep it to itself.
-            writeln!(
-                std::io::stderr(),
-                "skipped: the page in a browser, since {why}"
-            )
-            .unwrap();
-            return;
+            writeln!(std::io::stderr(), "skipped: {what}, since {why}").unwrap_or_default();
+            None
         }
-    };
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let mut options = HttpOptions::new(&Config::default(), Arc::new(RequestCounts::default()));
-    options.listen = address;
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let router = app(Arc::new(backend::Moving::new()), options.clone());
-    let server = tokio::spawn(serve(listener, router, options, async {
-        stopped.await.unwrap_or_default();
-    }));
+    }
+}
 
-    let screenshots = target_dir().join("page-screenshots");
+/// Runs the checks for that kind of profile on the page at `url`. Its screenshots go to a folder of that name.
+fn run_checks(tools: Tools, url: &str, profile: &str, screenshots: &str) {
+    let screenshots = target_dir().join(screenshots);
     std::fs::create_dir_all(&screenshots).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page/check.mjs");
-    let mut checks = Command::new(tools.node);
-    checks
+    let output = Command::new(tools.node)
         .arg(script)
-        .env("PAGE_URL", format!("http://{address}"))
+        .env("PAGE_URL", url)
+        .env("PAGE_PROFILE", profile)
         .env("PAGE_MODULES", tools.modules)
         .env("PAGE_CHROMIUM", tools.chromium)
         .env("PAGE_SCREENSHOTS", &screenshots)
@@ -101,13 +90,9 @@ async fn the_page_works_in_a_browser() {
         .env("PAGE_DROPPED", world::DROPPED.to_string())
         // The checks end themselves when they take too long.
         .env("PAGE_PATIENCE_S", PATIENCE.as_secs().to_string())
-        .stdin(Stdio::null());
-    let output = tokio::task::spawn_blocking(move || checks.output())
-        .await
-        .unwrap()
+        .stdin(Stdio::null())
+        .output()
         .unwrap();
-    stop.send(()).unwrap();
-    server.await.unwrap().unwrap();
     std::fs::write(screenshots.join("checks.txt"), &output.stdout).unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(
@@ -115,4 +100,53 @@ async fn the_page_works_in_a_browser() {
         "{said}\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_works_in_a_browser() {
+    // Check the page in a browser: every view, by pointer and keys, narrow and dark, with hostile names and a tree of 20000
+    // nodes. Needs node, chromium and playwright-core.
+    let Some(tools) = tools_or_skip("the page in a browser") else {
+        return;
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut options = options();
+    options.listen = address;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let router = app(Arc::new(backend::Machine::new(true)), options.clone());
+    let server = tokio::spawn(serve(listener, router, options, async {
+        stopped.await.unwrap_or_default();
+    }));
+    let url = format!("http://{address}");
+    tokio::task::spawn_blocking(move || run_checks(tools, &url, "moving", "page-screenshots"))
+        .await
+        .unwrap();
+    stop.send(()).unwrap();
+    server.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_works_on_a_replay() {
+    // Check the same page over a profile that was saved and is served by the program itself, with --replay, of which only
+    // what needs numbers that move is left out.
+    let Some(tools) = tools_or_skip("the page on a replay") else {
+        return;
+    };
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("world.profile");
+    let machine = backend::Machine::new(false);
+    std::fs::write(&file, replay::saved(&machine).await).unwrap();
+    let program = replay::Program::start(&file);
+    let url = program.url().to_owned();
+    tokio::task::spawn_blocking(move || {
+        run_checks(tools, &url, "replay", "page-screenshots-replay")
+    })
+    .await
+    .unwrap();
+}
+
+/// Options of a server with no configuration.
+fn options() -> HttpOptions {
+    HttpOptions::new(&Config::default(), Arc::new(RequestCounts::default()))
 }

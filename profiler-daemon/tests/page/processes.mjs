@@ -103,7 +103,7 @@ check("numbers move by themselves, lines grow, and Pause holds them", async (pag
   assert.deepEqual([asked, await samples()], [0, held]);
   await page.getByRole("button", { name: "Resume" }).click();
   await until("the numbers move again", samples, (text) => text !== held);
-});
+}, { needs: "moving" });
 
 check("the focus stays on a row's link while its numbers change", async (page) => {
   await open(page, "#/processes?sort=comm&order=asc");
@@ -112,7 +112,7 @@ check("the focus stays on a row's link while its numbers change", async (page) =
   const stamp = await page.locator(".stamp").innerText();
   await until("a new answer came", () => page.locator(".stamp").innerText(), (text) => text !== stamp);
   assert.equal(await page.evaluate(() => document.activeElement.textContent), "systemd-journal");
-});
+}, { needs: "moving" });
 
 check("names that try to become markup stay text", async (page) => {
   await open(page, "#/processes?q=666");

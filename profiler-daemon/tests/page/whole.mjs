@@ -122,3 +122,9 @@ check("the daemon tells its own cost, programs and settings", async (page) => {
   for (const part of [/own processor time/, /sched_switch/, /frequency_hz/, /41\.0 MiB/]) assert.match(text, part);
   await screenshot(page, "daemon");
 });
+
+check("a replay says of which file, and from when", async (page) => {
+  await open(page, "#/daemon");
+  const text = await page.locator("main").innerText();
+  for (const part of [/replay of/, /world\.profile/, /saved at/]) assert.match(text, part);
+}, { needs: "replay" });

@@ -195,8 +195,8 @@ impl World {
             now_unix_ns: self.begin_unix_ns + (self.now_ns - 100_000 * SECOND),
             boot_unix_ns: self.begin_unix_ns - 100_000 * SECOND,
             modules: self.functions.modules.clone(),
-            losses: vec![("walks_map_full", 3), ("wakes_early", 41)],
-            discarded: vec![("idle", self.passes * 500)],
+            losses: vec![("walks_map_full".into(), 3), ("wakes_early".into(), 41)],
+            discarded: vec![("idle".into(), self.passes * 500)],
             ..DrainPass::default()
         };
         let mut programs = std::mem::take(&mut self.programs);

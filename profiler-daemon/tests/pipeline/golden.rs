@@ -116,9 +116,9 @@ pub(crate) fn service() -> (Snapshot, ByName) {
         [0, 0, 9600 * MS, 0, 400 * MS],
     ));
 
-    pass.losses = vec![("stacks_map_full", 3), ("ring_full", 0)];
+    pass.losses = vec![("stacks_map_full".into(), 3), ("ring_full".into(), 0)];
     pass.samples_lost = 1;
-    pass.discarded = vec![("idle", 900), ("not_target", 5)];
+    pass.discarded = vec![("idle".into(), 900), ("not_target".into(), 5)];
     small.profile.apply(pass);
     (small.profile.snapshot(), small.names)
 }

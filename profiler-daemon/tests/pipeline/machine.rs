@@ -203,8 +203,8 @@ impl Machine {
             now_ns: self.now_ns + plan.duration_ns,
             now_unix_ns: START_UNIX_NS + (self.now_ns + plan.duration_ns - START_NS),
             boot_unix_ns: START_UNIX_NS - START_NS,
-            losses: vec![("map_full", self.now_ns / SECOND_NS)],
-            discarded: vec![("idle", self.now_ns / SECOND_NS)],
+            losses: vec![("map_full".into(), self.now_ns / SECOND_NS)],
+            discarded: vec![("idle".into(), self.now_ns / SECOND_NS)],
             samples_lost: self.now_ns / SECOND_NS,
             modules: self.modules.clone(),
             ..DrainPass::default()

@@ -217,7 +217,10 @@ fn lost_stack_keeps_its_time() {
     let scope = Scope::Process("42".parse().unwrap());
     let list = report::modules(&small.profile.snapshot(), &scope, &TableQuery::default()).unwrap();
     let causes: Vec<_> = list.completeness.causes.into_iter().collect();
-    assert_eq!(causes, [("no_frames", 3), ("process_gone", 3)]);
+    assert_eq!(
+        causes,
+        [("no_frames".into(), 3), ("process_gone".into(), 3)]
+    );
     assert_eq!(list.completeness.stacks_unwind_failed, 6);
     assert!((list.completeness.frames_unknown_percent - 100.0).abs() < 1e-9);
     assert_eq!(

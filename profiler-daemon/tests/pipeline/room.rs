@@ -88,7 +88,7 @@ fn stacks(of: &str, light: u32) -> Vec<(Vec<String>, u64)> {
 }
 
 /// Functions of a process and their own time, and the causes of the receipt.
-fn functions(small: &Small, key: ProcessKey) -> (Vec<(String, u64)>, Vec<&'static str>) {
+fn functions(small: &Small, key: ProcessKey) -> (Vec<(String, u64)>, Vec<String>) {
     let scope = Scope::Process(ProcessSelector {
         pid: key.pid,
         start_ticks: None,
@@ -119,7 +119,14 @@ fn functions(small: &Small, key: ProcessKey) -> (Vec<(String, u64)>, Vec<&'stati
         .into_iter()
         .map(|row| (row.function, row.values.elapsed.exclusive_ns / MILLI_NS))
         .collect();
-    (rows, list.completeness.causes.into_keys().collect())
+    (
+        rows,
+        list.completeness
+            .causes
+            .into_keys()
+            .map(|cause| cause.to_string())
+            .collect(),
+    )
 }
 
 fn cause(small: &Small, name: &str) -> u64 {

@@ -35,6 +35,7 @@ export function createDaemonView() {
       const cost = status.own_cost;
       const room = status.profile;
       const facts = [
+        ...(status.replay ? [["replay of", shown(status.replay.file)], ["saved at", shown(status.replay.saved_at)]] : []),
         ["version", shown(status.version)],
         ["Linux", shown(status.kernel_release)],
         ["up", time(status.uptime_s * 1e9)],

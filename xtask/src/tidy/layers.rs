@@ -21,7 +21,7 @@ const ORDER: [&[&str]; 17] = [
     &["http"],
     &["backends"],
     &["doctor"],
-    &["daemon", "record"],
+    &["daemon", "record", "top"],
     &["main"],
 ];
 

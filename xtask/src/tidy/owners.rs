@@ -4,7 +4,7 @@ use super::Finding;
 use super::tokens::Source;
 
 /// Outside crates and the one module of the daemon that may use each. Tests may drive what they test with any.
-const OWNERS: [(&str, &str); 16] = [
+const OWNERS: [(&str, &str); 17] = [
     ("aya", "kernel"),
     ("aya_log", "kernel"),
     ("aya_obj", "kernel"),
@@ -19,6 +19,7 @@ const OWNERS: [(&str, &str); 16] = [
     ("postcard", "export"),
     ("prost", "export"),
     ("prometheus", "metrics"),
+    ("ratatui", "top"),
     ("tower", "http"),
     ("tower_http", "http"),
     ("utoipa", "http"),

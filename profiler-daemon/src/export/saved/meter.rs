@@ -340,3 +340,72 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Metered<'_, A> {
         self.inner.struct_variant(fields, visitor)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use serde::de::DeserializeOwned;
+
+    use super::{Meter, Metered};
+
+    /// Reads a value with so much memory; none where that is too little.
+    fn read<T: DeserializeOwned>(bytes: &[u8], memory_bytes: u64) -> Option<T> {
+        let meter = Meter::new(memory_bytes);
+        let mut from = postcard::Deserializer::from_bytes(bytes);
+        let value = T::deserialize(Metered::new(&mut from, &meter));
+        assert_eq!(value.is_err(), meter.is_exhausted());
+        value.ok()
+    }
+
+    #[derive(serde::Deserialize, serde::Serialize, PartialEq, Debug, Clone, Copy)]
+    enum Kind {
+        Plain,
+        Wrapped(u64),
+        Named { left: u32, right: Option<u8> },
+    }
+
+    // Check that values of every shape are read as they are without the meter.
+    #[test]
+    fn shapes() {
+        let value = (
+            BTreeMap::from([(7u32, Arc::<str>::from("seven"))]),
+            vec![
+                Kind::Plain,
+                Kind::Wrapped(1 << 40),
+                Kind::Named {
+                    left: 1,
+                    right: Some(2),
+                },
+            ],
+            [1u64, 2, 3],
+            -5i32,
+            true,
+            'x',
+        );
+        let bytes = postcard::to_allocvec(&value).unwrap();
+        assert_eq!(read(&bytes, 1 << 20), Some(value));
+    }
+
+    // Check that a list of small things that are large in memory is refused by what they take there, not by their bytes.
+    #[test]
+    fn small_in_the_file() {
+        let maps: Vec<Arc<BTreeMap<u32, [u64; 4]>>> = (0..1000)
+            .map(|_| Arc::new(BTreeMap::from([(1, [0; 4])])))
+            .collect();
+        let bytes = postcard::to_allocvec(&maps).unwrap();
+        assert!(bytes.len() < 8_000);
+        // A map has room for eleven entries of 36 bytes.
+        assert!(read::<Vec<Arc<BTreeMap<u32, [u64; 4]>>>>(&bytes, 400_000).is_none());
+        assert!(read::<Vec<Arc<BTreeMap<u32, [u64; 4]>>>>(&bytes, 4_000_000).is_some());
+    }
+
+    // Check that text is charged, too.
+    #[test]
+    fn text() {
+        let bytes = postcard::to_allocvec(&"x".repeat(5000)).unwrap();
+        assert!(read::<String>(&bytes, 4000).is_none());
+        assert!(read::<Box<str>>(&bytes, 6000).is_some());
+    }
+}

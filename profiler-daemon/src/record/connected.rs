@@ -1,0 +1,269 @@
+//! Recording over a running daemon: it profiles anyway, so its time is waited for, its whole profile is taken, and the
+//! report is made here as if those who were asked for had been recorded alone. Changes nothing of the daemon.
+
+use std::collections::BTreeSet;
+use std::io::IsTerminal as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow};
+
+use crate::args::{RecordArgs, duration};
+use crate::export::saved::Saved;
+use crate::http::Client;
+use crate::processes::ids::ProcessKey;
+use crate::profile::snapshot::Snapshot;
+use crate::report::{ProcessSelector, Scope, Window};
+
+use super::ending::{Left, Signals};
+use super::output::Output;
+use super::target::Recorded;
+use super::wanted::Wanted;
+use super::{finish, progress, write};
+
+/// Time before the end that a pass of the daemon may take to see the end.
+const SETTLE: Duration = Duration::from_millis(200);
+
+/// Waits, takes the profile and writes the report. Answers what is left to wait for.
+pub(super) async fn record(
+    args: &RecordArgs,
+    client: &Client,
+    mut recorded: Recorded,
+    wanted: &Wanted,
+    output: Output,
+    signals: &mut Signals,
+) -> anyhow::Result<Left> {
+    tokio::select! {
+        ready = check(client, args.duration) => ready?,
+        signal = signals.quit.next() => return Ok(Left::Nothing(signal.exit_code())),
+    }
+    let chosen = Chosen::new(args, &recorded);
+    let on_terminal = std::io::stderr().is_terminal() && args.command.is_empty();
+    let began = Instant::now();
+    if let Err(failure) = recorded.begin() {
+        progress::say(&failure.sentence);
+        return Ok(Left::Nothing(failure.exit_code));
+    }
+    let length = args.duration.map(Duration::from_nanos);
+    let ended = tokio::select! {
+        ended = recorded.end(length, signals) => ended?,
+        never = progress::wait(began, length, on_terminal) => match never {},
+    };
+    let recorded_for = began.elapsed();
+    if on_terminal {
+        progress::clear();
+    }
+    let window = match chosen {
+        // All of its life.
+        Chosen::Command(_) => Window::Session,
+        _ => Window::Last {
+            duration_ns: u64::try_from(recorded_for.as_nanos()).unwrap_or(u64::MAX),
+        },
+    };
+    let report = async {
+        // What ended last is told by the side-band a moment later.
+        tokio::time::sleep(SETTLE).await;
+        let file = client.get("/api/v1/profile").await?;
+        let read = tokio::task::spawn_blocking(move || Saved::read(&file)).await;
+        let mut saved = read
+            .context("reading the profile failed")?
+            .with_context(|| format!("the profile of {client} cannot be read"))?;
+        let (snapshot, scope) = chosen.of(&saved.snapshot)?;
+        saved.snapshot = Arc::new(snapshot);
+        write::report(saved, *wanted, scope, window).await
+    };
+    finish(report, output, recorded_for, signals).await?;
+    Ok(recorded.left(ended))
+}
+
+/// Whether the daemon profiles, and keeps enough for the report.
+async fn check(client: &Client, length_ns: Option<u64>) -> anyhow::Result<()> {
+    client.get("/readyz").await?;
+    let status = client.json("/api/v1/status").await?;
+    if status.get("replay").is_some_and(|replay| !replay.is_null()) {
+        return Err(anyhow!(
+            "{client} serves a saved profile: nothing is recorded there"
+        ));
+    }
+    if let Some(length_ns) = length_ns {
+        let window = duration::format(length_ns);
+        client
+            .get(&format!("/api/v1/session?window={window}"))
+            .await?;
+    }
+    Ok(())
+}
+
+/// Whose time the report is about.
+enum Chosen {
+    Everybody,
+    /// The command, from its first instruction on, and what it starts.
+    Command(u32),
+    Named {
+        pids: Vec<u32>,
+        comms: Vec<String>,
+        children: bool,
+    },
+}
+
+impl Chosen {
+    fn new(args: &RecordArgs, recorded: &Recorded) -> Self {
+        match recorded.command_pid() {
+            Some(pid) => Self::Command(pid),
+            None if args.pids.is_empty() && args.comms.is_empty() => Self::Everybody,
+            None => Self::Named {
+                pids: args.pids.clone(),
+                comms: args.comms.clone(),
+                children: args.children,
+            },
+        }
+    }
+
+    /// The profile of those alone, and what the report is about.
+    fn of(&self, snapshot: &Snapshot) -> anyhow::Result<(Snapshot, Scope)> {
+        let (pids, comms, children) = match self {
+            Self::Everybody => return Ok((snapshot.clone(), Scope::Session)),
+            Self::Command(pid) => (&[*pid][..], &[][..], true),
+            Self::Named {
+                pids,
+                comms,
+                children,
+            } => (&pids[..], &comms[..], *children),
+        };
+        let mut keys: BTreeSet<ProcessKey> = BTreeSet::new();
+        for pid in pids {
+            let newest = snapshot
+                .processes()
+                .keys()
+                .rev()
+                .find(|key| key.pid == *pid);
+            let newest = newest.ok_or_else(|| {
+                anyhow!("the daemon knows no process {pid}: /api/v1/targets says what it profiles")
+            })?;
+            keys.insert(*newest);
+        }
+        for comm in comms {
+            let named = snapshot
+                .processes()
+                .iter()
+                .filter(|(_, process)| process.info.comm.to_string() == *comm);
+            let before = keys.len();
+            keys.extend(named.map(|(key, _)| *key));
+            if keys.len() == before {
+                return Err(anyhow!("the daemon knows no process named {comm}"));
+            }
+        }
+        let scope = match (children, keys.first()) {
+            (false, Some(one)) if keys.len() == 1 && comms.is_empty() => {
+                Scope::Process(ProcessSelector {
+                    pid: one.pid,
+                    start_ticks: Some(one.start_ticks()),
+                })
+            }
+            _ => Scope::Session,
+        };
+        if children {
+            add_children(snapshot, &mut keys);
+        }
+        Ok((snapshot.only(|info| keys.contains(&info.key)), scope))
+    }
+}
+
+/// Adds what these processes started, and what that started. A parent's number counts for those that started after it.
+fn add_children(snapshot: &Snapshot, keys: &mut BTreeSet<ProcessKey>) {
+    let mut by_start: Vec<_> = snapshot.processes().values().collect();
+    by_start.sort_by_key(|process| process.info.key.start_ns);
+    for process in by_start {
+        let (key, ppid) = (process.info.key, process.info.ppid);
+        let of_parent = ProcessKey {
+            pid: ppid,
+            start_ns: 0,
+        }..=ProcessKey {
+            pid: ppid,
+            start_ns: key.start_ns,
+        };
+        // The newest of that number when it started.
+        let parent = snapshot.processes().range(of_parent).next_back();
+        if parent.is_some_and(|(parent, _)| keys.contains(parent)) {
+            keys.insert(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Chosen, add_children};
+    use crate::processes::ids::ProcessKey;
+    use crate::profile::input::{CommName, DrainPass, ProcessInfo};
+    use crate::profile::snapshot::Snapshot;
+    use crate::profile::{Profile, limits::Limits};
+    use crate::report::Scope;
+
+    fn key(pid: u32, start_ns: u64) -> ProcessKey {
+        ProcessKey { pid, start_ns }
+    }
+
+    /// Processes of (number, start, parent, name).
+    fn snapshot(processes: &[(u32, u64, u32, &str)]) -> Snapshot {
+        let mut profile = Profile::new(Limits::default(), 0, 0);
+        let info = |(pid, start_ns, ppid, comm): &(u32, u64, u32, &str)| ProcessInfo {
+            ppid: *ppid,
+            ..ProcessInfo::unknown(key(*pid, *start_ns), CommName::new(comm), 0)
+        };
+        profile.apply(DrainPass {
+            processes: processes.iter().map(info).collect(),
+            ..DrainPass::default()
+        });
+        profile.snapshot()
+    }
+
+    fn kept(chosen: &Chosen, snapshot: &Snapshot) -> Vec<u32> {
+        let (only, _) = chosen.of(snapshot).unwrap();
+        only.processes().keys().map(|key| key.pid).collect()
+    }
+
+    // Check that children are found through processes that ended, and that one whose parent's number was used before by one
+    // that was asked for is none.
+    #[test]
+    fn children() {
+        let all = snapshot(&[
+            (10, 1, 1, "make"),
+            (11, 2, 10, "sh"),
+            (12, 3, 11, "cc"),
+            (20, 4, 1, "bash"),
+            (10, 5, 1, "other"),
+            (13, 6, 10, "of-other"),
+        ]);
+        let mut keys = [key(10, 1)].into();
+        add_children(&all, &mut keys);
+        assert_eq!(keys, [key(10, 1), key(11, 2), key(12, 3)].into());
+        assert_eq!(kept(&Chosen::Command(10), &all), [10, 13]);
+    }
+
+    // Check whom numbers and names choose, that one number alone is reported as that process, and that nobody is told.
+    #[test]
+    fn choices() {
+        let all = snapshot(&[(10, 1, 1, "a"), (11, 2, 10, "b"), (12, 3, 1, "b")]);
+        let named = |pids: &[u32], comms: &[&str], children| Chosen::Named {
+            pids: pids.to_vec(),
+            comms: comms.iter().map(|comm| (*comm).to_owned()).collect(),
+            children,
+        };
+        assert_eq!(kept(&Chosen::Everybody, &all), [10, 11, 12]);
+        assert_eq!(kept(&named(&[10], &[], false), &all), [10]);
+        assert_eq!(kept(&named(&[10], &[], true), &all), [10, 11]);
+        assert_eq!(kept(&named(&[], &["b"], false), &all), [11, 12]);
+        assert_eq!(kept(&named(&[10], &["b"], false), &all), [10, 11, 12]);
+        let scope = |chosen: &Chosen| chosen.of(&all).unwrap().1;
+        assert!(matches!(scope(&named(&[10], &[], false)), Scope::Process(one) if one.pid == 10));
+        assert_eq!(scope(&named(&[10], &[], true)), Scope::Session);
+        assert_eq!(scope(&named(&[], &["a"], false)), Scope::Session);
+        for (chosen, part) in [
+            (named(&[99], &[], false), "no process 99"),
+            (named(&[], &["c"], false), "no process named c"),
+        ] {
+            let sentence = chosen.of(&all).unwrap_err().to_string();
+            assert!(sentence.contains(part), "{sentence}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! A live view of processes and functions in the terminal.
+//!
+//! It is one more client of the HTTP interface and computes nothing that a report says: over a daemon that runs, or over the
+//! same routes in this process, with a profiler that starts and ends with it. `state` is what keys change, `question` what
+//! is asked for it, `answer` what came of it, `draw` how it looks; `screen` is the terminal.
+
+mod answer;
+mod draw;
+mod question;
+mod screen;
+mod state;
+
+use std::io::IsTerminal as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::args::TopArgs;
+use crate::backends::Live;
+use crate::config::Config;
+use crate::http::{self, Client, HttpOptions};
+use crate::stages::{self, Stages};
+use crate::sys::heap;
+
+use answer::Answer;
+use screen::Screen;
+use state::{Change, State};
+
+/// The width of what is printed once, columns.
+const PRINTED_COLUMNS: u16 = 120;
+/// Rows of the table that is printed once.
+const PRINTED_ROWS: u16 = 30;
+
+/// Shows it until the person has seen enough, or prints it once.
+///
+/// # Errors
+/// A sentence: there is no terminal, no privilege, or nobody at the address.
+pub fn run(args: &TopArgs) -> anyhow::Result<()> {
+    let has_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if !args.once && !has_terminal {
+        return Err(anyhow!(
+            "top needs a terminal to show itself and to hear keys: --once prints it once as text"
+        ));
+    }
+    heap::tune();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .context("cannot wait for answers")?;
+    let result = runtime.block_on(async {
+        let mut source = Source::start(args)?;
+        let shown = async {
+            source.ready().await?;
+            if args.once {
+                print(args, &source.client).await
+            } else {
+                show(args, &source.client).await
+            }
+        };
+        let result = shown.await;
+        source.stop().await?;
+        result
+    });
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    result
+}
+
+/// Whom to ask, and what runs for it.
+struct Source {
+    client: Client,
+    own: Option<Own>,
+}
+
+/// The profiler of this process.
+struct Own {
+    stages: Stages,
+    live: Arc<Live>,
+    watch: JoinHandle<()>,
+}
+
+impl Source {
+    fn start(args: &TopArgs) -> anyhow::Result<Self> {
+        if let Some(url) = &args.connect {
+            let client = Client::at(url).map_err(|form| anyhow!("--connect {form}"))?;
+            return Ok(Self { client, own: None });
+        }
+        let config = match &args.config {
+            Some(path) => Config::read(path)?,
+            None => Config::default(),
+        };
+        let options = HttpOptions::new(&config, Arc::default());
+        let stages = stages::start(&config)?;
+        let live = Arc::new(Live::new(config, stages.access.clone(), Arc::default()));
+        let watched = Arc::clone(&live);
+        Ok(Self {
+            client: Client::here(http::app(Arc::<Live>::clone(&live), options)),
+            own: Some(Own {
+                stages,
+                live,
+                watch: tokio::spawn(async move { match watched.watch(|_| ()).await {} }),
+            }),
+        })
+    }
+
+    /// Waits until there is something to ask for.
+    async fn ready(&mut self) -> anyhow::Result<()> {
+        if let Some(own) = &mut self.own {
+            let attached = (&mut own.stages.attached).await;
+            let degraded =
+                attached.map_err(|_| anyhow!("the collector's thread ended without a word"))??;
+            own.live.set_degraded(degraded);
+            own.live.access().snapshot(u64::MAX).await?;
+            own.live.look().await;
+        }
+        self.client.get("/readyz").await?;
+        Ok(())
+    }
+
+    async fn stop(self) -> anyhow::Result<()> {
+        match self.own {
+            Some(own) => {
+                own.watch.abort();
+                own.stages.stop().await
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Asks once and prints the answer.
+async fn print(args: &TopArgs, client: &Client) -> anyhow::Result<()> {
+    let mut state = State::new(args, client.to_string());
+    let answer = question::ask(client.clone(), state.question()).await?;
+    state.take(Ok(answer));
+    let text = draw::as_text(&mut state, PRINTED_COLUMNS, PRINTED_ROWS);
+    screen::print(&text).context("cannot print")
+}
+
+/// Shows the screen until it is left.
+async fn show(args: &TopArgs, client: &Client) -> anyhow::Result<()> {
+    let mut state = State::new(args, client.to_string());
+    let period = Duration::from_nanos(args.every);
+    let mut terminate = signal(SignalKind::terminate()).context("cannot wait for signals")?;
+    let mut hangup = signal(SignalKind::hangup()).context("cannot wait for signals")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
+    let mut screen = Screen::open().context("cannot use the terminal")?;
+    let mut asking: Option<JoinHandle<anyhow::Result<Answer>>> = None;
+    let mut next = Instant::now();
+    loop {
+        screen.draw(|frame| draw::draw(frame, &mut state))?;
+        let may_ask = asking.is_none() && state.asks();
+        tokio::select! {
+            event = screen.next() => match state.hear(&event.context("the terminal is gone")?) {
+                Change::None => {}
+                // What is on its way is about something else.
+                Change::Question => {
+                    if let Some(old) = asking.take() {
+                        old.abort();
+                    }
+                    next = Instant::now();
+                }
+                Change::Quit => return Ok(()),
+            },
+            answer = answered(&mut asking) => {
+                asking = None;
+                next = Instant::now() + period;
+                state.take(answer);
+            }
+            () = tokio::time::sleep_until(next), if may_ask => {
+                asking = Some(tokio::spawn(question::ask(client.clone(), state.question())));
+            }
+            _ = terminate.recv() => return Ok(()),
+            _ = hangup.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+        }
+    }
+}
+
+/// Waits for what is asked; for ever where nothing is.
+async fn answered(
+    asking: &mut Option<JoinHandle<anyhow::Result<Answer>>>,
+) -> Result<Answer, String> {
+    let Some(task) = asking else {
+        return std::future::pending().await;
+    };
+    match task.await {
+        Ok(answer) => answer.map_err(|error| crate::args::failure_sentence(&error)),
+        Err(_) => Err("the question was given up".to_owned()),
+    }
+}

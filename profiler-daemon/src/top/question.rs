@@ -1,0 +1,133 @@
+//! What is asked for what is to be shown: paths of the HTTP interface, and nothing else.
+
+use anyhow::Context as _;
+use serde_json::Value;
+
+use crate::http::Client;
+
+use super::answer::{Answer, Texts};
+
+/// Most rows that are asked for.
+pub(super) const MAX_ROWS: usize = 200;
+
+/// What is shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum View {
+    /// All processes.
+    #[default]
+    Processes,
+    /// Functions of one process: `pid.start_ticks`.
+    Functions(String),
+    /// Threads of one process.
+    Threads(String),
+}
+
+impl View {
+    /// The process, where it is of one.
+    pub(super) fn process(&self) -> Option<&str> {
+        match self {
+            Self::Processes => None,
+            Self::Functions(process) | Self::Threads(process) => Some(process),
+        }
+    }
+}
+
+/// One screen's worth of questions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Question {
+    pub(super) view: View,
+    /// The column, as the interface calls it.
+    pub(super) sort: &'static str,
+    /// `session`, or a length of time.
+    pub(super) window: &'static str,
+    /// What names must contain; nothing for all.
+    pub(super) filter: String,
+}
+
+impl Question {
+    fn totals_path(&self) -> String {
+        let path = match self.view.process() {
+            None => "/api/v1/session".to_owned(),
+            Some(process) => format!("/api/v1/processes/{process}"),
+        };
+        format!("{path}?window={}", self.window)
+    }
+
+    fn table_path(&self) -> String {
+        let path = match &self.view {
+            View::Processes => "/api/v1/processes".to_owned(),
+            View::Functions(process) => format!("/api/v1/processes/{process}/functions"),
+            View::Threads(process) => format!("/api/v1/processes/{process}/threads"),
+        };
+        let mut path = format!(
+            "{path}?window={}&sort={}&limit={MAX_ROWS}",
+            self.window, self.sort
+        );
+        if !self.filter.is_empty() {
+            path.push_str("&q=");
+            path.push_str(&escaped(&self.filter));
+        }
+        path
+    }
+}
+
+/// Asks all of it.
+///
+/// # Errors
+/// A sentence of the daemon's, or why it cannot be asked.
+pub(super) async fn ask(client: Client, question: Question) -> anyhow::Result<Answer> {
+    let (totals, table) = (question.totals_path(), question.table_path());
+    let (totals, table, status) = tokio::join!(
+        client.json(&totals),
+        client.json(&table),
+        client.json("/api/v1/status"),
+    );
+    let (totals, table, status): (Value, Value, Value) = (totals?, table?, status?);
+    Answer::read(
+        question.view,
+        &Texts(&totals),
+        &Texts(&table),
+        &Texts(&status),
+    )
+    .context("the daemon's answer has another form than this version knows")
+}
+
+/// Text as a part of a query.
+fn escaped(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                char::from(byte).to_string()
+            }
+            byte => format!("%{byte:02X}"),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Question, View};
+
+    // Check which paths are asked for each view, and that a filter cannot become more than a filter.
+    #[test]
+    fn paths() {
+        let mut question = Question {
+            view: View::Processes,
+            sort: "samples",
+            window: "30s",
+            filter: String::new(),
+        };
+        assert_eq!(question.totals_path(), "/api/v1/session?window=30s");
+        assert_eq!(
+            question.table_path(),
+            "/api/v1/processes?window=30s&sort=samples&limit=200"
+        );
+        question.view = View::Functions("12.34".to_owned());
+        question.filter = "a b&limit=0é".to_owned();
+        assert_eq!(question.totals_path(), "/api/v1/processes/12.34?window=30s");
+        assert_eq!(
+            question.table_path(),
+            "/api/v1/processes/12.34/functions?window=30s&sort=samples&limit=200&q=a%20b%26limit%3D0%C3%A9"
+        );
+    }
+}

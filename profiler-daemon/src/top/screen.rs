@@ -1,0 +1,115 @@
+//! The terminal: taken over, heard, and given back as it was, whatever ends the program.
+
+use std::io::{self, Stdout, Write as _, stdout};
+use std::panic;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::cursor::Show;
+use ratatui::crossterm::event::{self, Event};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use ratatui::{Frame, Terminal};
+use tokio::sync::mpsc;
+
+/// How long the thread that hears keys waits before it looks whether it is over.
+const LOOK: Duration = Duration::from_millis(100);
+/// Keys that may wait.
+const MAX_WAITING: usize = 256;
+
+/// The terminal, taken over. Dropped, it is as it was.
+pub(super) struct Screen {
+    terminal: Terminal<CrosstermBackend<Stdout>>,
+    events: mpsc::Receiver<io::Result<Event>>,
+    over: Arc<AtomicBool>,
+}
+
+impl Screen {
+    pub(super) fn open() -> io::Result<Self> {
+        give_back_on_panic();
+        enable_raw_mode()?;
+        let taken = execute!(stdout(), EnterAlternateScreen)
+            .and_then(|()| Terminal::new(CrosstermBackend::new(stdout())));
+        let terminal = match taken {
+            Ok(terminal) => terminal,
+            Err(error) => {
+                give_back();
+                return Err(error);
+            }
+        };
+        let over = Arc::new(AtomicBool::new(false));
+        let (sender, events) = mpsc::channel(MAX_WAITING);
+        let screen = Self {
+            terminal,
+            events,
+            over: Arc::clone(&over),
+        };
+        thread::Builder::new()
+            .name("keys".into())
+            .spawn(move || hear(&sender, &over))?;
+        Ok(screen)
+    }
+
+    /// Draws all of it anew; only what is different is sent.
+    pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        self.terminal.draw(draw).map(drop)
+    }
+
+    /// The next key, or change of size.
+    pub(super) async fn next(&mut self) -> io::Result<Event> {
+        match self.events.recv().await {
+            Some(event) => event,
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        give_back();
+    }
+}
+
+/// Prints text to standard output; one who has read enough is no error.
+pub(super) fn print(text: &str) -> io::Result<()> {
+    let mut out = stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+fn hear(sender: &mpsc::Sender<io::Result<Event>>, over: &AtomicBool) {
+    while !over.load(Ordering::Relaxed) {
+        let event = match event::poll(LOOK) {
+            Ok(false) => continue,
+            Ok(true) => event::read(),
+            Err(error) => Err(error),
+        };
+        let is_last = event.is_err();
+        if sender.blocking_send(event).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+/// Once for the program: a panic is told on the screen that was there before.
+fn give_back_on_panic() {
+    let tell = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        give_back();
+        tell(panic);
+    }));
+}
+
+fn give_back() {
+    // A terminal that is gone needs nothing.
+    execute!(stdout(), LeaveAlternateScreen, Show).unwrap_or_default();
+    disable_raw_mode().unwrap_or_default();
+}

@@ -1,0 +1,300 @@
+//! What is shown, and how keys change it. Knows neither the terminal nor the daemon.
+
+use std::collections::HashMap;
+
+use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::widgets::TableState;
+
+use crate::args::{TopArgs, TopSort, TopWindow};
+
+use super::answer::{Answer, Row};
+use super::question::{Question, View};
+
+/// The longest filter, characters.
+const MAX_FILTER: usize = 64;
+
+/// What a key was about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Only how it looks, if anything.
+    None,
+    /// What is asked.
+    Question,
+    /// Enough was seen.
+    Quit,
+}
+
+/// See the module.
+pub(super) struct State {
+    /// Whom the numbers are from.
+    pub(super) source: String,
+    pub(super) view: View,
+    pub(super) sort: TopSort,
+    pub(super) window: TopWindow,
+    /// The filter, and whether it is being typed.
+    pub(super) filter: String,
+    pub(super) types: bool,
+    /// No more questions.
+    pub(super) paused: bool,
+    /// The rows stay in the order they had, by key.
+    frozen: Option<Vec<String>>,
+    pub(super) helps: bool,
+    pub(super) answer: Option<Answer>,
+    /// Why there is no new answer.
+    pub(super) trouble: Option<String>,
+    pub(super) table: TableState,
+    /// The row that the list of processes is left at.
+    left_at: Option<String>,
+}
+
+impl State {
+    pub(super) fn new(args: &TopArgs, source: String) -> Self {
+        Self {
+            source,
+            view: View::Processes,
+            sort: args.sort,
+            window: args.window,
+            filter: String::new(),
+            types: false,
+            paused: false,
+            frozen: None,
+            helps: false,
+            answer: None,
+            trouble: None,
+            table: TableState::default(),
+            left_at: None,
+        }
+    }
+
+    /// What must be asked for it.
+    pub(super) fn question(&self) -> Question {
+        Question {
+            view: self.view.clone(),
+            sort: column(&self.view, self.sort),
+            window: match self.window {
+                TopWindow::Session => "session",
+                TopWindow::HalfMinute => "30s",
+                TopWindow::FiveMinutes => "5m",
+            },
+            filter: self.filter.clone(),
+        }
+    }
+
+    /// Whether new numbers are wanted.
+    pub(super) fn asks(&self) -> bool {
+        !self.paused || self.answer.is_none()
+    }
+
+    pub(super) fn is_frozen(&self) -> bool {
+        self.frozen.is_some()
+    }
+
+    /// The rows as they are shown.
+    pub(super) fn rows(&self) -> &[Row] {
+        self.answer.as_ref().map_or(&[], |answer| &answer.rows)
+    }
+
+    /// Takes an answer in; the selection stays on its row.
+    pub(super) fn take(&mut self, answer: Result<Answer, String>) {
+        let mut answer = match answer {
+            Ok(answer) if answer.view == self.view => answer,
+            // It came too late.
+            Ok(_) => return,
+            Err(sentence) => {
+                self.trouble = Some(sentence);
+                return;
+            }
+        };
+        self.trouble = None;
+        if let Some(order) = &self.frozen {
+            let places: HashMap<&str, usize> = order.iter().map(String::as_str).zip(0..).collect();
+            // New rows come after those that are known, in their own order.
+            let place = |row: &Row| places.get(row.key.as_str()).copied();
+            answer
+                .rows
+                .sort_by_key(|row| place(row).unwrap_or(usize::MAX));
+        }
+        let selected = self.left_at.take().or_else(|| self.selected_key());
+        self.answer = Some(answer);
+        let place = |key: String| self.rows().iter().position(|row| row.key == key);
+        let at = selected.and_then(place).or(self.table.selected());
+        self.select(at.unwrap_or(0));
+        if self.frozen.is_some() {
+            self.freeze();
+        }
+    }
+
+    fn selected_key(&self) -> Option<String> {
+        let row = self.rows().get(self.table.selected()?)?;
+        Some(row.key.clone())
+    }
+
+    fn select(&mut self, at: usize) {
+        let last = self.rows().len().checked_sub(1);
+        self.table.select(last.map(|last| at.min(last)));
+    }
+
+    fn freeze(&mut self) {
+        self.frozen = Some(self.rows().iter().map(|row| row.key.clone()).collect());
+    }
+
+    /// Takes a key, or whatever else the terminal tells.
+    pub(super) fn hear(&mut self, event: &Event) -> Change {
+        match event {
+            Event::Key(key) if key.kind != KeyEventKind::Release => self.key(key),
+            _ => Change::None,
+        }
+    }
+
+    fn key(&mut self, key: &KeyEvent) -> Change {
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return match key.code {
+                KeyCode::Char('c' | 'd') => Change::Quit,
+                _ => Change::None,
+            };
+        }
+        if self.types {
+            return self.type_key(key.code);
+        }
+        if self.helps {
+            self.helps = false;
+            return match key.code {
+                KeyCode::Char('q') => Change::Quit,
+                _ => Change::None,
+            };
+        }
+        let at = self.table.selected().unwrap_or(0);
+        match key.code {
+            KeyCode::Char('q') => return Change::Quit,
+            KeyCode::Up | KeyCode::Char('k') => self.select(at.saturating_sub(1)),
+            KeyCode::Down | KeyCode::Char('j') => self.select(at + 1),
+            KeyCode::PageUp => self.select(at.saturating_sub(20)),
+            KeyCode::PageDown => self.select(at + 20),
+            KeyCode::Home | KeyCode::Char('g') => self.select(0),
+            KeyCode::End | KeyCode::Char('G') => self.select(usize::MAX),
+            KeyCode::Char('?' | 'h') => self.helps = true,
+            KeyCode::Char('/') => self.types = true,
+            KeyCode::Char('p') => self.paused = !self.paused,
+            KeyCode::Char(' ') if self.frozen.is_some() => self.frozen = None,
+            KeyCode::Char(' ') => self.freeze(),
+            KeyCode::Char('s') => {
+                self.sort = next_sort(&self.view, self.sort);
+                return self.ask_anew();
+            }
+            KeyCode::Char('w') => {
+                self.window = match self.window {
+                    TopWindow::Session => TopWindow::HalfMinute,
+                    TopWindow::HalfMinute => TopWindow::FiveMinutes,
+                    TopWindow::FiveMinutes => TopWindow::Session,
+                };
+                return self.ask_anew();
+            }
+            KeyCode::Enter | KeyCode::Right => return self.enter(),
+            KeyCode::Tab | KeyCode::Char('t') => return self.turn(),
+            KeyCode::Esc | KeyCode::Left | KeyCode::Backspace => return self.leave(),
+            _ => {}
+        }
+        Change::None
+    }
+
+    fn type_key(&mut self, code: KeyCode) -> Change {
+        match code {
+            KeyCode::Enter => {
+                self.types = false;
+                return Change::None;
+            }
+            KeyCode::Esc => {
+                self.types = false;
+                self.filter.clear();
+            }
+            KeyCode::Backspace => {
+                self.filter.pop();
+            }
+            KeyCode::Char(c) if !c.is_control() && self.filter.chars().count() < MAX_FILTER => {
+                self.filter.push(c);
+            }
+            _ => return Change::None,
+        }
+        self.ask_anew()
+    }
+
+    /// Another order is wanted, so none is held.
+    fn ask_anew(&mut self) -> Change {
+        self.frozen = None;
+        Change::Question
+    }
+
+    /// From the list of processes to the functions of one.
+    fn enter(&mut self) -> Change {
+        match (&self.view, self.selected_key()) {
+            (View::Processes, Some(process)) => {
+                self.left_at = None;
+                self.show(View::Functions(process))
+            }
+            _ => Change::None,
+        }
+    }
+
+    /// From functions to threads and back.
+    fn turn(&mut self) -> Change {
+        match &self.view {
+            View::Processes => Change::None,
+            View::Functions(process) => self.show(View::Threads(process.clone())),
+            View::Threads(process) => self.show(View::Functions(process.clone())),
+        }
+    }
+
+    /// Back to the list of processes, to the row it was left at; there, back to all of it.
+    fn leave(&mut self) -> Change {
+        match &self.view {
+            View::Processes if self.filter.is_empty() => Change::None,
+            View::Processes => {
+                self.filter.clear();
+                self.ask_anew()
+            }
+            View::Functions(process) | View::Threads(process) => {
+                let process = process.clone();
+                let change = self.show(View::Processes);
+                self.left_at = Some(process);
+                change
+            }
+        }
+    }
+
+    fn show(&mut self, view: View) -> Change {
+        self.view = view;
+        self.answer = None;
+        self.trouble = None;
+        self.filter.clear();
+        self.table = TableState::default();
+        self.ask_anew()
+    }
+}
+
+/// The column that a view is sorted by.
+fn column(view: &View, sort: TopSort) -> &'static str {
+    match (view, sort) {
+        (View::Processes, TopSort::Samples) => "samples",
+        (View::Processes, TopSort::Elapsed) => "elapsed_ns",
+        (View::Processes, TopSort::Application) => "application_ns",
+        (View::Processes | View::Threads(_), TopSort::Blocked) => "classes.blocked_ns",
+        (_, TopSort::Samples) => "samples.exclusive",
+        (_, TopSort::Application) => "application.exclusive_ns",
+        // Functions have no time by class.
+        (_, TopSort::Elapsed) | (View::Functions(_), TopSort::Blocked) => "elapsed.exclusive_ns",
+    }
+}
+
+fn next_sort(view: &View, sort: TopSort) -> TopSort {
+    match sort {
+        TopSort::Samples => TopSort::Elapsed,
+        TopSort::Elapsed => TopSort::Application,
+        TopSort::Application if matches!(view, View::Functions(_)) => TopSort::Samples,
+        TopSort::Application => TopSort::Blocked,
+        TopSort::Blocked => TopSort::Samples,
+    }
+}
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;
