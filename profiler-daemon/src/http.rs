@@ -82,6 +82,7 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
             "pprof_wall" => get(pprof::wall),
             "diff" => get(reports::diff),
             "os_events" => get(reports::os_events),
+            "timeline" => get(reports::timeline),
             unknown => {
                 unreachable!("the endpoint table names a handler that does not exist: {unknown}")
             }

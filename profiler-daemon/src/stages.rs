@@ -169,6 +169,8 @@ fn build(config: &Config, bell: Arc<Bell>, degraded: &mut Degraded) -> anyhow::R
         tree_bytes: config.limits.profile_stack_bytes,
         exited_processes: config.limits.exited_processes,
         exited_threads: config.limits.exited_threads_per_process,
+        recent_past_ns: config.limits.recent_past_ns,
+        segment_bytes: config.limits.recent_past_bytes,
         groups: config.metrics.max_groups,
         ..Limits::default()
     };

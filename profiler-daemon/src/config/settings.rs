@@ -147,6 +147,14 @@ section! {
     profile_stack_bytes as profile_stack_bytes: usize =
         Bytes { default: 32 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };
 
+    /// How long the recent past is kept in pieces, for windows and timelines. The older a piece, the longer: 1, 10, 60 seconds.
+    recent_past as recent_past_ns: u64 =
+        Time { default_ns: 3_600_000_000_000, min_ns: 60_000_000_000, max_ns: 86_400_000_000_000, zero: None };
+
+    /// Memory for that. When it is full, the oldest pieces give way.
+    recent_past_bytes as recent_past_bytes: usize =
+        Bytes { default: 64 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };
+
     /// Memory for names of functions. Names that do not fit are looked up again when they are needed.
     symbol_cache_bytes as symbol_cache_bytes: usize =
         Bytes { default: 64 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };

@@ -11,3 +11,4 @@ mod recorded;
 pub mod speedscope;
 mod tables;
 pub mod text;
+mod timeline;

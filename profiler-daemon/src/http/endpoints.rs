@@ -1,7 +1,9 @@
 //! Every endpoint, declared once: where it is, what may be asked of it, what it is for.
 
 use super::page;
-use super::questions::{DIFF, FORMAT, FUNCTIONS, NEIGHBOURS, PPROF, RECORDING, TABLE, TREE, VIEW};
+use super::questions::{
+    DIFF, FORMAT, FUNCTIONS, NEIGHBOURS, PPROF, RECORDING, TABLE, TIMELINE, TREE, VIEW,
+};
 
 /// An endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,6 +122,12 @@ pub const ENDPOINTS: &[Endpoint] = &[
         "time by class and by system call, whole session",
     ),
     get(
+        "/api/v1/timeline",
+        TIMELINE,
+        "timeline",
+        "what each process did when: its time by class in each span of the recent past",
+    ),
+    get(
         "/api/v1/processes/{pid}",
         VIEW,
         "process",
@@ -166,6 +174,12 @@ pub const ENDPOINTS: &[Endpoint] = &[
         VIEW,
         "os_events",
         "time by class and by system call of one process",
+    ),
+    get(
+        "/api/v1/processes/{pid}/timeline",
+        TIMELINE,
+        "timeline",
+        "what each thread of one process did when: its time by class in each span of the recent past",
     ),
     get(
         "/api/v1/processes/{pid}/pprof",

@@ -179,6 +179,13 @@ impl From<ReportError> for Problem {
                     )
                 },
             }]),
+            ReportError::WindowTooOld { .. } | ReportError::WindowEmpty { .. } => {
+                Self::parameters(vec![Fault {
+                    parameter: Some("from".to_owned()),
+                    given: None,
+                    detail,
+                }])
+            }
             ReportError::WindowTooLong { longest_ns } => Self::parameters(vec![Fault {
                 parameter: Some("window".to_owned()),
                 given: None,

@@ -4,9 +4,10 @@ use super::params::Params;
 use super::problem::Fault;
 use crate::args::duration;
 use crate::report::query::{
-    DiffQuery, DiffSide, Fold, Frames, NeighbourQuery, Order, Scope, Sections, StackQuery,
+    DiffQuery, DiffSide, Fold, Frames, Moment, NeighbourQuery, Order, Scope, Sections, StackQuery,
     StackValue, TableQuery, TreeQuery, ViewQuery, Window,
 };
+use crate::report::timeline::MAX_SPANS;
 
 /// The longest text to look for, in bytes.
 const MAX_SEARCH_BYTES: usize = 256;
@@ -28,17 +29,23 @@ const MAX_DEPTH: usize = 10_000;
 /// What an answer without a profile takes.
 pub(super) const FORMAT: &[&str] = &["format"];
 /// What every report takes.
-pub(super) const VIEW: &[&str] = &["format", "frames", "window"];
+pub(super) const VIEW: &[&str] = &["format", "frames", "window", "from", "to"];
 /// What a table takes.
-pub(super) const TABLE: &[&str] = &["format", "frames", "window", "sort", "order", "limit", "q"];
+pub(super) const TABLE: &[&str] = &[
+    "format", "frames", "window", "from", "to", "sort", "order", "limit", "q",
+];
 /// What a table of functions takes.
 pub(super) const FUNCTIONS: &[&str] = &[
-    "format", "frames", "window", "sort", "order", "limit", "q", "modules", "hide",
+    "format", "frames", "window", "from", "to", "sort", "order", "limit", "q", "modules", "hide",
 ];
 /// What a table of callers or callees takes.
 pub(super) const NEIGHBOURS: &[&str] = &[
-    "function", "module", "format", "frames", "window", "sort", "order", "limit", "q", "modules",
-    "hide",
+    "function", "module", "format", "frames", "window", "from", "to", "sort", "order", "limit",
+    "q", "modules", "hide",
+];
+/// What a timeline takes.
+pub(super) const TIMELINE: &[&str] = &[
+    "format", "window", "from", "to", "spans", "sort", "order", "limit", "q",
 ];
 /// What a comparison takes.
 pub(super) const DIFF: &[&str] = &[
@@ -48,6 +55,8 @@ pub(super) const DIFF: &[&str] = &[
     "format",
     "frames",
     "window",
+    "from",
+    "to",
     "sort",
     "order",
     "limit",
@@ -56,7 +65,7 @@ pub(super) const DIFF: &[&str] = &[
     "hide",
 ];
 /// What a profile of one process takes.
-pub(super) const PPROF: &[&str] = &["frames", "window", "modules", "hide"];
+pub(super) const PPROF: &[&str] = &["frames", "window", "from", "to", "modules", "hide"];
 /// What a profile of the next seconds takes.
 pub(super) const RECORDING: &[&str] = &["seconds", "pid", "labels", "frames", "modules", "hide"];
 /// What a call tree takes.
@@ -64,6 +73,8 @@ pub(super) const TREE: &[&str] = &[
     "format",
     "frames",
     "window",
+    "from",
+    "to",
     "depth",
     "min_percent",
     "modules",
@@ -109,6 +120,19 @@ impl Params {
             window: self.window(),
             fold: self.fold(),
         }
+    }
+
+    /// Takes what a timeline takes. How many spans it has unless asked otherwise depends on its format.
+    pub(super) fn timeline(&mut self) -> (TableQuery, Option<usize>) {
+        let over_a_part = ["window", "from", "to"]
+            .iter()
+            .any(|name| self.is_given(name));
+        let spans = self.take("spans", |value| whole(value, 1, MAX_SPANS));
+        let mut table = self.table();
+        if !over_a_part {
+            table.window = Window::Kept;
+        }
+        (table, spans)
     }
 
     /// Takes what a call tree takes.
@@ -191,12 +215,15 @@ impl Params {
             self.fault(Fault::plain(
                 "base and other must both be processes, or both be lengths of time",
             ));
-        } else if of_windows && self.is_given("window") {
-            self.fault(Fault {
-                parameter: Some("window".to_owned()),
-                given: None,
-                detail: "window is for processes: base and other are windows already".to_owned(),
-            });
+        }
+        for name in ["window", "from", "to"] {
+            if of_windows && self.is_given(name) {
+                self.fault(Fault {
+                    parameter: Some(name.to_owned()),
+                    given: None,
+                    detail: format!("{name} is for processes: base and other are windows already"),
+                });
+            }
         }
         DiffQuery {
             base,
@@ -224,12 +251,64 @@ impl Params {
     }
 
     fn window(&mut self) -> Window {
+        let by_length = self.is_given("window");
+        let by_moments = self.is_given("from") || self.is_given("to");
+        if by_length && by_moments {
+            self.fault(Fault::plain(
+                "window cannot be given together with from and to: give a length of time, or moments",
+            ));
+        }
+        let needs_from = by_moments && !self.is_given("from");
         let window = self.take("window", |value| {
             window(value)
                 .ok_or_else(|| "must be session or a length of time like 30s or 5m".to_owned())
         });
-        window.unwrap_or(Window::Session)
+        let from = self.take("from", moment);
+        let to = self.take("to", moment);
+        if needs_from {
+            self.fault(Fault {
+                parameter: Some("from".to_owned()),
+                given: None,
+                detail: "from must be given where to is".to_owned(),
+            });
+        }
+        match from {
+            Some(from) => Window::Between { from, to },
+            None => window.unwrap_or(Window::Session),
+        }
     }
+}
+
+/// Reads a moment: by the clock, in seconds since 1970, or as time before now.
+fn moment(value: &str) -> Result<Moment, String> {
+    let read = || {
+        if let Some(ago) = value.strip_prefix('-') {
+            let ns = duration::parse(ago).ok()?;
+            return Some(Moment::Ago { ns });
+        }
+        let unix_ns = seconds(value).or_else(|| {
+            let time = humantime::parse_rfc3339(value).ok()?;
+            let since = time.duration_since(std::time::UNIX_EPOCH).ok()?;
+            u64::try_from(since.as_nanos()).ok()
+        })?;
+        Some(Moment::At { unix_ns })
+    };
+    read().ok_or_else(|| {
+        "must be a time like 2026-01-31T12:00:00Z (UTC), seconds since 1970 like 1769860800.5, or a time before now like -90s"
+            .to_owned()
+    })
+}
+
+/// Seconds since 1970, with up to nine digits after the point, as nanoseconds.
+fn seconds(value: &str) -> Option<u64> {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (whole, fraction) = value.split_once('.').unwrap_or((value, "0"));
+    if !digits(whole) || !digits(fraction) || fraction.len() > 9 {
+        return None;
+    }
+    let whole_ns = whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?;
+    let fraction_ns = format!("{fraction:0<9}").parse::<u64>().ok()?;
+    whole_ns.checked_add(fraction_ns)
 }
 
 fn window(value: &str) -> Option<Window> {

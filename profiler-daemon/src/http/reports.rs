@@ -15,13 +15,17 @@ use super::format::{Format, REPORT, TABLE, TREE};
 use super::params::Params;
 use super::problem::{Fault, Problem};
 use super::questions::{
-    DIFF, FUNCTIONS, NEIGHBOURS, TABLE as TABLE_PARAMS, TREE as TREE_PARAMS, VIEW,
+    DIFF, FUNCTIONS, NEIGHBOURS, TABLE as TABLE_PARAMS, TIMELINE, TREE as TREE_PARAMS, VIEW,
 };
 use crate::profile::frames::FrameId;
 use crate::profile::snapshot::Snapshot;
 use crate::report;
 use crate::report::names::Names;
-use crate::report::query::{ReportError, Scope, Sections, StackQuery};
+use crate::report::query::{ReportError, Scope, Sections, StackQuery, TimelineQuery};
+use crate::report::timeline::MAX_SPANS;
+
+/// Most spans of a timeline for people, a letter each, unless more are asked for.
+const TEXT_SPANS: usize = 60;
 
 type Answer = Result<Response, Problem>;
 type App = State<Arc<Shared>>;
@@ -172,6 +176,28 @@ fn value_without_use(format: Format) -> Problem {
             format.name()
         ),
     }])
+}
+
+/// `GET …/timeline`: a row per thread of a process, or a row per process.
+pub(super) async fn timeline(State(shared): App, ask: Ask) -> Answer {
+    let ((table, spans), format) = ask.read(TIMELINE, TABLE, Params::timeline)?;
+    let of_format = if format == Format::Text {
+        TEXT_SPANS
+    } else {
+        MAX_SPANS
+    };
+    let query = TimelineQuery {
+        table,
+        max_spans: spans.unwrap_or(of_format),
+    };
+    let scope = ask.scope();
+    make(&shared, format, no_frames, move |snapshot, _| match scope {
+        Scope::Session => format.write_table(&report::process_timeline(snapshot, &query)?),
+        Scope::Process(selector) => {
+            format.write_table(&report::thread_timeline(snapshot, &selector, &query)?)
+        }
+    })
+    .await
 }
 
 /// `GET /api/v1/diff`.

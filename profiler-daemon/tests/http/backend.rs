@@ -60,7 +60,7 @@ fn profile() -> Snapshot {
     let limits = Limits {
         exited_processes: 0,
         segment_ns: 1_000 * MS,
-        segments: 3,
+        recent_past_ns: 3_000 * MS,
         ..Limits::default()
     };
     let mut profile = Profile::new(limits, 0, 1_700_000_000 * 1_000 * MS);

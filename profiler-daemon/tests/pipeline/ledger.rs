@@ -11,7 +11,10 @@ use proptest::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::machine::{ByOffset, Machine, PassPlan, SECOND_NS, START_NS, START_UNIX_NS, plans};
+use crate::{
+    machine::{ByOffset, Machine, PassPlan, SECOND_NS, START_NS, START_UNIX_NS, plans},
+    timeline,
+};
 
 const CLASSES: [&str; 5] = [
     "user_ns",
@@ -247,6 +250,11 @@ pub(crate) fn check_all(snapshot: &Snapshot, window: Window, names: &dyn Names) 
             "rule 2: processes, {field}"
         );
     }
+    if window == Window::Session {
+        timeline::check(snapshot, Window::Kept);
+    } else {
+        timeline::check(snapshot, window);
+    }
     for row in rows(&processes) {
         let selector = ProcessSelector {
             pid: number(row, "pid") as u32,
@@ -278,7 +286,7 @@ pub(crate) fn tight() -> Limits {
         tree_bytes: 24 * NODE_BYTES,
         exited_processes: 1,
         exited_threads: 1,
-        segments: 4,
+        recent_past_ns: 30 * SECOND_NS,
         groups: 1,
         ..Limits::default()
     }

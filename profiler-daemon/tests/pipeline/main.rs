@@ -14,4 +14,5 @@ mod records;
 mod room;
 mod small;
 mod stacks;
+mod timeline;
 mod windows;
