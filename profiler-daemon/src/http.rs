@@ -18,18 +18,19 @@ mod problem;
 mod questions;
 mod reports;
 mod serve;
+mod sessions;
 mod stall;
 mod status;
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::get;
+use axum::routing::{get, post};
 use tokio::sync::Semaphore;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate as _, SizeAbove};
 
-pub use backend::{Backend, BoxFuture, Unavailable};
+pub use backend::{Backend, BoxFuture, SessionFailure, Unavailable};
 pub use endpoints::{ENDPOINTS, Endpoint};
 pub use options::HttpOptions;
 pub use serve::serve;
@@ -82,6 +83,9 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
             "pprof_wall" => get(pprof::wall),
             "diff" => get(reports::diff),
             "os_events" => get(reports::os_events),
+            "sessions" => get(sessions::list).post(sessions::start),
+            "named_session" => get(sessions::one).delete(sessions::end),
+            "marks" => post(sessions::mark),
             "timeline" => get(reports::timeline),
             unknown => {
                 unreachable!("the endpoint table names a handler that does not exist: {unknown}")

@@ -15,6 +15,7 @@ use crate::processes::live::{ProcessCounts, Processes};
 use crate::profile::Profile;
 use crate::profile::input::{CommName, Counts, DrainPass, ProcessInfo};
 use crate::profile::losses::counts;
+use crate::profile::sessions::{SessionChange, SessionChanged};
 use crate::profile::snapshot::Snapshot;
 use crate::sys::bell::Bell;
 use crate::sys::clock::{ClockOffsets, monotonic_ns};
@@ -22,7 +23,7 @@ use crate::sys::perf_event::{SideBand, SideBandCounts};
 use crate::sys::proc_fs;
 use crate::unwind::worker::TableWorker;
 
-use super::command::Command;
+use super::command::{Command, SessionUnchanged};
 use super::convert::{Owner, convert};
 use super::cost::{Estimate, EstimatedCost, Step};
 use super::coverage::{Coverage, WalkCounts};
@@ -435,6 +436,7 @@ impl Collector {
                 );
             }
             Command::SetTargets { targets, answer } => answer(self.set_targets(targets)),
+            Command::ChangeSession { change, answer } => answer(self.change_session(change)),
             Command::State { answer } => answer(self.state()),
             // Handled where the loop can end.
             Command::Stop => {}
@@ -454,6 +456,21 @@ impl Collector {
             self.snapshot
                 .get_or_insert_with(|| Arc::new(profile.snapshot())),
         )
+    }
+
+    fn change_session(
+        &mut self,
+        change: SessionChange,
+    ) -> Result<(SessionChanged, Arc<Snapshot>), SessionUnchanged> {
+        self.profile.check_session(&change)?;
+        let passes = self.passes;
+        self.pass();
+        if self.passes == passes {
+            return Err(SessionUnchanged::NoPass);
+        }
+        let changed = self.profile.change_session(change)?;
+        self.snapshot = None;
+        Ok((changed, self.snapshot(u64::MAX)))
     }
 
     /// Names that exist, with the living descendants of named processes where children count.

@@ -8,6 +8,7 @@ pub mod folded;
 mod human;
 pub mod pprof;
 mod recorded;
+pub mod sessions;
 pub mod speedscope;
 mod tables;
 pub mod text;

@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, StatusCode};
 use super::format::Format;
 use super::params::{Params, shown};
 use super::problem::Problem;
+use crate::profile::name::{Name, NotAName};
 use crate::report::query::{ProcessSelector, Scope};
 
 /// What a request for a report carries.
@@ -72,6 +73,39 @@ impl<S: Send + Sync> FromRequestParts<S> for Ask {
             query: parts.uri.query().map(str::to_owned),
             headers: parts.headers.clone(),
         })
+    }
+}
+
+/// What a request about a named session carries.
+pub(super) struct AskNamed {
+    pub(super) name: Name,
+    pub(super) ask: Ask,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for AskNamed {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let Path(text) = Path::<String>::from_request_parts(parts, state)
+            .await
+            .map_err(|rejection| bad_path(&rejection))?;
+        let name = text.parse().map_err(|wrong: NotAName| {
+            Problem::new(
+                StatusCode::BAD_REQUEST,
+                "invalid-session",
+                "This is no session",
+                format!(
+                    "{:?} is not the name of a session: a name {wrong}",
+                    shown(&text)
+                ),
+            )
+        })?;
+        let ask = Ask {
+            process: None,
+            query: parts.uri.query().map(str::to_owned),
+            headers: parts.headers.clone(),
+        };
+        Ok(Self { name, ask })
     }
 }
 

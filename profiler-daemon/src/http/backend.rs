@@ -9,6 +9,7 @@ use thiserror::Error;
 use super::status::Status;
 use crate::config::targets::Targets;
 use crate::profile::frames::FrameId;
+use crate::profile::sessions::{SessionChange, SessionChanged, SessionRefusal};
 use crate::profile::snapshot::Snapshot;
 use crate::report::names::Names;
 
@@ -22,6 +23,17 @@ pub struct Unavailable(
     /// A sentence for people.
     pub String,
 );
+
+/// Why the named sessions were not changed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SessionFailure {
+    /// The change cannot be made.
+    #[error(transparent)]
+    Refused(#[from] SessionRefusal),
+    /// There is no answer now.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+}
 
 /// What the server needs from the daemon. Nothing here may block the thread that calls it.
 pub trait Backend: Send + Sync + 'static {
@@ -50,6 +62,12 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Changes what is profiled and answers with what is profiled now; a sentence when it cannot be.
     fn set_targets(&self, targets: Targets) -> BoxFuture<'_, Result<Targets, String>>;
+
+    /// Changes the named sessions right after a read of the kernel. Answers what was done, and the profile as of that read.
+    fn change_session(
+        &self,
+        change: SessionChange,
+    ) -> BoxFuture<'_, Result<(SessionChanged, Arc<Snapshot>), SessionFailure>>;
 
     /// The metrics in the Prometheus text format.
     fn metrics(&self) -> BoxFuture<'_, Result<String, Unavailable>>;

@@ -71,6 +71,27 @@ pub const ENDPOINTS: &[Endpoint] = &[
         handler: "targets",
         about: "what is profiled; PUT changes it",
     },
+    Endpoint {
+        path: "/api/v1/sessions",
+        methods: &["GET", "POST"],
+        parameters: FORMAT,
+        handler: "sessions",
+        about: "the named sessions; POST starts one",
+    },
+    Endpoint {
+        path: "/api/v1/sessions/{name}",
+        methods: &["GET", "DELETE"],
+        parameters: FORMAT,
+        handler: "named_session",
+        about: "totals of a named session and its spans; DELETE stops it, a second DELETE removes it",
+    },
+    Endpoint {
+        path: "/api/v1/marks",
+        methods: &["POST"],
+        parameters: &[],
+        handler: "marks",
+        about: "begins a new span in the sessions that run",
+    },
     get("/api/v1/session", VIEW, "session", "totals of the session"),
     get("/api/v1/processes", TABLE, "processes", "a row per process"),
     get(

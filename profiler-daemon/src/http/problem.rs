@@ -179,6 +179,7 @@ impl From<ReportError> for Problem {
                     )
                 },
             }]),
+            ReportError::Session(refusal) => refusal.into(),
             ReportError::WindowTooOld { .. } | ReportError::WindowEmpty { .. } => {
                 Self::parameters(vec![Fault {
                     parameter: Some("from".to_owned()),

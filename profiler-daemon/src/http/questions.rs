@@ -3,6 +3,8 @@
 use super::params::Params;
 use super::problem::Fault;
 use crate::args::duration;
+use crate::profile::name::{Name, NotAName};
+use crate::profile::sessions::is_reserved;
 use crate::report::query::{
     DiffQuery, DiffSide, Fold, Frames, Moment, NeighbourQuery, Order, Scope, Sections, StackQuery,
     StackValue, TableQuery, TreeQuery, ViewQuery, Window,
@@ -29,23 +31,26 @@ const MAX_DEPTH: usize = 10_000;
 /// What an answer without a profile takes.
 pub(super) const FORMAT: &[&str] = &["format"];
 /// What every report takes.
-pub(super) const VIEW: &[&str] = &["format", "frames", "window", "from", "to"];
+pub(super) const VIEW: &[&str] = &[
+    "format", "frames", "window", "from", "to", "session", "span",
+];
 /// What a table takes.
 pub(super) const TABLE: &[&str] = &[
-    "format", "frames", "window", "from", "to", "sort", "order", "limit", "q",
+    "format", "frames", "window", "from", "to", "session", "span", "sort", "order", "limit", "q",
 ];
 /// What a table of functions takes.
 pub(super) const FUNCTIONS: &[&str] = &[
-    "format", "frames", "window", "from", "to", "sort", "order", "limit", "q", "modules", "hide",
+    "format", "frames", "window", "from", "to", "session", "span", "sort", "order", "limit", "q",
+    "modules", "hide",
 ];
 /// What a table of callers or callees takes.
 pub(super) const NEIGHBOURS: &[&str] = &[
-    "function", "module", "format", "frames", "window", "from", "to", "sort", "order", "limit",
-    "q", "modules", "hide",
+    "function", "module", "format", "frames", "window", "from", "to", "session", "span", "sort",
+    "order", "limit", "q", "modules", "hide",
 ];
 /// What a timeline takes.
 pub(super) const TIMELINE: &[&str] = &[
-    "format", "window", "from", "to", "spans", "sort", "order", "limit", "q",
+    "format", "window", "from", "to", "session", "span", "spans", "sort", "order", "limit", "q",
 ];
 /// What a comparison takes.
 pub(super) const DIFF: &[&str] = &[
@@ -57,6 +62,8 @@ pub(super) const DIFF: &[&str] = &[
     "window",
     "from",
     "to",
+    "session",
+    "span",
     "sort",
     "order",
     "limit",
@@ -65,7 +72,9 @@ pub(super) const DIFF: &[&str] = &[
     "hide",
 ];
 /// What a profile of one process takes.
-pub(super) const PPROF: &[&str] = &["frames", "window", "from", "to", "modules", "hide"];
+pub(super) const PPROF: &[&str] = &[
+    "frames", "window", "from", "to", "session", "span", "modules", "hide",
+];
 /// What a profile of the next seconds takes.
 pub(super) const RECORDING: &[&str] = &["seconds", "pid", "labels", "frames", "modules", "hide"];
 /// What a call tree takes.
@@ -75,6 +84,8 @@ pub(super) const TREE: &[&str] = &[
     "window",
     "from",
     "to",
+    "session",
+    "span",
     "depth",
     "min_percent",
     "modules",
@@ -124,7 +135,7 @@ impl Params {
 
     /// Takes what a timeline takes. How many spans it has unless asked otherwise depends on its format.
     pub(super) fn timeline(&mut self) -> (TableQuery, Option<usize>) {
-        let over_a_part = ["window", "from", "to"]
+        let over_a_part = ["window", "from", "to", "session", "span"]
             .iter()
             .any(|name| self.is_given(name));
         let spans = self.take("spans", |value| whole(value, 1, MAX_SPANS));
@@ -207,16 +218,17 @@ impl Params {
 
     /// Takes what a comparison takes.
     pub(super) fn diff(&mut self) -> DiffQuery {
-        let what = "a process, as in 1234, or a length of time, as in 30s, or session";
+        let what =
+            "a process, as in 1234, or a length of time, as in 30s, or session, or the name of one";
         let base = self.required("base", what, side);
         let other = self.required("other", what, side);
         let of_windows = matches!(base, DiffSide::Window { .. });
         if of_windows != matches!(other, DiffSide::Window { .. }) {
             self.fault(Fault::plain(
-                "base and other must both be processes, or both be lengths of time",
+                "base and other must both be processes, or neither: lengths of time or sessions",
             ));
         }
-        for name in ["window", "from", "to"] {
+        for name in ["window", "from", "to", "session", "span"] {
             if of_windows && self.is_given(name) {
                 self.fault(Fault {
                     parameter: Some(name.to_owned()),
@@ -250,33 +262,47 @@ impl Params {
         frames.unwrap_or(Frames::User)
     }
 
+    /// Takes what says which time is meant: a length of time, moments, or a session.
     fn window(&mut self) -> Window {
-        let by_length = self.is_given("window");
-        let by_moments = self.is_given("from") || self.is_given("to");
-        if by_length && by_moments {
+        let given = |params: &Self, names: &[&str]| names.iter().any(|name| params.is_given(name));
+        let ways = [&["window"][..], &["from", "to"], &["session", "span"]];
+        if ways.iter().filter(|names| given(self, names)).count() > 1 {
             self.fault(Fault::plain(
-                "window cannot be given together with from and to: give a length of time, or moments",
+                "give one of window, from (with to) and session (with span): each says which time is meant",
             ));
         }
-        let needs_from = by_moments && !self.is_given("from");
+        for (name, needed) in [("to", "from"), ("span", "session")] {
+            if self.is_given(name) && !self.is_given(needed) {
+                self.fault(Fault {
+                    parameter: Some(needed.to_owned()),
+                    given: None,
+                    detail: format!("{needed} must be given where {name} is"),
+                });
+            }
+        }
         let window = self.take("window", |value| {
             window(value)
                 .ok_or_else(|| "must be session or a length of time like 30s or 5m".to_owned())
         });
-        let from = self.take("from", moment);
-        let to = self.take("to", moment);
-        if needs_from {
-            self.fault(Fault {
-                parameter: Some("from".to_owned()),
-                given: None,
-                detail: "from must be given where to is".to_owned(),
-            });
-        }
-        match from {
-            Some(from) => Window::Between { from, to },
-            None => window.unwrap_or(Window::Session),
+        let (from, to) = (self.take("from", moment), self.take("to", moment));
+        let (session, span) = (self.take("session", name), self.take("span", name));
+        match (from, session) {
+            (Some(from), _) => Window::Between { from, to },
+            (None, Some(session)) if is_reserved(session) => {
+                if span.is_some() {
+                    let detail = format!("the session {session} has no spans");
+                    self.fault(Fault::plain(detail));
+                }
+                Window::Session
+            }
+            (None, Some(session)) => Window::Named { session, span },
+            (None, None) => window.unwrap_or(Window::Session),
         }
     }
+}
+
+fn name(value: &str) -> Result<Name, String> {
+    value.parse().map_err(|wrong: NotAName| wrong.to_string())
 }
 
 /// Reads a moment: by the clock, in seconds since 1970, or as time before now.
@@ -323,13 +349,25 @@ fn side(value: &str) -> Result<DiffSide, String> {
     if let Ok(selector) = value.parse() {
         return Ok(DiffSide::Process(selector));
     }
-    match window(value) {
+    let named = || {
+        let (session, span) = match value.split_once('/') {
+            Some((session, span)) => (session, Some(span)),
+            None => (value, None),
+        };
+        let session: Name = session.parse().ok()?;
+        let span = span.map(str::parse).transpose().ok()?;
+        match is_reserved(session) {
+            true => span.is_none().then_some(Window::Session),
+            false => Some(Window::Named { session, span }),
+        }
+    };
+    match window(value).or_else(named) {
         Some(window) => Ok(DiffSide::Window {
             window,
             name: value.to_owned(),
         }),
         None => Err(
-            "must be a process, as in 1234 or 1234.5678, or session, or a length of time like 30s or 5m"
+            "must be a process, as in 1234 or 1234.5678, or session, or a length of time like 30s or 5m, or the name of a session, or of a span of one, as in NAME/SPAN"
                 .to_owned(),
         ),
     }

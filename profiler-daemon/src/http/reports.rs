@@ -231,7 +231,7 @@ pub(super) async fn os_events(State(shared): App, ask: Ask) -> Answer {
 
 pub(super) type Frames = Result<Vec<FrameId>, ReportError>;
 
-fn no_frames(_: &Snapshot) -> Frames {
+pub(super) fn no_frames(_: &Snapshot) -> Frames {
     Ok(Vec::new())
 }
 
@@ -259,9 +259,42 @@ where
     F: FnOnce(&Snapshot) -> Frames + Send + 'static,
     W: FnOnce(&Snapshot, &dyn Names) -> Result<Vec<u8>, Problem> + Send + 'static,
 {
-    let permit = Arc::clone(&shared.reports).acquire_owned().await;
-    let permit = permit.map_err(|_| Problem::overloaded("the server is stopping"))?;
+    let permit = permit(shared).await?;
     let snapshot = shared.backend.snapshot().await?;
+    with_permit(shared, permit, snapshot, frames, write).await
+}
+
+/// The bytes of an answer from this profile.
+pub(super) async fn of_snapshot<F, W>(
+    shared: &Arc<Shared>,
+    snapshot: Arc<Snapshot>,
+    frames: F,
+    write: W,
+) -> Result<Vec<u8>, Problem>
+where
+    F: FnOnce(&Snapshot) -> Frames + Send + 'static,
+    W: FnOnce(&Snapshot, &dyn Names) -> Result<Vec<u8>, Problem> + Send + 'static,
+{
+    let permit = permit(shared).await?;
+    with_permit(shared, permit, snapshot, frames, write).await
+}
+
+async fn permit(shared: &Shared) -> Result<OwnedSemaphorePermit, Problem> {
+    let permit = Arc::clone(&shared.reports).acquire_owned().await;
+    permit.map_err(|_| Problem::overloaded("the server is stopping"))
+}
+
+async fn with_permit<F, W>(
+    shared: &Shared,
+    permit: OwnedSemaphorePermit,
+    snapshot: Arc<Snapshot>,
+    frames: F,
+    write: W,
+) -> Result<Vec<u8>, Problem>
+where
+    F: FnOnce(&Snapshot) -> Frames + Send + 'static,
+    W: FnOnce(&Snapshot, &dyn Names) -> Result<Vec<u8>, Problem> + Send + 'static,
+{
     let seen = Arc::clone(&snapshot);
     let (permit, frames) = aside(permit, move || frames(&seen)).await?;
     let names = shared.backend.names(Arc::clone(&snapshot), frames?).await;

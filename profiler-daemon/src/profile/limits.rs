@@ -44,6 +44,10 @@ pub struct Limits {
     pub recent_past_ns: u64,
     /// Bytes of all pieces.
     pub segment_bytes: usize,
+    /// Named sessions kept.
+    pub sessions: usize,
+    /// Spans of all named sessions together.
+    pub session_spans: usize,
     /// Groups with counters of their own.
     pub groups: usize,
     /// A group that gained nothing for this long is dropped, nanoseconds.
@@ -63,6 +67,8 @@ impl Default for Limits {
             grades: GRADES.to_vec(),
             recent_past_ns: 3_600_000_000_000,
             segment_bytes: 64 << 20,
+            sessions: 64,
+            session_spans: 1_000,
             groups: 100,
             group_idle_ns: 600_000_000_000,
         }

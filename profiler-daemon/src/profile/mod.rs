@@ -14,6 +14,7 @@ pub mod groups;
 pub mod input;
 pub mod limits;
 pub mod losses;
+pub mod name;
 pub mod over;
 mod retention;
 pub mod ring;
@@ -299,6 +300,7 @@ impl Profile {
             dropped: self.retired.dropped(),
             groups: self.groups.view(),
             timeline: self.timeline.clone(),
+            sessions: self.sessions.clone(),
             counters: self.counters(),
             stack_bytes: self.stack_bytes(),
         }

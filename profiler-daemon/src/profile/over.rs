@@ -6,6 +6,8 @@ use std::{
     collections::{BTreeMap, HashMap},
 };
 
+use profiler_common::ClassNs;
+
 use super::{
     account::{AccountView, Open},
     calls::CallTotals,
@@ -28,6 +30,21 @@ pub enum Span {
         /// The end of the last; `u64::MAX` when it is still growing.
         to_ns: u64,
     },
+}
+
+/// What a thread gained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gain {
+    /// Nanoseconds by class.
+    Time(ClassNs),
+    /// Timer samples.
+    Samples(u64),
+}
+
+impl Gain {
+    fn time(class: usize, ns: u64) -> Self {
+        Self::Time(std::array::from_fn(|of| if of == class { ns } else { 0 }))
+    }
 }
 
 /// The threads of an account over a [`Span`].
@@ -143,12 +160,12 @@ impl AccountView {
         }
     }
 
-    /// Tells the time of each thread (of those without a row: `None`) in neighbouring spans of whole pieces, by class.
+    /// Tells what each thread (those without a row: `None`) gained in neighbouring spans of whole pieces.
     /// `borders_ns` are the beginnings of the spans, and the end of the last one.
-    pub fn time_by_span(
+    pub fn gains_by_span(
         &self,
         borders_ns: &[u64],
-        mut add: impl FnMut(Option<ThreadKey>, usize, usize, u64),
+        mut add: impl FnMut(Option<ThreadKey>, usize, Gain),
     ) {
         let (Some(from_ns), Some(to_ns)) = (borders_ns.first(), borders_ns.last()) else {
             return;
@@ -166,8 +183,10 @@ impl AccountView {
         for segment in self.ring.within(*from_ns, *to_ns) {
             let span = span_of(segment.from_ns);
             for (thread, what, cell) in segment.cells() {
-                if let What::Class(class) = what {
-                    add(key(thread), span, class, cell.total);
+                match what {
+                    What::Class(class) => add(key(thread), span, Gain::time(class, cell.total)),
+                    What::Samples => add(key(thread), span, Gain::Samples(cell.total)),
+                    What::Unobserved => {}
                 }
             }
         }
@@ -177,7 +196,7 @@ impl AccountView {
                 if borders_ns[span] >= stretch.to_ns {
                     break;
                 }
-                add(key(stretch.thread), span, stretch.class, ns);
+                add(key(stretch.thread), span, Gain::time(stretch.class, ns));
             }
         }
     }

@@ -127,13 +127,28 @@ impl Profile {
             counters: self.counters(),
             kept: true,
         });
+        self.age(self.now_ns.saturating_sub(self.limits.recent_past_ns));
+        if self.segment_bytes() > self.limits.segment_bytes {
+            self.make_room_for_pieces();
+        }
+    }
+
+    /// Makes the recent past fit its bytes: first what is old in it gives way, then named sessions, then the last minutes.
+    fn make_room_for_pieces(&mut self) {
+        let fine_ns = self.limits.grades.first();
+        let fine_ns = fine_ns.map_or(0, |grade| grade.older_than_ns);
         let mut horizon_ns = self.now_ns.saturating_sub(self.limits.recent_past_ns);
-        self.age(horizon_ns);
+        let mut last_ns = self.now_ns.saturating_sub(fine_ns);
         while self.segment_bytes() > self.limits.segment_bytes {
-            let Some(next_ns) = self.timeline.next_horizon(horizon_ns) else {
-                break;
-            };
-            horizon_ns = next_ns;
+            let next_ns = self.timeline.next_horizon(horizon_ns);
+            if let Some(next_ns) = next_ns.filter(|next_ns| *next_ns <= last_ns) {
+                horizon_ns = next_ns;
+            } else if !self.sessions.give_up_for_room() {
+                if last_ns == u64::MAX {
+                    return;
+                }
+                last_ns = u64::MAX;
+            }
             self.age(horizon_ns);
         }
     }

@@ -8,6 +8,7 @@ use super::{
     groups::GroupsView,
     input::{Counts, ProcessInfo},
     over::Span,
+    sessions::Sessions,
     timeline::{Counters, Timeline},
 };
 use crate::processes::{
@@ -79,6 +80,7 @@ pub struct Snapshot {
     pub(super) dropped: Arc<BTreeMap<ProcessKey, bool>>,
     pub(super) groups: GroupsView,
     pub(super) timeline: Timeline,
+    pub(super) sessions: Sessions,
     pub(super) counters: Arc<Counters>,
     pub(super) stack_bytes: u64,
 }
@@ -233,6 +235,12 @@ impl Snapshot {
             samples_lost: then.samples_lost.saturating_sub(from.counters.samples_lost),
             discarded: less(&then.discarded, &from.counters.discarded),
         })
+    }
+
+    /// The named sessions.
+    #[must_use]
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
     }
 
     /// Since when everything is kept in pieces, monotonic nanoseconds.

@@ -24,6 +24,7 @@ pub mod recording;
 mod scope;
 mod sections;
 pub mod session;
+pub mod sessions;
 pub mod stacks;
 pub mod syscall_names;
 mod table;
@@ -47,6 +48,7 @@ pub use query::{
 pub use recording::{Recording, recording};
 pub use scope::{frames_needed, outermost_frames};
 pub use session::{SessionReport, session};
+pub use sessions::{SessionList, SessionTotals, session_totals, sessions};
 pub use stacks::{Stacks, stacks, stacks_between};
 pub use table::Columns;
 pub use threads::{ThreadRow, threads};

@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use super::answer::rfc3339;
-use crate::profile::values::Values;
+use crate::profile::{name::Name, sessions::SessionRefusal, values::Values};
 
 pub use super::{fold::Fold, sections::Sections};
 
@@ -46,6 +46,13 @@ pub enum Window {
         from: Moment,
         /// The last one; now where there is none, or where it is still to come.
         to: Option<Moment>,
+    },
+    /// A named session, or a span of one.
+    Named {
+        /// The session.
+        session: Name,
+        /// The span; all of it without.
+        span: Option<Name>,
     },
 }
 
@@ -190,7 +197,7 @@ pub struct NeighbourQuery {
 pub enum DiffSide {
     /// A process, over the window that the question gives.
     Process(ProcessSelector),
-    /// The session, over this window.
+    /// All processes, over this window.
     Window {
         /// The window.
         window: Window,
@@ -356,6 +363,9 @@ pub enum ReportError {
         /// Since when everything is kept, nanoseconds since 1970.
         since_unix_ns: u64,
     },
+    /// There is no such session or span, or it is no longer kept.
+    #[error(transparent)]
+    Session(#[from] SessionRefusal),
     /// It ends before it begins, or lies where nothing was observed.
     #[error(
         "there is no time between from and to: from must lie before to, and both between {} and {}",

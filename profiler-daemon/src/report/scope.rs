@@ -104,6 +104,12 @@ fn coverage(snapshot: &Snapshot, window: Window) -> Result<Coverage, ReportError
             .map_err(|not_kept| ReportError::WindowTooLong {
                 longest_ns: now_ns - not_kept.since_ns,
             }),
+        Window::Named { session, span } => {
+            let (from, to) = snapshot.sessions().find(session)?.part(span)?;
+            snapshot
+                .between(from.ns, to.map(|to| to.ns))
+                .map_err(|not_kept| too_old(snapshot, not_kept))
+        }
         Window::Between { from, to } => {
             let from_ns = moment(snapshot, from);
             let to_ns = to.map_or(now_ns, |to| moment(snapshot, to));

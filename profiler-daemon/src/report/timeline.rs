@@ -4,7 +4,7 @@
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
-use profiler_common::{CLASS_COUNT, ClassNs};
+use profiler_common::ClassNs;
 use serde::Serialize;
 
 use super::{
@@ -19,9 +19,9 @@ use crate::{
     processes::ids::ThreadKey,
     profile::{
         input::ThreadState,
-        over::Span,
+        over::{Gain, Span},
         snapshot::Snapshot,
-        values::{Totals, add_classes},
+        values::{Totals, add_classes, sum},
     },
 };
 
@@ -322,9 +322,9 @@ pub fn thread_timeline(
         for member in &view.members {
             member
                 .account
-                .time_by_span(&spans.borders_ns, |thread, span, class, ns| {
+                .gains_by_span(&spans.borders_ns, |thread, span, gain| {
                     if let Some(line) = places.get_mut(&thread) {
-                        add(line, span, class, ns);
+                        add(line, span, gain);
                     }
                 });
         }
@@ -383,9 +383,7 @@ pub fn process_timeline(
             };
             member
                 .account
-                .time_by_span(&spans.borders_ns, |_, span, class, ns| {
-                    add(line, span, class, ns);
-                });
+                .gains_by_span(&spans.borders_ns, |_, span, gain| add(line, span, gain));
         }
     };
     answer(&view, query, lines, fill)
@@ -414,10 +412,10 @@ fn line<W>(who: W, totals: &Totals) -> Option<Line<W>> {
     })
 }
 
-fn add<W>(line: &mut Line<W>, span: usize, class: usize, ns: u64) {
-    if ns > 0 {
-        let mut classes = [0; CLASS_COUNT];
-        classes[class] = ns;
+fn add<W>(line: &mut Line<W>, span: usize, gain: Gain) {
+    if let Gain::Time(classes) = gain
+        && sum(&classes) > 0
+    {
         add_classes(line.spans[span].get_or_insert_default(), &classes);
     }
 }

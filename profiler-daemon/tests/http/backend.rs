@@ -7,7 +7,7 @@ use std::time::Duration;
 use profiler_common::StackEnd;
 use profiler_daemon::config::Config;
 use profiler_daemon::config::targets::Targets;
-use profiler_daemon::http::{Backend, BoxFuture, Degraded, Status, Unavailable};
+use profiler_daemon::http::{Backend, BoxFuture, Degraded, SessionFailure, Status, Unavailable};
 use profiler_daemon::processes::ids::{ProcessKey, ThreadKey};
 use profiler_daemon::processes::module::ModuleId;
 use profiler_daemon::profile::Profile;
@@ -16,6 +16,7 @@ use profiler_daemon::profile::input::{
     CommName, DrainPass, ProcessInfo, StackDelta, ThreadState, ThreadUpdate,
 };
 use profiler_daemon::profile::limits::Limits;
+use profiler_daemon::profile::sessions::{SessionChange, SessionChanged};
 use profiler_daemon::profile::snapshot::Snapshot;
 use profiler_daemon::report::names::Names;
 use profiler_daemon::symbols::names::{FunctionKind, FunctionName};
@@ -33,7 +34,7 @@ const MS: u64 = 1_000_000;
 
 /// A backend whose every answer a test can choose.
 pub(crate) struct Fake {
-    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) state: Mutex<State>,
     pub(crate) targets: Mutex<Targets>,
     pub(crate) ready: Result<(), Vec<String>>,
     /// How long a snapshot takes.
@@ -46,7 +47,7 @@ pub(crate) struct Fake {
 impl Default for Fake {
     fn default() -> Self {
         Self {
-            snapshot: Arc::new(profile()),
+            state: Mutex::new(State::new()),
             targets: Mutex::new(Targets::default()),
             ready: Ok(()),
             delay: Duration::ZERO,
@@ -56,32 +57,64 @@ impl Default for Fake {
     }
 }
 
-fn profile() -> Snapshot {
-    let limits = Limits {
-        exited_processes: 0,
-        segment_ns: 1_000 * MS,
-        recent_past_ns: 3_000 * MS,
-        ..Limits::default()
-    };
-    let mut profile = Profile::new(limits, 0, 1_700_000_000 * 1_000 * MS);
-    let key = |pid| ProcessKey {
+/// The profile, and how many seconds of it have passed.
+pub(crate) struct State {
+    profile: Profile,
+    seconds: u64,
+    pub(crate) snapshot: Arc<Snapshot>,
+}
+
+impl State {
+    fn new() -> Self {
+        let (profile, seconds) = (profile(), 19);
+        let snapshot = Arc::new(profile.snapshot());
+        Self {
+            profile,
+            seconds,
+            snapshot,
+        }
+    }
+
+    /// One second more, in which the running process did nothing but run.
+    fn pass(&mut self) {
+        self.seconds += 1;
+        let ran_ms = 500 + 1_000 * (self.seconds - 19);
+        let mut running = update(RUNNING, ThreadState::Running);
+        running.last_event_ns = ran_ms * MS;
+        running.classes[0] = (ran_ms - 100) * MS;
+        self.profile.apply(DrainPass {
+            threads: vec![running],
+            ..pass(self.seconds)
+        });
+    }
+
+    fn change(
+        &mut self,
+        change: SessionChange,
+    ) -> Result<(SessionChanged, Arc<Snapshot>), SessionFailure> {
+        self.pass();
+        let changed = self.profile.change_session(change)?;
+        self.snapshot = Arc::new(self.profile.snapshot());
+        Ok((changed, Arc::clone(&self.snapshot)))
+    }
+}
+
+fn key(pid: u32) -> ProcessKey {
+    ProcessKey {
         pid,
         start_ns: START_TICKS * 10 * MS,
-    };
-    let thread = |tid| ThreadKey {
+    }
+}
+
+fn thread(tid: u32) -> ThreadKey {
+    ThreadKey {
         tid,
         start_ns: START_TICKS * 10 * MS,
-    };
-    let info = |pid, exited_at_unix_ns| ProcessInfo {
-        exited_at_unix_ns,
-        cmdline: (pid == RUNNING).then(|| COMMAND_LINE.into()),
-        ..ProcessInfo::unknown(
-            key(pid),
-            CommName::new("example"),
-            1_600_000_000 * 1_000 * MS,
-        )
-    };
-    let update = |pid, state| ThreadUpdate {
+    }
+}
+
+fn update(pid: u32, state: ThreadState) -> ThreadUpdate {
+    ThreadUpdate {
         thread: thread(pid),
         process: key(pid),
         comm: CommName::new("example"),
@@ -93,6 +126,36 @@ fn profile() -> Snapshot {
         in_syscall: None,
         in_syscall_since_ns: 0,
         slot: pid,
+    }
+}
+
+fn pass(second: u64) -> DrainPass {
+    DrainPass {
+        now_ns: second * 1_000 * MS,
+        now_unix_ns: (1_700_000_000 + second) * 1_000 * MS,
+        boot_unix_ns: 1_600_000_000 * 1_000 * MS,
+        ..DrainPass::default()
+    }
+}
+
+fn profile() -> Profile {
+    let limits = Limits {
+        exited_processes: 0,
+        segment_ns: 1_000 * MS,
+        recent_past_ns: 3_000 * MS,
+        sessions: 3,
+        session_spans: 6,
+        ..Limits::default()
+    };
+    let mut profile = Profile::new(limits, 0, 1_700_000_000 * 1_000 * MS);
+    let info = |pid, exited_at_unix_ns| ProcessInfo {
+        exited_at_unix_ns,
+        cmdline: (pid == RUNNING).then(|| COMMAND_LINE.into()),
+        ..ProcessInfo::unknown(
+            key(pid),
+            CommName::new("example"),
+            1_600_000_000 * 1_000 * MS,
+        )
     };
     let frames: Vec<FrameId> = (0..FUNCTIONS as u64)
         .map(|offset| {
@@ -113,12 +176,6 @@ fn profile() -> Snapshot {
         walks: 1,
         classes: [10 * MS, 0, 0, 0, 0],
     });
-    let pass = |second: u64| DrainPass {
-        now_ns: second * 1_000 * MS,
-        now_unix_ns: (1_700_000_000 + second) * 1_000 * MS,
-        boot_unix_ns: 1_600_000_000 * 1_000 * MS,
-        ..DrainPass::default()
-    };
     profile.apply(DrainPass {
         processes: vec![info(RUNNING, None), info(DROPPED, None)],
         threads: vec![
@@ -137,7 +194,7 @@ fn profile() -> Snapshot {
     for second in 3..20 {
         profile.apply(pass(second));
     }
-    profile.snapshot()
+    profile
 }
 
 struct FakeNames {
@@ -167,7 +224,7 @@ impl Backend for Fake {
             if self.unavailable {
                 return Err(Unavailable("the kernel's maps cannot be read".to_owned()));
             }
-            Ok(Arc::clone(&self.snapshot))
+            Ok(Arc::clone(&self.state.lock().unwrap().snapshot))
         })
     }
 
@@ -222,6 +279,19 @@ impl Backend for Fake {
             Ok(targets)
         };
         Box::pin(std::future::ready(answer))
+    }
+
+    fn change_session(
+        &self,
+        change: SessionChange,
+    ) -> BoxFuture<'_, Result<(SessionChanged, Arc<Snapshot>), SessionFailure>> {
+        let unavailable = Unavailable("the kernel's maps cannot be read".to_owned());
+        let changed = if self.unavailable {
+            Err(unavailable.into())
+        } else {
+            self.state.lock().unwrap().change(change)
+        };
+        Box::pin(std::future::ready(changed))
     }
 
     fn metrics(&self) -> BoxFuture<'_, Result<String, Unavailable>> {
