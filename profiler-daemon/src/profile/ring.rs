@@ -33,6 +33,20 @@ enum Place {
     Stretch(Stretch),
 }
 
+/// Takes so much off the gains, class by class, and answers what was taken. A wait that turns out to be of another class mostly was
+/// one for a processor: that class comes first.
+fn take_from(gains: &mut ClassNs, mut amount: u64) -> impl Iterator<Item = (usize, u64)> {
+    let mut order: [usize; CLASS_COUNT] = std::array::from_fn(|class| class);
+    order.swap(0, Class::Runnable as usize);
+    let taken = order.map(|class| {
+        let part = gains[class].min(amount);
+        gains[class] -= part;
+        amount -= part;
+        (class, part)
+    });
+    taken.into_iter().filter(|(_, ns)| *ns > 0)
+}
+
 impl Ring {
     /// The segments that began in a span.
     pub(super) fn within(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Segment> {
@@ -119,7 +133,8 @@ impl Ring {
     }
 
     /// A thread's time of one class turned out to be less by `amount`, and that of others to be more by `gains`. What it has less
-    /// becomes theirs where it passed, newest first, where no stack has it yet; what is left of the gains is answered.
+    /// becomes theirs where it passed, newest first, where no stack has it yet, or where that is no longer kept. What is left of the
+    /// gains is answered.
     pub(super) fn reclassify(
         &mut self,
         thread: u32,
@@ -127,39 +142,33 @@ impl Ring {
         amount: u64,
         mut gains: ClassNs,
     ) -> ClassNs {
-        // A wait that turns out to be of another class mostly was a wait for a processor.
-        let mut order: [usize; CLASS_COUNT] = std::array::from_fn(|class| class);
-        order.swap(0, Class::Runnable as usize);
+        let mut forgotten = amount;
         for (place, part) in self.pending(thread, class, amount) {
-            let mut left = part;
-            let mut parts = [0; CLASS_COUNT];
-            for other in order {
-                parts[other] = gains[other].min(left);
-                gains[other] -= parts[other];
-                left -= parts[other];
-            }
+            forgotten -= part;
+            let parts = take_from(&mut gains, part);
             match place {
                 Place::Segment(index) => self.change(index, |segment| {
                     segment.cell(thread, What::Class(class)).total -= part;
-                    for other in order.into_iter().filter(|other| parts[*other] > 0) {
-                        segment.add_time(thread, other, None, parts[other]);
+                    for (other, ns) in parts {
+                        segment.add_time(thread, other, None, ns);
                     }
                 }),
                 Place::Stretch(stretch) => {
                     let (mut from_ns, _) = self.stretches.shorten(thread, stretch.from_ns, part);
-                    for other in order.into_iter().filter(|other| parts[*other] > 0) {
+                    for (other, ns) in parts {
                         self.stretches.add(Stretch {
                             thread,
                             from_ns,
-                            to_ns: from_ns + parts[other],
+                            to_ns: from_ns + ns,
                             class: other,
                             leaf: None,
                         });
-                        from_ns += parts[other];
+                        from_ns += ns;
                     }
                 }
             }
         }
+        take_from(&mut gains, forgotten).for_each(drop);
         gains
     }
 

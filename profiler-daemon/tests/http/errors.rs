@@ -90,8 +90,11 @@ async fn what_is_compared_must_be_comparable() {
         ("other=42", "base"),
         ("base=42", "other"),
         ("base=42&other=30s", ""),
-        ("base=42&other=x", "other"),
+        ("base=42&other=x!", "other"),
+        ("base=42&other=x", ""),
         ("base=10s&other=session&window=10s", "window"),
+        ("base=10s&other=session&session=x", "session"),
+        ("base=x/y&other=x/y/z", "other"),
         ("base=42&other=42&threshold=101", "threshold"),
         ("base=42&other=42&sort=samples", "sort"),
     ] {

@@ -18,6 +18,7 @@ mod processes;
 mod reads;
 mod record;
 mod retention;
+mod sessions;
 mod shares;
 mod shutdown;
 mod sleepers;

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::{
     machine::{ByOffset, Machine, PassPlan, SECOND_NS, START_NS, START_UNIX_NS, plans},
-    timeline,
+    sessions, timeline,
 };
 
 const CLASSES: [&str; 5] = [
@@ -287,6 +287,8 @@ pub(crate) fn tight() -> Limits {
         exited_processes: 1,
         exited_threads: 1,
         recent_past_ns: 30 * SECOND_NS,
+        sessions: 3,
+        session_spans: 8,
         groups: 1,
         ..Limits::default()
     }
@@ -336,6 +338,7 @@ fn run(limits: Limits, plans: &[PassPlan]) {
     let mut machine = Machine::new(&mut profile);
     let names = ByOffset::new(&mut profile);
     let mut groups = profile.snapshot().groups().clone();
+    let mut named = sessions::Expected::default();
     for plan in plans {
         let pass = machine.pass(plan);
         profile.apply(pass);
@@ -355,6 +358,12 @@ fn run(limits: Limits, plans: &[PassPlan]) {
                 Ok(_) => check_all(&snapshot, window, &names),
                 Err(error) => assert!(matches!(error, ReportError::WindowTooLong { .. })),
             }
+        }
+        let reported: u64 = machine.reported.values().flatten().sum();
+        let samples: u64 = machine.samples.values().sum();
+        named.step(&mut profile, plan.dice(), [reported, samples]);
+        if let Some(window) = named.check(&profile.snapshot()) {
+            check_all(&profile.snapshot(), window, &names);
         }
         // Nothing is lost by dropping, cutting and folding: the session is what the machine reported.
         let session = json(&report::session(&snapshot, &ViewQuery::default()).unwrap());

@@ -12,6 +12,7 @@ mod oracle;
 mod pprof;
 mod records;
 mod room;
+mod sessions;
 mod small;
 mod stacks;
 mod timeline;
