@@ -92,6 +92,8 @@ pub struct CollectorState {
     pub threads: usize,
     /// Bytes that the call trees take.
     pub stack_bytes: u64,
+    /// Bytes that the recent past takes.
+    pub recent_past_bytes: u64,
     /// What the profile itself counts, by name.
     pub losses: Counts,
     /// How walks of user stacks ended, by the number of a `StackEnd`, as of the last pass.
@@ -523,6 +525,7 @@ impl Collector {
             files: self.processes.file_counts(),
             threads: last.map_or(0, |pass| pass.threads),
             stack_bytes: self.profile.stack_bytes(),
+            recent_past_bytes: self.profile.recent_past_bytes(),
             losses: self.profile.own_losses(),
             walk_ends: last.map(|pass| pass.walk_ends.clone()).unwrap_or_default(),
             coverage: self.coverage.list(),

@@ -197,6 +197,8 @@ impl Backend for Daemon {
             profile: ProfileRoom {
                 stack_bytes: state.as_ref().map_or(0, |state| state.stack_bytes),
                 stack_max_bytes: self.config.limits.profile_stack_bytes as u64,
+                recent_past_bytes: state.as_ref().map_or(0, |state| state.recent_past_bytes),
+                recent_past_max_bytes: self.config.limits.recent_past_bytes as u64,
                 losses: state
                     .iter()
                     .flat_map(|state| &state.losses)

@@ -134,7 +134,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
         "/api/v1/diff",
         DIFF,
         "diff",
-        "two processes, or two windows of the session, compared by function",
+        "two processes, windows or named sessions, compared by function",
     ),
     get(
         "/api/v1/os-events",

@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn moments_are_read() {
-        // Check each way to write a moment, that what is none is refused, and that moments do not go with a length.
+        // Check that each way to write a moment is read, that what is none is refused, and that moments do not go with a length.
         let between = |query: &str| {
             let mut params = Params::parse(Some(query), TABLE);
             let table = params.table();

@@ -272,6 +272,14 @@ impl Profile {
         self.budget.used_bytes() as u64
     }
 
+    /// Bytes that the recent past takes, and what named sessions need of it.
+    #[must_use]
+    pub fn recent_past_bytes(&self) -> u64 {
+        let kept = self.processes.values().map(|process| &process.account);
+        let accounts = kept.chain([&self.retired.user, &self.retired.kernel]);
+        accounts.map(|account| account.segment_bytes() as u64).sum()
+    }
+
     /// The state as of the last pass. Cheap: it shares everything that the next pass does not change.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {

@@ -128,7 +128,7 @@ impl Profile {
             kept: true,
         });
         self.age(self.now_ns.saturating_sub(self.limits.recent_past_ns));
-        if self.segment_bytes() > self.limits.segment_bytes {
+        if self.recent_past_is_full() {
             self.make_room_for_pieces();
         }
     }
@@ -139,7 +139,7 @@ impl Profile {
         let fine_ns = fine_ns.map_or(0, |grade| grade.older_than_ns);
         let mut horizon_ns = self.now_ns.saturating_sub(self.limits.recent_past_ns);
         let mut last_ns = self.now_ns.saturating_sub(fine_ns);
-        while self.segment_bytes() > self.limits.segment_bytes {
+        while self.recent_past_is_full() {
             let next_ns = self.timeline.next_horizon(horizon_ns);
             if let Some(next_ns) = next_ns.filter(|next_ns| *next_ns <= last_ns) {
                 horizon_ns = next_ns;
@@ -164,8 +164,8 @@ impl Profile {
         }
     }
 
-    fn segment_bytes(&mut self) -> usize {
-        self.accounts().map(|account| account.segment_bytes()).sum()
+    fn recent_past_is_full(&self) -> bool {
+        self.recent_past_bytes() > self.limits.segment_bytes as u64
     }
 
     fn accounts(&mut self) -> impl Iterator<Item = &mut Account> {

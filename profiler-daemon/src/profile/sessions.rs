@@ -88,12 +88,10 @@ pub enum SessionRefusal {
         name: Name,
     },
     /// It has no span of that name.
-    #[error("session {session} has no span {span}; it has {}", list(spans))]
+    #[error("session {session} has no such span; it has {}", list(spans))]
     UnknownSpan {
         /// The session.
         session: Name,
-        /// The span.
-        span: Name,
         /// Some that it has.
         spans: Vec<Name>,
     },
@@ -206,7 +204,6 @@ impl Session {
         let index = self.spans.iter().position(|span| span.name == name);
         let index = index.ok_or_else(|| SessionRefusal::UnknownSpan {
             session: self.name,
-            span: name,
             spans: self
                 .spans
                 .iter()

@@ -35,7 +35,7 @@ fn texts<'a>(list: &'a Value, field: &str) -> Vec<&'a str> {
 
 #[tokio::test]
 async fn a_session_from_start_to_removal() {
-    // Check the life of a session: 201 with its place, spans by marks, totals at the stop that stay readable and are those of its
+    // Check that a session has a life: 201 with its place, spans by marks, totals at the stop that stay readable and are those of its
     // spans and of every report over it, and 404 once it is removed.
     let router = server();
     let started = start(&router, "check out").await;
