@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::daemon::{self, Daemon};
+use crate::daemon::{self, Daemon, Settings};
 use crate::reads::{classes, function, number, running_ns, text, unix_now_ns};
 use crate::workload::Workload;
 
@@ -31,9 +31,10 @@ fn a_mark_parts_work_from_sleep() {
     // Check that of a process that works and then sleeps, with a mark between, the spans of a session have the length that the
     // clock says, that each holds the process's whole time in it, the first its work in its functions and the second its sleep,
     // and that both sum to the session, which stays as it is when it is stopped.
-    let Some(daemon) = daemon::shared() else {
+    let Some(daemon) = daemon::own(&Settings::default()) else {
         return;
     };
+    let daemon = &daemon;
     let mut workload = Workload::start("split --wait --hold --seconds 2");
     workload.ready();
     let body = r#"{"name": "phases"}"#;

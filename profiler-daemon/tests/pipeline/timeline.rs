@@ -168,6 +168,35 @@ fn a_second_is_a_span() {
     assert_eq!(shown(&timeline.rows[0]), [(1, 2), (3, 0)].map(Some));
 }
 
+// Check that threads that only sleep cost the recent past one entry each, however long they do, and are in every second of it.
+#[test]
+fn sleep_costs_nothing() {
+    const THREADS: u32 = 100;
+    let mut small = Small::new(Limits::default());
+    let mut run = |small: &mut Small, seconds: std::ops::RangeInclusive<u64>| {
+        for now in seconds {
+            let mut pass = small.pass(now);
+            for tid in 1_000..1_000 + THREADS {
+                let thread = ThreadKey { tid, ..THREAD };
+                update(&mut pass, thread, user_and_blocked(0, now));
+            }
+            small.profile.apply(pass);
+        }
+        small.profile.recent_past_bytes()
+    };
+    let bytes = run(&mut small, 1..=60);
+    assert!(bytes <= u64::from(THREADS) * 64, "{bytes} bytes");
+    assert_eq!(run(&mut small, 61..=300), bytes);
+    let timeline = of_threads(&small, Window::Kept, 600);
+    assert_eq!(timeline.rows.len(), THREADS as usize);
+    for (row, span) in timeline.rows.iter().flat_map(|row| {
+        let times = row.spans.iter().zip(&timeline.spans);
+        times.map(move |(time, span)| (time, span))
+    }) {
+        assert_eq!(*row, Some([0, 0, span.duration_ns, 0, 0]));
+    }
+}
+
 // Check that older spans are longer, that all of them together are the window to the nanosecond, that a window by moments is
 // rounded outward, and that what is too old is refused with what is kept.
 #[test]
