@@ -75,9 +75,9 @@ fn a_mark_parts_work_from_sleep() {
     assert_eq!(sums, classes(&whole), "the spans are the session");
     let cpu_ns = number(&finished.truth, "/user_ns") + number(&finished.truth, "/system_ns");
     let worked_ns = running_ns(&work);
-    // It also ran before the session, until it was ready.
+    // It also ran before the session, until it was ready. On a busy machine the kernel's own account is off by some percent.
     assert!(
-        worked_ns <= cpu_ns + RESIDUE_NS && worked_ns + worked_ns / 10 + RESIDUE_NS >= cpu_ns,
+        worked_ns.abs_diff(cpu_ns) <= cpu_ns / 20 + RESIDUE_NS,
         "{worked_ns} ns of {cpu_ns} ns"
     );
     assert!(running_ns(&sleep) <= RESIDUE_NS, "{sleep}");
@@ -104,7 +104,7 @@ fn a_mark_parts_work_from_sleep() {
         "{held} ns"
     );
     // It is the same a second later, and with the process gone.
-    workload.finish();
+    drop(workload);
     let later = daemon.get("/sessions/phases");
     assert_eq!(later["elapsed_ns"], totals["elapsed_ns"]);
     assert_eq!(text(&later, "/stopped_at"), text(&totals, "/stopped_at"));

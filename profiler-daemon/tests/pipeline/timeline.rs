@@ -173,7 +173,7 @@ fn a_second_is_a_span() {
 fn sleep_costs_nothing() {
     const THREADS: u32 = 100;
     let mut small = Small::new(Limits::default());
-    let mut run = |small: &mut Small, seconds: std::ops::RangeInclusive<u64>| {
+    let run = |small: &mut Small, seconds: std::ops::RangeInclusive<u64>| {
         for now in seconds {
             let mut pass = small.pass(now);
             for tid in 1_000..1_000 + THREADS {
