@@ -26,6 +26,7 @@ mod profile;
 mod questions;
 mod reports;
 mod serve;
+mod sessions;
 mod speedscope;
 mod stall;
 mod status;
@@ -35,7 +36,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::routing::get;
+use axum::routing::{get, post};
 use tokio::sync::Semaphore;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate as _, SizeAbove};
@@ -43,7 +44,7 @@ use tower_http::compression::predicate::{NotForContentType, Predicate as _, Size
 use events::Streams;
 use problem::Problem;
 
-pub use backend::{Backend, BoxFuture, ReplayOf, Unavailable};
+pub use backend::{Backend, BoxFuture, ReplayOf, SessionFailure, Unavailable};
 pub use client::{Client, NoAnswer};
 pub use endpoints::{ENDPOINTS, Endpoint};
 pub use openapi::document as openapi_document;
@@ -120,6 +121,10 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
             "profile" => get(profile::profile),
             "diff" => get(reports::diff),
             "os_events" => get(reports::os_events),
+            "sessions" => get(sessions::list).post(sessions::start),
+            "named_session" => get(sessions::one).delete(sessions::end),
+            "marks" => post(sessions::mark),
+            "timeline" => get(reports::timeline),
             unknown => {
                 unreachable!("the endpoint table names a handler that does not exist: {unknown}")
             }

@@ -170,6 +170,10 @@ fn build(config: &Config, bell: Arc<Bell>, degraded: &mut Degraded) -> anyhow::R
         tree_bytes: config.limits.profile_stack_bytes,
         exited_processes: config.limits.exited_processes,
         exited_threads: config.limits.exited_threads_per_process,
+        recent_past_ns: config.limits.recent_past_ns,
+        segment_bytes: config.limits.recent_past_bytes,
+        sessions: config.limits.sessions,
+        session_spans: config.limits.session_spans,
         groups: config.metrics.max_groups,
         ..Limits::default()
     };

@@ -9,15 +9,16 @@ use std::time::Duration;
 use profiler_common::StackEnd;
 use profiler_common::unwind::UnwindFailure;
 
-use crate::collect::CollectorState;
+use crate::collect::{CollectorState, Command, SessionUnchanged};
 use crate::config::Config;
 use crate::config::targets::Targets;
 use crate::http::{
     AttachedProgram, Coverage, OwnCost, ProfileRoom, ProgramCost, Status, Unwinding,
 };
-use crate::http::{Backend, BoxFuture, Unavailable};
+use crate::http::{Backend, BoxFuture, SessionFailure, Unavailable};
 use crate::metrics::RequestCounts;
 use crate::profile::frames::FrameId;
+use crate::profile::sessions::{SessionChange, SessionChanged};
 use crate::profile::snapshot::Snapshot;
 use crate::report::names::Names;
 use crate::stages::{Access, Unanswered};
@@ -123,6 +124,24 @@ impl Live {
         crate::metrics::exposition(&input).map_err(|error| Unavailable(error.to_string()))
     }
 
+    async fn change_sessions(
+        &self,
+        change: SessionChange,
+    ) -> Result<(SessionChanged, Arc<Snapshot>), SessionFailure> {
+        if let Err(missing) = self.readiness() {
+            return Err(Unavailable(missing.join("; ")).into());
+        }
+        let changed = self
+            .access
+            .ask(|answer| Command::ChangeSession { change, answer })
+            .await
+            .map_err(unavailable)?;
+        changed.map_err(|unchanged| match unchanged {
+            SessionUnchanged::Refused(refusal) => refusal.into(),
+            SessionUnchanged::NoPass => Unavailable(unchanged.to_string()).into(),
+        })
+    }
+
     async fn change_targets(&self, targets: Targets) -> Result<Targets, String> {
         self.access.set_targets(&targets).await?;
         *lock(&self.targets) = targets.clone();
@@ -174,6 +193,8 @@ impl Backend for Live {
             profile: ProfileRoom {
                 stack_bytes: state.as_ref().map_or(0, |state| state.stack_bytes),
                 stack_max_bytes: self.config.limits.profile_stack_bytes as u64,
+                recent_past_bytes: state.as_ref().map_or(0, |state| state.recent_past_bytes),
+                recent_past_max_bytes: self.config.limits.recent_past_bytes as u64,
                 losses: state
                     .iter()
                     .flat_map(|state| &state.losses)
@@ -201,6 +222,13 @@ impl Backend for Live {
 
     fn set_targets(&self, targets: Targets) -> BoxFuture<'_, Result<Targets, String>> {
         Box::pin(self.change_targets(targets))
+    }
+
+    fn change_session(
+        &self,
+        change: SessionChange,
+    ) -> BoxFuture<'_, Result<(SessionChanged, Arc<Snapshot>), SessionFailure>> {
+        Box::pin(self.change_sessions(change))
     }
 
     fn metrics(&self) -> BoxFuture<'_, Result<String, Unavailable>> {

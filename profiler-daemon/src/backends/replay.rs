@@ -9,8 +9,9 @@ use anyhow::{Context as _, anyhow};
 
 use crate::config::targets::Targets;
 use crate::export::saved::{Saved, SavedNames};
-use crate::http::{Backend, BoxFuture, ReplayOf, Status, Unavailable};
+use crate::http::{Backend, BoxFuture, ReplayOf, SessionFailure, Status, Unavailable};
 use crate::profile::frames::FrameId;
+use crate::profile::sessions::{SessionChange, SessionChanged};
 use crate::profile::snapshot::Snapshot;
 use crate::report::names::Names;
 use crate::report::rfc3339;
@@ -121,6 +122,14 @@ impl Backend for Replay {
 
     fn set_targets(&self, _targets: Targets) -> BoxFuture<'_, Result<Targets, String>> {
         Box::pin(std::future::ready(Err(self.replay.to_string())))
+    }
+
+    fn change_session(
+        &self,
+        _change: SessionChange,
+    ) -> BoxFuture<'_, Result<(SessionChanged, Arc<Snapshot>), SessionFailure>> {
+        let refused = SessionFailure::Unavailable(Unavailable(self.replay.to_string()));
+        Box::pin(std::future::ready(Err(refused)))
     }
 
     fn metrics(&self) -> BoxFuture<'_, Result<String, Unavailable>> {

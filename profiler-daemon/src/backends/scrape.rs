@@ -33,6 +33,7 @@ pub(super) fn input(
         degraded_features: facts.degraded.len(),
         frequency_hz: live.config.frequency_hz,
         profile_stack_max_bytes: live.config.limits.profile_stack_bytes as u64,
+        recent_past_max_bytes: live.config.limits.recent_past_bytes as u64,
         groups_limit: live.config.metrics.max_groups,
         symbol_cache: SymbolCacheInput {
             requests_total: symbols.requests,
@@ -56,6 +57,7 @@ pub(super) fn input(
 }
 
 fn of_state(state: &CollectorState, input: &mut MetricsInput) {
+    input.recent_past_bytes = state.recent_past_bytes;
     let counter = |counter: Counter| state.counters.get(counter as usize).copied().unwrap_or(0);
     input.ready = state.passes > 0;
     input.samples_total = counter(Counter::Samples);

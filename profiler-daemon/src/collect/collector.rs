@@ -15,6 +15,7 @@ use crate::processes::live::{ProcessCounts, Processes};
 use crate::profile::Profile;
 use crate::profile::input::{CommName, Counts, DrainPass, ProcessInfo};
 use crate::profile::losses::counts;
+use crate::profile::sessions::{SessionChange, SessionChanged};
 use crate::profile::snapshot::Snapshot;
 use crate::sys::bell::Bell;
 use crate::sys::clock::{ClockOffsets, monotonic_ns};
@@ -22,7 +23,7 @@ use crate::sys::perf_event::{SideBand, SideBandCounts};
 use crate::sys::proc_fs;
 use crate::unwind::worker::TableWorker;
 
-use super::command::Command;
+use super::command::{Command, SessionUnchanged};
 use super::convert::{Owner, convert};
 use super::cost::{Estimate, EstimatedCost, Step};
 use super::coverage::{Coverage, WalkCounts};
@@ -91,6 +92,8 @@ pub struct CollectorState {
     pub threads: usize,
     /// Bytes that the call trees take.
     pub stack_bytes: u64,
+    /// Bytes that the recent past takes.
+    pub recent_past_bytes: u64,
     /// What the profile itself counts, by name.
     pub losses: Counts,
     /// How walks of user stacks ended, by the number of a `StackEnd`, as of the last pass.
@@ -435,6 +438,7 @@ impl Collector {
                 );
             }
             Command::SetTargets { targets, answer } => answer(self.set_targets(targets)),
+            Command::ChangeSession { change, answer } => answer(self.change_session(change)),
             Command::State { answer } => answer(self.state()),
             // Handled where the loop can end.
             Command::Stop => {}
@@ -454,6 +458,21 @@ impl Collector {
             self.snapshot
                 .get_or_insert_with(|| Arc::new(profile.snapshot())),
         )
+    }
+
+    fn change_session(
+        &mut self,
+        change: SessionChange,
+    ) -> Result<(SessionChanged, Arc<Snapshot>), SessionUnchanged> {
+        self.profile.check_session(&change)?;
+        let passes = self.passes;
+        self.pass();
+        if self.passes == passes {
+            return Err(SessionUnchanged::NoPass);
+        }
+        let changed = self.profile.change_session(change)?;
+        self.snapshot = None;
+        Ok((changed, self.snapshot(u64::MAX)))
     }
 
     /// Names that exist, with the living descendants of named processes where children count.
@@ -506,6 +525,7 @@ impl Collector {
             files: self.processes.file_counts(),
             threads: last.map_or(0, |pass| pass.threads),
             stack_bytes: self.profile.stack_bytes(),
+            recent_past_bytes: self.profile.recent_past_bytes(),
             losses: self.profile.own_losses(),
             walk_ends: last.map(|pass| pass.walk_ends.clone()).unwrap_or_default(),
             coverage: self.coverage.list(),

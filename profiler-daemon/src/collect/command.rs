@@ -9,6 +9,7 @@ use thiserror::Error;
 use crate::kernel::NamedTargets;
 use crate::processes::files::ModuleFile;
 use crate::processes::module::ModuleId;
+use crate::profile::sessions::{SessionChange, SessionChanged, SessionRefusal};
 use crate::profile::snapshot::Snapshot;
 use crate::sys::bell::Bell;
 
@@ -43,6 +44,13 @@ pub enum Command {
         /// A sentence if they cannot be set.
         answer: Answer<Result<(), String>>,
     },
+    /// A change of the named sessions, right after a pass.
+    ChangeSession {
+        /// The change.
+        change: SessionChange,
+        /// What it did, and the profile as of the pass.
+        answer: Answer<Result<(SessionChanged, Arc<Snapshot>), SessionUnchanged>>,
+    },
     /// How the collector is.
     State {
         /// Its state.
@@ -50,6 +58,17 @@ pub enum Command {
     },
     /// One last pass, and the end.
     Stop,
+}
+
+/// Why the named sessions were not changed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SessionUnchanged {
+    /// The change cannot be made.
+    #[error(transparent)]
+    Refused(#[from] SessionRefusal),
+    /// The pass that would have been its border failed.
+    #[error("the kernel's maps could not be read")]
+    NoPass,
 }
 
 /// The collector is gone, or has too much to do.

@@ -15,7 +15,7 @@ mod stacks;
 mod unwinding;
 
 pub use collector::{Collector, CollectorOptions, CollectorState};
-pub use command::{Answer, Command, Commander, Gone};
+pub use command::{Answer, Command, Commander, Gone, SessionUnchanged};
 pub use cost::EstimatedCost;
 pub use coverage::{Coverage, WalkCounts};
 pub use losses::{COLLECTOR_LOSSES, Sources};

@@ -147,6 +147,21 @@ section! {
     profile_stack_bytes as profile_stack_bytes: usize =
         Bytes { default: 32 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };
 
+    /// How long the recent past is kept in pieces, for windows and timelines. The older a piece, the longer: 1, 10, 60 seconds.
+    recent_past as recent_past_ns: u64 =
+        Time { default_ns: 3_600_000_000_000, min_ns: 60_000_000_000, max_ns: 86_400_000_000_000, zero: None };
+
+    /// Memory for that, and for what named sessions need. When it is full, the oldest pieces give way, then sessions, then the
+    /// last two minutes.
+    recent_past_bytes as recent_past_bytes: usize =
+        Bytes { default: 64 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };
+
+    /// Named sessions that are kept. Of more, the one that was stopped first is given up.
+    sessions as sessions: usize = Whole { default: 64, min: 1, max: 1_000, unit: "sessions" };
+
+    /// Spans that all named sessions have together.
+    session_spans as session_spans: usize = Whole { default: 1_000, min: 1, max: 10_000, unit: "spans" };
+
     /// Memory for names of functions. Names that do not fit are looked up again when they are needed.
     symbol_cache_bytes as symbol_cache_bytes: usize =
         Bytes { default: 64 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };

@@ -16,42 +16,42 @@ use crate::report::{
 
 /// An answer that is a table.
 pub trait CsvReport {
-    /// What it has rows of.
-    type Row: Columns + Serialize;
+    /// Every column, dotted as in the rows.
+    const COLUMNS: &'static [&'static str];
 
     /// Its rows.
-    fn rows(&self) -> &[Self::Row];
+    fn rows(&self) -> impl Iterator<Item = serde_json::Result<Value>>;
 }
 
 impl<Row: Columns + Serialize> CsvReport for List<Row> {
-    type Row = Row;
+    const COLUMNS: &'static [&'static str] = Row::COLUMNS;
 
-    fn rows(&self) -> &[Row] {
-        &self.rows
+    fn rows(&self) -> impl Iterator<Item = serde_json::Result<Value>> {
+        self.rows.iter().map(serde_json::to_value)
     }
 }
 
 impl CsvReport for Neighbours {
-    type Row = FunctionRow;
+    const COLUMNS: &'static [&'static str] = FunctionRow::COLUMNS;
 
-    fn rows(&self) -> &[FunctionRow] {
-        &self.list.rows
+    fn rows(&self) -> impl Iterator<Item = serde_json::Result<Value>> {
+        self.list.rows.iter().map(serde_json::to_value)
     }
 }
 
 impl CsvReport for Diff {
-    type Row = DiffRow;
+    const COLUMNS: &'static [&'static str] = DiffRow::COLUMNS;
 
-    fn rows(&self) -> &[DiffRow] {
-        &self.rows
+    fn rows(&self) -> impl Iterator<Item = serde_json::Result<Value>> {
+        self.rows.iter().map(serde_json::to_value)
     }
 }
 
 impl CsvReport for OsEvents {
-    type Row = SyscallRow;
+    const COLUMNS: &'static [&'static str] = SyscallRow::COLUMNS;
 
-    fn rows(&self) -> &[SyscallRow] {
-        &self.syscalls
+    fn rows(&self) -> impl Iterator<Item = serde_json::Result<Value>> {
+        self.syscalls.iter().map(serde_json::to_value)
     }
 }
 
@@ -60,11 +60,10 @@ impl CsvReport for OsEvents {
 /// # Errors
 /// When `out` cannot be written to.
 pub fn write<R: CsvReport>(report: &R, out: &mut impl Write) -> io::Result<()> {
-    let columns = R::Row::COLUMNS;
-    write!(out, "{}\r\n", columns.join(","))?;
+    write!(out, "{}\r\n", R::COLUMNS.join(","))?;
     for row in report.rows() {
-        let row = serde_json::to_value(row)?;
-        for (index, column) in columns.iter().enumerate() {
+        let row = row?;
+        for (index, column) in R::COLUMNS.iter().enumerate() {
             if index > 0 {
                 out.write_all(b",")?;
             }

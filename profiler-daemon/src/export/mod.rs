@@ -9,6 +9,8 @@ mod human;
 pub mod pprof;
 mod recorded;
 pub mod saved;
+pub mod sessions;
 pub mod speedscope;
 mod tables;
 pub mod text;
+mod timeline;

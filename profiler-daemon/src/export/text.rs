@@ -110,6 +110,13 @@ fn write_completeness(lacks: &Completeness, out: &mut impl Write) -> io::Result<
     Ok(())
 }
 
+/// A table alone, as text.
+pub(super) fn rows_to_text(table: &Table) -> String {
+    let mut text = Vec::new();
+    write_table(table, &mut text).expect("a vector takes all");
+    String::from_utf8(text).expect("cells are text")
+}
+
 fn write_table(table: &Table, out: &mut impl Write) -> io::Result<()> {
     let titles: Vec<String> = table
         .columns

@@ -10,6 +10,7 @@ use super::endpoints::{ENDPOINTS, Endpoint};
 use super::format::Format;
 use super::params::{Params, shown};
 use super::problem::Problem;
+use crate::profile::name::{Name, NotAName};
 use crate::report::query::{ProcessSelector, Scope};
 
 /// What a request for a report carries.
@@ -60,11 +61,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Ask {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let matched = parts.extensions.get::<MatchedPath>();
-        let endpoint = ENDPOINTS
-            .iter()
-            .find(|endpoint| Some(endpoint.path) == matched.map(MatchedPath::as_str))
-            .ok_or_else(|| Problem::internal("the route is no endpoint"))?;
+        let endpoint = endpoint(parts)?;
         let path = Option::<Path<String>>::from_request_parts(parts, state).await;
         let process = match path {
             Ok(path) => path.map(|Path(text)| selector(&text)).transpose()?,
@@ -77,6 +74,48 @@ impl<S: Send + Sync> FromRequestParts<S> for Ask {
             headers: parts.headers.clone(),
         })
     }
+}
+
+/// What a request about a named session carries.
+pub(super) struct AskNamed {
+    pub(super) name: Name,
+    pub(super) ask: Ask,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for AskNamed {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let Path(text) = Path::<String>::from_request_parts(parts, state)
+            .await
+            .map_err(|rejection| bad_path(&rejection))?;
+        let name = text.parse().map_err(|wrong: NotAName| {
+            Problem::new(
+                StatusCode::BAD_REQUEST,
+                "invalid-session",
+                "This is no session",
+                format!(
+                    "{:?} is not the name of a session: a name {wrong}",
+                    shown(&text)
+                ),
+            )
+        })?;
+        let ask = Ask {
+            endpoint: endpoint(parts)?,
+            process: None,
+            query: parts.uri.query().map(str::to_owned),
+            headers: parts.headers.clone(),
+        };
+        Ok(Self { name, ask })
+    }
+}
+
+fn endpoint(parts: &Parts) -> Result<&'static Endpoint, Problem> {
+    let matched = parts.extensions.get::<MatchedPath>();
+    ENDPOINTS
+        .iter()
+        .find(|endpoint| Some(endpoint.path) == matched.map(MatchedPath::as_str))
+        .ok_or_else(|| Problem::internal("the route is no endpoint"))
 }
 
 fn selector(text: &str) -> Result<ProcessSelector, Problem> {

@@ -13,6 +13,7 @@ use super::status::Status;
 use crate::config::targets::Targets;
 use crate::export::text::name as shown_name;
 use crate::profile::frames::FrameId;
+use crate::profile::sessions::{SessionChange, SessionChanged, SessionRefusal};
 use crate::profile::snapshot::Snapshot;
 use crate::report::names::Names;
 
@@ -43,6 +44,17 @@ impl fmt::Display for ReplayOf {
     }
 }
 
+/// Why the named sessions were not changed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SessionFailure {
+    /// The change cannot be made.
+    #[error(transparent)]
+    Refused(#[from] SessionRefusal),
+    /// There is no answer now.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+}
+
 /// What the server needs from the daemon. Nothing here may block the thread that calls it.
 pub trait Backend: Send + Sync + 'static {
     /// The profile as it is now: the kernel is read first if it was not within the last 100 ms.
@@ -70,6 +82,12 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Changes what is profiled and answers with what is profiled now; a sentence when it cannot be.
     fn set_targets(&self, targets: Targets) -> BoxFuture<'_, Result<Targets, String>>;
+
+    /// Changes the named sessions right after a read of the kernel. Answers what was done, and the profile as of that read.
+    fn change_session(
+        &self,
+        change: SessionChange,
+    ) -> BoxFuture<'_, Result<(SessionChanged, Arc<Snapshot>), SessionFailure>>;
 
     /// The metrics in the Prometheus text format.
     fn metrics(&self) -> BoxFuture<'_, Result<String, Unavailable>>;

@@ -7,6 +7,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::Shared;
 use super::ask::Ask;
@@ -152,19 +153,9 @@ pub(super) async fn set_targets(
     State(shared): State<Arc<Shared>>,
     request: Request,
 ) -> Result<Response, Problem> {
-    Params::parse(request.uri().query(), &[]).finish()?;
     shared.needs_kernel("what was profiled cannot be changed")?;
-    let (parts, body) = request.into_parts();
-    check_is_json(&parts.headers)?;
-    let body = read_body(&shared, body).await?;
-    // A list would be read as the object's values in their order.
-    if !body.trim_ascii_start().starts_with(b"{") {
-        return Err(invalid_body(
-            "the body must be a JSON object, as in {\"all\": true} or {\"pids\": [1234]}",
-        ));
-    }
-    let wanted: Targets = serde_json::from_slice(&body)
-        .map_err(|error| invalid_body(&shown_sentence(&error.to_string())))?;
+    let examples = "{\"all\": true} or {\"pids\": [1234]}";
+    let wanted: Targets = read_object(&shared, request, examples).await?;
     let targets = shared
         .backend
         .set_targets(wanted)
@@ -180,7 +171,27 @@ pub(super) async fn set_targets(
     Ok(Format::Json.respond(json(&targets)?))
 }
 
-fn invalid_body(detail: &str) -> Problem {
+/// Reads what the body of a request that changes something asks for: a JSON object, as in `examples`. That it must say it is JSON
+/// keeps pages of other servers out: a browser lets them send such a body only if this server allowed it.
+pub(super) async fn read_object<T: DeserializeOwned>(
+    shared: &Shared,
+    request: Request,
+    examples: &str,
+) -> Result<T, Problem> {
+    Params::parse(request.uri().query(), &[]).finish()?;
+    let (parts, body) = request.into_parts();
+    check_is_json(&parts.headers)?;
+    let body = read_body(shared, body).await?;
+    // A list would be read as the object's values in their order.
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return Err(invalid_body(&format!(
+            "the body must be a JSON object, as in {examples}"
+        )));
+    }
+    serde_json::from_slice(&body).map_err(|error| invalid_body(&shown_sentence(&error.to_string())))
+}
+
+pub(super) fn invalid_body(detail: &str) -> Problem {
     Problem::new(
         StatusCode::BAD_REQUEST,
         "invalid-body",
@@ -288,21 +299,25 @@ pub(super) async fn method_not_allowed(request: Request) -> Problem {
         .iter()
         .find(|endpoint| Some(endpoint.path) == path)
         .map_or_else(
-            || "GET".to_owned(),
-            |endpoint| endpoint.methods.join(" and "),
+            || "GET and HEAD".to_owned(),
+            |endpoint| {
+                let head = endpoint.methods.contains(&"GET").then_some("HEAD");
+                let methods: Vec<&str> = endpoint.methods.iter().copied().chain(head).collect();
+                methods.join(" and ")
+            },
         );
     Problem::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "method-not-allowed",
         "This cannot be done here",
         format!(
-            "{} is not possible here: possible are {methods} and HEAD",
+            "{} is not possible here: possible are {methods}",
             shown(request.method().as_str())
         ),
     )
 }
 
-fn json(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
+pub(super) fn json(value: &impl Serialize) -> Result<Vec<u8>, Problem> {
     let mut body =
         serde_json::to_vec(value).map_err(|error| Problem::internal(error.to_string()))?;
     body.push(b'\n');

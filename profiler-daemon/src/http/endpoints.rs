@@ -1,8 +1,10 @@
 //! Every endpoint, declared once: where it is, what may be asked of it, what it is for.
 
 use super::page;
+use super::questions::{
+    DIFF, FORMAT, FUNCTIONS, NEIGHBOURS, PPROF, RECORDING, TABLE, TIMELINE, TREE, VIEW,
+};
 use super::speedscope;
-use super::questions::{DIFF, FORMAT, FUNCTIONS, NEIGHBOURS, PPROF, RECORDING, TABLE, TREE, VIEW};
 
 /// An endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +78,27 @@ pub const ENDPOINTS: &[Endpoint] = &[
         handler: "targets",
         about: "what is profiled; PUT changes it",
     },
+    Endpoint {
+        path: "/api/v1/sessions",
+        methods: &["GET", "POST"],
+        parameters: FORMAT,
+        handler: "sessions",
+        about: "the named sessions; POST starts one",
+    },
+    Endpoint {
+        path: "/api/v1/sessions/{name}",
+        methods: &["GET", "DELETE"],
+        parameters: FORMAT,
+        handler: "named_session",
+        about: "totals of a named session and its spans; DELETE stops it, a second DELETE removes it",
+    },
+    Endpoint {
+        path: "/api/v1/marks",
+        methods: &["POST"],
+        parameters: &[],
+        handler: "marks",
+        about: "begins a new span in the sessions that run",
+    },
     get("/api/v1/session", VIEW, "session", "totals of the session"),
     get("/api/v1/processes", TABLE, "processes", "a row per process"),
     get(
@@ -118,13 +141,19 @@ pub const ENDPOINTS: &[Endpoint] = &[
         "/api/v1/diff",
         DIFF,
         "diff",
-        "two processes, or two windows of the session, compared by function",
+        "two processes, windows or named sessions, compared by function",
     ),
     get(
         "/api/v1/os-events",
         VIEW,
         "os_events",
         "time by class and by system call, whole session",
+    ),
+    get(
+        "/api/v1/timeline",
+        TIMELINE,
+        "timeline",
+        "what each process did when: its time by class in each span of the recent past",
     ),
     get(
         "/api/v1/processes/{pid}",
@@ -173,6 +202,12 @@ pub const ENDPOINTS: &[Endpoint] = &[
         VIEW,
         "os_events",
         "time by class and by system call of one process",
+    ),
+    get(
+        "/api/v1/processes/{pid}/timeline",
+        TIMELINE,
+        "timeline",
+        "what each thread of one process did when: its time by class in each span of the recent past",
     ),
     get(
         "/api/v1/processes/{pid}/pprof",

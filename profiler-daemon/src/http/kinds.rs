@@ -6,10 +6,16 @@ use serde_json::{Value, json};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 
 use crate::args::duration;
-use crate::report::query::{DiffSide, ProcessSelector, Window};
+use crate::profile::name::{Name, NotAName};
+use crate::profile::sessions::is_reserved;
+use crate::report::query::{DiffSide, Moment, ProcessSelector, Window};
 
 /// A length of time as text: a whole number that is not zero, and a unit.
 const LENGTH: &str = "[0-9]*[1-9][0-9]*(ns|us|ms|s|m|h)";
+/// The name of a session or span as text.
+pub(super) const NAME: &str = "[A-Za-z]([A-Za-z0-9._ -]{0,62}[A-Za-z0-9._-])?";
+/// A moment as text: RFC 3339 in UTC, seconds since 1970, or a time before now.
+const MOMENT: &str = r"(-(0|LENGTH)|[0-9]{1,10}(\.[0-9]{1,9})?|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z)";
 /// A process as text: its number, and its start where the number was used again.
 pub(super) const PROCESS: &str = r"[0-9]{1,7}(\.[0-9]{1,19})?";
 
@@ -289,6 +295,86 @@ impl Describe for Process {
     }
 }
 
+/// The name of a session, or of a span of one.
+#[derive(Debug)]
+pub(super) struct SessionName;
+
+impl Kind for SessionName {
+    type Value = Name;
+
+    fn read(&self, text: &str) -> Result<Name, String> {
+        text.parse().map_err(|wrong: NotAName| wrong.to_string())
+    }
+}
+
+impl Describe for SessionName {
+    fn schema(&self) -> ObjectBuilder {
+        of_type(Type::String).pattern(Some(format!("^{NAME}$")))
+    }
+}
+
+/// A session, or a span of one, as `NAME` or `NAME/SPAN`.
+fn named(text: &str) -> Option<Window> {
+    let (session, span) = match text.split_once('/') {
+        Some((session, span)) => (session, Some(span)),
+        None => (text, None),
+    };
+    let session: Name = session.parse().ok()?;
+    let span = span.map(str::parse).transpose().ok()?;
+    if is_reserved(session) {
+        span.is_none().then_some(Window::Session)
+    } else {
+        Some(Window::Named { session, span })
+    }
+}
+
+/// A moment: by the clock, in seconds since 1970, or as time before now.
+#[derive(Debug)]
+pub(super) struct PointInTime;
+
+impl Kind for PointInTime {
+    type Value = Moment;
+
+    fn read(&self, text: &str) -> Result<Moment, String> {
+        moment(text).ok_or_else(|| {
+            "must be a time like 2026-01-31T12:00:00Z (UTC), seconds since 1970 like 1769860800.5, or a time before now like -90s"
+                .to_owned()
+        })
+    }
+}
+
+impl Describe for PointInTime {
+    fn schema(&self) -> ObjectBuilder {
+        let pattern = MOMENT.replace("LENGTH", LENGTH);
+        of_type(Type::String).pattern(Some(format!("^{pattern}$")))
+    }
+}
+
+fn moment(text: &str) -> Option<Moment> {
+    if let Some(ago) = text.strip_prefix('-') {
+        let ns = duration::parse(ago).ok()?;
+        return Some(Moment::Ago { ns });
+    }
+    let unix_ns = seconds(text).or_else(|| {
+        let time = humantime::parse_rfc3339(text).ok()?;
+        let since = time.duration_since(std::time::UNIX_EPOCH).ok()?;
+        u64::try_from(since.as_nanos()).ok()
+    })?;
+    Some(Moment::At { unix_ns })
+}
+
+/// Seconds since 1970, with up to nine digits after the point, as nanoseconds.
+fn seconds(text: &str) -> Option<u64> {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    if !digits(whole) || !digits(fraction) || fraction.len() > 9 {
+        return None;
+    }
+    let whole_ns = whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?;
+    let fraction_ns = format!("{fraction:0<9}").parse::<u64>().ok()?;
+    whole_ns.checked_add(fraction_ns)
+}
+
 /// One side of a comparison.
 #[derive(Debug)]
 pub(super) struct Side;
@@ -300,13 +386,13 @@ impl Kind for Side {
         if let Ok(selector) = text.parse() {
             return Ok(DiffSide::Process(selector));
         }
-        match span(text) {
+        match span(text).or_else(|| named(text)) {
             Some(window) => Ok(DiffSide::Window {
                 window,
                 name: text.to_owned(),
             }),
             None => Err(
-                "must be a process, as in 1234 or 1234.5678, or session, or a length of time like 30s or 5m"
+                "must be a process, as in 1234 or 1234.5678, or session, or a length of time like 30s or 5m, or the name of a session, or of a span of one, as in NAME/SPAN"
                     .to_owned(),
             ),
         }
@@ -315,7 +401,9 @@ impl Kind for Side {
 
 impl Describe for Side {
     fn schema(&self) -> ObjectBuilder {
-        of_type(Type::String).pattern(Some(format!("^({PROCESS}|session|{LENGTH})$")))
+        of_type(Type::String).pattern(Some(format!(
+            "^({PROCESS}|session|{LENGTH}|{NAME}(/{NAME})?)$"
+        )))
     }
 
     fn names_process(&self) -> bool {

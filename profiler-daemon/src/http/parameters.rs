@@ -4,8 +4,8 @@
 
 use super::events;
 use super::kinds::{
-    Describe, Duration, Kind, Names, OfEndpoint, OneOf, Percentage, Process, Side, Span, Text,
-    Whole,
+    Describe, Duration, Kind, Names, OfEndpoint, OneOf, Percentage, PointInTime, Process,
+    SessionName, Side, Span, Text, Whole,
 };
 use crate::report::query::{Frames, Order, Sections, StackValue};
 
@@ -104,6 +104,16 @@ parameters! {
         "Whose functions count: with user, time in the kernel belongs to the user function that called it.";
     WINDOW: Span = "window", Span, Default("session"),
         "The time that the answer covers: the session, or the most recent time, rounded up to what is kept. More than is kept is refused.";
+    FROM: PointInTime = "from", PointInTime, Nothing,
+        "In place of a window: when the time begins that the answer covers, in UTC; rounded outward to what is kept in pieces.";
+    TO: PointInTime = "to", PointInTime, Nothing,
+        "With from: when that time ends. Now without it.";
+    SESSION: SessionName = "session", SessionName, Nothing,
+        "In place of a window: a named session. One that is not there is refused.";
+    SPAN: SessionName = "span", SessionName, Nothing,
+        "With session: only this span of it.";
+    SPANS: Whole = "spans", Whole { min: 1, max: 600 }, Nothing,
+        "The most spans of a timeline, neighbours put together: 600, and 60 in text, without it.";
     SORT: OfEndpoint = "sort", OfEndpoint, Nothing,
         "The column that rows are sorted by, a dotted name as in the JSON.";
     ORDER: OneOf<Order> = "order",

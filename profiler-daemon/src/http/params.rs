@@ -188,7 +188,7 @@ fn decoded(text: &str) -> Option<String> {
 mod tests {
     use super::super::questions::{TABLE, TREE, VIEW};
     use super::{MAX_QUERY_BYTES, Params, decoded, shown};
-    use crate::report::query::{Frames, Order, Window};
+    use crate::report::query::{Frames, Moment, Order, Window};
 
     #[test]
     fn every_parameter_arrives() {
@@ -226,7 +226,7 @@ mod tests {
         let _table = params.table();
         let told = format!("{:?}", params.finish().unwrap_err());
         for part in [
-            "sorted is not known here: allowed are format, frames, window, sort, order, limit, q",
+            "sorted is not known here: allowed are format, frames, window, from, to, session, span, sort, order, limit, q",
             "order must be desc or asc",
             "limit is given more than once",
             "limit must be a whole number from 0 to 1000000",
@@ -235,6 +235,66 @@ mod tests {
             "q must be text of 1 to 256 characters",
         ] {
             assert!(told.contains(part), "{part} is missing from {told}");
+        }
+    }
+
+    #[test]
+    fn moments_are_read() {
+        // Check that each way to write a moment is read, that what is none is refused, and that moments do not go with a length.
+        let between = |query: &str| {
+            let mut params = Params::parse(Some(query), TABLE);
+            let table = params.table();
+            params.finish().map(|()| table.window)
+        };
+        let at = |unix_ns| Moment::At { unix_ns };
+        for (text, moment) in [
+            ("-90s", Moment::Ago { ns: 90_000_000_000 }),
+            ("-0", Moment::Ago { ns: 0 }),
+            ("1700000000", at(1_700_000_000_000_000_000)),
+            ("1700000000.05", at(1_700_000_000_050_000_000)),
+            ("2023-11-14T22:13:20Z", at(1_700_000_000_000_000_000)),
+            (
+                "2023-11-14T22:13:20.000000001Z",
+                at(1_700_000_000_000_000_001),
+            ),
+        ] {
+            let expected = Window::Between {
+                from: moment,
+                to: None,
+            };
+            assert_eq!(
+                between(&format!("from={text}")).unwrap(),
+                expected,
+                "{text}"
+            );
+            let expected = Window::Between {
+                from: at(1_000_000_000),
+                to: Some(moment),
+            };
+            assert_eq!(
+                between(&format!("from=1&to={text}")).unwrap(),
+                expected,
+                "{text}"
+            );
+        }
+        for query in [
+            "from=",
+            "from=-",
+            "from=90s",
+            "from=-90",
+            "from=1.",
+            "from=.5",
+            "from=1.0000000001",
+            "from=1e9",
+            "from=99999999999",
+            "from=2023-11-14",
+            "from=2023-11-14T22:13:20",
+            "from=1969-12-31T00:00:00Z",
+            "to=5",
+            "window=5m&from=-90s",
+            "from=1&window=session",
+        ] {
+            assert!(between(query).is_err(), "{query} was accepted");
         }
     }
 

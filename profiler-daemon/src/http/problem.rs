@@ -196,6 +196,14 @@ impl From<ReportError> for Problem {
                     )
                 },
             }]),
+            ReportError::Session(refusal) => refusal.into(),
+            ReportError::WindowTooOld { .. } | ReportError::WindowEmpty { .. } => {
+                Self::parameters(vec![Fault {
+                    parameter: Some("from".to_owned()),
+                    given: None,
+                    detail,
+                }])
+            }
             ReportError::WindowTooLong { longest_ns } => Self::parameters(vec![Fault {
                 parameter: Some("window".to_owned()),
                 given: None,

@@ -2,32 +2,42 @@
 //! each parameter may be is in `parameters`.
 
 use super::parameters::{
-    BASE, DEPTH, FRAMES, FUNCTION, HIDE, LABELS, LIMIT, MIN_PERCENT, MODULE, MODULES, ORDER, OTHER,
-    PID, Q, SECONDS, SORT, THRESHOLD, VALUE, WINDOW,
+    BASE, DEPTH, FRAMES, FROM, FUNCTION, HIDE, LABELS, LIMIT, MIN_PERCENT, MODULE, MODULES, ORDER,
+    OTHER, PID, Q, SECONDS, SESSION, SORT, SPAN, SPANS, THRESHOLD, TO, VALUE, WINDOW,
 };
 use super::params::Params;
 use super::problem::Fault;
+use crate::profile::sessions::is_reserved;
 use crate::report::query::{
     DiffQuery, DiffSide, Fold, NeighbourQuery, Scope, Sections, StackQuery, StackValue, TableQuery,
-    TreeQuery, ViewQuery,
+    TreeQuery, ViewQuery, Window,
 };
 
 /// What an answer without a profile takes.
 pub(super) const FORMAT: &[&str] = &["format", "interval"];
 /// What every report takes.
-pub(super) const VIEW: &[&str] = &["format", "interval", "frames", "window"];
+pub(super) const VIEW: &[&str] = &[
+    "format", "interval", "frames", "window", "from", "to", "session", "span",
+];
 /// What a table takes.
 pub(super) const TABLE: &[&str] = &[
-    "format", "interval", "frames", "window", "sort", "order", "limit", "q",
+    "format", "interval", "frames", "window", "from", "to", "session", "span", "sort", "order",
+    "limit", "q",
 ];
 /// What a table of functions takes.
 pub(super) const FUNCTIONS: &[&str] = &[
-    "format", "interval", "frames", "window", "sort", "order", "limit", "q", "modules", "hide",
+    "format", "interval", "frames", "window", "from", "to", "session", "span", "sort", "order",
+    "limit", "q", "modules", "hide",
 ];
 /// What a table of callers or callees takes.
 pub(super) const NEIGHBOURS: &[&str] = &[
-    "function", "module", "format", "interval", "frames", "window", "sort", "order", "limit", "q",
-    "modules", "hide",
+    "function", "module", "format", "interval", "frames", "window", "from", "to", "session",
+    "span", "sort", "order", "limit", "q", "modules", "hide",
+];
+/// What a timeline takes.
+pub(super) const TIMELINE: &[&str] = &[
+    "format", "interval", "window", "from", "to", "session", "span", "spans", "sort", "order",
+    "limit", "q",
 ];
 /// What a comparison takes.
 pub(super) const DIFF: &[&str] = &[
@@ -38,6 +48,10 @@ pub(super) const DIFF: &[&str] = &[
     "interval",
     "frames",
     "window",
+    "from",
+    "to",
+    "session",
+    "span",
     "sort",
     "order",
     "limit",
@@ -46,7 +60,9 @@ pub(super) const DIFF: &[&str] = &[
     "hide",
 ];
 /// What a profile of one process takes.
-pub(super) const PPROF: &[&str] = &["frames", "window", "modules", "hide"];
+pub(super) const PPROF: &[&str] = &[
+    "frames", "window", "from", "to", "session", "span", "modules", "hide",
+];
 /// What a profile of the next seconds takes.
 pub(super) const RECORDING: &[&str] = &["seconds", "pid", "labels", "frames", "modules", "hide"];
 /// What a call tree takes.
@@ -54,6 +70,10 @@ pub(super) const TREE: &[&str] = &[
     "format",
     "frames",
     "window",
+    "from",
+    "to",
+    "session",
+    "span",
     "depth",
     "min_percent",
     "modules",
@@ -77,7 +97,7 @@ impl Params {
     pub(super) fn view(&mut self) -> ViewQuery {
         ViewQuery {
             frames: self.or_default(&FRAMES),
-            window: self.or_default(&WINDOW),
+            window: self.window(),
         }
     }
 
@@ -89,9 +109,22 @@ impl Params {
             limit: self.or_default(&LIMIT) as usize,
             q: self.given(&Q),
             frames: self.or_default(&FRAMES),
-            window: self.or_default(&WINDOW),
+            window: self.window(),
             fold: self.fold(),
         }
+    }
+
+    /// Takes what a timeline takes. How many spans it has unless asked otherwise depends on its format.
+    pub(super) fn timeline(&mut self) -> (TableQuery, Option<usize>) {
+        let over_a_part = ["window", "from", "to", "session", "span"]
+            .iter()
+            .any(|name| self.is_given(name));
+        let spans = self.given(&SPANS).map(|spans| spans as usize);
+        let mut table = self.table();
+        if !over_a_part {
+            table.window = Window::Kept;
+        }
+        (table, spans)
     }
 
     /// Takes what a call tree takes.
@@ -101,7 +134,7 @@ impl Params {
             depth: self.given(&DEPTH).map(|levels| levels as usize),
             min_percent: self.or_default(&MIN_PERCENT),
             frames: self.or_default(&FRAMES),
-            window: self.or_default(&WINDOW),
+            window: self.window(),
             fold: self.fold(),
         }
     }
@@ -111,7 +144,7 @@ impl Params {
         StackQuery {
             tree: TreeQuery {
                 frames: self.or_default(&FRAMES),
-                window: self.or_default(&WINDOW),
+                window: self.window(),
                 fold: self.fold(),
                 value: Some(StackValue::Elapsed),
                 ..TreeQuery::default()
@@ -149,14 +182,17 @@ impl Params {
         let of_windows = matches!(base, DiffSide::Window { .. });
         if of_windows != matches!(other, DiffSide::Window { .. }) {
             self.fault(Fault::plain(
-                "base and other must both be processes, or both be lengths of time",
+                "base and other must both be processes, or neither: lengths of time or sessions",
             ));
-        } else if of_windows && self.is_given("window") {
-            self.fault(Fault {
-                parameter: Some("window".to_owned()),
-                given: None,
-                detail: "window is for processes: base and other are windows already".to_owned(),
-            });
+        }
+        for name in ["window", "from", "to", "session", "span"] {
+            if of_windows && self.is_given(name) {
+                self.fault(Fault {
+                    parameter: Some(name.to_owned()),
+                    given: None,
+                    detail: format!("{name} is for processes: base and other are windows already"),
+                });
+            }
         }
         DiffQuery {
             base,
@@ -170,6 +206,41 @@ impl Params {
         Fold {
             modules: self.given(&MODULES).unwrap_or_default(),
             hide: self.given(&HIDE).unwrap_or_default(),
+        }
+    }
+
+    /// Takes what says which time is meant: a length of time, moments, or a session.
+    fn window(&mut self) -> Window {
+        let given = |params: &Self, names: &[&str]| names.iter().any(|name| params.is_given(name));
+        let ways = [&["window"][..], &["from", "to"], &["session", "span"]];
+        if ways.iter().filter(|names| given(self, names)).count() > 1 {
+            self.fault(Fault::plain(
+                "give one of window, from (with to) and session (with span): each says which time is meant",
+            ));
+        }
+        for (name, needed) in [("to", "from"), ("span", "session")] {
+            if self.is_given(name) && !self.is_given(needed) {
+                self.fault(Fault {
+                    parameter: Some(needed.to_owned()),
+                    given: None,
+                    detail: format!("{needed} must be given where {name} is"),
+                });
+            }
+        }
+        let window = self.or_default(&WINDOW);
+        let (from, to) = (self.given(&FROM), self.given(&TO));
+        let (session, span) = (self.given(&SESSION), self.given(&SPAN));
+        match (from, session) {
+            (Some(from), _) => Window::Between { from, to },
+            (None, Some(session)) if is_reserved(session) => {
+                if span.is_some() {
+                    let detail = format!("the session {session} has no spans");
+                    self.fault(Fault::plain(detail));
+                }
+                Window::Session
+            }
+            (None, Some(session)) => Window::Named { session, span },
+            (None, None) => window,
         }
     }
 }

@@ -19,7 +19,11 @@ use crate::profile::frames::FrameId;
 use crate::profile::snapshot::Snapshot;
 use crate::report;
 use crate::report::names::Names;
-use crate::report::query::{ReportError, Scope, Sections, StackQuery, TreeQuery};
+use crate::report::query::{ReportError, Scope, Sections, StackQuery, TimelineQuery, TreeQuery};
+use crate::report::timeline::MAX_SPANS;
+
+/// Most spans of a timeline for people, a letter each, unless more are asked for.
+const TEXT_SPANS: usize = 60;
 
 type Answer = Result<Response, Problem>;
 type App = State<Arc<Shared>>;
@@ -159,6 +163,28 @@ pub(super) async fn calltree(State(shared): App, ask: Ask) -> Answer {
     .await
 }
 
+/// `GET …/timeline`: a row per thread of a process, or a row per process.
+pub(super) async fn timeline(State(shared): App, ask: Ask) -> Answer {
+    let ((table, spans), format) = ask.read(Params::timeline)?;
+    let of_format = if format == Format::Text {
+        TEXT_SPANS
+    } else {
+        MAX_SPANS
+    };
+    let query = TimelineQuery {
+        table,
+        max_spans: spans.unwrap_or(of_format),
+    };
+    let scope = ask.scope();
+    make(&shared, format, no_frames, move |snapshot, _| match scope {
+        Scope::Session => format.write_table(&report::process_timeline(snapshot, &query)?),
+        Scope::Process(selector) => {
+            format.write_table(&report::thread_timeline(snapshot, &selector, &query)?)
+        }
+    })
+    .await
+}
+
 /// `GET /api/v1/diff`.
 pub(super) async fn diff(State(shared): App, ask: Ask) -> Answer {
     let (query, format) = ask.read(Params::diff)?;
@@ -190,7 +216,7 @@ pub(super) async fn os_events(State(shared): App, ask: Ask) -> Answer {
 
 pub(super) type Frames = Result<Vec<FrameId>, ReportError>;
 
-fn no_frames(_: &Snapshot) -> Frames {
+pub(super) fn no_frames(_: &Snapshot) -> Frames {
     Ok(Vec::new())
 }
 
@@ -244,6 +270,21 @@ where
 {
     let permit = permit(shared).await?;
     let snapshot = shared.backend.snapshot().await?;
+    body_of(shared, permit, snapshot, frames, write).await
+}
+
+/// The bytes of an answer from this profile.
+pub(super) async fn of_snapshot<F, W>(
+    shared: &Arc<Shared>,
+    snapshot: Arc<Snapshot>,
+    frames: F,
+    write: W,
+) -> Result<Vec<u8>, Problem>
+where
+    F: FnOnce(&Snapshot) -> Frames + Send + 'static,
+    W: FnOnce(&Snapshot, &dyn Names) -> Result<Vec<u8>, Problem> + Send + 'static,
+{
+    let permit = permit(shared).await?;
     body_of(shared, permit, snapshot, frames, write).await
 }
 

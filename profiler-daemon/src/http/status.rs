@@ -74,6 +74,10 @@ pub struct ProfileRoom {
     pub stack_bytes: u64,
     /// Memory that they may take, in bytes.
     pub stack_max_bytes: u64,
+    /// Memory that the recent past takes, in bytes, with what named sessions need of it.
+    pub recent_past_bytes: u64,
+    /// Memory that it may take, in bytes.
+    pub recent_past_max_bytes: u64,
     /// What the profile counts, by name: see `docs/counters.md`.
     pub losses: BTreeMap<String, u64>,
 }
@@ -154,6 +158,14 @@ impl Status {
                 "{} of {} KiB",
                 self.profile.stack_bytes >> 10,
                 self.profile.stack_max_bytes >> 10
+            ),
+        ));
+        lines.push((
+            "recent past".to_owned(),
+            format!(
+                "{} of {} KiB",
+                self.profile.recent_past_bytes >> 10,
+                self.profile.recent_past_max_bytes >> 10
             ),
         ));
         for (name, count) in &self.profile.losses {

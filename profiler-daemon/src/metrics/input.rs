@@ -44,6 +44,10 @@ pub struct MetricsInput {
     pub profile_stack_bytes: u64,
     /// The most they may take, in bytes.
     pub profile_stack_max_bytes: u64,
+    /// Memory that the recent past takes, in bytes.
+    pub recent_past_bytes: u64,
+    /// The most it may take, in bytes.
+    pub recent_past_max_bytes: u64,
     /// Reads of the kernel's maps.
     pub drain: DrainInput,
     /// The kernel's maps.

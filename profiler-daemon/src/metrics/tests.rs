@@ -44,6 +44,8 @@ fn full() -> MetricsInput {
         threads: 80,
         profile_stack_bytes: 1,
         profile_stack_max_bytes: 2,
+        recent_past_bytes: 3,
+        recent_past_max_bytes: 4,
         drain: DrainInput {
             passes_total: 60,
             failures_total: 0,

@@ -10,15 +10,17 @@ use std::{
     sync::Arc,
 };
 
-use profiler_common::{CLASS_COUNT, ClassNs};
+use profiler_common::{CLASS_COUNT, Class, ClassNs};
 use serde::{Deserialize, Serialize};
 
 use super::{
     budget::{NODE_BYTES, NodeBudget},
     calls::CallTotals,
     input::{OpenStack, StackDelta, SyscallUpdate, ThreadUpdate},
-    segments::{FOLDED, Ring, What},
+    ring::Ring,
+    segments::{FOLDED, What},
     threads::{Folded, Thread},
+    timeline::{Change, Timeline},
     tree::{Node, NodeId, Tree},
     values::{Totals, Values, sum},
 };
@@ -73,8 +75,12 @@ impl Refusals {
 /// The moment of an update.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
-    /// The growing segment.
-    pub seq: u32,
+    /// When the growing piece of the recent past began, monotonic nanoseconds.
+    pub segment_ns: u64,
+    /// The time of the pass before, monotonic nanoseconds.
+    pub last_ns: u64,
+    /// The time of the pass, monotonic nanoseconds.
+    pub now_ns: u64,
     /// The number of the pass.
     pub pass: u64,
 }
@@ -105,7 +111,7 @@ pub struct Account {
     pub(super) held_back: Vec<HeldBack>,
     pub(super) ring: Ring,
     /// How far the tree was folded when it had so many nodes: nothing more is to be had by doing it again.
-    pub(super) thinned: Option<(usize, usize, Option<u32>)>,
+    pub(super) thinned: Option<(usize, usize, Option<u64>)>,
 }
 
 impl Account {
@@ -189,28 +195,46 @@ impl Account {
             self.exited += usize::from(thread.set_state(update.state, now.pass));
             return;
         }
+        let old = thread.totals;
+        self.exited += usize::from(thread.update(update, now.pass));
+        let index = thread.index;
+        self.note_past(now, index, &old, update);
+    }
+
+    /// Puts what a thread gained since its last update where it passed.
+    fn note_past(&mut self, now: Now, thread: u32, old: &Totals, update: &ThreadUpdate) {
+        let unobserved_ns = update.unobserved_ns.saturating_sub(old.unobserved_ns);
+        let mut gains: ClassNs =
+            std::array::from_fn(|class| update.classes[class].saturating_sub(old.classes[class]));
+        let pass_ns = now.now_ns - now.last_ns;
+        let slept = pass_ns > 0
+            && unobserved_ns == 0
+            && gains[Class::Blocked as usize] == pass_ns
+            && (0..CLASS_COUNT).all(|class| old.classes[class] <= update.classes[class])
+            && sum(&gains) == pass_ns;
+        if slept {
+            self.ring.sleep(thread, now.last_ns, now.now_ns);
+            return;
+        }
         for class in 0..CLASS_COUNT {
-            let (old, new) = (thread.totals.classes[class], update.classes[class]);
-            if new >= old {
-                self.ring
-                    .gain(now.seq, thread.index, What::Class(class), new - old);
-            } else {
+            let less = old.classes[class].saturating_sub(update.classes[class]);
+            if less > 0 {
                 // The open interval had been counted under another class: the exact values follow the event.
-                self.ring
-                    .take_back(thread.index, What::Class(class), old - new);
+                gains = self.ring.reclassify(thread, class, less, gains);
             }
         }
-        let gap = update
-            .unobserved_ns
-            .saturating_sub(thread.totals.unobserved_ns);
-        self.ring.gain(now.seq, thread.index, What::Unobserved, gap);
-        self.exited += usize::from(thread.update(update, now.pass));
+        for (class, gain) in gains.into_iter().enumerate() {
+            self.ring
+                .gain(now.segment_ns, thread, What::Class(class), gain);
+        }
+        self.ring
+            .gain(now.segment_ns, thread, What::Unobserved, unobserved_ns);
     }
 
     /// Adds what a stack received.
     pub fn add_stack(
         &mut self,
-        seq: u32,
+        segment_ns: u64,
         delta: &StackDelta,
         budget: &mut NodeBudget,
         refusals: &mut Refusals,
@@ -233,23 +257,10 @@ impl Account {
                 FOLDED
             }
         };
-        if delta.samples > 0 {
-            self.ring.gain(seq, index, What::Samples, delta.samples);
-            self.ring
-                .at(seq)
-                .nodes
-                .entry(landing.leaf)
-                .or_default()
-                .samples += delta.samples;
-        }
-        if delta.walks > 0 {
-            self.ring
-                .at(seq)
-                .nodes
-                .entry(landing.outermost)
-                .or_default()
-                .walks += delta.walks;
-        }
+        self.ring
+            .gain(segment_ns, index, What::Samples, delta.samples);
+        self.ring.hit(segment_ns, landing.leaf, delta.samples, 0);
+        self.ring.hit(segment_ns, landing.outermost, 0, delta.walks);
         let left = self.attribute(delta.thread, landing.leaf, &delta.classes);
         self.hold_back(delta.thread, landing.leaf, left, refusals);
     }
@@ -360,7 +371,12 @@ impl Account {
     }
 
     /// Replaces a thread's counts of one system call.
-    pub fn update_call(&mut self, seq: u32, update: &SyscallUpdate, refusals: &mut Refusals) {
+    pub fn update_call(
+        &mut self,
+        segment_ns: u64,
+        update: &SyscallUpdate,
+        refusals: &mut Refusals,
+    ) {
         if !self.threads.contains_key(&update.thread) {
             refusals.late_updates += 1;
             return;
@@ -379,21 +395,25 @@ impl Account {
             .entry(update.number)
             .or_default()
             .add(&gain);
-        self.ring
-            .at(seq)
-            .calls
-            .entry(update.number)
-            .or_default()
-            .add(&gain);
+        self.ring.call(segment_ns, update.number, &gain);
     }
 
-    /// Forgets the segments before `first`.
-    pub fn forget_before(&mut self, first: u32) {
-        self.ring.forget_before(first);
+    /// Changes how its recent past is kept.
+    pub(super) fn age(&mut self, change: Change) {
+        match change {
+            Change::Merge { from_ns, to_ns } => self.ring.merge(from_ns, to_ns),
+            Change::Forget { from_ns, to_ns } => self.ring.forget(from_ns, to_ns),
+        }
     }
 
     /// Takes in an account that is dropped: sums stay, threads become part of the folded ones.
-    pub fn absorb(&mut self, other: Self, budget: &mut NodeBudget, refusals: &mut Refusals) {
+    pub fn absorb(
+        &mut self,
+        other: Self,
+        timeline: &Timeline,
+        budget: &mut NodeBudget,
+        refusals: &mut Refusals,
+    ) {
         budget.release(other.nodes());
         let map = self.tree.absorb(other.tree.nodes(), budget);
         let weights = Arc::make_mut(&mut self.weights);
@@ -403,7 +423,7 @@ impl Account {
         }
         self.folded.count += other.thread_count();
         self.folded.totals.add(&other.totals());
-        self.ring.absorb(&other.ring, &map);
+        self.ring.absorb(&other.ring, &map, timeline);
         let calls = Arc::make_mut(&mut self.calls);
         for (number, totals) in other.calls.iter() {
             calls.entry(*number).or_default().add(totals);

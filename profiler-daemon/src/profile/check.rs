@@ -10,9 +10,10 @@ use thiserror::Error;
 use super::{
     account::AccountView,
     calls::CallTotals,
-    segments::Timeline,
+    sessions::{Session, Sessions},
     snapshot::Snapshot,
     threads::Thread,
+    timeline::Timeline,
     tree::{MAX_DEPTH, NodeId, Place},
     values::{Totals, Values},
 };
@@ -87,6 +88,7 @@ impl Snapshot {
     pub fn check(&self) -> Result<(), Flaw> {
         expect(self.started_ns <= self.now_ns, "it ends before it begins")?;
         self.timeline.check(self.now_ns)?;
+        self.sessions.is_whole()?;
         expect(self.modules.is_whole(), "its table of modules is broken")?;
         expect(
             self.frames.is_whole(self.modules.len()),
@@ -177,7 +179,12 @@ impl AccountView {
     }
 
     fn check_segments(&self, sums: &mut Sums) -> Result<(), Flaw> {
-        for segment in self.ring.since(0) {
+        let begins = self.ring.within(0, u64::MAX).map(|segment| segment.from_ns);
+        expect(
+            begins.is_sorted_by(|a, b| a < b),
+            "its segments are out of order",
+        )?;
+        for segment in self.ring.within(0, u64::MAX) {
             expect(
                 segment.nodes.keys().all(|node| self.holds(*node)),
                 "a segment has weights without a place in the call tree",
@@ -193,7 +200,31 @@ impl AccountView {
                 + segment.nodes.values().map(of_values).sum::<u128>()
                 + segment.calls.values().map(of_calls).sum::<u128>();
         }
+        for stretch in self.ring.stretches() {
+            expect(
+                stretch.from_ns <= stretch.to_ns
+                    && stretch.class < CLASS_COUNT
+                    && stretch.leaf.is_none_or(|leaf| self.holds(leaf)),
+                "a sleep makes no sense",
+            )?;
+            sums.segments += u128::from(stretch.to_ns - stretch.from_ns);
+        }
         sums.check()
+    }
+}
+
+impl Sessions {
+    fn is_whole(&self) -> Result<(), Flaw> {
+        let makes_sense = |session: &Session| {
+            let begins = session.spans.iter().map(|span| span.from);
+            let moments = begins.chain(session.stopped);
+            !session.spans.is_empty()
+                && moments.is_sorted_by(|a, b| a.ns <= b.ns && a.unix_ns <= b.unix_ns)
+        };
+        expect(
+            self.list().iter().all(makes_sense),
+            "a named session makes no sense",
+        )
     }
 }
 

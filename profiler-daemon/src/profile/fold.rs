@@ -19,8 +19,8 @@ pub(super) struct Thinning {
     /// Nodes stay that have more than one part in so many of the account's time, or of its time on a processor, with all
     /// that they called. `None`: no such nodes.
     pub(super) one_in: Option<u64>,
-    /// Nodes stay that received anything in this segment or later, or that are under way.
-    pub(super) recent: Option<u32>,
+    /// Nodes stay that received anything since then (monotonic nanoseconds), or that are under way.
+    pub(super) recent_ns: Option<u64>,
 }
 
 /// What folding did.
@@ -37,7 +37,7 @@ pub(super) struct Folding {
 impl Account {
     /// Folds all that does not stay.
     pub(super) fn thin(&mut self, thinning: &Thinning) -> Folding {
-        let done = (thinning.level, self.tree.budgeted(), thinning.recent);
+        let done = (thinning.level, self.tree.budgeted(), thinning.recent_ns);
         let nothing_new = self.thinned.is_some_and(|(level, nodes, recent)| {
             thinning.level <= level && (nodes, recent) == (done.1, done.2)
         });
@@ -58,7 +58,7 @@ impl Account {
             self.renumber(&map);
             folding.freed = before - self.tree.budgeted();
         }
-        self.thinned = Some((thinning.level, self.tree.budgeted(), thinning.recent));
+        self.thinned = Some((thinning.level, self.tree.budgeted(), thinning.recent_ns));
         folding
     }
 
@@ -73,11 +73,15 @@ impl Account {
         if let Some(one_in) = thinning.one_in {
             self.keep_heavy(one_in, &mut keep);
         }
-        if let Some(first) = thinning.recent {
-            for segment in self.ring.since(first) {
+        if let Some(first_ns) = thinning.recent_ns {
+            for segment in self.ring.within(first_ns, u64::MAX) {
                 for node in segment.nodes.keys() {
                     keep[node.index()] = true;
                 }
+            }
+            let slept = self.ring.stretches().filter(|s| s.to_ns > first_ns);
+            for leaf in slept.filter_map(|stretch| stretch.leaf) {
+                keep[leaf.index()] = true;
             }
             let leaves = self.open.iter().map(|open| open.leaf);
             let leaves = leaves.chain(self.last_open.values().copied());

@@ -1,5 +1,26 @@
 //! The bounds of a profile. Everything it holds is under one of these.
 
+/// How coarse pieces of the recent past are from some age on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grade {
+    /// The age from which on, nanoseconds.
+    pub older_than_ns: u64,
+    /// Their length, nanoseconds.
+    pub grain_ns: u64,
+}
+
+/// The grades of a profile that is read once a second.
+pub const GRADES: [Grade; 2] = [
+    Grade {
+        older_than_ns: 120_000_000_000,
+        grain_ns: 10_000_000_000,
+    },
+    Grade {
+        older_than_ns: 600_000_000_000,
+        grain_ns: 60_000_000_000,
+    },
+];
+
 /// See each field; [`Default`] suits a server with some thousand threads.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -15,12 +36,18 @@ pub struct Limits {
     pub exited_threads: usize,
     /// Dropped processes remembered.
     pub dropped_remembered: usize,
-    /// Length of a segment, nanoseconds.
+    /// Shortest piece of the recent past, nanoseconds: a little less than the time between two passes.
     pub segment_ns: u64,
-    /// Segments kept: the longest window is `segment_ns * (segments - 1)`.
-    pub segments: usize,
-    /// Bytes of all segments.
+    /// How pieces become coarser with age, finest first.
+    pub grades: Vec<Grade>,
+    /// How long the recent past is kept in pieces, nanoseconds.
+    pub recent_past_ns: u64,
+    /// Bytes of all pieces.
     pub segment_bytes: usize,
+    /// Named sessions kept.
+    pub sessions: usize,
+    /// Spans of all named sessions together.
+    pub session_spans: usize,
     /// Groups with counters of their own.
     pub groups: usize,
     /// A group that gained nothing for this long is dropped, nanoseconds.
@@ -36,9 +63,12 @@ impl Default for Limits {
             exited_bytes: 64 << 20,
             exited_threads: 256,
             dropped_remembered: 16_384,
-            segment_ns: 10_000_000_000,
-            segments: 61,
+            segment_ns: 900_000_000,
+            grades: GRADES.to_vec(),
+            recent_past_ns: 3_600_000_000_000,
             segment_bytes: 64 << 20,
+            sessions: 64,
+            session_spans: 1_000,
             groups: 100,
             group_idle_ns: 600_000_000_000,
         }

@@ -69,6 +69,11 @@ pub const OWN_LOSSES: &[Loss<Profile>] = &[
         read: |profile| profile.folded.living.ns,
     },
     Loss {
+        name: "sessions_given_up",
+        help: "Named sessions that are no longer kept, because newer ones or newer time took their room.",
+        read: |profile| profile.sessions.given_up(),
+    },
+    Loss {
         name: "thread_regressed",
         help: "Updates of threads that would have taken time back from stacks: left out.",
         read: |profile| profile.refusals.regressed_threads,

@@ -15,13 +15,18 @@ pub mod groups;
 pub mod input;
 pub mod limits;
 pub mod losses;
+pub mod name;
 pub mod over;
 mod retention;
+pub mod ring;
 mod room;
 mod rows;
 pub mod segments;
+pub mod sessions;
 pub mod snapshot;
+mod stretches;
 pub mod threads;
+pub mod timeline;
 pub mod tree;
 pub mod values;
 
@@ -38,8 +43,9 @@ use input::{CommName, DrainPass, ProcessInfo, ThreadUpdate};
 use limits::Limits;
 use retention::Retired;
 use room::FoldedSoFar;
-use segments::{Start, Timeline};
+use sessions::Sessions;
 use snapshot::{ProcessView, RetiredView, Snapshot};
+use timeline::{Counters, Start, Timeline};
 
 use crate::processes::{ids::ProcessKey, module::ModuleTable};
 
@@ -70,6 +76,7 @@ pub struct Profile {
     crowded_pass: Option<u64>,
     groups: Groups,
     timeline: Timeline,
+    sessions: Sessions,
     refusals: Refusals,
     started_ns: u64,
     started_unix_ns: u64,
@@ -87,10 +94,11 @@ impl Profile {
     #[must_use]
     pub fn new(limits: Limits, started_ns: u64, started_unix_ns: u64) -> Self {
         let mut timeline = Timeline::default();
-        timeline.starts.push_back(Start {
+        timeline.open(Start {
             from_ns: started_ns,
             from_unix_ns: started_unix_ns,
-            ..Start::default()
+            counters: Arc::default(),
+            kept: true,
         });
         Self {
             frames: FrameTable::new(limits.frames),
@@ -102,6 +110,7 @@ impl Profile {
             crowded_pass: None,
             groups: Groups::new(limits.groups, limits.group_idle_ns),
             timeline,
+            sessions: Sessions::default(),
             refusals: Refusals::default(),
             started_ns,
             started_unix_ns,
@@ -123,9 +132,12 @@ impl Profile {
 
     /// Takes one drain pass in.
     pub fn apply(&mut self, pass: DrainPass) {
+        let last_ns = self.now_ns;
         self.begin(&pass);
         let now = Now {
-            seq: self.timeline.current(),
+            segment_ns: self.timeline.current_ns(),
+            last_ns,
+            now_ns: self.now_ns,
             pass: self.passes,
         };
         let mut touched = BTreeSet::new();
@@ -154,7 +166,7 @@ impl Profile {
                 Some(process) => &mut process.account,
                 None => self.retired.account(delta.process),
             };
-            account.add_stack(now.seq, delta, &mut self.budget, &mut self.refusals);
+            account.add_stack(now.segment_ns, delta, &mut self.budget, &mut self.refusals);
         }
         for open in &pass.open {
             touched.insert(open.process);
@@ -170,31 +182,22 @@ impl Profile {
         }
         for update in &pass.syscalls {
             match self.processes.get_mut(&update.process) {
-                Some(process) => process
-                    .account
-                    .update_call(now.seq, update, &mut self.refusals),
+                Some(process) => {
+                    process
+                        .account
+                        .update_call(now.segment_ns, update, &mut self.refusals)
+                }
                 None => self.refusals.late_updates += 1,
             }
         }
         self.end(&touched);
     }
 
-    /// Takes the pass's own numbers over and starts the next segment when it is due.
+    /// Takes the pass's own numbers over and begins the next piece of the recent past when it is due.
     fn begin(&mut self, pass: &DrainPass) {
-        let due = self.timeline.starts.back().is_some_and(|start| {
-            self.now_ns.saturating_sub(start.from_ns) >= self.limits.segment_ns
-        });
-        if due {
-            let start = Start {
-                seq: self.timeline.current() + 1,
-                from_ns: self.now_ns,
-                from_unix_ns: self.now_unix_ns,
-                losses: self.own_and_kernel_losses(),
-                samples_lost: self.samples_lost,
-                discarded: self.discarded.clone(),
-            };
-            self.timeline.starts.push_back(start);
-            self.forget_segments();
+        let began_ns = self.timeline.current_ns();
+        if self.now_ns.saturating_sub(began_ns) >= self.limits.segment_ns {
+            self.begin_piece();
         }
         self.passes += 1;
         self.now_ns = pass.now_ns.max(self.now_ns);
@@ -270,6 +273,14 @@ impl Profile {
         self.budget.used_bytes() as u64
     }
 
+    /// Bytes that the recent past takes, and what named sessions need of it.
+    #[must_use]
+    pub fn recent_past_bytes(&self) -> u64 {
+        let kept = self.processes.values().map(|process| &process.account);
+        let accounts = kept.chain([&self.retired.user, &self.retired.kernel]);
+        accounts.map(|account| account.segment_bytes() as u64).sum()
+    }
+
     /// The state as of the last pass. Cheap: it shares everything that the next pass does not change.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
@@ -298,11 +309,21 @@ impl Profile {
             dropped: self.retired.dropped(),
             groups: self.groups.view(),
             timeline: self.timeline.clone(),
+            sessions: self.sessions.clone(),
+            counters: self.counters(),
+            stack_bytes: self.stack_bytes(),
+        }
+    }
+}
+
+impl Profile {
+    /// The session's own counters as of the last pass.
+    fn counters(&self) -> Arc<Counters> {
+        Arc::new(Counters {
             losses: self.own_and_kernel_losses(),
             samples_lost: self.samples_lost,
             discarded: self.discarded.clone(),
-            stack_bytes: self.stack_bytes(),
-        }
+        })
     }
 }
 

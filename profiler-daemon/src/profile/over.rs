@@ -1,7 +1,12 @@
-//! What an account weighs over the session or over its last segments: the one place that knows where weights come from.
+//! What an account weighs over the session or over a part of it: the one place that knows where weights come from.
 //! Reports never see the difference.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+};
+
+use profiler_common::ClassNs;
 
 use super::{
     account::{AccountView, Open},
@@ -18,8 +23,28 @@ use crate::processes::ids::ThreadKey;
 pub enum Span {
     /// Everything since the session began.
     Session,
-    /// The segments from this number on.
-    Since(u32),
+    /// Whole pieces of the recent past.
+    Between {
+        /// The beginning of the first, monotonic nanoseconds.
+        from_ns: u64,
+        /// The end of the last; `u64::MAX` when it is still growing.
+        to_ns: u64,
+    },
+}
+
+/// What a thread gained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gain {
+    /// Nanoseconds by class.
+    Time(ClassNs),
+    /// Timer samples.
+    Samples(u64),
+}
+
+impl Gain {
+    fn time(class: usize, ns: u64) -> Self {
+        Self::Time(std::array::from_fn(|of| if of == class { ns } else { 0 }))
+    }
 }
 
 /// The threads of an account over a [`Span`].
@@ -63,11 +88,17 @@ impl AccountView {
     pub fn weights_over(&self, span: Span) -> Vec<Values> {
         let mut weights = match span {
             Span::Session => self.weights.to_vec(),
-            Span::Since(first) => {
+            Span::Between { from_ns, to_ns } => {
                 let mut weights = vec![Values::default(); self.nodes.len()];
-                for segment in self.ring.since(first) {
+                for segment in self.ring.within(from_ns, to_ns) {
                     for (node, values) in &segment.nodes {
                         weights[node.index()].add(values);
+                    }
+                }
+                for stretch in self.ring.stretches() {
+                    if let Some(leaf) = stretch.leaf {
+                        weights[leaf.index()].classes[stretch.class] +=
+                            stretch.within(from_ns, to_ns);
                     }
                 }
                 weights
@@ -117,14 +148,55 @@ impl AccountView {
     pub fn calls_over(&self, span: Span) -> Cow<'_, BTreeMap<u32, CallTotals>> {
         match span {
             Span::Session => Cow::Borrowed(&self.calls),
-            Span::Since(first) => {
+            Span::Between { from_ns, to_ns } => {
                 let mut calls: BTreeMap<u32, CallTotals> = BTreeMap::new();
-                for segment in self.ring.since(first) {
+                for segment in self.ring.within(from_ns, to_ns) {
                     for (number, totals) in &segment.calls {
                         calls.entry(*number).or_default().add(totals);
                     }
                 }
                 Cow::Owned(calls)
+            }
+        }
+    }
+
+    /// Tells what each thread (those without a row: `None`) gained in neighbouring spans of whole pieces.
+    /// `borders_ns` are the beginnings of the spans, and the end of the last one.
+    pub fn gains_by_span(
+        &self,
+        borders_ns: &[u64],
+        mut add: impl FnMut(Option<ThreadKey>, usize, Gain),
+    ) {
+        let (Some(from_ns), Some(to_ns)) = (borders_ns.first(), borders_ns.last()) else {
+            return;
+        };
+        let keys: HashMap<u32, ThreadKey> = self
+            .threads
+            .iter()
+            .map(|(key, thread)| (thread.index, *key))
+            .collect();
+        let key = |thread: u32| keys.get(&thread).copied();
+        let span_of = |at_ns: u64| {
+            let begun = borders_ns.partition_point(|border_ns| *border_ns <= at_ns);
+            begun.saturating_sub(1)
+        };
+        for segment in self.ring.within(*from_ns, *to_ns) {
+            let span = span_of(segment.from_ns);
+            for (thread, what, cell) in segment.cells() {
+                match what {
+                    What::Class(class) => add(key(thread), span, Gain::time(class, cell.total)),
+                    What::Samples => add(key(thread), span, Gain::Samples(cell.total)),
+                    What::Unobserved => {}
+                }
+            }
+        }
+        for stretch in self.ring.stretches() {
+            for span in span_of(stretch.from_ns)..borders_ns.len() - 1 {
+                let ns = stretch.within(borders_ns[span], borders_ns[span + 1]);
+                if borders_ns[span] >= stretch.to_ns {
+                    break;
+                }
+                add(key(stretch.thread), span, Gain::time(stretch.class, ns));
             }
         }
     }
@@ -140,8 +212,16 @@ impl AccountView {
                 );
                 by_index.insert(FOLDED, self.folded.totals);
             }
-            Span::Since(first) => {
-                for segment in self.ring.since(first) {
+            Span::Between { from_ns, to_ns } => {
+                for stretch in self.ring.stretches() {
+                    let ns = stretch.within(from_ns, to_ns);
+                    if ns > 0 {
+                        let totals = by_index.entry(stretch.thread).or_default();
+                        totals.classes[stretch.class] += ns;
+                        totals.attributed[stretch.class] += ns * u64::from(stretch.leaf.is_some());
+                    }
+                }
+                for segment in self.ring.within(from_ns, to_ns) {
                     for (thread, what, cell) in segment.cells() {
                         let totals = by_index.entry(thread).or_default();
                         match what {
@@ -163,8 +243,10 @@ impl AccountView {
     fn open_over(&self, span: Span) -> impl Iterator<Item = Open> {
         self.open.iter().map(move |open| match span {
             Span::Session => *open,
-            Span::Since(first) => Open {
-                classes: self.ring.open_since(first, open.thread, &open.classes),
+            Span::Between { from_ns, to_ns } => Open {
+                classes: self
+                    .ring
+                    .open_within(from_ns, to_ns, open.thread, &open.classes),
                 ..*open
             },
         })

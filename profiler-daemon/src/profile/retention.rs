@@ -1,4 +1,4 @@
-//! What leaves the profile: exited processes beyond the bounds, oldest exit first, and segments beyond theirs. Nothing
+//! What leaves the profile: exited processes beyond the bounds, oldest exit first, and pieces of the recent past beyond theirs. Nothing
 //! leaves the sums: a dropped process becomes part of a retired account.
 
 use std::{
@@ -9,6 +9,7 @@ use std::{
 use super::{
     Profile,
     account::{Account, Refusals},
+    timeline::Start,
 };
 use crate::processes::ids::ProcessKey;
 
@@ -106,30 +107,65 @@ impl Profile {
         } else {
             &mut self.retired.user
         };
-        account.absorb(process.account, &mut self.budget, &mut self.refusals);
+        account.absorb(
+            process.account,
+            &self.timeline,
+            &mut self.budget,
+            &mut self.refusals,
+        );
     }
 
-    /// Forgets old segments until the bounds hold.
-    pub(super) fn forget_segments(&mut self) {
-        while self.timeline.starts.len() > self.limits.segments.max(1) {
-            self.timeline.forget_oldest();
+    /// Begins a piece of the recent past at the time of the last pass, unless one begins there already; older ones become
+    /// coarser or are forgotten.
+    pub(super) fn begin_piece(&mut self) {
+        if self.timeline.current_ns() >= self.now_ns {
+            return;
         }
-        self.forget_rings();
-        while self.timeline.starts.len() > 1 && self.segment_bytes() > self.limits.segment_bytes {
-            self.timeline.forget_oldest();
-            self.forget_rings();
+        self.timeline.open(Start {
+            from_ns: self.now_ns,
+            from_unix_ns: self.now_unix_ns,
+            counters: self.counters(),
+            kept: true,
+        });
+        self.age(self.now_ns.saturating_sub(self.limits.recent_past_ns));
+        if self.recent_past_is_full() {
+            self.make_room_for_pieces();
         }
     }
 
-    fn forget_rings(&mut self) {
-        let oldest = self.timeline.oldest();
-        for account in self.accounts() {
-            account.forget_before(oldest);
+    /// Makes the recent past fit its bytes: first what is old in it gives way, then named sessions, then the last minutes.
+    fn make_room_for_pieces(&mut self) {
+        let fine_ns = self.limits.grades.first();
+        let fine_ns = fine_ns.map_or(0, |grade| grade.older_than_ns);
+        let mut horizon_ns = self.now_ns.saturating_sub(self.limits.recent_past_ns);
+        let mut last_ns = self.now_ns.saturating_sub(fine_ns);
+        while self.recent_past_is_full() {
+            let next_ns = self.timeline.next_horizon(horizon_ns);
+            if let Some(next_ns) = next_ns.filter(|next_ns| *next_ns <= last_ns) {
+                horizon_ns = next_ns;
+            } else if !self.sessions.give_up_for_room() {
+                if last_ns == u64::MAX {
+                    return;
+                }
+                last_ns = u64::MAX;
+            }
+            self.age(horizon_ns);
         }
     }
 
-    fn segment_bytes(&mut self) -> usize {
-        self.accounts().map(|account| account.segment_bytes()).sum()
+    fn age(&mut self, horizon_ns: u64) {
+        let changes =
+            self.timeline
+                .age(self.now_ns, &self.limits.grades, horizon_ns, &self.sessions);
+        for change in &changes {
+            for account in self.accounts() {
+                account.age(*change);
+            }
+        }
+    }
+
+    fn recent_past_is_full(&self) -> bool {
+        self.recent_past_bytes() > self.limits.segment_bytes as u64
     }
 
     fn accounts(&mut self) -> impl Iterator<Item = &mut Account> {

@@ -9,6 +9,9 @@ use super::{
 };
 use crate::processes::ids::ProcessKey;
 
+/// What received time in the last one to two of these is recent, nanoseconds.
+const RECENT_NS: u64 = 10_000_000_000;
+
 /// Whose trees a step folds.
 #[derive(Clone, Copy, Debug)]
 enum Whose {
@@ -25,7 +28,7 @@ struct Step {
     whose: Whose,
     /// Parts of a tree stay that have more than one in so many of its time; `None`: nothing stays.
     one_in: Option<u64>,
-    /// Parts that received time in this segment or the one before stay too.
+    /// Parts that received time lately stay too.
     but_recent: bool,
 }
 
@@ -82,12 +85,13 @@ impl Profile {
 
     fn make_room(&mut self) {
         let queues = self.queues();
-        let recent = self.timeline.current().saturating_sub(1);
+        // The same moment for a while, so that trees that have not grown are not looked at again.
+        let recent_ns = (self.now_ns / RECENT_NS).saturating_sub(1) * RECENT_NS;
         for (level, step) in STEPS.iter().enumerate() {
             let thinning = Thinning {
                 level,
                 one_in: step.one_in,
-                recent: step.but_recent.then_some(recent),
+                recent_ns: step.but_recent.then_some(recent_ns),
             };
             let keys = match step.whose {
                 Whose::Retired => {

@@ -10,7 +10,8 @@ use super::{
     groups::GroupsView,
     input::{Counts, ProcessInfo},
     over::Span,
-    segments::Timeline,
+    sessions::Sessions,
+    timeline::{Counters, Timeline},
 };
 use crate::processes::{
     ids::ProcessKey,
@@ -46,12 +47,23 @@ pub struct Coverage {
     pub from_ns: u64,
     /// Its beginning, nanoseconds since 1970.
     pub from_unix_ns: u64,
+    /// Its end, monotonic nanoseconds.
+    pub to_ns: u64,
+    /// Its end, nanoseconds since 1970.
+    pub to_unix_ns: u64,
     /// What was lost in it, by cause; what did not grow is missing.
     pub losses: Counts,
     /// Samples lost in it.
     pub samples_lost: u64,
     /// Samples discarded in it, by reason.
     pub discarded: Counts,
+}
+
+/// What was asked for is no longer kept in pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotKept {
+    /// Since when everything is, monotonic nanoseconds.
+    pub since_ns: u64,
 }
 
 /// See the module.
@@ -70,9 +82,8 @@ pub struct Snapshot {
     pub(super) dropped: Arc<BTreeMap<ProcessKey, bool>>,
     pub(super) groups: GroupsView,
     pub(super) timeline: Timeline,
-    pub(super) losses: Counts,
-    pub(super) samples_lost: u64,
-    pub(super) discarded: Counts,
+    pub(super) sessions: Sessions,
+    pub(super) counters: Arc<Counters>,
     pub(super) stack_bytes: u64,
 }
 
@@ -179,57 +190,86 @@ impl Snapshot {
     /// Counters of losses since the session began: the kernel's and the profile's own.
     #[must_use]
     pub fn losses(&self) -> &Counts {
-        &self.losses
+        &self.counters.losses
     }
 
     /// Samples that could not be stored since the session began.
     #[must_use]
     pub fn samples_lost(&self) -> u64 {
-        self.samples_lost
+        self.counters.samples_lost
     }
 
     /// Samples discarded on purpose since the session began, by reason.
     #[must_use]
     pub fn discarded(&self) -> &Counts {
-        &self.discarded
+        &self.counters.discarded
     }
 
     /// The whole session.
     #[must_use]
     pub fn whole(&self) -> Coverage {
         Coverage {
-            span: Span::Session,
             from_ns: self.started_ns,
             from_unix_ns: self.started_unix_ns,
-            losses: grown(&self.losses, &Vec::new()),
-            samples_lost: self.samples_lost,
-            discarded: self.discarded.clone(),
+            to_ns: self.now_ns,
+            to_unix_ns: self.now_unix_ns,
+            span: Span::Session,
+            losses: grown(&self.counters.losses, &Vec::new()),
+            samples_lost: self.counters.samples_lost,
+            discarded: self.counters.discarded.clone(),
         }
     }
 
-    /// The last `duration_ns`, rounded outward to segments; the whole of a younger session. `Err` tells the longest
-    /// window still kept, nanoseconds.
-    pub fn last(&self, duration_ns: u64) -> Result<Coverage, u64> {
-        let Some(start) = self.timeline.covering(self.now_ns, duration_ns) else {
-            let oldest_ns = self
-                .timeline
-                .starts
-                .front()
-                .map_or(self.now_ns, |start| start.from_ns);
-            return Err(self.now_ns - oldest_ns);
+    /// What passed between two moments, rounded outward to pieces of the recent past; of a session that is younger, from its
+    /// beginning. `to_ns: None` is now.
+    ///
+    /// # Errors
+    /// Part of it is forgotten.
+    pub fn between(&self, from_ns: u64, to_ns: Option<u64>) -> Result<Coverage, NotKept> {
+        let end = to_ns.and_then(|to_ns| self.timeline.border_after(to_ns));
+        let (to_ns, to_unix_ns, then) = end
+            .map_or((self.now_ns, self.now_unix_ns, &self.counters), |end| {
+                (end.from_ns, end.from_unix_ns, &end.counters)
+            });
+        let not_kept = NotKept {
+            since_ns: self.timeline.kept_since_ns(),
         };
-        let mut discarded = self.discarded.clone();
-        for (reason, count) in &mut discarded {
-            *count = count.saturating_sub(lookup(&start.discarded, reason));
+        let from = self.timeline.border_before(from_ns).ok_or(not_kept)?;
+        if !self.timeline.is_kept(from.from_ns, to_ns) {
+            return Err(not_kept);
         }
         Ok(Coverage {
-            span: Span::Since(start.seq),
-            from_ns: start.from_ns,
-            from_unix_ns: start.from_unix_ns,
-            losses: grown(&self.losses, &start.losses),
-            samples_lost: self.samples_lost.saturating_sub(start.samples_lost),
-            discarded,
+            span: Span::Between {
+                from_ns: from.from_ns,
+                to_ns: end.map_or(u64::MAX, |end| end.from_ns),
+            },
+            from_ns: from.from_ns,
+            from_unix_ns: from.from_unix_ns,
+            to_ns,
+            to_unix_ns,
+            losses: grown(&then.losses, &from.counters.losses),
+            samples_lost: then.samples_lost.saturating_sub(from.counters.samples_lost),
+            discarded: less(&then.discarded, &from.counters.discarded),
         })
+    }
+
+    /// The named sessions.
+    #[must_use]
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// Since when everything is kept in pieces, monotonic nanoseconds.
+    #[must_use]
+    pub fn kept_since_ns(&self) -> u64 {
+        self.timeline.kept_since_ns()
+    }
+
+    /// When the pieces begin that lie between two borders, oldest first: monotonic, and since 1970.
+    pub fn borders(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = (u64, u64)> {
+        let starts = self.timeline.starts.iter();
+        let inside = starts.filter(move |start| from_ns <= start.from_ns && start.from_ns < to_ns);
+        inside.map(|start| (start.from_ns, start.from_unix_ns))
     }
 }
 
@@ -240,10 +280,16 @@ fn lookup(counts: &Counts, name: &str) -> u64 {
         .map_or(0, |(_, count)| *count)
 }
 
-/// What grew since `earlier`.
-fn grown(now: &Counts, earlier: &Counts) -> Counts {
+/// All of `now`, less what there was earlier.
+fn less(now: &Counts, earlier: &Counts) -> Counts {
     now.iter()
         .map(|(name, count)| (name.clone(), count.saturating_sub(lookup(earlier, name))))
-        .filter(|(_, count)| *count > 0)
         .collect()
+}
+
+/// What grew since `earlier`.
+fn grown(now: &Counts, earlier: &Counts) -> Counts {
+    let mut grown = less(now, earlier);
+    grown.retain(|(_, count)| *count > 0);
+    grown
 }

@@ -24,10 +24,12 @@ pub mod recording;
 mod scope;
 mod sections;
 pub mod session;
+pub mod sessions;
 pub mod stacks;
 pub mod syscall_names;
 mod table;
 pub mod threads;
+pub mod timeline;
 pub mod values;
 
 pub use answer::{List, WindowSpan, rfc3339};
@@ -39,12 +41,15 @@ pub use modules::{ModuleRow, modules};
 pub use os_events::{OsEvents, os_events};
 pub use processes::{ProcessReport, ProcessRow, process, processes};
 pub use query::{
-    DiffQuery, DiffSide, Fold, Frames, NeighbourQuery, Order, ProcessSelector, ReportError, Scope,
-    Sections, StackQuery, StackValue, TableQuery, TreeQuery, ViewQuery, Window,
+    DiffQuery, DiffSide, Fold, Frames, Moment, NeighbourQuery, Order, ProcessSelector, ReportError,
+    Scope, Sections, StackQuery, StackValue, TableQuery, TimelineQuery, TreeQuery, ViewQuery,
+    Window,
 };
 pub use recording::{Recording, recording};
 pub use scope::{frames_needed, outermost_frames};
 pub use session::{SessionReport, session};
+pub use sessions::{SessionList, SessionTotals, session_totals, sessions};
 pub use stacks::{Stacks, stacks, stacks_between};
 pub use table::Columns;
 pub use threads::{ThreadRow, threads};
+pub use timeline::{Timeline, process_timeline, thread_timeline};

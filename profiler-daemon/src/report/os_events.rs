@@ -92,7 +92,10 @@ pub fn os_events(
         for (number, totals) in member.account.calls_over(view.coverage.span).iter() {
             calls.entry(*number).or_default().0.add(totals);
         }
-        for (_, thread, _) in member.account.threads_over(view.coverage.span).rows {
+        // Only a window that reaches until now has calls under way.
+        let until_now = view.coverage.to_ns == snapshot.now_ns();
+        let threads = member.account.threads_over(view.coverage.span).rows;
+        for (_, thread, _) in threads.into_iter().filter(|_| until_now) {
             if let Some(number) = thread.in_syscall_now() {
                 let entry = calls.entry(number).or_default();
                 entry.1 += 1;

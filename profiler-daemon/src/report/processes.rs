@@ -194,15 +194,21 @@ pub fn processes(
     names: &dyn Names,
 ) -> Result<List<ProcessRow>, ReportError> {
     let view = View::new(snapshot, &Scope::Session, query.window)?;
-    let in_window =
-        |row: &ProcessRow| row.exited_at.is_none() || row.elapsed_ns > 0 || row.samples > 0;
     let rows = view
         .members
         .iter()
         .filter_map(|member| row(&view, member, names));
-    let rows = rows.filter(|row| view.coverage.span == Span::Session || in_window(row));
+    let rows = rows.filter(|row| row.elapsed_ns > 0 || row.samples > 0 || in_window(&view, row));
     let completeness = Completeness::of_totals(&view, Some(names));
     List::of(&view, completeness, rows.collect(), query)
+}
+
+/// Whether a process without values was there in the time covered.
+fn in_window(view: &View<'_>, row: &ProcessRow) -> bool {
+    // Times of this form are ordered as texts are.
+    let is_over = row.exited_at.is_some();
+    view.coverage.span == Span::Session
+        || (!is_over && row.started_at < rfc3339(view.coverage.to_unix_ns))
 }
 
 /// The totals of one process.

@@ -4,7 +4,8 @@ use std::{fmt, str::FromStr};
 
 use profiler_common::Class;
 
-use crate::profile::values::Values;
+use super::answer::rfc3339;
+use crate::profile::{name::Name, sessions::SessionRefusal, values::Values};
 
 pub use super::{fold::Fold, sections::Sections};
 
@@ -34,10 +35,41 @@ pub enum Window {
     /// Since the session began.
     #[default]
     Session,
+    /// As much of the recent past as is kept in pieces.
+    Kept,
     /// The most recent part.
     Last {
-        /// Nanoseconds; rounded up to whole segments.
+        /// Nanoseconds; rounded up to whole pieces.
         duration_ns: u64,
+    },
+    /// From one moment to another, rounded outward to whole pieces.
+    Between {
+        /// The first moment.
+        from: Moment,
+        /// The last one; now where there is none, or where it is still to come.
+        to: Option<Moment>,
+    },
+    /// A named session, or a span of one.
+    Named {
+        /// The session.
+        session: Name,
+        /// The span; all of it without.
+        span: Option<Name>,
+    },
+}
+
+/// A moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// By the clock.
+    At {
+        /// Nanoseconds since 1970.
+        unix_ns: u64,
+    },
+    /// So long before the pass that the answer is made from.
+    Ago {
+        /// Nanoseconds.
+        ns: u64,
     },
 }
 
@@ -127,6 +159,15 @@ pub struct TableQuery {
     pub fold: Fold,
 }
 
+/// A question for a timeline.
+#[derive(Clone, Debug, Default)]
+pub struct TimelineQuery {
+    /// Which rows, in which order, over which time. Whose functions count does not matter.
+    pub table: TableQuery,
+    /// Most spans; more pieces than that are put together.
+    pub max_spans: usize,
+}
+
 /// A question for a call tree.
 #[derive(Clone, Debug, Default)]
 pub struct TreeQuery {
@@ -160,7 +201,7 @@ pub struct NeighbourQuery {
 pub enum DiffSide {
     /// A process, over the window that the question gives.
     Process(ProcessSelector),
-    /// The session, over this window.
+    /// All processes, over this window.
     Window {
         /// The window.
         window: Window,
@@ -338,6 +379,27 @@ pub enum ReportError {
     WindowTooLong {
         /// The longest window that has an answer now, nanoseconds.
         longest_ns: u64,
+    },
+    /// Part of it is no longer kept in pieces.
+    #[error("the window begins before what is kept in pieces: from={} is the earliest now; ask for window=session to see everything", rfc3339(*since_unix_ns))]
+    WindowTooOld {
+        /// Since when everything is kept, nanoseconds since 1970.
+        since_unix_ns: u64,
+    },
+    /// There is no such session or span, or it is no longer kept.
+    #[error(transparent)]
+    Session(#[from] SessionRefusal),
+    /// It ends before it begins, or lies where nothing was observed.
+    #[error(
+        "there is no time between from and to: from must lie before to, and both between {} and {}",
+        rfc3339(*began_unix_ns),
+        rfc3339(*now_unix_ns)
+    )]
+    WindowEmpty {
+        /// When the session began, nanoseconds since 1970.
+        began_unix_ns: u64,
+        /// The time of the pass, nanoseconds since 1970.
+        now_unix_ns: u64,
     },
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     answer::{WindowSpan, rfc3339},
-    query::{ProcessSelector, ReportError, Scope, Window},
+    query::{Moment, ProcessSelector, ReportError, Scope, Window},
     values::Denominators,
 };
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     profile::{
         account::AccountView,
         frames::FrameId,
-        snapshot::{Coverage, ProcessView, Snapshot},
+        snapshot::{Coverage, NotKept, ProcessView, Snapshot},
         tree::Place,
         values::Totals,
     },
@@ -87,17 +87,63 @@ impl<'a> View<'a> {
     pub(super) fn window(&self) -> WindowSpan {
         WindowSpan {
             from: rfc3339(self.coverage.from_unix_ns),
-            to: self.as_of(),
+            to: rfc3339(self.coverage.to_unix_ns),
         }
     }
 }
 
 fn coverage(snapshot: &Snapshot, window: Window) -> Result<Coverage, ReportError> {
+    let now_ns = snapshot.now_ns();
     match window {
         Window::Session => Ok(snapshot.whole()),
+        Window::Kept => snapshot
+            .between(snapshot.kept_since_ns(), None)
+            .map_err(|not_kept| too_old(snapshot, not_kept)),
         Window::Last { duration_ns } => snapshot
-            .last(duration_ns)
-            .map_err(|longest_ns| ReportError::WindowTooLong { longest_ns }),
+            .between(now_ns.saturating_sub(duration_ns), None)
+            .map_err(|not_kept| ReportError::WindowTooLong {
+                longest_ns: now_ns - not_kept.since_ns,
+            }),
+        Window::Named { session, span } => {
+            let (from, to) = snapshot.sessions().find(session)?.part(span)?;
+            snapshot
+                .between(from.ns, to.map(|to| to.ns))
+                .map_err(|not_kept| too_old(snapshot, not_kept))
+        }
+        Window::Between { from, to } => {
+            let from_ns = moment(snapshot, from);
+            let to_ns = to.map_or(now_ns, |to| moment(snapshot, to));
+            let began_ns = snapshot.whole().from_ns;
+            if from_ns >= to_ns || from_ns > now_ns || to_ns <= began_ns {
+                return Err(ReportError::WindowEmpty {
+                    began_unix_ns: snapshot.started_unix_ns(),
+                    now_unix_ns: snapshot.as_of_unix_ns(),
+                });
+            }
+            snapshot
+                .between(from_ns, (to_ns < now_ns).then_some(to_ns))
+                .map_err(|not_kept| too_old(snapshot, not_kept))
+        }
+    }
+}
+
+fn too_old(snapshot: &Snapshot, not_kept: NotKept) -> ReportError {
+    let ago_ns = snapshot.now_ns() - not_kept.since_ns;
+    ReportError::WindowTooOld {
+        since_unix_ns: snapshot.as_of_unix_ns().saturating_sub(ago_ns),
+    }
+}
+
+/// A moment by the monotonic clock, as far as that reaches. The clock of the day may have been set meanwhile: what counts is how
+/// long ago the moment is by what it says now.
+fn moment(snapshot: &Snapshot, moment: Moment) -> u64 {
+    let (now_ns, now_unix_ns) = (snapshot.now_ns(), snapshot.as_of_unix_ns());
+    match moment {
+        Moment::Ago { ns } => now_ns.saturating_sub(ns),
+        Moment::At { unix_ns } if unix_ns > now_unix_ns => {
+            now_ns.saturating_add(unix_ns - now_unix_ns)
+        }
+        Moment::At { unix_ns } => now_ns.saturating_sub(now_unix_ns - unix_ns),
     }
 }
 

@@ -117,10 +117,10 @@ pub fn stacks(
     let view = View::new(snapshot, scope, query.tree.window)?;
     let forest = Forest::new(&view, shape(snapshot, query, names)?);
     let completeness = Completeness::new(&view, &forest.seen(&view));
-    let from_ns = view.coverage.from_ns;
+    let (from_ns, to_ns) = (view.coverage.from_ns, view.coverage.to_ns);
     Ok(Stacks {
         from_unix_ns: view.coverage.from_unix_ns,
-        duration_ns: snapshot.now_ns().saturating_sub(from_ns),
+        duration_ns: to_ns.saturating_sub(from_ns),
         completeness,
         ..flat(&view, &forest, query)
     })

@@ -138,15 +138,16 @@ fn add_rows(view: &View<'_>, member: &Member<'_>, rows: &mut Vec<ThreadRow>) {
         values: RowValues::new(&as_values(totals), &as_values(totals), &view.denominators),
     };
     for (key, thread, totals) in &over.rows {
-        let gone = thread.state == ThreadState::Exited && *totals == Totals::default();
-        if gone && view.coverage.span != Span::Session {
+        let gone = thread.state == ThreadState::Exited || thread.first_ns >= view.coverage.to_ns;
+        if gone && *totals == Totals::default() && view.coverage.span != Span::Session {
             continue;
         }
+        let last_event_ns = thread.last_ns.min(view.coverage.to_ns);
         let first_event_ns = match view.coverage.span {
             Span::Session => thread.first_ns,
-            Span::Since(_) => thread
-                .last_ns
-                .saturating_sub(totals.elapsed_ns() + totals.unobserved_ns),
+            Span::Between { .. } => {
+                last_event_ns.saturating_sub(totals.elapsed_ns() + totals.unobserved_ns)
+            }
         };
         rows.push(ThreadRow {
             tid: key.tid,
@@ -154,7 +155,7 @@ fn add_rows(view: &View<'_>, member: &Member<'_>, rows: &mut Vec<ThreadRow>) {
             state: thread.state.name(),
             started_at: Some(rfc3339(view.snapshot.unix_ns_of_boot_ns(key.start_ns))),
             first_event_ns,
-            last_event_ns: thread.last_ns,
+            last_event_ns,
             ..row(totals)
         });
     }

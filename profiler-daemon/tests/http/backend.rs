@@ -8,7 +8,7 @@ use std::time::Duration;
 use profiler_common::StackEnd;
 use profiler_daemon::config::Config;
 use profiler_daemon::config::targets::Targets;
-use profiler_daemon::http::{Backend, BoxFuture, Degraded, Status, Unavailable};
+use profiler_daemon::http::{Backend, BoxFuture, Degraded, SessionFailure, Status, Unavailable};
 use profiler_daemon::processes::ids::{ProcessKey, ThreadKey};
 use profiler_daemon::processes::module::ModuleId;
 use profiler_daemon::profile::Profile;
@@ -17,6 +17,7 @@ use profiler_daemon::profile::input::{
     CommName, DrainPass, ProcessInfo, StackDelta, ThreadState, ThreadUpdate,
 };
 use profiler_daemon::profile::limits::Limits;
+use profiler_daemon::profile::sessions::{SessionChange, SessionChanged};
 use profiler_daemon::profile::snapshot::Snapshot;
 use profiler_daemon::report::names::Names;
 use profiler_daemon::symbols::names::{FunctionKind, FunctionName};
@@ -34,7 +35,7 @@ const MS: u64 = 1_000_000;
 
 /// A backend whose every answer a test can choose.
 pub(crate) struct Fake {
-    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) state: Mutex<State>,
     pub(crate) targets: Mutex<Targets>,
     pub(crate) ready: Result<(), Vec<String>>,
     /// How long a snapshot takes.
@@ -53,7 +54,7 @@ pub(crate) struct Fake {
 impl Default for Fake {
     fn default() -> Self {
         Self {
-            snapshot: Arc::new(profile().snapshot()),
+            state: Mutex::new(State::new()),
             targets: Mutex::new(Targets::default()),
             ready: Ok(()),
             delay: Duration::ZERO,
@@ -99,6 +100,48 @@ impl Live {
 
 /// Passes of the profile until it is asked for.
 const PASSES: u64 = 20;
+
+/// The profile, and how many seconds of it have passed.
+pub(crate) struct State {
+    profile: Profile,
+    seconds: u64,
+    pub(crate) snapshot: Arc<Snapshot>,
+}
+
+impl State {
+    fn new() -> Self {
+        let (profile, seconds) = (profile(), PASSES - 1);
+        let snapshot = Arc::new(profile.snapshot());
+        Self {
+            profile,
+            seconds,
+            snapshot,
+        }
+    }
+
+    /// One second more, in which the running process did nothing but run.
+    fn pass(&mut self) {
+        self.seconds += 1;
+        let ran_ms = 500 + 1_000 * (self.seconds - (PASSES - 1));
+        let mut running = update(RUNNING, ThreadState::Running);
+        running.last_event_ns = ran_ms * MS;
+        running.classes[0] = (ran_ms - 100) * MS;
+        self.profile.apply(DrainPass {
+            threads: vec![running],
+            ..pass(self.seconds)
+        });
+    }
+
+    fn change(
+        &mut self,
+        change: SessionChange,
+    ) -> Result<(SessionChanged, Arc<Snapshot>), SessionFailure> {
+        self.pass();
+        let changed = self.profile.change_session(change)?;
+        self.snapshot = Arc::new(self.profile.snapshot());
+        Ok((changed, Arc::clone(&self.snapshot)))
+    }
+}
 
 fn key(pid: u32) -> ProcessKey {
     ProcessKey {
@@ -156,7 +199,9 @@ fn profile() -> Profile {
     let limits = Limits {
         exited_processes: 0,
         segment_ns: 1_000 * MS,
-        segments: 3,
+        recent_past_ns: 3_000 * MS,
+        sessions: 3,
+        session_spans: 6,
         ..Limits::default()
     };
     let mut profile = Profile::new(limits, 0, 1_700_000_000 * 1_000 * MS);
@@ -230,7 +275,7 @@ impl Backend for Fake {
             }
             Ok(match &self.live {
                 Some(live) => Arc::new(live.lock().unwrap().next()),
-                None => Arc::clone(&self.snapshot),
+                None => Arc::clone(&self.state.lock().unwrap().snapshot),
             })
         })
     }
@@ -287,6 +332,19 @@ impl Backend for Fake {
             Ok(targets)
         };
         Box::pin(std::future::ready(answer))
+    }
+
+    fn change_session(
+        &self,
+        change: SessionChange,
+    ) -> BoxFuture<'_, Result<(SessionChanged, Arc<Snapshot>), SessionFailure>> {
+        let unavailable = Unavailable("the kernel's maps cannot be read".to_owned());
+        let changed = if self.unavailable {
+            Err(unavailable.into())
+        } else {
+            self.state.lock().unwrap().change(change)
+        };
+        Box::pin(std::future::ready(changed))
     }
 
     fn metrics(&self) -> BoxFuture<'_, Result<String, Unavailable>> {

@@ -7,7 +7,7 @@ use axum::http::header;
 use profiler_daemon::http::{ENDPOINTS, app};
 
 use super::backend::{DROPPED, Fake, RUNNING};
-use super::{ask, get, hasty, request, server};
+use super::{ask, example, get, hasty, request, server};
 
 #[tokio::test]
 async fn unknown_parameters_are_refused_everywhere() {
@@ -16,8 +16,9 @@ async fn unknown_parameters_are_refused_everywhere() {
         .iter()
         .filter(|endpoint| !matches!(endpoint.handler, "healthy" | "ready" | "metrics"))
     {
-        let path = endpoint.path.replace("{pid}", &RUNNING.to_string());
-        let problem = get(&format!("{path}?sorted=1")).await.problem(400);
+        let path = example(endpoint.path);
+        let asked = request(endpoint.methods[0], &format!("{path}?sorted=1"));
+        let problem = ask(server(), asked).await.problem(400);
         assert_eq!(problem["errors"][0]["parameter"], "sorted", "{path}");
         let detail = problem["errors"][0]["detail"].as_str().unwrap();
         let known = detail.split_once("allowed are ").unwrap().1;
@@ -89,8 +90,11 @@ async fn what_is_compared_must_be_comparable() {
         ("other=42", "base"),
         ("base=42", "other"),
         ("base=42&other=30s", ""),
-        ("base=42&other=x", "other"),
+        ("base=42&other=x!", "other"),
+        ("base=42&other=x", ""),
         ("base=10s&other=session&window=10s", "window"),
+        ("base=10s&other=session&session=x", "session"),
+        ("base=x/y&other=x/y/z", "other"),
         ("base=42&other=42&threshold=101", "threshold"),
         ("base=42&other=42&sort=samples", "sort"),
     ] {
@@ -188,8 +192,12 @@ async fn paths_that_do_not_exist_list_those_that_do() {
 async fn methods_that_do_not_exist_list_those_that_do() {
     // Check that every endpoint refuses other methods with 405, an Allow header and a problem; preflights included.
     for endpoint in ENDPOINTS {
-        let path = endpoint.path.replace("{pid}", &RUNNING.to_string());
-        for method in ["POST", "DELETE", "OPTIONS"] {
+        let path = example(endpoint.path);
+        let others = ["POST", "DELETE", "OPTIONS"];
+        let others = others
+            .iter()
+            .filter(|method| !endpoint.methods.contains(method));
+        for method in others {
             let answer = ask(server(), request(method, &path)).await;
             answer.problem(405);
             let allowed = answer.header(header::ALLOW);

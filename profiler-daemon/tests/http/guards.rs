@@ -4,13 +4,13 @@ use axum::body::Body;
 use axum::http::{HeaderValue, Request, header};
 use profiler_daemon::http::ENDPOINTS;
 
-use super::{ask, request, server};
+use super::{ask, example, request, server};
 
 #[tokio::test]
 async fn other_hosts_are_refused_everywhere() {
     // Check that no endpoint answers for a foreign name, whether it stands in the header or in the request line.
     for endpoint in ENDPOINTS {
-        let path = endpoint.path.replace("{pid}", "42");
+        let path = example(endpoint.path);
         let mut foreign = request("GET", &path);
         foreign
             .headers_mut()

@@ -13,7 +13,9 @@ mod page;
 mod pprof;
 mod reports;
 mod schemathesis;
+mod sessions;
 mod targets;
+mod timeline;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,6 +95,12 @@ fn server() -> Router {
         Arc::new(Fake::default()),
         HttpOptions::new(&Config::default(), Arc::new(RequestCounts::default())),
     )
+}
+
+/// A path of the endpoint table about something that is there.
+fn example(path: &str) -> String {
+    path.replace("{pid}", &backend::RUNNING.to_string())
+        .replace("{name}", "default")
 }
 
 fn request(method: &str, target: &str) -> Request<Body> {

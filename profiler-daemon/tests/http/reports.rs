@@ -8,11 +8,11 @@ use profiler_daemon::http::{ENDPOINTS, HttpOptions, app};
 use profiler_daemon::metrics::RequestCounts;
 
 use super::backend::{COMMAND_LINE, FUNCTIONS, Fake, RUNNING, START_TICKS};
-use super::{ask, get, request, server};
+use super::{ask, example, get, request, server};
 
 /// A right question for an endpoint.
 pub(crate) fn target(path: &str) -> String {
-    let path = path.replace("{pid}", &RUNNING.to_string());
+    let path = example(path);
     match path.rsplit('/').next() {
         Some("callers" | "callees") => format!("{path}?function=function_0x1000"),
         Some("diff") => format!("{path}?base={RUNNING}&other={RUNNING}.{START_TICKS}"),
@@ -30,7 +30,10 @@ pub(crate) fn with(target: &str, parameter: &str) -> String {
 #[tokio::test]
 async fn every_endpoint_answers() {
     // Check that each declared endpoint answers GET and HEAD with 200, a content type and the headers of every answer.
-    for endpoint in ENDPOINTS {
+    for endpoint in ENDPOINTS
+        .iter()
+        .filter(|endpoint| endpoint.methods.contains(&"GET"))
+    {
         let answer = get(&target(endpoint.path)).await;
         assert_eq!(answer.status, 200, "{}: {}", endpoint.path, answer.text());
         assert!(

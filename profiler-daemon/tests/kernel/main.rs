@@ -20,6 +20,7 @@ mod reads;
 mod record;
 mod retention;
 mod saved;
+mod sessions;
 mod shares;
 mod shutdown;
 mod sleepers;

@@ -11,7 +11,7 @@ use crate::workload;
 
 /// What the test of windows asks for, the step in which windows are kept, and the step in which they grow.
 const WINDOW_NS: u64 = 2_000_000_000;
-const SEGMENT_NS: u64 = 10_000_000_000;
+const SEGMENT_NS: u64 = 3_000_000_000;
 const PASS_NS: u64 = 1_100_000_000;
 
 #[test]

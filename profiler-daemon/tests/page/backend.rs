@@ -7,9 +7,11 @@ use std::time::Instant;
 use profiler_daemon::config::Config;
 use profiler_daemon::config::targets::Targets;
 use profiler_daemon::http::{
-    AttachedProgram, Backend, BoxFuture, Degraded, OwnCost, ProgramCost, Status, Unavailable,
+    AttachedProgram, Backend, BoxFuture, Degraded, OwnCost, ProgramCost, SessionFailure, Status,
+    Unavailable,
 };
 use profiler_daemon::profile::frames::FrameId;
+use profiler_daemon::profile::sessions::{SessionChange, SessionChanged};
 use profiler_daemon::profile::snapshot::Snapshot;
 use profiler_daemon::report::names::Names;
 
@@ -108,6 +110,19 @@ impl Backend for Machine {
 
     fn set_targets(&self, targets: Targets) -> BoxFuture<'_, Result<Targets, String>> {
         Box::pin(std::future::ready(Ok(targets)))
+    }
+
+    fn change_session(
+        &self,
+        change: SessionChange,
+    ) -> BoxFuture<'_, Result<(SessionChanged, Arc<Snapshot>), SessionFailure>> {
+        let mut state = self.state.lock().unwrap();
+        let passed_ns = u64::try_from(state.1.elapsed().as_nanos()).unwrap();
+        state.0.pass(passed_ns.max(1));
+        state.1 = Instant::now();
+        let changed = state.0.change_session(change);
+        let changed = changed.map(|changed| (changed, Arc::new(state.0.snapshot())));
+        Box::pin(std::future::ready(changed.map_err(SessionFailure::from)))
     }
 
     fn metrics(&self) -> BoxFuture<'_, Result<String, Unavailable>> {

@@ -9,6 +9,7 @@ use profiler_daemon::profile::input::{
     CommName, DrainPass, ProcessInfo, StackDelta, SyscallUpdate, ThreadState, ThreadUpdate,
 };
 use profiler_daemon::profile::limits::Limits;
+use profiler_daemon::profile::sessions::{SessionChange, SessionChanged, SessionRefusal};
 use profiler_daemon::profile::snapshot::Snapshot;
 
 use crate::names::{Functions, KERNEL};
@@ -90,6 +91,13 @@ impl World {
 
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.profile.snapshot()
+    }
+
+    pub(crate) fn change_session(
+        &mut self,
+        change: SessionChange,
+    ) -> Result<SessionChanged, SessionRefusal> {
+        self.profile.change_session(change)
     }
 
     pub(crate) fn functions(&self) -> Functions {

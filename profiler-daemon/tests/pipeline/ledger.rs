@@ -11,7 +11,10 @@ use proptest::prelude::*;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::machine::{ByOffset, Machine, PassPlan, SECOND_NS, START_NS, START_UNIX_NS, plans};
+use crate::{
+    machine::{ByOffset, Machine, PassPlan, SECOND_NS, START_NS, START_UNIX_NS, plans},
+    sessions, timeline,
+};
 
 const CLASSES: [&str; 5] = [
     "user_ns",
@@ -247,6 +250,11 @@ pub(crate) fn check_all(snapshot: &Snapshot, window: Window, names: &dyn Names) 
             "rule 2: processes, {field}"
         );
     }
+    if window == Window::Session {
+        timeline::check(snapshot, Window::Kept);
+    } else {
+        timeline::check(snapshot, window);
+    }
     for row in rows(&processes) {
         let selector = ProcessSelector {
             pid: number(row, "pid") as u32,
@@ -278,7 +286,9 @@ pub(crate) fn tight() -> Limits {
         tree_bytes: 24 * NODE_BYTES,
         exited_processes: 1,
         exited_threads: 1,
-        segments: 4,
+        recent_past_ns: 30 * SECOND_NS,
+        sessions: 3,
+        session_spans: 8,
         groups: 1,
         ..Limits::default()
     }
@@ -328,6 +338,7 @@ fn run(limits: Limits, plans: &[PassPlan]) {
     let mut machine = Machine::new(&mut profile);
     let names = ByOffset::new(&mut profile);
     let mut groups = profile.snapshot().groups().clone();
+    let mut named = sessions::Expected::default();
     for plan in plans {
         let pass = machine.pass(plan);
         profile.apply(pass);
@@ -347,6 +358,12 @@ fn run(limits: Limits, plans: &[PassPlan]) {
                 Ok(_) => check_all(&snapshot, window, &names),
                 Err(error) => assert!(matches!(error, ReportError::WindowTooLong { .. })),
             }
+        }
+        let reported: u64 = machine.reported.values().flatten().sum();
+        let samples: u64 = machine.samples.values().sum();
+        named.step(&mut profile, plan.dice(), [reported, samples]);
+        if let Some(window) = named.check(&profile.snapshot()) {
+            check_all(&profile.snapshot(), window, &names);
         }
         // Nothing is lost by dropping, cutting and folding: the session is what the machine reported.
         let session = json(&report::session(&snapshot, &ViewQuery::default()).unwrap());

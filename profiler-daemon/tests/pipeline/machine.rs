@@ -73,6 +73,13 @@ pub(crate) struct PassPlan {
     process_exit: Option<usize>,
 }
 
+impl PassPlan {
+    /// A number for what else may happen in the pass.
+    pub(crate) fn dice(&self) -> u64 {
+        self.duration_ns
+    }
+}
+
 pub(crate) fn plans() -> impl Strategy<Value = Vec<PassPlan>> {
     let fate = prop_oneof![
         Just(Fate::TakeAll),

@@ -13,6 +13,8 @@ mod pprof;
 mod records;
 mod room;
 mod saved;
+mod sessions;
 mod small;
 mod stacks;
+mod timeline;
 mod windows;

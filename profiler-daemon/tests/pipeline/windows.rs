@@ -123,7 +123,8 @@ fn late_stack() {
 #[test]
 fn bounds() {
     let mut small = Small::new(Limits {
-        segments: 4,
+        segment_ns: 10 * SECOND_NS,
+        recent_past_ns: 40 * SECOND_NS,
         ..Limits::default()
     });
     let covered = |snapshot: &Snapshot, seconds| {
@@ -158,18 +159,19 @@ fn bounds() {
         small.profile.apply(pass);
     }
     let snapshot = small.profile.snapshot();
-    let longest_ns = 40 * SECOND_NS;
+    let longest_ns = 50 * SECOND_NS;
     assert_eq!(
-        covered(&snapshot, 41),
+        covered(&snapshot, 51),
         Err(ReportError::WindowTooLong { longest_ns })
     );
-    assert_eq!(covered(&snapshot, 40).map(|(_, elapsed)| elapsed), Ok(40));
+    assert_eq!(covered(&snapshot, 50).map(|(_, elapsed)| elapsed), Ok(50));
 }
 
 // Check that segments beyond their byte budget are forgotten, oldest first, and never the growing one.
 #[test]
 fn byte_budget() {
     let mut small = Small::new(Limits {
+        segment_ns: 10 * SECOND_NS,
         segment_bytes: 0,
         ..Limits::default()
     });

@@ -1,0 +1,335 @@
+//! The recent past of one process: its segments, and the stretches in which its threads only slept.
+//!
+//! Invariant, per thread and class, in each segment and stretch: attributed <= total. And the time of a thread in a segment is
+//! the time that passed in it, also when a later look gives part of it to another class.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use profiler_common::{CLASS_COUNT, Class, ClassNs};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    calls::CallTotals,
+    segments::{Segment, What},
+    stretches::{Stretch, Stretches},
+    timeline::Timeline,
+    tree::NodeId,
+    values::Values,
+};
+
+/// See the module. Segments are oldest first; those in which nothing happened are missing.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Ring {
+    segments: Arc<VecDeque<Arc<Segment>>>,
+    stretches: Stretches,
+    segment_bytes: usize,
+}
+
+/// Where pending time is.
+#[derive(Clone, Copy)]
+enum Place {
+    /// In the segment of this index.
+    Segment(usize),
+    /// In the stretch of the thread that began then.
+    Stretch(Stretch),
+}
+
+/// Takes so much off the gains, class by class, and answers what was taken. A wait that turns out to be of another class mostly was
+/// one for a processor: that class comes first.
+fn take_from(gains: &mut ClassNs, mut amount: u64) -> impl Iterator<Item = (usize, u64)> {
+    let mut order: [usize; CLASS_COUNT] = std::array::from_fn(|class| class);
+    order.swap(0, Class::Runnable as usize);
+    let taken = order.map(|class| {
+        let part = gains[class].min(amount);
+        gains[class] -= part;
+        amount -= part;
+        (class, part)
+    });
+    taken.into_iter().filter(|(_, ns)| *ns > 0)
+}
+
+impl Ring {
+    /// The segments that began in a span.
+    pub(super) fn within(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Segment> {
+        let range = self.range(from_ns, to_ns);
+        self.segments.range(range).map(Arc::as_ref)
+    }
+
+    /// All stretches, wherever they lie.
+    pub(super) fn stretches(&self) -> impl Iterator<Item = Stretch> {
+        self.stretches.iter()
+    }
+
+    /// Bytes of all of it, roughly.
+    pub(super) fn bytes(&self) -> usize {
+        self.segment_bytes + self.stretches.bytes()
+    }
+
+    fn range(&self, from_ns: u64, to_ns: u64) -> std::ops::Range<usize> {
+        let first = self.segments.partition_point(|s| s.from_ns < from_ns);
+        let end = self.segments.partition_point(|s| s.from_ns < to_ns);
+        first..end.max(first)
+    }
+
+    /// Changes the segment that began then, made where it is missing.
+    fn at(&mut self, from_ns: u64, change: impl FnOnce(&mut Segment)) {
+        let index = match self.segments.back() {
+            Some(last) if last.from_ns == from_ns => self.segments.len() - 1,
+            _ => self.segments.partition_point(|s| s.from_ns < from_ns),
+        };
+        let found = self.segments.get(index);
+        if found.is_none_or(|segment| segment.from_ns != from_ns) {
+            let segment = Segment::new(from_ns);
+            self.segment_bytes += segment.bytes();
+            Arc::make_mut(&mut self.segments).insert(index, Arc::new(segment));
+        }
+        self.change(index, change);
+    }
+
+    fn change(&mut self, index: usize, change: impl FnOnce(&mut Segment)) {
+        let segment = Arc::make_mut(&mut Arc::make_mut(&mut self.segments)[index]);
+        let before = segment.bytes();
+        change(segment);
+        self.segment_bytes = self.segment_bytes + segment.bytes() - before;
+    }
+
+    /// A thread gained `amount` in the segment that began at `segment_ns`.
+    pub(super) fn gain(&mut self, segment_ns: u64, thread: u32, what: What, amount: u64) {
+        if amount > 0 {
+            self.at(segment_ns, |segment| {
+                segment.cell(thread, what).total += amount;
+            });
+        }
+    }
+
+    /// A thread slept from one pass to another.
+    pub(super) fn sleep(&mut self, thread: u32, from_ns: u64, to_ns: u64) {
+        self.stretches.add(Stretch {
+            thread,
+            from_ns,
+            to_ns,
+            class: Class::Blocked as usize,
+            leaf: None,
+        });
+    }
+
+    /// Adds samples and walks of a place in the call tree.
+    pub(super) fn hit(&mut self, segment_ns: u64, node: NodeId, samples: u64, walks: u64) {
+        if samples > 0 || walks > 0 {
+            self.at(segment_ns, |segment| {
+                segment.nodes.entry(node).or_default().add(&Values {
+                    samples,
+                    walks,
+                    classes: [0; CLASS_COUNT],
+                });
+            });
+        }
+    }
+
+    /// Adds system calls of one number.
+    pub(super) fn call(&mut self, segment_ns: u64, number: u32, gain: &CallTotals) {
+        self.at(segment_ns, |segment| {
+            segment.calls.entry(number).or_default().add(gain);
+        });
+    }
+
+    /// A thread's time of one class turned out to be less by `amount`, and that of others to be more by `gains`. What it has less
+    /// becomes theirs where it passed, newest first, where no stack has it yet, or where that is no longer kept. What is left of the
+    /// gains is answered.
+    pub(super) fn reclassify(
+        &mut self,
+        thread: u32,
+        class: usize,
+        amount: u64,
+        mut gains: ClassNs,
+    ) -> ClassNs {
+        let mut forgotten = amount;
+        for (place, part) in self.pending(thread, class, amount) {
+            forgotten -= part;
+            let parts = take_from(&mut gains, part);
+            match place {
+                Place::Segment(index) => self.change(index, |segment| {
+                    segment.cell(thread, What::Class(class)).total -= part;
+                    for (other, ns) in parts {
+                        segment.add_time(thread, other, None, ns);
+                    }
+                }),
+                Place::Stretch(stretch) => {
+                    let (mut from_ns, _) = self.stretches.shorten(thread, stretch.from_ns, part);
+                    for (other, ns) in parts {
+                        self.stretches.add(Stretch {
+                            thread,
+                            from_ns,
+                            to_ns: from_ns + ns,
+                            class: other,
+                            leaf: None,
+                        });
+                        from_ns += ns;
+                    }
+                }
+            }
+        }
+        take_from(&mut gains, forgotten).for_each(drop);
+        gains
+    }
+
+    /// A stack received `amount` of a thread's time of one class: it goes where that time passed, newest first. What
+    /// passed before the oldest segment is in no window.
+    pub(super) fn attribute(&mut self, thread: u32, class: usize, leaf: NodeId, amount: u64) {
+        if amount == 0 {
+            return;
+        }
+        let give = |segment: &mut Segment, part: u64| {
+            segment.cell(thread, What::Class(class)).attributed += part;
+            segment.nodes.entry(leaf).or_default().classes[class] += part;
+        };
+        // Most of it is running time of this very segment.
+        let slept = self.stretches.pending(thread, class).next().is_some();
+        let last = self.segments.len().wrapping_sub(1);
+        if let Some(segment) = self.segments.get(last)
+            && !slept
+            && segment.pending(thread, class) >= amount
+        {
+            return self.change(last, |segment| give(segment, amount));
+        }
+        for (place, part) in self.pending(thread, class, amount) {
+            match place {
+                Place::Segment(index) => self.change(index, |segment| give(segment, part)),
+                Place::Stretch(stretch) => {
+                    let (from_ns, to_ns) = self.stretches.shorten(thread, stretch.from_ns, part);
+                    self.stretches.add(Stretch {
+                        from_ns,
+                        to_ns,
+                        leaf: Some(leaf),
+                        ..stretch
+                    });
+                }
+            }
+        }
+    }
+
+    /// Where `amount` of a thread's time of one class is that no stack has, newest first. Less, where less is kept.
+    fn pending(&self, thread: u32, class: usize, mut amount: u64) -> Vec<(Place, u64)> {
+        let mut places = Vec::new();
+        let mut take = |place, pending: u64| {
+            let part = pending.min(amount);
+            amount -= part;
+            if part > 0 {
+                places.push((place, part));
+            }
+            amount > 0
+        };
+        let mut stretches = self.stretches.pending(thread, class).peekable();
+        for (index, segment) in self.segments.iter().enumerate().rev() {
+            while let Some(stretch) = stretches.next_if(|s| s.from_ns >= segment.from_ns) {
+                if !take(Place::Stretch(stretch), stretch.to_ns - stretch.from_ns) {
+                    return places;
+                }
+            }
+            if !take(Place::Segment(index), segment.pending(thread, class)) {
+                return places;
+            }
+        }
+        for stretch in stretches {
+            if !take(Place::Stretch(stretch), stretch.to_ns - stretch.from_ns) {
+                break;
+            }
+        }
+        places
+    }
+
+    /// How much of an open interval's time passed in a span of whole segments and has no other stack.
+    pub(super) fn open_within(
+        &self,
+        from_ns: u64,
+        to_ns: u64,
+        thread: u32,
+        classes: &ClassNs,
+    ) -> ClassNs {
+        std::array::from_fn(|class| {
+            if classes[class] == 0 {
+                return 0;
+            }
+            let places = self.pending(thread, class, classes[class]).into_iter();
+            let inside = places.map(|(place, part)| match place {
+                Place::Segment(index) => {
+                    let began_ns = self.segments[index].from_ns;
+                    part * u64::from(from_ns <= began_ns && began_ns < to_ns)
+                }
+                // Of a stretch it is the newest part.
+                Place::Stretch(stretch) => Stretch {
+                    from_ns: stretch.to_ns - part,
+                    ..stretch
+                }
+                .within(from_ns, to_ns),
+            });
+            inside.sum()
+        })
+    }
+
+    /// Makes one segment of those that began in a span; stretches that lie wholly in it become part of it.
+    pub(super) fn merge(&mut self, from_ns: u64, to_ns: u64) {
+        let stretches = self.stretches.take_inside(from_ns, to_ns);
+        let range = self.range(from_ns, to_ns);
+        if range.len() > 1 {
+            let segments = Arc::make_mut(&mut self.segments);
+            let rest: Vec<Arc<Segment>> = segments.drain(range.start + 1..range.end).collect();
+            self.segment_bytes -= rest.iter().map(|s| s.bytes()).sum::<usize>();
+            self.change(range.start, |merged| {
+                for segment in rest {
+                    merged.absorb(&segment, None);
+                }
+            });
+        }
+        if let Some(segment) = self.segments.get(range.start)
+            && !range.is_empty()
+            && segment.from_ns != from_ns
+        {
+            self.change(range.start, |segment| segment.from_ns = from_ns);
+        }
+        if !stretches.is_empty() {
+            self.at(from_ns, |merged| {
+                for stretch in stretches {
+                    let ns = stretch.to_ns - stretch.from_ns;
+                    merged.add_time(stretch.thread, stretch.class, stretch.leaf, ns);
+                }
+            });
+        }
+    }
+
+    /// Forgets what passed in a span of whole segments.
+    pub(super) fn forget(&mut self, from_ns: u64, to_ns: u64) {
+        self.stretches.take_inside(from_ns, to_ns);
+        let range = self.range(from_ns, to_ns);
+        if !range.is_empty() {
+            let gone = Arc::make_mut(&mut self.segments).drain(range);
+            self.segment_bytes -= gone.map(|segment| segment.bytes()).sum::<usize>();
+        }
+    }
+
+    /// The call tree's nodes have new numbers; those that became one are added up.
+    pub(super) fn renumber(&mut self, map: &[NodeId]) {
+        self.stretches.renumber(map);
+        for index in 0..self.segments.len() {
+            if !self.segments[index].nodes.is_empty() {
+                self.change(index, |segment| segment.renumber(map));
+            }
+        }
+    }
+
+    /// Takes in another process's past: its nodes under their new numbers, its threads as folded ones.
+    pub(super) fn absorb(&mut self, other: &Self, nodes: &[NodeId], timeline: &Timeline) {
+        for from in other.segments.iter() {
+            self.at(from.from_ns, |to| to.absorb(from, Some(nodes)));
+        }
+        for stretch in other.stretches.iter() {
+            let leaf = stretch.leaf.map(|leaf| nodes[leaf.index()]);
+            for (from_ns, to_ns) in timeline.kept_pieces(stretch.from_ns, stretch.to_ns) {
+                let ns = stretch.within(from_ns, to_ns);
+                self.at(from_ns, |to| {
+                    to.add_time(super::segments::FOLDED, stretch.class, leaf, ns);
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Stretches: whole passes that a thread spent asleep. Most threads of a machine do nothing but sleep, so the recent past would be
+//! made of little else; a stretch holds any number of passes in one entry, as the time from which to which it lasted.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use super::tree::NodeId;
+
+/// Bytes of one, with the share of the tree's own nodes.
+const BYTES: usize = 64;
+
+/// Time of one thread in one class without a break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stretch {
+    pub(super) thread: u32,
+    pub(super) from_ns: u64,
+    pub(super) to_ns: u64,
+    pub(super) class: usize,
+    /// The stack that has it.
+    pub(super) leaf: Option<NodeId>,
+}
+
+impl Stretch {
+    /// How much of it lies in a span, nanoseconds.
+    pub(super) fn within(&self, from_ns: u64, to_ns: u64) -> u64 {
+        let (from_ns, to_ns) = (self.from_ns.max(from_ns), self.to_ns.min(to_ns));
+        to_ns.saturating_sub(from_ns)
+    }
+
+    fn is_inside(&self, from_ns: u64, to_ns: u64) -> bool {
+        from_ns <= self.from_ns && self.to_ns <= to_ns
+    }
+}
+
+/// All but the key (thread, from).
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Rest {
+    to_ns: u64,
+    class: u8,
+    leaf: Option<NodeId>,
+}
+
+/// The stretches of one process. Those of a thread do not overlap.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Stretches(Arc<BTreeMap<(u32, u64), Rest>>);
+
+fn whole((&(thread, from_ns), rest): (&(u32, u64), &Rest)) -> Stretch {
+    Stretch {
+        thread,
+        from_ns,
+        to_ns: rest.to_ns,
+        class: usize::from(rest.class),
+        leaf: rest.leaf,
+    }
+}
+
+impl Stretches {
+    pub(super) fn bytes(&self) -> usize {
+        self.0.len() * BYTES
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = Stretch> {
+        self.0.iter().map(whole)
+    }
+
+    /// Those of a thread and class that no stack has, newest first.
+    pub(super) fn pending(&self, thread: u32, class: usize) -> impl Iterator<Item = Stretch> {
+        let of_thread = self.0.range((thread, 0)..=(thread, u64::MAX)).rev();
+        of_thread
+            .map(whole)
+            .filter(move |stretch| stretch.class == class && stretch.leaf.is_none())
+    }
+
+    /// Adds one, as part of the thread's last one where it goes on.
+    pub(super) fn add(&mut self, new: Stretch) {
+        let all = Arc::make_mut(&mut self.0);
+        let mut of_thread = all.range_mut((new.thread, 0)..=(new.thread, u64::MAX));
+        if let Some((_, last)) = of_thread.next_back()
+            && last.to_ns == new.from_ns
+            && usize::from(last.class) == new.class
+            && last.leaf == new.leaf
+        {
+            last.to_ns = new.to_ns;
+            return;
+        }
+        let rest = Rest {
+            to_ns: new.to_ns,
+            class: new.class as u8,
+            leaf: new.leaf,
+        };
+        all.insert((new.thread, new.from_ns), rest);
+    }
+
+    /// Takes the newest `amount_ns` off one. Answers from when to when that was.
+    pub(super) fn shorten(&mut self, thread: u32, from_ns: u64, amount_ns: u64) -> (u64, u64) {
+        let all = Arc::make_mut(&mut self.0);
+        let Some(rest) = all.get_mut(&(thread, from_ns)) else {
+            return (from_ns, from_ns);
+        };
+        let to_ns = rest.to_ns;
+        rest.to_ns = to_ns.saturating_sub(amount_ns).max(from_ns);
+        let cut = (rest.to_ns, to_ns);
+        if rest.to_ns == from_ns {
+            all.remove(&(thread, from_ns));
+        }
+        cut
+    }
+
+    /// Removes and answers those that lie wholly in a span.
+    pub(super) fn take_inside(&mut self, from_ns: u64, to_ns: u64) -> Vec<Stretch> {
+        let inside: Vec<Stretch> = self
+            .iter()
+            .filter(|stretch| stretch.is_inside(from_ns, to_ns))
+            .collect();
+        if !inside.is_empty() {
+            let all = Arc::make_mut(&mut self.0);
+            for stretch in &inside {
+                all.remove(&(stretch.thread, stretch.from_ns));
+            }
+        }
+        inside
+    }
+
+    /// The call tree's nodes have new numbers.
+    pub(super) fn renumber(&mut self, map: &[NodeId]) {
+        if self.0.is_empty() {
+            return;
+        }
+        for rest in Arc::make_mut(&mut self.0).values_mut() {
+            rest.leaf = rest.leaf.map(|leaf| map[leaf.index()]);
+        }
+    }
+}

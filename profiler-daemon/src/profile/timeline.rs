@@ -1,0 +1,282 @@
+//! Into which pieces the session is cut, and how these become fewer as they age: short ones for the last minutes, longer ones
+//! before, and none of what is too old, unless a named session needs it.
+//!
+//! The pieces follow each other without a gap from the beginning of the session; those that are forgotten stay as gaps, and
+//! neighbouring gaps become one. What a piece holds is in each process's [ring](super::ring).
+
+use std::{collections::VecDeque, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use super::{input::Counts, limits::Grade};
+
+/// The session's own counters at a moment.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Counters {
+    /// Losses by cause.
+    pub(super) losses: Counts,
+    /// Samples lost.
+    pub(super) samples_lost: u64,
+    /// Samples discarded, by reason.
+    pub(super) discarded: Counts,
+}
+
+/// Where a piece begins.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Start {
+    /// When, monotonic nanoseconds: what the piece is known by.
+    pub(super) from_ns: u64,
+    /// When, nanoseconds since 1970.
+    pub(super) from_unix_ns: u64,
+    /// The session's own counters then.
+    pub(super) counters: Arc<Counters>,
+    /// Whether what passed in it is still known.
+    pub(super) kept: bool,
+}
+
+/// What is needed of pieces that are too old for windows.
+pub(super) trait Needs {
+    /// Whether the piece between these two borders is needed.
+    fn needs(&self, from_ns: u64, to_ns: u64) -> bool;
+    /// Whether this border is needed.
+    fn is_border(&self, at_ns: u64) -> bool;
+}
+
+/// A change to what the rings hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// The pieces between become one.
+    Merge { from_ns: u64, to_ns: u64 },
+    /// The pieces between are forgotten.
+    Forget { from_ns: u64, to_ns: u64 },
+}
+
+/// See the module. The last piece is still growing.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Timeline {
+    pub(super) starts: Arc<VecDeque<Start>>,
+}
+
+/// What becomes of a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lot {
+    /// It stays as it is.
+    Stays,
+    /// It is merged with its neighbours of the same number, grain by grain.
+    Grain(u64, u64),
+    /// It is merged as far as the borders that are needed allow.
+    Old,
+    /// It is forgotten.
+    Gone,
+}
+
+impl Timeline {
+    /// When the growing piece began.
+    pub(super) fn current_ns(&self) -> u64 {
+        self.starts.back().map_or(0, |start| start.from_ns)
+    }
+
+    /// Begins a piece. It must begin later than the last one.
+    pub(super) fn open(&mut self, start: Start) {
+        debug_assert!(self.starts.is_empty() || start.from_ns > self.current_ns());
+        Arc::make_mut(&mut self.starts).push_back(start);
+    }
+
+    /// The pieces, oldest first, each with its end: the beginning of the next; of the growing one the end of time.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = (&Start, u64)> {
+        let ends = self.starts.iter().skip(1).map(|start| start.from_ns);
+        self.starts.iter().zip(ends.chain([u64::MAX]))
+    }
+
+    /// The pieces that overlap a span and are not forgotten, as beginning and end.
+    pub(super) fn kept_pieces(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = (u64, u64)> {
+        let pieces = self.pieces().filter(|(start, _)| start.kept);
+        let pieces = pieces.map(|(start, end_ns)| (start.from_ns, end_ns));
+        pieces.filter(move |(piece_ns, end_ns)| *piece_ns < to_ns && from_ns < *end_ns)
+    }
+
+    /// The last border that is not after a moment; the first one for what lies before the session.
+    pub(super) fn border_before(&self, at_ns: u64) -> Option<&Start> {
+        let after = self.starts.partition_point(|start| start.from_ns <= at_ns);
+        self.starts.get(after.saturating_sub(1))
+    }
+
+    /// The first border that is not before a moment; none in the growing piece.
+    pub(super) fn border_after(&self, at_ns: u64) -> Option<&Start> {
+        let first = self.starts.partition_point(|start| start.from_ns < at_ns);
+        self.starts.get(first)
+    }
+
+    /// Whether all that passed between two borders is still known.
+    pub(super) fn is_kept(&self, from_ns: u64, to_ns: u64) -> bool {
+        let mut pieces = self.pieces();
+        pieces.all(|(start, end_ns)| start.kept || end_ns <= from_ns || to_ns <= start.from_ns)
+    }
+
+    /// Since when everything is known without a gap, monotonic nanoseconds.
+    pub(super) fn kept_since_ns(&self) -> u64 {
+        let kept = self.starts.iter().rev().take_while(|start| start.kept);
+        kept.last().map_or(0, |start| start.from_ns)
+    }
+
+    /// Lets the pieces age: merges what the grades want merged, and what ended before `horizon_ns` is merged as far as it is
+    /// needed and else forgotten. Answers what is to be done to the rings.
+    pub(super) fn age(
+        &mut self,
+        now_ns: u64,
+        grades: &[Grade],
+        horizon_ns: u64,
+        needs: &impl Needs,
+    ) -> Vec<Change> {
+        let lots: Vec<Lot> = self
+            .pieces()
+            .map(|(start, end_ns)| match () {
+                () if end_ns == u64::MAX => Lot::Stays,
+                () if !start.kept => Lot::Gone,
+                () if end_ns > horizon_ns => grain(start.from_ns, now_ns, grades),
+                () if needs.needs(start.from_ns, end_ns) => Lot::Old,
+                () => Lot::Gone,
+            })
+            .collect();
+        let mut changes = Vec::new();
+        let mut joined = vec![false; lots.len()];
+        let mut index = 0;
+        while index < lots.len() {
+            let mut end = index + 1;
+            while end < lots.len()
+                && lots[index] != Lot::Stays
+                && lots[end] == lots[index]
+                && (lots[end] == Lot::Gone || !needs.is_border(self.starts[end].from_ns))
+            {
+                joined[end] = true;
+                end += 1;
+            }
+            let to_ns = self.starts.get(end).map_or(u64::MAX, |start| start.from_ns);
+            let from_ns = self.starts[index].from_ns;
+            if lots[index] == Lot::Gone {
+                if (index..end).any(|at| self.starts[at].kept) {
+                    changes.push(Change::Forget { from_ns, to_ns });
+                }
+            } else if end > index + 1 {
+                changes.push(Change::Merge { from_ns, to_ns });
+            }
+            index = end;
+        }
+        if joined.contains(&true) || !changes.is_empty() {
+            let starts = Arc::make_mut(&mut self.starts);
+            for (start, lot) in starts.iter_mut().zip(&lots) {
+                start.kept &= *lot != Lot::Gone;
+            }
+            let mut joined = joined.into_iter();
+            starts.retain(|_| !joined.next().unwrap_or_default());
+        }
+        changes
+    }
+
+    /// The next border after a moment that is not the growing piece's own.
+    pub(super) fn next_horizon(&self, horizon_ns: u64) -> Option<u64> {
+        let mut borders = self.starts.iter().map(|start| start.from_ns);
+        borders.find(|at_ns| *at_ns > horizon_ns)
+    }
+}
+
+/// The coarsest grain of which all has come to its age.
+fn grain(from_ns: u64, now_ns: u64, grades: &[Grade]) -> Lot {
+    for grade in grades.iter().rev() {
+        let number = from_ns / grade.grain_ns;
+        let complete_ns = (number + 1) * grade.grain_ns;
+        if complete_ns.saturating_add(grade.older_than_ns) <= now_ns {
+            return Lot::Grain(grade.grain_ns, number);
+        }
+    }
+    Lot::Stays
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+    const GRADES: [Grade; 2] = [
+        Grade {
+            older_than_ns: 20 * SECOND_NS,
+            grain_ns: 10 * SECOND_NS,
+        },
+        Grade {
+            older_than_ns: 60 * SECOND_NS,
+            grain_ns: 30 * SECOND_NS,
+        },
+    ];
+
+    /// Needs what lies between the first and the last of these borders.
+    struct Between(Vec<u64>);
+
+    impl Needs for Between {
+        fn needs(&self, from_ns: u64, to_ns: u64) -> bool {
+            let (Some(first), Some(last)) = (self.0.first(), self.0.last()) else {
+                return false;
+            };
+            *first <= from_ns && to_ns <= *last
+        }
+
+        fn is_border(&self, at_ns: u64) -> bool {
+            self.0.contains(&at_ns)
+        }
+    }
+
+    fn aged(seconds: u64, keep_s: u64, needs: &Between) -> Timeline {
+        let mut timeline = Timeline::default();
+        for now in 0..seconds {
+            timeline.open(Start {
+                from_ns: now * SECOND_NS,
+                from_unix_ns: 0,
+                counters: Arc::default(),
+                kept: true,
+            });
+            let horizon_ns = (now * SECOND_NS).saturating_sub(keep_s * SECOND_NS);
+            timeline.age(now * SECOND_NS, &GRADES, horizon_ns, needs);
+        }
+        timeline
+    }
+
+    fn shown(timeline: &Timeline) -> Vec<(u64, bool)> {
+        let starts = timeline.starts.iter();
+        starts
+            .map(|start| (start.from_ns / SECOND_NS, start.kept))
+            .collect()
+    }
+
+    // Check that pieces become coarser with age, whole grains at a time, and that what is too old is one gap.
+    #[test]
+    fn grades() {
+        let timeline = aged(131, 90, &Between(Vec::new()));
+        let mut expected = vec![
+            (0, false),
+            (30, true),
+            (60, true),
+            (70, true),
+            (80, true),
+            (90, true),
+            (100, true),
+        ];
+        expected.extend((110..131).map(|second| (second, true)));
+        assert_eq!(shown(&timeline), expected);
+        assert_eq!(timeline.kept_since_ns(), 30 * SECOND_NS);
+    }
+
+    // Check that what is needed is kept between gaps, as few pieces as its borders allow.
+    #[test]
+    fn needs_are_kept() {
+        let borders = [5, 17, 41].map(|second| second * SECOND_NS).to_vec();
+        let timeline = aged(400, 90, &Between(borders));
+        let starts = shown(&timeline);
+        assert_eq!(
+            starts[..4],
+            [(0, false), (5, true), (17, true), (41, false)]
+        );
+        assert!(starts[4].0 >= 270 && starts[4].1);
+        let is_kept = |from: u64, to: u64| timeline.is_kept(from * SECOND_NS, to * SECOND_NS);
+        assert!(is_kept(5, 41) && is_kept(5, 17) && is_kept(330, 399));
+        assert!(!is_kept(0, 17) && !is_kept(17, 330));
+    }
+}

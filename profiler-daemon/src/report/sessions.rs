@@ -1,0 +1,219 @@
+//! The named sessions, and the totals of one and of its spans.
+
+use profiler_common::ClassNs;
+use serde::Serialize;
+
+use super::{
+    answer::{WindowSpan, rfc3339},
+    completeness::Completeness,
+    query::{ReportError, Scope, Window},
+    scope::View,
+    values::ClassValues,
+};
+use crate::profile::{
+    name::Name,
+    over::Gain,
+    sessions::{DEFAULT, Session},
+    snapshot::Snapshot,
+    values::{Totals, add_classes},
+};
+
+/// All sessions.
+#[derive(Clone, Debug, Serialize)]
+pub struct SessionList {
+    /// Time of the drain pass it was made from, RFC 3339.
+    pub as_of: String,
+    /// The whole life of the daemon first, then the named ones in the order in which they were started.
+    pub sessions: Vec<SessionHead>,
+}
+
+/// What is known of a session without looking at what passed in it.
+#[derive(Clone, Debug, Serialize)]
+pub struct SessionHead {
+    /// Its name.
+    pub name: String,
+    /// `running` or `stopped`.
+    pub state: &'static str,
+    /// RFC 3339.
+    pub started_at: String,
+    /// RFC 3339.
+    pub stopped_at: Option<String>,
+    /// How long it lasted so far.
+    pub duration_ns: u64,
+    /// Names of its spans, oldest first.
+    pub spans: Vec<String>,
+}
+
+/// One session.
+#[derive(Clone, Debug, Serialize)]
+pub struct SessionTotals {
+    /// Time of the drain pass it was made from, RFC 3339.
+    pub as_of: String,
+    /// The time it covers.
+    pub window: WindowSpan,
+    /// What it lacks.
+    pub completeness: Completeness,
+    /// Its name.
+    pub name: String,
+    /// `running` or `stopped`.
+    pub state: &'static str,
+    /// RFC 3339.
+    pub started_at: String,
+    /// RFC 3339.
+    pub stopped_at: Option<String>,
+    /// How long it lasted so far.
+    pub duration_ns: u64,
+    /// Its totals.
+    #[serde(flatten)]
+    pub totals: PartTotals,
+    /// Its spans, oldest first. They sum to its totals, to the nanosecond.
+    pub spans: Vec<SpanTotals>,
+}
+
+/// One span of a session.
+#[derive(Clone, Debug, Serialize)]
+pub struct SpanTotals {
+    /// Its name.
+    pub name: String,
+    /// RFC 3339.
+    pub from_at: String,
+    /// RFC 3339; none while it lasts.
+    pub to_at: Option<String>,
+    /// How long it lasted so far.
+    pub duration_ns: u64,
+    /// Its totals.
+    #[serde(flatten)]
+    pub totals: PartTotals,
+}
+
+/// The totals of a session or span.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct PartTotals {
+    /// Timer samples.
+    pub samples: u64,
+    /// All time of all threads.
+    pub elapsed_ns: u64,
+    /// Time without an operating-system event.
+    pub application_ns: u64,
+    /// `elapsed_ns` by class.
+    pub classes: ClassValues,
+}
+
+impl PartTotals {
+    fn new(samples: u64, classes: &ClassNs) -> Self {
+        let totals = Totals {
+            classes: *classes,
+            ..Totals::default()
+        };
+        Self {
+            samples,
+            elapsed_ns: totals.elapsed_ns(),
+            application_ns: totals.application_ns(),
+            classes: ClassValues::from(classes),
+        }
+    }
+}
+
+/// All sessions, the default one first.
+#[must_use]
+pub fn sessions(snapshot: &Snapshot) -> SessionList {
+    let named = snapshot.sessions().list().iter();
+    SessionList {
+        as_of: rfc3339(snapshot.as_of_unix_ns()),
+        sessions: std::iter::once(whole(snapshot))
+            .chain(named.map(|session| head(snapshot, session)))
+            .collect(),
+    }
+}
+
+fn whole(snapshot: &Snapshot) -> SessionHead {
+    SessionHead {
+        name: DEFAULT.to_owned(),
+        state: "running",
+        started_at: rfc3339(snapshot.started_unix_ns()),
+        stopped_at: None,
+        duration_ns: snapshot.now_ns() - snapshot.whole().from_ns,
+        spans: Vec::new(),
+    }
+}
+
+fn head(snapshot: &Snapshot, session: &Session) -> SessionHead {
+    let end_ns = session.stopped.map_or(snapshot.now_ns(), |at| at.ns);
+    SessionHead {
+        name: session.name.to_string(),
+        state: if session.stopped.is_some() {
+            "stopped"
+        } else {
+            "running"
+        },
+        started_at: rfc3339(session.from().unix_ns),
+        stopped_at: session.stopped.map(|at| rfc3339(at.unix_ns)),
+        duration_ns: end_ns - session.from().ns,
+        spans: session
+            .spans
+            .iter()
+            .map(|span| span.name.to_string())
+            .collect(),
+    }
+}
+
+/// The totals of a session and of its spans. Without a name, of the default one.
+///
+/// # Errors
+/// There is no such session, or it was given up.
+pub fn session_totals(
+    snapshot: &Snapshot,
+    name: Option<Name>,
+) -> Result<SessionTotals, ReportError> {
+    let (window, head, session) = match name {
+        None => (Window::Session, whole(snapshot), None),
+        Some(session) => {
+            let window = Window::Named {
+                session,
+                span: None,
+            };
+            let session = snapshot.sessions().find(session)?;
+            (window, head(snapshot, session), Some(session))
+        }
+    };
+    let view = View::new(snapshot, &Scope::Session, window)?;
+    let totals = view.totals();
+    Ok(SessionTotals {
+        as_of: view.as_of(),
+        window: view.window(),
+        completeness: Completeness::of_one_total(&view, None),
+        name: head.name,
+        state: head.state,
+        started_at: head.started_at,
+        stopped_at: head.stopped_at,
+        duration_ns: head.duration_ns,
+        totals: PartTotals::new(totals.samples, &totals.classes),
+        spans: session.map_or_else(Vec::new, |session| spans(&view, session)),
+    })
+}
+
+fn spans(view: &View<'_>, session: &Session) -> Vec<SpanTotals> {
+    let mut borders_ns: Vec<u64> = session.spans.iter().map(|span| span.from.ns).collect();
+    borders_ns.push(session.stopped.map_or(u64::MAX, |stopped| stopped.ns));
+    let mut sums: Vec<(u64, ClassNs)> = vec![(0, [0; _]); session.spans.len()];
+    for member in &view.members {
+        member
+            .account
+            .gains_by_span(&borders_ns, |_, span, gain| match gain {
+                Gain::Time(classes) => add_classes(&mut sums[span].1, &classes),
+                Gain::Samples(count) => sums[span].0 += count,
+            });
+    }
+    let row = |(index, (samples, classes)): (usize, (u64, ClassNs))| {
+        let (span, to) = (&session.spans[index], session.span_end(index));
+        let end_ns = to.map_or(view.snapshot.now_ns(), |to| to.ns);
+        SpanTotals {
+            name: span.name.to_string(),
+            from_at: rfc3339(span.from.unix_ns),
+            to_at: to.map(|to| rfc3339(to.unix_ns)),
+            duration_ns: end_ns - span.from.ns,
+            totals: PartTotals::new(samples, &classes),
+        }
+    };
+    sums.into_iter().enumerate().map(row).collect()
+}
