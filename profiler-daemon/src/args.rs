@@ -62,6 +62,13 @@ pub enum Command {
     },
     /// Record a command, processes or the whole machine once, and write one report; no service is needed.
     Record(Box<RecordArgs>),
+    /// What the daemon starts to read lines of source: answers about files that it inherits, and ends.
+    #[command(hide = true)]
+    ResolveLines {
+        /// Descriptors of the file, and of the one that it shares debug information with.
+        #[arg(required = true, num_args = 1..=2)]
+        files: Vec<i32>,
+    },
 }
 
 /// How much is logged.

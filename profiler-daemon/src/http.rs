@@ -10,6 +10,7 @@ mod control;
 mod endpoints;
 mod format;
 mod guard;
+mod lines;
 mod options;
 mod page;
 mod params;
@@ -34,7 +35,8 @@ pub use endpoints::{ENDPOINTS, Endpoint};
 pub use options::HttpOptions;
 pub use serve::serve;
 pub use status::{
-    AttachedProgram, Coverage, Degraded, OwnCost, ProfileRoom, ProgramCost, Status, Unwinding,
+    AttachedProgram, Coverage, Degraded, LineReading, OwnCost, ProfileRoom, ProgramCost, Status,
+    Unwinding,
 };
 
 /// Answers shorter than this are not compressed, in bytes.
@@ -46,6 +48,8 @@ struct Shared {
     options: HttpOptions,
     /// Permits for reports that are made at the same time.
     reports: Arc<Semaphore>,
+    /// Permits for those that wait for debug information.
+    line_reports: Semaphore,
     /// Permits for profiles of the next seconds.
     recordings: Semaphore,
 }
@@ -56,6 +60,7 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
     let shared = Arc::new(Shared {
         backend,
         reports,
+        line_reports: Semaphore::new(options.max_line_reports),
         recordings: Semaphore::new(options.max_recordings),
         options,
     });
@@ -72,6 +77,8 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
             "processes" => get(reports::processes),
             "process" => get(reports::process),
             "functions" => get(reports::functions),
+            "lines" => get(lines::lines),
+            "instructions" => get(lines::instructions),
             "modules" => get(reports::modules),
             "threads" => get(reports::threads),
             "callers" => get(reports::callers),

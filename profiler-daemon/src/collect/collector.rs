@@ -430,7 +430,10 @@ impl Collector {
                 answer(
                     modules
                         .into_iter()
-                        .filter_map(|module| Some((module, processes.file(module)?)))
+                        .filter_map(|module| {
+                            let file = processes.file(module)?;
+                            Some((module, (file, processes.seen(module))))
+                        })
                         .collect(),
                 );
             }

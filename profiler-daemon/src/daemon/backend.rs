@@ -11,14 +11,16 @@ use crate::collect::CollectorState;
 use crate::config::Config;
 use crate::config::targets::Targets;
 use crate::http::{
-    AttachedProgram, Coverage, OwnCost, ProfileRoom, ProgramCost, Status, Unwinding,
+    AttachedProgram, Coverage, LineReading, OwnCost, ProfileRoom, ProgramCost, Status, Unwinding,
 };
 use crate::http::{Backend, BoxFuture, Unavailable};
 use crate::metrics::RequestCounts;
 use crate::profile::frames::FrameId;
 use crate::profile::snapshot::Snapshot;
-use crate::report::names::Names;
+use crate::report::names::{Lines, Names};
 use crate::stages::{Access, Unanswered};
+use crate::symbols::lines::NoLine;
+use crate::symbols::lines::finder::LineCounts;
 use crate::sys::own_cost;
 
 use super::facts::{Facts, notify};
@@ -26,6 +28,8 @@ use super::scrape;
 
 /// A pass that is not older than this is fresh.
 const FRESH_NS: u64 = 100_000_000;
+/// How long a report waits for debug information that has not been read yet.
+const LINE_PATIENCE: Duration = Duration::from_secs(5);
 /// How often the collector's state is asked for, for `status`.
 const STATE_PERIOD: Duration = Duration::from_secs(1);
 
@@ -123,6 +127,7 @@ impl Daemon {
             state.as_ref(),
             snapshot.as_deref(),
             self.access.symbol_counts(),
+            self.access.line_counts(),
         );
         crate::metrics::exposition(&input).map_err(|error| Unavailable(error.to_string()))
     }
@@ -145,6 +150,17 @@ impl Backend for Daemon {
         frames: Vec<FrameId>,
     ) -> BoxFuture<'_, Arc<dyn Names + Send + Sync>> {
         Box::pin(self.find_names(snapshot, frames))
+    }
+
+    fn lines(
+        &self,
+        snapshot: Arc<Snapshot>,
+        frames: Vec<FrameId>,
+    ) -> BoxFuture<'_, Arc<dyn Lines + Send + Sync>> {
+        // The rest of the time is for making the report.
+        let request_timeout = Duration::from_nanos(self.config.http.request_timeout_ns);
+        let patience = LINE_PATIENCE.min(request_timeout / 2);
+        Box::pin(async move { self.access.lines(snapshot, frames, patience).await })
     }
 
     fn status(&self) -> Status {
@@ -185,6 +201,7 @@ impl Backend for Daemon {
                     .collect(),
             },
             unwinding: state.as_ref().map(unwinding).unwrap_or_default(),
+            lines: line_reading(&self.access.line_counts()),
         }
     }
 
@@ -237,6 +254,23 @@ fn unavailable(unanswered: Unanswered) -> Unavailable {
 /// What a lock protects here is replaced whole, so a thread that broke while holding it left nothing half done.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How reading debug information went.
+fn line_reading(counts: &LineCounts) -> LineReading {
+    let by_reason = |counts: &[u64; NoLine::ALL.len()]| {
+        let all = NoLine::ALL.iter().zip(counts);
+        all.filter(|(_, count)| **count > 0)
+            .map(|(why, count)| (why.name(), *count))
+            .collect()
+    };
+    LineReading {
+        workers: counts.workers,
+        worker_failures: by_reason(&counts.failures),
+        worker_peak_bytes: counts.worker_peak_bytes,
+        places_unknown: by_reason(&counts.unknown),
+        cache_bytes: counts.cache_bytes,
+    }
 }
 
 /// Kernel memory of all maps, bytes.

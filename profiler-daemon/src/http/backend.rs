@@ -10,7 +10,7 @@ use super::status::Status;
 use crate::config::targets::Targets;
 use crate::profile::frames::FrameId;
 use crate::profile::snapshot::Snapshot;
-use crate::report::names::Names;
+use crate::report::names::{Lines, Names};
 
 /// An answer that comes later.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -34,6 +34,14 @@ pub trait Backend: Send + Sync + 'static {
         snapshot: Arc<Snapshot>,
         frames: Vec<FrameId>,
     ) -> BoxFuture<'_, Arc<dyn Names + Send + Sync>>;
+
+    /// What debug information says of these frames, those that matter most first. It takes a bounded time; what is not known by
+    /// then says so.
+    fn lines(
+        &self,
+        snapshot: Arc<Snapshot>,
+        frames: Vec<FrameId>,
+    ) -> BoxFuture<'_, Arc<dyn Lines + Send + Sync>>;
 
     /// How the daemon is.
     fn status(&self) -> Status;

@@ -1,7 +1,9 @@
 //! Every endpoint, declared once: where it is, what may be asked of it, what it is for.
 
 use super::page;
-use super::questions::{DIFF, FORMAT, FUNCTIONS, NEIGHBOURS, PPROF, RECORDING, TABLE, TREE, VIEW};
+use super::questions::{
+    DIFF, FORMAT, FUNCTIONS, INSTRUCTIONS, LINES, NEIGHBOURS, PPROF, RECORDING, TABLE, TREE, VIEW,
+};
 
 /// An endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +80,18 @@ pub const ENDPOINTS: &[Endpoint] = &[
         "a row per function, whole session",
     ),
     get(
+        "/api/v1/lines",
+        LINES,
+        "lines",
+        "a row per line of source, whole session",
+    ),
+    get(
+        "/api/v1/instructions",
+        INSTRUCTIONS,
+        "instructions",
+        "a row per instruction, whole session",
+    ),
+    get(
         "/api/v1/modules",
         TABLE,
         "modules",
@@ -130,6 +144,18 @@ pub const ENDPOINTS: &[Endpoint] = &[
         FUNCTIONS,
         "functions",
         "a row per function of one process",
+    ),
+    get(
+        "/api/v1/processes/{pid}/lines",
+        LINES,
+        "lines",
+        "a row per line of source of one process",
+    ),
+    get(
+        "/api/v1/processes/{pid}/instructions",
+        INSTRUCTIONS,
+        "instructions",
+        "a row per instruction of one process",
     ),
     get(
         "/api/v1/processes/{pid}/modules",

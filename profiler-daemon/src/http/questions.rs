@@ -4,8 +4,8 @@ use super::params::Params;
 use super::problem::Fault;
 use crate::args::duration;
 use crate::report::query::{
-    DiffQuery, DiffSide, Fold, Frames, NeighbourQuery, Order, Scope, Sections, StackQuery,
-    StackValue, TableQuery, TreeQuery, ViewQuery, Window,
+    CodeQuery, DiffQuery, DiffSide, Fold, Frames, NeighbourQuery, Order, Scope, Sections,
+    StackQuery, StackValue, TableQuery, TreeQuery, ViewQuery, Window,
 };
 
 /// The longest text to look for, in bytes.
@@ -33,8 +33,15 @@ pub(super) const VIEW: &[&str] = &["format", "frames", "window"];
 pub(super) const TABLE: &[&str] = &["format", "frames", "window", "sort", "order", "limit", "q"];
 /// What a table of functions takes.
 pub(super) const FUNCTIONS: &[&str] = &[
-    "format", "frames", "window", "sort", "order", "limit", "q", "modules", "hide",
+    "format", "frames", "window", "sort", "order", "limit", "q", "modules", "hide", "inlines",
 ];
+/// What a table of lines takes.
+pub(super) const LINES: &[&str] = &[
+    "function", "module", "inlines", "format", "frames", "window", "sort", "order", "limit", "q",
+    "modules", "hide",
+];
+/// What a table of instructions takes.
+pub(super) const INSTRUCTIONS: &[&str] = NEIGHBOURS;
 /// What a table of callers or callees takes.
 pub(super) const NEIGHBOURS: &[&str] = &[
     "function", "module", "format", "frames", "window", "sort", "order", "limit", "q", "modules",
@@ -179,6 +186,26 @@ impl Params {
             module: self.take("module", |value| text(value, MAX_NAME_BYTES)),
             table: self.table(),
         }
+    }
+
+    /// Takes what a table of lines or instructions takes.
+    pub(super) fn code(&mut self) -> CodeQuery {
+        CodeQuery {
+            function: self.take("function", |value| text(value, MAX_NAME_BYTES)),
+            module: self.take("module", |value| text(value, MAX_NAME_BYTES)),
+            inlines: self.inlines(),
+            table: self.table(),
+        }
+    }
+
+    /// Takes whether inlined functions count.
+    pub(super) fn inlines(&mut self) -> bool {
+        let inlines = self.take("inlines", |value| match value {
+            "true" => Ok(true),
+            "false" => Ok(false),
+            _ => Err("must be true or false".to_owned()),
+        });
+        inlines.unwrap_or_default()
     }
 
     /// Takes what a comparison takes.

@@ -12,6 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::Shared;
 use super::ask::Ask;
 use super::format::{Format, REPORT, TABLE, TREE};
+use super::lines;
 use super::params::Params;
 use super::problem::{Fault, Problem};
 use super::questions::{
@@ -61,8 +62,13 @@ pub(super) async fn process(State(shared): App, ask: Ask) -> Answer {
 
 /// `GET …/functions`.
 pub(super) async fn functions(State(shared): App, ask: Ask) -> Answer {
-    let (table, format) = ask.read(FUNCTIONS, TABLE, Params::table)?;
+    let ((table, inlines), format) = ask.read(FUNCTIONS, TABLE, |params| {
+        (params.table(), params.inlines())
+    })?;
     let scope = ask.scope();
+    if inlines {
+        return lines::functions(&shared, scope, table, format).await;
+    }
     make(
         &shared,
         format,
@@ -244,7 +250,7 @@ where
 }
 
 /// Runs work that takes a processor on a thread of its own, and keeps the permit until it has ended.
-async fn aside<T: Send + 'static>(
+pub(super) async fn aside<T: Send + 'static>(
     permit: OwnedSemaphorePermit,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<(OwnedSemaphorePermit, T), Problem> {

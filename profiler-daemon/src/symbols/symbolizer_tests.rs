@@ -45,6 +45,7 @@ impl Own {
             place,
             module: self.processes.modules().share(place.module),
             file: self.processes.file(place.module),
+            seen: self.processes.seen(place.module),
         }
     }
 }
@@ -80,6 +81,7 @@ fn file_request(path: &std::path::Path, offset: u64) -> Request {
             file,
             identity,
         })),
+        seen: None,
     }
 }
 
@@ -157,6 +159,7 @@ fn kernel_function() {
         },
         module: Arc::new(Module::named("[kernel]", ModuleKind::Kernel)),
         file: None,
+        seen: None,
     };
     let named = name(&mut worker(), request);
     if address == 0 {
@@ -316,6 +319,7 @@ fn thread_answers() {
         },
         module: own.processes.modules().share(ModuleId::JIT),
         file: None,
+        seen: None,
     };
     let table = symbolizer.table(vec![jit.clone(), known.clone()]);
     assert_eq!(&*table.function(jit.place).name, "[jit]+0x1234");
