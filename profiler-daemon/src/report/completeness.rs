@@ -230,7 +230,7 @@ fn lines_unknown(
                     };
                     match lines.code(place) {
                         None => continue,
-                        Some(code) => code.steps.as_ref().err().copied(),
+                        Some(code) => code.source().err(),
                     }
                 }
                 Place::Lost(_) | Place::Cut | Place::Folded { .. } => Some(NoLine::NoProgram),

@@ -118,12 +118,9 @@ fn at_line<'n>(
         // Or it was not asked for.
         Some(Err(_)) | None => &[],
     };
-    let innermost = known.last().and_then(|step| step.source.as_ref());
-    let no_line = match code.map(|code| &code.steps) {
-        Some(Err(why)) => Some(*why),
-        Some(Ok(_)) if innermost.is_none() => Some(NoLine::NoLineThere),
-        Some(Ok(_)) | None => None,
-    };
+    let source = code.map(Code::source);
+    let innermost = source.and_then(Result::ok);
+    let no_line = source.and_then(Result::err);
     let steps = match grain {
         Grain::Functions => {
             let inlined = known.iter().skip(1).map(|step| inlined_in(&function, step));

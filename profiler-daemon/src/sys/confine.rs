@@ -51,3 +51,50 @@ fn check(result: i64) -> io::Result<()> {
         Err(io::Error::last_os_error())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    // Check that a process that has confined itself has no capability, can open nothing, and can go on reading what is open.
+    #[test]
+    fn confined() {
+        let own = std::env::current_exe().unwrap();
+        let output = Command::new(own)
+            .args([
+                "--exact",
+                "sys::confine::tests::confined_child",
+                "--ignored",
+            ])
+            .env("CONFINE_TEST", "1")
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success() && text.contains("1 passed"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    #[ignore = "what the test above runs in a process of its own"]
+    fn confined_child() {
+        if std::env::var_os("CONFINE_TEST").is_none() {
+            return;
+        }
+        let status = fs::File::open("/proc/thread-self/status").unwrap();
+        confine().unwrap();
+        let mut text = vec![0; 8192];
+        let length = std::os::unix::fs::FileExt::read_at(&status, &mut text, 0).unwrap();
+        let text = String::from_utf8_lossy(&text[..length]).into_owned();
+        for kind in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+            assert!(
+                text.contains(&format!("{kind}:\t0000000000000000")),
+                "{text}"
+            );
+        }
+        assert!(fs::File::open("/dev/null").is_err());
+        assert!(std::net::TcpListener::bind("127.0.0.1:0").is_err());
+    }
+}

@@ -3,15 +3,15 @@
 //! is there; the rest is there when it is asked for again.
 
 use std::{
-    collections::HashMap,
-    io,
+    collections::{HashMap, VecDeque},
+    io, iter,
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
 
 pub use super::launch::WorkerOptions;
-use super::{Code, LineTable, NoLine, cache::LineCache, launch};
+use super::{Code, LineTable, NoLine, Steps, cache::LineCache, launch};
 use crate::{
     processes::{
         files::ModuleFile,
@@ -258,39 +258,51 @@ impl Finder {
             _ => return self.refuse(requests, Some(&facts), NoLine::NoDebugInformation),
         };
         let shared_with = supplementary(request, source);
-        let mut codes = Vec::with_capacity(requests.len());
-        while codes.len() < requests.len() {
-            let left = &requests[codes.len()..];
-            if Instant::now() >= deadline {
-                codes.extend(left.iter().map(|request| Code {
-                    address: facts.address(request.place.offset),
-                    steps: Err(NoLine::Pending),
-                }));
-                break;
-            }
-            // What is in no segment is at no address that debug information knows.
-            let addresses = left
-                .iter()
-                .map(|request| facts.address(request.place.offset).unwrap_or(u64::MAX));
-            let addresses = addresses.collect();
-            let answer = launch::ask(&self.options, source, shared_with.as_ref(), addresses);
-            self.count(&answer);
-            let found = answer.found.len();
-            for (request, steps) in left.iter().zip(answer.found) {
-                codes.push(self.keep(request, &facts, steps, u64::MAX));
-            }
-            let Some(why) = answer.rest else { break };
-            // The first one without an answer is what it ended over; without any answer it may be the file as a whole.
-            let blamed = match (found, why) {
-                (0, _) => left.len(),
-                (_, NoLine::Pending) => 0,
-                _ => 1,
-            };
-            for request in left[found..].iter().take(blamed) {
-                codes.push(self.keep(request, &facts, Err(why), now_ns + AGAIN_NS));
+        let ask = |addresses| launch::ask(&self.options, source, shared_with.as_ref(), addresses);
+        let mut codes: Vec<Option<Code>> = vec![None; requests.len()];
+        let mut left: VecDeque<(usize, u64)> = VecDeque::with_capacity(requests.len());
+        for (index, request) in requests.iter().enumerate() {
+            match facts.address(request.place.offset) {
+                Some(address) => left.push_back((index, address)),
+                // It is in nothing that is loaded.
+                None => {
+                    codes[index] =
+                        Some(self.keep(request, None, Err(NoLine::NoLineThere), u64::MAX))
+                }
             }
         }
+        while !left.is_empty() && Instant::now() < deadline {
+            let answer = ask(left.iter().map(|(_, address)| *address).collect());
+            self.count(&answer);
+            let found = answer.found.len();
+            let blamed = match (found, answer.rest) {
+                // The file as a whole may be to blame.
+                (0, Some(_)) => left.len(),
+                // It had answered all that it may at a time.
+                (_, Some(NoLine::Pending) | None) => 0,
+                // The first one without an answer is what it ended over.
+                (_, Some(_)) => 1,
+            };
+            let answers = answer.found.into_iter().map(|steps| (steps, u64::MAX));
+            let blame = answer.rest.unwrap_or(NoLine::WorkerDied);
+            let blames = iter::repeat_n((Err(blame), now_ns + AGAIN_NS), blamed);
+            for (steps, until_ns) in answers.chain(blames) {
+                let Some((index, address)) = left.pop_front() else {
+                    break;
+                };
+                codes[index] = Some(self.keep(requests[index], Some(address), steps, until_ns));
+            }
+        }
+        for (index, address) in left {
+            codes[index] = Some(Code {
+                address: Some(address),
+                steps: Err(NoLine::Pending),
+            });
+        }
         codes
+            .into_iter()
+            .map(|code| code.unwrap_or_else(|| none(NoLine::Pending)))
+            .collect()
     }
 
     /// All of them have no line, for a time.
@@ -317,14 +329,11 @@ impl Finder {
     fn keep(
         &self,
         request: &Request,
-        facts: &ProgramFacts,
-        steps: Result<super::Steps, NoLine>,
+        address: Option<u64>,
+        steps: Result<Steps, NoLine>,
         until_ns: u64,
     ) -> Code {
-        let code = Code {
-            address: facts.address(request.place.offset),
-            steps,
-        };
+        let code = Code { address, steps };
         let mut shared = lock(&self.shared);
         if let Err(why) = code.steps {
             shared.counts.unknown[why as usize] += 1;
@@ -348,7 +357,3 @@ impl Finder {
 fn has_shrunk(file: &ModuleFile) -> bool {
     file.file.metadata().map_or(0, |metadata| metadata.len()) < file.identity.size_bytes
 }
-
-#[cfg(test)]
-#[path = "finder_tests.rs"]
-mod tests;

@@ -104,6 +104,18 @@ pub struct Code {
     pub steps: Result<Steps, NoLine>,
 }
 
+impl Code {
+    /// The line that the code comes from: that of the innermost function.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn source(&self) -> Result<&SourceLine, NoLine> {
+        let steps = self.steps.as_ref().map_err(|why| *why)?;
+        let innermost = steps.last().and_then(|step| step.source.as_ref());
+        innermost.ok_or(NoLine::NoLineThere)
+    }
+}
+
 /// The lines of the places a report shows.
 #[derive(Clone, Debug, Default)]
 pub struct LineTable {
