@@ -28,8 +28,6 @@ use super::scrape;
 
 /// A pass that is not older than this is fresh.
 const FRESH_NS: u64 = 100_000_000;
-/// How long a report waits for debug information that has not been read yet.
-const LINE_PATIENCE: Duration = Duration::from_secs(5);
 /// How often the collector's state is asked for, for `status`.
 const STATE_PERIOD: Duration = Duration::from_secs(1);
 
@@ -156,10 +154,8 @@ impl Backend for Daemon {
         &self,
         snapshot: Arc<Snapshot>,
         frames: Vec<FrameId>,
+        patience: Duration,
     ) -> BoxFuture<'_, Arc<dyn Lines + Send + Sync>> {
-        // The rest of the time is for making the report.
-        let request_timeout = Duration::from_nanos(self.config.http.request_timeout_ns);
-        let patience = LINE_PATIENCE.min(request_timeout / 2);
         Box::pin(async move { self.access.lines(snapshot, frames, patience).await })
     }
 

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -35,12 +36,12 @@ pub trait Backend: Send + Sync + 'static {
         frames: Vec<FrameId>,
     ) -> BoxFuture<'_, Arc<dyn Names + Send + Sync>>;
 
-    /// What debug information says of these frames, those that matter most first. It takes a bounded time; what is not known by
-    /// then says so.
+    /// What debug information says of these frames, those that matter most first. What is not known after `patience` says so.
     fn lines(
         &self,
         snapshot: Arc<Snapshot>,
         frames: Vec<FrameId>,
+        patience: Duration,
     ) -> BoxFuture<'_, Arc<dyn Lines + Send + Sync>>;
 
     /// How the daemon is.

@@ -3,6 +3,7 @@
 //! Waiting for it takes longer than making a report, so few of these are made at a time: the others go on.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::response::Response;
@@ -19,6 +20,11 @@ use crate::profile::snapshot::Snapshot;
 use crate::report;
 use crate::report::names::{Lines, Names};
 use crate::report::query::{CodeQuery, Scope, TableQuery};
+
+/// Longest time from a request until debug information is waited for no longer.
+const MAX_PATIENCE: Duration = Duration::from_secs(5);
+/// What is there already takes no longer.
+const MIN_PATIENCE: Duration = Duration::from_millis(20);
 
 type Answer = Result<Response, Problem>;
 type App = State<Arc<Shared>>;
@@ -103,6 +109,7 @@ async fn make<W>(shared: &Arc<Shared>, format: Format, asked: Asked, write: W) -
 where
     W: FnOnce(&Snapshot, &dyn Names, &dyn Lines) -> Result<Vec<u8>, Problem> + Send + 'static,
 {
+    let start = Instant::now();
     let stopping = |_| Problem::overloaded("the server is stopping");
     let _turn = shared.line_reports.acquire().await.map_err(stopping)?;
     let permit = Arc::clone(&shared.reports).acquire_owned().await;
@@ -113,7 +120,15 @@ where
     let names = shared.backend.names(Arc::clone(&snapshot), frames?).await;
     let (seen, known) = (Arc::clone(&snapshot), Arc::clone(&names));
     let (permit, frames) = aside(permit, move || asked.frames(&seen, &*known)).await?;
-    let lines = shared.backend.lines(Arc::clone(&snapshot), frames?).await;
+    // The rest of the time is for making the report.
+    let patience = (shared.options.request_timeout / 2)
+        .min(MAX_PATIENCE)
+        .saturating_sub(start.elapsed())
+        .max(MIN_PATIENCE);
+    let lines = shared
+        .backend
+        .lines(Arc::clone(&snapshot), frames?, patience)
+        .await;
     let (_permit, body) = aside(permit, move || write(&snapshot, &*names, &*lines)).await?;
     Ok(format.respond(body?))
 }

@@ -220,6 +220,7 @@ impl Backend for Fake {
         &self,
         snapshot: Arc<Snapshot>,
         frames: Vec<FrameId>,
+        _: Duration,
     ) -> BoxFuture<'_, Arc<dyn Lines + Send + Sync>> {
         let code = |id: FrameId| {
             let frame = snapshot.frame(id);

@@ -1,7 +1,7 @@
 //! A backend over the made-up machine: each question comes after as much of its time as passed on the clock.
 
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use profiler_daemon::config::Config;
 use profiler_daemon::config::targets::Targets;
@@ -61,6 +61,7 @@ impl Backend for Moving {
         &self,
         _: Arc<Snapshot>,
         _: Vec<FrameId>,
+        _: Duration,
     ) -> BoxFuture<'_, Arc<dyn Lines + Send + Sync>> {
         let lines: Arc<dyn Lines + Send + Sync> = Arc::new(LineTable::default());
         Box::pin(std::future::ready(lines))
