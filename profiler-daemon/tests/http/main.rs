@@ -7,6 +7,7 @@ mod backend;
 mod connections;
 mod errors;
 mod guards;
+mod lines;
 mod page;
 mod pprof;
 mod reports;

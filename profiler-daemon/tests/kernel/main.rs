@@ -12,6 +12,7 @@ mod failures;
 mod http;
 mod ledger;
 mod limits;
+mod lines;
 mod names;
 mod peers;
 mod processes;
