@@ -92,6 +92,37 @@ impl NoLine {
             Self::TooMany => "too_many",
         }
     }
+
+    /// What it means, as a sentence.
+    #[must_use]
+    pub const fn help(self) -> &'static str {
+        match self {
+            Self::NoProgram => {
+                "Code of the kernel, code made at run time, and what is not known: there is no program file to read."
+            }
+            Self::NoFile => "The file was gone before it could be opened, or changed since.",
+            Self::Unreadable => {
+                "The file or its debug information makes no sense there, is of another machine, or is compressed in an unknown way (zlib is known)."
+            }
+            Self::NoDebugInformation => {
+                "Neither the file nor a separate debug file of it has any. It is looked for again after a minute."
+            }
+            Self::NoLineThere => "The debug information says nothing of this place.",
+            Self::WorkerMemory => {
+                "The process that read it needed more memory than `limits.line_worker_bytes`. It is tried again after a minute."
+            }
+            Self::WorkerTime => {
+                "The process that read it took more than 20 s of processor time, or 30 s in all. It is tried again after a minute."
+            }
+            Self::WorkerDied => {
+                "The process that read it died, or could not be started. It is tried again after a minute."
+            }
+            Self::Pending => "It is still being read: ask again.",
+            Self::TooMany => {
+                "More than 32768 places that were not known yet were asked for at once; these had least. Ask again, or for one module."
+            }
+        }
+    }
 }
 
 /// The answer for one place.
