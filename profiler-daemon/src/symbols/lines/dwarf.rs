@@ -3,7 +3,7 @@
 
 use addr2line::{
     Context,
-    gimli::{self, Dwarf, EndianSlice, LittleEndian, SectionId},
+    gimli::{Dwarf, EndianSlice, LittleEndian, SectionId},
 };
 use miniz_oxide::inflate::decompress_slice_iter_to_slice;
 
@@ -46,23 +46,24 @@ impl<'a> Lines<'a> {
     }
 
     /// The functions at a virtual address, outermost first; none where nothing is known of it.
-    pub(super) fn steps(&self, address: u64) -> Result<Vec<FoundStep>, gimli::Error> {
-        let mut frames = self.context.find_frames(address).skip_all_loads()?;
+    pub(super) fn steps(&self, address: u64) -> Result<Vec<FoundStep>, Broken> {
+        let broken = |_| Broken::Unreadable;
+        let frames = self.context.find_frames(address).skip_all_loads();
+        let mut frames = frames.map_err(broken)?;
         let mut steps = Vec::new();
-        while let Some(frame) = frames.next()? {
+        while let Some(frame) = frames.next().map_err(broken)? {
             let name = match &frame.function {
-                Some(function) => Some(function.raw_name()?),
+                Some(function) => Some(function.raw_name().map_err(broken)?),
                 None => None,
             };
-            let location = frame.location.unwrap_or(addr2line::Location {
-                file: None,
-                line: None,
-                column: None,
-            });
+            let (file, line) = match frame.location {
+                Some(location) => (location.file.map(path), location.line),
+                None => (None, None),
+            };
             steps.push(FoundStep {
                 function: name.map(|name| demangle(&name).into()),
-                file: location.file.map(path),
-                line: location.line.filter(|line| *line > 0),
+                file,
+                line: line.filter(|line| *line > 0),
             });
         }
         // They come innermost first.
