@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use thiserror::Error;
 
 use crate::kernel::NamedTargets;
-use crate::processes::files::{ModuleFile, Seen};
+use crate::processes::files::OpenModule;
 use crate::processes::module::ModuleId;
 use crate::profile::snapshot::Snapshot;
 use crate::sys::bell::Bell;
@@ -34,7 +34,7 @@ pub enum Command {
         /// Which.
         modules: Vec<ModuleId>,
         /// The files.
-        answer: Answer<HashMap<ModuleId, (Arc<ModuleFile>, Option<Seen>)>>,
+        answer: Answer<HashMap<ModuleId, OpenModule>>,
     },
     /// New targets.
     SetTargets {

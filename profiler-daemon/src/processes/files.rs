@@ -38,6 +38,15 @@ pub struct Seen {
     pub path: Box<[u8]>,
 }
 
+/// The open file of a module, and where it was mapped last.
+#[derive(Clone, Debug)]
+pub struct OpenModule {
+    /// The file.
+    pub file: Arc<ModuleFile>,
+    /// `None` for what was never mapped as a file.
+    pub seen: Option<Seen>,
+}
+
 /// How file lookups went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileCounts {

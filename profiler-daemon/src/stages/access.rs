@@ -173,12 +173,12 @@ impl Access {
             .map(|id| (id, snapshot.modules().share(id)))
             .collect();
         let request = |place: Place| {
-            let (file, seen) = files.get(&place.module).cloned().unzip();
+            let open = files.get(&place.module);
             Request {
                 place,
                 module: Arc::clone(&modules[&place.module]),
-                file,
-                seen: seen.flatten(),
+                file: open.map(|open| Arc::clone(&open.file)),
+                seen: open.and_then(|open| open.seen.clone()),
             }
         };
         places.into_iter().map(request).collect()
