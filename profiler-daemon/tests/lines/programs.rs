@@ -45,7 +45,8 @@ pub(crate) const LIMITS: ChildLimits = ChildLimits {
 
 /// Says past the harness that something was left out.
 pub(crate) fn skipped(why: &str) {
-    writeln!(std::io::stderr(), "skipped: {why}").unwrap();
+    let line = format!("skipped: {why}\n");
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
 }
 
 /// Runs a tool; `None` if this machine has none of that name.
