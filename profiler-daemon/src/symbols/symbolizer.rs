@@ -265,9 +265,7 @@ impl Worker {
                 let Some(file) = &request.file else {
                     return vec![Err(Unnamed::NoFile); offsets.len()];
                 };
-                let own = Part::Own(Arc::clone(file));
-                let mut found = self.elf.names(own, offsets, now_ns);
-                self.take_from_debug_file(request, offsets, &mut found, now_ns);
+                let found = self.find_in_files(request, file, offsets, now_ns);
                 let function = |found: super::elf::Found| FunctionName {
                     name: found.name,
                     address: Some(found.address),
@@ -280,35 +278,35 @@ impl Worker {
     }
 
     /// Where the file lacks its symbol table and another file has it, that one knows better.
-    fn take_from_debug_file(
+    fn find_in_files(
         &mut self,
         request: &Request,
+        file: &Arc<ModuleFile>,
         offsets: &[u64],
-        found: &mut [Result<super::elf::Found, Unnamed>],
         now_ns: u64,
-    ) {
-        let Some(facts) = self.debug_files.facts(request, now_ns) else {
-            return;
+    ) -> Vec<Result<super::elf::Found, Unnamed>> {
+        let own = Part::Own(Arc::clone(file));
+        let facts = self.debug_files.facts(request, now_ns);
+        let facts = facts.filter(|facts| !facts.has.symbols);
+        let debug = facts.as_ref().and_then(|facts| facts.debug.as_ref());
+        let (Some(facts), Some(debug)) = (&facts, debug.filter(|debug| debug.has.symbols)) else {
+            return self.elf.names(own, offsets, now_ns);
         };
-        let Some(debug) = facts
-            .debug
-            .as_ref()
-            .filter(|debug| debug.has.symbols && !facts.has.symbols)
-        else {
-            return;
-        };
-        let (indexes, addresses): (Vec<usize>, Vec<u64>) = offsets
-            .iter()
-            .enumerate()
-            .filter_map(|(index, offset)| Some((index, facts.address(*offset)?)))
-            .unzip();
+        // What is in no segment is at no address that the other file knows.
+        let address = |offset: &u64| facts.address(*offset).unwrap_or(u64::MAX);
+        let addresses: Vec<u64> = offsets.iter().map(address).collect();
         let part = Part::Debug(request.place.module, Arc::clone(debug));
-        let names = self.elf.names(part, &addresses, now_ns);
-        for (index, name) in indexes.into_iter().zip(names) {
-            if name.is_ok() {
+        let mut found = self.elf.names(part, &addresses, now_ns);
+        let lacking = found.iter().enumerate().filter(|(_, name)| name.is_err());
+        let lacking: Vec<usize> = lacking.map(|(index, _)| index).collect();
+        if !lacking.is_empty() {
+            let left: Vec<u64> = lacking.iter().map(|index| offsets[*index]).collect();
+            let names = self.elf.names(own, &left, now_ns);
+            for (index, name) in lacking.into_iter().zip(names) {
                 found[index] = name;
             }
         }
+        found
     }
 
     /// Forgets the names of modules whose debug file has been installed since they were found.
