@@ -70,6 +70,13 @@ pub enum Command {
     Record(Box<RecordArgs>),
     /// Show processes and functions live in the terminal.
     Top(TopArgs),
+    /// What the daemon starts to read lines of source: answers about files that it inherits, and ends.
+    #[command(hide = true)]
+    ResolveLines {
+        /// Descriptors of the file, and of the one that it shares debug information with.
+        #[arg(required = true, num_args = 1..=2)]
+        files: Vec<i32>,
+    },
 }
 
 /// How much is logged.

@@ -15,6 +15,7 @@ mod files;
 mod format;
 mod guard;
 mod kinds;
+mod lines;
 mod openapi;
 mod options;
 mod page;
@@ -52,7 +53,8 @@ pub use options::HttpOptions;
 pub use profile::saved;
 pub use serve::serve;
 pub use status::{
-    AttachedProgram, Coverage, Degraded, OwnCost, ProfileRoom, ProgramCost, Status, Unwinding,
+    AttachedProgram, Coverage, Degraded, LineReading, OwnCost, ProfileRoom, ProgramCost, Status,
+    Unwinding,
 };
 
 /// Answers shorter than this are not compressed, in bytes.
@@ -64,6 +66,8 @@ struct Shared {
     options: HttpOptions,
     /// Permits for reports that are made at the same time.
     reports: Arc<Semaphore>,
+    /// Permits for those that wait for debug information.
+    line_reports: Semaphore,
     /// Permits for profiles of the next seconds.
     recordings: Semaphore,
     /// What streams of events share.
@@ -91,6 +95,7 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
     let shared = Arc::new(Shared {
         backend,
         reports,
+        line_reports: Semaphore::new(options.max_line_reports),
         recordings: Semaphore::new(options.max_recordings),
         streams: Streams::new(options.max_streams),
         openapi: openapi::document().into(),
@@ -110,6 +115,8 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
             "processes" => get(reports::processes),
             "process" => get(reports::process),
             "functions" => get(reports::functions),
+            "lines" => get(lines::lines),
+            "instructions" => get(lines::instructions),
             "modules" => get(reports::modules),
             "threads" => get(reports::threads),
             "callers" => get(reports::callers),
@@ -124,7 +131,7 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
             "sessions" => get(sessions::list).post(sessions::start),
             "named_session" => get(sessions::one).delete(sessions::end),
             "marks" => post(sessions::mark),
-            "timeline" => get(reports::timeline),
+            "process_timeline" | "thread_timeline" => get(reports::timeline),
             unknown => {
                 unreachable!("the endpoint table names a handler that does not exist: {unknown}")
             }

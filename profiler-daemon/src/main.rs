@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use profiler_daemon::args::{Args, Command, LogLevel, failure_sentence};
 use profiler_daemon::config::Config;
+use profiler_daemon::symbols::lines::worker;
 use profiler_daemon::{daemon, doctor, record, top};
 use tracing_subscriber::EnvFilter;
 
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
             }
             ExitCode::from(diagnosis.exit_code())
         }
+        Some(Command::ResolveLines { files }) => ExitCode::from(worker::run(&files)),
         Some(Command::Record(args)) => {
             log_from(LogLevel::Warn);
             match record::run(&args) {

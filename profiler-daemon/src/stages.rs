@@ -19,9 +19,11 @@ use crate::processes::live::{ProcessOptions, Processes};
 use crate::processes::source::ProcFs;
 use crate::profile::Profile;
 use crate::profile::limits::Limits;
+use crate::symbols::lines::finder::{LineFinder, LineOptions, WorkerOptions as LineWorker};
 use crate::symbols::symbolizer::{SymbolOptions, Symbolizer};
 use crate::sys::bell::Bell;
 use crate::sys::clock::{ClockOffsets, monotonic_ns, unix_ns};
+use crate::sys::limited_child::ChildLimits;
 use crate::sys::own_cost;
 use crate::sys::perf_event::SideBand;
 use crate::unwind::cache::TableCache;
@@ -35,6 +37,16 @@ const SIDE_BAND_RING_BYTES: usize = 64 << 10;
 const OTHER_FILES: u64 = 1_024;
 /// How long the last pass may take once the stages are told to stop.
 const LAST_PASS: Duration = Duration::from_secs(2);
+
+/// Memory for lines of source already found, bytes.
+const LINE_CACHE_BYTES: usize = 32 << 20;
+/// What a process may take that reads debug information, beside its memory.
+const LINE_WORKER: ChildLimits = ChildLimits {
+    memory_bytes: 0,
+    processor_s: 20,
+    time: Duration::from_secs(30),
+    output_bytes: 32 << 20,
+};
 
 /// What works less well than it should: what, and why.
 pub type Degraded = Vec<(String, String)>;
@@ -89,8 +101,19 @@ pub fn start(config: &Config) -> anyhow::Result<Stages> {
         cache_bytes: config.limits.symbol_cache_bytes,
     })
     .context("cannot start the thread that finds names")?;
+    let lines = LineFinder::spawn(LineOptions {
+        cache_bytes: LINE_CACHE_BYTES,
+        worker: LineWorker {
+            program: "/proc/self/exe".into(),
+            limits: ChildLimits {
+                memory_bytes: config.limits.line_worker_bytes,
+                ..LINE_WORKER
+            },
+        },
+    })
+    .context("cannot start the thread that finds lines")?;
     Ok(Stages {
-        access: Access::new(commander, symbolizer),
+        access: Access::new(commander, symbolizer, lines),
         attached,
         collector,
     })

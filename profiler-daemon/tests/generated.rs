@@ -9,6 +9,7 @@ use profiler_common::counter::CounterKind;
 use profiler_common::unwind::UnwindFailure;
 use profiler_daemon::collect::COLLECTOR_LOSSES;
 use profiler_daemon::profile::losses::OWN_LOSSES;
+use profiler_daemon::symbols::lines::NoLine;
 use profiler_daemon::unwind::NoTable;
 use profiler_daemon::{config, http, metrics};
 
@@ -128,6 +129,15 @@ fn counters() -> String {
         | reason | what happened |\n|---|---|\n",
     );
     for why in NoTable::ALL {
+        page.push_str(&format!("| `{}` | {} |\n", why.name(), why.help()));
+    }
+    page.push_str(
+        "\n## Places without a line\n\n\
+        `line_unknown` of rows of lines and instructions, `lines_unknown` of their `completeness`, and `profiler_lines_unknown_total` and\n\
+        `profiler_line_worker_failures_total` in the metrics.\n\n\
+        | reason | what happened |\n|---|---|\n",
+    );
+    for why in NoLine::ALL {
         page.push_str(&format!("| `{}` | {} |\n", why.name(), why.help()));
     }
     page

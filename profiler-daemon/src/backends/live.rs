@@ -13,15 +13,17 @@ use crate::collect::{CollectorState, Command, SessionUnchanged};
 use crate::config::Config;
 use crate::config::targets::Targets;
 use crate::http::{
-    AttachedProgram, Coverage, OwnCost, ProfileRoom, ProgramCost, Status, Unwinding,
+    AttachedProgram, Coverage, LineReading, OwnCost, ProfileRoom, ProgramCost, Status, Unwinding,
 };
 use crate::http::{Backend, BoxFuture, SessionFailure, Unavailable};
 use crate::metrics::RequestCounts;
 use crate::profile::frames::FrameId;
 use crate::profile::sessions::{SessionChange, SessionChanged};
 use crate::profile::snapshot::Snapshot;
-use crate::report::names::Names;
+use crate::report::names::{Lines, Names};
 use crate::stages::{Access, Unanswered};
+use crate::symbols::lines::NoLine;
+use crate::symbols::lines::finder::LineCounts;
 use crate::sys::own_cost;
 
 use super::facts::Facts;
@@ -120,6 +122,7 @@ impl Live {
             state.as_ref(),
             snapshot.as_deref(),
             self.access.symbol_counts(),
+            self.access.line_counts(),
         );
         crate::metrics::exposition(&input).map_err(|error| Unavailable(error.to_string()))
     }
@@ -160,6 +163,15 @@ impl Backend for Live {
         frames: Vec<FrameId>,
     ) -> BoxFuture<'_, Arc<dyn Names + Send + Sync>> {
         Box::pin(self.find_names(snapshot, frames))
+    }
+
+    fn lines(
+        &self,
+        snapshot: Arc<Snapshot>,
+        frames: Vec<FrameId>,
+        patience: Duration,
+    ) -> BoxFuture<'_, Arc<dyn Lines + Send + Sync>> {
+        Box::pin(async move { self.access.lines(snapshot, frames, patience).await })
     }
 
     fn status(&self) -> Status {
@@ -203,6 +215,7 @@ impl Backend for Live {
             },
             unwinding: state.as_ref().map(unwinding).unwrap_or_default(),
             replay: None,
+            lines: line_reading(&self.access.line_counts()),
         }
     }
 
@@ -262,6 +275,23 @@ fn unavailable(unanswered: Unanswered) -> Unavailable {
 /// What a lock protects here is replaced whole, so a thread that broke while holding it left nothing half done.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How reading debug information went.
+fn line_reading(counts: &LineCounts) -> LineReading {
+    let by_reason = |counts: &[u64; NoLine::ALL.len()]| {
+        let all = NoLine::ALL.iter().zip(counts);
+        all.filter(|(_, count)| **count > 0)
+            .map(|(why, count)| (why.name().to_owned(), *count))
+            .collect()
+    };
+    LineReading {
+        workers: counts.workers,
+        worker_failures: by_reason(&counts.failures),
+        worker_peak_bytes: counts.worker_peak_bytes,
+        places_unknown: by_reason(&counts.unknown),
+        cache_bytes: counts.cache_bytes,
+    }
 }
 
 /// Kernel memory of all maps, bytes.

@@ -4,17 +4,20 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 
 use crate::config::targets::Targets;
 use crate::export::saved::{Saved, SavedNames};
 use crate::http::{Backend, BoxFuture, ReplayOf, SessionFailure, Status, Unavailable};
+use crate::processes::mappings::Place;
 use crate::profile::frames::FrameId;
 use crate::profile::sessions::{SessionChange, SessionChanged};
 use crate::profile::snapshot::Snapshot;
-use crate::report::names::Names;
+use crate::report::names::{Lines, Names};
 use crate::report::rfc3339;
+use crate::symbols::lines::{Code, NoLine};
 
 /// The largest file that is read, bytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
@@ -94,6 +97,15 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Lines are not saved, and the files that say them are elsewhere.
+struct NotSaved(Code);
+
+impl Lines for NotSaved {
+    fn code(&self, _place: Place) -> Option<&Code> {
+        Some(&self.0)
+    }
+}
+
 impl Backend for Replay {
     fn snapshot(&self) -> BoxFuture<'_, Result<Arc<Snapshot>, Unavailable>> {
         Box::pin(std::future::ready(Ok(Arc::clone(&self.snapshot))))
@@ -106,6 +118,19 @@ impl Backend for Replay {
     ) -> BoxFuture<'_, Arc<dyn Names + Send + Sync>> {
         let names: Arc<dyn Names + Send + Sync> = Arc::<SavedNames>::clone(&self.names);
         Box::pin(std::future::ready(names))
+    }
+
+    fn lines(
+        &self,
+        _snapshot: Arc<Snapshot>,
+        _frames: Vec<FrameId>,
+        _patience: Duration,
+    ) -> BoxFuture<'_, Arc<dyn Lines + Send + Sync>> {
+        let lines: Arc<dyn Lines + Send + Sync> = Arc::new(NotSaved(Code {
+            address: None,
+            steps: Err(NoLine::NoFile),
+        }));
+        Box::pin(std::future::ready(lines))
     }
 
     fn status(&self) -> Status {

@@ -8,10 +8,12 @@ use profiler_common::{Counter, StackEnd};
 use crate::collect::CollectorState;
 use crate::kernel::UnwindFill;
 use crate::metrics::{
-    DrainInput, GroupInput, MapInput, MetricsInput, OwnInput, ProgramInput, StackInput,
+    DrainInput, GroupInput, LineInput, MapInput, MetricsInput, OwnInput, ProgramInput, StackInput,
     SymbolCacheInput, UnwindInput,
 };
 use crate::profile::snapshot::Snapshot;
+use crate::symbols::lines::NoLine;
+use crate::symbols::lines::finder::LineCounts;
 use crate::symbols::symbolizer::SymbolCounts;
 use crate::sys::own_cost::{self, OwnCost};
 use crate::unwind::NoTable;
@@ -26,6 +28,7 @@ pub(super) fn input(
     state: Option<&CollectorState>,
     snapshot: Option<&Snapshot>,
     symbols: SymbolCounts,
+    lines: LineCounts,
 ) -> MetricsInput {
     let mut input = MetricsInput {
         version: facts.version.clone(),
@@ -42,6 +45,7 @@ pub(super) fn input(
             bytes: symbols.cache_bytes,
             max_bytes: live.config.limits.symbol_cache_bytes as u64,
         },
+        lines: line_input(&lines),
         own: own(facts),
         http_requests_total: live.requests.totals(),
         http_streams: live.requests.streams.totals(),
@@ -54,6 +58,23 @@ pub(super) fn input(
         of_snapshot(snapshot, &mut input);
     }
     input
+}
+
+fn line_input(counts: &LineCounts) -> LineInput {
+    let by_reason = |counts: &[u64; NoLine::ALL.len()]| {
+        let all = NoLine::ALL.iter().zip(counts);
+        all.map(|(why, count)| (why.name(), *count)).collect()
+    };
+    LineInput {
+        requests_total: counts.requests,
+        hits_total: counts.hits,
+        unknown_total: by_reason(&counts.unknown),
+        workers_total: counts.workers,
+        failures_total: by_reason(&counts.failures),
+        worker_processor_ns_total: counts.worker_processor_ns,
+        worker_peak_bytes: counts.worker_peak_bytes,
+        cache_bytes: counts.cache_bytes,
+    }
 }
 
 fn of_state(state: &CollectorState, input: &mut MetricsInput) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tracing::{debug, warn};
 
 use crate::kernel::{Attached, Kernel, KernelSettings, MapCost, NamedTargets, Pass};
-use crate::processes::files::FileCounts;
+use crate::processes::files::{FileCounts, OpenModule};
 use crate::processes::ids::ProcessKey;
 use crate::processes::kernel_modules::KernelModules;
 use crate::processes::live::{ProcessCounts, Processes};
@@ -433,7 +433,11 @@ impl Collector {
                 answer(
                     modules
                         .into_iter()
-                        .filter_map(|module| Some((module, processes.file(module)?)))
+                        .filter_map(|module| {
+                            let file = processes.file(module)?;
+                            let seen = processes.seen(module);
+                            Some((module, OpenModule { file, seen }))
+                        })
                         .collect(),
                 );
             }

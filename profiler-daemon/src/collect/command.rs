@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use thiserror::Error;
 
 use crate::kernel::NamedTargets;
-use crate::processes::files::ModuleFile;
+use crate::processes::files::OpenModule;
 use crate::processes::module::ModuleId;
 use crate::profile::sessions::{SessionChange, SessionChanged, SessionRefusal};
 use crate::profile::snapshot::Snapshot;
@@ -30,12 +30,12 @@ pub enum Command {
         /// The snapshot.
         answer: Answer<Arc<Snapshot>>,
     },
-    /// The open files of modules, as far as there are any.
+    /// The open files of modules, as far as there are any, and where each was mapped last.
     Files {
         /// Which.
         modules: Vec<ModuleId>,
         /// The files.
-        answer: Answer<HashMap<ModuleId, Arc<ModuleFile>>>,
+        answer: Answer<HashMap<ModuleId, OpenModule>>,
     },
     /// New targets.
     SetTargets {

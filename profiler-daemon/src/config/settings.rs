@@ -166,6 +166,11 @@ section! {
     symbol_cache_bytes as symbol_cache_bytes: usize =
         Bytes { default: 64 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };
 
+    /// Memory for the process that reads debug information, for reports with lines of source. There is one at a time, for as long
+    /// as it takes; one that needs more is ended, and what it had found until then is kept.
+    line_worker_bytes as line_worker_bytes: u64 =
+        Bytes { default: 256 * MIB, min: 32 * MIB, max: 64 * GIB, power_of_two: false };
+
     /// Processes that are kept in the reports after they exited, the latest first to stay.
     exited_processes as exited_processes: usize = Whole { default: 1_000, min: 0, max: 100_000, unit: "processes" };
 

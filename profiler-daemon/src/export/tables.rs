@@ -5,8 +5,8 @@ use super::{
     text::{Envelope, Side, Table, TextReport},
 };
 use crate::report::{
-    CallTree, FunctionRow, List, ModuleRow, OsEvents, ProcessReport, ProcessRow, SessionReport,
-    ThreadRow, TreeNode,
+    CallTree, FunctionRow, InstructionRow, LineRow, List, ModuleRow, OsEvents, ProcessReport,
+    ProcessRow, SessionReport, ThreadRow, TreeNode,
     values::{ClassValues, RowValues},
 };
 
@@ -99,7 +99,60 @@ impl TextRow for FunctionRow {
 
     fn cells(&self) -> Vec<String> {
         let mut cells = values(&self.values, self.kind);
-        cells.extend([name(&self.module), name(&self.function)]);
+        cells.extend([name(&self.module), inlined(&self.function, self.inlined)]);
+        cells
+    }
+}
+
+/// File and line as tools write them.
+fn place(file: Option<&str>, line: Option<u32>) -> String {
+    match (file, line) {
+        (Some(file), Some(line)) => format!("{}:{line}", name(file)),
+        _ => optional(file),
+    }
+}
+
+/// The function's name, and whether it was inlined.
+fn inlined(function: &str, inlined: bool) -> String {
+    let mark = if inlined { " (inlined)" } else { "" };
+    format!("{}{mark}", name(function))
+}
+
+impl TextRow for LineRow {
+    fn columns() -> Vec<(&'static str, Side)> {
+        let names = ["MODULE", "FUNCTION", "LINE"].map(|title| (title, Side::Left));
+        VALUES.into_iter().chain(names).collect()
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let mut cells = values(&self.values, self.kind);
+        cells.extend([
+            name(&self.module),
+            inlined(&self.function, self.inlined),
+            self.line_unknown.map_or_else(
+                || place(self.file.as_deref(), self.line),
+                |why| format!("- ({why})"),
+            ),
+        ]);
+        cells
+    }
+}
+
+impl TextRow for InstructionRow {
+    fn columns() -> Vec<(&'static str, Side)> {
+        let names = ["MODULE", "ADDRESS", "FUNCTION", "LINE"].map(|title| (title, Side::Left));
+        VALUES.into_iter().chain(names).collect()
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let mut cells = values(&self.values, self.kind);
+        let offset = self.offset.map(|offset| format!("+{offset:#x}"));
+        cells.extend([
+            name(&self.module),
+            optional(self.address.as_deref()),
+            format!("{}{}", name(&self.function), offset.unwrap_or_default()),
+            place(self.file.as_deref(), self.line),
+        ]);
         cells
     }
 }

@@ -99,6 +99,19 @@ fn write_completeness(lacks: &Completeness, out: &mut impl Write) -> io::Result<
         lacks.stacks_unwind_failed,
         human::percent(lacks.frames_unknown_percent),
     )?;
+    if let (Some(percent), Some(reasons)) = (lacks.lines_unknown_percent, &lacks.lines_unknown) {
+        let reasons: Vec<String> = reasons
+            .iter()
+            .map(|(why, share)| format!("{why} {}", human::percent(*share)))
+            .collect();
+        let reasons = if reasons.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", reasons.join(", "))
+        };
+        let share = human::percent(percent);
+        writeln!(out, "# lacks lines of {share} of frames{reasons}")?;
+    }
     if !lacks.causes.is_empty() {
         let causes: Vec<String> = lacks
             .causes

@@ -7,12 +7,14 @@ use utoipa::{PartialSchema as _, ToSchema};
 use super::format::{Format, REPORT, TABLE, TREE};
 use super::pprof;
 use super::problem::ProblemBody;
+use super::sessions::Marked;
 use super::status::Status;
 use crate::config::targets::Targets;
 use crate::metrics;
 use crate::report::{
-    CallTree, Columns, Diff, DiffRow, FunctionRow, List, ModuleRow, Neighbours, OsEvents,
-    ProcessReport, ProcessRow, SessionReport, ThreadRow,
+    CallTree, Columns, Diff, DiffRow, FunctionRow, InstructionRow, Line, LineRow, List, ModuleRow,
+    Neighbours, OsEvents, ProcessReport, ProcessRow, ProcessWho, SessionList, SessionReport,
+    SessionTotals, ThreadRow, ThreadWho, Timeline,
 };
 
 /// What a handler answers when the question is right.
@@ -63,6 +65,13 @@ pub(super) fn of(handler: &str) -> Answer {
         "pprof" | "pprof_profile" | "pprof_wall" => {
             Answer::Fixed(&[(pprof::CONTENT_TYPE, "a profile for pprof, in gzip")])
         }
+        "lines" => table::<List<LineRow>, LineRow>(),
+        "instructions" => table::<List<InstructionRow>, InstructionRow>(),
+        "process_timeline" => table::<Timeline<ProcessWho>, Line<ProcessWho>>(),
+        "thread_timeline" => table::<Timeline<ThreadWho>, Line<ThreadWho>>(),
+        "sessions" => report::<SessionList>(REPORT),
+        "named_session" => report::<SessionTotals>(REPORT),
+        "marks" => report::<Marked>(REPORT),
         "profile" => Answer::Fixed(&[(pprof::CONTENT_TYPE, "a file for --replay")]),
         unknown => unreachable!("nothing says what the handler {unknown} answers"),
     }

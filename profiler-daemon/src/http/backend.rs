@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -15,7 +16,7 @@ use crate::export::text::name as shown_name;
 use crate::profile::frames::FrameId;
 use crate::profile::sessions::{SessionChange, SessionChanged, SessionRefusal};
 use crate::profile::snapshot::Snapshot;
-use crate::report::names::Names;
+use crate::report::names::{Lines, Names};
 
 /// An answer that comes later.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -66,6 +67,14 @@ pub trait Backend: Send + Sync + 'static {
         snapshot: Arc<Snapshot>,
         frames: Vec<FrameId>,
     ) -> BoxFuture<'_, Arc<dyn Names + Send + Sync>>;
+
+    /// What debug information says of these frames, those that matter most first. What is not known after `patience` says so.
+    fn lines(
+        &self,
+        snapshot: Arc<Snapshot>,
+        frames: Vec<FrameId>,
+        patience: Duration,
+    ) -> BoxFuture<'_, Arc<dyn Lines + Send + Sync>>;
 
     /// How the daemon is.
     fn status(&self) -> Status;

@@ -2,7 +2,8 @@
 
 use super::page;
 use super::questions::{
-    DIFF, FORMAT, FUNCTIONS, NEIGHBOURS, PPROF, RECORDING, TABLE, TIMELINE, TREE, VIEW,
+    DIFF, FORMAT, FUNCTIONS, INSTRUCTIONS, LINES, NEIGHBOURS, PPROF, RECORDING, TABLE, TIMELINE,
+    TREE, VIEW,
 };
 use super::speedscope;
 
@@ -108,6 +109,18 @@ pub const ENDPOINTS: &[Endpoint] = &[
         "a row per function, whole session",
     ),
     get(
+        "/api/v1/lines",
+        LINES,
+        "lines",
+        "a row per line of source, whole session",
+    ),
+    get(
+        "/api/v1/instructions",
+        INSTRUCTIONS,
+        "instructions",
+        "a row per instruction, whole session",
+    ),
+    get(
         "/api/v1/modules",
         TABLE,
         "modules",
@@ -152,7 +165,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     get(
         "/api/v1/timeline",
         TIMELINE,
-        "timeline",
+        "process_timeline",
         "what each process did when: its time by class in each span of the recent past",
     ),
     get(
@@ -166,6 +179,18 @@ pub const ENDPOINTS: &[Endpoint] = &[
         FUNCTIONS,
         "functions",
         "a row per function of one process",
+    ),
+    get(
+        "/api/v1/processes/{pid}/lines",
+        LINES,
+        "lines",
+        "a row per line of source of one process",
+    ),
+    get(
+        "/api/v1/processes/{pid}/instructions",
+        INSTRUCTIONS,
+        "instructions",
+        "a row per instruction of one process",
     ),
     get(
         "/api/v1/processes/{pid}/modules",
@@ -206,7 +231,7 @@ pub const ENDPOINTS: &[Endpoint] = &[
     get(
         "/api/v1/processes/{pid}/timeline",
         TIMELINE,
-        "timeline",
+        "thread_timeline",
         "what each thread of one process did when: its time by class in each span of the recent past",
     ),
     get(

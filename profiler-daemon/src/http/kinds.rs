@@ -33,6 +33,11 @@ pub(super) trait Describe {
     fn names_process(&self) -> bool {
         false
     }
+
+    /// Whether the value may name a session that is not there.
+    fn names_session(&self) -> bool {
+        false
+    }
 }
 
 /// What a parameter may be, for the parser.
@@ -311,6 +316,10 @@ impl Describe for SessionName {
     fn schema(&self) -> ObjectBuilder {
         of_type(Type::String).pattern(Some(format!("^{NAME}$")))
     }
+
+    fn names_session(&self) -> bool {
+        true
+    }
 }
 
 /// A session, or a span of one, as `NAME` or `NAME/SPAN`.
@@ -404,6 +413,10 @@ impl Describe for Side {
         of_type(Type::String).pattern(Some(format!(
             "^({PROCESS}|session|{LENGTH}|{NAME}(/{NAME})?)$"
         )))
+    }
+
+    fn names_session(&self) -> bool {
+        true
     }
 
     fn names_process(&self) -> bool {

@@ -20,8 +20,8 @@ use utoipa::openapi::{
 use super::answers::{self, Answer, Schemas};
 use super::endpoints::{ENDPOINTS, Endpoint};
 use super::format::Format;
-use super::kinds::{PROCESS, words};
-use super::parameters::{self, Declared, FORMAT, SORT, Without};
+use super::kinds::{Describe as _, PROCESS, SessionName, words};
+use super::parameters::{self, Declared, FORMAT, FUNCTION, SORT, Without};
 use crate::config::targets::{
     MAX_CGROUP_BYTES, MAX_CGROUPS, MAX_COMM_BYTES, MAX_COMMS, MAX_PID, MAX_PIDS,
 };
@@ -78,14 +78,33 @@ const OF_PROCESSES: &[Refusal] = &[
         "The process was dropped for want of room.",
     ),
 ];
+/// Where a named session is named.
+const OF_SESSIONS: &[Refusal] = &[
+    Refusal(404, "UnknownSession", "There is no such session or span."),
+    Refusal(
+        410,
+        "DroppedSession",
+        "The session was given up for want of room.",
+    ),
+];
+/// Where both are.
+const OF_BOTH: &[Refusal] = &[
+    Refusal(404, "Unknown", "There is no such process, session or span."),
+    Refusal(
+        410,
+        "Dropped",
+        "The process was dropped, or the session given up, for want of room.",
+    ),
+];
+/// Where something is changed.
+const OF_CHANGES: &[Refusal] = &[Refusal(
+    409,
+    "Refused",
+    "What is asked for cannot be done; nothing was changed.",
+)];
 /// Where a body is sent.
 const OF_BODIES: &[Refusal] = &[
     Refusal(408, "BodyTimeout", "The body did not arrive in time."),
-    Refusal(
-        409,
-        "Refused",
-        "What the body asks for cannot be done; nothing was changed.",
-    ),
     Refusal(413, "BodyTooLarge", "The body is too large."),
     Refusal(415, "UnsupportedMediaType", "The body is not JSON."),
 ];
@@ -114,6 +133,8 @@ fn describe() -> OpenApi {
             match *method {
                 "GET" => item.get = Some(operation),
                 "PUT" => item.put = Some(operation),
+                "POST" => item.post = Some(operation),
+                "DELETE" => item.delete = Some(operation),
                 unknown => unreachable!("nothing says how {unknown} is described"),
             }
         }
@@ -138,13 +159,17 @@ fn describe() -> OpenApi {
 
 fn operation(endpoint: &Endpoint, method: &str, schemas: &mut Schemas) -> Operation {
     let answer = answers::of(endpoint.handler);
-    let changes = method == "PUT";
+    let changes = method != "GET";
+    let made = match method {
+        "POST" => "201",
+        _ => "200",
+    };
     let of_process = endpoint.path.contains("{pid}");
     let mut operation = OperationBuilder::new()
         .operation_id(Some(operation_id(endpoint, method)))
         .summary(Some(endpoint.about))
         .tag(tag(endpoint.path))
-        .response("200", good(answer, changes, schemas));
+        .response(made, good(answer, changes, schemas));
     let mut refusals = vec![OF_ALL];
     if of_process {
         operation = operation.parameter(
@@ -158,16 +183,34 @@ fn operation(endpoint: &Endpoint, method: &str, schemas: &mut Schemas) -> Operat
                 .schema(Some(string().pattern(Some(format!("^{PROCESS}$"))))),
         );
     }
+    let of_session = endpoint.path.contains("{name}");
+    if of_session {
+        operation = operation.parameter(
+            ParameterBuilder::new()
+                .name("name")
+                .parameter_in(ParameterIn::Path)
+                .required(Required::True)
+                .description(Some("The session."))
+                .schema(Some(SessionName.schema())),
+        );
+    }
     let mut names_process = of_process;
-    if changes {
-        operation = operation.request_body(Some(body()));
+    let mut names_session = of_session || endpoint.handler == "marks";
+    if method == "DELETE" {
+        let removed = "It was stopped already, and is removed.";
+        operation = operation.response("204", ResponseBuilder::new().description(removed));
+        refusals.push(OF_CHANGES);
+    } else if changes {
+        operation = operation.request_body(Some(body(endpoint.handler)));
+        refusals.push(OF_CHANGES);
         refusals.push(OF_BODIES);
     } else {
         for name in endpoint.parameters {
             let declared = declared(name);
             names_process |= declared.kind().names_process();
+            names_session |= declared.kind().names_session();
             operation = match of_endpoint(declared, answer) {
-                Some(schema) => operation.parameter(parameter(declared, schema)),
+                Some(schema) => operation.parameter(parameter(declared, schema, endpoint.handler)),
                 None => {
                     operation.parameter_ref(Ref::new(format!("#/components/parameters/{name}")))
                 }
@@ -177,8 +220,11 @@ fn operation(endpoint: &Endpoint, method: &str, schemas: &mut Schemas) -> Operat
             refusals.push(OF_FORMATS);
         }
     }
-    if names_process {
-        refusals.push(OF_PROCESSES);
+    match (names_process, names_session) {
+        (true, false) => refusals.push(OF_PROCESSES),
+        (false, true) => refusals.push(OF_SESSIONS),
+        (true, true) => refusals.push(OF_BOTH),
+        (false, false) => {}
     }
     for Refusal(code, name, _) in refusals.into_iter().flatten() {
         operation = operation.response(code.to_string(), Ref::from_response_name(*name));
@@ -204,16 +250,19 @@ fn of_endpoint(declared: &dyn Declared, answer: Answer) -> Option<ObjectBuilder>
         Answer::Report { columns, .. } if declared.name() == SORT.name => {
             Some(words(columns.iter().copied()))
         }
+        _ if matches!(declared.without(), Without::RefusalBy(_)) => Some(declared.kind().schema()),
         _ => None,
     }
 }
 
-fn parameter(declared: &dyn Declared, mut schema: ObjectBuilder) -> Parameter {
+fn parameter(declared: &dyn Declared, mut schema: ObjectBuilder, handler: &str) -> Parameter {
     if let Without::Default(text) = declared.without() {
         schema = schema.default(Some(declared.kind().json(text)));
     }
     let required = match declared.without() {
         Without::Refusal => Required::True,
+        Without::RefusalBy(handlers) if handlers.contains(&handler) => Required::True,
+        Without::RefusalBy(_) => Required::False,
         Without::Default(_) | Without::Nothing => Required::False,
     };
     ParameterBuilder::new()
@@ -309,8 +358,37 @@ fn string() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
 
+/// What a request that changes something sends.
+fn body(handler: &str) -> RequestBody {
+    let fields = match handler {
+        "sessions" => ObjectBuilder::new()
+            .property("name", name_of("The name; without it one is made."))
+            .description(Some("The session to start.")),
+        "marks" => ObjectBuilder::new()
+            .property("name", name_of("The name of the span that begins."))
+            .required("name")
+            .property(
+                "session",
+                name_of("Only in this session; without it in all that run."),
+            )
+            .description(Some("The mark to make.")),
+        _ => targets(),
+    };
+    RequestBodyBuilder::new()
+        .required(Some(Required::True))
+        .content(
+            "application/json",
+            content(fields.additional_properties(Some(AdditionalProperties::FreeForm(false)))),
+        )
+        .build()
+}
+
+fn name_of(about: &str) -> ObjectBuilder {
+    SessionName.schema().description(Some(about))
+}
+
 /// The body of `PUT /api/v1/targets`.
-fn body() -> RequestBody {
+fn targets() -> ObjectBuilder {
     let list = |items: ObjectBuilder, max: usize, about: &str| {
         ArrayBuilder::new()
             .items(items)
@@ -333,7 +411,7 @@ fn body() -> RequestBody {
     let cgroup = string()
         .pattern(Some("^/"))
         .max_length(Some(MAX_CGROUP_BYTES));
-    let fields = ObjectBuilder::new()
+    ObjectBuilder::new()
         .property("all", flag("Whether everything is profiled."))
         .property("pids", list(pid, MAX_PIDS, "Processes by number."))
         .property(
@@ -352,14 +430,9 @@ fn body() -> RequestBody {
             "children",
             flag("Whether children of the named processes are profiled too."),
         )
-        .additional_properties(Some(AdditionalProperties::FreeForm(false)))
         .description(Some(
             "What is profiled from now on. What is left out is empty or false; `all` or one name is needed.",
-        ));
-    RequestBodyBuilder::new()
-        .required(Some(Required::True))
-        .content("application/json", content(fields))
-        .build()
+        ))
 }
 
 fn components(mut schemas: Schemas) -> Components {
@@ -370,15 +443,21 @@ fn components(mut schemas: Schemas) -> Components {
         components = components.schema(name, schema);
     }
     for declared in parameters::ALL {
-        if ![FORMAT.name, SORT.name].contains(&declared.name()) {
-            let parameter = parameter(*declared, declared.kind().schema());
+        if ![FORMAT.name, SORT.name, FUNCTION.name].contains(&declared.name()) {
+            let parameter = parameter(*declared, declared.kind().schema(), "");
             components = components.parameter(declared.name(), parameter);
         }
     }
-    for Refusal(code, name, about) in [OF_ALL, OF_FORMATS, OF_PROCESSES, OF_BODIES]
-        .into_iter()
-        .flatten()
-    {
+    let refusals = [
+        OF_ALL,
+        OF_FORMATS,
+        OF_PROCESSES,
+        OF_SESSIONS,
+        OF_BOTH,
+        OF_CHANGES,
+        OF_BODIES,
+    ];
+    for Refusal(code, name, about) in refusals.into_iter().flatten() {
         let mut response = ResponseBuilder::new()
             .description(*about)
             .content("application/problem+json", content(problem.clone()));
@@ -417,6 +496,8 @@ fn tag(path: &str) -> &'static str {
     } else if let Some(rest) = path.strip_prefix("/api/v1/") {
         match rest {
             "status" | "targets" | "openapi.json" => "daemon",
+            "marks" => "named sessions",
+            rest if rest.starts_with("sessions") => "named sessions",
             _ => "session",
         }
     } else {

@@ -11,6 +11,8 @@ use crate::metrics::RequestCounts;
 
 /// Reports that are made at the same time. Each takes a processor while it is made.
 const MAX_REPORTS: usize = 4;
+/// Those of them that wait for debug information.
+const MAX_LINE_REPORTS: usize = 2;
 /// Profiles of the next seconds that are waited for at the same time.
 const MAX_RECORDINGS: usize = 4;
 /// Streams of events that are open at the same time. Each holds a connection for as long as its client likes.
@@ -39,6 +41,8 @@ pub struct HttpOptions {
     pub max_connections: usize,
     /// Reports that are made at the same time.
     pub max_reports: usize,
+    /// Those of them that wait for debug information.
+    pub max_line_reports: usize,
     /// How long the body of a request may take to arrive, and how long an answer may take to be made.
     pub request_timeout: Duration,
     /// The longest body of a request, in bytes.
@@ -77,6 +81,7 @@ impl HttpOptions {
             allowed_hosts: config.allowed_hosts.clone(),
             max_connections: config.http.max_connections,
             max_reports: MAX_REPORTS,
+            max_line_reports: MAX_LINE_REPORTS,
             request_timeout,
             max_body_bytes: config.http.max_body_bytes,
             header_timeout: request_timeout.min(HEADER_TIMEOUT),

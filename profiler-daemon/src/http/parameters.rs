@@ -31,6 +31,8 @@ pub(super) enum Without {
     Nothing,
     /// The request is refused.
     Refusal,
+    /// The request is refused by these handlers; elsewhere it is no choice.
+    RefusalBy(&'static [&'static str]),
 }
 
 /// A parameter of any kind, as the description of the interface needs it.
@@ -89,7 +91,7 @@ macro_rules! parameters {
     };
 }
 
-use Without::{Default, Nothing, Refusal};
+use Without::{Default, Nothing, Refusal, RefusalBy};
 
 parameters! {
     FORMAT: OfEndpoint = "format", OfEndpoint, Nothing,
@@ -128,8 +130,10 @@ parameters! {
         "Only functions of these modules are shown, the others folded into their callers: names separated by commas, each a path, the last part of one, or a name in brackets; * stands for any text. A name that no module has is refused.";
     HIDE: Names = "hide", Names { max: 32 }, Nothing,
         "Functions of these modules are folded into their callers; names as with modules.";
-    FUNCTION: Text = "function", Text { max_chars: 2_048 }, Refusal,
+    FUNCTION: Text = "function", Text { max_chars: 2_048 }, RefusalBy(&["callers", "callees"]),
         "The whole name of a function. One that is not there is refused.";
+    INLINES: OneOf<bool> = "inlines", OneOf(&[("false", false), ("true", true)]), Default("false"),
+        "Whether functions that were inlined have rows of their own. Takes debug information.";
     MODULE: Text = "module", Text { max_chars: 2_048 }, Nothing,
         "The function's module, where several have one of that name.";
     DEPTH: Whole = "depth", Whole { min: 1, max: 10_000 }, Nothing,

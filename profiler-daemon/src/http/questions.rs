@@ -2,15 +2,16 @@
 //! each parameter may be is in `parameters`.
 
 use super::parameters::{
-    BASE, DEPTH, FRAMES, FROM, FUNCTION, HIDE, LABELS, LIMIT, MIN_PERCENT, MODULE, MODULES, ORDER,
-    OTHER, PID, Q, SECONDS, SESSION, SORT, SPAN, SPANS, THRESHOLD, TO, VALUE, WINDOW,
+    BASE, DEPTH, FRAMES, FROM, FUNCTION, HIDE, INLINES, LABELS, LIMIT, MIN_PERCENT, MODULE,
+    MODULES, ORDER, OTHER, PID, Q, SECONDS, SESSION, SORT, SPAN, SPANS, THRESHOLD, TO, VALUE,
+    WINDOW,
 };
 use super::params::Params;
 use super::problem::Fault;
 use crate::profile::sessions::is_reserved;
 use crate::report::query::{
-    DiffQuery, DiffSide, Fold, NeighbourQuery, Scope, Sections, StackQuery, StackValue, TableQuery,
-    TreeQuery, ViewQuery, Window,
+    CodeQuery, DiffQuery, DiffSide, Fold, NeighbourQuery, Scope, Sections, StackQuery, StackValue,
+    TableQuery, TreeQuery, ViewQuery, Window,
 };
 
 /// What an answer without a profile takes.
@@ -27,8 +28,15 @@ pub(super) const TABLE: &[&str] = &[
 /// What a table of functions takes.
 pub(super) const FUNCTIONS: &[&str] = &[
     "format", "interval", "frames", "window", "from", "to", "session", "span", "sort", "order",
-    "limit", "q", "modules", "hide",
+    "limit", "q", "modules", "hide", "inlines",
 ];
+/// What a table of lines takes.
+pub(super) const LINES: &[&str] = &[
+    "function", "module", "inlines", "format", "interval", "frames", "window", "from", "to",
+    "session", "span", "sort", "order", "limit", "q", "modules", "hide",
+];
+/// What a table of instructions takes.
+pub(super) const INSTRUCTIONS: &[&str] = NEIGHBOURS;
 /// What a table of callers or callees takes.
 pub(super) const NEIGHBOURS: &[&str] = &[
     "function", "module", "format", "interval", "frames", "window", "from", "to", "session",
@@ -173,6 +181,21 @@ impl Params {
             module: self.given(&MODULE),
             table: self.table(),
         }
+    }
+
+    /// Takes what a table of lines or instructions takes.
+    pub(super) fn code(&mut self) -> CodeQuery {
+        CodeQuery {
+            function: self.given(&FUNCTION),
+            module: self.given(&MODULE),
+            inlines: self.inlines(),
+            table: self.table(),
+        }
+    }
+
+    /// Takes whether inlined functions count.
+    pub(super) fn inlines(&mut self) -> bool {
+        self.or_default(&INLINES)
     }
 
     /// Takes what a comparison takes.

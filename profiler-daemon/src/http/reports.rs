@@ -13,6 +13,7 @@ use super::Shared;
 use super::ask::Ask;
 use super::events::{self, Made};
 use super::format::Format;
+use super::lines;
 use super::params::Params;
 use super::problem::Problem;
 use crate::profile::frames::FrameId;
@@ -63,8 +64,11 @@ pub(super) async fn process(State(shared): App, ask: Ask) -> Answer {
 
 /// `GET …/functions`.
 pub(super) async fn functions(State(shared): App, ask: Ask) -> Answer {
-    let (table, format) = ask.read(Params::table)?;
+    let ((table, inlines), format) = ask.read(|params| (params.table(), params.inlines()))?;
     let scope = ask.scope();
+    if inlines {
+        return lines::functions(&shared, scope, table, format).await;
+    }
     make(
         &shared,
         format,
@@ -314,7 +318,7 @@ where
 }
 
 /// Runs work that takes a processor on a thread of its own, and keeps the permit until it has ended.
-async fn aside<T: Send + 'static>(
+pub(super) async fn aside<T: Send + 'static>(
     permit: OwnedSemaphorePermit,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<(OwnedSemaphorePermit, T), Problem> {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::ToSchema;
 
 use super::Shared;
 use super::ask::{Ask, AskNamed};
@@ -50,6 +51,7 @@ pub(super) async fn one(State(shared): App, AskNamed { name, ask }: AskNamed) ->
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Start {
+    #[serde(default, deserialize_with = "given")]
     name: Option<String>,
 }
 
@@ -58,20 +60,30 @@ struct Start {
 #[serde(deny_unknown_fields)]
 struct Mark {
     name: String,
+    #[serde(default, deserialize_with = "given")]
     session: Option<String>,
 }
 
+/// A field that may be left out, but is not null.
+fn given<'de, D: Deserializer<'de>>(field: D) -> Result<Option<String>, D::Error> {
+    String::deserialize(field).map(Some)
+}
+
 /// What a mark did.
-#[derive(Serialize)]
-struct Marked {
+#[derive(Serialize, ToSchema)]
+pub(super) struct Marked {
+    /// Time of the drain pass that made the border, RFC 3339.
     as_of: String,
+    /// What was begun.
     spans: Vec<MarkedSpan>,
 }
 
 /// A span that was begun.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct MarkedSpan {
+    /// The session.
     session: String,
+    /// The name of its new span.
     span: String,
 }
 

@@ -32,8 +32,25 @@ pub struct Status {
     pub profile: ProfileRoom,
     /// How far user stacks can be followed.
     pub unwinding: Unwinding,
+    /// How reading debug information went.
+    pub lines: LineReading,
     /// The saved profile that all of this is about; null where it is about a running daemon.
     pub replay: Option<ReplayOf>,
+}
+
+/// How reading debug information went, since the daemon started. It is read by a process of its own, one at a time.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LineReading {
+    /// Processes that were started for it.
+    pub workers: u64,
+    /// Those that ended before they had answered, by reason.
+    pub worker_failures: BTreeMap<String, u64>,
+    /// Most memory that one has had, the file that it read included, in bytes.
+    pub worker_peak_bytes: u64,
+    /// Places of code whose line was looked up and is not known, by reason.
+    pub places_unknown: BTreeMap<String, u64>,
+    /// Memory for lines already found, in bytes, estimated.
+    pub cache_bytes: u64,
 }
 
 /// How far user stacks can be followed, since the daemon started.

@@ -58,6 +58,8 @@ pub struct MetricsInput {
     pub unwind: UnwindInput,
     /// Names of functions.
     pub symbol_cache: SymbolCacheInput,
+    /// Lines of source.
+    pub lines: LineInput,
     /// The daemon's own process.
     pub own: OwnInput,
     /// Requests answered, by handler and status code.
@@ -161,6 +163,27 @@ pub struct SymbolCacheInput {
     pub bytes: u64,
     /// Memory that may be used.
     pub max_bytes: u64,
+}
+
+/// Lines of source, and the processes that read them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LineInput {
+    /// Places that were asked for.
+    pub requests_total: u64,
+    /// Places that were known already.
+    pub hits_total: u64,
+    /// Places that were looked up and have no line, by reason.
+    pub unknown_total: Vec<(&'static str, u64)>,
+    /// Processes that were started.
+    pub workers_total: u64,
+    /// Those that ended before they had answered, by reason.
+    pub failures_total: Vec<(&'static str, u64)>,
+    /// Processor time of all of them.
+    pub worker_processor_ns_total: u64,
+    /// Most memory that one has had.
+    pub worker_peak_bytes: u64,
+    /// Memory that lines take.
+    pub cache_bytes: u64,
 }
 
 /// The daemon's own process, as /proc tells.

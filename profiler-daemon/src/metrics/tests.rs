@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use super::input::{
-    DrainInput, GroupInput, MapInput, MetricsInput, OwnInput, ProgramInput, StackInput,
+    DrainInput, GroupInput, LineInput, MapInput, MetricsInput, OwnInput, ProgramInput, StackInput,
     SymbolCacheInput, UnwindInput,
 };
 use super::table::{FAMILIES, Kind};
@@ -74,6 +74,11 @@ fn full() -> MetricsInput {
             evictions_total: 0,
             bytes: 1,
             max_bytes: 2,
+        },
+        lines: LineInput {
+            unknown_total: vec![("no_file", 3)],
+            failures_total: vec![("worker_time", 1)],
+            ..LineInput::default()
         },
         own: OwnInput {
             cpu_seconds_total: 1.5,

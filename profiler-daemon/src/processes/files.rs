@@ -29,6 +29,24 @@ pub struct ModuleFile {
     pub identity: FileIdentity,
 }
 
+/// Where a module's file was mapped last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// By which process. It may be gone, and its number be another's.
+    pub pid: u32,
+    /// Path as that process sees it.
+    pub path: Box<[u8]>,
+}
+
+/// The open file of a module, and where it was mapped last.
+#[derive(Clone, Debug)]
+pub struct OpenModule {
+    /// The file.
+    pub file: Arc<ModuleFile>,
+    /// `None` for what was never mapped as a file.
+    pub seen: Option<Seen>,
+}
+
 /// How file lookups went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileCounts {
@@ -174,6 +192,7 @@ impl Files {
             Sort::File { memory } => {
                 let key = FileKey::of(mapped);
                 if let Some(known) = self.known(&key) {
+                    self.see(known.module, pid, mapped);
                     return known;
                 }
                 let Some(file) = source.open(pid, ppid, mapped) else {
@@ -187,6 +206,23 @@ impl Files {
                 self.take_in(table, key, file, pid, mapped, memory)
             }
         }
+    }
+
+    /// Notes that a known file was mapped again: the process that mapped it first may have ended long ago.
+    fn see(&mut self, module: ModuleId, pid: u32, mapped: &Mapped) {
+        if let Some(seen) = self.seen.get_mut(&module).filter(|seen| seen.0 != pid) {
+            *seen = (pid, mapped.clone());
+        }
+    }
+
+    /// Where the file of a module was mapped last; `None` for what is no file or was never opened.
+    #[must_use]
+    pub fn seen(&self, module: ModuleId) -> Option<Seen> {
+        let (pid, mapped) = self.seen.get(&module)?;
+        Some(Seen {
+            pid: *pid,
+            path: mapped.plain_path().into(),
+        })
     }
 
     /// A file already open under this key, unless its contents changed since.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    files::{FileCounts, Files, ModuleFile},
+    files::{FileCounts, Files, ModuleFile, Seen},
     ids::{ProcessKey, START_TICK_NS},
     instance::{Facts, Instance, ProcessInfo},
     mappings::{Added, MAX_MAPPINGS, Mapping, Mappings, Place},
@@ -496,6 +496,12 @@ impl Processes {
     /// The open file of a module; `None` where it is no file or gone.
     pub fn file(&mut self, module: ModuleId) -> Option<Arc<ModuleFile>> {
         self.files.file(&self.table, &*self.source, module)
+    }
+
+    /// Where the file of a module was mapped last; `None` for what is no file or was never opened.
+    #[must_use]
+    pub fn seen(&self, module: ModuleId) -> Option<Seen> {
+        self.files.seen(module)
     }
 
     /// What happened so far.

@@ -1,6 +1,7 @@
 //! Who runs: processes by number and start time, what they have mapped and when, and which module an address is in.
 
 pub mod changes;
+pub mod elf_file;
 pub mod elf_id;
 pub mod files;
 pub mod ids;

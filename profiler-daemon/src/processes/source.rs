@@ -4,19 +4,20 @@
 use std::{
     ffi::OsStr,
     fs::{File, OpenOptions},
-    os::{
-        fd::AsRawFd as _,
-        unix::{
-            ffi::OsStrExt as _,
-            fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
-        },
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
     },
     path::{Path, PathBuf},
 };
 
 use crate::sys::{
-    cgroup::CgroupFacts, open_in_root::open_in_root, perf_record::Device, proc_fs,
-    proc_maps::ExecMaps, proc_stat::ProcStat,
+    cgroup::CgroupFacts,
+    open_in_root::{self, LastLink, Root},
+    perf_record::Device,
+    proc_fs,
+    proc_maps::ExecMaps,
+    proc_stat::ProcStat,
 };
 
 /// Most bytes of a vDSO image.
@@ -141,10 +142,10 @@ impl Source for ProcFs {
 
     fn perf_map(&self, pid: u32) -> Option<File> {
         let path = format!("tmp/perf-{}.map", proc_fs::own_pid(pid)?);
-        let file = open_in_root(pid, &path).ok()?;
-        let metadata = file.metadata().ok()?;
-        let owner = metadata.uid();
-        (metadata.is_file() && (owner == 0 || Some(owner) == proc_fs::uid(pid))).then_some(file)
+        let root = Root::of_process(pid).ok()?;
+        let file = root.open(path.as_bytes(), LastLink::Refuse).ok()?;
+        let owner = file.metadata().ok()?.uid();
+        (owner == 0 || Some(owner) == proc_fs::uid(pid)).then_some(file)
     }
 
     fn vdso(&self, pid: u32, start: u64, end: u64) -> Option<Vec<u8>> {
@@ -174,14 +175,7 @@ fn open_regular(path: &Path) -> Option<File> {
         .custom_flags(libc::O_PATH | libc::O_CLOEXEC)
         .open(path)
         .ok()?;
-    if !looked_at.metadata().ok()?.is_file() {
-        return None;
-    }
-    OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(format!("/proc/self/fd/{}", looked_at.as_raw_fd()))
-        .ok()
+    open_in_root::open_regular(&looked_at).ok()
 }
 
 /// Whether an open file is the mapped one. File systems without a disk of their own (overlay, btrfs) show another device in

@@ -11,10 +11,11 @@ use serde::Serialize;
 use super::{
     answer::List,
     completeness::Completeness,
-    fold::{Folding, is_named},
+    fold::Folding,
     forest::{Forest, Function, Label, ROOT, Standing},
     functions::FunctionRow,
     grow::Shape,
+    meant::meant,
     query::{NeighbourQuery, ReportError, Scope},
     scope::View,
 };
@@ -25,9 +26,6 @@ use crate::{
 
 /// The caller of a function that nothing called: the outermost of its stack.
 pub const NO_CALLER: &str = "[no caller]";
-
-/// Most names that a refusal suggests.
-const MAX_SIMILAR: usize = 5;
 
 /// The answer.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
@@ -82,7 +80,8 @@ fn neighbours(
         ..Shape::plain(query.table.frames, Label::Functions(names))
     };
     let forest = Forest::new(&view, shape);
-    let meant = meant(&view, &forest, query)?;
+    let function = Some(query.function.as_str());
+    let meant = meant(&view, &forest, function, query.module.as_deref())?;
     let (inclusive, exclusive) = (forest.inclusive(), forest.exclusive());
     let row = |function: usize| {
         let own = (&inclusive[function], &exclusive[function]);
@@ -98,38 +97,6 @@ fn neighbours(
     Ok(Neighbours {
         of: of_function.collect(),
         list: List::of(&view, completeness, rows.collect(), &query.table)?,
-    })
-}
-
-/// Which functions of the forest are meant: those of that name, in whichever module unless one is named.
-fn meant(
-    view: &View<'_>,
-    forest: &Forest<'_>,
-    query: &NeighbourQuery,
-) -> Result<Vec<bool>, ReportError> {
-    let in_module = |function: &Function<'_>| {
-        let module = view.snapshot.module(function.module);
-        let wanted = query.module.as_deref();
-        wanted.is_none_or(|wanted| is_named(module, wanted))
-    };
-    let is_meant = |f: &Function<'_>| *f.name == *query.function && in_module(f);
-    let meant: Vec<bool> = forest.functions.iter().map(is_meant).collect();
-    if meant.contains(&true) {
-        return Ok(meant);
-    }
-    let part = query.function.to_lowercase();
-    let mut similar: Vec<String> = forest
-        .functions
-        .iter()
-        .filter(|f| f.name.to_lowercase().contains(&part) && in_module(f))
-        .map(|f| f.name.to_string())
-        .collect();
-    similar.sort();
-    similar.dedup();
-    similar.truncate(MAX_SIMILAR);
-    Err(ReportError::UnknownFunction {
-        given: query.function.clone(),
-        similar,
     })
 }
 

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use profiler_common::StackEnd;
 use serde::Serialize;
 
-use super::{entry::is_entry, scope::View};
+use super::{entry::is_entry, query::Frames, scope::View, values::percent};
 use crate::{
+    processes::mappings,
     profile::{
         account::AccountView,
         frames::FrameId,
@@ -14,7 +15,8 @@ use crate::{
         tree::{NodeId, Place},
         values::{Values, sum},
     },
-    report::names::Names,
+    report::names::{Lines, Names},
+    symbols::lines::NoLine,
 };
 
 /// What this very answer lacks.
@@ -30,6 +32,12 @@ pub struct Completeness {
     pub elapsed_unattributed_ns: u64,
     /// Share of frames without a name, each weighted by the time it was on the stack.
     pub frames_unknown_percent: f64,
+    /// Share of frames whose line is not known, weighted likewise; absent where lines are not shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lines_unknown_percent: Option<f64>,
+    /// The same by reason; the shares sum to it. Absent where lines are not shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lines_unknown: Option<BTreeMap<&'static str, f64>>,
     /// Losses by cause: the counters of the session, or the lost stacks of one process.
     #[schema(value_type = BTreeMap<String, u64>)]
     pub causes: BTreeMap<CounterName, u64>,
@@ -140,12 +148,22 @@ impl Completeness {
             stacks_unwind_failed: seen.stacks.failed,
             elapsed_unattributed_ns: seen.unattributed_ns,
             frames_unknown_percent: seen.frames_unknown_percent,
+            lines_unknown_percent: None,
+            lines_unknown: None,
             causes: causes(view),
         }
     }
 }
 
 impl Completeness {
+    /// With the share of frames that have no line, of those that were asked for.
+    pub(super) fn with_lines(mut self, view: &View<'_>, frames: Frames, lines: &dyn Lines) -> Self {
+        let unknown = lines_unknown(view, frames, lines);
+        self.lines_unknown_percent = Some(unknown.values().sum());
+        self.lines_unknown = Some(unknown);
+        self
+    }
+
     /// What grew since an earlier receipt of the same scope.
     pub(super) fn since(mut self, earlier: &Self) -> Self {
         let grown = |now: &mut u64, then: u64| *now = now.saturating_sub(then);
@@ -185,4 +203,53 @@ fn causes(view: &View<'_>) -> BTreeMap<CounterName, u64> {
         }
     }
     causes
+}
+
+/// Shares of frames without a line, by reason: weighted by time, or by samples where no time was measured.
+fn lines_unknown(
+    view: &View<'_>,
+    frames: Frames,
+    lines: &dyn Lines,
+) -> BTreeMap<&'static str, f64> {
+    let (mut all, mut unknown) = (Values::default(), BTreeMap::<&'static str, Values>::new());
+    for member in &view.members {
+        let nodes = member.account.nodes();
+        let mut totals = member.account.weights_over(view.coverage.span);
+        for index in (1..nodes.len()).rev() {
+            let total = totals[index];
+            totals[nodes[index].parent.index()].add(&total);
+        }
+        let hide_kernel = frames == Frames::User && !member.kernel_thread;
+        for (node, total) in nodes.iter().zip(&totals).skip(1) {
+            let why = match node.place {
+                Place::Kernel(_) | Place::Folded { kernel: true } if hide_kernel => continue,
+                Place::User(frame) | Place::Kernel(frame) => {
+                    let frame = view.snapshot.frame(frame);
+                    let place = mappings::Place {
+                        module: frame.module,
+                        offset: frame.offset,
+                    };
+                    match lines.code(place) {
+                        None => continue,
+                        Some(code) => code.source().err(),
+                    }
+                }
+                Place::Lost(_) | Place::Cut | Place::Folded { .. } => Some(NoLine::NoProgram),
+            };
+            all.add(total);
+            if let Some(why) = why {
+                unknown.entry(why.name()).or_default().add(total);
+            }
+        }
+    }
+    let weight: fn(&Values) -> u64 = if all.elapsed_ns() > 0 {
+        Values::elapsed_ns
+    } else {
+        |values| values.samples
+    };
+    unknown.retain(|_, values| weight(values) > 0);
+    let percents = unknown
+        .into_iter()
+        .map(|(why, values)| (why, percent(weight(&values), weight(&all))));
+    percents.collect()
 }

@@ -52,6 +52,26 @@ impl Folding {
         })
     }
 
+    /// What shows this module alone.
+    ///
+    /// # Errors
+    /// When the name is that of no module.
+    pub(super) fn only(snapshot: &Snapshot, module: &str) -> Result<Self, ReportError> {
+        let hidden: Vec<bool> = snapshot
+            .modules()
+            .iter()
+            .map(|(_, known)| !is_named(known, module))
+            .collect();
+        if hidden.contains(&false) {
+            Ok(Self { hidden })
+        } else {
+            Err(ReportError::UnknownModule {
+                parameter: "module",
+                given: module.to_owned(),
+            })
+        }
+    }
+
     /// Whether frames of this module are folded into their callers.
     pub(super) fn hides(&self, module: ModuleId) -> bool {
         self.hidden

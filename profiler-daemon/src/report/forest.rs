@@ -16,8 +16,13 @@ use super::{
     values::percent,
 };
 use crate::{
-    processes::module::ModuleId, profile::values::Values, report::names::Names,
-    symbols::names::FunctionKind,
+    processes::module::ModuleId,
+    profile::values::Values,
+    report::names::{Lines, Names},
+    symbols::{
+        lines::{NoLine, SourceLine},
+        names::FunctionKind,
+    },
 };
 
 /// The root of every forest.
@@ -34,13 +39,29 @@ pub(super) enum Label<'n> {
     Frames(&'n dyn Names),
     /// The whole module.
     Modules,
+    /// What debug information tells apart.
+    Code(&'n dyn Names, &'n dyn Lines, Grain),
+}
+
+/// What counts as one, of what debug information tells apart.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Grain {
+    /// A function, inlined or not.
+    Functions,
+    /// A line of a function.
+    Lines {
+        /// Whether inlined functions have lines of their own; else theirs are those of the function that they are in.
+        inlines: bool,
+    },
+    /// A place in a function.
+    Instructions,
 }
 
 impl<'n> Label<'n> {
     /// The names, where functions have some.
     pub(super) fn names(self) -> Option<&'n dyn Names> {
         match self {
-            Self::Functions(names) | Self::Frames(names) => Some(names),
+            Self::Functions(names) | Self::Frames(names) | Self::Code(names, ..) => Some(names),
             Self::Modules => None,
         }
     }
@@ -56,6 +77,14 @@ pub(super) struct Function<'n> {
     pub(super) offset: Option<u64>,
     /// It is no function but the beginning of a section.
     pub(super) section: Option<Section>,
+    /// It has no symbol: the compiler put it into the function that calls it.
+    pub(super) inlined: bool,
+    /// The line, where lines are told apart.
+    pub(super) source: Option<&'n SourceLine>,
+    /// Why debug information says nothing of it, where it was asked.
+    pub(super) no_line: Option<NoLine>,
+    /// The virtual address of the place, where places are told apart and files were asked.
+    pub(super) code_address: Option<u64>,
     pub(super) standing: Standing,
 }
 
@@ -69,6 +98,10 @@ impl<'n> Function<'n> {
             kind: FunctionKind::Unknown,
             offset: None,
             section: None,
+            inlined: false,
+            source: None,
+            no_line: None,
+            code_address: None,
             standing,
         }
     }

@@ -8,7 +8,7 @@ use super::{
     answer::List,
     completeness::Completeness,
     fold::Folding,
-    forest::{Forest, Function, Label, kind_name},
+    forest::{Forest, Function, Grain, Label, kind_name},
     grow::Shape,
     query::{ReportError, Scope, TableQuery},
     scope::View,
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     profile::{snapshot::Snapshot, values::Values},
-    report::names::Names,
+    report::names::{Lines, Names},
 };
 
 /// One function: a name in a module.
@@ -42,6 +42,8 @@ pub struct FunctionRow {
     /// `user`, `kernel`, `jit` or `unknown`.
     #[schema(pattern = "^(user|kernel|jit|unknown)$")]
     pub kind: &'static str,
+    /// It was inlined into what called it; only told apart where that was asked for.
+    pub inlined: bool,
     /// The three groups.
     #[serde(flatten)]
     pub values: RowValues,
@@ -49,7 +51,7 @@ pub struct FunctionRow {
 
 impl Columns for FunctionRow {
     const COLUMNS: &'static [&'static str] = columns_with_values![
-        "function", "module", "build_id", "address", "file", "line", "kind"
+        "function", "module", "build_id", "address", "file", "line", "kind", "inlined"
     ];
 }
 
@@ -65,6 +67,7 @@ impl Row for FunctionRow {
             "file" => self.file.as_deref().map(Key::Text),
             "line" => self.line.map(|line| Key::Number(line.into())),
             "kind" => Some(Key::Text(self.kind)),
+            "inlined" => Some(Key::Number(self.inlined.into())),
             _ => self.values.column(column).map(Key::Number),
         }
     }
@@ -79,6 +82,7 @@ impl Row for FunctionRow {
             .then_with(|| self.function.cmp(&other.function))
             .then_with(|| self.module.cmp(&other.module))
             .then_with(|| self.build_id.cmp(&other.build_id))
+            .then_with(|| self.inlined.cmp(&other.inlined))
     }
 }
 
@@ -92,10 +96,36 @@ pub fn functions(
     query: &TableQuery,
     names: &dyn Names,
 ) -> Result<List<FunctionRow>, ReportError> {
+    table(snapshot, scope, query, Label::Functions(names), None)
+}
+
+/// The same, where inlined functions have rows of their own: a function that was inlined in some places and called in others
+/// has two.
+///
+/// # Errors
+/// No such process, column or window.
+pub fn functions_with_inlines(
+    snapshot: &Snapshot,
+    scope: &Scope,
+    query: &TableQuery,
+    names: &dyn Names,
+    lines: &dyn Lines,
+) -> Result<List<FunctionRow>, ReportError> {
+    let label = Label::Code(names, lines, Grain::Functions);
+    table(snapshot, scope, query, label, Some(lines))
+}
+
+fn table(
+    snapshot: &Snapshot,
+    scope: &Scope,
+    query: &TableQuery,
+    label: Label<'_>,
+    lines: Option<&dyn Lines>,
+) -> Result<List<FunctionRow>, ReportError> {
     let view = View::new(snapshot, scope, query.window)?;
     let shape = Shape {
         folding: Folding::new(snapshot, &query.fold)?,
-        ..Shape::plain(query.frames, Label::Functions(names))
+        ..Shape::plain(query.frames, label)
     };
     let forest = Forest::new(&view, shape);
     let (inclusive, exclusive) = (forest.inclusive(), forest.exclusive());
@@ -106,7 +136,10 @@ pub fn functions(
     let rows = rows.map(|(function, (inclusive, exclusive))| {
         FunctionRow::new(&view, function, inclusive, exclusive)
     });
-    let completeness = Completeness::new(&view, &forest.seen(&view));
+    let mut completeness = Completeness::new(&view, &forest.seen(&view));
+    if let Some(lines) = lines {
+        completeness = completeness.with_lines(&view, query.frames, lines);
+    }
     List::of(&view, completeness, rows.collect(), query)
 }
 
@@ -126,6 +159,7 @@ impl FunctionRow {
             file: None,
             line: None,
             kind: kind_name(function.kind),
+            inlined: function.inlined,
             values: RowValues::new(inclusive, exclusive, &view.denominators),
         }
     }

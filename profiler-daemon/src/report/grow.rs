@@ -1,6 +1,6 @@
 //! How a [`Forest`] grows out of the accounts in scope: what each node of a profile's tree stands for.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::{borrow::Cow, collections::HashMap, ops::Range};
 
 use profiler_common::StackEnd;
 
@@ -8,19 +8,16 @@ use super::{
     completeness::named_entry,
     fold::Folding,
     forest::{Forest, ForestNode, Function, Label, ROOT, Standing},
+    identity::{Identity, functions_at},
     query::Frames,
     scope::{Member, View},
     sections::{Section, Sections},
 };
-use crate::{
-    processes::module::ModuleId,
-    profile::{
-        frames::FrameId,
-        over::Span,
-        tree::{Node, NodeId, Place},
-        values::Values,
-    },
-    symbols::names::FunctionKind,
+use crate::profile::{
+    frames::FrameId,
+    over::Span,
+    tree::{Node, NodeId, Place},
+    values::Values,
 };
 
 /// The place of frames that are folded although nothing shown called them.
@@ -46,17 +43,6 @@ impl<'n> Shape<'n> {
     }
 }
 
-/// What makes two frames the same function.
-#[derive(PartialEq, Eq, Hash)]
-struct Identity<'n> {
-    module: ModuleId,
-    name: Cow<'n, str>,
-    /// Told apart where frames are.
-    offset: Option<u64>,
-    /// It is no function but the beginning of a section.
-    section: bool,
-}
-
 /// Takes accounts in, one after the other.
 pub(super) struct Grower<'v, 'n> {
     view: &'v View<'v>,
@@ -64,7 +50,9 @@ pub(super) struct Grower<'v, 'n> {
     pub(super) forest: Forest<'n>,
     /// What each node had at an earlier moment: taken away in the end.
     earlier: Vec<Values>,
-    by_frame: HashMap<(FrameId, bool), u32>,
+    /// The functions that a frame counts as, outermost first: a stretch of `chains`.
+    by_frame: HashMap<(FrameId, bool), Range<usize>>,
+    chains: Vec<u32>,
     by_name: HashMap<Identity<'n>, u32>,
     children: HashMap<(u32, u32), u32>,
     /// What the stacks of the account that is taken in hang from: the root, or its section.
@@ -79,6 +67,7 @@ impl<'v, 'n> Grower<'v, 'n> {
             forest: Forest::empty(),
             earlier: Vec::new(),
             by_frame: HashMap::new(),
+            chains: Vec::new(),
             by_name: HashMap::new(),
             children: HashMap::new(),
             base: ROOT,
@@ -135,13 +124,8 @@ impl<'v, 'n> Grower<'v, 'n> {
         self.earlier
             .resize(self.forest.nodes.len(), Values::default());
         let folded = ["[folded]", "[unknown: folded]"].map(|name| {
-            let identity = Identity {
-                module: ModuleId::UNKNOWN,
-                name: Cow::Borrowed(name),
-                offset: None,
-                section: false,
-            };
-            self.by_name.get(&identity).copied()
+            let remainder = Function::unknown(Cow::Borrowed(name), Standing::Unnamed);
+            self.by_name.get(&Identity::of(&remainder)).copied()
         });
         let nodes = &mut self.forest.nodes;
         let mut left = Vec::new();
@@ -192,13 +176,10 @@ impl<'v, 'n> Grower<'v, 'n> {
         let Some(section) = Section::of(member, self.shape.sections) else {
             return ROOT;
         };
-        let function = self.function(
-            Function {
-                section: Some(section.clone()),
-                ..Function::unknown(Cow::Owned(section.name), Standing::Remark)
-            },
-            None,
-        );
+        let function = self.function(Function {
+            section: Some(section.clone()),
+            ..Function::unknown(Cow::Owned(section.name), Standing::Remark)
+        });
         self.child(ROOT, function)
     }
 
@@ -242,71 +223,31 @@ impl<'v, 'n> Grower<'v, 'n> {
         {
             return if parent == self.base { HIDDEN } else { parent };
         }
-        let function = match self.by_frame.get(&(frame, kernel)) {
-            Some(function) => *function,
+        let chain = match self.by_frame.get(&(frame, kernel)) {
+            Some(chain) => chain.clone(),
             None => {
-                let function = self.function_of(frame, kernel);
-                self.by_frame.insert((frame, kernel), function);
-                function
+                let from = self.chains.len();
+                for function in functions_at(self.view, self.shape.label, frame, kernel) {
+                    let number = self.function(function);
+                    self.chains.push(number);
+                }
+                let chain = from..self.chains.len();
+                self.by_frame.insert((frame, kernel), chain.clone());
+                chain
             }
         };
-        self.child(parent, function)
+        chain.fold(parent, |at, index| self.child(at, self.chains[index]))
     }
 
-    fn function_of(&mut self, frame: FrameId, kernel: bool) -> u32 {
-        let place = self.view.snapshot.frame(frame);
-        let module = place.module;
-        let Some(names) = self.shape.label.names() else {
-            return self.function(
-                Function {
-                    module,
-                    kind: self.view.snapshot.module(module).kind.into(),
-                    ..Function::unknown(
-                        Cow::Borrowed(""),
-                        if module == ModuleId::UNKNOWN {
-                            Standing::Unnamed
-                        } else {
-                            Standing::Named
-                        },
-                    )
-                },
-                None,
-            );
-        };
-        let name = names.function(frame);
-        let offset = matches!(self.shape.label, Label::Frames(_)).then_some(place.offset);
-        let function = Function {
-            module,
-            address: name.address,
-            kind: if kernel {
-                FunctionKind::Kernel
-            } else {
-                name.kind
-            },
-            ..Function::unknown(
-                Cow::Borrowed(&*name.name),
-                if name.known {
-                    Standing::Named
-                } else {
-                    Standing::Unnamed
-                },
-            )
-        };
-        self.function(function, offset)
-    }
-
-    fn function(&mut self, function: Function<'n>, offset: Option<u64>) -> u32 {
-        let identity = Identity {
-            module: function.module,
-            name: function.name.clone(),
-            offset,
-            section: function.section.is_some(),
-        };
+    fn function(&mut self, function: Function<'n>) -> u32 {
         let functions = &mut self.forest.functions;
-        *self.by_name.entry(identity).or_insert_with(|| {
-            functions.push(Function { offset, ..function });
-            u32::try_from(functions.len() - 1).expect("there are no more functions than frames")
-        })
+        *self
+            .by_name
+            .entry(Identity::of(&function))
+            .or_insert_with(|| {
+                functions.push(function);
+                u32::try_from(functions.len() - 1).expect("there are no more functions than frames")
+            })
     }
 
     fn unnamed(&mut self, parent: u32, name: &'static str) -> u32 {
@@ -319,10 +260,10 @@ impl<'v, 'n> Grower<'v, 'n> {
 
     fn special(&mut self, parent: u32, name: &'static str, standing: Standing) -> u32 {
         let name = match self.shape.label {
-            Label::Functions(_) | Label::Frames(_) => name,
+            Label::Functions(_) | Label::Frames(_) | Label::Code(..) => name,
             Label::Modules => "",
         };
-        let function = self.function(Function::unknown(Cow::Borrowed(name), standing), None);
+        let function = self.function(Function::unknown(Cow::Borrowed(name), standing));
         self.child(parent, function)
     }
 

@@ -15,6 +15,9 @@ mod fold;
 mod forest;
 pub mod functions;
 mod grow;
+mod identity;
+pub mod lines;
+mod meant;
 pub mod modules;
 pub mod names;
 pub mod os_events;
@@ -36,20 +39,21 @@ pub use answer::{List, WindowSpan, rfc3339};
 pub use callers::{Neighbours, callees, callers};
 pub use calltree::{CallTree, TreeNode, calltree};
 pub use diff::{Diff, DiffRow, diff};
-pub use functions::{FunctionRow, functions};
+pub use functions::{FunctionRow, functions, functions_with_inlines};
+pub use lines::{InstructionRow, LineRow, instructions, lines};
 pub use modules::{ModuleRow, modules};
 pub use os_events::{OsEvents, os_events};
 pub use processes::{ProcessReport, ProcessRow, process, processes};
 pub use query::{
-    DiffQuery, DiffSide, Fold, Frames, Moment, NeighbourQuery, Order, ProcessSelector, ReportError,
-    Scope, Sections, StackQuery, StackValue, TableQuery, TimelineQuery, TreeQuery, ViewQuery,
-    Window,
+    CodeQuery, DiffQuery, DiffSide, Fold, Frames, Moment, NeighbourQuery, Order, ProcessSelector,
+    ReportError, Scope, Sections, StackQuery, StackValue, TableQuery, TimelineQuery, TreeQuery,
+    ViewQuery, Window,
 };
 pub use recording::{Recording, recording};
-pub use scope::{frames_needed, outermost_frames};
+pub use scope::{frames_needed, lines_needed, outermost_frames};
 pub use session::{SessionReport, session};
 pub use sessions::{SessionList, SessionTotals, session_totals, sessions};
 pub use stacks::{Stacks, stacks, stacks_between};
 pub use table::Columns;
 pub use threads::{ThreadRow, threads};
-pub use timeline::{Timeline, process_timeline, thread_timeline};
+pub use timeline::{Line, ProcessWho, ThreadWho, Timeline, process_timeline, thread_timeline};

@@ -1,8 +1,12 @@
-//! What reports ask of whoever knows the names.
+//! What reports ask of whoever knows the names and the lines.
 
 use crate::{
+    processes::mappings::Place,
     profile::frames::FrameId,
-    symbols::names::{FunctionName, Unnamed},
+    symbols::{
+        lines::{Code, LineTable},
+        names::{FunctionName, Unnamed},
+    },
 };
 
 /// Answers with the name of any frame.
@@ -13,5 +17,17 @@ pub trait Names {
     /// Why `frame` has no function's name, where that is known.
     fn unnamed(&self, _frame: FrameId) -> Option<Unnamed> {
         None
+    }
+}
+
+/// Answers with what debug information says of a place.
+pub trait Lines {
+    /// What is there; `None` for a place that was not asked for.
+    fn code(&self, place: Place) -> Option<&Code>;
+}
+
+impl Lines for LineTable {
+    fn code(&self, place: Place) -> Option<&Code> {
+        self.code(place)
     }
 }

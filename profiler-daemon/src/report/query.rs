@@ -196,6 +196,19 @@ pub struct NeighbourQuery {
     pub table: TableQuery,
 }
 
+/// A question for lines or instructions.
+#[derive(Clone, Debug, Default)]
+pub struct CodeQuery {
+    /// Only those of the function of this name, as the tables show it.
+    pub function: Option<String>,
+    /// Only those of this module: a path, or the last part of one; `*` stands for any text.
+    pub module: Option<String>,
+    /// Whether inlined functions have lines of their own.
+    pub inlines: bool,
+    /// Which rows, in which order.
+    pub table: TableQuery,
+}
+
 /// One side of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiffSide {

@@ -1,9 +1,10 @@
 //! From a question's scope and window to the accounts it is about, their denominators and their coverage.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::{
     answer::{WindowSpan, rfc3339},
+    fold::Folding,
     query::{Moment, ProcessSelector, ReportError, Scope, Window},
     values::Denominators,
 };
@@ -14,7 +15,7 @@ use crate::{
         frames::FrameId,
         snapshot::{Coverage, NotKept, ProcessView, Snapshot},
         tree::Place,
-        values::Totals,
+        values::{Totals, Values},
     },
 };
 
@@ -218,6 +219,48 @@ pub fn frames_needed(snapshot: &Snapshot, scope: &Scope) -> Result<Vec<FrameId>,
         }
     }
     Ok(frames.into_iter().collect())
+}
+
+/// The frames that must have lines before a report with lines can be made, those first that were on stacks longest. With
+/// `wanted`, only frames of these modules.
+///
+/// # Errors
+/// No such process or window, or no module of that name.
+pub fn lines_needed(
+    snapshot: &Snapshot,
+    scope: &Scope,
+    window: Window,
+    wanted: Option<&str>,
+) -> Result<Vec<FrameId>, ReportError> {
+    let coverage = coverage(snapshot, window)?;
+    let only = wanted
+        .map(|module| Folding::only(snapshot, module))
+        .transpose()?
+        .unwrap_or_default();
+    let mut weights: HashMap<FrameId, Values> = HashMap::new();
+    for member in members(snapshot, scope)? {
+        let nodes = member.account.nodes();
+        let mut totals = member.account.weights_over(coverage.span);
+        for index in (1..nodes.len()).rev() {
+            let total = totals[index];
+            totals[nodes[index].parent.index()].add(&total);
+            let (Place::User(frame) | Place::Kernel(frame)) = nodes[index].place else {
+                continue;
+            };
+            if total != Values::default() && !only.hides(snapshot.frame(frame).module) {
+                weights.entry(frame).or_default().add(&total);
+            }
+        }
+    }
+    let mut frames: Vec<(FrameId, Values)> = weights.into_iter().collect();
+    frames.sort_unstable_by_key(|(frame, values)| {
+        std::cmp::Reverse((
+            values.samples,
+            values.elapsed_ns(),
+            std::cmp::Reverse(*frame),
+        ))
+    });
+    Ok(frames.into_iter().map(|(frame, _)| frame).collect())
 }
 
 /// The frames that decide whether stacks are complete: the outermost ones of walks that the kernel did not see end.

@@ -2,6 +2,7 @@
 
 use profiler_common::ClassNs;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{
     answer::{WindowSpan, rfc3339},
@@ -19,7 +20,7 @@ use crate::profile::{
 };
 
 /// All sessions.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct SessionList {
     /// Time of the drain pass it was made from, RFC 3339.
     pub as_of: String,
@@ -28,7 +29,7 @@ pub struct SessionList {
 }
 
 /// What is known of a session without looking at what passed in it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct SessionHead {
     /// Its name.
     pub name: String,
@@ -37,6 +38,7 @@ pub struct SessionHead {
     /// RFC 3339.
     pub started_at: String,
     /// RFC 3339.
+    #[schema(required)]
     pub stopped_at: Option<String>,
     /// How long it lasted so far.
     pub duration_ns: u64,
@@ -45,7 +47,7 @@ pub struct SessionHead {
 }
 
 /// One session.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct SessionTotals {
     /// Time of the drain pass it was made from, RFC 3339.
     pub as_of: String,
@@ -60,6 +62,7 @@ pub struct SessionTotals {
     /// RFC 3339.
     pub started_at: String,
     /// RFC 3339.
+    #[schema(required)]
     pub stopped_at: Option<String>,
     /// How long it lasted so far.
     pub duration_ns: u64,
@@ -71,13 +74,14 @@ pub struct SessionTotals {
 }
 
 /// One span of a session.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct SpanTotals {
     /// Its name.
     pub name: String,
     /// RFC 3339.
     pub from_at: String,
     /// RFC 3339; none while it lasts.
+    #[schema(required)]
     pub to_at: Option<String>,
     /// How long it lasted so far.
     pub duration_ns: u64,
@@ -87,7 +91,7 @@ pub struct SpanTotals {
 }
 
 /// The totals of a session or span.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub struct PartTotals {
     /// Timer samples.
     pub samples: u64,

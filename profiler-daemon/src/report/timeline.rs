@@ -6,6 +6,7 @@ use std::{cmp::Ordering, collections::BTreeMap};
 
 use profiler_common::ClassNs;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{
     answer::{WindowSpan, rfc3339},
@@ -29,7 +30,7 @@ use crate::{
 pub const MAX_SPANS: usize = 600;
 
 /// The answer.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Timeline<W> {
     /// Time of the drain pass it was made from, RFC 3339.
     pub as_of: String,
@@ -48,7 +49,7 @@ pub struct Timeline<W> {
 }
 
 /// One span.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct TimelineSpan {
     /// RFC 3339.
     pub from_at: String,
@@ -59,7 +60,7 @@ pub struct TimelineSpan {
 }
 
 /// The line of one thread or process.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Line<W> {
     /// Whose it is.
     #[serde(flatten)]
@@ -71,6 +72,7 @@ pub struct Line<W> {
     /// Its timer samples in the window.
     pub samples: u64,
     /// Its time in each span, by class in the order of [`ClassValues`]; none where it has none.
+    #[schema(value_type = Vec<Option<Vec<u64>>>)]
     pub spans: Vec<Option<ClassNs>>,
 }
 
@@ -90,7 +92,7 @@ pub trait Who: Serialize {
 }
 
 /// A thread; without a number, all threads that have no row of their own any more.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ThreadWho {
     /// The thread; 0 for threads folded into one row.
     pub tid: u32,
@@ -103,7 +105,7 @@ pub struct ThreadWho {
 }
 
 /// A process; without a number, all that were dropped.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct ProcessWho {
     /// The process; 0 for processes that were dropped.
     pub pid: u32,
@@ -112,6 +114,7 @@ pub struct ProcessWho {
     /// Its name.
     pub comm: String,
     /// Path of its program.
+    #[schema(required)]
     pub exe: Option<String>,
     /// `running` or `exited`, now.
     pub state: &'static str,

@@ -13,7 +13,8 @@ use crate::processes::mappings::Place;
 use crate::processes::module::ModuleId;
 use crate::profile::frames::FrameId;
 use crate::profile::snapshot::Snapshot;
-use crate::report::names::Names;
+use crate::report::names::{Lines, Names};
+use crate::symbols::lines::finder::{LineCounts, LineFinder};
 use crate::symbols::names::{FunctionName, NameTable, Unnamed};
 use crate::symbols::symbolizer::{Request, SymbolCounts, Symbolizer};
 
@@ -36,18 +37,20 @@ pub enum Unanswered {
     Late,
 }
 
-/// Asks the collector's thread and the one that finds names. Cheap to clone.
+/// Asks the collector's thread and those that find names and lines. Cheap to clone.
 #[derive(Clone)]
 pub struct Access {
     commander: Commander,
     symbolizer: Symbolizer,
+    lines: LineFinder,
 }
 
 impl Access {
-    pub(super) fn new(commander: Commander, symbolizer: Symbolizer) -> Self {
+    pub(super) fn new(commander: Commander, symbolizer: Symbolizer, lines: LineFinder) -> Self {
         Self {
             commander,
             symbolizer,
+            lines,
         }
     }
 
@@ -109,6 +112,12 @@ impl Access {
         self.symbolizer.counts()
     }
 
+    /// How finding lines went.
+    #[must_use]
+    pub fn line_counts(&self) -> LineCounts {
+        self.lines.counts()
+    }
+
     /// The names of frames of a snapshot. Those that cannot be found are unknown.
     pub async fn names(
         &self,
@@ -117,39 +126,10 @@ impl Access {
     ) -> Arc<dyn Names + Send + Sync> {
         let places: Vec<(FrameId, Place)> = frames
             .into_iter()
-            .map(|id| {
-                let frame = snapshot.frame(id);
-                (
-                    id,
-                    Place {
-                        module: frame.module,
-                        offset: frame.offset,
-                    },
-                )
-            })
+            .map(|id| (id, place_of(&snapshot, id)))
             .collect();
-        let modules: BTreeSet<ModuleId> = places.iter().map(|(_, place)| place.module).collect();
-        let wanted = modules.iter().copied().collect();
-        // Without the files there are no names, but still a report.
-        let files = self
-            .ask(|answer| Command::Files {
-                modules: wanted,
-                answer,
-            })
-            .await
-            .unwrap_or_default();
-        let modules: HashMap<ModuleId, _> = modules
-            .into_iter()
-            .map(|id| (id, Arc::new(snapshot.module(id).clone())))
-            .collect();
-        let requests: Vec<Request> = places
-            .iter()
-            .map(|(_, place)| Request {
-                place: *place,
-                module: Arc::clone(&modules[&place.module]),
-                file: files.get(&place.module).cloned(),
-            })
-            .collect();
+        let requests = self.requests(&snapshot, places.iter().map(|(_, place)| *place).collect());
+        let requests = requests.await;
         let symbolizer = self.symbolizer.clone();
         // The thread that finds names may be busy: it is waited for on a thread made for waiting.
         let table = tokio::task::spawn_blocking(move || symbolizer.table(requests))
@@ -160,6 +140,56 @@ impl Access {
             table,
             unknown: NameTable::default(),
         })
+    }
+
+    /// What debug information says of frames of a snapshot, those that matter most first, as far as it is known within
+    /// `patience`.
+    pub async fn lines(
+        &self,
+        snapshot: Arc<Snapshot>,
+        frames: Vec<FrameId>,
+        patience: Duration,
+    ) -> Arc<dyn Lines + Send + Sync> {
+        let places = frames.into_iter().map(|id| place_of(&snapshot, id));
+        let requests = self.requests(&snapshot, places.collect()).await;
+        let lines = self.lines.clone();
+        let table = tokio::task::spawn_blocking(move || lines.table(requests, patience)).await;
+        Arc::new(table.unwrap_or_default())
+    }
+
+    /// Places with what is needed to find out about them. Without the files there are no names and lines, but still a report.
+    async fn requests(&self, snapshot: &Snapshot, places: Vec<Place>) -> Vec<Request> {
+        let modules: BTreeSet<ModuleId> = places.iter().map(|place| place.module).collect();
+        let wanted = modules.iter().copied().collect();
+        let files = self
+            .ask(|answer| Command::Files {
+                modules: wanted,
+                answer,
+            })
+            .await
+            .unwrap_or_default();
+        let modules: HashMap<ModuleId, _> = modules
+            .into_iter()
+            .map(|id| (id, snapshot.modules().share(id)))
+            .collect();
+        let request = |place: Place| {
+            let open = files.get(&place.module);
+            Request {
+                place,
+                module: Arc::clone(&modules[&place.module]),
+                file: open.map(|open| Arc::clone(&open.file)),
+                seen: open.and_then(|open| open.seen.clone()),
+            }
+        };
+        places.into_iter().map(request).collect()
+    }
+}
+
+fn place_of(snapshot: &Snapshot, id: FrameId) -> Place {
+    let frame = snapshot.frame(id);
+    Place {
+        module: frame.module,
+        offset: frame.offset,
     }
 }
 

@@ -111,7 +111,7 @@ impl NameCache {
         }
     }
 
-    /// Forgets everything about a module: its names may have changed.
+    /// Forgets names that may have changed.
     pub(super) fn forget(&mut self, forget: impl Fn(Place, &Named) -> bool) {
         for half in [&mut self.young, &mut self.old] {
             half.names.retain(|place, named| !forget(*place, named));

@@ -1,7 +1,10 @@
 //! From linker names to the names people write, within bounds: a few hundred bytes of a hostile C++ name can stand for
 //! gigabytes.
 
-use std::fmt::{self, Write as _};
+use std::{
+    borrow::Cow,
+    fmt::{self, Write as _},
+};
 
 /// Longest name kept, bytes; what is longer loses its end.
 pub const MAX_NAME_BYTES: usize = 2048;
@@ -31,19 +34,26 @@ pub fn demangle(raw: &str) -> Box<str> {
         rust(raw).or_else(|| cpp(raw))
     };
     let name = readable.unwrap_or_else(|| cut(raw).to_owned());
-    if name.chars().any(char::is_control) {
-        return name
-            .chars()
-            .map(|c| {
-                if c.is_control() {
-                    char::REPLACEMENT_CHARACTER
-                } else {
-                    c
-                }
-            })
-            .collect();
+    match without_control(&name) {
+        Cow::Borrowed(_) => name.into(),
+        Cow::Owned(harmless) => harmless.into(),
     }
-    name.into()
+}
+
+/// Text that steers no terminal: each control character is replaced.
+#[must_use]
+pub fn without_control(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let harmless = text.chars().map(|c| {
+        if c.is_control() {
+            char::REPLACEMENT_CHARACTER
+        } else {
+            c
+        }
+    });
+    Cow::Owned(harmless.collect())
 }
 
 fn rust(raw: &str) -> Option<String> {

@@ -1,4 +1,5 @@
-//! Names of functions in files, by blazesym: symbol tables only, no debug information. Not `Send`: lives on one thread.
+//! Names of functions in files and in the debug files beside them, by blazesym: symbol tables only, no debug information. Not
+//! `Send`: lives on one thread.
 //!
 //! Each file is read through `/proc/self/fd/N` of the descriptor its module keeps, so that deleted files and those of
 //! other mount namespaces work, and one file has one path for as long as it is loaded. A loaded file costs its index
@@ -7,6 +8,7 @@
 
 use std::{
     collections::HashMap,
+    fs::File,
     os::{fd::AsRawFd as _, unix::fs::MetadataExt as _},
     panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
@@ -19,7 +21,7 @@ use blazesym::symbolize::{
     source::{self, Source},
 };
 
-use super::{demangle::demangle, names::Unnamed, tables};
+use super::{debug_files::DebugFile, demangle::demangle, names::Unnamed, tables};
 use crate::{
     processes::{files::ModuleFile, module::ModuleId},
     sys::{bus_guard, own_cost},
@@ -41,18 +43,77 @@ pub(super) struct Found {
     pub(super) address: u64,
 }
 
+/// A file that belongs to a module.
+#[derive(Clone, Debug)]
+pub(super) enum Part {
+    /// The one that is mapped. Places in it are file offsets.
+    Own(Arc<ModuleFile>),
+    /// The one with what was taken out of it. Places in it are virtual addresses.
+    Debug(ModuleId, Arc<DebugFile>),
+}
+
+/// The name of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct PartId {
+    module: ModuleId,
+    debug: bool,
+}
+
+impl Part {
+    fn id(&self) -> PartId {
+        match self {
+            Self::Own(file) => PartId {
+                module: file.module,
+                debug: false,
+            },
+            Self::Debug(module, _) => PartId {
+                module: *module,
+                debug: true,
+            },
+        }
+    }
+
+    fn file(&self) -> &File {
+        match self {
+            Self::Own(file) => &file.file,
+            Self::Debug(_, debug) => &debug.file,
+        }
+    }
+
+    /// A file that shrank is not the one that was opened.
+    fn has_shrunk(&self) -> bool {
+        let opened_bytes = match self {
+            Self::Own(file) => file.identity.size_bytes,
+            Self::Debug(_, debug) => debug.size_bytes,
+        };
+        let metadata = self.file().metadata();
+        metadata.map_or(0, |metadata| metadata.size()) < opened_bytes
+    }
+
+    fn input<'a>(&self, places: &'a [u64]) -> Input<&'a [u64]> {
+        match self {
+            Self::Own(_) => Input::FileOffset(places),
+            Self::Debug(..) => Input::VirtOffset(places),
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.file().as_raw_fd()))
+    }
+}
+
 #[derive(Debug)]
 struct Loaded {
     /// Keeps the descriptor, and with it the path, as it is.
-    file: Arc<ModuleFile>,
+    part: Part,
     used_ns: u64,
 }
 
 /// Finds names in files.
 pub(super) struct ElfNames {
     symbolizer: Symbolizer,
-    loaded: HashMap<ModuleId, Loaded>,
-    broken: Vec<ModuleId>,
+    loaded: HashMap<PartId, Loaded>,
+    broken: Vec<PartId>,
     panics: u64,
 }
 
@@ -76,75 +137,75 @@ impl ElfNames {
         self.loaded.len()
     }
 
-    /// Names the functions at these file offsets, one answer each, in order.
+    /// Names the functions at these places, one answer each, in order.
     pub(super) fn names(
         &mut self,
-        file: &Arc<ModuleFile>,
-        offsets: &[u64],
+        part: Part,
+        places: &[u64],
         now_ns: u64,
     ) -> Vec<Result<Found, Unnamed>> {
-        if self.broken.contains(&file.module) {
-            return vec![Err(Unnamed::Panicked); offsets.len()];
+        let id = part.id();
+        if self.broken.contains(&id) {
+            return vec![Err(Unnamed::Panicked); places.len()];
         }
-        // A file that shrank is not the one that was mapped.
-        let size = file.file.metadata().map_or(0, |metadata| metadata.size());
-        if size < file.identity.size_bytes {
-            return vec![Err(Unnamed::NoFile); offsets.len()];
+        if part.has_shrunk() {
+            return vec![Err(Unnamed::NoFile); places.len()];
         }
-        if !self.loaded.contains_key(&file.module) && !tables::are_bounded(&file.file) {
-            return vec![Err(Unnamed::Unreadable); offsets.len()];
+        if !self.loaded.contains_key(&id) && !tables::are_bounded(part.file()) {
+            return vec![Err(Unnamed::Unreadable); places.len()];
         }
-        let loaded = self.loaded.entry(file.module).or_insert_with(|| Loaded {
-            file: Arc::clone(file),
+        let loaded = self.loaded.entry(id).or_insert_with(|| Loaded {
+            part,
             used_ns: now_ns,
         });
         loaded.used_ns = now_ns;
-        let mut source = source::Elf::new(path_of(&loaded.file));
+        let mut source = source::Elf::new(loaded.part.path());
         source.debug_syms = false;
         let source = Source::Elf(source);
+        let input = loaded.part.input(places);
         let symbolizer = &self.symbolizer;
         let result = bus_guard::while_guarded(|| {
             catch_unwind(AssertUnwindSafe(|| {
                 symbolizer
-                    .symbolize(&source, Input::FileOffset(offsets))
+                    .symbolize(&source, input)
                     .map(|answers| answers.iter().map(answer).collect::<Vec<_>>())
             }))
         });
         match result {
-            Ok(Ok(answers)) if answers.len() == offsets.len() => answers,
-            Ok(_) => vec![Err(Unnamed::Unreadable); offsets.len()],
+            Ok(Ok(answers)) if answers.len() == places.len() => answers,
+            Ok(_) => vec![Err(Unnamed::Unreadable); places.len()],
             Err(_) => {
                 self.panics += 1;
                 if self.broken.len() < MAX_BROKEN {
-                    self.broken.push(file.module);
+                    self.broken.push(id);
                 }
                 // Whatever state it was left in goes with it.
                 self.loaded.clear();
                 self.symbolizer = symbolizer_anew();
-                vec![Err(Unnamed::Panicked); offsets.len()]
+                vec![Err(Unnamed::Panicked); places.len()]
             }
         }
     }
 
     /// Unloads files that are idle, and the longest idle ones of too many. Hands freed memory back to the system.
     pub(super) fn unload(&mut self, now_ns: u64) {
-        let mut by_use: Vec<(u64, ModuleId)> = self
+        let mut by_use: Vec<(u64, PartId)> = self
             .loaded
             .iter()
-            .map(|(module, loaded)| (loaded.used_ns, *module))
+            .map(|(part, loaded)| (loaded.used_ns, *part))
             .collect();
         by_use.sort_unstable();
         let too_many = by_use.len().saturating_sub(MAX_LOADED);
         let mut unloaded = false;
-        for (index, (used_ns, module)) in by_use.into_iter().enumerate() {
+        for (index, (used_ns, part)) in by_use.into_iter().enumerate() {
             if index >= too_many && now_ns.saturating_sub(used_ns) <= IDLE_NS {
                 continue;
             }
-            let Some(loaded) = self.loaded.remove(&module) else {
+            let Some(loaded) = self.loaded.remove(&part) else {
                 continue;
             };
             unloaded = true;
-            let path = path_of(&loaded.file);
+            let path = loaded.part.path();
             if self
                 .symbolizer
                 .evict(&Evict::Elf(evict::Elf::new(path)))
@@ -174,10 +235,6 @@ fn symbolizer() -> Symbolizer {
 /// The same under a name that says why.
 fn symbolizer_anew() -> Symbolizer {
     symbolizer()
-}
-
-fn path_of(file: &ModuleFile) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", file.file.as_raw_fd()))
 }
 
 fn answer(symbolized: &Symbolized<'_>) -> Result<Found, Unnamed> {

@@ -1,9 +1,11 @@
 //! From module and offset to the name of a function, read from files and the kernel's own table, once for each place.
 
 mod cache;
+mod debug_files;
 pub mod demangle;
 mod elf;
 pub mod kallsyms;
+pub mod lines;
 pub mod names;
 mod perf_map;
 pub mod symbolizer;

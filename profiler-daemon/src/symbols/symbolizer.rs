@@ -13,14 +13,15 @@ use tokio::sync::oneshot;
 
 use super::{
     cache::NameCache,
-    elf::ElfNames,
+    debug_files::DebugFiles,
+    elf::{ElfNames, Part},
     kallsyms::Kallsyms,
     names::{FunctionName, NameTable, Named, Unnamed},
     perf_map::PerfMaps,
 };
 use crate::{
     processes::{
-        files::ModuleFile,
+        files::{ModuleFile, Seen},
         mappings::Place,
         module::{Module, ModuleId, ModuleKind},
     },
@@ -58,6 +59,8 @@ pub struct Request {
     pub module: Arc<Module>,
     /// The module's file; `None` for the kernel, and where it could not be opened.
     pub file: Option<Arc<ModuleFile>>,
+    /// Where that was mapped last, to find what belongs to it.
+    pub seen: Option<Seen>,
 }
 
 /// What happened so far.
@@ -151,6 +154,7 @@ impl Symbolizer {
 
 struct Worker {
     elf: ElfNames,
+    debug_files: DebugFiles,
     perf_maps: PerfMaps,
     cache: NameCache,
     kernel: Option<Kallsyms>,
@@ -162,6 +166,7 @@ impl Worker {
     fn new(options: SymbolOptions) -> Self {
         Self {
             elf: ElfNames::new(),
+            debug_files: DebugFiles::default(),
             perf_maps: PerfMaps::default(),
             cache: NameCache::new(options.cache_bytes),
             kernel: None,
@@ -186,6 +191,7 @@ impl Worker {
 
     fn resolve(&mut self, requests: &[Request], now_ns: u64) -> Vec<Named> {
         self.counts.requests += requests.len() as u64;
+        self.look_again(requests, now_ns);
         let mut answers: Vec<Option<Named>> = requests
             .iter()
             .map(|request| self.cache.get(request.place))
@@ -259,7 +265,7 @@ impl Worker {
                 let Some(file) = &request.file else {
                     return vec![Err(Unnamed::NoFile); offsets.len()];
                 };
-                let found = self.elf.names(file, offsets, now_ns);
+                let found = self.find_in_files(request, file, offsets, now_ns);
                 let function = |found: super::elf::Found| FunctionName {
                     name: found.name,
                     address: Some(found.address),
@@ -268,6 +274,53 @@ impl Worker {
                 };
                 found.into_iter().map(|found| found.map(function)).collect()
             }
+        }
+    }
+
+    /// Where the file lacks its symbol table and another file has it, that one knows better.
+    fn find_in_files(
+        &mut self,
+        request: &Request,
+        file: &Arc<ModuleFile>,
+        offsets: &[u64],
+        now_ns: u64,
+    ) -> Vec<Result<super::elf::Found, Unnamed>> {
+        let own = Part::Own(Arc::clone(file));
+        let facts = self.debug_files.facts(request, now_ns);
+        let facts = facts.filter(|facts| !facts.has.symbols);
+        let debug = facts.as_ref().and_then(|facts| facts.debug.as_ref());
+        let (Some(facts), Some(debug)) = (&facts, debug.filter(|debug| debug.has.symbols)) else {
+            return self.elf.names(own, offsets, now_ns);
+        };
+        // What is in no segment is at no address that the other file knows.
+        let address = |offset: &u64| facts.address(*offset).unwrap_or(u64::MAX);
+        let addresses: Vec<u64> = offsets.iter().map(address).collect();
+        let part = Part::Debug(request.place.module, Arc::clone(debug));
+        let mut found = self.elf.names(part, &addresses, now_ns);
+        let lacking = found.iter().enumerate().filter(|(_, name)| name.is_err());
+        let lacking: Vec<usize> = lacking.map(|(index, _)| index).collect();
+        if !lacking.is_empty() {
+            let left: Vec<u64> = lacking.iter().map(|index| offsets[*index]).collect();
+            let names = self.elf.names(own, &left, now_ns);
+            for (index, name) in lacking.into_iter().zip(names) {
+                found[index] = name;
+            }
+        }
+        found
+    }
+
+    /// Forgets the names of modules whose debug file has been installed since they were found.
+    fn look_again(&mut self, requests: &[Request], now_ns: u64) {
+        let mut looked_at: HashMap<ModuleId, bool> = HashMap::new();
+        for request in requests {
+            looked_at
+                .entry(request.place.module)
+                .or_insert_with(|| self.debug_files.look_again(request, now_ns));
+        }
+        looked_at.retain(|_, found| *found);
+        if !looked_at.is_empty() {
+            self.cache
+                .forget(|place, _| looked_at.contains_key(&place.module));
         }
     }
 

@@ -45,6 +45,7 @@ impl Own {
             place,
             module: self.processes.modules().share(place.module),
             file: self.processes.file(place.module),
+            seen: self.processes.seen(place.module),
         }
     }
 }
@@ -80,6 +81,7 @@ fn file_request(path: &std::path::Path, offset: u64) -> Request {
             file,
             identity,
         })),
+        seen: None,
     }
 }
 
@@ -157,6 +159,7 @@ fn kernel_function() {
         },
         module: Arc::new(Module::named("[kernel]", ModuleKind::Kernel)),
         file: None,
+        seen: None,
     };
     let named = name(&mut worker(), request);
     if address == 0 {
@@ -316,6 +319,7 @@ fn thread_answers() {
         },
         module: own.processes.modules().share(ModuleId::JIT),
         file: None,
+        seen: None,
     };
     let table = symbolizer.table(vec![jit.clone(), known.clone()]);
     assert_eq!(&*table.function(jit.place).name, "[jit]+0x1234");
@@ -327,4 +331,60 @@ fn thread_answers() {
         counts.requests >= 2 && counts.unnamed[Unnamed::Jit as usize] == 1,
         "{counts:?}"
     );
+}
+
+// Check that a function of a stripped file is named once its debug file is there, though it had no name before: after a minute.
+#[test]
+fn a_debug_file_that_comes_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "static int __attribute__((noinline)) hidden(int n) { return n * 3; }\nint shown(int n) { return hidden(n) + hidden(n + 1); }\n";
+    fs::write(folder.path().join("lib.c"), source).unwrap();
+    let run = |program: &str, arguments: &[&str]| {
+        let mut command = std::process::Command::new(program);
+        let output = command
+            .args(arguments)
+            .current_dir(folder.path())
+            .output()
+            .ok()?;
+        assert!(output.status.success(), "{program} {arguments:?}");
+        Some(String::from_utf8(output.stdout).unwrap())
+    };
+    let flags = [
+        "-O1",
+        "-shared",
+        "-nostdlib",
+        "-fPIC",
+        "-o",
+        "lib.so",
+        "lib.c",
+    ];
+    run("cc", &flags).expect("a C compiler, which the tests need anyway");
+    let names = run("nm", &["lib.so"]).unwrap();
+    let line = names
+        .lines()
+        .find(|line| line.ends_with(" t hidden"))
+        .unwrap();
+    let address = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
+    run("objcopy", &["--only-keep-debug", "lib.so", "lib.debug"]).unwrap();
+    let link = "--add-gnu-debuglink=lib.debug";
+    run("objcopy", &["--strip-all", link, "lib.so", "stripped.so"]).unwrap();
+    let away = folder.path().join("away");
+    let here = folder.path().join("lib.debug");
+    fs::rename(&here, &away).unwrap();
+    // Code of so small a library stands in the file where it stands in memory.
+    let stripped = folder.path().join("stripped.so");
+    let mut request = file_request(&stripped, address);
+    request.module = Arc::new(Module::named(stripped.to_str().unwrap(), ModuleKind::User));
+    let mut worker = worker();
+    let mut named_at = |now_ns| {
+        let named = worker
+            .resolve(std::slice::from_ref(&request), now_ns)
+            .remove(0);
+        named.function.name.to_string()
+    };
+    let (before, minute_ns) = (named_at(1), 60_000_000_000);
+    assert_ne!(before, "hidden");
+    fs::rename(&away, &here).unwrap();
+    assert_eq!(named_at(minute_ns), before);
+    assert_eq!(named_at(minute_ns + 1), "hidden");
 }

@@ -10,6 +10,7 @@ use profiler_daemon::config::Config;
 use profiler_daemon::config::targets::Targets;
 use profiler_daemon::http::{Backend, BoxFuture, Degraded, SessionFailure, Status, Unavailable};
 use profiler_daemon::processes::ids::{ProcessKey, ThreadKey};
+use profiler_daemon::processes::mappings::Place;
 use profiler_daemon::processes::module::ModuleId;
 use profiler_daemon::profile::Profile;
 use profiler_daemon::profile::frames::{Frame, FrameId};
@@ -19,7 +20,8 @@ use profiler_daemon::profile::input::{
 use profiler_daemon::profile::limits::Limits;
 use profiler_daemon::profile::sessions::{SessionChange, SessionChanged};
 use profiler_daemon::profile::snapshot::Snapshot;
-use profiler_daemon::report::names::Names;
+use profiler_daemon::report::names::{Lines, Names};
+use profiler_daemon::symbols::lines::{Code, LineTable, NoLine, SourceLine, Step};
 use profiler_daemon::symbols::names::{FunctionKind, FunctionName};
 
 /// The process that runs, its start in ticks, and the one that was dropped.
@@ -265,6 +267,27 @@ fn named(name: String, known: bool) -> FunctionName {
     }
 }
 
+/// Two places make a line; there is none for one place in eight. The innermost function of all was inlined.
+fn code(offset: u64) -> Code {
+    let step = |function: &str, line: u64| Step {
+        function: Some(function.into()),
+        source: Some(SourceLine {
+            file: "/src/example.c".into(),
+            line: Some(u32::try_from(line).unwrap()),
+        }),
+    };
+    let line = 1 + (offset - 0x1000) / 2;
+    let steps = vec![step("any", line), step("in_line", 1000 + line)];
+    Code {
+        address: Some(offset),
+        steps: if offset % 8 == 7 {
+            Err(NoLine::NoDebugInformation)
+        } else {
+            Ok(steps.into())
+        },
+    }
+}
+
 impl Backend for Fake {
     fn snapshot(&self) -> BoxFuture<'_, Result<Arc<Snapshot>, Unavailable>> {
         Box::pin(async {
@@ -301,6 +324,25 @@ impl Backend for Fake {
             unknown: named("[unknown]".to_owned(), false),
         });
         Box::pin(std::future::ready(names))
+    }
+
+    fn lines(
+        &self,
+        snapshot: Arc<Snapshot>,
+        frames: Vec<FrameId>,
+        _: Duration,
+    ) -> BoxFuture<'_, Arc<dyn Lines + Send + Sync>> {
+        let code = |id: FrameId| {
+            let frame = snapshot.frame(id);
+            let place = Place {
+                module: frame.module,
+                offset: frame.offset,
+            };
+            (place, code(frame.offset))
+        };
+        let table: LineTable = frames.into_iter().map(code).collect();
+        let lines: Arc<dyn Lines + Send + Sync> = Arc::new(table);
+        Box::pin(std::future::ready(lines))
     }
 
     fn status(&self) -> Status {

@@ -174,8 +174,7 @@ async fn paths_that_do_not_exist_list_those_that_do() {
         "/nothing",
         "/api/v1",
         "/api/v1/functions/",
-        "/api/v1/processes/42/lines",
-        "/api/v1/processes/42/instructions",
+        "/api/v1/processes/42/sources",
         "/debug/pprof/heap",
         "/debug/pprof/goroutine?debug=1",
     ] {

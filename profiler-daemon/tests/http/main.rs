@@ -8,6 +8,7 @@ mod connections;
 mod errors;
 mod events;
 mod guards;
+mod lines;
 mod openapi;
 mod page;
 mod pprof;

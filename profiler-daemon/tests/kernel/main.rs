@@ -13,6 +13,7 @@ mod http;
 mod kernels;
 mod ledger;
 mod limits;
+mod lines;
 mod names;
 mod peers;
 mod processes;

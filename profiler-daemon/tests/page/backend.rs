@@ -2,7 +2,7 @@
 //! stands still.
 
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use profiler_daemon::config::Config;
 use profiler_daemon::config::targets::Targets;
@@ -13,7 +13,8 @@ use profiler_daemon::http::{
 use profiler_daemon::profile::frames::FrameId;
 use profiler_daemon::profile::sessions::{SessionChange, SessionChanged};
 use profiler_daemon::profile::snapshot::Snapshot;
-use profiler_daemon::report::names::Names;
+use profiler_daemon::report::names::{Lines, Names};
+use profiler_daemon::symbols::lines::LineTable;
 
 use crate::world::World;
 
@@ -59,6 +60,16 @@ impl Backend for Machine {
         let names: Arc<dyn Names + Send + Sync> =
             Arc::new(self.state.lock().unwrap().0.functions());
         Box::pin(std::future::ready(names))
+    }
+
+    fn lines(
+        &self,
+        _: Arc<Snapshot>,
+        _: Vec<FrameId>,
+        _: Duration,
+    ) -> BoxFuture<'_, Arc<dyn Lines + Send + Sync>> {
+        let lines: Arc<dyn Lines + Send + Sync> = Arc::new(LineTable::default());
+        Box::pin(std::future::ready(lines))
     }
 
     fn status(&self) -> Status {

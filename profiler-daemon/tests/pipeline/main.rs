@@ -6,6 +6,7 @@ mod diff;
 mod golden;
 mod identity;
 mod ledger;
+mod lines;
 mod machine;
 mod neighbours;
 mod oracle;

@@ -6,6 +6,7 @@ use profiler_common::{ClassNs, StackEnd};
 use profiler_daemon::{
     processes::{
         ids::{ProcessKey, ThreadKey},
+        mappings::Place,
         module::{Module, ModuleId, ModuleIdentity, ModuleKind, ModuleTable},
     },
     profile::{
@@ -118,6 +119,23 @@ impl Small {
         };
         self.names.0.insert(id, function);
         id
+    }
+
+    /// A place in a function of the program, told apart from its other places by a number below 0x1000.
+    pub(crate) fn place(&mut self, function: &str, number: u64) -> (FrameId, Place) {
+        let of_function = self.frame(function);
+        let start = self.names.0[&of_function].address.unwrap();
+        let place = Place {
+            module: self.app,
+            offset: 0x1000_0000 + start * 0x1000 + number,
+        };
+        let id = self.profile.frames().intern(Frame {
+            module: place.module,
+            offset: place.offset,
+        });
+        let name = self.names.0[&of_function].clone();
+        self.names.0.insert(id, name);
+        (id, place)
     }
 
     /// An empty pass at so many seconds after the start.

@@ -1,0 +1,173 @@
+//! What a frame counts as: which function, line or place, and which further ones were inlined there.
+
+use std::borrow::Cow;
+
+use super::{
+    forest::{Function, Grain, Label, Standing},
+    names::Names,
+    scope::View,
+};
+use crate::{
+    processes::{mappings::Place, module::ModuleId},
+    profile::frames::FrameId,
+    symbols::{
+        lines::{Code, NoLine, Step},
+        names::FunctionKind,
+    },
+};
+
+/// An inlined function that the debug information does not name.
+const NAMELESS: &str = "[inlined]";
+
+/// What makes two frames the same.
+#[derive(PartialEq, Eq, Hash)]
+pub(super) struct Identity<'n> {
+    module: ModuleId,
+    name: Cow<'n, str>,
+    /// Told apart where frames are.
+    offset: Option<u64>,
+    /// It is no function but the beginning of a section.
+    section: bool,
+    inlined: bool,
+    source: Option<(&'n str, Option<u32>)>,
+    no_line: Option<NoLine>,
+}
+
+impl<'n> Identity<'n> {
+    pub(super) fn of(function: &Function<'n>) -> Self {
+        Self {
+            module: function.module,
+            name: function.name.clone(),
+            offset: function.offset,
+            section: function.section.is_some(),
+            inlined: function.inlined,
+            source: function.source.map(|source| (&*source.file, source.line)),
+            no_line: function.no_line,
+        }
+    }
+}
+
+/// What a frame counts as: one function, or several where inlined ones count, each called by the one before.
+pub(super) fn functions_at<'n>(
+    view: &View<'_>,
+    label: Label<'n>,
+    frame: FrameId,
+    kernel: bool,
+) -> Vec<Function<'n>> {
+    let place = view.snapshot.frame(frame);
+    let module = place.module;
+    let place = Place {
+        module,
+        offset: place.offset,
+    };
+    match label {
+        Label::Modules => vec![whole_module(view, module)],
+        Label::Functions(names) => vec![named(names, frame, module, kernel)],
+        Label::Frames(names) => vec![Function {
+            offset: Some(place.offset),
+            ..named(names, frame, module, kernel)
+        }],
+        Label::Code(names, lines, grain) => {
+            let function = named(names, frame, module, kernel);
+            at_line(function, lines.code(place), grain, place.offset)
+        }
+    }
+}
+
+fn whole_module(view: &View<'_>, module: ModuleId) -> Function<'static> {
+    let standing = if module == ModuleId::UNKNOWN {
+        Standing::Unnamed
+    } else {
+        Standing::Named
+    };
+    Function {
+        module,
+        kind: view.snapshot.module(module).kind.into(),
+        ..Function::unknown(Cow::Borrowed(""), standing)
+    }
+}
+
+fn named<'n>(names: &'n dyn Names, frame: FrameId, module: ModuleId, kernel: bool) -> Function<'n> {
+    let name = names.function(frame);
+    let standing = if name.known {
+        Standing::Named
+    } else {
+        Standing::Unnamed
+    };
+    Function {
+        module,
+        address: name.address,
+        kind: if kernel {
+            FunctionKind::Kernel
+        } else {
+            name.kind
+        },
+        ..Function::unknown(Cow::Borrowed(&*name.name), standing)
+    }
+}
+
+/// The function of the symbol, with what the debug information says of the place.
+fn at_line<'n>(
+    function: Function<'n>,
+    code: Option<&'n Code>,
+    grain: Grain,
+    offset: u64,
+) -> Vec<Function<'n>> {
+    let known: &[Step] = match code.map(|code| &code.steps) {
+        Some(Ok(steps)) => steps,
+        // Or it was not asked for.
+        Some(Err(_)) | None => &[],
+    };
+    let source = code.map(Code::source);
+    let innermost = source.and_then(Result::ok);
+    let no_line = source.and_then(Result::err);
+    let steps = match grain {
+        Grain::Functions => {
+            let inlined = known.iter().skip(1).map(|step| inlined_in(&function, step));
+            let inlined: Vec<Function<'n>> = inlined.collect();
+            return std::iter::once(function).chain(inlined).collect();
+        }
+        Grain::Lines { inlines: true } if known.len() > 1 => known,
+        Grain::Lines { .. } => {
+            return vec![Function {
+                source: innermost,
+                no_line,
+                ..function
+            }];
+        }
+        Grain::Instructions => {
+            return vec![Function {
+                offset: Some(offset),
+                code_address: code.and_then(|code| code.address),
+                source: innermost,
+                no_line,
+                ..function
+            }];
+        }
+    };
+    let with_line = |function: Function<'n>, step: &'n Step| Function {
+        source: step.source.as_ref(),
+        no_line: step.source.is_none().then_some(NoLine::NoLineThere),
+        ..function
+    };
+    let inlined = steps[1..]
+        .iter()
+        .map(|step| with_line(inlined_in(&function, step), step));
+    let inlined: Vec<Function<'n>> = inlined.collect();
+    std::iter::once(with_line(function, &steps[0]))
+        .chain(inlined)
+        .collect()
+}
+
+/// The function of a step, which has no symbol of its own.
+fn inlined_in<'n>(function: &Function<'n>, step: &'n Step) -> Function<'n> {
+    Function {
+        module: function.module,
+        kind: function.kind,
+        inlined: true,
+        ..Function::unknown(
+            Cow::Borrowed(step.function.as_deref().unwrap_or(NAMELESS)),
+            Standing::Named,
+        )
+    }
+}

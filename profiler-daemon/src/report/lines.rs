@@ -1,0 +1,308 @@
+//! The tables of source lines and of instructions. What has no line has a row that says so and why, so nothing is lost.
+
+use std::cmp::Ordering;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    answer::List,
+    completeness::Completeness,
+    fold::Folding,
+    forest::{Forest, Function, Grain, Label, kind_name},
+    grow::Shape,
+    meant::meant,
+    query::{CodeQuery, ReportError, Scope},
+    scope::View,
+    table::{Columns, Key, Row, columns_with_values},
+    values::RowValues,
+};
+use crate::{
+    profile::{snapshot::Snapshot, values::Values},
+    report::names::{Lines, Names},
+};
+
+/// One line of one function.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct LineRow {
+    /// Path of the source file, as the compiler wrote it.
+    #[schema(required)]
+    pub file: Option<String>,
+    /// Counted from 1.
+    #[schema(required)]
+    pub line: Option<u32>,
+    /// As in the table of functions.
+    pub function: String,
+    /// Path of the module.
+    pub module: String,
+    /// Of the module, hexadecimal.
+    #[schema(required)]
+    pub build_id: Option<String>,
+    /// `user`, `kernel`, `jit` or `unknown`.
+    pub kind: &'static str,
+    /// The function was inlined into what called it; only told apart where that was asked for.
+    pub inlined: bool,
+    /// Why there is no line; null where there is one, and for what is no code.
+    #[schema(required)]
+    pub line_unknown: Option<&'static str>,
+    /// What `q` searches: file and line, and the function.
+    #[serde(skip)]
+    text: String,
+    /// The three groups.
+    #[serde(flatten)]
+    pub values: RowValues,
+}
+
+impl Columns for LineRow {
+    const COLUMNS: &'static [&'static str] = columns_with_values![
+        "file",
+        "line",
+        "function",
+        "module",
+        "build_id",
+        "kind",
+        "inlined",
+        "line_unknown"
+    ];
+}
+
+impl Row for LineRow {
+    const DEFAULT_SORT: &'static str = "elapsed.exclusive_ns";
+
+    fn key(&self, column: &str) -> Option<Key<'_>> {
+        match column {
+            "file" => self.file.as_deref().map(Key::Text),
+            "line" => self.line.map(|line| Key::Number(line.into())),
+            "function" => Some(Key::Text(&self.function)),
+            "module" => Some(Key::Text(&self.module)),
+            "build_id" => self.build_id.as_deref().map(Key::Text),
+            "kind" => Some(Key::Text(self.kind)),
+            "inlined" => Some(Key::Number(self.inlined.into())),
+            "line_unknown" => self.line_unknown.map(Key::Text),
+            _ => self.values.column(column).map(Key::Number),
+        }
+    }
+
+    fn name(&self) -> &str {
+        &self.text
+    }
+
+    fn tie(&self, other: &Self) -> Ordering {
+        let identity = |row: &Self| (row.line, row.inlined, row.line_unknown);
+        self.values
+            .largest_first(&other.values)
+            .then_with(|| self.text.cmp(&other.text))
+            .then_with(|| self.module.cmp(&other.module))
+            .then_with(|| self.build_id.cmp(&other.build_id))
+            .then_with(|| identity(self).cmp(&identity(other)))
+    }
+}
+
+/// One instruction: a place in a module.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct InstructionRow {
+    /// Virtual address in the module, as a disassembler shows it, hexadecimal; of a caller, the last byte of its call. Null where
+    /// the file cannot be read any more.
+    #[schema(required)]
+    pub address: Option<String>,
+    /// As in the table of functions.
+    pub function: String,
+    /// Bytes from the start of the function, where that is known.
+    #[schema(required)]
+    pub offset: Option<u64>,
+    /// Path of the module.
+    pub module: String,
+    /// Of the module, hexadecimal.
+    #[schema(required)]
+    pub build_id: Option<String>,
+    /// Path of the source file, as the compiler wrote it.
+    #[schema(required)]
+    pub file: Option<String>,
+    /// Counted from 1.
+    #[schema(required)]
+    pub line: Option<u32>,
+    /// `user`, `kernel`, `jit` or `unknown`.
+    pub kind: &'static str,
+    /// Why there is no line; null where there is one, and for what is no code.
+    #[schema(required)]
+    pub line_unknown: Option<&'static str>,
+    /// The place in the module, which tells rows without an address apart.
+    #[serde(skip)]
+    place: Option<u64>,
+    /// What `q` searches: the function, file and line.
+    #[serde(skip)]
+    text: String,
+    /// The three groups.
+    #[serde(flatten)]
+    pub values: RowValues,
+}
+
+impl Columns for InstructionRow {
+    const COLUMNS: &'static [&'static str] = columns_with_values![
+        "address",
+        "function",
+        "offset",
+        "module",
+        "build_id",
+        "file",
+        "line",
+        "kind",
+        "line_unknown"
+    ];
+}
+
+impl Row for InstructionRow {
+    const DEFAULT_SORT: &'static str = "elapsed.exclusive_ns";
+
+    fn key(&self, column: &str) -> Option<Key<'_>> {
+        match column {
+            // As a number: 0x9 is before 0x10.
+            "address" => self.place_key(),
+            "function" => Some(Key::Text(&self.function)),
+            "offset" => self.offset.map(|offset| Key::Number(offset as f64)),
+            "module" => Some(Key::Text(&self.module)),
+            "build_id" => self.build_id.as_deref().map(Key::Text),
+            "file" => self.file.as_deref().map(Key::Text),
+            "line" => self.line.map(|line| Key::Number(line.into())),
+            "kind" => Some(Key::Text(self.kind)),
+            "line_unknown" => self.line_unknown.map(Key::Text),
+            _ => self.values.column(column).map(Key::Number),
+        }
+    }
+
+    fn name(&self) -> &str {
+        &self.text
+    }
+
+    fn tie(&self, other: &Self) -> Ordering {
+        self.values
+            .largest_first(&other.values)
+            .then_with(|| self.module.cmp(&other.module))
+            .then_with(|| self.build_id.cmp(&other.build_id))
+            .then_with(|| self.place.cmp(&other.place))
+            .then_with(|| self.text.cmp(&other.text))
+    }
+}
+
+impl InstructionRow {
+    fn place_key(&self) -> Option<Key<'_>> {
+        let digits = self.address.as_deref()?.strip_prefix("0x")?;
+        let address = u64::from_str_radix(digits, 16).ok()?;
+        Some(Key::Number(address as f64))
+    }
+}
+
+/// A row per source line of a process or of the session.
+///
+/// # Errors
+/// No such process, column, window, module or function.
+pub fn lines(
+    snapshot: &Snapshot,
+    scope: &Scope,
+    query: &CodeQuery,
+    names: &dyn Names,
+    lines: &dyn Lines,
+) -> Result<List<LineRow>, ReportError> {
+    let grain = Grain::Lines {
+        inlines: query.inlines,
+    };
+    table(snapshot, scope, query, (names, lines, grain), LineRow::new)
+}
+
+/// A row per instruction of a process or of the session.
+///
+/// # Errors
+/// No such process, column, window, module or function.
+pub fn instructions(
+    snapshot: &Snapshot,
+    scope: &Scope,
+    query: &CodeQuery,
+    names: &dyn Names,
+    lines: &dyn Lines,
+) -> Result<List<InstructionRow>, ReportError> {
+    let code = (names, lines, Grain::Instructions);
+    table(snapshot, scope, query, code, InstructionRow::new)
+}
+
+fn table<R: Row>(
+    snapshot: &Snapshot,
+    scope: &Scope,
+    query: &CodeQuery,
+    (names, lines, grain): (&dyn Names, &dyn Lines, Grain),
+    row: impl Fn(&View<'_>, &Function<'_>, RowValues) -> R,
+) -> Result<List<R>, ReportError> {
+    let view = View::new(snapshot, scope, query.table.window)?;
+    let shape = Shape {
+        folding: Folding::new(snapshot, &query.table.fold)?,
+        ..Shape::plain(query.table.frames, Label::Code(names, lines, grain))
+    };
+    let forest = Forest::new(&view, shape);
+    if let Some(module) = &query.module {
+        Folding::only(snapshot, module)?;
+    }
+    let (function, module) = (query.function.as_deref(), query.module.as_deref());
+    let wanted = meant(&view, &forest, function, module)?;
+    let (inclusive, exclusive) = (forest.inclusive(), forest.exclusive());
+    let values = |index: usize| -> (&Values, &Values) { (&inclusive[index], &exclusive[index]) };
+    let rows = (0..forest.functions.len()).filter(|index| wanted[*index]);
+    let rows = rows.map(|index| {
+        let (inclusive, exclusive) = values(index);
+        let values = RowValues::new(inclusive, exclusive, &view.denominators);
+        row(&view, &forest.functions[index], values)
+    });
+    let completeness =
+        Completeness::new(&view, &forest.seen(&view)).with_lines(&view, query.table.frames, lines);
+    List::of(&view, completeness, rows.collect(), &query.table)
+}
+
+/// File and line as tools write them.
+fn text(function: &Function<'_>) -> String {
+    match function.source {
+        None => function.name.to_string(),
+        Some(source) => match source.line {
+            Some(line) => format!("{}:{line} {}", source.file, function.name),
+            None => format!("{} {}", source.file, function.name),
+        },
+    }
+}
+
+impl LineRow {
+    fn new(view: &View<'_>, function: &Function<'_>, values: RowValues) -> Self {
+        let module = view.snapshot.module(function.module);
+        Self {
+            file: function.source.map(|source| source.file.to_string()),
+            line: function.source.and_then(|source| source.line),
+            function: function.name.clone().into_owned(),
+            module: module.name.to_string(),
+            build_id: module.build_id_hex(),
+            kind: kind_name(function.kind),
+            inlined: function.inlined,
+            line_unknown: function.no_line.map(|why| why.name()),
+            text: text(function),
+            values,
+        }
+    }
+}
+
+impl InstructionRow {
+    fn new(view: &View<'_>, function: &Function<'_>, values: RowValues) -> Self {
+        let module = view.snapshot.module(function.module);
+        let address = function.code_address;
+        Self {
+            address: address.map(|address| format!("{address:#x}")),
+            function: function.name.clone().into_owned(),
+            offset: address
+                .zip(function.address)
+                .and_then(|(address, start)| address.checked_sub(start)),
+            module: module.name.to_string(),
+            build_id: module.build_id_hex(),
+            file: function.source.map(|source| source.file.to_string()),
+            line: function.source.and_then(|source| source.line),
+            kind: kind_name(function.kind),
+            line_unknown: function.no_line.map(|why| why.name()),
+            place: function.offset,
+            text: text(function),
+            values,
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Lines already found, by place, within a budget of bytes. What was not asked for lately goes: two halves, where the older one
+//! is dropped whole when the younger is full, and a hit moves a place to the younger.
+
+use std::{collections::HashMap, mem};
+
+use super::Code;
+use crate::processes::mappings::Place;
+
+/// What one place costs beside its steps: key, value, and the free slots of the table.
+const PLACE_BYTES: usize = 120;
+/// What one step costs beside its texts.
+const STEP_BYTES: usize = 48;
+
+#[derive(Debug)]
+struct Kept {
+    code: Code,
+    /// When it is to be found out anew; `u64::MAX`: never.
+    until_ns: u64,
+}
+
+#[derive(Debug, Default)]
+struct Half {
+    places: HashMap<Place, Kept>,
+    bytes: usize,
+}
+
+/// The cache.
+#[derive(Debug)]
+pub(super) struct LineCache {
+    young: Half,
+    old: Half,
+    limit_bytes: usize,
+}
+
+impl LineCache {
+    /// Holds about `limit_bytes` at most.
+    pub(super) fn new(limit_bytes: usize) -> Self {
+        Self {
+            young: Half::default(),
+            old: Half::default(),
+            limit_bytes,
+        }
+    }
+
+    /// Bytes held, estimated: a text counts as often as it is named.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.young.bytes + self.old.bytes
+    }
+
+    /// What is at a place, if it is known and still holds.
+    pub(super) fn get(&mut self, place: Place, now_ns: u64) -> Option<Code> {
+        if let Some(kept) = self.young.places.get(&place) {
+            return (kept.until_ns > now_ns).then(|| kept.code.clone());
+        }
+        let kept = self.old.places.remove(&place)?;
+        self.old.bytes -= bytes_of(&kept.code);
+        if kept.until_ns <= now_ns {
+            return None;
+        }
+        self.insert(place, kept.code.clone(), kept.until_ns);
+        Some(kept.code)
+    }
+
+    /// Remembers what is at a place, until that moment.
+    pub(super) fn insert(&mut self, place: Place, code: Code, until_ns: u64) {
+        if self.young.bytes >= self.limit_bytes / 2 {
+            self.old = mem::take(&mut self.young);
+        }
+        self.young.bytes += bytes_of(&code);
+        if let Some(before) = self.young.places.insert(place, Kept { code, until_ns }) {
+            self.young.bytes -= bytes_of(&before.code);
+        }
+    }
+}
+
+fn bytes_of(code: &Code) -> usize {
+    let steps = code.steps.iter().flat_map(|steps| steps.iter());
+    let of_steps = steps.map(|step| {
+        let name = step.function.as_ref().map_or(0, |name| name.len());
+        let file = step.source.as_ref().map_or(0, |source| source.file.len());
+        STEP_BYTES + name + file
+    });
+    PLACE_BYTES + of_steps.sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        processes::module::ModuleId,
+        symbols::lines::{NoLine, SourceLine, Step},
+    };
+
+    fn place(offset: u64) -> Place {
+        Place {
+            module: ModuleId(4),
+            offset,
+        }
+    }
+
+    fn code(line: u32) -> Code {
+        let step = Step {
+            function: Some("function".into()),
+            source: Some(SourceLine {
+                file: "/src/file.c".into(),
+                line: Some(line),
+            }),
+        };
+        Code {
+            address: Some(1),
+            steps: Ok([step].into()),
+        }
+    }
+
+    // Check that the budget holds however many places come, and that one asked for all the time stays.
+    #[test]
+    fn stays_within_its_budget() {
+        let limit = 100_000;
+        let mut cache = LineCache::new(limit);
+        cache.insert(place(0), code(0), u64::MAX);
+        for line in 1..5_000 {
+            cache.insert(place(line.into()), code(line), u64::MAX);
+            assert_eq!(cache.get(place(0), 0), Some(code(0)));
+            assert!(cache.held_bytes() < limit + 1000);
+        }
+        assert!(cache.get(place(1), 0).is_none());
+        assert_eq!(cache.get(place(4_999), 0), Some(code(4_999)));
+    }
+
+    // Check that what holds for a time is forgotten after it, in both halves, and that a place counts once.
+    #[test]
+    fn expires() {
+        let mut cache = LineCache::new(1 << 20);
+        let none = Code {
+            address: None,
+            steps: Err(NoLine::NoDebugInformation),
+        };
+        cache.insert(place(1), none.clone(), 10);
+        assert_eq!(cache.get(place(1), 9), Some(none.clone()));
+        assert_eq!(cache.get(place(1), 10), None);
+        cache.old = mem::take(&mut cache.young);
+        assert_eq!(cache.get(place(1), 10), None);
+        cache.insert(place(1), none, 10);
+        cache.insert(place(1), code(7), u64::MAX);
+        assert_eq!(cache.held_bytes(), bytes_of(&code(7)));
+    }
+}

@@ -1,0 +1,149 @@
+//! Reads lines and inlined functions from the DWARF sections of a file in memory, by addr2line. Runs in the worker only: what
+//! it takes in memory and time is up to whoever wrote the file.
+
+use addr2line::{
+    Context,
+    gimli::{Dwarf, EndianSlice, LittleEndian, SectionId},
+};
+use miniz_oxide::inflate::decompress_slice_iter_to_slice;
+
+use super::protocol::{FoundStep, MAX_PATH_BYTES, MAX_STEPS};
+use crate::{
+    processes::elf_file::{ElfFile, Section},
+    symbols::demangle::{demangle, without_control},
+};
+
+type Reader<'a> = EndianSlice<'a, LittleEndian>;
+
+/// Why a file cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Broken {
+    /// It makes no sense, or is compressed in an unknown way.
+    Unreadable,
+    /// Its sections do not fit the memory there is.
+    NoMemory,
+}
+
+/// The header of a compressed section.
+const COMPRESSION_HEADER_BYTES: usize = 24;
+/// Its kind where it was compressed as zlib does.
+const COMPRESSED_ZLIB: u32 = 1;
+
+/// The lines of one file.
+pub(super) struct Lines<'a> {
+    context: Context<Reader<'a>>,
+}
+
+impl<'a> Lines<'a> {
+    /// Takes the sections out of the file, and out of the supplementary one that several files share (dwz), if there is one.
+    pub(super) fn open(image: &'a [u8], supplementary: Option<&'a [u8]>) -> Result<Self, Broken> {
+        let mut dwarf = sections(image)?;
+        if let Some(image) = supplementary {
+            dwarf.set_sup(sections(image)?);
+        }
+        let context = Context::from_dwarf(dwarf).map_err(|_| Broken::Unreadable)?;
+        Ok(Self { context })
+    }
+
+    /// The functions at a virtual address, outermost first; none where nothing is known of it.
+    pub(super) fn steps(&self, address: u64) -> Result<Vec<FoundStep>, Broken> {
+        let broken = |_| Broken::Unreadable;
+        let frames = self.context.find_frames(address).skip_all_loads();
+        let mut frames = frames.map_err(broken)?;
+        let mut steps = Vec::new();
+        while let Some(frame) = frames.next().map_err(broken)? {
+            let name = match &frame.function {
+                Some(function) => Some(function.raw_name().map_err(broken)?),
+                None => None,
+            };
+            let (file, line) = match frame.location {
+                Some(location) => (location.file.map(path), location.line),
+                None => (None, None),
+            };
+            steps.push(FoundStep {
+                function: name.map(|name| demangle(&name).into()),
+                file,
+                line: line.filter(|line| *line > 0),
+            });
+        }
+        // They come innermost first.
+        if steps.len() > MAX_STEPS {
+            steps.drain(1..=steps.len() - MAX_STEPS);
+        }
+        steps.reverse();
+        Ok(steps)
+    }
+}
+
+fn path(path: &str) -> String {
+    let mut from = path.len().saturating_sub(MAX_PATH_BYTES);
+    while !path.is_char_boundary(from) {
+        from += 1;
+    }
+    without_control(&path[from..]).into_owned()
+}
+
+fn sections(image: &[u8]) -> Result<Dwarf<Reader<'_>>, Broken> {
+    let elf = ElfFile::read(image).map_err(|_| Broken::Unreadable)?;
+    let sections = elf.sections(image).ok_or(Broken::Unreadable)?;
+    Dwarf::load(|id| {
+        let bytes = match sections.find(id.name()) {
+            Some(section) if is_read(id) => contents(image, section)?,
+            _ => &[],
+        };
+        Ok(Reader::new(bytes, LittleEndian))
+    })
+}
+
+/// What lines and inlined functions are found by. The other sections can be as large, and are left alone.
+const fn is_read(id: SectionId) -> bool {
+    matches!(
+        id,
+        SectionId::DebugAbbrev
+            | SectionId::DebugAddr
+            | SectionId::DebugAranges
+            | SectionId::DebugInfo
+            | SectionId::DebugLine
+            | SectionId::DebugLineStr
+            | SectionId::DebugRanges
+            | SectionId::DebugRngLists
+            | SectionId::DebugStr
+            | SectionId::DebugStrOffsets
+    )
+}
+
+fn contents<'a>(image: &'a [u8], section: &Section) -> Result<&'a [u8], Broken> {
+    let from = usize::try_from(section.offset).map_err(|_| Broken::Unreadable)?;
+    let length = usize::try_from(section.size_bytes).map_err(|_| Broken::Unreadable)?;
+    let bytes = from.checked_add(length).and_then(|to| image.get(from..to));
+    let bytes = bytes.ok_or(Broken::Unreadable)?;
+    if section.is_compressed() {
+        inflated(bytes)
+    } else {
+        Ok(bytes)
+    }
+}
+
+/// What a compressed section stands for. It stays as long as the process.
+fn inflated(section: &[u8]) -> Result<&'static [u8], Broken> {
+    let (header, stream) = section
+        .split_at_checked(COMPRESSION_HEADER_BYTES)
+        .ok_or(Broken::Unreadable)?;
+    let kind = u32::from_le_bytes(header[..4].try_into().expect("four bytes are four"));
+    let length = u64::from_le_bytes(header[8..16].try_into().expect("eight bytes are eight"));
+    if kind != COMPRESSED_ZLIB {
+        return Err(Broken::Unreadable);
+    }
+    let length = usize::try_from(length).map_err(|_| Broken::NoMemory)?;
+    let mut bytes = Vec::new();
+    bytes
+        .try_reserve_exact(length)
+        .map_err(|_| Broken::NoMemory)?;
+    bytes.resize(length, 0);
+    let filled = decompress_slice_iter_to_slice(&mut bytes, std::iter::once(stream), true, true);
+    if filled == Ok(length) {
+        Ok(bytes.leak())
+    } else {
+        Err(Broken::Unreadable)
+    }
+}

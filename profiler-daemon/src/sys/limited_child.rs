@@ -1,0 +1,298 @@
+//! Runs this program or another one as a child that reads what may be hostile: with bounds on memory, processor, output and
+//! time, no new privileges, and only the descriptors that it is given. Input and output are memory files, so that neither
+//! side can make the other wait.
+
+use std::{
+    fs::File,
+    io::{self, Seek as _},
+    os::{
+        fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
+        unix::process::CommandExt as _,
+    },
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use super::memory_file::memory_file;
+
+/// What a child may take.
+#[derive(Clone, Copy, Debug)]
+pub struct ChildLimits {
+    /// Memory of its own (`RLIMIT_DATA`), bytes. What it maps of files does not count.
+    pub memory_bytes: u64,
+    /// Processor time, whole seconds.
+    pub processor_s: u64,
+    /// Time that may pass from its start to its end.
+    pub time: Duration,
+    /// What it may write, bytes.
+    pub output_bytes: u64,
+}
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// With this code.
+    Exited(i32),
+    /// By this signal, which was not sent from here.
+    Killed(i32),
+    /// It was killed because its time was over.
+    Late,
+}
+
+/// What became of a child.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How it ended.
+    pub ended: Ended,
+    /// What it wrote until then, from the beginning; not more than its limit.
+    pub output: File,
+    /// The most memory that it had resident, mapped files included, bytes.
+    pub peak_bytes: u64,
+    /// Processor time that it took, nanoseconds.
+    pub processor_ns: u64,
+}
+
+/// Runs `program` with `arguments` until it ends or its time is over. `input` is its standard input. It inherits `files`
+/// under the numbers that they have here.
+///
+/// # Errors
+/// The child cannot be started.
+pub fn run(
+    program: &PathBuf,
+    arguments: &[String],
+    files: &[&File],
+    input: &[u8],
+    limits: ChildLimits,
+) -> io::Result<Outcome> {
+    let start = Instant::now();
+    let mut given = memory_file(input)?;
+    given.rewind()?;
+    let output = memory_file(b"")?;
+    let inherited: Vec<RawFd> = files.iter().map(|file| file.as_raw_fd()).collect();
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::from(given))
+        .stdout(Stdio::from(output.try_clone()?))
+        .stderr(Stdio::null());
+    // SAFETY: what runs between fork and exec only makes system calls on plain numbers and on memory made before.
+    unsafe {
+        command.pre_exec(move || prepare(&inherited, limits));
+    }
+    let child = command.spawn()?;
+    let in_time = wait_until(&child, start + limits.time);
+    if !matches!(in_time, Ok(true)) {
+        kill(&child);
+    }
+    let (status, usage) = reap(&child)?;
+    let ended = if libc::WIFEXITED(status) {
+        Ended::Exited(libc::WEXITSTATUS(status))
+    } else if in_time? {
+        Ended::Killed(libc::WTERMSIG(status))
+    } else {
+        Ended::Late
+    };
+    let time_ns = |time: libc::timeval| {
+        let (seconds, micros) = (time.tv_sec.cast_unsigned(), time.tv_usec.cast_unsigned());
+        seconds * 1_000_000_000 + micros * 1_000
+    };
+    Ok(Outcome {
+        ended,
+        output,
+        peak_bytes: usage.ru_maxrss.cast_unsigned() << 10,
+        processor_ns: time_ns(usage.ru_utime) + time_ns(usage.ru_stime),
+    })
+}
+
+/// The child's side, before it executes its program. Allocates nothing and takes no lock.
+fn prepare(inherited: &[RawFd], limits: ChildLimits) -> io::Result<()> {
+    for fd in inherited {
+        // SAFETY: the child's own copy of a descriptor that the parent holds open through the start.
+        check(unsafe { libc::fcntl(*fd, libc::F_SETFD, 0) })?;
+    }
+    let bounds = [
+        (libc::RLIMIT_DATA, limits.memory_bytes),
+        (libc::RLIMIT_CPU, limits.processor_s),
+        (libc::RLIMIT_FSIZE, limits.output_bytes),
+        (libc::RLIMIT_CORE, 0),
+    ];
+    for (resource, most) in bounds {
+        let limit = libc::rlimit {
+            rlim_cur: most,
+            rlim_max: most,
+        };
+        // SAFETY: a valid limit.
+        check(unsafe { libc::setrlimit(resource, &raw const limit) })?;
+    }
+    // SAFETY: plain numbers. The child ends with the thread that waits for it.
+    unsafe {
+        check(libc::prctl(
+            libc::PR_SET_PDEATHSIG,
+            libc::SIGKILL as libc::c_ulong,
+        ))?;
+        check(libc::prctl(
+            libc::PR_SET_NO_NEW_PRIVS,
+            1 as libc::c_ulong,
+            0 as libc::c_ulong,
+            0 as libc::c_ulong,
+            0 as libc::c_ulong,
+        ))?;
+        check(libc::setpriority(libc::PRIO_PROCESS, 0, 10))
+    }
+}
+
+/// The child's side: takes over a file that it was given, by its number. To be called once for each.
+///
+/// # Errors
+/// Nothing is open under that number, or it is one of the three standard ones.
+pub fn inherited_file(fd: RawFd) -> io::Result<File> {
+    if fd <= libc::STDERR_FILENO {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: plain numbers.
+    if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: open, and nobody else in this process knows of it: it was open when the program began.
+    Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
+}
+
+fn check(result: i32) -> io::Result<()> {
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Whether the child ended before that time.
+fn wait_until(child: &Child, deadline: Instant) -> io::Result<bool> {
+    let pid = child.id().cast_signed();
+    // SAFETY: the number of a child that was not waited for, so it is still its own.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let fd = i32::try_from(fd).unwrap_or(-1);
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let mut wanted = libc::pollfd {
+            fd: fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let left_ms = i32::try_from(left.as_millis()).unwrap_or(i32::MAX);
+        // SAFETY: one entry, as is said.
+        match unsafe { libc::poll(&raw mut wanted, 1, left_ms) } {
+            0 if left.is_zero() || left_ms == 0 => return Ok(false),
+            0 => {}
+            1.. => return Ok(true),
+            _ => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+fn kill(child: &Child) {
+    // SAFETY: plain numbers. Nobody has waited for the child, so the number is still its own.
+    unsafe { libc::kill(child.id().cast_signed(), libc::SIGKILL) };
+}
+
+/// Waits for the end, and takes what the child used.
+fn reap(child: &Child) -> io::Result<(i32, libc::rusage)> {
+    // SAFETY: all-zero bytes are a valid rusage.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    let mut status = 0;
+    loop {
+        let pid = child.id().cast_signed();
+        // SAFETY: both places are valid; the child was not waited for yet.
+        let ended = unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) };
+        if ended == pid {
+            return Ok((status, usage));
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{io::Read as _, os::unix::fs::FileExt as _};
+
+    const LIMITS: ChildLimits = ChildLimits {
+        memory_bytes: 256 << 20,
+        processor_s: 10,
+        time: Duration::from_secs(60),
+        output_bytes: 1 << 20,
+    };
+
+    fn shell(script: &str, files: &[&File], limits: ChildLimits) -> (Ended, String) {
+        let arguments = ["-c".to_owned(), script.to_owned()];
+        let outcome = run(&"/bin/sh".into(), &arguments, files, b"given", limits).unwrap();
+        let mut output = vec![0; 4096];
+        let length = outcome.output.read_at(&mut output, 0).unwrap();
+        let text = String::from_utf8_lossy(&output[..length]).into_owned();
+        (outcome.ended, text)
+    }
+
+    // Check that a child gets its input and the files it is given, nothing else of this process, and that its answer and code
+    // come back.
+    #[test]
+    fn speaks() {
+        let mut file = memory_file(b"a file").unwrap();
+        file.rewind().unwrap();
+        let other = memory_file(b"").unwrap();
+        let fd = file.as_raw_fd();
+        let not_given = other.as_raw_fd();
+        let script = format!(
+            "cat; echo; cat <&{fd}; echo; ls /proc/self/fd | grep -x {not_given}; env | grep -c CARGO; nice; grep NoNewPrivs /proc/self/status; exit 7"
+        );
+        let (ended, text) = shell(&script, &[&file], LIMITS);
+        assert_eq!(ended, Ended::Exited(7));
+        assert_eq!(text, "given\na file\n0\n10\nNoNewPrivs:\t1\n");
+        let mut own = String::new();
+        File::open("/proc/self/status")
+            .unwrap()
+            .read_to_string(&mut own)
+            .unwrap();
+        assert!(own.contains("NoNewPrivs:\t0"), "only the child's");
+    }
+
+    // Check that each bound ends a child that goes beyond it, each in its way, and that what it wrote before is kept.
+    #[test]
+    fn bounds() {
+        let time = Duration::from_millis(200);
+        let (ended, text) = shell("echo begun; sleep 600", &[], ChildLimits { time, ..LIMITS });
+        assert_eq!((ended, text.as_str()), (Ended::Late, "begun\n"));
+        let processor_s = 1;
+        let short = ChildLimits {
+            processor_s,
+            ..LIMITS
+        };
+        let (ended, _) = shell("while :; do :; done", &[], short);
+        assert_eq!(ended, Ended::Killed(libc::SIGKILL));
+        let output_bytes = 4;
+        let narrow = ChildLimits {
+            output_bytes,
+            ..LIMITS
+        };
+        let (_, text) = shell("cat; exec cat /proc/self/status", &[], narrow);
+        assert_eq!(text, "give");
+        let (ended, _) = shell("kill -SEGV $$", &[], LIMITS);
+        assert_eq!(ended, Ended::Killed(libc::SIGSEGV));
+        let missing = run(&"/nonexistent".into(), &[], &[], b"", LIMITS);
+        assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}

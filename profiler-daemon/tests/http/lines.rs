@@ -1,0 +1,108 @@
+//! Lines, instructions and inlined functions over HTTP.
+
+use serde_json::Value;
+
+use super::backend::{FUNCTIONS, RUNNING};
+use super::get;
+
+async fn rows(question: &str) -> Vec<Value> {
+    let answer = get(&format!("/api/v1/processes/{RUNNING}/{question}")).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()["rows"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn lines() {
+    // Check that lines have their rows, those without one a reason, and that the answer says what share that is.
+    let all = rows("lines?limit=0").await;
+    assert_eq!(all.len(), FUNCTIONS, "a line of each function");
+    let one = all.iter().find(|row| row["function"] == "function_0x1004");
+    let one = one.unwrap();
+    assert_eq!(
+        (&one["file"], &one["line"]),
+        (&"/src/example.c".into(), &1003.into())
+    );
+    assert_eq!(
+        (&one["inlined"], &one["line_unknown"]),
+        (&false.into(), &Value::Null)
+    );
+    let none = all.iter().find(|row| row["function"] == "function_0x1007");
+    let none = none.unwrap();
+    assert_eq!((&none["file"], &none["line"]), (&Value::Null, &Value::Null));
+    assert_eq!(none["line_unknown"], "no_debug_information");
+    let answer = get("/api/v1/lines").await.json();
+    let lacks = &answer["completeness"];
+    assert_eq!(
+        lacks["lines_unknown_percent"],
+        lacks["lines_unknown"]["no_debug_information"]
+    );
+    assert!(lacks["lines_unknown_percent"].as_f64().unwrap() > 0.0);
+    let plain = get("/api/v1/functions").await.json();
+    assert!(plain["completeness"].get("lines_unknown_percent").is_none());
+    let text = get("/api/v1/lines?format=text&inlines=true").await;
+    for part in [
+        "/src/example.c:1003",
+        "in_line (inlined)",
+        "- (no_debug_information)",
+        "# lacks lines of",
+    ] {
+        assert!(
+            text.text().contains(part),
+            "{part} is missing in {}",
+            text.text()
+        );
+    }
+}
+
+#[tokio::test]
+async fn inlined() {
+    // Check that inlines=true makes rows of inlined functions, in lines and in functions, and false none.
+    let of = |rows: Vec<Value>| {
+        rows.into_iter()
+            .filter(|row| row["inlined"] == true)
+            .count()
+    };
+    assert_eq!(of(rows("lines?limit=0&inlines=true").await), 20);
+    assert_eq!(of(rows("lines?limit=0&inlines=false").await), 0);
+    assert_eq!(of(rows("functions?limit=0&inlines=true").await), 1);
+    assert_eq!(of(rows("functions?limit=0").await), 0);
+    let chosen = rows("lines?inlines=true&function=in_line&q=1005").await;
+    assert_eq!((chosen.len(), &chosen[0]["line"]), (1, &1005.into()));
+}
+
+#[tokio::test]
+async fn instructions() {
+    // Check that each place is a row with its address, and that they are sorted by it as by a number.
+    let all = rows("instructions?limit=0&sort=address&order=asc").await;
+    let addresses: Vec<&str> = all
+        .iter()
+        .filter_map(|row| row["address"].as_str())
+        .collect();
+    let expected: Vec<String> = (0..FUNCTIONS)
+        .map(|at| format!("{:#x}", 0x1000 + at))
+        .collect();
+    assert_eq!(addresses, expected);
+    let one = rows("instructions?function=function_0x1004&module=%5Bjit%5D").await;
+    assert_eq!((one.len(), &one[0]["line"]), (1, &1003.into()));
+    let csv = get("/api/v1/instructions?format=csv&limit=1").await;
+    assert!(
+        csv.text()
+            .starts_with("address,function,offset,module,build_id,file,line,kind,line_unknown,")
+    );
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_refused() {
+    // Check that unknown functions, modules, columns and values are refused and say what there is.
+    for (question, part) in [
+        ("lines?function=function_0x100", "function_0x1000"),
+        ("lines?module=nothing", "/api/v1/modules"),
+        ("instructions?sort=lines", "address"),
+        ("lines?inlines=yes", "true or false"),
+        ("instructions?inlines=true", "not known here"),
+    ] {
+        let answer = get(&format!("/api/v1/{question}")).await;
+        let problem = answer.problem(400);
+        assert!(problem.to_string().contains(part), "{question}: {problem}");
+    }
+}
