@@ -47,6 +47,7 @@ const PAGE: Site = Site {
         "parts.css",
         "receipt.js",
         "route.js",
+        "sides.js",
         "table.js",
         "timeline.css",
         "timeline/model.js",

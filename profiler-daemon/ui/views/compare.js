@@ -8,6 +8,7 @@ import { clock, count, exactTime, shown, time } from "../format.js";
 import { valueOf } from "../flame/tree.js";
 import { receipt } from "../receipt.js";
 import { change, COMPARE_TABS, foldOf, link, spanOf } from "../route.js";
+import { isProcess, otherOfKind, sidesOf } from "../sides.js";
 import { createCompareFlame } from "./compare_flame.js";
 import { createCompareTable } from "./compare_table.js";
 
@@ -19,24 +20,8 @@ const SPANS = [
   ["1m", "last minute"],
   ["5m", "last 5 minutes"],
 ];
-const DEFAULTS = { base: "session", other: "30s" };
 // Processes to choose from: those with most samples.
 const CHOICES = 500;
-
-const isProcess = (side) => /^\d+(\.\d+)?$/.test(side);
-
-// What is compared. A process is compared with a process: until that is chosen, `other` is "".
-function sidesOf(params) {
-  const base = params.base || DEFAULTS.base;
-  const other = params.other || "";
-  if (other !== "" && isProcess(base) === isProcess(other)) return { base, other };
-  return { base, other: isProcess(base) ? "" : DEFAULTS.other };
-}
-
-// Whether the shown span of time matters: of two spans each is its own.
-export function takesSpan(params) {
-  return isProcess(sidesOf(params).base);
-}
 
 function sideCard(label) {
   const title = el("h2", {});
@@ -81,7 +66,7 @@ export function createCompareView() {
       const now = { ...sidesOf(params), [name]: box.value };
       // The other side must be of the same kind.
       const rest = name === "base" ? "other" : "base";
-      if (isProcess(now[rest]) !== isProcess(box.value)) now[rest] = isProcess(box.value) ? "" : DEFAULTS[rest];
+      if (isProcess(now[rest]) !== isProcess(box.value)) now[rest] = otherOfKind(box.value, rest);
       if (now.base === "") Object.assign(now, { base: now.other, other: "" });
       change(now);
     });

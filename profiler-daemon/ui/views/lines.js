@@ -13,6 +13,8 @@ const WAYS = [
   ["instructions", "Instructions", "addresses of the code"],
 ];
 
+// Why a row has no line, or its line.
+const lineText = (row) => (row.file ? `${basename(row.file)}:${row.line ?? "?"}` : `(${shown(row.line_unknown ?? "no line").replaceAll("_", " ")})`);
 const place = (row) => (row.file ? `${row.file}:${row.line ?? "?"}` : "");
 
 // What both ways have above their tables.
@@ -56,14 +58,14 @@ export function createLinesTab(process) {
     nouns: ["line", "lines"],
     columns: [
       textColumn({ id: "file", label: "Line", header: true, class: "name code" }, (row) => ({
-        text: row.file ? `${basename(row.file)}:${row.line ?? "?"}` : "(no line known)",
-        title: row.file ? shown(place(row)) : "The module has no debug information for it",
+        text: lineText(row),
+        title: row.file ? shown(place(row)) : "No line is known of it",
       })),
       functionColumn(process, () => ({})),
       ...valueColumns(),
       moduleColumn,
     ],
-    key: (row) => `${row.file}\n${row.line}\n${row.function}\n${row.module}\n${row.build_id}\n${row.inlined}`,
+    key: (row) => `${row.file}\n${row.line}\n${row.function}\n${row.module}\n${row.build_id}\n${row.inlined}\n${row.line_unknown}`,
     defaultSort: "elapsed.exclusive_ns",
     filterLabel: "part of a file's or function's name…",
     takesFrames: true,
@@ -75,13 +77,13 @@ export function createLinesTab(process) {
     report: "instructions",
     nouns: ["instruction", "instructions"],
     columns: [
-      textColumn({ id: "address", label: "Address", header: true, class: "name code" }, (row) => ({ text: shown(row.address), title: `${shown(row.function)}+${row.offset ?? "?"}` })),
+      textColumn({ id: "address", label: "Address", header: true, class: "name code" }, (row) => ({ text: row.address === null ? "unknown" : shown(row.address), title: row.address === null ? "The file cannot be read any more" : "Virtual address in the module, as a disassembler shows it; of a caller, the last byte of its call" })),
       textColumn({ id: "function", label: "Function", class: "name code" }, (row) => ({ text: `${shown(row.function)}${row.offset === null || row.offset === undefined ? "" : `+${row.offset}`}`, title: shown(row.module) })),
-      textColumn({ id: "file", label: "Line", class: "code" }, (row) => ({ text: row.file ? `${basename(row.file)}:${row.line ?? "?"}` : "", title: row.file ? shown(place(row)) : undefined })),
+      textColumn({ id: "file", label: "Line", class: "code" }, (row) => ({ text: lineText(row), title: row.file ? shown(place(row)) : undefined })),
       ...valueColumns(["exclusive"]),
       moduleColumn,
     ],
-    key: (row) => `${row.address}\n${row.module}\n${row.function}`,
+    key: (row) => `${row.address}\n${row.offset}\n${row.module}\n${row.build_id}\n${row.function}`,
     defaultSort: "elapsed.exclusive_ns",
     filterLabel: "part of a function's name…",
     takesFrames: true,

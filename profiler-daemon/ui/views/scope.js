@@ -6,7 +6,7 @@ import { downloadLine } from "../downloads.js";
 import { el, setAttribute, setChildren, setText } from "../dom.js";
 import { clock, count, exactTime, percent, shown, time } from "../format.js";
 import { receipt } from "../receipt.js";
-import { COMPARE_TABS, link, spanOf, tabsOf } from "../route.js";
+import { COMPARE_TABS, link, spanOf, TABS } from "../route.js";
 import { createFlameTab } from "./flame.js";
 import { createLinesTab } from "./lines.js";
 import { createOsEventsTab } from "./os_events.js";
@@ -39,6 +39,7 @@ export function createScopeView(first) {
   const tabs = el("nav", { class: "tabs", "aria-label": "Reports" });
   const place = el("div", { class: "tab" });
   const links = el("div", {});
+  const lacking = el("p", { class: "panel", hidden: true }, "This daemon does not have this report.");
   const known = new Map();
   let tab = null;
   let tabId = "";
@@ -50,7 +51,7 @@ export function createScopeView(first) {
   // Empty tables would look like answers.
   for (const part of [head, place, links]) part.hidden = true;
   const compare = el("a", { class: "beside" }, process === null ? "compare parts of it" : "compare with another");
-  const element = el("div", { class: "view" }, el("div", { class: "titled" }, title, compare), head, tabs, place, links);
+  const element = el("div", { class: "view" }, el("div", { class: "titled" }, title, compare), head, tabs, place, lacking, links);
 
   function set(report) {
     for (const part of [head, place, links]) part.hidden = false;
@@ -78,7 +79,7 @@ export function createScopeView(first) {
   }
 
   function drawTabs(now) {
-    setChildren(tabs, tabsOf(process).map((id) => el("a", { href: link("scope", process, id), "aria-current": id === now ? "page" : null }, LABELS[id])));
+    setChildren(tabs, TABS.map((id) => el("a", { href: link("scope", process, id), "aria-current": id === now ? "page" : null }, LABELS[id])));
   }
 
   return {
@@ -103,8 +104,11 @@ export function createScopeView(first) {
     async load(signal) {
       const mine = tab;
       const path = reportPath(process, mine.report);
-      const [report, answer] = await Promise.all([get(reportPath(process, ""), spanOf(params), signal), get(path, mine.query(params), signal)]);
+      const [report, answer] = await Promise.all([get(reportPath(process, ""), spanOf(params), signal), get(path, mine.query(params), signal).catch(absent)]);
       set(report);
+      place.hidden = answer === null;
+      lacking.hidden = answer !== null;
+      if (answer === null) return report.as_of;
       mine.load(answer);
       // Of what stands below it, where that names functions; else of the totals.
       const named = NAMED.includes(mine.report);
@@ -112,6 +116,12 @@ export function createScopeView(first) {
       return answer.as_of;
     },
   };
+}
+
+// A report that another version of the daemon does not have: null. Whether the process is there is said by its own report.
+function absent(error) {
+  if (error.kind === "missing") return null;
+  throw error;
 }
 
 // What is downloaded is everything, not what a screen holds.

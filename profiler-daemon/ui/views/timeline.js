@@ -10,6 +10,8 @@ import { createStrip } from "../timeline/strip.js";
 
 const INTERVAL_MS = 5_000;
 const FIRST_ROWS = 40;
+// Of more stretches neighbours are put together by the daemon.
+const STRETCHES = 120;
 const MORE_ROWS = 300;
 
 const ORDERS = [
@@ -85,11 +87,11 @@ export function createTimelineTab(process) {
   }
 
   return {
-    element: el("div", {}, el("div", { class: "tools" }, el("label", {}, el("span", {}, "Above"), order), total, more), legend, chart, none, details, scale, hint),
+    element: el("div", {}, el("div", { class: "tools" }, el("label", {}, el("span", {}, "First"), order), total, more), legend, chart, none, details, scale, hint),
     report: "timeline",
     intervalMs: INTERVAL_MS,
     // The strips show what is around the chosen span, too.
-    query: (now) => ({ window: now.window, sort: ORDERS.some(([id]) => id === now.sort) ? now.sort : ORDERS[0][0], order: "desc", limit: now.rows === "more" ? MORE_ROWS : FIRST_ROWS }),
+    query: (now) => ({ window: now.window, sort: ORDERS.some(([id]) => id === now.sort) ? now.sort : ORDERS[0][0], order: "desc", spans: STRETCHES, limit: now.rows === "more" ? MORE_ROWS : FIRST_ROWS }),
     show(now) {
       params = now;
       draw();
