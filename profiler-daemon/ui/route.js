@@ -4,8 +4,8 @@
 export const TABS = ["functions", "lines", "modules", "threads", "timeline", "os-events", "flame"];
 export const COMPARE_TABS = ["functions", "flame"];
 
-// Which part of the session is meant: a span that ends now, or one between two times.
-const SPAN = ["window", "from", "to"];
+// Which part of the session is meant: one that ends now, a named session or a span of it, or one between two times.
+const SPAN = ["window", "from", "to", "session", "span"];
 // Whose frames are folded into their callers.
 const FOLD = ["modules", "hide"];
 // Parameters that stay when one goes from view to view.
@@ -22,7 +22,12 @@ export function isBetween(params) {
 
 // The part of the session that the address means, as a report is asked for it.
 export function spanOf(params) {
-  return isBetween(params) ? some(params, ["from", "to"]) : some(params, ["window"]);
+  return isBetween(params) ? some(params, ["from", "to"]) : aroundOf(params);
+}
+
+// The same without what was chosen from it between two times.
+export function aroundOf(params) {
+  return some(params, params.session ? ["session", "span"] : ["window"]);
 }
 
 // The chosen times, in milliseconds since 1970; null where none is chosen.

@@ -1,4 +1,5 @@
-// Which two sides an address compares. Both are processes, or both are spans of the session that end now.
+// Which two sides an address compares. Both are processes, or both are parts of the session: a length of time that ends now, or a
+// named session or a span of one, as NAME/SPAN.
 
 const DEFAULTS = { base: "session", other: "30s" };
 
@@ -14,6 +15,14 @@ export function sidesOf(params) {
   const base = params.base || DEFAULTS.base;
   const other = params.other || "";
   return { base, other: other !== "" && isProcess(base) === isProcess(other) ? other : otherOfKind(base, "other") };
+}
+
+// How a call tree of a part of the session is asked for.
+export function partOf(side) {
+  if (side === "session") return {};
+  if (/^\d/.test(side)) return { window: side };
+  const [session, span] = side.split("/");
+  return { session, span };
 }
 
 // Whether the shown part of the session matters: of two spans each is its own.

@@ -48,6 +48,7 @@ const PAGE: Site = Site {
         "receipt.js",
         "route.js",
         "sides.js",
+        "span_choice.js",
         "table.js",
         "timeline.css",
         "timeline/model.js",

@@ -39,7 +39,6 @@ export function createScopeView(first) {
   const tabs = el("nav", { class: "tabs", "aria-label": "Reports" });
   const place = el("div", { class: "tab" });
   const links = el("div", {});
-  const lacking = el("p", { class: "panel", hidden: true }, "This daemon does not have this report.");
   const known = new Map();
   let tab = null;
   let tabId = "";
@@ -51,7 +50,7 @@ export function createScopeView(first) {
   // Empty tables would look like answers.
   for (const part of [head, place, links]) part.hidden = true;
   const compare = el("a", { class: "beside" }, process === null ? "compare parts of it" : "compare with another");
-  const element = el("div", { class: "view" }, el("div", { class: "titled" }, title, compare), head, tabs, place, lacking, links);
+  const element = el("div", { class: "view" }, el("div", { class: "titled" }, title, compare), head, tabs, place, links);
 
   function set(report) {
     for (const part of [head, place, links]) part.hidden = false;
@@ -104,11 +103,8 @@ export function createScopeView(first) {
     async load(signal) {
       const mine = tab;
       const path = reportPath(process, mine.report);
-      const [report, answer] = await Promise.all([get(reportPath(process, ""), spanOf(params), signal), get(path, mine.query(params), signal).catch(absent)]);
+      const [report, answer] = await Promise.all([get(reportPath(process, ""), spanOf(params), signal), get(path, mine.query(params), signal)]);
       set(report);
-      place.hidden = answer === null;
-      lacking.hidden = answer !== null;
-      if (answer === null) return report.as_of;
       mine.load(answer);
       // Of what stands below it, where that names functions; else of the totals.
       const named = NAMED.includes(mine.report);
@@ -116,12 +112,6 @@ export function createScopeView(first) {
       return answer.as_of;
     },
   };
-}
-
-// A report that another version of the daemon does not have: null. Whether the process is there is said by its own report.
-function absent(error) {
-  if (error.kind === "missing") return null;
-  throw error;
 }
 
 // What is downloaded is everything, not what a screen holds.

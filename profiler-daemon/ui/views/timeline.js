@@ -4,7 +4,7 @@
 import { CLASSES } from "../classes.js";
 import { announce, el, setChildren, setText } from "../dom.js";
 import { clock, count, percent, several, share, shown, time } from "../format.js";
-import { change, link, spanTimes } from "../route.js";
+import { aroundOf, change, link, spanTimes } from "../route.js";
 import { classesIn, model } from "../timeline/model.js";
 import { createStrip } from "../timeline/strip.js";
 
@@ -91,7 +91,7 @@ export function createTimelineTab(process) {
     report: "timeline",
     intervalMs: INTERVAL_MS,
     // The strips show what is around the chosen span, too.
-    query: (now) => ({ window: now.window, sort: ORDERS.some(([id]) => id === now.sort) ? now.sort : ORDERS[0][0], order: "desc", spans: STRETCHES, limit: now.rows === "more" ? MORE_ROWS : FIRST_ROWS }),
+    query: (now) => ({ ...aroundOf(now), sort: ORDERS.some(([id]) => id === now.sort) ? now.sort : ORDERS[0][0], order: "desc", spans: STRETCHES, limit: now.rows === "more" ? MORE_ROWS : FIRST_ROWS }),
     show(now) {
       params = now;
       draw();
