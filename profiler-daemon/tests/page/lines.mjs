@@ -18,6 +18,13 @@ check("lines have the values of functions, and lead to the instructions of one f
   assert.ok((await column(page, 0)).every((text) => /^0x[0-9a-f]+$/.test(text)));
   assert.deepEqual(await parameters(page), { fn: "index::decode_postings", in: "/usr/bin/webserver", show: "instructions" });
   await screenshot(page, "instructions");
+  // Chosen by keys, the choice keeps the focus.
+  await page.locator("input[name=lines-way]:checked").focus();
+  await page.keyboard.press("ArrowLeft");
+  await until("its lines are shown", () => column(page, 0), (texts) => texts.length > 0 && texts.every((text) => /^index\.rs:\d+$/.test(text)));
+  assert.equal(await page.evaluate(() => document.activeElement.name), "lines-way");
+  await page.keyboard.press("ArrowRight");
+  await page.waitForURL(/show=instructions/);
   await page.getByRole("link", { name: "all functions" }).click();
   await until("those of all functions are shown", () => column(page, 1), (names) => new Set(names.map((name) => name.split("+")[0])).size > 1);
 });

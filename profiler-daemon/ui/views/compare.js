@@ -83,6 +83,7 @@ export function createCompareView() {
 
   function drawChoices() {
     const now = sidesOf(params);
+    swap.disabled = now.other === "";
     for (const [name, box] of Object.entries(choices)) {
       // A list that is open is not pulled away.
       if (document.activeElement !== box || box.options.length === 0) {
