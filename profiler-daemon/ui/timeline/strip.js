@@ -6,6 +6,7 @@ import { el } from "../dom.js";
 import { parts, stretchAt, ticks, touched } from "./model.js";
 
 export const ROW = 26;
+// The times stand above the strips.
 const AXIS = 20;
 // A drag shorter than this is a click, in pixels.
 const DRAG = 4;
@@ -68,16 +69,16 @@ export function createStrip({ label, describedBy, onPlace, onChoose }) {
       const { fromMs, toMs } = made.stretches[place.index];
       pen.strokeStyle = paint["flame-focus"];
       pen.lineWidth = 2;
-      pen.strokeRect(x(fromMs) + 1, place.row * ROW + 1, Math.max(x(toMs) - x(fromMs) - 2, 2), ROW - 3);
+      pen.strokeRect(x(fromMs) + 1, AXIS + place.row * ROW + 1, Math.max(x(toMs) - x(fromMs) - 2, 2), ROW - 3);
     }
     Object.assign(canvas.dataset, { drawn: String(drawn), rows: String(made.rows.length), stretches: String(made.stretches.length) });
   }
 
-  // Draws all strips and the times below them; answers how many parts they have.
+  // Draws all strips and the times above them; answers how many parts they have.
   function drawStrips(paint, wide) {
     let count = 0;
     made.rows.forEach((row, at) => {
-      const bottom = (at + 1) * ROW - 2;
+      const bottom = AXIS + (at + 1) * ROW - 2;
       stripPen.fillStyle = paint.line;
       stripPen.fillRect(0, bottom, wide, 1);
       made.stretches.forEach((stretch, index) => {
@@ -100,14 +101,13 @@ export function createStrip({ label, describedBy, onPlace, onChoose }) {
   function drawAxis(paint, wide) {
     stripPen.font = "11px system-ui, sans-serif";
     stripPen.textBaseline = "top";
-    const top = made.rows.length * ROW;
     for (const ms of ticks(made, Math.max(2, Math.floor(wide / TICK)))) {
       const text = new Date(ms).toLocaleTimeString("en-GB");
       const half = stripPen.measureText(text).width / 2;
       stripPen.fillStyle = paint.line;
-      stripPen.fillRect(Math.round(x(ms)), 0, 1, top + 4);
+      stripPen.fillRect(Math.round(x(ms)), AXIS - 4, 1, made.rows.length * ROW + 4);
       stripPen.fillStyle = paint.dim;
-      stripPen.fillText(text, Math.max(0, Math.min(x(ms) - half, wide - 2 * half)), top + 6);
+      stripPen.fillText(text, Math.max(0, Math.min(x(ms) - half, wide - 2 * half)), 2);
     }
   }
 
@@ -117,12 +117,12 @@ export function createStrip({ label, describedBy, onPlace, onChoose }) {
     const high = made.rows.length * ROW;
     pen.globalAlpha = 0.66;
     pen.fillStyle = paint.ground;
-    pen.fillRect(0, 0, left, high);
-    pen.fillRect(right, 0, wide - right, high);
+    pen.fillRect(0, AXIS, left, high);
+    pen.fillRect(right, AXIS, wide - right, high);
     pen.globalAlpha = 1;
     pen.fillStyle = paint.accent;
-    for (const at of [left, right - 2]) pen.fillRect(at, 0, 2, high + 4);
-    pen.fillRect(left, high, right - left, 3);
+    for (const at of [left, right - 2]) pen.fillRect(at, AXIS - 4, 2, high + 4);
+    pen.fillRect(left, AXIS - 3, right - left, 3);
   }
 
   function mean(row, index) {
@@ -139,7 +139,7 @@ export function createStrip({ label, describedBy, onPlace, onChoose }) {
   function at(event) {
     const bounds = canvas.getBoundingClientRect();
     const ms = made.fromMs + ((event.clientX - bounds.left) / bounds.width) * (made.toMs - made.fromMs);
-    return { ms: Math.max(made.fromMs, Math.min(ms, made.toMs - 1)), row: Math.floor((event.clientY - bounds.top) / ROW), px: event.clientX };
+    return { ms: Math.max(made.fromMs, Math.min(ms, made.toMs - 1)), row: Math.floor((event.clientY - bounds.top - AXIS) / ROW), px: event.clientX };
   }
 
   const ready = () => made !== null && made.rows.length > 0 && made.stretches.length > 0;

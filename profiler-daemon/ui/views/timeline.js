@@ -66,6 +66,10 @@ export function createTimelineTab(process) {
   }
 
   function drawLabels() {
+    // Made anew only where they changed: somebody may be about to follow one.
+    const key = JSON.stringify(made.rows.map(({ pid, tid, comm, state, threads }) => [pid, tid, comm, state, threads]));
+    if (labels.dataset.key === key) return;
+    labels.dataset.key = key;
     setChildren(labels, made.rows.map((row) => {
       const text = row.threads > 1 && alone ? `${shown(row.comm)} (${count(row.threads)} exited)` : shown(row.comm);
       const number = alone ? row.tid : row.pid;
