@@ -2,7 +2,7 @@
 // time to be chosen from it, which then holds for every view.
 
 import { CLASSES } from "../classes.js";
-import { announce, el, setChildren, setText } from "../dom.js";
+import { announce, el, setAttribute, setChildren, setText } from "../dom.js";
 import { clock, count, percent, several, share, shown, time } from "../format.js";
 import { aroundOf, change, link, spanTimes } from "../route.js";
 import { classesIn, model } from "../timeline/model.js";
@@ -73,7 +73,7 @@ export function createTimelineTab(process) {
     setChildren(labels, made.rows.map((row) => {
       const text = row.threads > 1 && alone ? `${shown(row.comm)} (${count(row.threads)} exited)` : shown(row.comm);
       const number = alone ? row.tid : row.pid;
-      const inner = alone || !(row.pid > 0) ? el("span", {}, text) : el("a", { href: link("scope", `${row.pid}.${row.start_ticks}`, "timeline") }, text);
+      const inner = alone || !(row.pid > 0) ? el("span", {}, text) : el("a", {}, text);
       return el("li", { title: `${text} ${number}, ${row.state ?? ""}` }, inner, number > 0 ? el("small", {}, String(number)) : null);
     }));
   }
@@ -86,6 +86,11 @@ export function createTimelineTab(process) {
     chart.hidden = empty;
     details.hidden = empty;
     if (empty) return;
+    // The links keep what the address has now.
+    made.rows.forEach((row, at) => {
+      const to = labels.children[at].querySelector("a");
+      if (to) setAttribute(to, "href", link("scope", `${row.pid}.${row.start_ticks}`, "timeline"));
+    });
     strip.set(made, ...spanTimes(params));
     if (document.activeElement !== strip.canvas && who.textContent === "") tell(0, made.stretches.length - 1);
   }
