@@ -1,8 +1,8 @@
 //! Every endpoint, declared once: where it is, what may be asked of it, what it is for.
 
 use super::page;
-use super::speedscope;
 use super::questions::{DIFF, FORMAT, FUNCTIONS, NEIGHBOURS, PPROF, RECORDING, TABLE, TREE, VIEW};
+use super::speedscope;
 
 /// An endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

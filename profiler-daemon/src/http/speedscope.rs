@@ -78,7 +78,8 @@ mod tests {
         assert_files_of(TAKEN.files, "ui/third-party/speedscope", |name| {
             !notes.contains(&name)
         });
-        let names = |site: &super::Site| site.files.iter().map(|file| file.name).collect::<Vec<_>>();
+        let names =
+            |site: &super::Site| site.files.iter().map(|file| file.name).collect::<Vec<_>>();
         let known = [names(&OWN), names(&TAKEN)].concat();
         let index = std::str::from_utf8(OWN.files[0].content).unwrap();
         let mut referenced = 0;

@@ -146,7 +146,12 @@ fn nest(
     for index in (1..nodes.len()).rev() {
         let parent = nodes[index].parent as usize;
         if visible[index] {
-            let below = finish(view, std::mem::take(&mut children[index]), &cut[index], query);
+            let below = finish(
+                view,
+                std::mem::take(&mut children[index]),
+                &cut[index],
+                query,
+            );
             let size = size(query, &nodes[index].total);
             children[parent].push((size, node(view, forest, index, below)));
         } else {
