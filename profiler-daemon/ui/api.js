@@ -49,6 +49,12 @@ export async function get(path, parameters, signal) {
   throw await refusal(response);
 }
 
+// The sessions that somebody has named; the whole life of the daemon, which stands first, is none.
+export async function namedSessions(signal) {
+  const { sessions } = await get("/api/v1/sessions", {}, signal);
+  return sessions.slice(1);
+}
+
 function away(error) {
   if (error.name === "TimeoutError") {
     return new ApiError("away", "The daemon does not answer", "It took longer than 30 seconds. It is asked again.");

@@ -2,16 +2,12 @@
 
 import { el, setAttribute, setChildren, setText } from "./dom.js";
 import { clock, shown, time } from "./format.js";
-import { change, isBetween, spanTimes } from "./route.js";
-import { takesSpan } from "./views/compare.js";
+import { change } from "./route.js";
+import { takesSpan } from "./sides.js";
+import { createSpanChoice } from "./span_choice.js";
 
-const WINDOWS = [
-  ["", "since the start"],
-  ["10s", "last 10 s"],
-  ["30s", "last 30 s"],
-  ["1m", "last minute"],
-  ["5m", "last 5 minutes"],
-];
+// Tabs of which functions are the matter.
+const OF_FUNCTIONS = ["functions", "lines", "flame"];
 const FRAMES = [
   ["", "program functions"],
   ["all", "and kernel functions"],
@@ -28,18 +24,14 @@ function select(label, title, options, name) {
   };
 }
 
-// The span of time that was chosen, with a way to take it back; nothing where none is.
-function createChip() {
-  const text = el("span", {});
-  const element = el("button", { type: "button", class: "chip", hidden: true, title: "Show all time again", on: { click: () => change({ from: "", to: "" }) } }, text, el("span", { "aria-hidden": "true" }, "✕"));
+// Names of modules whose functions count for what called them. They are asked for when they are complete: at Enter, or when the
+// field is left.
+function foldInput() {
+  const box = el("input", { type: "search", id: "choose-hide", placeholder: "as libc*", autocomplete: "off", spellcheck: "false", on: { change: () => change({ hide: box.value.trim() }) } });
   return {
-    element,
-    show(params) {
-      element.hidden = !isBetween(params);
-      const [from, to] = spanTimes(params);
-      const length = from !== null && to !== null && to > from ? ` (${time((to - from) * 1e6)})` : "";
-      setText(text, `${from === null ? "the start" : clock(from)} to ${to === null ? "now" : clock(to)}${length}`);
-      setAttribute(element, "aria-label", `Only ${text.textContent} is shown. Show all time again`);
+    element: el("label", { title: "Modules whose functions are folded into those that called them; names are separated by commas, * stands for any text" }, el("span", {}, "Fold"), box),
+    show(value) {
+      if (document.activeElement !== box) box.value = value;
     },
   };
 }
@@ -47,9 +39,9 @@ function createChip() {
 // `ask` is called when somebody wants a fresh answer now.
 export function createControls(ask) {
   let paused = false;
-  const window = select("Time", "Which part of the session the numbers cover", WINDOWS, "window");
+  const span = createSpanChoice();
   const frames = select("Show", "Time in the kernel belongs to the program's function that asked for it, or to the kernel's own functions", FRAMES, "frames");
-  const chip = createChip();
+  const fold = foldInput();
   const stamp = el("span", { class: "stamp", title: "When the shown answer was made" });
   const pause = el("button", { type: "button", "aria-pressed": "false", title: "Stop asking by itself" }, "Pause");
   pause.addEventListener("click", () => {
@@ -60,16 +52,18 @@ export function createControls(ask) {
     if (!paused) ask();
   });
   const now = el("button", { type: "button", title: "Ask for a fresh answer", on: { click: ask } }, "Refresh");
-  setChildren(document.getElementById("controls"), [chip.element, window.element, frames.element, stamp, pause, now]);
+  setChildren(document.getElementById("controls"), [...span.elements, frames.element, fold.element, stamp, pause, now]);
   return {
     isPaused: () => paused,
+    // Takes the sessions there are by name.
+    know: span.know,
     show(route) {
-      window.show(route.params.window ?? "");
       frames.show(route.params.frames ?? "");
       const reports = route.view === "compare" ? takesSpan(route.params) : route.view !== "daemon";
-      window.element.hidden = !reports;
-      chip.show(reports ? route.params : {});
+      span.show(reports ? route.params : null);
       frames.element.hidden = !["scope", "compare"].includes(route.view);
+      fold.element.hidden = frames.element.hidden || !OF_FUNCTIONS.includes(route.tab);
+      fold.show(route.params.hide ?? "");
     },
     // Says how fresh the answer is; null: there was none.
     answered(asOf) {

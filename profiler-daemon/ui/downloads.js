@@ -32,7 +32,7 @@ const FORMATS = {
 };
 
 // Reports of one process in a form of their own: the path and what it is for; and which parameters they take.
-const OF_VIEW = ["frames", "window", "from", "to", "modules", "hide"];
+const OF_VIEW = ["frames", "window", "from", "to", "session", "span", "modules", "hide"];
 const OF_PROCESS = [["pprof", "pprof", "for pprof and what reads its format"]];
 
 // Viewers that come with the daemon and open a format of a report: [label, format, title, address].

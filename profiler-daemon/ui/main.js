@@ -3,7 +3,7 @@
 // A view is {element, title, intervalMs, show(route), load(signal)}: `show` draws what it has by the address, `load` asks
 // the daemon and draws. `intervalMs` 0: it asks only when told to.
 
-import { ApiError, get } from "./api.js";
+import { ApiError, get, namedSessions } from "./api.js";
 import { createControls } from "./controls.js";
 import { el, setChildren } from "./dom.js";
 import { showDegraded } from "./receipt.js";
@@ -108,7 +108,9 @@ function complain(problem) {
 async function watchStatus() {
   if (!document.hidden) {
     try {
-      const status = await get("/api/v1/status", {}, new AbortController().signal);
+      const { signal } = new AbortController();
+      const [status, sessions] = await Promise.all([get("/api/v1/status", {}, signal), namedSessions(signal)]);
+      controls.know(sessions);
       showDegraded(document.getElementById("degraded"), status.degraded);
       controls.describe(status);
     } catch (error) {

@@ -1,20 +1,15 @@
 // Every view is an address: "#/processes?sort=…", "#/process/42.7000/flame?value=blocked&zoom=…", "#/session/functions",
 // "#/compare/flame?base=30s&other=10s", "#/daemon". This file reads and writes them; it draws nothing.
 
-const TABS = ["functions", "lines", "modules", "threads", "timeline", "os-events", "flame"];
+export const TABS = ["functions", "lines", "modules", "threads", "timeline", "os-events", "flame"];
 export const COMPARE_TABS = ["functions", "flame"];
 
-// Which part of the session is meant: a span that ends now, or one between two times.
-const SPAN = ["window", "from", "to"];
+// Which part of the session is meant: one that ends now, a named session or a span of it, or one between two times.
+const SPAN = ["window", "from", "to", "session", "span"];
 // Whose frames are folded into their callers.
 const FOLD = ["modules", "hide"];
 // Parameters that stay when one goes from view to view.
 const LASTING = [...SPAN, ...FOLD, "frames"];
-
-// The tabs of a process, or of the session (null): lines are those of one process.
-export function tabsOf(process) {
-  return process === null ? TABS.filter((tab) => tab !== "lines") : TABS;
-}
 
 function some(params, names) {
   return Object.fromEntries(names.filter((name) => params[name]).map((name) => [name, params[name]]));
@@ -27,15 +22,21 @@ export function isBetween(params) {
 
 // The part of the session that the address means, as a report is asked for it.
 export function spanOf(params) {
-  return isBetween(params) ? some(params, ["from", "to"]) : some(params, ["window"]);
+  return isBetween(params) ? some(params, ["from", "to"]) : aroundOf(params);
+}
+
+// The same without what was chosen from it between two times.
+export function aroundOf(params) {
+  return some(params, params.session ? ["session", "span"] : ["window"]);
 }
 
 // The chosen times, in milliseconds since 1970; null where none is chosen.
 export function spanTimes(params) {
   return ["from", "to"].map((name) => {
-    // RFC 3339, or seconds since 1970.
+    // RFC 3339, or seconds since 1970, or so long ago.
     const given = params[name] ?? "";
-    const ms = /^\d+(\.\d+)?$/.test(given) ? Number(given) * 1000 : Date.parse(given);
+    const [, ago, unit] = /^-(\d+)(s|m|h)?$/.exec(given) ?? [];
+    const ms = ago ? Date.now() - Number(ago) * { s: 1_000, m: 60_000, h: 3_600_000 }[unit ?? "s"] : /^\d+(\.\d+)?$/.test(given) ? Number(given) * 1000 : Date.parse(given);
     return Number.isNaN(ms) ? null : ms;
   });
 }
@@ -59,8 +60,8 @@ export function parse(hash) {
   const parts = path.split("/").filter(Boolean).map(decoded);
   const params = Object.fromEntries(new URLSearchParams(query));
   const tab = (name, tabs) => (tabs.includes(name) ? name : tabs[0]);
-  if (parts[0] === "process" && parts[1]) return { view: "scope", process: parts[1], tab: tab(parts[2], tabsOf(parts[1])), params };
-  if (parts[0] === "session") return { view: "scope", process: null, tab: tab(parts[1], tabsOf(null)), params };
+  if (parts[0] === "process" && parts[1]) return { view: "scope", process: parts[1], tab: tab(parts[2], TABS), params };
+  if (parts[0] === "session") return { view: "scope", process: null, tab: tab(parts[1], TABS), params };
   if (parts[0] === "compare") return { view: "compare", process: null, tab: tab(parts[1], COMPARE_TABS), params };
   if (parts[0] === "daemon") return { view: "daemon", process: null, tab: "", params };
   return { view: "processes", process: null, tab: "", params };

@@ -47,6 +47,8 @@ const PAGE: Site = Site {
         "parts.css",
         "receipt.js",
         "route.js",
+        "sides.js",
+        "span_choice.js",
         "table.js",
         "timeline.css",
         "timeline/model.js",

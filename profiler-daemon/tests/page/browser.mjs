@@ -9,7 +9,7 @@ export const env = process.env;
 const { chromium } = createRequire(path.join(env.PAGE_MODULES, "checks.js"))("playwright-core");
 
 // How long one thing may take to appear.
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 60_000;
 
 const checks = [];
 
@@ -111,8 +111,9 @@ export function column(page, index) {
   return page.$$eval("tbody tr", (rows, at) => rows.map((row) => row.children[at].textContent), index);
 }
 
-export async function screenshot(page, name) {
-  await page.screenshot({ path: path.join(env.PAGE_SCREENSHOTS, `${name}.png`) });
+// `whole`: as long as the page is, not as the window.
+export async function screenshot(page, name, whole = false) {
+  await page.screenshot({ path: path.join(env.PAGE_SCREENSHOTS, `${name}.png`), fullPage: whole });
 }
 
 // The part of the address behind the question mark, as an object.

@@ -5,6 +5,9 @@ import "./process.mjs";
 import "./flame.mjs";
 import "./compare.mjs";
 import "./speedscope.mjs";
+import "./timeline.mjs";
+import "./lines.mjs";
+import "./sessions.mjs";
 import "./whole.mjs";
 import { env, runAll } from "./browser.mjs";
 

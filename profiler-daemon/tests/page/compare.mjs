@@ -82,7 +82,6 @@ check("a flame graph shows both call trees joined, and tells each change by sign
   assert.match(told[0], /Elapsed: [\d.]+ % of the base \(.+\), 0 % of the other \(0\): only in the base, shrank by [\d.]+ points\./);
   assert.ok(told.some((text) => /only in the other, grew by [\d.]+ points/.test(text)), told.join("\n"));
   assert.match(await page.locator(".changes").innerText(), /shrank[\s\S]*−5 or more[\s\S]*same[\s\S]*\+5 or more[\s\S]*grew/);
-  // What is drawn blue, red or not at all is as often the one as the other: the sides have nothing in common.
   await screenshot(page, "compare-flame");
   await page.keyboard.press("Enter");
   assert.ok((await parameters(page)).zoom);

@@ -25,7 +25,7 @@ use profiler_daemon::metrics::RequestCounts;
 use tokio::net::TcpListener;
 
 /// How long all checks may take.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(900);
 
 /// What the checks are run with.
 struct Tools {

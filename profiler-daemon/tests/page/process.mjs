@@ -64,6 +64,23 @@ check("frames and time go into the address and stay from tab to tab", async (pag
   assert.equal((await parameters(page)).window, "30s");
 });
 
+check("modules can be folded into what called them, in every view of functions", async (page) => {
+  await open(page, `${ONE}/functions`);
+  assert.ok((await column(page, 0)).includes("memcpy"));
+  await page.getByLabel("Fold").fill("libc*");
+  await page.keyboard.press("Enter");
+  await until("functions of the module are gone", () => column(page, 0), (names) => names.length > 5 && !names.includes("memcpy"));
+  assert.deepEqual(await parameters(page), { hide: "libc*" });
+  await page.getByRole("link", { name: "Flame graph" }).click();
+  await page.waitForURL(/flame.*hide=libc/);
+  await answered(page);
+  await page.getByLabel("Search").fill("libc");
+  await until("the graph has none of them", () => page.locator(".rows").innerText(), (text) => /^0 functions match/.test(text));
+  await page.getByLabel("Fold").fill("nothing-like-it");
+  await page.keyboard.press("Enter");
+  await page.getByText("must name modules that are listed").waitFor();
+}, { expected: /400 \(Bad Request\)/ });
+
 check("the whole session has the same reports", async (page) => {
   await open(page, "#/session/functions");
   assert.match(await page.locator("h1").innerText(), /Whole session/);

@@ -122,7 +122,7 @@ check("names that try to become markup stay text", async (page) => {
   assert.match(await row.innerText(), /\ufffdtxt\.<b>unit<\/b>/);
   await row.getByRole("link").click();
   await page.waitForURL(/process\/666\.\d+/);
-  for (const tab of ["functions", "modules", "threads", "os-events", "flame"]) {
+  for (const tab of ["functions", "lines", "modules", "threads", "timeline", "os-events", "flame"]) {
     await open(page, `#/process/${env.PAGE_HOSTILE}/${tab}`);
     assert.equal(await page.locator("main img, main script, main b b").count(), 0, tab);
   }

@@ -10,6 +10,9 @@ const VIEWS = [
   ["threads", `#/process/${env.PAGE_BUSY}/threads`],
   ["os-events", `#/process/${env.PAGE_BUSY}/os-events`],
   ["flame", `#/process/${env.PAGE_HOSTILE}/flame?fn=__proto__&in=${encodeURIComponent("/opt/<script>alert(1)</script>")}`],
+  ["lines", `#/process/${env.PAGE_HOSTILE}/lines`],
+  ["timeline", `#/process/${env.PAGE_BUSY}/timeline`],
+  ["timeline-session", "#/session/timeline"],
   ["compare", `#/compare/functions?base=${env.PAGE_BUSY}&other=${env.PAGE_HOSTILE}`],
   ["compare-flame", `#/compare/flame?base=${env.PAGE_BUSY}&other=${env.PAGE_HOSTILE}`],
   ["daemon", "#/daemon"],
@@ -19,7 +22,7 @@ check("on a phone no view is wider than the screen", async (page) => {
   for (const [name, hash] of VIEWS) {
     await open(page, hash);
     assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 360, name);
-    await screenshot(page, `phone-${name}`);
+    await screenshot(page, `phone-${name}`, true);
   }
 }, { viewport: { width: 360, height: 780 }, hasTouch: true });
 

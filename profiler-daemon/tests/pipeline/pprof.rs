@@ -40,7 +40,6 @@ fn query(sections: Sections) -> StackQuery {
             frames: Frames::All,
             ..TreeQuery::default()
         },
-        ..StackQuery::default()
     }
 }
 

@@ -51,7 +51,7 @@ export function stretchAt(made, ms) {
   return found < 0 ? made.stretches.length - 1 : found;
 }
 
-// Round times to be written below the strips, at most `most` of them.
+// Round times to be written beside the strips, at most `most` of them.
 export function ticks(made, most) {
   const steps = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400].map((s) => s * 1000);
   const length = made.toMs - made.fromMs;

@@ -6,6 +6,7 @@ import { el } from "../dom.js";
 import { parts, stretchAt, ticks, touched } from "./model.js";
 
 export const ROW = 26;
+// The times stand above the strips.
 const AXIS = 20;
 // A drag shorter than this is a click, in pixels.
 const DRAG = 4;
@@ -19,6 +20,10 @@ export function createStrip({ label, describedBy, onPlace, onChoose }) {
   const canvas = el("canvas", { tabindex: "0", role: "application", "aria-roledescription": "timeline", "aria-label": label, "aria-describedby": describedBy });
   const box = el("div", { class: "strip-box" }, canvas);
   const pen = canvas.getContext("2d");
+  // The strips themselves, which stay while the pointer moves over them.
+  const strips = document.createElement("canvas");
+  const stripPen = strips.getContext("2d");
+  let drawn = null;
   let made = null;
   let chosen = null;
   let place = { row: 0, index: -1 };
@@ -28,6 +33,12 @@ export function createStrip({ label, describedBy, onPlace, onChoose }) {
   let waiting = false;
 
   const x = (ms) => ((ms - made.fromMs) / (made.toMs - made.fromMs)) * box.clientWidth;
+
+  // The strips must be drawn anew.
+  function anew() {
+    drawn = null;
+    soon();
+  }
 
   function soon() {
     if (waiting) return;
@@ -44,15 +55,32 @@ export function createStrip({ label, describedBy, onPlace, onChoose }) {
     const paint = Object.fromEntries(COLOURS.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
     const dense = window.devicePixelRatio || 1;
     const [wide, high] = [box.clientWidth, made.rows.length * ROW + AXIS];
-    Object.assign(canvas, { width: Math.round(wide * dense), height: Math.round(high * dense) });
+    for (const each of [canvas, strips]) {
+      if (each === strips && drawn !== null) continue;
+      Object.assign(each, { width: Math.round(wide * dense), height: Math.round(high * dense) });
+      each.getContext("2d").setTransform(dense, 0, 0, dense, 0, 0);
+    }
     canvas.style.width = `${wide}px`;
     canvas.style.height = `${high}px`;
-    pen.setTransform(dense, 0, 0, dense, 0, 0);
-    let drawn = 0;
+    drawn ??= drawStrips(paint, wide);
+    pen.drawImage(strips, 0, 0, wide, high);
+    drawChosen(paint, wide);
+    if (document.activeElement === canvas && place.index >= 0) {
+      const { fromMs, toMs } = made.stretches[place.index];
+      pen.strokeStyle = paint["flame-focus"];
+      pen.lineWidth = 2;
+      pen.strokeRect(x(fromMs) + 1, AXIS + place.row * ROW + 1, Math.max(x(toMs) - x(fromMs) - 2, 2), ROW - 3);
+    }
+    Object.assign(canvas.dataset, { drawn: String(drawn), rows: String(made.rows.length), stretches: String(made.stretches.length) });
+  }
+
+  // Draws all strips and the times above them; answers how many parts they have.
+  function drawStrips(paint, wide) {
+    let count = 0;
     made.rows.forEach((row, at) => {
-      const bottom = (at + 1) * ROW - 2;
-      pen.fillStyle = paint.line;
-      pen.fillRect(0, bottom, wide, 1);
+      const bottom = AXIS + (at + 1) * ROW - 2;
+      stripPen.fillStyle = paint.line;
+      stripPen.fillRect(0, bottom, wide, 1);
       made.stretches.forEach((stretch, index) => {
         const left = x(stretch.fromMs);
         const width = x(stretch.toMs) - left;
@@ -60,34 +88,26 @@ export function createStrip({ label, describedBy, onPlace, onChoose }) {
         for (const [key, part] of parts(made, row, index, KEYS)) {
           const tall = part * (ROW - 4);
           top -= tall;
-          pen.fillStyle = paint[`class-${CLASSES[KEYS.indexOf(key)].id}`];
-          pen.fillRect(left, top, Math.max(width - (width > 5 ? 1 : 0), 0.5), tall);
-          drawn += 1;
+          stripPen.fillStyle = paint[`class-${CLASSES[KEYS.indexOf(key)].id}`];
+          stripPen.fillRect(left, top, Math.max(width - (width > 5 ? 1 : 0), 0.5), tall);
+          count += 1;
         }
       });
     });
     drawAxis(paint, wide);
-    drawChosen(paint, wide);
-    if (document.activeElement === canvas && place.index >= 0) {
-      const { fromMs, toMs } = made.stretches[place.index];
-      pen.strokeStyle = paint["flame-focus"];
-      pen.lineWidth = 2;
-      pen.strokeRect(x(fromMs) + 1, place.row * ROW + 1, Math.max(x(toMs) - x(fromMs) - 2, 2), ROW - 3);
-    }
-    Object.assign(canvas.dataset, { drawn: String(drawn), rows: String(made.rows.length) });
+    return count;
   }
 
   function drawAxis(paint, wide) {
-    pen.font = "11px system-ui, sans-serif";
-    pen.textBaseline = "top";
-    const top = made.rows.length * ROW;
+    stripPen.font = "11px system-ui, sans-serif";
+    stripPen.textBaseline = "top";
     for (const ms of ticks(made, Math.max(2, Math.floor(wide / TICK)))) {
       const text = new Date(ms).toLocaleTimeString("en-GB");
-      const half = pen.measureText(text).width / 2;
-      pen.fillStyle = paint.line;
-      pen.fillRect(Math.round(x(ms)), 0, 1, top + 4);
-      pen.fillStyle = paint.dim;
-      pen.fillText(text, Math.max(0, Math.min(x(ms) - half, wide - 2 * half)), top + 6);
+      const half = stripPen.measureText(text).width / 2;
+      stripPen.fillStyle = paint.line;
+      stripPen.fillRect(Math.round(x(ms)), AXIS - 4, 1, made.rows.length * ROW + 4);
+      stripPen.fillStyle = paint.dim;
+      stripPen.fillText(text, Math.max(0, Math.min(x(ms) - half, wide - 2 * half)), 2);
     }
   }
 
@@ -97,12 +117,12 @@ export function createStrip({ label, describedBy, onPlace, onChoose }) {
     const high = made.rows.length * ROW;
     pen.globalAlpha = 0.66;
     pen.fillStyle = paint.ground;
-    pen.fillRect(0, 0, left, high);
-    pen.fillRect(right, 0, wide - right, high);
+    pen.fillRect(0, AXIS, left, high);
+    pen.fillRect(right, AXIS, wide - right, high);
     pen.globalAlpha = 1;
     pen.fillStyle = paint.accent;
-    for (const at of [left, right - 2]) pen.fillRect(at, 0, 2, high + 4);
-    pen.fillRect(left, high, right - left, 3);
+    for (const at of [left, right - 2]) pen.fillRect(at, AXIS - 4, 2, high + 4);
+    pen.fillRect(left, AXIS - 3, right - left, 3);
   }
 
   function mean(row, index) {
@@ -119,7 +139,7 @@ export function createStrip({ label, describedBy, onPlace, onChoose }) {
   function at(event) {
     const bounds = canvas.getBoundingClientRect();
     const ms = made.fromMs + ((event.clientX - bounds.left) / bounds.width) * (made.toMs - made.fromMs);
-    return { ms: Math.max(made.fromMs, Math.min(ms, made.toMs - 1)), row: Math.floor((event.clientY - bounds.top) / ROW), px: event.clientX };
+    return { ms: Math.max(made.fromMs, Math.min(ms, made.toMs - 1)), row: Math.floor((event.clientY - bounds.top - AXIS) / ROW), px: event.clientX };
   }
 
   const ready = () => made !== null && made.rows.length > 0 && made.stretches.length > 0;
@@ -167,14 +187,15 @@ export function createStrip({ label, describedBy, onPlace, onChoose }) {
   });
   canvas.addEventListener("focus", () => { if (ready()) mean(place.row, place.index < 0 ? made.stretches.length - 1 : place.index); });
   canvas.addEventListener("blur", soon);
-  new ResizeObserver(soon).observe(box);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", soon);
+  new ResizeObserver(anew).observe(box);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", anew);
 
   return {
     element: box,
     canvas,
     // Shows a timeline, and which span of times of it is chosen: both null, or in milliseconds since 1970.
     set(fresh, fromMs, toMs) {
+      if (made !== fresh) drawn = null;
       made = fresh;
       place = { row: Math.min(place.row, Math.max(0, made.rows.length - 1)), index: Math.min(place.index, made.stretches.length - 1) };
       if (!drag) chosen = fromMs === null && toMs === null ? null : touched(made, fromMs ?? made.fromMs, toMs ?? made.toMs);

@@ -1,13 +1,15 @@
 // Two parts of the session, or two processes, side by side: which they are, what each has, and how they differ, as a table or as a
 // flame graph.
 
-import { get, reportPath } from "../api.js";
+import { get, namedSessions, reportPath } from "../api.js";
 import { downloadLine } from "../downloads.js";
 import { el, setChildren, setText } from "../dom.js";
 import { clock, count, exactTime, shown, time } from "../format.js";
 import { valueOf } from "../flame/tree.js";
 import { receipt } from "../receipt.js";
 import { change, COMPARE_TABS, foldOf, link, spanOf } from "../route.js";
+import { isProcess, otherOfKind, partOf, sidesOf } from "../sides.js";
+import { namedParts } from "../span_choice.js";
 import { createCompareFlame } from "./compare_flame.js";
 import { createCompareTable } from "./compare_table.js";
 
@@ -19,24 +21,8 @@ const SPANS = [
   ["1m", "last minute"],
   ["5m", "last 5 minutes"],
 ];
-const DEFAULTS = { base: "session", other: "30s" };
 // Processes to choose from: those with most samples.
 const CHOICES = 500;
-
-const isProcess = (side) => /^\d+(\.\d+)?$/.test(side);
-
-// What is compared. A process is compared with a process: until that is chosen, `other` is "".
-function sidesOf(params) {
-  const base = params.base || DEFAULTS.base;
-  const other = params.other || "";
-  if (other !== "" && isProcess(base) === isProcess(other)) return { base, other };
-  return { base, other: isProcess(base) ? "" : DEFAULTS.other };
-}
-
-// Whether the shown span of time matters: of two spans each is its own.
-export function takesSpan(params) {
-  return isProcess(sidesOf(params).base);
-}
 
 function sideCard(label) {
   const title = el("h2", {});
@@ -73,6 +59,7 @@ export function createCompareView() {
   } } }, "Swap");
   const ways = { functions: createCompareTable(), flame: createCompareFlame() };
   let processes = [];
+  let sessions = [];
   let params = {};
   let tab = "functions";
 
@@ -81,7 +68,7 @@ export function createCompareView() {
       const now = { ...sidesOf(params), [name]: box.value };
       // The other side must be of the same kind.
       const rest = name === "base" ? "other" : "base";
-      if (isProcess(now[rest]) !== isProcess(box.value)) now[rest] = isProcess(box.value) ? "" : DEFAULTS[rest];
+      if (isProcess(now[rest]) !== isProcess(box.value)) now[rest] = otherOfKind(box.value, rest);
       if (now.base === "") Object.assign(now, { base: now.other, other: "" });
       change(now);
     });
@@ -90,11 +77,13 @@ export function createCompareView() {
   function nameOf(side) {
     const row = processes.find((each) => `${each.pid}.${each.start_ticks}` === side || String(each.pid) === side);
     if (row) return `${shown(row.comm)} (${row.pid})`;
-    return SPANS.find(([value]) => value === side)?.[1] ?? (isProcess(side) ? `process ${side}` : shown(side));
+    const parts = [...SPANS, ...namedParts(sessions)];
+    return parts.find(([value]) => value === side)?.[1] ?? (isProcess(side) ? `process ${side}` : shown(side));
   }
 
   function drawChoices() {
     const now = sidesOf(params);
+    swap.disabled = now.other === "";
     for (const [name, box] of Object.entries(choices)) {
       // A list that is open is not pulled away.
       if (document.activeElement !== box || box.options.length === 0) {
@@ -103,6 +92,7 @@ export function createCompareView() {
         setChildren(box, [
           name === "other" && now.other === "" ? el("option", { value: "" }, "choose a process…") : null,
           el("optgroup", { label: "Time of the whole session" }, ...SPANS.map(option)),
+          sessions.length > 0 ? el("optgroup", { label: "Named sessions" }, ...namedParts(sessions).map(option)) : null,
           el("optgroup", { label: "Processes" }, ...rows.map(option)),
         ]);
       }
@@ -129,8 +119,8 @@ export function createCompareView() {
   // The call tree of a side: address and query.
   function treeOf(side, now) {
     const { common, span } = question(now);
-    const of = isProcess(side) ? [reportPath(side, "calltree"), span] : [reportPath(null, "calltree"), side === "session" ? {} : { window: side }];
-    return [of[0], { ...common, ...of[1], value: valueOf(now.value).id }];
+    const process = isProcess(side) ? side : null;
+    return [reportPath(process, "calltree"), { ...common, ...(process ? span : partOf(side)), value: valueOf(now.value).id }];
   }
 
   const asked = (now) => JSON.stringify([diffQuery(now), tab === "flame" ? valueOf(now.value).id : ""]);
@@ -159,8 +149,9 @@ export function createCompareView() {
       const now = params;
       const way = tab;
       const both = sidesOf(now);
-      const list = await get("/api/v1/processes", { limit: CHOICES, sort: "samples" }, signal);
+      const [list, named] = await Promise.all([get("/api/v1/processes", { limit: CHOICES, sort: "samples" }, signal), namedSessions(signal)]);
       processes = list.rows;
+      sessions = named;
       drawChoices();
       if (both.other === "") return list.as_of;
       const trees = way === "flame" ? [both.base, both.other].map((side) => get(...treeOf(side, now), signal)) : [];

@@ -2,7 +2,7 @@
 // marked by how its share changed.
 
 import { el, setText } from "../dom.js";
-import { percent, points, shown } from "../format.js";
+import { percent, points, several, shown } from "../format.js";
 import { amount, createPanel, exact, valueChoice } from "../flame/panel.js";
 import { level, LEVELS, merge, shares } from "../flame/merge.js";
 import { exclusive, flatten, valueOf } from "../flame/tree.js";
@@ -39,6 +39,7 @@ export function createCompareFlame() {
   const legend = el("ul", { class: "legend kinds changes", "aria-label": "Change of the share, in percentage points: blue shrank, red grew" },
     el("li", {}, "shrank"), ...DEGREES.map((degree) => el("li", {}, el("i", { class: `swatch ${colour(degree)}` }), degreeText(degree))), el("li", {}, "grew"));
   const none = el("p", { class: "panel", hidden: true });
+  const cut = el("p", { class: "dim" });
   const hint = el("p", { class: "dim hint" }, "Each box is a function called on this way on either side, as wide as its mean share of both. Its colour and the number before its name say by how many percentage points its share differs on the other side. Click or Enter zooms, Esc goes back, arrow keys move.");
   const panel = createPanel({
     label: "Flame graph of both call trees, coloured by change, the root at the top. Arrow keys move, Enter zooms, Escape goes back.",
@@ -102,7 +103,7 @@ export function createCompareFlame() {
     element: el("div", { class: "flame" },
       el("div", { class: "tools" }, values.element, ...panel.search),
       el("div", { class: "tools" }, panel.crumbs, legend),
-      panel.graph, none, details, hint, panel.tip),
+      panel.graph, none, details, cut, hint, panel.tip),
     show(now) {
       params = now;
       draw();
@@ -111,6 +112,8 @@ export function createCompareFlame() {
     load(base, other) {
       tree = merge(flatten(base.root), flatten(other.root));
       tree.functions[0] = { ...tree.functions[0], name: "both sides", module: "" };
+      const small = base.cut_nodes + other.cut_nodes;
+      setText(cut, small > 0 ? `${several(small, "small box is", "small boxes are")} put together as (cut): what is below one on a side may not be so on the other.` : "");
       draw();
     },
   };

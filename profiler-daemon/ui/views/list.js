@@ -9,8 +9,8 @@ const INTERVAL_MS = 5_000;
 const LIMIT = 500;
 const TYPING_MS = 200;
 
-// `takesFrames`, `takesFold`: whether the report takes them. `extra(params)`: what else it is asked. `tools`: more controls.
-export function createListTab({ report, nouns, columns, key, defaultSort, filterLabel, empty, takesFrames = false, takesFold = false, extra = () => ({}), tools = [] }) {
+// `takesFrames`, `takesFold`: whether the report takes them. `extra(params)`: what else it is asked.
+export function createListTab({ report, nouns, columns, key, defaultSort, filterLabel, empty, takesFrames = false, takesFold = false, extra = () => ({}) }) {
   let limit = LIMIT;
   const table = createTable({
     caption: nouns[1][0].toUpperCase() + nouns[1].slice(1),
@@ -48,7 +48,7 @@ export function createListTab({ report, nouns, columns, key, defaultSort, filter
   }
 
   return {
-    element: el("div", {}, el("div", { class: "tools" }, ...tools, el("label", {}, el("span", {}, "Filter"), filter), total, all), table.element),
+    element: el("div", {}, el("div", { class: "tools" }, el("label", {}, el("span", {}, "Filter"), filter), total, all), table.element),
     report,
     intervalMs: INTERVAL_MS,
     query(now) {

@@ -6,7 +6,7 @@ import { downloadLine } from "../downloads.js";
 import { el, setAttribute, setChildren, setText } from "../dom.js";
 import { clock, count, exactTime, percent, shown, time } from "../format.js";
 import { receipt } from "../receipt.js";
-import { COMPARE_TABS, link, spanOf, tabsOf } from "../route.js";
+import { COMPARE_TABS, link, spanOf, TABS } from "../route.js";
 import { createFlameTab } from "./flame.js";
 import { createLinesTab } from "./lines.js";
 import { createOsEventsTab } from "./os_events.js";
@@ -78,7 +78,7 @@ export function createScopeView(first) {
   }
 
   function drawTabs(now) {
-    setChildren(tabs, tabsOf(process).map((id) => el("a", { href: link("scope", process, id), "aria-current": id === now ? "page" : null }, LABELS[id])));
+    setChildren(tabs, TABS.map((id) => el("a", { href: link("scope", process, id), "aria-current": id === now ? "page" : null }, LABELS[id])));
   }
 
   return {

@@ -28,7 +28,7 @@ export function createFunctionsTab(process) {
   return createListTab({
     report: "functions",
     nouns: ["function", "functions"],
-    columns: [name, ...valueColumns(), moduleColumn, kind, ...(process === null ? [] : [lines])],
+    columns: [name, ...valueColumns(), moduleColumn, kind, lines],
     key: (row) => `${row.function}\n${row.module}\n${row.build_id}`,
     defaultSort: "elapsed.exclusive_ns",
     filterLabel: "part of a function's name…",

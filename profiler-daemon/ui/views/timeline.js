@@ -2,14 +2,16 @@
 // time to be chosen from it, which then holds for every view.
 
 import { CLASSES } from "../classes.js";
-import { announce, el, setChildren, setText } from "../dom.js";
+import { announce, el, setAttribute, setChildren, setText } from "../dom.js";
 import { clock, count, percent, several, share, shown, time } from "../format.js";
-import { change, link, spanTimes } from "../route.js";
+import { aroundOf, change, link, spanTimes } from "../route.js";
 import { classesIn, model } from "../timeline/model.js";
 import { createStrip } from "../timeline/strip.js";
 
 const INTERVAL_MS = 5_000;
 const FIRST_ROWS = 40;
+// Of more stretches neighbours are put together by the daemon.
+const STRETCHES = 120;
 const MORE_ROWS = 300;
 
 const ORDERS = [
@@ -64,10 +66,14 @@ export function createTimelineTab(process) {
   }
 
   function drawLabels() {
+    // Made anew only where they changed: somebody may be about to follow one.
+    const key = JSON.stringify(made.rows.map(({ pid, tid, comm, state, threads }) => [pid, tid, comm, state, threads]));
+    if (labels.dataset.key === key) return;
+    labels.dataset.key = key;
     setChildren(labels, made.rows.map((row) => {
       const text = row.threads > 1 && alone ? `${shown(row.comm)} (${count(row.threads)} exited)` : shown(row.comm);
       const number = alone ? row.tid : row.pid;
-      const inner = alone || !(row.pid > 0) ? el("span", {}, text) : el("a", { href: link("scope", `${row.pid}.${row.start_ticks}`, "timeline") }, text);
+      const inner = alone || !(row.pid > 0) ? el("span", {}, text) : el("a", {}, text);
       return el("li", { title: `${text} ${number}, ${row.state ?? ""}` }, inner, number > 0 ? el("small", {}, String(number)) : null);
     }));
   }
@@ -80,16 +86,21 @@ export function createTimelineTab(process) {
     chart.hidden = empty;
     details.hidden = empty;
     if (empty) return;
+    // The links keep what the address has now.
+    made.rows.forEach((row, at) => {
+      const to = labels.children[at].querySelector("a");
+      if (to) setAttribute(to, "href", link("scope", `${row.pid}.${row.start_ticks}`, "timeline"));
+    });
     strip.set(made, ...spanTimes(params));
     if (document.activeElement !== strip.canvas && who.textContent === "") tell(0, made.stretches.length - 1);
   }
 
   return {
-    element: el("div", {}, el("div", { class: "tools" }, el("label", {}, el("span", {}, "Above"), order), total, more), legend, chart, none, details, scale, hint),
+    element: el("div", {}, el("div", { class: "tools" }, el("label", {}, el("span", {}, "First"), order), total, more), legend, chart, none, details, scale, hint),
     report: "timeline",
     intervalMs: INTERVAL_MS,
     // The strips show what is around the chosen span, too.
-    query: (now) => ({ window: now.window, sort: ORDERS.some(([id]) => id === now.sort) ? now.sort : ORDERS[0][0], order: "desc", limit: now.rows === "more" ? MORE_ROWS : FIRST_ROWS }),
+    query: (now) => ({ ...aroundOf(now), sort: ORDERS.some(([id]) => id === now.sort) ? now.sort : ORDERS[0][0], order: "desc", spans: STRETCHES, limit: now.rows === "more" ? MORE_ROWS : FIRST_ROWS }),
     show(now) {
       params = now;
       draw();

@@ -1,0 +1,47 @@
+// Checks of lines and instructions.
+
+import assert from "node:assert/strict";
+import { answered, check, column, env, open, parameters, screenshot, until } from "./browser.mjs";
+
+const ONE = `#/process/${env.PAGE_BUSY}`;
+
+check("lines have the values of functions, and lead to the instructions of one function", async (page) => {
+  await open(page, `${ONE}/lines`);
+  const heads = await page.locator("thead").innerText();
+  for (const group of ["Elapsed", "Application", "Samples"]) assert.match(heads, new RegExp(group));
+  const lines = await column(page, 0);
+  assert.ok(lines.some((text) => /^\w+\.rs:\d+$/.test(text)), lines.join(" "));
+  assert.ok(lines.some((text) => /^\(.+\)$/.test(text)), "what has no line says so");
+  await screenshot(page, "lines");
+  await page.getByRole("link", { name: "index::decode_postings" }).first().click();
+  await until("its instructions are shown", () => column(page, 1), (names) => names.length > 0 && names.every((name) => /^index::decode_postings\+\d+$/.test(name)));
+  assert.ok((await column(page, 0)).every((text) => /^0x[0-9a-f]+$/.test(text)));
+  assert.deepEqual(await parameters(page), { fn: "index::decode_postings", in: "/usr/bin/webserver", show: "instructions" });
+  await screenshot(page, "instructions");
+  // Chosen by keys, the choice keeps the focus.
+  await page.locator("input[name=lines-way]:checked").focus();
+  await page.keyboard.press("ArrowLeft");
+  await until("its lines are shown", () => column(page, 0), (texts) => texts.length > 0 && texts.every((text) => /^index\.rs:\d+$/.test(text)));
+  assert.equal(await page.evaluate(() => document.activeElement.name), "lines-way");
+  await page.keyboard.press("ArrowRight");
+  await page.waitForURL(/show=instructions/);
+  await page.getByRole("link", { name: "all functions" }).click();
+  await until("those of all functions are shown", () => column(page, 1), (names) => new Set(names.map((name) => name.split("+")[0])).size > 1);
+});
+
+check("a function leads to its lines, and inlined functions can be told apart", async (page) => {
+  await open(page, `${ONE}/functions?q=decode_postings`);
+  await page.getByRole("link", { name: "lines", exact: true }).click();
+  await page.waitForURL(/lines/);
+  await answered(page);
+  assert.match(await page.locator(".tab").innerText(), /of index::decode_postings/);
+  const [request] = await Promise.all([
+    page.waitForRequest((each) => /\/lines\?/.test(each.url())),
+    page.getByLabel("Inlined functions").check(),
+  ]);
+  const query = new URL(request.url()).searchParams;
+  assert.deepEqual([query.get("function"), query.get("inlines")], ["index::decode_postings", "true"]);
+  await page.reload();
+  await answered(page);
+  assert.equal(await page.getByLabel("Inlined functions").isChecked(), true);
+});
