@@ -14,7 +14,6 @@ use profiler_daemon::profile::frames::FrameId;
 use profiler_daemon::profile::sessions::{SessionChange, SessionChanged};
 use profiler_daemon::profile::snapshot::Snapshot;
 use profiler_daemon::report::names::{Lines, Names};
-use profiler_daemon::symbols::lines::LineTable;
 
 use crate::world::World;
 
@@ -68,7 +67,8 @@ impl Backend for Machine {
         _: Vec<FrameId>,
         _: Duration,
     ) -> BoxFuture<'_, Arc<dyn Lines + Send + Sync>> {
-        let lines: Arc<dyn Lines + Send + Sync> = Arc::new(LineTable::default());
+        let lines: Arc<dyn Lines + Send + Sync> =
+            Arc::new(self.state.lock().unwrap().0.functions().lines());
         Box::pin(std::future::ready(lines))
     }
 

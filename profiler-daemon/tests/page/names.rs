@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 
+use profiler_daemon::processes::mappings::Place;
 use profiler_daemon::processes::module::{
     Module, ModuleId, ModuleIdentity, ModuleKind, ModuleTable,
 };
 use profiler_daemon::profile::Profile;
 use profiler_daemon::profile::frames::{Frame, FrameId};
 use profiler_daemon::report::names::Names;
+use profiler_daemon::symbols::lines::{Code, LineTable, NoLine, SourceLine, Step};
 use profiler_daemon::symbols::names::{FunctionKind, FunctionName};
 
 /// The module of functions of the kernel.
@@ -21,6 +23,7 @@ pub(crate) struct Functions {
     pub(crate) modules: ModuleTable,
     frames: HashMap<(String, String), FrameId>,
     names: HashMap<FrameId, FunctionName>,
+    code: HashMap<Place, Code>,
     unknown: FunctionName,
 }
 
@@ -30,6 +33,7 @@ impl Default for Functions {
             modules: ModuleTable::new(),
             frames: HashMap::new(),
             names: HashMap::new(),
+            code: HashMap::new(),
             unknown: name("[unknown]", FunctionKind::Unknown, false),
         }
     }
@@ -62,10 +66,46 @@ impl Functions {
         };
         let offset = 0x1000 + 16 * self.frames.len() as u64;
         let frame = profile.frames().intern(Frame { module: id, offset });
+        let place = Place { module: id, offset };
+        self.code.insert(place, code(module, function, offset));
         let known = !function.contains("+0x");
         self.names.insert(frame, name(function, kind, known));
         self.frames.insert(key, frame);
         frame
+    }
+}
+
+/// What debug information says of a function's only place: programs have some, libraries and the kernel have none. What decodes
+/// was inlined into its caller's line.
+fn code(module: &str, function: &str, offset: u64) -> Code {
+    let steps = if module.starts_with("/usr/bin/") {
+        let file = function.split("::").next().unwrap_or(function);
+        let step = |function: &str, line: u64| Step {
+            function: Some(function.into()),
+            source: Some(SourceLine {
+                file: format!("/src/app/{file}.rs").into(),
+                line: u32::try_from(line).ok(),
+            }),
+        };
+        let mut steps = vec![step(function, offset % 997)];
+        if function.contains("decode") {
+            steps.push(step("bits::read", 12));
+        }
+        Ok(steps.into())
+    } else {
+        Err(NoLine::NoDebugInformation)
+    };
+    Code {
+        address: Some(offset),
+        steps,
+    }
+}
+
+impl Functions {
+    /// What debug information says of every place.
+    pub(crate) fn lines(&self) -> LineTable {
+        let known = self.code.iter();
+        known.map(|(place, code)| (*place, code.clone())).collect()
     }
 }
 
