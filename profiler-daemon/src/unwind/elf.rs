@@ -14,13 +14,20 @@ const MAX_SEGMENTS: usize = 256;
 const MAX_SECTIONS: usize = 16_384;
 /// Most bytes of section names looked at.
 const MAX_NAME_BYTES: u64 = 1 << 20;
+/// Most bytes of a symbol table looked at.
+const MAX_SYMBOL_BYTES: u64 = 32 << 20;
+/// Bytes of one symbol.
+const SYMBOL_BYTES: usize = 24;
 /// Most bytes of the `.eh_frame_hdr` looked at: its beginning says where `.eh_frame` is.
 const HEADER_BYTES: u64 = 64;
 
 const PT_LOAD: u32 = 1;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const PF_X: u32 = 1;
+const SHT_SYMTAB: u32 = 2;
 const SHT_NOBITS: u32 = 8;
+const SHT_DYNSYM: u32 = 11;
+const STT_FUNC: u8 = 2;
 const SHF_COMPRESSED: u64 = 1 << 11;
 const EM_X86_64: u16 = 62;
 const ET_EXEC: u16 = 2;
@@ -100,6 +107,8 @@ pub struct Elf {
     pub entry: u64,
     /// Its unwind information.
     pub frames: FrameSection,
+    /// Offsets and sizes of its symbol tables.
+    symbols: Vec<(u64, u64)>,
 }
 
 struct Header {
@@ -137,11 +146,42 @@ impl Elf {
         if segments.is_empty() {
             return Err(NoTable::NoCode);
         }
+        let sections = header.sections(file);
         Ok(Self {
             segments,
             entry: u64_at(&header.bytes, 24).unwrap_or(0),
-            frames: frames(file, &header, &loaded, max_section_bytes)?,
+            frames: frames(file, sections.as_ref(), &loaded, max_section_bytes)?,
+            symbols: symbol_tables(sections.as_ref()),
         })
+    }
+
+    /// Addresses where symbols say that functions begin, as far as they are `wanted`, at most `max` of each table.
+    pub fn function_starts(
+        &self,
+        file: &(impl ReadAt + ?Sized),
+        max: usize,
+        wanted: impl Fn(u64) -> bool,
+    ) -> Vec<u64> {
+        let mut starts = Vec::new();
+        let mut piece = vec![0; SYMBOL_BYTES << 10];
+        for (offset, size_bytes) in &self.symbols {
+            let before = starts.len();
+            let mut done = 0;
+            while done < *size_bytes && starts.len() - before < max {
+                let length = (size_bytes - done).min(piece.len() as u64);
+                let symbols = &mut piece[..length as usize];
+                if !file.read_at(offset.saturating_add(done), symbols) {
+                    break;
+                }
+                let functions = symbols
+                    .chunks_exact(SYMBOL_BYTES)
+                    .filter(|symbol| symbol[4] & 15 == STT_FUNC)
+                    .filter_map(|symbol| u64_at(symbol, 8));
+                starts.extend(functions.filter(|address| wanted(*address)));
+                done += length;
+            }
+        }
+        starts
     }
 
     /// Reads code at a virtual address; false if there is none.
@@ -272,13 +312,21 @@ impl Header {
     }
 }
 
+fn symbol_tables(sections: Option<&(Vec<Section>, Vec<u8>)>) -> Vec<(u64, u64)> {
+    let sections = sections.into_iter().flat_map(|(sections, _)| sections);
+    sections
+        .filter(|section| matches!(section.kind, SHT_SYMTAB | SHT_DYNSYM))
+        .map(|section| (section.offset, section.size_bytes.min(MAX_SYMBOL_BYTES)))
+        .take(2)
+        .collect()
+}
+
 fn frames(
     file: &(impl ReadAt + ?Sized),
-    header: &Header,
+    sections: Option<&(Vec<Section>, Vec<u8>)>,
     loaded: &[Program],
     max_bytes: u64,
 ) -> Result<FrameSection, NoTable> {
-    let sections = header.sections(file);
     let find = |wanted: &[u8]| {
         let (sections, names) = sections.as_ref()?;
         sections.iter().find(|section| {

@@ -4,7 +4,7 @@ use super::Finding;
 use super::tokens::Source;
 
 /// Outside crates and the one module of the daemon that may use each. Tests may drive what they test with any.
-const OWNERS: [(&str, &str); 15] = [
+const OWNERS: [(&str, &str); 16] = [
     ("aya", "kernel"),
     ("aya_log", "kernel"),
     ("aya_obj", "kernel"),
@@ -15,6 +15,7 @@ const OWNERS: [(&str, &str); 15] = [
     ("gimli", "unwind"),
     ("hyper", "http"),
     ("hyper_util", "http"),
+    ("iced_x86", "unwind"),
     ("inferno", "export"),
     ("prost", "export"),
     ("prometheus", "metrics"),
