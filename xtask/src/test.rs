@@ -260,7 +260,10 @@ fn path_with_tools(workspace: &Workspace) -> anyhow::Result<OsString> {
     }
     if !shell::has("musl-gcc") {
         let installed = if packages::has_apt() {
-            packages::install(&["musl-tools"], "tests build programs over another C library")
+            packages::install(
+                &["musl-tools"],
+                "tests build programs over another C library",
+            )
         } else {
             Err(anyhow!("there is no apt to install musl-tools with"))
         };

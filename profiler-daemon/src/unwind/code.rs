@@ -322,19 +322,33 @@ impl CodeReader {
                     FlowControl::Return | FlowControl::Exception => break,
                     _ if matches!(instruction.mnemonic(), Mnemonic::Hlt | Mnemonic::Int3) => break,
                     _ if instruction.mnemonic() == Mnemonic::Call => {
-                        if decode(decoder, address, at, &mut instruction)
-                            && is_padding(&instruction)
-                        {
-                            self.padded.push((at, after));
-                        } else {
-                            self.returns.push_back((at, after));
-                        }
+                        self.go_on_behind(decoder, address, at, after);
                         break;
                     }
                     _ => {}
                 }
                 state = after;
             }
+        }
+    }
+
+    /// Behind a call the code goes on, if the call returns. Where padding and a function follow, it does not.
+    fn go_on_behind(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        address: u64,
+        behind: usize,
+        state: State,
+    ) {
+        let mut instruction = Instruction::default();
+        let mut at = behind;
+        while decode(decoder, address, at, &mut instruction) && is_padding(&instruction) {
+            at += instruction.len();
+        }
+        if at == behind {
+            self.returns.push_back((at, state));
+        } else if !begins_function(&instruction) {
+            self.padded.push((at, state));
         }
     }
 
