@@ -267,6 +267,19 @@ fn path_with_tools(workspace: &Workspace) -> anyhow::Result<OsString> {
             Err(error) => missing("pprof", &error),
         }
     }
+    if !shell::has("musl-gcc") {
+        let installed = if packages::has_apt() {
+            packages::install(
+                &["musl-tools"],
+                "tests build programs over another C library",
+            )
+        } else {
+            Err(anyhow!("there is no apt to install musl-tools with"))
+        };
+        if let Err(error) = installed {
+            missing("musl-gcc", &error);
+        }
+    }
     if !shell::has("perf") {
         let installed = if packages::has_apt() {
             packages::install(

@@ -4,10 +4,16 @@
 use gimli::{BaseAddresses, EhFrameHdr, LittleEndian, Pointer};
 
 use super::NoTable;
-use crate::processes::elf_file::{ElfFile, NoElf, PF_X, PT_LOAD, Program, Section};
+use crate::processes::elf_file::{ElfFile, NoElf, PF_X, PT_LOAD, Program, Section, Sections};
 
 pub use crate::processes::elf_file::{ReadAt, Segment};
 
+/// Most bytes of a symbol table looked at.
+const MAX_SYMBOL_BYTES: u64 = 32 << 20;
+/// Bytes of one symbol.
+const SYMBOL_BYTES: usize = 24;
+/// What a symbol of a function is.
+const STT_FUNC: u8 = 2;
 /// Most bytes of the `.eh_frame_hdr` looked at: its beginning says where `.eh_frame` is.
 const HEADER_BYTES: u64 = 64;
 
@@ -44,6 +50,8 @@ pub struct Elf {
     pub entry: u64,
     /// Its unwind information.
     pub frames: FrameSection,
+    /// Offsets and sizes of its symbol tables.
+    symbols: Vec<(u64, u64)>,
 }
 
 impl From<NoElf> for NoTable {
@@ -75,11 +83,44 @@ impl Elf {
         if segments.is_empty() {
             return Err(NoTable::NoCode);
         }
+        let sections = elf.sections(file);
         Ok(Self {
             segments,
             entry: elf.entry(),
-            frames: frames(file, &elf, &loaded, max_section_bytes)?,
+            frames: frames(file, sections.as_ref(), &loaded, max_section_bytes)?,
+            symbols: symbol_tables(sections.as_ref()),
         })
+    }
+
+    /// Addresses where symbols say that functions begin, as far as they are `wanted`, at most `max` of each table.
+    pub fn function_starts(
+        &self,
+        file: &(impl ReadAt + ?Sized),
+        max: usize,
+        wanted: impl Fn(u64) -> bool,
+    ) -> Vec<u64> {
+        let mut starts = Vec::new();
+        let mut piece = vec![0; SYMBOL_BYTES << 10];
+        for (offset, size_bytes) in &self.symbols {
+            let before = starts.len();
+            let mut done = 0;
+            while done < *size_bytes && starts.len() - before < max {
+                let length = (size_bytes - done).min(piece.len() as u64);
+                let symbols = &mut piece[..length as usize];
+                if !file.read_at(offset.saturating_add(done), symbols) {
+                    break;
+                }
+                let functions = symbols
+                    .chunks_exact(SYMBOL_BYTES)
+                    .filter(|symbol| symbol[4] & 15 == STT_FUNC)
+                    .filter_map(|symbol| {
+                        Some(u64::from_le_bytes(symbol.get(8..16)?.try_into().ok()?))
+                    });
+                starts.extend(functions.filter(|address| wanted(*address)));
+                done += length;
+            }
+        }
+        starts
     }
 
     /// Reads code at a virtual address; false if there is none.
@@ -96,15 +137,26 @@ impl Elf {
     }
 }
 
+fn symbol_tables(sections: Option<&Sections>) -> Vec<(u64, u64)> {
+    let tables = [".symtab", ".dynsym"];
+    let found = tables.iter().filter_map(|name| sections?.find(name));
+    found
+        .map(|table| (table.offset, table.size_bytes.min(MAX_SYMBOL_BYTES)))
+        .collect()
+}
+
 fn frames(
     file: &(impl ReadAt + ?Sized),
-    elf: &ElfFile,
+    sections: Option<&Sections>,
     loaded: &[Program],
     max_bytes: u64,
 ) -> Result<FrameSection, NoTable> {
-    let sections = elf.sections(file).unwrap_or_default();
     // No entry is shorter than its own length field.
-    let find = |name: &str| sections.find(name).filter(|section| section.size_bytes > 4);
+    let find = |name: &str| {
+        sections?
+            .find(name)
+            .filter(|section| section.size_bytes > 4)
+    };
     let read = |form, address, offset, size_bytes: u64| {
         if size_bytes > max_bytes {
             return Err(NoTable::SectionTooLarge);

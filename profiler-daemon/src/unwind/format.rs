@@ -8,7 +8,7 @@ use super::{
 };
 
 /// Opens every file. The number behind it is the version: to be raised whenever rows mean something else.
-const MAGIC: [u8; 8] = *b"unwind\0\x01";
+const MAGIC: [u8; 8] = *b"unwind\0\x02";
 /// Most code segments of a table.
 const MAX_SEGMENTS: usize = 256;
 
@@ -128,7 +128,7 @@ fn parse(key: &[u8], content: &[u8]) -> Option<Result<UnwindTable, Damage>> {
     }))
 }
 
-const STATS: usize = 9;
+const STATS: usize = 10;
 
 const fn numbers(stats: &BuildStats) -> [u64; STATS] {
     [
@@ -141,6 +141,7 @@ const fn numbers(stats: &BuildStats) -> [u64; STATS] {
         stats.dense_pages,
         stats.unsupported_rows,
         stats.trampolines,
+        stats.functions_read,
     ]
 }
 
@@ -155,6 +156,7 @@ const fn stats_of(numbers: [u64; STATS]) -> BuildStats {
         dense_pages,
         unsupported_rows,
         trampolines,
+        functions_read,
     ] = numbers;
     BuildStats {
         functions,
@@ -166,6 +168,7 @@ const fn stats_of(numbers: [u64; STATS]) -> BuildStats {
         dense_pages,
         unsupported_rows,
         trampolines,
+        functions_read,
     }
 }
 

@@ -6,9 +6,11 @@
 
 pub mod build;
 pub mod cache;
+mod code;
 pub mod elf;
 mod format;
 mod frames;
+mod holes;
 mod rows;
 mod rule;
 pub mod table;
@@ -17,6 +19,8 @@ pub mod worker;
 pub use build::{BuildLimits, build, build_file};
 pub use table::{BuildStats, UnwindTable};
 
+#[cfg(test)]
+mod code_tests;
 #[cfg(test)]
 mod tests;
 

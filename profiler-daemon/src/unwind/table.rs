@@ -29,6 +29,8 @@ pub struct BuildStats {
     pub unsupported_rows: u64,
     /// Signal trampolines found by their code.
     pub trampolines: u64,
+    /// Functions without unwind information whose rules were read off their code.
+    pub functions_read: u64,
 }
 
 /// The table of one file. Addresses are the file's virtual ones.

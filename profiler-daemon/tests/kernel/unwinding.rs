@@ -41,7 +41,41 @@ NOINLINE static int deep(int n) { if (n == 0) { burn(2000000); return 1; } int r
 int main(void) { ready(); for (;;) deep(DEPTH - 1); }
 ";
 
-const PROGRAMS: [Program; 12] = [
+const SIGNAL: &str = "
+NOINLINE static void in_handler(int n) { if (n) in_handler(n - 1); else burn(300000); sink += n; }
+static void on_alarm(int number) { in_handler(3); sink += number; }
+NOINLINE static void interrupted(void) { for (;;) burn(1000); }
+int main(void) {
+  struct sigaction action; memset(&action, 0, sizeof action);
+  action.sa_handler = on_alarm; sigaction(SIGALRM, &action, NULL);
+  struct itimerval timer = {{0, 3000}, {0, 3000}}; setitimer(ITIMER_REAL, &timer, NULL);
+  ready(); interrupted();
+}
+";
+
+/// Early returns, a table of jumps, a buffer of its own, and calls into the library that sleep, sort and copy.
+const BRANCHES: &str = "
+static int compare(const void *a, const void *b) { burn(100); return *(const int *)a - *(const int *)b; }
+NOINLINE static int inner(int n) {
+  char text[200]; int v[300];
+  if (n & 1) return n;
+  switch (n % 16) {
+    case 0: burn(100000); break;
+    case 2: for (int i = 0; i < 300; i++) v[i] = (i * 7919) % 997; qsort(v, 300, sizeof *v, compare); sink += v[n & 255]; break;
+    case 4: snprintf(text, sizeof text, \"%d %s %f\", n, \"text\", n * 1.5); sink += text[3]; break;
+    case 6: usleep(50); break;
+    case 8: { char *p = malloc(5000); memset(p, n, 5000); sink += p[n & 1023]; free(p); break; }
+    case 10: burn(50000); inner(n + 1); break;
+    default: sink += n;
+  }
+  burn(20000);
+  return n + 1;
+}
+NOINLINE static int outer(int n) { int r = inner(n); sink += r; return r + 1; }
+int main(void) { ready(); for (int n = 0;; n = (n + 1) & 0xffff) sink += outer(n); }
+";
+
+const PROGRAMS: [Program; 15] = [
     Program {
         name: "split",
         compiler: "gcc",
@@ -78,17 +112,7 @@ int main(void) { ready(); for (;;) { split_sixty(); split_forty(); } }
         name: "signal",
         compiler: "gcc",
         flags: &["-O2"],
-        source: "
-NOINLINE static void in_handler(int n) { if (n) in_handler(n - 1); else burn(300000); sink += n; }
-static void on_alarm(int number) { in_handler(3); sink += number; }
-NOINLINE static void interrupted(void) { for (;;) burn(1000); }
-int main(void) {
-  struct sigaction action; memset(&action, 0, sizeof action);
-  action.sa_handler = on_alarm; sigaction(SIGALRM, &action, NULL);
-  struct itimerval timer = {{0, 3000}, {0, 3000}}; setitimer(ITIMER_REAL, &timer, NULL);
-  ready(); interrupted();
-}
-",
+        source: SIGNAL,
         chain: &["main", "on_alarm", "in_handler"],
     },
     Program {
@@ -167,6 +191,27 @@ int main(void) { pthread_t thread; pthread_create(&thread, NULL, begin, NULL); r
 ",
         chain: &["begin", "in_thread", "burn"],
     },
+    Program {
+        name: "without-tables",
+        compiler: "gcc",
+        flags: &["-O2", "-fno-asynchronous-unwind-tables"],
+        source: BRANCHES,
+        chain: &["main", "outer", "inner", "burn"],
+    },
+    Program {
+        name: "musl",
+        compiler: "musl-gcc",
+        flags: &["-O2", "-static"],
+        source: BRANCHES,
+        chain: &["main", "outer", "inner", "burn"],
+    },
+    Program {
+        name: "musl-signal",
+        compiler: "musl-gcc",
+        flags: &["-O2"],
+        source: SIGNAL,
+        chain: &["main", "on_alarm", "in_handler"],
+    },
 ];
 
 /// A compiled program that runs until it is dropped.
@@ -183,10 +228,10 @@ impl Drop for Running {
 impl Running {
     /// Compiles and starts a program; `None`, said once, if there is no such compiler or library.
     fn start(program: &Program, folder: &Path) -> Option<Self> {
-        let source = folder.join(if program.compiler == "gcc" {
-            "a.c"
-        } else {
+        let source = folder.join(if program.compiler == "g++" {
             "a.cc"
+        } else {
+            "a.c"
         });
         std::fs::write(&source, [PRELUDE, program.source].concat()).expect("a file can be written");
         let exe = folder.join(program.name);

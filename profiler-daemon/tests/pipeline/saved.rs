@@ -151,10 +151,12 @@ fn one_scope(
     table!(report::callees(snapshot, scope, &neighbours, names));
     let value = StackValue::Elapsed;
     let query = StackQuery {
-        tree,
+        tree: TreeQuery {
+            value: Some(value),
+            ..tree
+        },
         places: true,
         sections: Sections::Process,
-        value,
     };
     let stacks = report::stacks(snapshot, scope, &query, names);
     add(stacks.map_err(|error| error.to_string()).map(|stacks| {
@@ -223,7 +225,7 @@ proptest! {
             exited_processes: 1,
             exited_threads: 1,
             tree_bytes: 20 * profiler_daemon::profile::budget::NODE_BYTES,
-            segments: 2,
+            recent_past_ns: 2_000_000_000,
             ..Limits::default()
         };
         check(&saved(limits, &plans));

@@ -4,7 +4,7 @@ use super::Finding;
 use super::tokens::Source;
 
 /// Outside crates and the one module of the daemon that may use each. Tests may drive what they test with any.
-const OWNERS: [(&str, &str); 19] = [
+const OWNERS: [(&str, &str); 20] = [
     ("addr2line", "symbols"),
     ("aya", "kernel"),
     ("aya_log", "kernel"),
@@ -17,6 +17,7 @@ const OWNERS: [(&str, &str); 19] = [
     ("gimli", "unwind"),
     ("hyper", "http"),
     ("hyper_util", "http"),
+    ("iced_x86", "unwind"),
     ("inferno", "export"),
     ("miniz_oxide", "symbols"),
     ("postcard", "export"),

@@ -1,0 +1,236 @@
+//! Rules read off code, held against those that compilers wrote down for the same code.
+
+use std::fs;
+
+use gimli::EhFrame;
+use profiler_common::unwind::{FRAME_UNCHANGED, kind};
+
+use super::{
+    BuildLimits, BuildStats,
+    code::{CodeReader, State, call_targets},
+    elf::{Elf, FrameForm},
+    frames::{Frames, bytes},
+    rule::Rule,
+};
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Agreement {
+    /// Instructions of which both know the CFA, and those where it is the same.
+    compared: u64,
+    cfa: u64,
+    /// Of these, instructions where the caller's rbp is found too.
+    frame: u64,
+    /// Instructions that only the compiler knows.
+    unknown: u64,
+}
+
+/// Reads each function's code as if it had no unwind information, and compares instruction by instruction.
+fn agreement(path: &str) -> Option<Agreement> {
+    let file = fs::read(path).ok()?;
+    let limits = BuildLimits::default();
+    let elf = Elf::read(&*file, limits.max_section_bytes).ok()?;
+    let section = &*elf.frames.bytes;
+    let mut frames = Frames::new(
+        EhFrame::from(bytes(section)),
+        section,
+        elf.frames.address,
+        false,
+    );
+    let terminator = elf.frames.form == FrameForm::EhFrameToTerminator;
+    let mut stats = BuildStats::default();
+    let spans = frames
+        .spans(&elf.segments, terminator, &limits, &mut || true, &mut stats)
+        .ok()?;
+    let mut reader = CodeReader::new();
+    let mut found = Agreement::default();
+    for span in spans {
+        let mut written: Vec<(u64, Rule)> = Vec::new();
+        frames
+            .rules(span, &mut stats, |address, rule| {
+                written.push((address, rule));
+                Ok(())
+            })
+            .ok()?;
+        // The cold parts of functions begin in the middle of things.
+        if written
+            .first()
+            .is_none_or(|(_, rule)| (rule.kind, rule.param) != (kind::CFA_RSP, 8))
+        {
+            continue;
+        }
+        let mut code = vec![0; (span.end - span.start) as usize];
+        if !elf.read_code(&*file, span.start, &mut code) {
+            continue;
+        }
+        reader.states(&code, span.start, |address, state| {
+            let index = written.partition_point(|(start, _)| *start <= address);
+            let Some((_, rule)) = index.checked_sub(1).map(|index| written[index]) else {
+                return;
+            };
+            let ours = match rule.kind {
+                kind::CFA_RSP => state.sp,
+                kind::CFA_RBP => state.fp.or(state.sp.map(|_| rule.param)),
+                _ => return,
+            };
+            let Some(ours) = ours else {
+                found.unknown += 1;
+                return;
+            };
+            found.compared += 1;
+            if ours == rule.param {
+                found.cfa += 1;
+                found.frame += u64::from(finds_frame(state, rule));
+            }
+        });
+    }
+    Some(found)
+}
+
+/// Whether the caller's rbp is where the compiler says; or in the register again, when the compiler does not say that its
+/// place has been taken off the stack.
+fn finds_frame(state: State, rule: Rule) -> bool {
+    let popped = state.sp.is_some_and(|sp| sp < -8 * i32::from(rule.frame));
+    state.saved == rule.frame || (state.saved == FRAME_UNCHANGED && popped)
+}
+
+// Check that what is read off the code of real libraries is what their compilers wrote down, for nearly every instruction.
+#[test]
+fn agrees_with_compilers() {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let mut files: Vec<&str> = maps
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(5))
+        .filter(|path| path.contains(".so"))
+        .collect();
+    files.extend(["/usr/bin/perl", "/usr/bin/bash", "/usr/bin/git"]);
+    files.dedup();
+    let mut seen = 0;
+    for path in files {
+        let Some(found) = agreement(path).filter(|found| found.compared > 10_000) else {
+            continue;
+        };
+        seen += 1;
+        let least = |part: u64, of: u64, permille: u64| {
+            assert!(part * 1000 >= of * permille, "{path}: {found:?}")
+        };
+        // Perl calls functions that never return with arguments on the stack.
+        let permille = if path.contains(".so") { 998 } else { 985 };
+        least(found.cfa, found.compared, permille);
+        least(found.frame, found.cfa, 998);
+        least(found.compared, found.compared + found.unknown, 999);
+    }
+    assert!(seen >= 2, "{seen}");
+}
+
+fn rules(code: &[u8]) -> Vec<(u64, Rule)> {
+    let mut rules: Vec<(u64, Rule)> = Vec::new();
+    CodeReader::new().rules(code, 0x1000, |address, rule| {
+        if rules.last().is_none_or(|(_, last)| *last != rule) {
+            rules.push((address - 0x1000, rule));
+        }
+    });
+    rules
+}
+
+const fn by_rsp(param: i32, frame: i8) -> Rule {
+    Rule {
+        kind: kind::CFA_RSP,
+        frame,
+        param,
+    }
+}
+
+// Check that pushes, a room of its own and an early return are followed: behind the return the body's rule holds again.
+#[test]
+fn early_return() {
+    let code = [
+        0x55, // push %rbp
+        0x53, // push %rbx
+        0x48, 0x83, 0xec, 0x18, // sub $24, %rsp
+        0x85, 0xff, // test %edi, %edi
+        0x74, 0x07, // je 17
+        0x48, 0x83, 0xc4, 0x18, // add $24, %rsp
+        0x5b, // pop %rbx
+        0x5d, // pop %rbp
+        0xc3, // ret
+        0x90, // nop, at 17
+        0xeb, 0xf6, // jmp 10
+    ];
+    let unchanged = FRAME_UNCHANGED;
+    let expected = [
+        (0, by_rsp(8, unchanged)),
+        (1, by_rsp(16, -2)),
+        (2, by_rsp(24, -2)),
+        (6, by_rsp(48, -2)),
+        (14, by_rsp(24, -2)),
+        (15, by_rsp(16, -2)),
+        (16, by_rsp(8, unchanged)),
+        (17, by_rsp(48, -2)),
+    ];
+    assert_eq!(rules(&code), expected);
+}
+
+// Check that a stack pointer moved by a register is found through rbp, and that the cases of a table of jumps have what held
+// at the jump, while code that saves a register is a function of its own.
+#[test]
+fn unknown_moves_and_cases() {
+    let code = [
+        0x55, // push %rbp
+        0x48, 0x89, 0xe5, // mov %rsp, %rbp
+        0x48, 0x29, 0xc4, // sub %rax, %rsp
+        0xff, 0xe1, // jmp *%rcx
+        0x31, 0xc0, // xor %eax, %eax
+        0xc9, // leave
+        0xc3, // ret
+        0x41, 0x54, // push %r12
+        0x41, 0x5c, // pop %r12
+        0xc3, // ret
+    ];
+    let by_rbp = Rule {
+        kind: kind::CFA_RBP,
+        frame: -2,
+        param: 16,
+    };
+    let expected = [
+        (0, by_rsp(8, FRAME_UNCHANGED)),
+        (1, by_rsp(16, -2)),
+        (7, by_rbp),
+        (12, by_rsp(8, FRAME_UNCHANGED)),
+        (15, by_rsp(16, FRAME_UNCHANGED)),
+        (17, by_rsp(8, FRAME_UNCHANGED)),
+    ];
+    assert_eq!(rules(&code), expected);
+}
+
+// Check that code which threads begin in, and code that sets the stack pointer from anywhere, has no rule but a gap.
+#[test]
+fn no_rule() {
+    // xor %ebp, %ebp; pop %rdi; call *%r9
+    assert_eq!(
+        rules(&[0x31, 0xed, 0x5f, 0x41, 0xff, 0xd1])[1],
+        (2, Rule::GAP)
+    );
+    // mov %rdi, %rsp; nop
+    assert_eq!(rules(&[0x48, 0x89, 0xfc, 0x90])[1], (3, Rule::GAP));
+}
+
+// Check that any bytes are read to the end, within bounds and without a rule before the code.
+#[test]
+fn any_bytes() {
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    for length in [0, 1, 14, 15, 16, 4_000, 70_000] {
+        let code: Vec<u8> = std::iter::repeat_with(|| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (random >> 56) as u8
+        })
+        .take(length)
+        .collect();
+        let found = rules(&code);
+        assert!(found.is_sorted_by_key(|(at, _)| *at));
+        assert!(found.iter().all(|(at, _)| *at < length as u64));
+        let targets = call_targets(&code, 0, 0);
+        assert!(targets.read_bytes >= length && targets.found.len() <= length / 5 + 1);
+    }
+}
