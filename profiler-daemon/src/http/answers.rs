@@ -14,7 +14,7 @@ use crate::metrics;
 use crate::report::{
     CallTree, Columns, Diff, DiffRow, FunctionRow, InstructionRow, Line, LineRow, List, ModuleRow,
     Neighbours, OsEvents, ProcessReport, ProcessRow, ProcessWho, SessionList, SessionReport,
-    SessionTotals, ThreadRow, ThreadWho, Timeline,
+    SessionTotals, ThreadRow, ThreadWho, Timeline, Who,
 };
 
 /// What a handler answers when the question is right.
@@ -67,8 +67,8 @@ pub(super) fn of(handler: &str) -> Answer {
         }
         "lines" => table::<List<LineRow>, LineRow>(),
         "instructions" => table::<List<InstructionRow>, InstructionRow>(),
-        "process_timeline" => table::<Timeline<ProcessWho>, Line<ProcessWho>>(),
-        "thread_timeline" => table::<Timeline<ThreadWho>, Line<ThreadWho>>(),
+        "process_timeline" => timeline::<ProcessWho>(),
+        "thread_timeline" => timeline::<ThreadWho>(),
         "sessions" => report::<SessionList>(REPORT),
         "named_session" => report::<SessionTotals>(REPORT),
         "marks" => report::<Marked>(REPORT),
@@ -96,6 +96,18 @@ const fn table<T: ToSchema, Row: ToSchema + Columns>() -> Answer {
             describe::<T>(schemas)
         },
         columns: Row::COLUMNS,
+    }
+}
+
+const fn timeline<W: ToSchema + Who>() -> Answer {
+    Answer::Report {
+        formats: TABLE,
+        json: |schemas| {
+            describe::<W>(schemas);
+            describe::<Line<W>>(schemas);
+            describe::<Timeline<W>>(schemas)
+        },
+        columns: <Line<W> as Columns>::COLUMNS,
     }
 }
 

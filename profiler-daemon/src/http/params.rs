@@ -226,7 +226,7 @@ mod tests {
         let _table = params.table();
         let told = format!("{:?}", params.finish().unwrap_err());
         for part in [
-            "sorted is not known here: allowed are format, frames, window, from, to, session, span, sort, order, limit, q",
+            "sorted is not known here: allowed are format, interval, frames, window, from, to, session, span, sort, order, limit, q",
             "order must be desc or asc",
             "limit is given more than once",
             "limit must be a whole number from 0 to 1000000",

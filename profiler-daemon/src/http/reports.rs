@@ -231,7 +231,7 @@ pub(super) fn all_frames(scope: &Scope) -> impl Fn(&Snapshot) -> Frames + Send +
 
 /// Makes an answer from the profile as it is now, or a stream of such answers. `frames` says which frames must be named before `write`
 /// can make it.
-async fn make<F, W>(shared: &Arc<Shared>, format: Format, frames: F, write: W) -> Answer
+pub(super) async fn make<F, W>(shared: &Arc<Shared>, format: Format, frames: F, write: W) -> Answer
 where
     F: Fn(&Snapshot) -> Frames + Send + Sync + 'static,
     W: Fn(&Snapshot, &dyn Names) -> Result<Vec<u8>, Problem> + Send + Sync + 'static,

@@ -14,7 +14,7 @@ use super::backend::SessionFailure;
 use super::control::{invalid_body, json, read_object};
 use super::format::Format;
 use super::problem::Problem;
-use super::reports::{body, no_frames, of_snapshot};
+use super::reports::{make, no_frames, of_snapshot};
 use crate::export::sessions;
 use crate::profile::name::{Name, NotAName};
 use crate::profile::sessions::{SessionChange, SessionChanged, SessionRefusal, is_reserved};
@@ -27,24 +27,24 @@ type App = State<Arc<Shared>>;
 /// `GET /api/v1/sessions`.
 pub(super) async fn list(State(shared): App, ask: Ask) -> Answer {
     let ((), format) = ask.read(|_| ())?;
-    let body = body(&shared, no_frames, move |snapshot, _| {
+    make(&shared, format, no_frames, move |snapshot, _| {
         let list = report::sessions(snapshot);
         match format {
             Format::Text => Ok(sessions::to_text(&list).into_bytes()),
             _ => json(&list),
         }
-    });
-    Ok(format.respond(body.await?))
+    })
+    .await
 }
 
 /// `GET /api/v1/sessions/{name}`.
 pub(super) async fn one(State(shared): App, AskNamed { name, ask }: AskNamed) -> Answer {
     let ((), format) = ask.read(|_| ())?;
     let name = (!is_reserved(name)).then_some(name);
-    let body = body(&shared, no_frames, move |snapshot, _| {
+    make(&shared, format, no_frames, move |snapshot, _| {
         format.write(&report::session_totals(snapshot, name)?)
-    });
-    Ok(format.respond(body.await?))
+    })
+    .await
 }
 
 /// What a session is started with.

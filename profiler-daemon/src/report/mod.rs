@@ -56,4 +56,4 @@ pub use sessions::{SessionList, SessionTotals, session_totals, sessions};
 pub use stacks::{Stacks, stacks, stacks_between};
 pub use table::Columns;
 pub use threads::{ThreadRow, threads};
-pub use timeline::{Line, ProcessWho, ThreadWho, Timeline, process_timeline, thread_timeline};
+pub use timeline::{Line, ProcessWho, ThreadWho, Timeline, Who, process_timeline, thread_timeline};

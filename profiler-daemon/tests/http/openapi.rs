@@ -97,6 +97,10 @@ async fn answers_are_as_described() {
     assert_eq!(served.text(), openapi_document());
     let document = document();
     for endpoint in ENDPOINTS {
+        if !endpoint.methods.contains(&"GET") {
+            assert!(document["paths"][endpoint.path].is_object());
+            continue;
+        }
         let operation = &document["paths"][endpoint.path]["get"];
         let target = target(endpoint.path);
         check(&document, operation, &get(&target).await, &target);
