@@ -71,7 +71,7 @@ pub struct Line<W> {
     pub elapsed_ns: u64,
     /// Its timer samples in the window.
     pub samples: u64,
-    /// Its time in each span, by class in the order of [`ClassValues`]; none where it has none.
+    /// Its time in each span, in nanoseconds: user, system call, blocked, runnable, kernel; null where it has none.
     #[schema(value_type = Vec<Option<Vec<u64>>>)]
     pub spans: Vec<Option<ClassNs>>,
 }
