@@ -7,7 +7,7 @@
 //! It would break if a file shrank while it is read (the reader maps it): see `sys::bus_guard`.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     fs::File,
     os::{fd::AsRawFd as _, unix::fs::MetadataExt as _},
     panic::{AssertUnwindSafe, catch_unwind},
@@ -29,6 +29,9 @@ use crate::{
 
 /// Most files loaded at a time.
 const MAX_LOADED: usize = 32;
+/// Most bytes of their symbol tables together, beyond the answer that they are loaded for: with the strings about twice as much
+/// is resident. A file that alone has more is loaded for each answer anew; names that were found are remembered elsewhere.
+const MAX_LOADED_BYTES: u64 = 16 << 20;
 /// A file not asked for this long is unloaded, nanoseconds.
 const IDLE_NS: u64 = 30_000_000_000;
 /// Most files remembered as having broken the symbolizer.
@@ -107,6 +110,8 @@ struct Loaded {
     /// Keeps the descriptor, and with it the path, as it is.
     part: Part,
     used_ns: u64,
+    /// Bytes of its symbol tables.
+    table_bytes: u64,
 }
 
 /// Finds names in files.
@@ -115,11 +120,19 @@ pub(super) struct ElfNames {
     loaded: HashMap<PartId, Loaded>,
     broken: Vec<PartId>,
     panics: u64,
+    /// Most bytes of symbol tables that stay loaded.
+    max_bytes: u64,
 }
 
 impl ElfNames {
     pub(super) fn new() -> Self {
+        Self::with_room(MAX_LOADED_BYTES)
+    }
+
+    /// One that keeps at most so many bytes of symbol tables loaded.
+    pub(super) fn with_room(max_bytes: u64) -> Self {
         Self {
+            max_bytes,
             symbolizer: symbolizer(),
             loaded: HashMap::new(),
             broken: Vec::new(),
@@ -151,13 +164,19 @@ impl ElfNames {
         if part.has_shrunk() {
             return vec![Err(Unnamed::NoFile); places.len()];
         }
-        if !self.loaded.contains_key(&id) && !tables::are_bounded(part.file()) {
-            return vec![Err(Unnamed::Unreadable); places.len()];
-        }
-        let loaded = self.loaded.entry(id).or_insert_with(|| Loaded {
-            part,
-            used_ns: now_ns,
-        });
+        let loaded = match self.loaded.entry(id) {
+            Entry::Occupied(loaded) => loaded.into_mut(),
+            Entry::Vacant(place) => {
+                let Some(table_bytes) = tables::bytes_of(part.file()) else {
+                    return vec![Err(Unnamed::Unreadable); places.len()];
+                };
+                place.insert(Loaded {
+                    part,
+                    used_ns: now_ns,
+                    table_bytes,
+                })
+            }
+        };
         loaded.used_ns = now_ns;
         let mut source = source::Elf::new(loaded.part.path());
         source.debug_syms = false;
@@ -187,18 +206,21 @@ impl ElfNames {
         }
     }
 
-    /// Unloads files that are idle, and the longest idle ones of too many. Hands freed memory back to the system.
+    /// Unloads files that are idle, and the longest idle ones of too many or too large ones. Hands freed memory back to the
+    /// system.
     pub(super) fn unload(&mut self, now_ns: u64) {
-        let mut by_use: Vec<(u64, PartId)> = self
+        let mut by_use: Vec<(u64, u64, PartId)> = self
             .loaded
             .iter()
-            .map(|(part, loaded)| (loaded.used_ns, *part))
+            .map(|(part, loaded)| (loaded.used_ns, loaded.table_bytes, *part))
             .collect();
-        by_use.sort_unstable();
-        let too_many = by_use.len().saturating_sub(MAX_LOADED);
+        by_use.sort_unstable_by(|a, b| b.cmp(a));
         let mut unloaded = false;
-        for (index, (used_ns, part)) in by_use.into_iter().enumerate() {
-            if index >= too_many && now_ns.saturating_sub(used_ns) <= IDLE_NS {
+        let mut room_bytes = self.max_bytes;
+        for (index, (used_ns, bytes, part)) in by_use.into_iter().enumerate() {
+            let fits = index < MAX_LOADED && bytes <= room_bytes;
+            if fits && now_ns.saturating_sub(used_ns) <= IDLE_NS {
+                room_bytes -= bytes;
                 continue;
             }
             let Some(loaded) = self.loaded.remove(&part) else {

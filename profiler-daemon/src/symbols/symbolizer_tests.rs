@@ -306,6 +306,21 @@ fn unloads_idle_files() {
     assert_eq!(worker.resolve(&[second], now_ns), named);
 }
 
+// Check that a file whose tables are larger than the room for them is unloaded after the answer, and read again for the next.
+#[test]
+fn unloads_large_files() {
+    let mut own = Own::new();
+    let mut worker = worker();
+    worker.elf = ElfNames::with_room(1_000);
+    let first = own.request(libc::getrlimit as *const () as usize);
+    let second = own.request(libc::getrlimit as *const () as usize + 1);
+    let named = worker.resolve(&[first], 1);
+    assert_eq!(worker.elf.loaded(), 1);
+    worker.elf.unload(1);
+    assert_eq!(worker.elf.loaded(), 0);
+    assert_eq!(worker.resolve(&[second], 2), named);
+}
+
 // Check that the thread answers in the order asked, fills a table, and counts what it could not name.
 #[test]
 fn thread_answers() {

@@ -11,37 +11,40 @@ const MAX_SECTIONS: u16 = 0xff00;
 /// A program header count that is written elsewhere.
 const MANY_PROGRAM_HEADERS: u16 = 0xffff;
 
-/// Whether the symbol tables of this file, if it is one with symbol tables, are small enough to be read.
-pub(super) fn are_bounded(file: &File) -> bool {
+/// Bytes of the symbol tables of this file, if it is one with symbol tables; `None` if they are not small enough to be read.
+pub(super) fn bytes_of(file: &File) -> Option<u64> {
     let mut header = [0; 64];
     if file.read_exact_at(&mut header, 0).is_err() || !header.starts_with(b"\x7fELF") {
         // Nothing can be made room for: the symbolizer says what is wrong.
-        return true;
+        return Some(0);
     }
     let layout = if header[4] == 2 { &WIDE } else { &NARROW };
     let program_headers = u16_at(&header, layout.program_header_count);
     let sections = u16_at(&header, layout.section_count);
     if program_headers == MANY_PROGRAM_HEADERS || sections == 0 || sections >= MAX_SECTIONS {
-        return false;
+        return None;
     }
     let mut table = vec![0; usize::from(sections) * layout.section_bytes];
     if file
         .read_exact_at(&mut table, layout.word(&header, layout.sections_at))
         .is_err()
     {
-        return false;
+        return None;
     }
     let section = |index: usize| {
         let at = index * layout.section_bytes;
         table.get(at..at + layout.section_bytes)
     };
-    let Some(names) = section(usize::from(u16_at(&header, layout.names_index))) else {
-        return false;
-    };
+    let names = section(usize::from(u16_at(&header, layout.names_index)))?;
     let names_at = layout.word(names, layout.section_offset);
-    table.chunks_exact(layout.section_bytes).all(|section| {
-        layout.word(section, layout.section_size) <= MAX_TABLE_BYTES
-            || !is_symbol_table(file, names_at.saturating_add(u64::from(u32_at(section, 0))))
+    let sections = table.chunks_exact(layout.section_bytes);
+    let mut tables = sections
+        .filter(|section| {
+            is_symbol_table(file, names_at.saturating_add(u64::from(u32_at(section, 0))))
+        })
+        .map(|section| layout.word(section, layout.section_size));
+    tables.try_fold(0_u64, |sum, bytes| {
+        (bytes <= MAX_TABLE_BYTES).then_some(sum.saturating_add(bytes))
     })
 }
 
@@ -142,13 +145,13 @@ mod tests {
         for name in [b".symtab\0", b".dynsym\0"] {
             let (copy, header_at) = copy_with(name);
             let file = copy.as_file();
-            assert!(are_bounded(file));
+            assert!(bytes_of(file).is_some_and(|bytes| bytes > 10_000));
             file.write_all_at(
                 &(MAX_TABLE_BYTES + 1).to_ne_bytes(),
                 header_at + WIDE.section_size as u64,
             )
             .unwrap();
-            assert!(!are_bounded(file));
+            assert_eq!(bytes_of(file), None);
         }
         for (at, count) in [
             (WIDE.section_count, 0),
@@ -161,7 +164,7 @@ mod tests {
             copy.as_file()
                 .write_all_at(&count.to_ne_bytes(), at as u64)
                 .unwrap();
-            assert!(!are_bounded(copy.as_file()), "{count} at {at}");
+            assert_eq!(bytes_of(copy.as_file()), None, "{count} at {at}");
         }
     }
 
@@ -173,8 +176,8 @@ mod tests {
         let file = copy.as_file();
         file.write_all_at(&(1_u64 << 40).to_ne_bytes(), size_at)
             .unwrap();
-        assert!(are_bounded(file));
+        assert!(bytes_of(file).is_some());
         file.write_all_at(b"text", 0).unwrap();
-        assert!(are_bounded(file));
+        assert_eq!(bytes_of(file), Some(0));
     }
 }
