@@ -158,7 +158,11 @@ fn describe() -> OpenApi {
 }
 
 fn operation(endpoint: &Endpoint, method: &str, schemas: &mut Schemas) -> Operation {
-    let answer = answers::of(endpoint.handler);
+    let answer = answers::of(match (endpoint.handler, method) {
+        // A session that was started is answered like one that is asked for.
+        ("sessions", "POST") => "named_session",
+        (handler, _) => handler,
+    });
     let changes = method != "GET";
     let made = match method {
         "POST" => "201",

@@ -14,7 +14,8 @@ const PATIENCE_MS = 60_000;
 const checks = [];
 
 // Declares a check: a sentence, and what to do with a fresh page. `options` as of playwright's contexts; `expected`: a
-// pattern of console errors that belong to it; `needs`: "moving" for a profile that grows, "replay" for one that was saved.
+// pattern of console errors that belong to it; `needs`: "moving" for a profile that grows, can be changed, and whose files are
+// there, "replay" for one that was saved.
 export function check(sentence, run, options = {}) {
   checks.push({ sentence, run, options });
 }

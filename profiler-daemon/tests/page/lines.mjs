@@ -27,7 +27,7 @@ check("lines have the values of functions, and lead to the instructions of one f
   await page.waitForURL(/show=instructions/);
   await page.getByRole("link", { name: "all functions" }).click();
   await until("those of all functions are shown", () => column(page, 1), (names) => new Set(names.map((name) => name.split("+")[0])).size > 1);
-});
+}, { needs: "moving" });
 
 check("a function leads to its lines, and inlined functions can be told apart", async (page) => {
   await open(page, `${ONE}/functions?q=decode_postings`);

@@ -36,4 +36,4 @@ check("a named session and its spans can be shown and compared", async (page) =>
   await until("its graph is drawn", () => page.locator("canvas").first().getAttribute("data-boxes").then(Number), (count) => count > 20);
   await screenshot(page, "compare-spans");
   await page.locator("#choose-window").waitFor({ state: "hidden" });
-});
+}, { needs: "moving" });
