@@ -43,7 +43,8 @@ pub struct RecordArgs {
     pub output: Option<PathBuf>,
 
     /// Record over this daemon instead of alone, as in http://127.0.0.1:9797. Needs no privileges. What the daemon does not
-    /// profile is not recorded; the time is rounded up to what it keeps (10 s), but for a command.
+    /// profile is not recorded; the time is rounded up to the pieces that it keeps (about
+    /// 1 s for 2 min, longer ones before), but for a command.
     #[arg(long, value_name = "URL", conflicts_with_all = ["frequency_hz", "config"])]
     pub connect: Option<String>,
 

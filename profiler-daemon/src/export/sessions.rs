@@ -2,6 +2,7 @@
 
 use super::{
     human::{name, nanoseconds},
+    tables::classes,
     text::{Envelope, Side, Table, TextReport, rows_to_text},
 };
 use crate::report::{SessionList, SessionTotals, sessions::PartTotals};
@@ -47,17 +48,13 @@ const PART: [(&str, Side); 8] = [
 ];
 
 fn part(duration_ns: u64, totals: &PartTotals) -> Vec<String> {
-    let classes = &totals.classes;
-    vec![
+    let mut cells = vec![
         nanoseconds(duration_ns),
         nanoseconds(totals.elapsed_ns),
         totals.samples.to_string(),
-        nanoseconds(classes.user_ns),
-        nanoseconds(classes.syscall_ns),
-        nanoseconds(classes.blocked_ns),
-        nanoseconds(classes.runnable_ns),
-        nanoseconds(classes.kernel_ns),
-    ]
+    ];
+    cells.extend(classes(&totals.classes));
+    cells
 }
 
 impl TextReport for SessionTotals {

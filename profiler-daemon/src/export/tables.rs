@@ -45,7 +45,8 @@ fn values(values: &RowValues, kind: &str) -> Vec<String> {
     ]
 }
 
-fn classes(classes: &ClassValues) -> [String; 5] {
+/// Time by class, in the order of the columns.
+pub(super) fn classes(classes: &ClassValues) -> [String; 5] {
     [
         nanoseconds(classes.user_ns),
         nanoseconds(classes.syscall_ns),

@@ -14,42 +14,27 @@ use crate::report::timeline::{Line, ProcessWho, ThreadWho, Timeline, Who};
 /// What the letters of a strip mean.
 const LEGEND: &str = "U user, S syscall, K kernel: on a processor for half of the span or more; u, s, k: less; r waiting for a processor, . asleep";
 
-/// Whose line it is, as the last cells of a row.
+/// Whose line it is: what its number is called.
 trait TextWho: Who {
-    const LAST: [(&'static str, Side); 3];
-    fn cells(&self) -> [String; 3];
+    const NUMBER: &'static str;
+
+    /// The last cells of a row.
+    fn cells(&self) -> [String; 3] {
+        let (number, ..) = self.order();
+        [
+            self.text("state").unwrap_or_default().to_owned(),
+            number.to_string(),
+            name(self.comm()),
+        ]
+    }
 }
 
 impl TextWho for ThreadWho {
-    const LAST: [(&'static str, Side); 3] = [
-        ("STATE", Side::Left),
-        ("TID", Side::Right),
-        ("COMM", Side::Left),
-    ];
-
-    fn cells(&self) -> [String; 3] {
-        [
-            self.state.to_owned(),
-            self.tid.to_string(),
-            name(&self.comm),
-        ]
-    }
+    const NUMBER: &'static str = "TID";
 }
 
 impl TextWho for ProcessWho {
-    const LAST: [(&'static str, Side); 3] = [
-        ("STATE", Side::Left),
-        ("PID", Side::Right),
-        ("COMM", Side::Left),
-    ];
-
-    fn cells(&self) -> [String; 3] {
-        [
-            self.state.to_owned(),
-            self.pid.to_string(),
-            name(&self.comm),
-        ]
-    }
+    const NUMBER: &'static str = "PID";
 }
 
 impl<W: TextWho> TextReport for Timeline<W> {
@@ -78,10 +63,16 @@ impl<W: TextWho> TextReport for Timeline<W> {
             cells.extend(line.who.cells());
             cells
         };
-        let columns = [("RUNNING", Side::Right), ("WHEN", Side::Left)];
+        let columns = vec![
+            ("RUNNING", Side::Right),
+            ("WHEN", Side::Left),
+            ("STATE", Side::Left),
+            (W::NUMBER, Side::Right),
+            ("COMM", Side::Left),
+        ];
         let shown = self.rows.len();
         Some(Table {
-            columns: columns.into_iter().chain(W::LAST).collect(),
+            columns,
             rows: self.rows.iter().map(row).collect(),
             remark: self
                 .truncated

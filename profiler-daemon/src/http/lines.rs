@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::response::Response;
+use tokio::sync::SemaphorePermit;
 
 use super::Shared;
 use super::ask::Ask;
@@ -14,7 +15,7 @@ use super::events::{self, Made};
 use super::format::Format;
 use super::params::Params;
 use super::problem::Problem;
-use super::reports::aside;
+use super::reports::{aside, permit};
 use crate::profile::frames::FrameId;
 use crate::profile::snapshot::Snapshot;
 use crate::report;
@@ -118,6 +119,7 @@ where
                     return Ok(None);
                 };
                 let as_of_unix_ns = snapshot.as_of_unix_ns();
+                let _turn = turn(&shared).await?;
                 let body = body_of(&shared, snapshot, question).await?;
                 Ok(Some(Made {
                     as_of_unix_ns,
@@ -127,10 +129,18 @@ where
         })
         .await;
     }
+    let _turn = turn(shared).await?;
     let snapshot = shared.backend.snapshot().await?;
     Ok(format.respond(body_of(shared, snapshot, question).await?))
 }
 
+/// Waits for its turn to wait for debug information.
+async fn turn(shared: &Shared) -> Result<SemaphorePermit<'_>, Problem> {
+    let turn = shared.line_reports.acquire().await;
+    turn.map_err(|_| Problem::overloaded("the server is stopping"))
+}
+
+/// The bytes of an answer from this snapshot.
 async fn body_of<W>(
     shared: &Shared,
     snapshot: Arc<Snapshot>,
@@ -140,10 +150,7 @@ where
     W: Fn(&Snapshot, &dyn Names, &dyn Lines) -> Result<Vec<u8>, Problem> + Send + Sync + 'static,
 {
     let start = Instant::now();
-    let stopping = |_| Problem::overloaded("the server is stopping");
-    let _turn = shared.line_reports.acquire().await.map_err(stopping)?;
-    let permit = Arc::clone(&shared.reports).acquire_owned().await;
-    let permit = permit.map_err(stopping)?;
+    let permit = permit(shared).await?;
     let (seen, scope) = (Arc::clone(&snapshot), question.0.scope);
     let (permit, frames) = aside(permit, move || report::frames_needed(&seen, &scope)).await?;
     let names = shared.backend.names(Arc::clone(&snapshot), frames?).await;

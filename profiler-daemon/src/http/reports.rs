@@ -293,7 +293,7 @@ where
 }
 
 /// Waits for its turn to make a report.
-async fn permit(shared: &Shared) -> Result<OwnedSemaphorePermit, Problem> {
+pub(super) async fn permit(shared: &Shared) -> Result<OwnedSemaphorePermit, Problem> {
     let permit = Arc::clone(&shared.reports).acquire_owned().await;
     permit.map_err(|_| Problem::overloaded("the server is stopping"))
 }
