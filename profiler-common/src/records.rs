@@ -40,6 +40,9 @@ pub struct TaskRef {
     pub flags: u32,
     /// Zero.
     pub padding: u32,
+    /// When it was first met or has last executed a program, monotonic nanoseconds: later than the exec of an earlier program of
+    /// its process, earlier than that of the next. 0 = not met yet.
+    pub image_ns: u64,
 }
 
 /// Which thread is on a processor: a copy of what is kept with its task.
@@ -212,7 +215,7 @@ pub struct Control {
     pub padding: u32,
 }
 
-const _: () = assert!(size_of::<TaskRef>() == 16);
+const _: () = assert!(size_of::<TaskRef>() == 24);
 const _: () = assert!(size_of::<OnProcessor>() == 40);
 const _: () =
     assert!(size_of::<ThreadRecord>().is_multiple_of(8) && size_of::<ThreadRecord>() <= 424);

@@ -123,6 +123,10 @@ pub fn follow(scratch: &mut Scratch, _: &ThreadRecord) {
 #[inline(always)]
 pub fn inherit_process(_: Task, _: Task) {}
 
-/// A process has other memory now, or none: the same.
+/// A process has other memory now: the same.
+#[inline(always)]
+pub fn replace_process(_: Task, _: u64) {}
+
+/// A process has no memory any more: the same.
 #[inline(always)]
 pub fn forget_process(_: u32) {}

@@ -49,7 +49,8 @@ pub fn sched_process_exec(ctx: BtfTracePointContext) -> i32 {
 #[inline(always)]
 fn renew(task: Task) -> Option<()> {
     control()?;
-    kernel::forget_process(task.pid());
+    // SAFETY: takes nothing.
+    kernel::replace_process(task, unsafe { bpf_ktime_get_ns() });
     let reference = task.storage(false)?;
     // A new name, a new cgroup perhaps: judged anew at the next event.
     reference.generation = 0;

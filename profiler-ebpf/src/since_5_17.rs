@@ -13,7 +13,7 @@ use profiler_common::records::TaskRef;
 use crate::counters::count;
 use crate::task::Task;
 
-pub use crate::tables::{follow, forget_process, inherit_process};
+pub use crate::tables::{follow, forget_process, inherit_process, replace_process};
 
 /// `PF_USER_WORKER`: a task without a user mode. Older kernels use this bit for something else.
 pub const PF_USER_WORKER: u32 = 0x0000_4000;
@@ -51,6 +51,7 @@ static TASK_REF: TaskRef = TaskRef {
     generation: 0,
     flags: 0,
     padding: 0,
+    image_ns: 0,
 };
 
 /// The task that a program interrupts or runs for.

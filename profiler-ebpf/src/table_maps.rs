@@ -10,7 +10,8 @@ use profiler_common::unwind::{
 };
 
 /// Key: process id. Value: which mapping rows are the process's. Writers: the daemon, when it learns of a mapping; the
-/// programs copy the parent's at a fork and remove it at an exec and at the end. Reader: the walker.
+/// programs copy the parent's at a fork, and remove what is of an earlier program at an exec and all at the end; the daemon
+/// removes what it wrote too late. Reader: the walker.
 /// Size: `limits::MAX_MAPPED_PROCESSES`.
 #[map]
 pub static PROCESSES: HashMap<u32, ProcessMappings> =

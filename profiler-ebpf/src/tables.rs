@@ -56,14 +56,34 @@ pub fn inherit_process(parent: Task, child: Task) {
     }
     // SAFETY: a lookup; the value is copied at once.
     if let Some(process) = unsafe { PROCESSES.get(from) } {
-        let copy = ProcessMappings { pid, ..*process };
+        let copy = ProcessMappings {
+            pid,
+            exec_ns: 0,
+            ..*process
+        };
         if PROCESSES.insert(pid, copy, 0).is_err() {
             count(Counter::MappedProcessesFull);
         }
     }
 }
 
-/// A process has other memory now, or none.
+/// A process has executed another program. The daemon may have heard of it already: the records of the exec and of the first
+/// mappings come some 100 us before the tracepoint. What it wrote of an earlier program is older than the thread's image.
+#[inline(always)]
+pub fn replace_process(task: Task, now_ns: u64) {
+    let pid = task.pid();
+    let image_ns = match task.storage(false) {
+        Some(reference) => core::mem::replace(&mut reference.image_ns, now_ns),
+        None => now_ns,
+    };
+    // SAFETY: a lookup; one word of the value is read.
+    let written_ns = unsafe { PROCESSES.get(pid) }.map_or(0, |process| process.exec_ns);
+    if written_ns <= image_ns {
+        forget_process(pid);
+    }
+}
+
+/// A process has no memory any more.
 #[inline(always)]
 pub fn forget_process(pid: u32) {
     // Not there if the daemon never knew its mappings: nothing to count.

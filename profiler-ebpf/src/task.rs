@@ -350,6 +350,9 @@ fn judge(
     now_ns: u64,
     phase: Option<Phase>,
 ) {
+    if reference.image_ns == 0 {
+        reference.image_ns = now_ns;
+    }
     let flags = filter::judge(task, control);
     let before = reference.flags;
     reference.generation = control.generation;

@@ -15,6 +15,9 @@ pub struct ProcessMappings {
     pub pid: u32,
     /// Zero.
     pub padding: u32,
+    /// When it executed the program that these are mappings of, monotonic nanoseconds by the record of that exec; 0 = it has
+    /// executed none since it was first heard of.
+    pub exec_ns: u64,
 }
 
 /// [`MappingRow::kind`]: how code of a mapping is unwound.
@@ -109,7 +112,7 @@ pub struct WalkState {
     pub end: u32,
 }
 
-const _: () = assert!(size_of::<ProcessMappings>() == 16);
+const _: () = assert!(size_of::<ProcessMappings>() == 24);
 const _: () = assert!(size_of::<MappingRow>() == 32);
 const _: () = assert!(size_of::<TableRow>() == 16);
 const _: () = assert!(size_of::<RowChunk>() == 1 << 20);

@@ -310,7 +310,7 @@ impl Unwinding {
         let published = self
             .shared
             .get(&key)
-            .map(|shared| kernel.publish(pid, &shared.range, if_present));
+            .map(|shared| kernel.publish(pid, image.exec_ns(), &shared.range, if_present));
         // What it had before may be the same rows, shared with others of its number: they are given up last.
         let before = self.known.remove(&pid).map(|known| known.rows);
         if let Some(shared) = before.and_then(|rows| self.shared.get_mut(&rows)) {
@@ -344,6 +344,9 @@ impl Unwinding {
         if let Some(known) = self.known.remove(&pid) {
             if let Some(shared) = self.shared.get_mut(&known.rows) {
                 shared.pids.remove(&pid);
+                if let Err(error) = kernel.withdraw(pid, &shared.range) {
+                    self.failed("remove mappings", &error);
+                }
             }
             self.drop_unused(kernel, known.rows);
         }
@@ -374,7 +377,9 @@ impl Unwinding {
             let mut failures = Vec::new();
             let mut gone = Vec::new();
             for pid in &shared.pids {
-                match kernel.publish(*pid, &range, true) {
+                let known = self.known.get(pid);
+                let exec_ns = known.map_or(0, |known| known.image.exec_ns());
+                match kernel.publish(*pid, exec_ns, &range, true) {
                     Ok(Published::Yes) => {}
                     Ok(Published::Forgotten | Published::Full) => gone.push(*pid),
                     Err(error) => failures.push(error),

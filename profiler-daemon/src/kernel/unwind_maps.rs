@@ -351,10 +351,12 @@ impl UnwindMaps {
         Some(MappingRange { first, count })
     }
 
-    /// Has the walker use these rows for a process. `if_present`: only if the programs have not forgotten the process.
+    /// Has the walker use these rows for a process, which executed its program at `exec_ns`. `if_present`: only if the
+    /// programs have not forgotten the process.
     pub(super) fn publish(
         &mut self,
         pid: u32,
+        exec_ns: u64,
         range: &MappingRange,
         if_present: bool,
     ) -> io::Result<Published> {
@@ -363,6 +365,7 @@ impl UnwindMaps {
             count: range.count,
             pid,
             padding: 0,
+            exec_ns,
         };
         let flags = if if_present { IF_PRESENT } else { 0 };
         match self.processes.insert(pid, value, flags) {
@@ -372,6 +375,27 @@ impl UnwindMaps {
                 Some(libc::E2BIG) => Ok(Published::Full),
                 _ => Err(error.io_error),
             },
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+
+    /// A process is gone: removes what was written for it after the programs had seen its end. (What they copied for another one
+    /// under its number has other rows, or is missed until that one's mappings are written.)
+    pub(super) fn withdraw(&mut self, pid: u32, range: &MappingRange) -> io::Result<()> {
+        let removed = match self.processes.get(&pid, 0) {
+            Ok(found) if (found.first, found.count) == (range.first, range.count) => {
+                self.processes.remove(&pid)
+            }
+            Ok(_) | Err(MapError::KeyNotFound) => Ok(()),
+            Err(error) => Err(error),
+        };
+        match removed {
+            Ok(()) | Err(MapError::KeyNotFound) => Ok(()),
+            Err(MapError::SyscallError(error))
+                if error.io_error.raw_os_error() == Some(libc::ENOENT) =>
+            {
+                Ok(())
+            }
             Err(error) => Err(io::Error::other(error)),
         }
     }
@@ -459,19 +483,32 @@ impl Kernel {
         self.unwind.as_mut()?.add_mappings(rows)
     }
 
-    /// Has the walker use these rows for a process. `if_present`: only if the programs have not forgotten the process.
+    /// Has the walker use these rows for a process, which executed its program at `exec_ns` (monotonic nanoseconds by the
+    /// record of that exec; 0 for none that was heard of). `if_present`: only if the programs have not forgotten the process.
     ///
     /// # Errors
     /// The kernel refuses for another reason than [`Published`] names.
     pub fn publish(
         &mut self,
         pid: u32,
+        exec_ns: u64,
         range: &MappingRange,
         if_present: bool,
     ) -> io::Result<Published> {
         match &mut self.unwind {
-            Some(unwind) => unwind.publish(pid, range, if_present),
+            Some(unwind) => unwind.publish(pid, exec_ns, range, if_present),
             None => Ok(Published::Full),
+        }
+    }
+
+    /// A process is gone: removes what was written for it after the programs had seen its end.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn withdraw(&mut self, pid: u32, range: &MappingRange) -> io::Result<()> {
+        match &mut self.unwind {
+            Some(unwind) => unwind.withdraw(pid, range),
+            None => Ok(()),
         }
     }
 

@@ -9,6 +9,7 @@ use super::{live::Processes, mappings::Mappings};
 pub struct Image {
     instance: u64,
     execs: u32,
+    exec_ns: u64,
     forked: bool,
 }
 
@@ -17,6 +18,12 @@ impl Image {
     #[must_use]
     pub const fn is_forked(self) -> bool {
         self.forked && self.execs == 0
+    }
+
+    /// When the process executed it, monotonic nanoseconds; 0 = it was there, or was its parent's.
+    #[must_use]
+    pub const fn exec_ns(self) -> u64 {
+        self.exec_ns
     }
 }
 
@@ -49,6 +56,7 @@ impl Processes {
                 let image = Image {
                     instance: id,
                     execs: instance.execs,
+                    exec_ns: instance.exec_ns,
                     forked: instance.forked_ns.is_some(),
                 };
                 (image, Arc::clone(&instance.mappings))

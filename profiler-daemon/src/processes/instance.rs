@@ -113,6 +113,8 @@ pub(super) struct Instance {
     pub(super) jit_looked_ns: u64,
     /// How often it executed another program.
     pub(super) execs: u32,
+    /// When it last did, monotonic nanoseconds; 0 = not since it is known.
+    pub(super) exec_ns: u64,
     pub(super) exited_ns: Option<u64>,
     /// Whether it ever had more than its first thread, as far as is known.
     pub(super) threaded: bool,
@@ -144,6 +146,7 @@ impl Instance {
             jit: ModuleId::JIT,
             jit_looked_ns: 0,
             execs: 0,
+            exec_ns: 0,
             exited_ns: None,
             threaded: false,
             leader_gone: false,

@@ -259,6 +259,7 @@ impl Processes {
             return;
         };
         instance.execs = instance.execs.wrapping_add(1);
+        instance.exec_ns = time_ns;
         instance.jit = ModuleId::JIT;
         self.changed.insert(instance.pid);
         instance.exited_ns = None;
