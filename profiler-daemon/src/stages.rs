@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use tokio::sync::oneshot;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::collect::{Collector, CollectorOptions, Command, Commander};
 use crate::config::targets::Targets;
@@ -26,6 +26,7 @@ use crate::sys::clock::{ClockOffsets, monotonic_ns, unix_ns};
 use crate::sys::limited_child::ChildLimits;
 use crate::sys::own_cost;
 use crate::sys::perf_event::SideBand;
+use crate::sys::priority::put_own_thread_ahead;
 use crate::unwind::cache::TableCache;
 use crate::unwind::worker::{TableWorker, WorkerOptions};
 
@@ -88,6 +89,10 @@ pub fn start(config: &Config) -> anyhow::Result<Stages> {
                     Ok(collector) => {
                         // Nobody hears it only if all is stopping already; then the loop below ends at once as well.
                         tell.send(Ok(degraded)).ok();
+                        // Programs that begin are followed once it has heard of them, on a busy machine too.
+                        if let Err(error) = put_own_thread_ahead() {
+                            debug!("the collector waits for its turn like others: {error}");
+                        }
                         collector.run(&commands, &bell);
                     }
                     Err(error) => {

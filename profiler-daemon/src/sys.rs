@@ -16,6 +16,8 @@ pub mod own_cost;
 pub mod perf_event;
 pub mod perf_record;
 pub mod perf_ring;
+mod poll;
+pub mod priority;
 pub mod probe;
 pub mod proc_fs;
 pub mod proc_maps;

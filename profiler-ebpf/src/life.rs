@@ -6,7 +6,7 @@ use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
 use aya_log_ebpf::warn;
 use profiler_common::clock::Phase;
-use profiler_common::records::{GONE_SLOT, NO_SLOT};
+use profiler_common::records::{Control, GONE_SLOT, NO_SLOT};
 
 use crate::filter;
 use crate::kernel;
@@ -91,18 +91,20 @@ fn rename(task: Task, comm: *const u8) -> Option<()> {
 /// `sched_process_exit(task)`: the thread's last event.
 #[btf_tracepoint(function = "sched_process_exit")]
 pub fn sched_process_exit(ctx: BtfTracePointContext) -> i32 {
-    leave(&ctx);
+    if let Some(control) = control() {
+        let task = Task::new(ctx.arg(0));
+        leave(&ctx, task, control);
+        // After the walk of its last thread, which needs them.
+        if task.is_last_of_process() {
+            filter::forget(task.pid());
+            kernel::forget_process(task.pid());
+        }
+    }
     0
 }
 
 #[inline(always)]
-fn leave(ctx: &BtfTracePointContext) -> Option<()> {
-    let control = control()?;
-    let task = Task::new(ctx.arg(0));
-    if task.is_last_of_process() {
-        filter::forget(task.pid());
-        kernel::forget_process(task.pid());
-    }
+fn leave(ctx: &BtfTracePointContext, task: Task, control: &Control) -> Option<()> {
     let reference = task.storage(false)?;
     let slot = reference.slot;
     reference.slot = GONE_SLOT;

@@ -184,6 +184,10 @@ fn entries(state: &CollectorState, map: &str) -> u64 {
         "FREE_SLOTS" => u64::from(state.settings.max_threads).saturating_sub(fill("threads") + 1),
         "SUMS_0" | "SUMS_1" => fill("stacks_per_drain"),
         "CALL_ROWS_BY_INDEX" | "CALL_ROW_INDEX" => fill("system_call_rows"),
+        "PROCESSES" => state
+            .unwinding
+            .as_ref()
+            .map_or(0, |unwinding| unwinding.processes as u64),
         "MAPPINGS" => of_unwinding(|fill| fill.mappings),
         "PAGES" => of_unwinding(|fill| fill.pages),
         "TABLES" => of_unwinding(|fill| fill.tables),

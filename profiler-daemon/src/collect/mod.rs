@@ -10,6 +10,7 @@ mod cost;
 mod coverage;
 mod losses;
 mod own_frames;
+mod rations;
 mod rests;
 mod stacks;
 mod unwinding;

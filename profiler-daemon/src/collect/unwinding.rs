@@ -21,6 +21,8 @@ use crate::unwind::table::bias;
 use crate::unwind::worker::{TableAnswer, TableRequest, TableWorker, WorkerCounts};
 use crate::unwind::{NoTable, UnwindTable};
 
+use super::rations::Rations;
+
 /// Passes within which a table that was used is not given up for another.
 const KEEP_PASSES: u64 = 10;
 /// Tables that wait for room at most; more are given up and made again when they are needed.
@@ -33,6 +35,8 @@ pub struct UnwindingState {
     pub worker: WorkerCounts,
     /// The maps.
     pub fill: UnwindFill,
+    /// Processes that the walker knows.
+    pub processes: usize,
     /// Tables given up for others.
     pub evicted: u64,
     /// Tables that found no room.
@@ -85,8 +89,11 @@ pub(super) struct Unwinding {
     waiting: Vec<(ModuleId, Arc<UnwindTable>)>,
     /// Modules whose request found the worker's queue full.
     unasked: HashSet<ModuleId>,
-    /// Processes to look at again at the next pass.
+    /// Processes to look at again at the next pass: the programs did not know them, or there was no room.
     again: HashSet<u32>,
+    /// Processes that have had their share of rows, and have others by the next pass.
+    later: HashSet<u32>,
+    rations: Rations,
     pass: u64,
     state: UnwindingState,
 }
@@ -101,6 +108,8 @@ impl Unwinding {
             waiting: Vec::new(),
             unasked: HashSet::new(),
             again: HashSet::new(),
+            later: HashSet::new(),
+            rations: Rations::default(),
             pass: 0,
             state: UnwindingState::default(),
         }
@@ -111,6 +120,7 @@ impl Unwinding {
         UnwindingState {
             worker: self.worker.counts(),
             fill: kernel.unwind_fill(),
+            processes: self.known.len(),
             ..self.state
         }
     }
@@ -135,6 +145,7 @@ impl Unwinding {
         missed: HashSet<ModuleId>,
     ) {
         self.pass += 1;
+        self.rations.renew();
         for module in used {
             if let Some(Table::Loaded { used_pass, .. }) = self.tables.get_mut(&module) {
                 *used_pass = self.pass;
@@ -155,9 +166,11 @@ impl Unwinding {
         for (module, table) in std::mem::take(&mut self.waiting) {
             self.load(kernel, module, &table);
         }
-        for pid in std::mem::take(&mut self.again) {
-            let changed = processes.look_up(pid);
-            self.set(kernel, processes, changed, true);
+        let again = std::mem::take(&mut self.again);
+        let later = std::mem::take(&mut self.later);
+        for pid in again.union(&later) {
+            let changed = processes.look_up(*pid);
+            self.set(kernel, processes, changed, again.contains(pid));
         }
         self.renew(kernel);
     }
@@ -290,6 +303,10 @@ impl Unwinding {
         }
         let key = Arc::as_ptr(&mappings).addr();
         if !self.shared.contains_key(&key) {
+            if !self.rations.take(pid, mappings.present().len()) {
+                self.later.insert(pid);
+                return;
+            }
             let Some(range) = kernel.add_mappings(&self.rows(&mappings)) else {
                 self.state.mappings_full += 1;
                 self.again.insert(pid);
@@ -369,6 +386,12 @@ impl Unwinding {
             let Some(shared) = self.shared.get(&key) else {
                 continue;
             };
+            let rows = shared.mappings.present().len();
+            let first = shared.pids.iter().min();
+            if first.is_some_and(|pid| !self.rations.take(*pid, rows)) {
+                // Stays stale until the next pass.
+                continue;
+            }
             let Some(range) = kernel.add_mappings(&self.rows(&shared.mappings)) else {
                 // Stays stale: room comes with the passes.
                 self.state.mappings_full += 1;

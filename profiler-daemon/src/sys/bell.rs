@@ -5,6 +5,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
+use super::poll::poll;
+
 /// Rung from any thread; heard by the one that polls it.
 #[derive(Debug)]
 pub struct Bell(File);
@@ -32,14 +34,13 @@ impl Bell {
 
     /// Waits until it rings or `timeout` is over.
     pub fn wait(&self, timeout: Duration) {
-        let mut polled = libc::pollfd {
+        let mut polled = [libc::pollfd {
             fd: self.0.as_raw_fd(),
             events: libc::POLLIN,
             revents: 0,
-        };
-        let millis = libc::c_int::try_from(timeout.as_millis()).unwrap_or(libc::c_int::MAX);
-        // SAFETY: one valid entry, whose descriptor is open. If it fails (a signal, no memory) the wait is short.
-        unsafe { libc::poll(&raw mut polled, 1, millis) };
+        }];
+        // If it fails (no memory) the wait is short.
+        poll(&mut polled, timeout).ok();
         self.silence();
     }
 

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::memory_file::memory_file;
+use super::{memory_file::memory_file, poll::poll};
 
 /// What a child may take.
 #[derive(Clone, Copy, Debug)]
@@ -181,23 +181,15 @@ fn wait_until(child: &Child, deadline: Instant) -> io::Result<bool> {
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let mut wanted = libc::pollfd {
+        let mut wanted = [libc::pollfd {
             fd: fd.as_raw_fd(),
             events: libc::POLLIN,
             revents: 0,
-        };
-        let left_ms = i32::try_from(left.as_millis()).unwrap_or(i32::MAX);
-        // SAFETY: one entry, as is said.
-        match unsafe { libc::poll(&raw mut wanted, 1, left_ms) } {
-            0 if left.is_zero() || left_ms == 0 => return Ok(false),
+        }];
+        match poll(&mut wanted, left)? {
+            0 if left.is_zero() => return Ok(false),
             0 => {}
-            1.. => return Ok(true),
-            _ => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
+            _ => return Ok(true),
         }
     }
 }

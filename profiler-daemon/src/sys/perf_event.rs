@@ -12,6 +12,7 @@ use super::{
     clock,
     perf_record::{self, Event},
     perf_ring::Ring,
+    poll::poll,
     proc_fs,
     time_order::TimeOrder,
 };
@@ -20,8 +21,8 @@ use super::{
 pub const DEFAULT_RING_BYTES: usize = 64 << 10;
 /// Most records held back to be put in order.
 const MAX_WAITING: usize = 100_000;
-/// How soon to look again for records that were held back.
-const HELD_BACK: Duration = Duration::from_millis(5);
+/// How soon to look again for records that were held back: at once, since those that could overtake them are written.
+const HELD_BACK: Duration = Duration::ZERO;
 
 /// What the side-band has cost and lost so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,22 +105,13 @@ impl SideBand {
         } else {
             timeout.min(HELD_BACK)
         };
-        let millis = libc::c_int::try_from(timeout.as_millis()).unwrap_or(libc::c_int::MAX);
         self.polled.truncate(self.rings.len());
         self.polled.push(libc::pollfd {
             fd: bell.as_fd().as_raw_fd(),
             events: libc::POLLIN,
             revents: 0,
         });
-        let count = self.polled.len() as libc::nfds_t;
-        // SAFETY: `polled` is a valid array of `count` entries whose descriptors `rings` and `bell` keep open.
-        let ready = unsafe { libc::poll(self.polled.as_mut_ptr(), count, millis) };
-        if ready < 0 {
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
-        }
+        poll(&mut self.polled, timeout)?;
         bell.silence();
         Ok(())
     }
