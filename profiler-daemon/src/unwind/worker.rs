@@ -1,5 +1,6 @@
 //! The thread that makes tables: asked with open files, answers with tables or the reason why there is none. Reading files
-//! and the disk happens here and nowhere else. A file that is slow, huge or breaks the reader costs its own table only.
+//! and the disk happens here and nowhere else. A file that is slow, huge or breaks the reader costs its own table only, and the
+//! smallest of those that wait is next: a small program has its table while a compiler waits for its own.
 
 use std::{
     io,
@@ -19,7 +20,7 @@ use crate::{
     sys::heap,
 };
 
-/// Files that may wait for their tables.
+/// Files that may wait for their tables at the thread, and as many on the way to it.
 const MAX_WAITING: usize = 1024;
 /// Answers that may wait to be taken; the thread rests meanwhile.
 const MAX_ANSWERS: usize = 16;
@@ -105,7 +106,7 @@ impl TableWorker {
         cache: Option<TableCache>,
         bell: impl Fn() + Send + 'static,
     ) -> io::Result<Self> {
-        let (requests, waiting) = mpsc::sync_channel::<TableRequest>(MAX_WAITING);
+        let (requests, coming) = mpsc::sync_channel::<TableRequest>(MAX_WAITING);
         let (answer, answers) = mpsc::sync_channel(MAX_ANSWERS);
         let counts = Arc::new(Mutex::new(WorkerCounts::default()));
         let mut worker = Worker {
@@ -118,22 +119,28 @@ impl TableWorker {
             .spawn(move || {
                 // What building takes is given back once all that came together is built.
                 let mut untidy = false;
+                let mut waiting = Vec::new();
                 loop {
-                    match waiting.recv_timeout(TIDY_AFTER) {
-                        Ok(request) => {
-                            if answer.send(worker.answer(request)).is_err() {
-                                return;
+                    if waiting.is_empty() {
+                        match coming.recv_timeout(TIDY_AFTER) {
+                            Ok(request) => waiting.push(request),
+                            Err(mpsc::RecvTimeoutError::Timeout) => {
+                                if std::mem::take(&mut untidy) {
+                                    heap::trim();
+                                }
+                                continue;
                             }
-                            bell();
-                            untidy = true;
+                            Err(mpsc::RecvTimeoutError::Disconnected) => return,
                         }
-                        Err(mpsc::RecvTimeoutError::Timeout) => {
-                            if std::mem::take(&mut untidy) {
-                                heap::trim();
-                            }
-                        }
-                        Err(mpsc::RecvTimeoutError::Disconnected) => return,
                     }
+                    let room = MAX_WAITING - waiting.len();
+                    waiting.extend(coming.try_iter().take(room));
+                    let request = take_smallest(&mut waiting);
+                    if answer.send(worker.answer(request)).is_err() {
+                        return;
+                    }
+                    bell();
+                    untidy = true;
                 }
             })?;
         Ok(Self {
@@ -153,7 +160,7 @@ impl TableWorker {
         taken
     }
 
-    /// The next answer, in the order of the requests; `None` if there is none yet.
+    /// The next answer; `None` if there is none yet.
     #[must_use]
     pub fn poll(&self) -> Option<TableAnswer> {
         self.answers.try_recv().ok()
@@ -174,6 +181,13 @@ impl TableWorker {
     fn lock(&self) -> std::sync::MutexGuard<'_, WorkerCounts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The request for the smallest file; of several the one that came first. There is one at least.
+fn take_smallest(waiting: &mut Vec<TableRequest>) -> TableRequest {
+    let size_bytes = |at: &usize| waiting[*at].file.identity.size_bytes;
+    let at = (0..waiting.len()).min_by_key(size_bytes);
+    waiting.remove(at.unwrap_or_default())
 }
 
 struct Worker {
@@ -274,7 +288,25 @@ mod tests {
         File::open(line.split_whitespace().nth(5).unwrap()).unwrap()
     }
 
-    // Check that answers come in order, tables for files with unwind information and reasons for others, each counted.
+    // Check that the smallest file is next, and of those as large the one that came first.
+    #[test]
+    fn small_files_first() {
+        let file = |bytes: u64| {
+            let file = tempfile::tempfile().unwrap();
+            file.set_len(bytes).unwrap();
+            file
+        };
+        let sizes = [500, 20, 3, 20];
+        let mut waiting: Vec<TableRequest> = sizes
+            .iter()
+            .zip(0..)
+            .map(|(bytes, module)| request(module, file(*bytes)))
+            .collect();
+        let taken = (0..4).map(|_| take_smallest(&mut waiting).module.0);
+        assert_eq!(taken.collect::<Vec<u32>>(), [2, 1, 3, 0]);
+    }
+
+    // Check that files with unwind information get tables and others reasons, each counted.
     #[test]
     fn answers() {
         let (bell, rung) = mpsc::channel();
@@ -286,10 +318,11 @@ mod tests {
         assert!(worker.request(request(8, tempfile::tempfile().unwrap())));
         rung.recv_timeout(PATIENCE).unwrap();
         rung.recv_timeout(PATIENCE).unwrap();
-        let first = worker.poll().unwrap();
+        let mut answers = [worker.poll().unwrap(), worker.poll().unwrap()];
+        answers.sort_by_key(|answer| answer.module);
+        let [first, second] = answers;
         assert_eq!(first.module, ModuleId(7));
         assert!(first.table.unwrap().rows.len() > 1000);
-        let second = worker.poll().unwrap();
         assert_eq!(second.module, ModuleId(8));
         assert_eq!(second.table.unwrap_err(), NoTable::NotElf);
         assert!(worker.poll().is_none());
