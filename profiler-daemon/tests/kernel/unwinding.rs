@@ -271,12 +271,20 @@ impl Running {
 
     /// Its walks so far.
     pub(crate) fn stacks(&self, daemon: &Daemon) -> Walks {
+        self.stacks_when(daemon, |_| true)
+    }
+
+    /// Its walks once some are complete: once the daemon knows what it has mapped, and has tables of that.
+    fn first_whole_stacks(&self, daemon: &Daemon) -> Walks {
+        self.stacks_when(daemon, |walks| walks.complete >= 20)
+    }
+
+    fn stacks_when(&self, daemon: &Daemon, enough: impl Fn(Walks) -> bool) -> Walks {
         let path = format!("/processes/{}", self.0.id());
-        let process = reads::until(daemon, &path, unix_now_ns(), |_| true);
-        Walks {
-            walked: number(&process, "/stacks/walked"),
-            complete: number(&process, "/stacks/complete"),
-        }
+        let process = reads::until(daemon, &path, unix_now_ns(), |process| {
+            enough(Walks::of(process))
+        });
+        Walks::of(&process)
     }
 }
 
@@ -284,6 +292,15 @@ impl Running {
 pub(crate) struct Walks {
     pub(crate) walked: u64,
     pub(crate) complete: u64,
+}
+
+impl Walks {
+    fn of(process: &Value) -> Self {
+        Self {
+            walked: number(process, "/stacks/walked"),
+            complete: number(process, "/stacks/complete"),
+        }
+    }
 }
 
 /// Whether the functions call each other somewhere below `node`, others in between.
@@ -323,9 +340,7 @@ fn programs_without_frame_pointers_have_whole_stacks() {
         let Some(running) = Running::start(program, folder.path()) else {
             continue;
         };
-        // The table of a program that nobody has seen before is there within 250 ms.
-        std::thread::sleep(Duration::from_millis(500));
-        let before = running.stacks(daemon);
+        let before = running.first_whole_stacks(daemon);
         std::thread::sleep(Duration::from_millis(1500));
         let after = running.stacks(daemon);
         let walked = after.walked - before.walked;
