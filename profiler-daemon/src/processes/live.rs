@@ -261,6 +261,7 @@ impl Processes {
         instance.execs = instance.execs.wrapping_add(1);
         instance.exec_ns = time_ns;
         instance.jit = ModuleId::JIT;
+        instance.jit_looked_ns = 0;
         self.changed.insert(instance.pid);
         instance.exited_ns = None;
         instance.leader_gone = false;
@@ -427,33 +428,44 @@ impl Processes {
 
     /// Where an address of a linked process was at that time. `None` is counted, and has the mappings read again soon.
     pub fn resolve(&mut self, key: ProcessKey, time_ns: u64, address: u64) -> Option<Place> {
-        let id = self.by_key.get(&key)?;
-        let instance = self.instances.get_mut(id)?;
+        let id = *self.by_key.get(&key)?;
+        let instance = self.instances.get(&id)?;
         let mut place = instance.mappings.place(address, time_ns);
         if let Some(place) = &mut place
             && place.module == ModuleId::JIT
         {
-            if instance.jit == ModuleId::JIT
-                && time_ns.saturating_sub(instance.jit_looked_ns) > JIT_WAIT_NS
-            {
-                instance.jit_looked_ns = time_ns;
-                let named = self.files.perf_map(
-                    &mut self.table,
-                    &*self.source,
-                    instance.pid,
-                    instance.start_ns,
-                );
-                instance.jit = named.unwrap_or(ModuleId::JIT);
-            }
-            place.module = instance.jit;
+            place.module = self.jit(key, time_ns);
         }
         if place.is_none() {
             self.counts.unmapped += 1;
+            let instance = self.instances.get_mut(&id)?;
             if !instance.kernel_thread && instance.exited_ns.is_none() {
                 instance.incomplete_since_ns.get_or_insert(time_ns);
             }
         }
         place
+    }
+
+    /// The module of the code that a linked process makes at run time: [`ModuleId::JIT`] until it says how that is called,
+    /// which is looked at once a second at most.
+    pub fn jit(&mut self, key: ProcessKey, time_ns: u64) -> ModuleId {
+        let id = self.by_key.get(&key);
+        let Some(instance) = id.and_then(|id| self.instances.get_mut(id)) else {
+            return ModuleId::JIT;
+        };
+        if instance.jit == ModuleId::JIT
+            && time_ns.saturating_sub(instance.jit_looked_ns) > JIT_WAIT_NS
+        {
+            instance.jit_looked_ns = time_ns;
+            let named = self.files.perf_map(
+                &mut self.table,
+                &*self.source,
+                instance.pid,
+                instance.start_ns,
+            );
+            instance.jit = named.unwrap_or(ModuleId::JIT);
+        }
+        instance.jit
     }
 
     /// What a linked process is. Read once when it is first asked for after a fork, and again after each exec.

@@ -1,112 +1,10 @@
 //! Tests of `live` and `upkeep` over a made-up machine: timelines of records, and what `/proc` shows at the time.
 
-use std::{
-    collections::HashMap,
-    fs::File,
-    sync::{Arc, Mutex},
-};
-
 use super::*;
 use crate::{
-    processes::source::Description,
-    sys::{
-        perf_record::Device,
-        proc_maps::{ExecMaps, MapsEntry},
-    },
+    processes::made_up::{self, Machine},
+    sys::perf_record::Device,
 };
-
-/// One process as the made-up `/proc` shows it: start ticks, threads, mappings as (start, path).
-#[derive(Clone, Default)]
-struct Shown {
-    ticks: u64,
-    threads: u32,
-    maps: Vec<(u64, &'static str)>,
-    exe: &'static str,
-}
-
-#[derive(Clone, Default)]
-struct Machine(Arc<Mutex<HashMap<u32, Shown>>>);
-
-impl Machine {
-    fn show(&self, pid: u32, ticks: u64, maps: &[(u64, &'static str)]) {
-        let shown = Shown {
-            ticks,
-            threads: 1,
-            maps: maps.to_vec(),
-            exe: "/bin/shown",
-        };
-        self.0.lock().unwrap().insert(pid, shown);
-    }
-
-    fn hide(&self, pid: u32) {
-        self.0.lock().unwrap().remove(&pid);
-    }
-
-    fn threads(&self, pid: u32, threads: u32) {
-        self.0.lock().unwrap().get_mut(&pid).unwrap().threads = threads;
-    }
-
-    fn get(&self, pid: u32) -> Option<Shown> {
-        self.0.lock().unwrap().get(&pid).cloned()
-    }
-}
-
-impl Source for Machine {
-    fn pids(&self) -> Vec<u32> {
-        self.0.lock().unwrap().keys().copied().collect()
-    }
-
-    fn stat(&self, pid: u32) -> Option<ProcStat> {
-        self.get(pid).map(|shown| ProcStat {
-            comm: "shown".into(),
-            state: b'S',
-            ppid: 1,
-            flags: 0,
-            threads: shown.threads,
-            start_ticks: shown.ticks,
-        })
-    }
-
-    fn exec_maps(&self, pid: u32, limit: usize) -> Option<ExecMaps> {
-        let entries = self
-            .get(pid)?
-            .maps
-            .into_iter()
-            .take(limit)
-            .map(|(start, path)| MapsEntry {
-                start,
-                end: start + 0x1000,
-                file_offset: 0,
-                device: Device { major: 8, minor: 1 },
-                inode: 5,
-                path: path.as_bytes().into(),
-            });
-        Some(ExecMaps {
-            entries: entries.collect(),
-            ..ExecMaps::default()
-        })
-    }
-
-    fn describe(&self, pid: u32, _: bool) -> Description {
-        Description {
-            exe: self.get(pid).map(|shown| shown.exe.into()),
-            uid: Some(7),
-            ..Description::default()
-        }
-    }
-
-    fn open(&self, _: u32, _: u32, _: &Mapped) -> Option<File> {
-        None
-    }
-
-    fn perf_map(&self, _: u32) -> Option<File> {
-        None
-    }
-
-    fn vdso(&self, _: u32, _: u64, _: u64) -> Option<Vec<u8>> {
-        None
-    }
-}
 
 const OPTIONS: ProcessOptions = ProcessOptions {
     cmdline: false,
@@ -166,7 +64,7 @@ fn mmap(pid: u32, start: u64, path: &str, time_ns: u64) -> Event {
         len_bytes: 0x1000,
         file_offset: 0,
         device: Device { major: 8, minor: 1 },
-        inode: 5,
+        inode: made_up::inode(path),
         inode_generation: 0,
         prot: 5,
         flags: 2,
@@ -443,4 +341,24 @@ fn too_many() {
     }
     assert_eq!(processes.len(), MAX_PROCESSES);
     assert_eq!(processes.counts().refused, 5);
+}
+
+// Check that a program finds the file that names its code at once, though that of the program before it was just found.
+#[test]
+fn names_of_code_after_an_exec() {
+    let (machine, mut processes) = machine();
+    machine.show(2, 0, &[(0x1000, "//anon")]);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    machine.perf_map(2, file.path().to_owned());
+    // Linked while records wait to be read: /proc tells of the program that they are about.
+    let key = processes.link(2, 1, 1);
+    let now = 10_000_000_000;
+    let named = processes.resolve(key, now, 0x1000).unwrap().module;
+    assert_ne!(named, ModuleId::JIT);
+    let events = [exec(2, "new", now - 5), mmap(2, 0x1000, "//anon", now - 4)];
+    apply(&mut processes, &events);
+    assert_eq!(
+        processes.resolve(key, now + 1, 0x1000).unwrap().module,
+        named
+    );
 }
