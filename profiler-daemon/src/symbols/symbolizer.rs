@@ -215,6 +215,8 @@ impl Worker {
                 .map(|index| requests[*index].place.offset)
                 .collect();
             let found = self.find(&requests[indexes[0]], &offsets, now_ns);
+            // Before the next one is loaded: a report over the machine asks for all of them.
+            self.elf.unload(now_ns);
             for (index, found) in indexes.into_iter().zip(found) {
                 let request = &requests[index];
                 let named = match found {
