@@ -62,9 +62,10 @@ pub struct FileIdentity {
 /// What makes two mapped things the same module.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ModuleIdentity {
-    /// The linker's own mark: equal in every copy of the file.
+    /// The linker's own mark: equal in every copy of the file. Only for files that nobody but root can write: others could
+    /// bear the mark of a file that they are not.
     BuildId(Box<[u8]>),
-    /// A file without such a mark.
+    /// A file without such a mark, or one whose mark is not to be trusted.
     File(FileIdentity),
     /// What is known by name only (a file that could not be opened, a kernel module, a special mapping).
     Named(Box<str>),
