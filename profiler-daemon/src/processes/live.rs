@@ -441,6 +441,7 @@ impl Processes {
             let instance = self.instances.get_mut(&id)?;
             if !instance.kernel_thread && instance.exited_ns.is_none() {
                 instance.incomplete_since_ns.get_or_insert(time_ns);
+                instance.unresolved = true;
             }
         }
         place

@@ -265,6 +265,44 @@ fn lost_records() {
     );
 }
 
+// Check that records lost in every pass leave no process out: all are read again in turn, those with addresses in no mapping
+// first, as often as these come up.
+#[test]
+fn lost_records_again_and_again() {
+    let (machine, mut processes) = machine();
+    let pids = 1..200;
+    for pid in pids.clone() {
+        machine.show(pid, 0, &[]);
+    }
+    processes.seed_from_proc();
+    let keys: Vec<_> = pids.clone().map(|pid| processes.link(pid, 1, 1)).collect();
+    for pid in pids {
+        machine.show(pid, 0, &[(0x1000, "/lib/late")]);
+    }
+    let mut known = Vec::new();
+    for pass in 1..=14 {
+        let now = pass * 10_000_000_000;
+        // More than have room in a pass.
+        for key in &keys[100..140] {
+            assert_eq!(module(&mut processes, *key, now, 0x7000), None);
+        }
+        processes.apply(&Event::Lost {
+            records: 1,
+            time_ns: now,
+        });
+        processes.sweep(now, BOOT);
+        let known_in = |keys: &[ProcessKey]| {
+            let mappings = keys.iter().filter_map(|key| processes.mappings(*key));
+            mappings
+                .filter(|mappings| !mappings.present().is_empty())
+                .count()
+        };
+        known.push((known_in(&keys), known_in(&keys[100..140])));
+    }
+    assert!((16..=32).contains(&known[0].1), "{known:?}");
+    assert_eq!(known[13].0, keys.len(), "{known:?}");
+}
+
 // Check that an address in no mapping has the maps read again, but not again and again, and never another process's.
 #[test]
 fn unknown_addresses() {
