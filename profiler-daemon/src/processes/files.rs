@@ -2,7 +2,7 @@
 //! afterwards the path may be gone or mean another file; an open file also keeps its inode from being used again.
 
 use std::{
-    collections::{HashMap, VecDeque, hash_map::Entry},
+    collections::{HashMap, VecDeque},
     fs::{File, Metadata},
     hash::{BuildHasher as _, RandomState},
     os::unix::fs::MetadataExt as _,
@@ -90,6 +90,14 @@ struct Kept {
     last_used: u64,
 }
 
+#[derive(Debug)]
+struct LastSeen {
+    pid: u32,
+    mapped: Mapped,
+    /// Bytes counted for the path: it may have been longer before.
+    counted_bytes: usize,
+}
+
 /// A module together with what its offsets mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identified {
@@ -135,8 +143,8 @@ fn sort_of(mapped: &Mapped) -> Sort {
 #[derive(Debug)]
 pub struct Files {
     kept: HashMap<FileKey, Kept>,
-    /// Where each file module was last seen, to open it again.
-    seen: HashMap<ModuleId, (u32, Mapped)>,
+    /// Where each file module was last seen, to open it again. Its text is counted by the table of modules.
+    seen: HashMap<ModuleId, LastSeen>,
     native_vdso: Option<ModuleId>,
     /// Images of vDSOs; a handful at most.
     images: HashMap<ModuleId, Arc<ModuleFile>>,
@@ -196,7 +204,7 @@ impl Files {
             Sort::File { memory } => {
                 let key = FileKey::of(mapped);
                 if let Some(known) = self.known(&key) {
-                    self.see(&key, pid, mapped);
+                    self.see(table, &key, pid, mapped);
                     return known;
                 }
                 let Some(file) = source.open(pid, ppid, mapped) else {
@@ -208,15 +216,15 @@ impl Files {
                     };
                 };
                 let identified = self.take_in(table, key.clone(), file, mapped, memory);
-                self.see(&key, pid, mapped);
+                self.see(table, &key, pid, mapped);
                 identified
             }
         }
     }
 
     /// Notes that an open file was mapped: the process that mapped it first may have ended long ago. Of copies of one file the
-    /// first one that is still open stays.
-    fn see(&mut self, key: &FileKey, pid: u32, mapped: &Mapped) {
+    /// first one that is still open stays. Where there is no room for a path, what was noted before stays.
+    fn see(&mut self, table: &mut ModuleTable, key: &FileKey, pid: u32, mapped: &Mapped) {
         let kept = self.kept.get(key).filter(|kept| kept.is_file);
         let Some(module) = kept.map(|kept| kept.file.module) else {
             return;
@@ -224,36 +232,44 @@ impl Files {
         if module == ModuleId::UNKNOWN {
             return;
         }
-        match self.seen.entry(module) {
-            Entry::Vacant(place) => {
-                place.insert((pid, mapped.clone()));
+        let seen = self.seen.get(&module);
+        if let Some(seen) = seen {
+            let last_key = FileKey::of(&seen.mapped);
+            let is_open = |kept: &Kept| {
+                kept.file.module == module
+                    && file_identity(&kept.file.file) == Some(kept.file.identity)
+            };
+            let stays = if last_key == *key {
+                seen.pid == pid
+            } else {
+                self.kept.get(&last_key).is_some_and(is_open)
+            };
+            if stays {
+                return;
             }
-            Entry::Occupied(mut seen) => {
-                let (last_pid, last) = seen.get();
-                let last_key = FileKey::of(last);
-                let is_open = |kept: &Kept| {
-                    kept.file.module == module
-                        && file_identity(&kept.file.file) == Some(kept.file.identity)
-                };
-                let is_better = if last_key == *key {
-                    *last_pid != pid
-                } else {
-                    !self.kept.get(&last_key).is_some_and(is_open)
-                };
-                if is_better {
-                    seen.insert((pid, mapped.clone()));
-                }
-            }
+        }
+        let before_bytes = seen.map_or(0, |seen| seen.counted_bytes);
+        let counted_bytes = before_bytes.max(mapped.path.len());
+        if table.hold(counted_bytes - before_bytes) {
+            let mapped = mapped.clone();
+            self.seen.insert(
+                module,
+                LastSeen {
+                    pid,
+                    mapped,
+                    counted_bytes,
+                },
+            );
         }
     }
 
     /// Where the file of a module was mapped last; `None` for what is no file or was never opened.
     #[must_use]
     pub fn seen(&self, module: ModuleId) -> Option<Seen> {
-        let (pid, mapped) = self.seen.get(&module)?;
+        let seen = self.seen.get(&module)?;
         Some(Seen {
-            pid: *pid,
-            path: mapped.plain_path().into(),
+            pid: seen.pid,
+            path: seen.mapped.plain_path().into(),
         })
     }
 
@@ -355,8 +371,8 @@ impl Files {
         if let Some(map) = self.perf_maps.iter().find(|map| map.module == module) {
             return Some(Arc::clone(map));
         }
-        let (pid, mapped) = self.seen.get(&module)?;
-        let (pid, mapped) = (*pid, mapped.clone());
+        let seen = self.seen.get(&module)?;
+        let (pid, mapped) = (seen.pid, seen.mapped.clone());
         let key = FileKey::of(&mapped);
         self.uses += 1;
         if let Some(kept) = self.kept.get_mut(&key)

@@ -192,6 +192,39 @@ fn without_a_file() {
     assert!(gone.is_file && files.counts().not_opened == 1);
 }
 
+// Check that the paths by which files are opened again are counted with the text of their modules, and that there is an end to
+// them.
+#[test]
+fn paths_are_bounded() {
+    use crate::processes::module::MAX_MODULE_TEXT_BYTES;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    fs::write(&path, "text").unwrap();
+    let (mut files, mut table) = (Files::new(2), ModuleTable::new());
+    let short = mapped(&path);
+    let module = identify(&mut files, &mut table, &short).module;
+    let seen = |files: &Files| files.seen(module).unwrap().path;
+    let long = Mapped {
+        path: [&*short.path, &[b'/'; 1000]].concat().into(),
+        ..short.clone()
+    };
+    while table.hold(1000) {}
+    while table.hold(1) {}
+    // On a file system without a disk of its own it is another file by its path.
+    if short.device.major != 0 {
+        files.identify(&mut table, &ProcFs, 1, 1, &long);
+        assert_eq!(seen(&files), short.path);
+    }
+    let refused = table.refused();
+    files.identify(&mut table, &ProcFs, 1, 1, &short);
+    assert_eq!((seen(&files), table.refused()), (short.path, refused));
+    let other = directory.path().join("other");
+    fs::write(&other, "text").unwrap();
+    let none = identify(&mut files, &mut table, &mapped(&other)).module;
+    assert_eq!(none, ModuleId::UNKNOWN);
+    assert!(!ModuleTable::new().hold(MAX_MODULE_TEXT_BYTES + 1));
+}
+
 // Check that a second sight of this process's own mappings opens nothing more.
 #[test]
 fn known_files_stay_open() {
