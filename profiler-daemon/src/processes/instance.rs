@@ -54,7 +54,8 @@ impl Facts {
             exe: read
                 .exe
                 .as_ref()
-                .map(|exe| Arc::from(cut(&exe.to_string_lossy()))),
+                .map(|exe| Arc::from(cut(&exe.to_string_lossy())))
+                .or_else(|| before.exe.clone()),
             uid: read.uid.or(before.uid),
             cgroup,
             unit,

@@ -68,6 +68,8 @@ pub struct Processes {
     next_id: u64,
     pub(super) boot_minus_monotonic_ns: u64,
     pub(super) lost_since_ns: Option<u64>,
+    /// Processes that executed a program and are to be described, no more than `gathers_left`.
+    undescribed: Vec<u64>,
     /// How many more programs may be described on exec before the next sweep.
     pub(super) gathers_left: u32,
     /// Numbers of processes whose mappings changed, or that came or went.
@@ -94,6 +96,7 @@ impl Processes {
             next_id: 0,
             boot_minus_monotonic_ns,
             lost_since_ns: None,
+            undescribed: Vec::new(),
             gathers_left: MAX_GATHERS,
             changed: HashSet::new(),
             counts: ProcessCounts::default(),
@@ -167,7 +170,7 @@ impl Processes {
         self.insert(Instance::new(pid, time_ns))
     }
 
-    /// Takes in one record of the side-band. Records come in order of time.
+    /// Takes in one record of the side-band. Records come in order of time. Call [`Self::describe_new`] soon after.
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::Fork {
@@ -272,9 +275,20 @@ impl Processes {
         // Unless it is read below, the program is the first file mapped from here on.
         Arc::make_mut(&mut instance.facts).exe = None;
         instance.facts_own = false;
-        if self.gathers_left > 0 {
-            self.gathers_left -= 1;
-            self.gather_facts(id);
+        if self.undescribed.len() < self.gathers_left as usize {
+            self.undescribed.push(id);
+        }
+    }
+
+    /// Reads what the programs are that were executed lately. To be called while they may still live, but after whoever waits
+    /// for their mappings has got these: it takes longer than taking in records.
+    pub fn describe_new(&mut self) {
+        for id in std::mem::take(&mut self.undescribed) {
+            let instance = self.instances.get(&id);
+            if instance.is_some_and(|instance| !instance.facts_own) {
+                self.gathers_left = self.gathers_left.saturating_sub(1);
+                self.gather_facts(id);
+            }
         }
     }
 

@@ -123,6 +123,58 @@ fn fork_exec_exit() {
     assert_eq!(processes.mappings(key).unwrap().generation(), 1);
 }
 
+// Check that taking in the records of a new program reads nothing about it, and that it is described right afterwards: once,
+// and for good, though it ends then.
+#[test]
+fn described_after_its_records() {
+    let (machine, mut processes) = machine();
+    machine.show(1, 0, &[]);
+    processes.seed_from_proc();
+    machine.show(2, 0, &[]);
+    let events = [
+        fork(2, 1, 100),
+        exec(2, "sh", 200),
+        mmap(2, 0x1000, "/bin/first", 205),
+        exec(2, "new", 210),
+        mmap(2, 0x5000, "/bin/mapped", 215),
+    ];
+    apply(&mut processes, &events);
+    assert_eq!(machine.described(2), 0);
+    processes.describe_new();
+    processes.describe_new();
+    assert_eq!(machine.described(2), 1);
+    machine.hide(2);
+    let key = processes.link(2, 99, 99);
+    let facts = processes.info(key).unwrap().facts;
+    assert_eq!(
+        (facts.exe.as_deref(), facts.uid),
+        (Some("/bin/shown"), Some(7))
+    );
+}
+
+// Check that of more new programs than may be described in a pass, the others are described when they are asked for.
+#[test]
+fn described_when_asked_for() {
+    let (machine, mut processes) = machine();
+    machine.show(1, 0, &[]);
+    processes.seed_from_proc();
+    let pids = 2..MAX_GATHERS + 12;
+    for pid in pids.clone() {
+        machine.show(pid, 0, &[]);
+        apply(&mut processes, &[fork(pid, 1, 100), exec(pid, "new", 200)]);
+    }
+    processes.describe_new();
+    let described = || -> u32 { pids.clone().map(|pid| machine.described(pid)).sum() };
+    assert_eq!(described(), MAX_GATHERS);
+    let key = processes.link(MAX_GATHERS + 11, 99, 99);
+    assert_eq!(processes.info(key).unwrap().facts.uid, Some(7));
+    assert_eq!(described(), MAX_GATHERS + 1);
+    processes.sweep(1000, BOOT);
+    apply(&mut processes, &[exec(MAX_GATHERS + 10, "again", 2000)]);
+    processes.describe_new();
+    assert_eq!(described(), MAX_GATHERS + 2);
+}
+
 // Check that one number used by three processes stays three: each key finds its own, in whatever order they are linked.
 #[test]
 fn reused_pid() {

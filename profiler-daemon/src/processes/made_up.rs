@@ -23,6 +23,7 @@ struct Shown {
     maps: Vec<(u64, &'static str)>,
     exe: &'static str,
     perf_map: Option<PathBuf>,
+    described: u32,
 }
 
 /// The machine. Copies are the same one.
@@ -42,6 +43,7 @@ impl Machine {
             maps: maps.to_vec(),
             exe: "/bin/shown",
             perf_map: None,
+            described: 0,
         };
         self.0.lock().unwrap().insert(pid, shown);
     }
@@ -57,6 +59,11 @@ impl Machine {
     /// From now on the process names the code it makes in that file.
     pub(crate) fn perf_map(&self, pid: u32, path: PathBuf) {
         self.0.lock().unwrap().get_mut(&pid).unwrap().perf_map = Some(path);
+    }
+
+    /// How often it was asked what the process is.
+    pub(crate) fn described(&self, pid: u32) -> u32 {
+        self.get(pid).map_or(0, |shown| shown.described)
     }
 
     fn get(&self, pid: u32) -> Option<Shown> {
@@ -101,6 +108,9 @@ impl Source for Machine {
     }
 
     fn describe(&self, pid: u32, _: bool) -> Description {
+        if let Some(shown) = self.0.lock().unwrap().get_mut(&pid) {
+            shown.described += 1;
+        }
         Description {
             exe: self.get(pid).map(|shown| shown.exe.into()),
             uid: Some(7),
