@@ -42,6 +42,7 @@ pub(super) fn input(
             requests_total: symbols.requests,
             hits_total: symbols.hits,
             evictions_total: symbols.evictions,
+            perf_maps_cut_total: symbols.perf_maps_cut,
             bytes: symbols.cache_bytes,
             max_bytes: live.config.limits.symbol_cache_bytes as u64,
         },

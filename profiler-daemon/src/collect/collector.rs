@@ -237,6 +237,7 @@ impl Collector {
             });
         }
         self.sync_unwinding();
+        self.processes.describe_new();
         heard
     }
 

@@ -30,8 +30,28 @@ pub(super) struct UserStack {
     pub(super) end: Option<StackEnd>,
     /// The modules of its frames.
     modules: Box<[ModuleId]>,
-    generation: u32,
+    /// What the process had mapped when it was resolved.
+    mapped: Mapped,
+    /// Whether addresses of it were in no mapping: they may be in one that is heard of later.
+    unmapped: bool,
     used: u64,
+}
+
+/// Which mappings of a process frames were resolved with.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mapped {
+    generation: u32,
+    changes: u32,
+}
+
+impl UserStack {
+    /// Whether it would be resolved as it was.
+    fn holds(&self, key: ProcessKey, now: Mapped, time_ns: u64, processes: &mut Processes) -> bool {
+        self.mapped.generation == now.generation
+            && (!self.unmapped || self.mapped.changes == now.changes)
+            && (!self.modules.contains(&ModuleId::JIT)
+                || processes.jit(key, time_ns) == ModuleId::JIT)
+    }
 }
 
 /// Known stacks.
@@ -111,11 +131,14 @@ impl Stacks {
     fn add_user(&mut self, raw: &RawStack, processes: &mut Processes, table: &mut FrameTable) {
         let head = &raw.head;
         let key = processes.link(head.pid, head.process_start_ns, head.process_start_boot_ns);
-        let generation = processes
+        let mapped = processes
             .mappings(key)
-            .map_or(0, |mappings| mappings.generation());
+            .map_or_else(Mapped::default, |mappings| Mapped {
+                generation: mappings.generation(),
+                changes: mappings.changes(),
+            });
         let known = self.user.get(&(key, head.user));
-        if known.is_some_and(|stack| stack.generation == generation) {
+        if known.is_some_and(|stack| stack.holds(key, mapped, head.time_ns, processes)) {
             return;
         }
         if known.is_none() && self.user.len() >= MAX_STACKS {
@@ -124,6 +147,7 @@ impl Stacks {
         }
         let mut frames = Vec::with_capacity(raw.user.len());
         let mut end = None;
+        let mut unmapped = false;
         for (index, address) in raw.user.iter().enumerate() {
             match processes.resolve(key, head.time_ns, *address) {
                 Some(place) => frames.push(table.intern(Frame {
@@ -131,6 +155,7 @@ impl Stacks {
                     offset: place.offset,
                 })),
                 None if index == 0 => {
+                    unmapped = true;
                     frames.push(table.intern(Frame {
                         module: ModuleId::UNKNOWN,
                         offset: *address,
@@ -138,6 +163,7 @@ impl Stacks {
                 }
                 // A caller that is no code: the frame pointer was none, and what lies beyond is invented.
                 None => {
+                    unmapped = true;
                     end = Some(StackEnd::Incomplete(UnwindFailure::NoMapping));
                     break;
                 }
@@ -157,7 +183,8 @@ impl Stacks {
             frames: frames.into(),
             end,
             modules: modules.into_iter().collect(),
-            generation,
+            mapped,
+            unmapped,
             used: self.pass,
         };
         self.user.insert((key, head.user), stack);
@@ -199,3 +226,7 @@ impl Stacks {
         self.refused
     }
 }
+
+#[cfg(test)]
+#[path = "stacks_tests.rs"]
+mod tests;

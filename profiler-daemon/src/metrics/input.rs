@@ -159,6 +159,8 @@ pub struct SymbolCacheInput {
     pub hits_total: u64,
     /// Names that were dropped for room.
     pub evictions_total: u64,
+    /// Times that a file that names code made at run time was not kept whole.
+    pub perf_maps_cut_total: u64,
     /// Memory in use.
     pub bytes: u64,
     /// Memory that may be used.

@@ -72,6 +72,7 @@ fn full() -> MetricsInput {
             requests_total: 9,
             hits_total: 8,
             evictions_total: 0,
+            perf_maps_cut_total: 4,
             bytes: 1,
             max_bytes: 2,
         },

@@ -3,7 +3,8 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    fs::File,
+    fs::{File, Metadata},
+    hash::{BuildHasher as _, RandomState},
     os::unix::fs::MetadataExt as _,
     sync::Arc,
 };
@@ -89,6 +90,14 @@ struct Kept {
     last_used: u64,
 }
 
+#[derive(Debug)]
+struct LastSeen {
+    pid: u32,
+    mapped: Mapped,
+    /// Bytes counted for the path: it may have been longer before.
+    counted_bytes: usize,
+}
+
 /// A module together with what its offsets mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identified {
@@ -134,11 +143,13 @@ fn sort_of(mapped: &Mapped) -> Sort {
 #[derive(Debug)]
 pub struct Files {
     kept: HashMap<FileKey, Kept>,
-    /// Where each file module was last seen, to open it again.
-    seen: HashMap<ModuleId, (u32, Mapped)>,
+    /// Where each file module was last seen, to open it again. Its text is counted by the table of modules.
+    seen: HashMap<ModuleId, LastSeen>,
     native_vdso: Option<ModuleId>,
     /// Images of vDSOs; a handful at most.
     images: HashMap<ModuleId, Arc<ModuleFile>>,
+    /// Tells images apart. A process can write what it likes into its own, but not what hashes like another.
+    image_hashes: RandomState,
     /// Files that name code made at run time, oldest first; a few dozen at most.
     perf_maps: VecDeque<Arc<ModuleFile>>,
     limit: usize,
@@ -155,6 +166,7 @@ impl Files {
             seen: HashMap::new(),
             native_vdso: None,
             images: HashMap::new(),
+            image_hashes: RandomState::new(),
             perf_maps: VecDeque::new(),
             limit: limit.max(1),
             uses: 0,
@@ -192,7 +204,7 @@ impl Files {
             Sort::File { memory } => {
                 let key = FileKey::of(mapped);
                 if let Some(known) = self.known(&key) {
-                    self.see(known.module, pid, mapped);
+                    self.see(table, &key, pid, mapped);
                     return known;
                 }
                 let Some(file) = source.open(pid, ppid, mapped) else {
@@ -203,25 +215,61 @@ impl Files {
                         is_file: true,
                     };
                 };
-                self.take_in(table, key, file, pid, mapped, memory)
+                let identified = self.take_in(table, key.clone(), file, mapped, memory);
+                self.see(table, &key, pid, mapped);
+                identified
             }
         }
     }
 
-    /// Notes that a known file was mapped again: the process that mapped it first may have ended long ago.
-    fn see(&mut self, module: ModuleId, pid: u32, mapped: &Mapped) {
-        if let Some(seen) = self.seen.get_mut(&module).filter(|seen| seen.0 != pid) {
-            *seen = (pid, mapped.clone());
+    /// Notes that an open file was mapped: the process that mapped it first may have ended long ago. Of copies of one file the
+    /// first one that is still open stays. Where there is no room for a path, what was noted before stays.
+    fn see(&mut self, table: &mut ModuleTable, key: &FileKey, pid: u32, mapped: &Mapped) {
+        let kept = self.kept.get(key).filter(|kept| kept.is_file);
+        let Some(module) = kept.map(|kept| kept.file.module) else {
+            return;
+        };
+        if module == ModuleId::UNKNOWN {
+            return;
+        }
+        let seen = self.seen.get(&module);
+        if let Some(seen) = seen {
+            let last_key = FileKey::of(&seen.mapped);
+            let is_open = |kept: &Kept| {
+                kept.file.module == module
+                    && file_identity(&kept.file.file) == Some(kept.file.identity)
+            };
+            let stays = if last_key == *key {
+                seen.pid == pid
+            } else {
+                self.kept.get(&last_key).is_some_and(is_open)
+            };
+            if stays {
+                return;
+            }
+        }
+        let before_bytes = seen.map_or(0, |seen| seen.counted_bytes);
+        let counted_bytes = before_bytes.max(mapped.path.len());
+        if table.hold(counted_bytes - before_bytes) {
+            let mapped = mapped.clone();
+            self.seen.insert(
+                module,
+                LastSeen {
+                    pid,
+                    mapped,
+                    counted_bytes,
+                },
+            );
         }
     }
 
     /// Where the file of a module was mapped last; `None` for what is no file or was never opened.
     #[must_use]
     pub fn seen(&self, module: ModuleId) -> Option<Seen> {
-        let (pid, mapped) = self.seen.get(&module)?;
+        let seen = self.seen.get(&module)?;
         Some(Seen {
-            pid: *pid,
-            path: mapped.plain_path().into(),
+            pid: seen.pid,
+            path: seen.mapped.plain_path().into(),
         })
     }
 
@@ -246,18 +294,18 @@ impl Files {
         table: &mut ModuleTable,
         key: FileKey,
         file: File,
-        pid: u32,
         mapped: &Mapped,
         memory: bool,
     ) -> Identified {
         self.counts.opened += 1;
-        let Some(identity) = file_identity(&file) else {
+        let Ok(metadata) = file.metadata() else {
             self.counts.not_opened += 1;
             return Identified {
                 module: named(table, mapped.plain_path(), ModuleKind::User),
                 is_file: true,
             };
         };
+        let identity = identity_of(&metadata);
         let elf = elf_id::of_file(&file);
         self.counts.corrupt += u64::from(elf == ElfIdentity::Corrupt);
         let is_file = !(memory && elf == ElfIdentity::NotElf);
@@ -266,9 +314,8 @@ impl Files {
             ElfIdentity::NoBuildId | ElfIdentity::NotElf | ElfIdentity::Corrupt => None,
         };
         let module = if is_file {
-            let unique = build_id
-                .clone()
-                .map_or(ModuleIdentity::File(identity), ModuleIdentity::BuildId);
+            let shared = build_id.clone().filter(|_| only_root_writes(&metadata));
+            let unique = shared.map_or(ModuleIdentity::File(identity), ModuleIdentity::BuildId);
             table.intern(unique, || Module {
                 name: printable(mapped.plain_path()),
                 build_id,
@@ -280,9 +327,6 @@ impl Files {
         self.uses += 1;
         if self.kept.len() >= self.limit {
             self.close_idle();
-        }
-        if is_file && module != ModuleId::UNKNOWN {
-            self.seen.insert(module, (pid, mapped.clone()));
         }
         let last_used = self.uses;
         let file = Arc::new(ModuleFile {
@@ -327,8 +371,8 @@ impl Files {
         if let Some(map) = self.perf_maps.iter().find(|map| map.module == module) {
             return Some(Arc::clone(map));
         }
-        let (pid, mapped) = self.seen.get(&module)?;
-        let (pid, mapped) = (*pid, mapped.clone());
+        let seen = self.seen.get(&module)?;
+        let (pid, mapped) = (seen.pid, seen.mapped.clone());
         let key = FileKey::of(&mapped);
         self.uses += 1;
         if let Some(kept) = self.kept.get_mut(&key)
@@ -346,11 +390,11 @@ impl Files {
             return Some(Arc::clone(&copy.file));
         }
         let file = source.open(pid, pid, &mapped)?;
+        // Another file's module is new in the copy only.
         let mut table = table.clone();
-        let again = self.take_in(&mut table, key.clone(), file, pid, &mapped, false);
+        let again = self.take_in(&mut table, key.clone(), file, &mapped, false);
         if again.module != module {
             self.kept.remove(&key);
-            self.seen.remove(&again.module);
             return None;
         }
         self.kept.get(&key).map(|kept| Arc::clone(&kept.file))
@@ -418,7 +462,8 @@ impl Files {
         let ElfIdentity::BuildId(id) = elf_id::of_bytes(image) else {
             return None;
         };
-        let module = table.intern(ModuleIdentity::BuildId(id.clone()), || Module {
+        let unique = format!("[vdso] {:x}", self.image_hashes.hash_one(image));
+        let module = table.intern(ModuleIdentity::Named(unique.into()), || Module {
             name: "[vdso]".into(),
             build_id: Some(id),
             kind: ModuleKind::Vdso,
@@ -459,15 +504,24 @@ fn printable(path: &[u8]) -> Box<str> {
         .collect()
 }
 
+/// Whether nobody but root can have written the file: what it says of itself may be believed.
+#[must_use]
+pub fn only_root_writes(metadata: &Metadata) -> bool {
+    metadata.uid() == 0 && metadata.mode() & 0o022 == 0
+}
+
 fn file_identity(file: &File) -> Option<FileIdentity> {
-    let metadata = file.metadata().ok()?;
-    Some(FileIdentity {
+    Some(identity_of(&file.metadata().ok()?))
+}
+
+fn identity_of(metadata: &Metadata) -> FileIdentity {
+    FileIdentity {
         device: metadata.dev(),
         inode: metadata.ino(),
         size_bytes: metadata.size(),
         modified_unix_ns: i128::from(metadata.mtime()) * 1_000_000_000
             + i128::from(metadata.mtime_nsec()),
-    })
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,12 @@
 
 use super::*;
 use crate::{processes::source::ProcFs, sys::proc_fs};
-use std::{fs, os::unix::ffi::OsStrExt as _, path::Path};
+use std::{
+    ffi::OsStr,
+    fs,
+    os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
+    path::{Path, PathBuf},
+};
 
 fn mapped(path: &Path) -> Mapped {
     let metadata = fs::metadata(path).unwrap();
@@ -22,20 +27,45 @@ fn identify(files: &mut Files, table: &mut ModuleTable, mapped: &Mapped) -> Iden
     files.identify(table, &ProcFs, std::process::id(), 1, mapped)
 }
 
-// Check that two copies of a program are one module by build ID, and two files without one are two.
+/// The C library that this program runs with: it has a build ID.
+fn library() -> PathBuf {
+    let maps = proc_fs::exec_maps(std::process::id(), 100).unwrap();
+    let mut paths = maps.entries.into_iter().map(|entry| entry.path);
+    let path = paths.find(|path| path.windows(5).any(|part| part == b"libc."));
+    OsStr::from_bytes(&path.unwrap()).into()
+}
+
+/// A copy of it that only its owner can write, or that others can write too.
+fn copy(path: &Path, others_write: bool) -> Mapped {
+    fs::copy(library(), path).unwrap();
+    let mode = if others_write { 0o757 } else { 0o755 };
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    mapped(path)
+}
+
+// Check that two copies of a library are one module by build ID where only root can write them, that the first stays the one
+// that is read while it is open, and that two files without a build ID are two.
 #[test]
 fn copies_are_one_module() {
     let directory = tempfile::tempdir().unwrap();
-    let copy = directory.path().join("copy");
-    let exe = std::env::current_exe().unwrap();
-    fs::copy(&exe, &copy).unwrap();
+    let paths = ["one", "two"].map(|name| directory.path().join(name));
+    let copies = [copy(&paths[0], false), copy(&paths[1], false)];
+    let is_roots = only_root_writes(&fs::metadata(&paths[0]).unwrap());
     let (mut files, mut table) = (Files::new(10), ModuleTable::new());
-    let first = identify(&mut files, &mut table, &mapped(&exe));
-    let second = identify(&mut files, &mut table, &mapped(&copy));
-    if table.get(first.module).build_id.is_some() {
-        assert_eq!(first, second);
-    }
-    assert_eq!(&*table.get(first.module).name, exe.to_str().unwrap());
+    let first = identify(&mut files, &mut table, &copies[0]);
+    // Another process, else only the first sight would count.
+    let second = files.identify(&mut table, &ProcFs, 1, 1, &copies[1]);
+    assert!(table.get(first.module).build_id.is_some());
+    assert_eq!(first == second, is_roots);
+    assert_eq!(
+        *files.seen(first.module).unwrap().path,
+        *paths[0].as_os_str().as_bytes()
+    );
+    assert_eq!(&*table.get(first.module).name, paths[0].to_str().unwrap());
+    fs::write(&paths[0], "no program").unwrap();
+    files.identify(&mut table, &ProcFs, 1, 1, &copies[1]);
+    let now = files.seen(second.module).unwrap().path;
+    assert_eq!(*now, *paths[1].as_os_str().as_bytes());
     let texts = ["one", "two"].map(|name| {
         let path = directory.path().join(name);
         fs::write(&path, "no program").unwrap();
@@ -43,6 +73,49 @@ fn copies_are_one_module() {
     });
     assert_ne!(texts[0], texts[1]);
     assert_eq!(files.counts().corrupt, 0);
+}
+
+// Check that a file that anybody can write is a module of its own, whatever build ID it bears, and that it is not read for
+// the file that it copies.
+#[test]
+fn a_copied_build_id_takes_nothing_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let paths = ["good", "false"].map(|name| directory.path().join(name));
+    let copies = [copy(&paths[0], false), copy(&paths[1], true)];
+    for order in [[0, 1], [1, 0]] {
+        let (mut files, mut table) = (Files::new(10), ModuleTable::new());
+        let mut modules = [ModuleId::UNKNOWN; 2];
+        for index in order {
+            modules[index] = identify(&mut files, &mut table, &copies[index]).module;
+        }
+        assert_ne!(modules[0], modules[1]);
+        let ids = modules.map(|module| table.get(module).build_id.clone());
+        assert_eq!(ids[0], ids[1]);
+        for index in [0, 1] {
+            let seen = files.seen(modules[index]).unwrap();
+            assert_eq!(*seen.path, *paths[index].as_os_str().as_bytes());
+            let file = files.file(&table, &ProcFs, modules[index]).unwrap();
+            assert_eq!(file.identity.inode, copies[index].inode);
+        }
+    }
+}
+
+// Check that a vDSO that a process wrote the build ID of a file into does not become that file.
+#[test]
+fn a_vdso_is_no_file() {
+    let (mut files, mut table) = (Files::new(4), ModuleTable::new());
+    let image = fs::read(library()).unwrap();
+    let ElfIdentity::BuildId(id) = elf_id::of_bytes(&image) else {
+        panic!("the library has a build ID");
+    };
+    let file = table.intern(ModuleIdentity::BuildId(id.clone()), || {
+        Module::named("/lib/file", ModuleKind::User)
+    });
+    let vdso = files.vdso_image(&mut table, &image).unwrap();
+    assert_ne!(vdso, file);
+    assert_eq!(table.get(vdso).build_id.as_deref(), Some(&*id));
+    assert_eq!(files.vdso_image(&mut table, &image), Some(vdso));
+    assert!(files.file(&table, &ProcFs, file).is_none());
 }
 
 // Check that a file closed for want of room is opened again, and not if another one took its place.
@@ -117,6 +190,39 @@ fn without_a_file() {
     );
     assert_eq!(&*table.get(gone.module).name, "/no/such\u{fffd}[1m\u{fffd}");
     assert!(gone.is_file && files.counts().not_opened == 1);
+}
+
+// Check that the paths by which files are opened again are counted with the text of their modules, and that there is an end to
+// them.
+#[test]
+fn paths_are_bounded() {
+    use crate::processes::module::MAX_MODULE_TEXT_BYTES;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    fs::write(&path, "text").unwrap();
+    let (mut files, mut table) = (Files::new(2), ModuleTable::new());
+    let short = mapped(&path);
+    let module = identify(&mut files, &mut table, &short).module;
+    let seen = |files: &Files| files.seen(module).unwrap().path;
+    let long = Mapped {
+        path: [&*short.path, &[b'/'; 1000]].concat().into(),
+        ..short.clone()
+    };
+    while table.hold(1000) {}
+    while table.hold(1) {}
+    // On a file system without a disk of its own it is another file by its path.
+    if short.device.major != 0 {
+        files.identify(&mut table, &ProcFs, 1, 1, &long);
+        assert_eq!(seen(&files), short.path);
+    }
+    let refused = table.refused();
+    files.identify(&mut table, &ProcFs, 1, 1, &short);
+    assert_eq!((seen(&files), table.refused()), (short.path, refused));
+    let other = directory.path().join("other");
+    fs::write(&other, "text").unwrap();
+    let none = identify(&mut files, &mut table, &mapped(&other)).module;
+    assert_eq!(none, ModuleId::UNKNOWN);
+    assert!(!ModuleTable::new().hold(MAX_MODULE_TEXT_BYTES + 1));
 }
 
 // Check that a second sight of this process's own mappings opens nothing more.

@@ -54,7 +54,8 @@ impl Facts {
             exe: read
                 .exe
                 .as_ref()
-                .map(|exe| Arc::from(cut(&exe.to_string_lossy()))),
+                .map(|exe| Arc::from(cut(&exe.to_string_lossy())))
+                .or_else(|| before.exe.clone()),
             uid: read.uid.or(before.uid),
             cgroup,
             unit,
@@ -124,6 +125,8 @@ pub(super) struct Instance {
     pub(super) retired: bool,
     /// Its mappings may be incomplete since this time: read them again.
     pub(super) incomplete_since_ns: Option<u64>,
+    /// Addresses of it were in no mapping since these were last read.
+    pub(super) unresolved: bool,
     /// When its mappings were last read because an address was not found, and how long to wait until the next time.
     pub(super) reread_ns: u64,
     pub(super) reread_wait_ns: u64,
@@ -152,6 +155,7 @@ impl Instance {
             leader_gone: false,
             retired: false,
             incomplete_since_ns: None,
+            unresolved: false,
             reread_ns: 0,
             reread_wait_ns: 0,
         }

@@ -68,6 +68,8 @@ pub struct Processes {
     next_id: u64,
     pub(super) boot_minus_monotonic_ns: u64,
     pub(super) lost_since_ns: Option<u64>,
+    /// Processes that executed a program and are to be described, no more than `gathers_left`.
+    undescribed: Vec<u64>,
     /// How many more programs may be described on exec before the next sweep.
     pub(super) gathers_left: u32,
     /// Numbers of processes whose mappings changed, or that came or went.
@@ -94,6 +96,7 @@ impl Processes {
             next_id: 0,
             boot_minus_monotonic_ns,
             lost_since_ns: None,
+            undescribed: Vec::new(),
             gathers_left: MAX_GATHERS,
             changed: HashSet::new(),
             counts: ProcessCounts::default(),
@@ -167,7 +170,7 @@ impl Processes {
         self.insert(Instance::new(pid, time_ns))
     }
 
-    /// Takes in one record of the side-band. Records come in order of time.
+    /// Takes in one record of the side-band. Records come in order of time. Call [`Self::describe_new`] soon after.
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::Fork {
@@ -261,6 +264,7 @@ impl Processes {
         instance.execs = instance.execs.wrapping_add(1);
         instance.exec_ns = time_ns;
         instance.jit = ModuleId::JIT;
+        instance.jit_looked_ns = 0;
         self.changed.insert(instance.pid);
         instance.exited_ns = None;
         instance.leader_gone = false;
@@ -271,9 +275,20 @@ impl Processes {
         // Unless it is read below, the program is the first file mapped from here on.
         Arc::make_mut(&mut instance.facts).exe = None;
         instance.facts_own = false;
-        if self.gathers_left > 0 {
-            self.gathers_left -= 1;
-            self.gather_facts(id);
+        if self.undescribed.len() < self.gathers_left as usize {
+            self.undescribed.push(id);
+        }
+    }
+
+    /// Reads what the programs are that were executed lately. To be called while they may still live, but after whoever waits
+    /// for their mappings has got these: it takes longer than taking in records.
+    pub fn describe_new(&mut self) {
+        for id in std::mem::take(&mut self.undescribed) {
+            let instance = self.instances.get(&id);
+            if instance.is_some_and(|instance| !instance.facts_own) {
+                self.gathers_left = self.gathers_left.saturating_sub(1);
+                self.gather_facts(id);
+            }
         }
     }
 
@@ -427,33 +442,45 @@ impl Processes {
 
     /// Where an address of a linked process was at that time. `None` is counted, and has the mappings read again soon.
     pub fn resolve(&mut self, key: ProcessKey, time_ns: u64, address: u64) -> Option<Place> {
-        let id = self.by_key.get(&key)?;
-        let instance = self.instances.get_mut(id)?;
+        let id = *self.by_key.get(&key)?;
+        let instance = self.instances.get(&id)?;
         let mut place = instance.mappings.place(address, time_ns);
         if let Some(place) = &mut place
             && place.module == ModuleId::JIT
         {
-            if instance.jit == ModuleId::JIT
-                && time_ns.saturating_sub(instance.jit_looked_ns) > JIT_WAIT_NS
-            {
-                instance.jit_looked_ns = time_ns;
-                let named = self.files.perf_map(
-                    &mut self.table,
-                    &*self.source,
-                    instance.pid,
-                    instance.start_ns,
-                );
-                instance.jit = named.unwrap_or(ModuleId::JIT);
-            }
-            place.module = instance.jit;
+            place.module = self.jit(key, time_ns);
         }
         if place.is_none() {
             self.counts.unmapped += 1;
+            let instance = self.instances.get_mut(&id)?;
             if !instance.kernel_thread && instance.exited_ns.is_none() {
                 instance.incomplete_since_ns.get_or_insert(time_ns);
+                instance.unresolved = true;
             }
         }
         place
+    }
+
+    /// The module of the code that a linked process makes at run time: [`ModuleId::JIT`] until it says how that is called,
+    /// which is looked at once a second at most.
+    pub fn jit(&mut self, key: ProcessKey, time_ns: u64) -> ModuleId {
+        let id = self.by_key.get(&key);
+        let Some(instance) = id.and_then(|id| self.instances.get_mut(id)) else {
+            return ModuleId::JIT;
+        };
+        if instance.jit == ModuleId::JIT
+            && time_ns.saturating_sub(instance.jit_looked_ns) > JIT_WAIT_NS
+        {
+            instance.jit_looked_ns = time_ns;
+            let named = self.files.perf_map(
+                &mut self.table,
+                &*self.source,
+                instance.pid,
+                instance.start_ns,
+            );
+            instance.jit = named.unwrap_or(ModuleId::JIT);
+        }
+        instance.jit
     }
 
     /// What a linked process is. Read once when it is first asked for after a fork, and again after each exec.

@@ -1,112 +1,10 @@
 //! Tests of `live` and `upkeep` over a made-up machine: timelines of records, and what `/proc` shows at the time.
 
-use std::{
-    collections::HashMap,
-    fs::File,
-    sync::{Arc, Mutex},
-};
-
 use super::*;
 use crate::{
-    processes::source::Description,
-    sys::{
-        perf_record::Device,
-        proc_maps::{ExecMaps, MapsEntry},
-    },
+    processes::made_up::{self, Machine},
+    sys::perf_record::Device,
 };
-
-/// One process as the made-up `/proc` shows it: start ticks, threads, mappings as (start, path).
-#[derive(Clone, Default)]
-struct Shown {
-    ticks: u64,
-    threads: u32,
-    maps: Vec<(u64, &'static str)>,
-    exe: &'static str,
-}
-
-#[derive(Clone, Default)]
-struct Machine(Arc<Mutex<HashMap<u32, Shown>>>);
-
-impl Machine {
-    fn show(&self, pid: u32, ticks: u64, maps: &[(u64, &'static str)]) {
-        let shown = Shown {
-            ticks,
-            threads: 1,
-            maps: maps.to_vec(),
-            exe: "/bin/shown",
-        };
-        self.0.lock().unwrap().insert(pid, shown);
-    }
-
-    fn hide(&self, pid: u32) {
-        self.0.lock().unwrap().remove(&pid);
-    }
-
-    fn threads(&self, pid: u32, threads: u32) {
-        self.0.lock().unwrap().get_mut(&pid).unwrap().threads = threads;
-    }
-
-    fn get(&self, pid: u32) -> Option<Shown> {
-        self.0.lock().unwrap().get(&pid).cloned()
-    }
-}
-
-impl Source for Machine {
-    fn pids(&self) -> Vec<u32> {
-        self.0.lock().unwrap().keys().copied().collect()
-    }
-
-    fn stat(&self, pid: u32) -> Option<ProcStat> {
-        self.get(pid).map(|shown| ProcStat {
-            comm: "shown".into(),
-            state: b'S',
-            ppid: 1,
-            flags: 0,
-            threads: shown.threads,
-            start_ticks: shown.ticks,
-        })
-    }
-
-    fn exec_maps(&self, pid: u32, limit: usize) -> Option<ExecMaps> {
-        let entries = self
-            .get(pid)?
-            .maps
-            .into_iter()
-            .take(limit)
-            .map(|(start, path)| MapsEntry {
-                start,
-                end: start + 0x1000,
-                file_offset: 0,
-                device: Device { major: 8, minor: 1 },
-                inode: 5,
-                path: path.as_bytes().into(),
-            });
-        Some(ExecMaps {
-            entries: entries.collect(),
-            ..ExecMaps::default()
-        })
-    }
-
-    fn describe(&self, pid: u32, _: bool) -> Description {
-        Description {
-            exe: self.get(pid).map(|shown| shown.exe.into()),
-            uid: Some(7),
-            ..Description::default()
-        }
-    }
-
-    fn open(&self, _: u32, _: u32, _: &Mapped) -> Option<File> {
-        None
-    }
-
-    fn perf_map(&self, _: u32) -> Option<File> {
-        None
-    }
-
-    fn vdso(&self, _: u32, _: u64, _: u64) -> Option<Vec<u8>> {
-        None
-    }
-}
 
 const OPTIONS: ProcessOptions = ProcessOptions {
     cmdline: false,
@@ -166,7 +64,7 @@ fn mmap(pid: u32, start: u64, path: &str, time_ns: u64) -> Event {
         len_bytes: 0x1000,
         file_offset: 0,
         device: Device { major: 8, minor: 1 },
-        inode: 5,
+        inode: made_up::inode(path),
         inode_generation: 0,
         prot: 5,
         flags: 2,
@@ -223,6 +121,58 @@ fn fork_exec_exit() {
     assert_eq!(info.facts.exe.as_deref(), Some("/bin/new"));
     assert_eq!(&info.comm[..4], b"new\0");
     assert_eq!(processes.mappings(key).unwrap().generation(), 1);
+}
+
+// Check that taking in the records of a new program reads nothing about it, and that it is described right afterwards: once,
+// and for good, though it ends then.
+#[test]
+fn described_after_its_records() {
+    let (machine, mut processes) = machine();
+    machine.show(1, 0, &[]);
+    processes.seed_from_proc();
+    machine.show(2, 0, &[]);
+    let events = [
+        fork(2, 1, 100),
+        exec(2, "sh", 200),
+        mmap(2, 0x1000, "/bin/first", 205),
+        exec(2, "new", 210),
+        mmap(2, 0x5000, "/bin/mapped", 215),
+    ];
+    apply(&mut processes, &events);
+    assert_eq!(machine.described(2), 0);
+    processes.describe_new();
+    processes.describe_new();
+    assert_eq!(machine.described(2), 1);
+    machine.hide(2);
+    let key = processes.link(2, 99, 99);
+    let facts = processes.info(key).unwrap().facts;
+    assert_eq!(
+        (facts.exe.as_deref(), facts.uid),
+        (Some("/bin/shown"), Some(7))
+    );
+}
+
+// Check that of more new programs than may be described in a pass, the others are described when they are asked for.
+#[test]
+fn described_when_asked_for() {
+    let (machine, mut processes) = machine();
+    machine.show(1, 0, &[]);
+    processes.seed_from_proc();
+    let pids = 2..MAX_GATHERS + 12;
+    for pid in pids.clone() {
+        machine.show(pid, 0, &[]);
+        apply(&mut processes, &[fork(pid, 1, 100), exec(pid, "new", 200)]);
+    }
+    processes.describe_new();
+    let described = || -> u32 { pids.clone().map(|pid| machine.described(pid)).sum() };
+    assert_eq!(described(), MAX_GATHERS);
+    let key = processes.link(MAX_GATHERS + 11, 99, 99);
+    assert_eq!(processes.info(key).unwrap().facts.uid, Some(7));
+    assert_eq!(described(), MAX_GATHERS + 1);
+    processes.sweep(1000, BOOT);
+    apply(&mut processes, &[exec(MAX_GATHERS + 10, "again", 2000)]);
+    processes.describe_new();
+    assert_eq!(described(), MAX_GATHERS + 2);
 }
 
 // Check that one number used by three processes stays three: each key finds its own, in whatever order they are linked.
@@ -367,6 +317,44 @@ fn lost_records() {
     );
 }
 
+// Check that records lost in every pass leave no process out: all are read again in turn, those with addresses in no mapping
+// first, as often as these come up.
+#[test]
+fn lost_records_again_and_again() {
+    let (machine, mut processes) = machine();
+    let pids = 1..200;
+    for pid in pids.clone() {
+        machine.show(pid, 0, &[]);
+    }
+    processes.seed_from_proc();
+    let keys: Vec<_> = pids.clone().map(|pid| processes.link(pid, 1, 1)).collect();
+    for pid in pids {
+        machine.show(pid, 0, &[(0x1000, "/lib/late")]);
+    }
+    let mut known = Vec::new();
+    for pass in 1..=14 {
+        let now = pass * 10_000_000_000;
+        // More than have room in a pass.
+        for key in &keys[100..140] {
+            assert_eq!(module(&mut processes, *key, now, 0x7000), None);
+        }
+        processes.apply(&Event::Lost {
+            records: 1,
+            time_ns: now,
+        });
+        processes.sweep(now, BOOT);
+        let known_in = |keys: &[ProcessKey]| {
+            let mappings = keys.iter().filter_map(|key| processes.mappings(*key));
+            mappings
+                .filter(|mappings| !mappings.present().is_empty())
+                .count()
+        };
+        known.push((known_in(&keys), known_in(&keys[100..140])));
+    }
+    assert!((16..=32).contains(&known[0].1), "{known:?}");
+    assert_eq!(known[13].0, keys.len(), "{known:?}");
+}
+
 // Check that an address in no mapping has the maps read again, but not again and again, and never another process's.
 #[test]
 fn unknown_addresses() {
@@ -443,4 +431,24 @@ fn too_many() {
     }
     assert_eq!(processes.len(), MAX_PROCESSES);
     assert_eq!(processes.counts().refused, 5);
+}
+
+// Check that a program finds the file that names its code at once, though that of the program before it was just found.
+#[test]
+fn names_of_code_after_an_exec() {
+    let (machine, mut processes) = machine();
+    machine.show(2, 0, &[(0x1000, "//anon")]);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    machine.perf_map(2, file.path().to_owned());
+    // Linked while records wait to be read: /proc tells of the program that they are about.
+    let key = processes.link(2, 1, 1);
+    let now = 10_000_000_000;
+    let named = processes.resolve(key, now, 0x1000).unwrap().module;
+    assert_ne!(named, ModuleId::JIT);
+    let events = [exec(2, "new", now - 5), mmap(2, 0x1000, "//anon", now - 4)];
+    apply(&mut processes, &events);
+    assert_eq!(
+        processes.resolve(key, now + 1, 0x1000).unwrap().module,
+        named
+    );
 }

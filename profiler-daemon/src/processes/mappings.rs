@@ -99,6 +99,7 @@ pub struct Mappings {
     /// Ended ones with the time of their end, in order of that time.
     ended: Vec<(u64, Mapping)>,
     generation: u32,
+    changes: u32,
     /// What the process had mapped until it executed its present program, and when that was. Shared, not copied: most
     /// often it is the table of the parent.
     before: Option<(u64, Arc<Mappings>)>,
@@ -111,6 +112,12 @@ impl Mappings {
     #[must_use]
     pub fn generation(&self) -> u32 {
         self.generation
+    }
+
+    /// Grows with every change, also when addresses that meant nothing mean something from now on.
+    #[must_use]
+    pub fn changes(&self) -> u32 {
+        self.changes
     }
 
     /// The present mappings, by address.
@@ -199,7 +206,7 @@ impl Mappings {
         for mapping in ended {
             self.end(mapping, new.since_ns);
         }
-        self.generation = self.generation.wrapping_add(1);
+        self.count_generation();
         if full { Added::Full } else { Added::Replaced }
     }
 
@@ -230,7 +237,13 @@ impl Mappings {
             module: new.module,
         };
         self.present.splice(first..behind, [joined]);
+        self.changes = self.changes.wrapping_add(1);
         Added::New
+    }
+
+    fn count_generation(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+        self.changes = self.changes.wrapping_add(1);
     }
 
     fn end(&mut self, mapping: Mapping, time_ns: u64) {
@@ -243,13 +256,14 @@ impl Mappings {
 
     /// The process became another program: nothing is mapped any more. What was is remembered for older stacks.
     pub fn exec(this: &mut Arc<Self>, time_ns: u64) {
-        let (generation, depth) = (this.generation.wrapping_add(1), this.depth + 1);
+        let depth = this.depth + 1;
         let mut before = Arc::clone(this);
         if depth > MAX_BEFORE {
             Arc::make_mut(&mut before).before = None;
         }
         *this = Arc::new(Self {
-            generation,
+            generation: this.generation.wrapping_add(1),
+            changes: this.changes.wrapping_add(1),
             before: Some((time_ns, before)),
             depth: if depth > MAX_BEFORE { 1 } else { depth },
             ..Self::default()
@@ -271,7 +285,7 @@ impl Mappings {
             stays
         });
         if !gone.is_empty() {
-            self.generation = self.generation.wrapping_add(1);
+            self.count_generation();
         }
         for mapping in gone {
             self.end(mapping, now_ns);
@@ -374,8 +388,8 @@ mod tests {
         assert_eq!(at(&mappings, 0x5000, 5), None);
     }
 
-    // Check that hearing of a mapping again, or of its neighbouring pieces, does not make a new generation: a JIT engine
-    // changes protections all the time.
+    // Check that hearing of a mapping again is no change, and that hearing of its neighbouring pieces does not make a new
+    // generation: a JIT engine changes protections all the time.
     #[test]
     fn repeats_keep_the_generation() {
         let mut mappings = Mappings::default();
@@ -388,8 +402,9 @@ mod tests {
         };
         assert_eq!(mappings.add(jit(0x1000, 0x2000, 1)), Added::New);
         assert_eq!(mappings.add(jit(0x1000, 0x2000, 5)), Added::Known);
+        assert_eq!(mappings.changes(), 1);
         assert_eq!(mappings.add(jit(0x1800, 0x3000, 6)), Added::New);
-        assert_eq!(mappings.present().len(), 1);
+        assert_eq!((mappings.present().len(), mappings.changes()), (1, 2));
         assert_eq!(at(&mappings, 0x2fff, 6), Some((ModuleId::JIT, 0x2fff)));
         assert_eq!(mappings.add(file(A, 0x8000, 0x9000, 0, 1)), Added::New);
         assert_eq!(mappings.add(file(A, 0x8800, 0xa000, 0x800, 7)), Added::New);

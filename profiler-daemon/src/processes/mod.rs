@@ -14,4 +14,6 @@ pub mod source;
 mod upkeep;
 
 #[cfg(test)]
+pub(crate) mod made_up;
+#[cfg(test)]
 mod real_tests;

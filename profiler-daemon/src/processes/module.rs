@@ -3,13 +3,18 @@
 //! The table only remembers; finding out which file an address belongs to is `mappings`, reading its build ID is
 //! `files`. Copies share their contents until one of them grows, so a snapshot costs two reference counts.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 
 /// Most modules the table holds; the ones beyond are `[unknown]` and counted.
 pub const MAX_MODULES: usize = 65_536;
-/// Most bytes of names and build IDs that the table holds; beyond, new modules are `[unknown]` and counted.
+/// Most bytes of text that the table holds, and that others hold for its modules; beyond, new modules are `[unknown]` and
+/// counted.
 pub const MAX_MODULE_TEXT_BYTES: usize = 16 << 20;
 /// Longest module name kept; longer ones lose their beginning.
 pub const MAX_NAME_BYTES: usize = 1024;
@@ -62,12 +67,35 @@ pub struct FileIdentity {
 /// What makes two mapped things the same module.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ModuleIdentity {
-    /// The linker's own mark: equal in every copy of the file.
+    /// The linker's own mark: equal in every copy of the file. Only for files that nobody but root can write: others could
+    /// bear the mark of a file that they are not.
     BuildId(Box<[u8]>),
-    /// A file without such a mark.
+    /// A file without such a mark, or one whose mark is not to be trusted.
     File(FileIdentity),
     /// What is known by name only (a file that could not be opened, a kernel module, a special mapping).
     Named(Box<str>),
+}
+
+impl ModuleIdentity {
+    /// The same, with the beginning of an overlong name replaced by its hash.
+    fn bounded(self) -> Self {
+        match self {
+            Self::Named(name) if name.len() > MAX_NAME_BYTES => {
+                let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&name);
+                Self::Named(format!("{hash:016x} {}", bounded_name(name)).into())
+            }
+            other => other,
+        }
+    }
+
+    /// Memory of its text, bytes.
+    fn text_bytes(&self) -> usize {
+        match self {
+            Self::BuildId(id) => id.len(),
+            Self::File(_) => 0,
+            Self::Named(name) => name.len(),
+        }
+    }
 }
 
 /// One module.
@@ -172,7 +200,7 @@ impl ModuleTable {
     /// The number of this module, if it was ever interned.
     #[must_use]
     pub fn find(&self, identity: &ModuleIdentity) -> Option<ModuleId> {
-        self.ids.get(identity).copied()
+        self.ids.get(&identity.clone().bounded()).copied()
     }
 
     /// The number of the module with this identity; `describe` is asked only for one not seen before. A full table
@@ -182,22 +210,40 @@ impl ModuleTable {
         identity: ModuleIdentity,
         describe: impl FnOnce() -> Module,
     ) -> ModuleId {
+        let identity = identity.bounded();
         if let Some(id) = self.ids.get(&identity) {
             return *id;
         }
         let mut module = describe();
         module.name = bounded_name(module.name);
-        let text_bytes = module.name.len() + module.build_id.as_ref().map_or(0, |id| id.len());
-        if self.modules.len() >= MAX_MODULES || self.text_bytes + text_bytes > MAX_MODULE_TEXT_BYTES
-        {
+        let text_bytes = identity.text_bytes()
+            + module.name.len()
+            + module.build_id.as_ref().map_or(0, |id| id.len());
+        if self.modules.len() >= MAX_MODULES {
             self.refused += 1;
             return ModuleId::UNKNOWN;
         }
+        if !self.hold(text_bytes) {
+            return ModuleId::UNKNOWN;
+        }
         let id = ModuleId(u32::try_from(self.modules.len()).expect("MAX_MODULES fits u32"));
-        self.text_bytes += text_bytes;
         Arc::make_mut(&mut self.modules).push(Arc::new(module));
         Arc::make_mut(&mut self.ids).insert(identity, id);
         id
+    }
+
+    /// Counts bytes of text that are kept for a module from now on, here or by others. False, and counted, where there is no
+    /// room for them.
+    #[must_use]
+    pub fn hold(&mut self, bytes: usize) -> bool {
+        let text_bytes = self.text_bytes.saturating_add(bytes);
+        let fits = text_bytes <= MAX_MODULE_TEXT_BYTES;
+        if fits {
+            self.text_bytes = text_bytes;
+        } else {
+            self.refused += 1;
+        }
+        fits
     }
 
     /// How many modules there are, the three fixed ones included.
@@ -226,7 +272,7 @@ impl ModuleTable {
                 .all(|module| module.name.len() <= MAX_NAME_BYTES)
     }
 
-    /// How many times a module became `[unknown]` because the table was full.
+    /// How many times a module became `[unknown]`, or something of one was not remembered, because the table was full.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused
@@ -302,6 +348,37 @@ mod tests {
         }
         assert_eq!(table.refused(), 1);
         assert!(table.len() <= 3 + MAX_MODULE_TEXT_BYTES / (MAX_NAME_BYTES - 1));
+    }
+
+    // Check that modules known by overlong names only are told apart, and that what they are told apart by is bounded and
+    // counted.
+    #[test]
+    fn overlong_identities() {
+        let mut table = ModuleTable::new();
+        let long = |number: u64| format!("/{number:08}{}", "é".repeat(2000));
+        let add = |table: &mut ModuleTable, number| {
+            let name: Box<str> = long(number).into();
+            table.intern(ModuleIdentity::Named(name.clone()), || {
+                Module::named(&name, ModuleKind::User)
+            })
+        };
+        let [first, second, again] = [1, 2, 1].map(|number| add(&mut table, number));
+        assert!(first != second && first == again);
+        let name = ModuleIdentity::Named(long(2).into());
+        assert_eq!(table.find(&name), Some(second));
+        let mut number = 3;
+        while add(&mut table, number) != ModuleId::UNKNOWN {
+            number += 1;
+        }
+        let held_bytes = table.modules.iter().map(|module| module.name.len());
+        let held_bytes = held_bytes.sum::<usize>()
+            + table
+                .ids
+                .keys()
+                .map(ModuleIdentity::text_bytes)
+                .sum::<usize>();
+        assert!(held_bytes <= MAX_MODULE_TEXT_BYTES && table.refused() == 1);
+        assert!(table.hold(100) && !table.hold(MAX_MODULE_TEXT_BYTES));
     }
 
     // Check that a build ID is written as two lower-case digits a byte.

@@ -49,6 +49,7 @@ fn follow(
                 found = Some(event.time_ns());
             }
         });
+        processes.describe_new();
         if let Some(time_ns) = found {
             return time_ns;
         }

@@ -106,20 +106,39 @@ impl Processes {
         }
     }
 
-    fn reread(&mut self, now_ns: u64) {
+    /// The processes to read again in this pass, and since when they may be incomplete. Those with addresses that were in no
+    /// mapping go first, in half of the places; in the rest, those that were read longest ago, so that all have their turn.
+    fn due(&self, now_ns: u64) -> Vec<(u64, u64)> {
         let due = self.instances.iter().filter_map(|(id, instance)| {
             let since_ns = instance.incomplete_since_ns?;
             let waited_ns = now_ns.saturating_sub(instance.reread_ns);
-            (instance.exited_ns.is_none() && waited_ns >= instance.reread_wait_ns)
-                .then_some((*id, since_ns))
+            (instance.exited_ns.is_none() && waited_ns >= instance.reread_wait_ns).then_some((
+                instance.reread_ns,
+                *id,
+                since_ns,
+                instance.unresolved,
+            ))
         });
-        let due: Vec<_> = due.take(MAX_REREADS).collect();
-        for (id, since_ns) in due {
+        let mut due: Vec<_> = due.collect();
+        due.sort_unstable();
+        let mut places = MAX_REREADS / 2;
+        let (first, rest): (Vec<_>, Vec<_>) = due.into_iter().partition(|(.., unresolved)| {
+            let is_first = *unresolved && places > 0;
+            places -= usize::from(is_first);
+            is_first
+        });
+        let both = first.into_iter().chain(rest).take(MAX_REREADS);
+        both.map(|(_, id, since_ns, _)| (id, since_ns)).collect()
+    }
+
+    fn reread(&mut self, now_ns: u64) {
+        for (id, since_ns) in self.due(now_ns) {
             self.counts.reread += 1;
             let Some(instance) = self.instances.get_mut(&id) else {
                 continue;
             };
             instance.incomplete_since_ns = None;
+            instance.unresolved = false;
             instance.reread_ns = now_ns;
             instance.reread_wait_ns =
                 (instance.reread_wait_ns * 2).clamp(REREAD_WAIT_NS.0, REREAD_WAIT_NS.1);

@@ -17,6 +17,7 @@ use crate::{
     processes::{
         elf_file::{ElfFile, Program, Sections, address_of},
         elf_id::{self, ElfIdentity},
+        files::only_root_writes,
         module::ModuleId,
     },
     sys::open_in_root::{LastLink, Root},
@@ -265,9 +266,8 @@ impl<'a> Search<'a> {
     }
 
     fn is_trusted(&self, file: &File) -> bool {
-        file.metadata().is_ok_and(|metadata| {
-            metadata.uid() == self.owner || (metadata.uid() == 0 && metadata.mode() & 0o022 == 0)
-        })
+        file.metadata()
+            .is_ok_and(|metadata| metadata.uid() == self.owner || only_root_writes(&metadata))
     }
 }
 

@@ -29,8 +29,8 @@ use crate::{
 
 /// Most files loaded at a time.
 const MAX_LOADED: usize = 32;
-/// Most bytes of their symbol tables together, beyond the answer that they are loaded for: with the strings about twice as much
-/// is resident. A file that alone has more is loaded for each answer anew; names that were found are remembered elsewhere.
+/// Most bytes of their symbol tables together, beyond the module that is being named: with the strings about twice as much is
+/// resident. A file that alone has more is loaded for each answer anew; names that were found are remembered elsewhere.
 const MAX_LOADED_BYTES: u64 = 16 << 20;
 /// A file not asked for this long is unloaded, nanoseconds.
 const IDLE_NS: u64 = 30_000_000_000;

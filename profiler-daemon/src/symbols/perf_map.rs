@@ -1,73 +1,96 @@
 //! Names of code made at run time, from the file that its engine writes: `/tmp/perf-PID.map`, a line for each function, as
 //! the kernel's perf documents it (tools/perf/Documentation/jit-interface.txt). `START SIZE NAME`, numbers in hexadecimal.
 //!
-//! Whoever runs the process writes the file, so: every size is bounded, and what makes no sense is passed over. Engines append
-//! and never take back, so of two functions at one address the later line holds.
+//! Whoever runs the process writes the file, so: every size and number is bounded, what makes no sense is passed over, and the
+//! work grows with the number of lines whatever they say. Engines append and never take back, so of two functions at one address
+//! the later line holds.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    fs::File,
-    os::unix::fs::FileExt as _,
-    sync::Arc,
-};
+use std::{collections::HashMap, fs::File, os::unix::fs::FileExt as _, sync::Arc};
 
 use super::names::{FunctionKind, FunctionName, Unnamed};
 use crate::processes::{files::ModuleFile, module::ModuleId};
 
-/// Most bytes read of one file: some 500 000 functions. Beyond that, what was written first is left out.
+/// Most bytes read of one file. Beyond that, what was written first is left out.
 const MAX_FILE_BYTES: u64 = 32 << 20;
+/// Most functions of one file, some 48 bytes each with the places they begin and end at. Beyond that, what was written first is
+/// left out.
+const MAX_FUNCTIONS: usize = 1 << 19;
 /// Longest name kept, bytes.
 const MAX_NAME_BYTES: usize = 512;
 /// Largest function believed, bytes.
 const MAX_FUNCTION_BYTES: u64 = 64 << 20;
 /// Files kept in memory.
 const MAX_LOADED: usize = 4;
+/// Most bytes that they take together, unless the one used last takes more.
+const MAX_LOADED_BYTES: usize = 64 << 20;
 /// A file that has grown is read again at most this often, nanoseconds.
 const AGAIN_NS: u64 = 2_000_000_000;
 /// A file that nobody asked for is dropped after this time, nanoseconds.
 const KEEP_NS: u64 = 60_000_000_000;
 
+/// No function.
+const NOBODY: u32 = u32::MAX;
+
 /// Functions by address, none overlapping.
 #[derive(Debug, Default)]
 struct Map {
     text: Box<[u8]>,
-    /// First address -> address behind, start of the function, place of its name in the text.
-    functions: BTreeMap<u64, Function>,
+    functions: Vec<Function>,
+    /// Where functions begin and end, in order, none twice.
+    bounds: Vec<u64>,
+    /// For each of these, whose addresses follow up to the next one: an index of `functions`, or [`NOBODY`].
+    owners: Vec<u32>,
+    /// Whether it lacks functions that were written first.
+    cut: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Function {
-    end: u64,
     start: u64,
+    end: u64,
     name: (u32, u32),
 }
 
 impl Map {
     fn parse(text: Vec<u8>) -> Self {
-        let mut functions = BTreeMap::new();
+        let mut functions = Vec::new();
         // The last line first: what it covers is taken.
         let mut end = text.len();
-        while end > 0 {
+        while end > 0 && functions.len() < MAX_FUNCTIONS {
             let start = text[..end - 1]
                 .iter()
                 .rposition(|byte| *byte == b'\n')
                 .map_or(0, |newline| newline + 1);
-            if let Some(function) = parse_line(&text, start, end) {
-                claim(&mut functions, function);
-            }
+            functions.extend(parse_line(&text, start, end));
             end = start;
         }
+        let bounds = functions.iter().flat_map(|each| [each.start, each.end]);
+        let mut bounds: Vec<u64> = bounds.collect();
+        bounds.sort_unstable();
+        bounds.dedup();
+        bounds.shrink_to_fit();
+        functions.shrink_to_fit();
         Self {
+            owners: owners(&functions, &bounds),
             text: text.into(),
             functions,
+            bounds,
+            cut: end > 0,
         }
     }
 
+    /// Memory held, bytes.
+    fn held_bytes(&self) -> usize {
+        self.text.len()
+            + self.functions.capacity() * size_of::<Function>()
+            + self.bounds.capacity() * size_of::<u64>()
+            + self.owners.capacity() * size_of::<u32>()
+    }
+
     fn find(&self, address: u64) -> Option<FunctionName> {
-        let (_, function) = self.functions.range(..=address).next_back()?;
-        if address >= function.end {
-            return None;
-        }
+        let behind = self.bounds.partition_point(|bound| *bound <= address);
+        let owner = *self.owners.get(behind.checked_sub(1)?)?;
+        let function = self.functions.get(owner as usize)?;
         let (from, to) = function.name;
         let name = self.text.get(from as usize..to as usize)?;
         Some(FunctionName {
@@ -86,6 +109,38 @@ impl Map {
             known: true,
         })
     }
+}
+
+/// Gives each piece between two bounds to the first function that covers it. Each piece is given once and then stepped over, so
+/// this takes about as many steps as there are functions and pieces, however much they overlap.
+fn owners(functions: &[Function], bounds: &[u64]) -> Vec<u32> {
+    let mut owners = vec![NOBODY; bounds.len()];
+    // For each piece, one at or behind it before which none is free; for a free one, itself.
+    let mut next_free: Vec<u32> = (0..=bounds.len()).map(index).collect();
+    for (number, function) in functions.iter().enumerate() {
+        let place = |address| bounds.partition_point(|bound| *bound < address);
+        let end = place(function.end);
+        let mut piece = first_free(&mut next_free, place(function.start));
+        while piece < end {
+            owners[piece] = index(number);
+            next_free[piece] = index(piece + 1);
+            piece = first_free(&mut next_free, piece + 1);
+        }
+    }
+    owners
+}
+
+/// The first free piece at or behind this one. Halves the way for the next look.
+fn first_free(next_free: &mut [u32], mut piece: usize) -> usize {
+    while next_free[piece] as usize != piece {
+        next_free[piece] = next_free[next_free[piece] as usize];
+        piece = next_free[piece] as usize;
+    }
+    piece
+}
+
+fn index(number: usize) -> u32 {
+    u32::try_from(number).expect("at most two bounds for each of MAX_FUNCTIONS")
 }
 
 /// The function of the line in that range of the text.
@@ -121,25 +176,6 @@ fn parse_line(text: &[u8], start: usize, end: usize) -> Option<Function> {
     })
 }
 
-/// Gives a function those of its addresses that are free.
-fn claim(functions: &mut BTreeMap<u64, Function>, function: Function) {
-    let mut at = function.start;
-    let before = functions.range(..=at).next_back();
-    if let Some((_, before)) = before {
-        at = at.max(before.end);
-    }
-    while at < function.end {
-        let next = functions.range(at..).next();
-        let (next_start, next_end) =
-            next.map_or((u64::MAX, u64::MAX), |(start, next)| (*start, next.end));
-        let end = function.end.min(next_start);
-        if at < end {
-            functions.insert(at, Function { end, ..function });
-        }
-        at = next_end.max(end);
-    }
-}
-
 #[derive(Debug)]
 struct Loaded {
     map: Map,
@@ -150,9 +186,17 @@ struct Loaded {
 
 /// The files read lately.
 #[derive(Debug, Default)]
-pub(super) struct PerfMaps(HashMap<ModuleId, Loaded>);
+pub(super) struct PerfMaps {
+    loaded: HashMap<ModuleId, Loaded>,
+    cut: u64,
+}
 
 impl PerfMaps {
+    /// How many times a file had more functions than are kept, and lost those that were written first.
+    pub(super) fn cut(&self) -> u64 {
+        self.cut
+    }
+
     /// The functions at addresses of one process.
     pub(super) fn names(
         &mut self,
@@ -161,27 +205,26 @@ impl PerfMaps {
         now_ns: u64,
     ) -> Vec<Result<FunctionName, Unnamed>> {
         let size_bytes = file.file.metadata().map_or(0, |metadata| metadata.len());
-        let current = self.0.get(&file.module).is_some_and(|loaded| {
+        let current = self.loaded.get(&file.module).is_some_and(|loaded| {
             loaded.size_bytes == size_bytes || now_ns.saturating_sub(loaded.read_ns) < AGAIN_NS
         });
         if !current {
-            if self.0.len() >= MAX_LOADED {
-                let oldest = self.0.iter().min_by_key(|(_, loaded)| loaded.used_ns);
-                if let Some(oldest) = oldest.map(|(module, _)| *module) {
-                    self.0.remove(&oldest);
-                }
-            }
-            self.0.insert(
+            // Not both at a time.
+            self.loaded.remove(&file.module);
+            let map = Map::parse(read(&file.file, size_bytes));
+            self.cut += u64::from(map.cut || size_bytes > MAX_FILE_BYTES);
+            self.make_room(map.held_bytes());
+            self.loaded.insert(
                 file.module,
                 Loaded {
-                    map: Map::parse(read(&file.file, size_bytes)),
+                    map,
                     size_bytes,
                     read_ns: now_ns,
                     used_ns: now_ns,
                 },
             );
         }
-        let Some(loaded) = self.0.get_mut(&file.module) else {
+        let Some(loaded) = self.loaded.get_mut(&file.module) else {
             return vec![Err(Unnamed::Jit); addresses.len()];
         };
         loaded.used_ns = now_ns;
@@ -189,9 +232,23 @@ impl PerfMaps {
         addresses.iter().map(find).collect()
     }
 
+    /// Drops those asked for longest ago until another one of this size fits.
+    fn make_room(&mut self, bytes: usize) {
+        let held = |loaded: &HashMap<ModuleId, Loaded>| -> usize {
+            loaded.values().map(|each| each.map.held_bytes()).sum()
+        };
+        while self.loaded.len() >= MAX_LOADED || held(&self.loaded) + bytes > MAX_LOADED_BYTES {
+            let oldest = self.loaded.iter().min_by_key(|(_, each)| each.used_ns);
+            let Some(oldest) = oldest.map(|(module, _)| *module) else {
+                return;
+            };
+            self.loaded.remove(&oldest);
+        }
+    }
+
     /// Drops what nobody asked for lately.
     pub(super) fn unload(&mut self, now_ns: u64) {
-        self.0
+        self.loaded
             .retain(|_, loaded| now_ns.saturating_sub(loaded.used_ns) < KEEP_NS);
     }
 }
@@ -217,58 +274,5 @@ fn read(file: &File, size_bytes: u64) -> Vec<u8> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn name(map: &Map, address: u64) -> Option<String> {
-        map.find(address).map(|function| function.name.to_string())
-    }
-
-    #[test]
-    fn later_lines_hold_and_nonsense_is_passed_over() {
-        // Check names with spaces, prefixed numbers, an overlap in the middle, bad lines, and a last line without its end.
-        let map = Map::parse(
-            b"1000 100 LazyCompile:*outer /app/main.js:1\n\
-              not a line\n\
-              zz 10 bad\n\
-              1040 0 empty\n\
-              ffffffffffffffff 10 beyond\n\
-              0x1040 0x20 inner\x1b[31m\n\
-              3000 10\n\
-              2000 10 last"
-                .to_vec(),
-        );
-        assert_eq!(
-            name(&map, 0x1000).as_deref(),
-            Some("LazyCompile:*outer /app/main.js:1")
-        );
-        assert_eq!(name(&map, 0x105f).as_deref(), Some("inner\u{fffd}[31m"));
-        assert_eq!(
-            map.find(0x1060).map(|function| function.address),
-            Some(Some(0x1000))
-        );
-        assert_eq!(name(&map, 0x200f).as_deref(), Some("last"));
-        for nowhere in [0xfff, 0x1100, 0x2010, 0x3000, u64::MAX] {
-            assert_eq!(name(&map, nowhere), None, "{nowhere:x}");
-        }
-    }
-
-    proptest! {
-        // Check against a linear look from the end, for any overlaps.
-        #[test]
-        fn as_a_linear_look(lines in prop::collection::vec((0..200_u64, 1..50_u64), 0..40), address in 0..260_u64) {
-            let text: String = lines.iter().enumerate().map(|(index, (start, size))| format!("{start:x} {size:x} f{index}\n")).collect();
-            let map = Map::parse(text.into_bytes());
-            let linear = lines.iter().rposition(|(start, size)| (*start..start + size).contains(&address));
-            prop_assert_eq!(name(&map, address), linear.map(|index| format!("f{index}")));
-        }
-
-        // Check that no bytes break the reader.
-        #[test]
-        fn any_bytes(text in prop::collection::vec(any::<u8>(), 0..400), address in any::<u64>()) {
-            let map = Map::parse(text);
-            prop_assert!(map.find(address).is_none_or(|function| function.name.len() <= 3 * MAX_NAME_BYTES));
-        }
-    }
-}
+#[path = "perf_map_tests.rs"]
+mod tests;

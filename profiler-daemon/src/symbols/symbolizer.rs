@@ -83,6 +83,8 @@ pub struct SymbolCounts {
     pub evictions: u64,
     /// Memory for the kernel's names, bytes.
     pub kernel_bytes: u64,
+    /// Times that a file that names code made at run time had more functions than are kept.
+    pub perf_maps_cut: u64,
 }
 
 type Question = (Vec<Request>, oneshot::Sender<Vec<Named>>);
@@ -181,6 +183,7 @@ impl Worker {
             loaded_files: self.elf.loaded() as u64,
             cache_bytes: self.cache.held_bytes() as u64,
             evictions: self.cache.evicted(),
+            perf_maps_cut: self.perf_maps.cut(),
             kernel_bytes: self
                 .kernel
                 .as_ref()
@@ -212,6 +215,8 @@ impl Worker {
                 .map(|index| requests[*index].place.offset)
                 .collect();
             let found = self.find(&requests[indexes[0]], &offsets, now_ns);
+            // Before the next one is loaded: a report over the machine asks for all of them.
+            self.elf.unload(now_ns);
             for (index, found) in indexes.into_iter().zip(found) {
                 let request = &requests[index];
                 let named = match found {

@@ -16,7 +16,10 @@ use super::{
     cache::{CacheCounts, TableCache, TableKey},
 };
 use crate::{
-    processes::{files::ModuleFile, module::ModuleId},
+    processes::{
+        files::{ModuleFile, only_root_writes},
+        module::ModuleId,
+    },
     sys::heap,
 };
 
@@ -247,7 +250,7 @@ fn build(
 /// build ID of a file that they are not.
 fn key_to_keep(request: &TableRequest) -> Option<TableKey> {
     let metadata = request.file.file.metadata().ok()?;
-    if metadata.uid() != 0 || metadata.mode() & 0o022 != 0 {
+    if !only_root_writes(&metadata) {
         return None;
     }
     Some(match &request.build_id {

@@ -1,0 +1,132 @@
+//! A made-up machine for tests: processes as its `/proc` shows them at the moment, whatever the records say.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
+
+use super::source::{Description, Mapped, Source};
+use crate::sys::{
+    perf_record::Device,
+    proc_maps::{ExecMaps, MapsEntry},
+    proc_stat::ProcStat,
+};
+
+/// One process as the made-up `/proc` shows it: start ticks, threads, mappings as (start, path), the file that names the
+/// code it makes.
+#[derive(Clone, Default)]
+struct Shown {
+    ticks: u64,
+    threads: u32,
+    maps: Vec<(u64, &'static str)>,
+    exe: &'static str,
+    perf_map: Option<PathBuf>,
+    described: u32,
+}
+
+/// The machine. Copies are the same one.
+#[derive(Clone, Default)]
+pub(crate) struct Machine(Arc<Mutex<HashMap<u32, Shown>>>);
+
+/// The inode of whatever is mapped by this path: no memory without a file has one.
+pub(crate) fn inode(path: &str) -> u64 {
+    if path == "//anon" { 0 } else { 5 }
+}
+
+impl Machine {
+    pub(crate) fn show(&self, pid: u32, ticks: u64, maps: &[(u64, &'static str)]) {
+        let shown = Shown {
+            ticks,
+            threads: 1,
+            maps: maps.to_vec(),
+            exe: "/bin/shown",
+            perf_map: None,
+            described: 0,
+        };
+        self.0.lock().unwrap().insert(pid, shown);
+    }
+
+    pub(crate) fn hide(&self, pid: u32) {
+        self.0.lock().unwrap().remove(&pid);
+    }
+
+    pub(crate) fn threads(&self, pid: u32, threads: u32) {
+        self.0.lock().unwrap().get_mut(&pid).unwrap().threads = threads;
+    }
+
+    /// From now on the process names the code it makes in that file.
+    pub(crate) fn perf_map(&self, pid: u32, path: PathBuf) {
+        self.0.lock().unwrap().get_mut(&pid).unwrap().perf_map = Some(path);
+    }
+
+    /// How often it was asked what the process is.
+    pub(crate) fn described(&self, pid: u32) -> u32 {
+        self.get(pid).map_or(0, |shown| shown.described)
+    }
+
+    fn get(&self, pid: u32) -> Option<Shown> {
+        self.0.lock().unwrap().get(&pid).cloned()
+    }
+}
+
+impl Source for Machine {
+    fn pids(&self) -> Vec<u32> {
+        self.0.lock().unwrap().keys().copied().collect()
+    }
+
+    fn stat(&self, pid: u32) -> Option<ProcStat> {
+        self.get(pid).map(|shown| ProcStat {
+            comm: "shown".into(),
+            state: b'S',
+            ppid: 1,
+            flags: 0,
+            threads: shown.threads,
+            start_ticks: shown.ticks,
+        })
+    }
+
+    fn exec_maps(&self, pid: u32, limit: usize) -> Option<ExecMaps> {
+        let entries = self
+            .get(pid)?
+            .maps
+            .into_iter()
+            .take(limit)
+            .map(|(start, path)| MapsEntry {
+                start,
+                end: start + 0x1000,
+                file_offset: 0,
+                device: Device { major: 8, minor: 1 },
+                inode: inode(path),
+                path: path.as_bytes().into(),
+            });
+        Some(ExecMaps {
+            entries: entries.collect(),
+            ..ExecMaps::default()
+        })
+    }
+
+    fn describe(&self, pid: u32, _: bool) -> Description {
+        if let Some(shown) = self.0.lock().unwrap().get_mut(&pid) {
+            shown.described += 1;
+        }
+        Description {
+            exe: self.get(pid).map(|shown| shown.exe.into()),
+            uid: Some(7),
+            ..Description::default()
+        }
+    }
+
+    fn open(&self, _: u32, _: u32, _: &Mapped) -> Option<File> {
+        None
+    }
+
+    fn perf_map(&self, pid: u32) -> Option<File> {
+        File::open(self.get(pid)?.perf_map?).ok()
+    }
+
+    fn vdso(&self, _: u32, _: u64, _: u64) -> Option<Vec<u8>> {
+        None
+    }
+}
