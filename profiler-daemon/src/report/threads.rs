@@ -161,10 +161,10 @@ fn add_rows(view: &View<'_>, member: &Member<'_>, rows: &mut Vec<ThreadRow>) {
     }
     let whole = view.coverage.span == Span::Session;
     if over.folded != Totals::default() || (whole && over.folded_count > 0) {
-        let of = if member.process.is_some() {
-            "threads"
-        } else {
-            "processes"
+        let of = match member.process {
+            Some(_) => "threads",
+            None if member.kernel_thread => "kernel threads",
+            None => "processes",
         };
         rows.push(ThreadRow {
             comm: format!("[exited {of}]"),
