@@ -8,11 +8,11 @@ use profiler_daemon::{
         limits::Limits,
         snapshot::Snapshot,
     },
-    report::{self, Scope, TableQuery, ThreadRow, Window},
+    report::{self, Moment, Scope, TableQuery, ThreadRow, ViewQuery, Window},
 };
 
 use crate::machine::{SECOND_NS, START_UNIX_NS};
-use crate::small::{self, PROCESS, Small, THREAD};
+use crate::small::{self, ByName, PROCESS, Small, THREAD};
 
 /// Ends early, and is dropped.
 const DROPPED: u32 = 50;
@@ -48,7 +48,7 @@ fn thread(pid: u32, tid: u32, state: ThreadState, classes: ClassNs, pass: &mut D
 
 /// Forty seconds of a process whose first thread lives on, and whose second and third end in the second second, as do all of three
 /// other processes, two of which are dropped.
-fn forty_seconds() -> Snapshot {
+fn forty_seconds() -> (Snapshot, ByName) {
     let mut small = Small::new(Limits {
         segment_ns: SECOND_NS,
         exited_processes: 1,
@@ -87,16 +87,16 @@ fn forty_seconds() -> Snapshot {
         }
         small.profile.apply(pass);
     }
-    small.profile.snapshot()
+    (small.profile.snapshot(), small.names)
 }
 
-fn threads(snapshot: &Snapshot, window: Window) -> Vec<ThreadRow> {
+fn threads((snapshot, names): &(Snapshot, ByName), window: Window) -> Vec<ThreadRow> {
     let query = TableQuery {
         window,
         sort: Some("comm".to_owned()),
         ..TableQuery::default()
     };
-    report::threads(snapshot, &Scope::Session, &query)
+    report::threads(snapshot, &Scope::Session, &query, names)
         .unwrap()
         .rows
 }
@@ -113,4 +113,54 @@ fn rows_of_what_was_dropped() {
         found,
         [("[exited processes]", 0), ("[exited kernel threads]", 2)]
     );
+}
+
+fn counted((snapshot, names): &(Snapshot, ByName), window: Window) -> [Option<u64>; 4] {
+    let view = ViewQuery {
+        window,
+        ..ViewQuery::default()
+    };
+    let session = report::session(snapshot, &view, names).unwrap();
+    let retired = session.retired;
+    let (processes, threads) = (session.processes, session.threads);
+    [
+        Some(processes),
+        retired.processes,
+        Some(threads),
+        retired.threads,
+    ]
+}
+
+// Check that a part of the session counts the processes and threads that were there, and says that it does not know how many others
+// were; and that the session counts all.
+#[test]
+fn those_of_a_window() {
+    let world = forty_seconds();
+    assert_eq!(
+        counted(&world, Window::Session),
+        [Some(4), Some(2), Some(6), Some(2)]
+    );
+    let late = Window::Last {
+        duration_ns: 30 * SECOND_NS,
+    };
+    assert_eq!(counted(&world, late), [Some(1), None, Some(1), None]);
+    let (snapshot, names) = &world;
+    let query = TableQuery {
+        window: late,
+        ..TableQuery::default()
+    };
+    let list = report::processes(snapshot, &query, names).unwrap();
+    let rows: Vec<(u32, u64)> = list.rows.iter().map(|row| (row.pid, row.threads)).collect();
+    assert_eq!(rows, [(PROCESS.pid, 1)]);
+    let early = Window::Between {
+        from: Moment::Ago { ns: 40 * SECOND_NS },
+        to: Some(Moment::Ago { ns: 38 * SECOND_NS }),
+    };
+    // One of the three threads has no row any more.
+    assert_eq!(counted(&world, early), [Some(2), None, Some(3), None]);
+    let rows = threads(&world, early);
+    assert_eq!(rows.len(), 6);
+    for row in rows {
+        assert_eq!(row.threads, (row.tid > 0).then_some(1), "{}", row.comm);
+    }
 }
