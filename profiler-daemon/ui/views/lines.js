@@ -13,6 +13,9 @@ const WAYS = [
   ["instructions", "Instructions", "addresses of the code"],
 ];
 
+// Of a replay.
+const NOT_SAVED = "as debug information is not saved with a profile";
+
 // The line of a row, or why it has none.
 const lineText = (row) => (row.file ? `${basename(row.file)}:${row.line ?? "?"}` : `(${shown(row.line_unknown ?? "no line").replaceAll("_", " ")})`);
 const source = (row) => (row.file ? `${row.file}:${row.line ?? "?"}` : "");
@@ -20,7 +23,7 @@ const source = (row) => (row.file ? `${row.file}:${row.line ?? "?"}` : "");
 // Where an instruction is, as well as that is known.
 function placeOf(row) {
   if (row.address !== null) return { text: shown(row.address), title: "Virtual address in the module, as a disassembler shows it; of a caller, the last byte of its call" };
-  if (row.file_offset !== null) return { text: `file+${shown(row.file_offset)}`, title: "Offset in the module's file; its virtual address is not known, as the file cannot be read" };
+  if (row.file_offset !== null) return { text: `file+${shown(row.file_offset)}`, title: `Offset in the module's file; its virtual address is not known, ${row.line_unknown === "not_saved" ? NOT_SAVED : "as the file cannot be read"}` };
   return { text: "unknown" };
 }
 
@@ -66,7 +69,7 @@ export function createLinesTab(process) {
     columns: [
       textColumn({ id: "file", label: "Line", header: true, class: "name code" }, (row) => ({
         text: lineText(row),
-        title: row.file ? shown(source(row)) : "No line is known of it",
+        title: row.file ? shown(source(row)) : `No line is known of it${row.line_unknown === "not_saved" ? `, ${NOT_SAVED}` : ""}`,
       })),
       functionColumn(process),
       ...valueColumns(),
