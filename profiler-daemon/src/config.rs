@@ -20,7 +20,7 @@ use crate::args::{Args, RecordArgs};
 
 pub use sample::{documentation, sample};
 pub use section::Key;
-pub use settings::{Config, Http, Limits, Metrics, SystemCalls};
+pub use settings::{Config, Http, Limits, MAX_SESSION_SPANS, MAX_SESSIONS, Metrics, SystemCalls};
 use settings::{ConfigWritten, FREQUENCY, MIN_INTERVAL};
 use targets::Targets;
 

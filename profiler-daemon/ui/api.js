@@ -69,9 +69,9 @@ async function refusal(response) {
   const sentence = `${text[0].toUpperCase()}${text.slice(1).replace(/\.$/, "")}.`;
   switch (response.status) {
     case 404:
-      return new ApiError("missing", "There is no such process", sentence);
+      return new ApiError("missing", problem.title ?? "It is not there", sentence);
     case 410:
-      return new ApiError("gone", "The process is no longer kept", sentence);
+      return new ApiError("gone", problem.title ?? "It is no longer kept", sentence);
     case 503:
       return new ApiError("busy", problem.title ?? "There is no answer now", `${sentence} It is asked again by itself.`, Number(response.headers.get("retry-after")) || 1);
     default:

@@ -7,7 +7,7 @@ import { count, exactTime, percent, several, share, shown, time } from "./format
 const FEW = 3;
 
 // A line for each thing an answer can lack: [good, sentence, exact]. Answers without functions have nothing to name.
-function lines(completeness, { elapsedNs = 0, stacks = null, named = false, judged = true }) {
+function lines(completeness, { elapsedNs = 0, stacks = null, named = false }) {
   const { samples_lost: lost, stacks_truncated: truncated, stacks_unwind_failed: failed } = completeness;
   const { elapsed_unattributed_ns: without, frames_unknown_percent: unknown } = completeness;
   const of = stacks && stacks.walked > 0 ? ` of ${count(stacks.walked)}` : "";
@@ -15,14 +15,13 @@ function lines(completeness, { elapsedNs = 0, stacks = null, named = false, judg
   return [
     [lost === 0, `${several(lost, "sample")} lost`, "Samples that could not be stored. Nobody knows whose they were: this is the session's number."],
     [without === 0, `${time(without)} without a stack${part}`, `${exactTime(without)}: in the totals, but of no function. Its thread has not been walked yet, or its stack could not be kept.`],
-    ...(judged ? [[failed === 0, `${count(failed)}${of} stacks end early`, "Walks that could not go on: mostly code built without frame pointers. The executing function and all totals are right; callers are missing."]] : []),
+    [failed === 0, `${count(failed)}${of} stacks end early`, "Walks that could not go on: mostly code built without frame pointers. The executing function and all totals are right; callers are missing."],
     [truncated === 0, `${several(truncated, "stack")} cut at the limit`, "Walks that ended at the bound on frames. Outer callers are missing."],
     ...(named ? [[unknown === 0, `${percent(unknown)} of frames without a name`, "Weighted by time. They are shown as module+0xoffset."]] : []),
   ];
 }
 
-// The receipt of one answer. `set(completeness, {elapsedNs, stacks, named, judged})` fills it. `named`: it is about functions.
-// `judged`: names have decided which walks ended where their threads begin; without, most of them count as failed.
+// The receipt of one answer. `set(completeness, {elapsedNs, stacks, named})` fills it. `named`: it is about functions.
 export function receipt() {
   const list = el("ul", {});
   const causes = el("ul", { class: "causes" });

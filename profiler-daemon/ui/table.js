@@ -97,7 +97,18 @@ function head(columns, onSort) {
   return { element: el("thead", {}, top, grouped ? below : null), cells };
 }
 
-// A table. `key(row)` tells rows apart; `onSort(id, order)` is called when somebody chooses a column; `empty` is said
+// A name for each row by which it finds its elements again: its key, and a number where others before it have the same.
+function names(rows, key) {
+  const seen = new Map();
+  return rows.map((row) => {
+    const id = key(row);
+    const times = (seen.get(id) ?? 0) + 1;
+    seen.set(id, times);
+    return times === 1 ? id : `${id}\n#${times}`;
+  });
+}
+
+// A table. `key(row)` tells rows apart, as far as an answer does; `onSort(id, order)` is called when somebody chooses a column; `empty` is said
 // when there is no row. `set(rows, sort, order)` shows the rows in the order they have.
 export function createTable({ caption, columns, key, onSort, empty }) {
   let now = { rows: [], sort: "", order: "desc" };
@@ -113,8 +124,7 @@ export function createTable({ caption, columns, key, onSort, empty }) {
   const more = el("button", { type: "button", class: "more", on: { click: () => { all = true; draw(); } } });
   const wrap = el("div", { class: "table", tabindex: "0", role: "region", "aria-label": caption }, el("table", {}, el("caption", { class: "unseen" }, caption), thead, body));
 
-  function rowElement(row) {
-    const id = key(row);
+  function rowElement(row, id) {
     let found = known.get(id);
     if (!found) {
       const made = columns.map((column) => column.cell());
@@ -133,10 +143,11 @@ export function createTable({ caption, columns, key, onSort, empty }) {
     }
     const rows = all ? now.rows : now.rows.slice(0, FIRST_ROWS);
     const focused = body.contains(document.activeElement) ? document.activeElement : null;
-    setChildren(body, rows.map(rowElement));
+    const ids = names(rows, key);
+    setChildren(body, rows.map((row, index) => rowElement(row, ids[index])));
     if (focused?.isConnected && document.activeElement !== focused) focused.focus({ preventScroll: true });
     if (known.size > rows.length * 2 + 100) {
-      const kept = new Set(rows.map(key));
+      const kept = new Set(ids);
       for (const id of known.keys()) if (!kept.has(id)) known.delete(id);
     }
     setText(more, `Show all ${count(now.rows.length)} rows`);

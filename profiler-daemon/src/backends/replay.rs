@@ -1,4 +1,5 @@
-//! A saved profile as the server sees it: it answers every report as on the day it was saved, and nothing about a kernel.
+//! A saved profile as the server sees it: it answers every report as on the day it was saved, but for lines, which are not saved, and
+//! nothing about a kernel.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -12,12 +13,12 @@ use crate::config::targets::Targets;
 use crate::export::saved::{Saved, SavedNames};
 use crate::http::{Backend, BoxFuture, ReplayOf, SessionFailure, Status, Unavailable};
 use crate::processes::mappings::Place;
-use crate::profile::frames::FrameId;
+use crate::profile::frames::{Frame, FrameId};
 use crate::profile::sessions::{SessionChange, SessionChanged};
 use crate::profile::snapshot::Snapshot;
 use crate::report::names::{Lines, Names};
 use crate::report::rfc3339;
-use crate::symbols::lines::{Code, NoLine};
+use crate::symbols::lines::{Code, LineTable, NoLine};
 
 /// The largest file that is read, bytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
@@ -97,13 +98,16 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Lines are not saved, and the files that say them are elsewhere.
-struct NotSaved(Code);
-
-impl Lines for NotSaved {
-    fn code(&self, _place: Place) -> Option<&Code> {
-        Some(&self.0)
-    }
+/// What can be said of a place without the files that say lines: these are elsewhere.
+fn without_files(snapshot: &Snapshot, frame: FrameId) -> (Place, Code) {
+    let Frame { module, offset } = snapshot.frame(frame);
+    let kind = snapshot.module(module).kind;
+    let not_saved = || Code {
+        address: None,
+        steps: Err(NoLine::NotSaved),
+    };
+    let code = Code::without_file(kind, offset).unwrap_or_else(not_saved);
+    (Place { module, offset }, code)
 }
 
 impl Backend for Replay {
@@ -122,14 +126,12 @@ impl Backend for Replay {
 
     fn lines(
         &self,
-        _snapshot: Arc<Snapshot>,
-        _frames: Vec<FrameId>,
+        snapshot: Arc<Snapshot>,
+        frames: Vec<FrameId>,
         _patience: Duration,
     ) -> BoxFuture<'_, Arc<dyn Lines + Send + Sync>> {
-        let lines: Arc<dyn Lines + Send + Sync> = Arc::new(NotSaved(Code {
-            address: None,
-            steps: Err(NoLine::NoFile),
-        }));
+        let known = frames.iter().map(|frame| without_files(&snapshot, *frame));
+        let lines: Arc<dyn Lines + Send + Sync> = Arc::new(known.collect::<LineTable>());
         Box::pin(std::future::ready(lines))
     }
 

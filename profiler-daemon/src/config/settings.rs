@@ -48,6 +48,12 @@ pub(super) const MIN_INTERVAL: Time = Time {
     zero: Some("walk the stack at every event"),
 };
 
+/// The most that `limits.sessions` allows, also for a saved profile.
+pub const MAX_SESSIONS: usize = 1_000;
+
+/// The most that `limits.session_spans` allows, also for a saved profile.
+pub const MAX_SESSION_SPANS: usize = 10_000;
+
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -157,10 +163,10 @@ section! {
         Bytes { default: 64 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };
 
     /// Named sessions that are kept. Of more, the one that was stopped first is given up.
-    sessions as sessions: usize = Whole { default: 64, min: 1, max: 1_000, unit: "sessions" };
+    sessions as sessions: usize = Whole { default: 64, min: 1, max: MAX_SESSIONS as u64, unit: "sessions" };
 
     /// Spans that all named sessions have together.
-    session_spans as session_spans: usize = Whole { default: 1_000, min: 1, max: 10_000, unit: "spans" };
+    session_spans as session_spans: usize = Whole { default: 1_000, min: 1, max: MAX_SESSION_SPANS as u64, unit: "spans" };
 
     /// Memory for names of functions. Names that do not fit are looked up again when they are needed.
     symbol_cache_bytes as symbol_cache_bytes: usize =

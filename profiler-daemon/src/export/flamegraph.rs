@@ -1,4 +1,5 @@
-//! Flame graphs as SVG. Colours depend on the names only, so the same stacks give the same bytes.
+//! Flame graphs as SVG, drawn from folded stacks, whose size is bounded. Colours depend on the names only, so the same stacks give
+//! the same bytes.
 
 use std::io::{self, Write};
 
@@ -22,12 +23,14 @@ pub fn write(stacks: &Stacks, value: StackValue, out: &mut impl Write) -> io::Re
     options.image_width = Some(WIDTH);
     options.hash = true;
     options.deterministic = true;
-    let mut lines = folded::lines(stacks, value);
-    if lines.is_empty() {
-        lines.push(format!("[no {}] 1", value.name()));
+    options.no_sort = true;
+    let mut text = Vec::new();
+    folded::write(stacks, value, &mut text)?;
+    let mut text = String::from_utf8(text).map_err(io::Error::other)?;
+    if text.is_empty() {
+        text = format!("[no {}] 1", value.name());
     }
-    flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out)
-        .map_err(io::Error::other)
+    flamegraph::from_lines(&mut options, text.lines(), out).map_err(io::Error::other)
 }
 
 fn unit(value: StackValue) -> &'static str {

@@ -87,7 +87,8 @@ impl Recording {
         }
         let more = if names.len() > SHOWN { ", …" } else { "" };
         names.truncate(SHOWN);
-        let count = self.processes.rows.len() as u64 + self.session.retired.processes;
+        let count =
+            self.processes.rows.len() as u64 + self.session.retired.processes.unwrap_or_default();
         match names.as_slice() {
             [] => count.to_string(),
             names => format!("{count}: {}{more}", names.join(", ")),

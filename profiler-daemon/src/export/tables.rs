@@ -317,7 +317,12 @@ impl TextReport for SessionReport {
         let mut facts = vec![
             ("started", self.started_at.clone()),
             ("processes", self.processes.to_string()),
-            ("  dropped", self.retired.processes.to_string()),
+            (
+                "  dropped",
+                self.retired
+                    .processes
+                    .map_or_else(|| "-".to_owned(), |count| count.to_string()),
+            ),
             ("threads", self.threads.to_string()),
             ("samples", self.samples.to_string()),
             (

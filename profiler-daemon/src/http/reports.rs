@@ -32,8 +32,9 @@ type App = State<Arc<Shared>>;
 /// `GET /api/v1/session`.
 pub(super) async fn session(State(shared): App, ask: Ask) -> Answer {
     let (view, format) = ask.read(Params::view)?;
-    make(&shared, format, no_frames, move |snapshot, _| {
-        format.write(&report::session(snapshot, &view)?)
+    let frames = outermost(&Scope::Session);
+    make(&shared, format, frames, move |snapshot, names| {
+        format.write(&report::session(snapshot, &view, names)?)
     })
     .await
 }
@@ -41,7 +42,7 @@ pub(super) async fn session(State(shared): App, ask: Ask) -> Answer {
 /// `GET /api/v1/processes`.
 pub(super) async fn processes(State(shared): App, ask: Ask) -> Answer {
     let (table, format) = ask.read(Params::table)?;
-    let frames = |snapshot: &Snapshot| Ok(report::outermost_frames(snapshot, None));
+    let frames = outermost(&Scope::Session);
     make(&shared, format, frames, move |snapshot, names| {
         format.write_table(&report::processes(snapshot, &table, names)?)
     })
@@ -54,8 +55,7 @@ pub(super) async fn process(State(shared): App, ask: Ask) -> Answer {
     let Scope::Process(selector) = ask.scope() else {
         return Err(Problem::internal("the route of one process names none"));
     };
-    let wanted = selector;
-    let frames = move |snapshot: &Snapshot| Ok(report::outermost_frames(snapshot, Some(&wanted)));
+    let frames = outermost(&ask.scope());
     make(&shared, format, frames, move |snapshot, names| {
         format.write(&report::process(snapshot, &selector, &view, names)?)
     })
@@ -114,8 +114,9 @@ pub(super) async fn callees(State(shared): App, ask: Ask) -> Answer {
 pub(super) async fn modules(State(shared): App, ask: Ask) -> Answer {
     let (table, format) = ask.read(Params::table)?;
     let scope = ask.scope();
-    make(&shared, format, no_frames, move |snapshot, _| {
-        format.write_table(&report::modules(snapshot, &scope, &table)?)
+    let frames = outermost(&scope);
+    make(&shared, format, frames, move |snapshot, names| {
+        format.write_table(&report::modules(snapshot, &scope, &table, names)?)
     })
     .await
 }
@@ -124,8 +125,9 @@ pub(super) async fn modules(State(shared): App, ask: Ask) -> Answer {
 pub(super) async fn threads(State(shared): App, ask: Ask) -> Answer {
     let (table, format) = ask.read(Params::table)?;
     let scope = ask.scope();
-    make(&shared, format, no_frames, move |snapshot, _| {
-        format.write_table(&report::threads(snapshot, &scope, &table)?)
+    let frames = outermost(&scope);
+    make(&shared, format, frames, move |snapshot, names| {
+        format.write_table(&report::threads(snapshot, &scope, &table, names)?)
     })
     .await
 }
@@ -180,12 +182,20 @@ pub(super) async fn timeline(State(shared): App, ask: Ask) -> Answer {
         max_spans: spans.unwrap_or(of_format),
     };
     let scope = ask.scope();
-    make(&shared, format, no_frames, move |snapshot, _| match scope {
-        Scope::Session => format.write_table(&report::process_timeline(snapshot, &query)?),
-        Scope::Process(selector) => {
-            format.write_table(&report::thread_timeline(snapshot, &selector, &query)?)
-        }
-    })
+    let frames = outermost(&scope);
+    make(
+        &shared,
+        format,
+        frames,
+        move |snapshot, names| match scope {
+            Scope::Session => {
+                format.write_table(&report::process_timeline(snapshot, &query, names)?)
+            }
+            Scope::Process(selector) => format.write_table(&report::thread_timeline(
+                snapshot, &selector, &query, names,
+            )?),
+        },
+    )
     .await
 }
 
@@ -212,8 +222,9 @@ pub(super) async fn diff(State(shared): App, ask: Ask) -> Answer {
 pub(super) async fn os_events(State(shared): App, ask: Ask) -> Answer {
     let (view, format) = ask.read(Params::view)?;
     let scope = ask.scope();
-    make(&shared, format, no_frames, move |snapshot, _| {
-        format.write_table(&report::os_events(snapshot, &scope, &view)?)
+    let frames = outermost(&scope);
+    make(&shared, format, frames, move |snapshot, names| {
+        format.write_table(&report::os_events(snapshot, &scope, &view, names)?)
     })
     .await
 }
@@ -222,6 +233,12 @@ pub(super) type Frames = Result<Vec<FrameId>, ReportError>;
 
 pub(super) fn no_frames(_: &Snapshot) -> Frames {
     Ok(Vec::new())
+}
+
+/// The frames of reports that name no function: those that say which stacks are complete.
+pub(super) fn outermost(scope: &Scope) -> impl Fn(&Snapshot) -> Frames + Send + Sync + 'static {
+    let scope = *scope;
+    move |snapshot| report::outermost_frames(snapshot, &scope)
 }
 
 pub(super) fn all_frames(scope: &Scope) -> impl Fn(&Snapshot) -> Frames + Send + Sync + 'static {

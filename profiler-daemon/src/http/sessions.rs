@@ -14,12 +14,12 @@ use super::backend::SessionFailure;
 use super::control::{invalid_body, json, read_object};
 use super::format::Format;
 use super::problem::Problem;
-use super::reports::{make, no_frames, of_snapshot};
+use super::reports::{make, no_frames, of_snapshot, outermost};
 use crate::export::sessions;
 use crate::profile::name::{Name, NotAName};
 use crate::profile::sessions::{SessionChange, SessionChanged, SessionRefusal, is_reserved};
 use crate::profile::snapshot::Snapshot;
-use crate::report::{self, answer::rfc3339};
+use crate::report::{self, Scope, answer::rfc3339};
 
 type Answer = Result<Response, Problem>;
 type App = State<Arc<Shared>>;
@@ -41,8 +41,9 @@ pub(super) async fn list(State(shared): App, ask: Ask) -> Answer {
 pub(super) async fn one(State(shared): App, AskNamed { name, ask }: AskNamed) -> Answer {
     let ((), format) = ask.read(|_| ())?;
     let name = (!is_reserved(name)).then_some(name);
-    make(&shared, format, no_frames, move |snapshot, _| {
-        format.write(&report::session_totals(snapshot, name)?)
+    let frames = outermost(&Scope::Session);
+    make(&shared, format, frames, move |snapshot, names| {
+        format.write(&report::session_totals(snapshot, name, names)?)
     })
     .await
 }
@@ -146,8 +147,9 @@ pub(super) async fn end(State(shared): App, AskNamed { name, ask }: AskNamed) ->
 
 /// The totals of a session as of the pass that changed it.
 async fn totals(shared: &Arc<Shared>, snapshot: Arc<Snapshot>, name: Name) -> Answer {
-    let body = of_snapshot(shared, snapshot, no_frames, move |snapshot, _| {
-        Format::Json.write(&report::session_totals(snapshot, Some(name))?)
+    let frames = outermost(&Scope::Session);
+    let body = of_snapshot(shared, snapshot, frames, move |snapshot, names| {
+        Format::Json.write(&report::session_totals(snapshot, Some(name), names)?)
     });
     Ok(Format::Json.respond(body.await?))
 }

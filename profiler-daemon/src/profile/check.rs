@@ -13,14 +13,19 @@ use super::{
     sessions::{Session, Sessions},
     snapshot::Snapshot,
     threads::Thread,
-    timeline::Timeline,
+    timeline::{Counters, Timeline},
     tree::{MAX_DEPTH, NodeId, Place},
     values::{Totals, Values},
 };
-use crate::processes::ids::ThreadKey;
+use crate::{
+    config::{MAX_SESSION_SPANS, MAX_SESSIONS},
+    processes::ids::ThreadKey,
+};
 
-/// The largest sum of one kind of number over a whole profile: reports add a few of them up.
+/// The largest moment, and the largest sum of one kind of number over a whole profile: reports add a few of them up.
 const LARGEST_SUM: u128 = 1 << 60;
+
+const TOO_LARGE: &str = "its numbers are larger than any profile's";
 
 /// What does not hold together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -45,7 +50,7 @@ impl Sums {
     fn check(&self) -> Result<(), Flaw> {
         let all = [self.weights, self.threads, self.calls, self.segments];
         let fit = all.iter().all(|sum| *sum <= LARGEST_SUM);
-        expect(fit, "its numbers are larger than any profile's")
+        expect(fit, TOO_LARGE)
     }
 }
 
@@ -87,8 +92,11 @@ impl Snapshot {
     /// The first thing that does not hold together.
     pub fn check(&self) -> Result<(), Flaw> {
         expect(self.started_ns <= self.now_ns, "it ends before it begins")?;
+        expect(u128::from(self.now_ns) <= LARGEST_SUM, TOO_LARGE)?;
         self.timeline.check(self.now_ns)?;
-        self.sessions.is_whole()?;
+        self.sessions.is_whole(self.now_ns)?;
+        self.counters.check()?;
+        expect(u128::from(self.retired.processes) <= LARGEST_SUM, TOO_LARGE)?;
         expect(self.modules.is_whole(), "its table of modules is broken")?;
         expect(
             self.frames.is_whole(self.modules.len()),
@@ -113,7 +121,7 @@ impl Snapshot {
 impl AccountView {
     fn check(&self, snapshot: &Snapshot, sums: &mut Sums) -> Result<(), Flaw> {
         self.check_nodes(snapshot)?;
-        self.check_rows(sums)?;
+        self.check_rows(snapshot.now_ns, sums)?;
         self.check_segments(sums)
     }
 
@@ -154,7 +162,7 @@ impl AccountView {
         node.index() < self.nodes.len()
     }
 
-    fn check_rows(&self, sums: &mut Sums) -> Result<(), Flaw> {
+    fn check_rows(&self, now_ns: u64, sums: &mut Sums) -> Result<(), Flaw> {
         let threads: &BTreeMap<ThreadKey, Thread> = &self.threads;
         for thread in threads.values() {
             check_totals(&thread.totals)?;
@@ -163,6 +171,9 @@ impl AccountView {
                 "a thread ends before it begins",
             )?;
             sums.threads += of_totals(&thread.totals);
+            if thread.in_syscall.is_some() {
+                sums.calls += u128::from(now_ns.saturating_sub(thread.in_syscall_since_ns));
+            }
         }
         check_totals(&self.folded.totals)?;
         sums.threads += of_totals(&self.folded.totals) + u128::from(self.folded.count);
@@ -214,17 +225,32 @@ impl AccountView {
 }
 
 impl Sessions {
-    fn is_whole(&self) -> Result<(), Flaw> {
+    fn is_whole(&self, now_ns: u64) -> Result<(), Flaw> {
+        let spans: usize = self.list().iter().map(|session| session.spans.len()).sum();
+        expect(
+            self.list().len() <= MAX_SESSIONS && spans <= MAX_SESSION_SPANS,
+            "it has more named sessions, or spans of them, than any profile",
+        )?;
         let makes_sense = |session: &Session| {
             let begins = session.spans.iter().map(|span| span.from);
             let moments = begins.chain(session.stopped);
             !session.spans.is_empty()
+                && moments.clone().all(|at| at.ns <= now_ns)
                 && moments.is_sorted_by(|a, b| a.ns <= b.ns && a.unix_ns <= b.unix_ns)
         };
         expect(
             self.list().iter().all(makes_sense),
             "a named session makes no sense",
         )
+    }
+}
+
+impl Counters {
+    fn check(&self) -> Result<(), Flaw> {
+        let counts = self.losses.iter().chain(&self.discarded);
+        let counts = counts.map(|(_, count)| u128::from(*count));
+        let sum = counts.sum::<u128>() + u128::from(self.samples_lost);
+        expect(sum <= LARGEST_SUM, TOO_LARGE)
     }
 }
 
@@ -236,6 +262,132 @@ impl Timeline {
                 .starts
                 .back()
                 .is_some_and(|last| last.from_ns <= now_ns);
-        expect(rises, "its recent past is out of order")
+        expect(rises, "its recent past is out of order")?;
+        self.starts
+            .iter()
+            .try_for_each(|start| start.counters.check())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::{
+        Profile,
+        input::{CommName, DrainPass, ProcessInfo, ThreadState, ThreadUpdate},
+        limits::Limits,
+        sessions::SessionChange,
+    };
+    use super::*;
+    use crate::processes::ids::ProcessKey;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+    const PROCESS: ProcessKey = ProcessKey {
+        pid: 7,
+        start_ns: SECOND_NS,
+    };
+
+    /// Of a process with a thread inside a system call, and a session that runs.
+    fn snapshot() -> Snapshot {
+        let mut profile = Profile::new(Limits::default(), SECOND_NS, SECOND_NS);
+        for second in 2..5 {
+            let now_ns = second * SECOND_NS;
+            profile.apply(DrainPass {
+                now_ns,
+                now_unix_ns: now_ns,
+                processes: vec![ProcessInfo::unknown(PROCESS, CommName::new("p"), 0)],
+                threads: vec![ThreadUpdate {
+                    thread: ThreadKey {
+                        tid: 7,
+                        start_ns: SECOND_NS,
+                    },
+                    process: PROCESS,
+                    comm: CommName::new("p"),
+                    state: ThreadState::Blocked,
+                    first_event_ns: SECOND_NS,
+                    last_event_ns: now_ns,
+                    unobserved_ns: 0,
+                    classes: [0, now_ns - SECOND_NS, 0, 0, 0],
+                    in_syscall: Some(1),
+                    in_syscall_since_ns: SECOND_NS,
+                    slot: 1,
+                }],
+                losses: vec![("ring_full".into(), 2)],
+                discarded: vec![("idle".into(), 3)],
+                ..DrainPass::default()
+            });
+            if second == 2 {
+                let change = SessionChange::Start { name: None };
+                profile.change_session(change).unwrap();
+            }
+        }
+        profile.snapshot()
+    }
+
+    /// Whether a snapshot in which that was changed is refused, and the sentence has this part.
+    fn refused(part: &str, change: impl FnOnce(&mut Snapshot)) -> bool {
+        let mut snapshot = snapshot();
+        change(&mut snapshot);
+        let flaw = snapshot.check();
+        flaw.is_err_and(|flaw| flaw.to_string().contains(part))
+    }
+
+    // Check that each number which a report adds to or takes from another is refused where that could overflow.
+    #[test]
+    fn numbers() {
+        assert_eq!(snapshot().check(), Ok(()));
+        let large = "larger than any";
+        assert!(refused(large, |of| of.now_ns = u64::MAX));
+        assert!(refused(large, |of| of.retired.processes = u64::MAX));
+        assert!(refused(large, |of| {
+            Arc::make_mut(&mut of.counters).losses[0].1 = u64::MAX;
+        }));
+        assert!(refused(large, |of| {
+            Arc::make_mut(&mut of.counters).discarded[0].1 = u64::MAX;
+        }));
+        assert!(refused(large, |of| {
+            Arc::make_mut(&mut of.counters).samples_lost = u64::MAX;
+        }));
+        assert!(refused(large, |of| {
+            let starts = Arc::make_mut(&mut of.timeline.starts);
+            Arc::make_mut(&mut starts[1].counters).losses[0].1 = u64::MAX;
+        }));
+        // A thread that has been inside a call for most of the largest moment there is, and another one.
+        assert!(refused(large, |of| {
+            of.now_ns = 1 << 60;
+            let account = &mut of.processes.get_mut(&PROCESS).unwrap().account;
+            let threads = Arc::make_mut(&mut account.threads);
+            let mut other = threads.values().next().unwrap().clone();
+            other.in_syscall_since_ns = 0;
+            for tid in 8..20 {
+                threads.insert(ThreadKey { tid, start_ns: 0 }, other.clone());
+            }
+        }));
+    }
+
+    // Check that named sessions are refused that begin or end after the profile, or that are more than any daemon keeps.
+    #[test]
+    fn sessions() {
+        let sense = "makes no sense";
+        assert!(refused(sense, |of| {
+            of.sessions.kept_mut()[0].spans[0].from.ns = of.now_ns + 1;
+        }));
+        assert!(refused(sense, |of| {
+            let mut end = of.sessions.list()[0].from();
+            end.ns = of.now_ns + 1;
+            of.sessions.kept_mut()[0].stopped = Some(end);
+        }));
+        let more = "more named sessions";
+        assert!(refused(more, |of| {
+            let kept = of.sessions.kept_mut();
+            let one = kept[0].clone();
+            kept.resize(MAX_SESSIONS + 1, one);
+        }));
+        assert!(refused(more, |of| {
+            let spans = &mut of.sessions.kept_mut()[0].spans;
+            let one = spans[0];
+            spans.resize(MAX_SESSION_SPANS + 1, one);
+        }));
     }
 }

@@ -54,8 +54,8 @@ pub struct ThreadsOver<'a> {
     pub rows: Vec<(ThreadKey, &'a Thread, Totals)>,
     /// The other threads together.
     pub folded: Totals,
-    /// How many those are, in the whole session.
-    pub folded_count: u64,
+    /// How many those are. Not known of a part of the session: which of them were there was not kept.
+    pub folded_count: Option<u64>,
 }
 
 impl ThreadsOver<'_> {
@@ -75,12 +75,6 @@ impl AccountView {
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
-    }
-
-    /// How many threads it has or had.
-    #[must_use]
-    pub fn thread_count(&self) -> u64 {
-        self.threads.len() as u64 + self.folded.count
     }
 
     /// What each node received itself, by node number, open intervals included.
@@ -139,7 +133,7 @@ impl AccountView {
         ThreadsOver {
             rows,
             folded,
-            folded_count: self.folded.count,
+            folded_count: (span == Span::Session).then_some(self.folded.count),
         }
     }
 

@@ -241,6 +241,12 @@ impl Sessions {
         &self.kept
     }
 
+    /// The same, to change what a file would hold.
+    #[cfg(test)]
+    pub(super) fn kept_mut(&mut self) -> &mut Vec<Session> {
+        Arc::make_mut(&mut self.kept)
+    }
+
     /// How many were given up.
     #[must_use]
     pub fn given_up(&self) -> u64 {

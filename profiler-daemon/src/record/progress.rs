@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
-use crate::report::{self, ViewQuery};
+use crate::report;
 use crate::stages::Access;
 
 /// Time between two changes of the line.
@@ -24,8 +24,7 @@ pub(super) async fn show(
     }
     loop {
         let samples = match access.snapshot(ANY_AGE_NS).await {
-            Ok(snapshot) => report::session(&snapshot, &ViewQuery::default())
-                .map_or(0, |session| session.samples),
+            Ok(snapshot) => report::samples(&snapshot),
             Err(_) => 0,
         };
         put(&format!(

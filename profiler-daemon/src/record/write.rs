@@ -39,7 +39,11 @@ pub(super) async fn take(live: &Live, wanted: &Wanted, scope: Scope) -> anyhow::
         RecordFormat::Profile => Scope::Session,
         _ => scope,
     };
-    let frames = report::frames_needed(&snapshot, &named)?;
+    let mut frames = report::frames_needed(&snapshot, &named)?;
+    // The totals are those of the session whoever was asked for.
+    frames.extend(report::outermost_frames(&snapshot, &Scope::Session)?);
+    frames.sort_unstable();
+    frames.dedup();
     let names = live.names(Arc::clone(&snapshot), frames.clone()).await;
     live.look().await;
     let names = SavedNames::new(&frames, &*names);
@@ -62,7 +66,7 @@ pub(super) async fn report(
             frames: wanted.frames,
             window,
         };
-        let totals = report::session(&saved.snapshot, &view)?;
+        let totals = report::session(&saved.snapshot, &view, &saved.names)?;
         let bytes = bytes(&saved, &scope, &wanted, &view)?;
         anyhow::Ok(Report { bytes, totals })
     });

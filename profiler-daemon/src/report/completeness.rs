@@ -57,13 +57,8 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// Counts the walks of one account. Without names a walk is complete only if the kernel saw it end.
-    pub(super) fn count(
-        &mut self,
-        account: &AccountView,
-        weights: &[Values],
-        names: Option<&dyn Names>,
-    ) {
+    /// Counts the walks of one account.
+    pub(super) fn count(&mut self, account: &AccountView, weights: &[Values], names: &dyn Names) {
         for (node, values) in account.nodes().iter().zip(weights).skip(1) {
             if node.parent != NodeId::ROOT || values.walks == 0 {
                 continue;
@@ -87,8 +82,8 @@ impl Stacks {
 }
 
 /// Whether a frame's function is one that threads begin in.
-pub(super) fn named_entry(frame: FrameId, names: Option<&dyn Names>) -> bool {
-    names.is_some_and(|names| is_entry(&names.function(frame).name))
+pub(super) fn named_entry(frame: FrameId, names: &dyn Names) -> bool {
+    is_entry(&names.function(frame).name)
 }
 
 /// The outermost frames whose names decide whether their stacks are complete.
@@ -114,7 +109,7 @@ pub(super) struct Seen {
 
 impl Completeness {
     /// The receipt of an answer whose rows are exact totals: no time is missing from them.
-    pub(super) fn of_totals(view: &View<'_>, names: Option<&dyn Names>) -> Self {
+    pub(super) fn of_totals(view: &View<'_>, names: &dyn Names) -> Self {
         let mut stacks = Stacks::default();
         for member in &view.members {
             stacks.count(
@@ -134,7 +129,7 @@ impl Completeness {
     }
 
     /// The receipt of an answer that is one total: how much of it has no stack.
-    pub(super) fn of_one_total(view: &View<'_>, names: Option<&dyn Names>) -> Self {
+    pub(super) fn of_one_total(view: &View<'_>, names: &dyn Names) -> Self {
         Self {
             elapsed_unattributed_ns: sum(&view.totals().unattributed()),
             ..Self::of_totals(view, names)

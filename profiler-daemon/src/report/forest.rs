@@ -37,8 +37,8 @@ pub(super) enum Label<'n> {
     Functions(&'n dyn Names),
     /// A place in a function.
     Frames(&'n dyn Names),
-    /// The whole module.
-    Modules,
+    /// The whole module. Names only say where threads begin.
+    Modules(&'n dyn Names),
     /// What debug information tells apart.
     Code(&'n dyn Names, &'n dyn Lines, Grain),
 }
@@ -58,11 +58,13 @@ pub(super) enum Grain {
 }
 
 impl<'n> Label<'n> {
-    /// The names, where functions have some.
-    pub(super) fn names(self) -> Option<&'n dyn Names> {
+    /// The names.
+    pub(super) fn names(self) -> &'n dyn Names {
         match self {
-            Self::Functions(names) | Self::Frames(names) | Self::Code(names, ..) => Some(names),
-            Self::Modules => None,
+            Self::Functions(names)
+            | Self::Frames(names)
+            | Self::Modules(names)
+            | Self::Code(names, ..) => names,
         }
     }
 }

@@ -207,11 +207,10 @@ impl<'v, 'n> Grower<'v, 'n> {
         let StackEnd::Incomplete(failure) = end else {
             return self.base;
         };
-        match self.shape.label.names() {
-            Some(names) if !named_entry(frame, Some(names)) => {
-                self.remark(self.base, failure.row_name())
-            }
-            _ => self.base,
+        match self.shape.label {
+            Label::Modules(_) => self.base,
+            label if named_entry(frame, label.names()) => self.base,
+            _ => self.remark(self.base, failure.row_name()),
         }
     }
 
@@ -261,7 +260,7 @@ impl<'v, 'n> Grower<'v, 'n> {
     fn special(&mut self, parent: u32, name: &'static str, standing: Standing) -> u32 {
         let name = match self.shape.label {
             Label::Functions(_) | Label::Frames(_) | Label::Code(..) => name,
-            Label::Modules => "",
+            Label::Modules(_) => "",
         };
         let function = self.function(Function::unknown(Cow::Borrowed(name), standing));
         self.child(parent, function)

@@ -61,7 +61,7 @@ pub(super) fn functions_at<'n>(
         offset: place.offset,
     };
     match label {
-        Label::Modules => vec![whole_module(view, module)],
+        Label::Modules(_) => vec![whole_module(view, module)],
         Label::Functions(names) => vec![named(names, frame, module, kernel)],
         Label::Frames(names) => vec![Function {
             offset: Some(place.offset),

@@ -18,6 +18,7 @@ use super::{
     values::RowValues,
 };
 use crate::{
+    processes::module::ModuleKind,
     profile::{snapshot::Snapshot, values::Values},
     report::names::{Lines, Names},
 };
@@ -105,6 +106,10 @@ pub struct InstructionRow {
     /// the file cannot be read any more.
     #[schema(required)]
     pub address: Option<String>,
+    /// Where it is in the module's file, bytes from its start, hexadecimal; of a caller, the last byte of its call. Null for what is
+    /// in no file.
+    #[schema(required)]
+    pub file_offset: Option<String>,
     /// As in the table of functions.
     pub function: String,
     /// Bytes from the start of the function, where that is known.
@@ -140,6 +145,7 @@ pub struct InstructionRow {
 impl Columns for InstructionRow {
     const COLUMNS: &'static [&'static str] = columns_with_values![
         "address",
+        "file_offset",
         "function",
         "offset",
         "module",
@@ -157,7 +163,8 @@ impl Row for InstructionRow {
     fn key(&self, column: &str) -> Option<Key<'_>> {
         match column {
             // As a number: 0x9 is before 0x10.
-            "address" => self.place_key(),
+            "address" => number(self.address.as_deref()),
+            "file_offset" => number(self.file_offset.as_deref()),
             "function" => Some(Key::Text(&self.function)),
             "offset" => self.offset.map(|offset| Key::Number(offset as f64)),
             "module" => Some(Key::Text(&self.module)),
@@ -184,12 +191,10 @@ impl Row for InstructionRow {
     }
 }
 
-impl InstructionRow {
-    fn place_key(&self) -> Option<Key<'_>> {
-        let digits = self.address.as_deref()?.strip_prefix("0x")?;
-        let address = u64::from_str_radix(digits, 16).ok()?;
-        Some(Key::Number(address as f64))
-    }
+/// Hexadecimal digits as a number.
+fn number(digits: Option<&str>) -> Option<Key<'static>> {
+    let number = u64::from_str_radix(digits?.strip_prefix("0x")?, 16).ok()?;
+    Some(Key::Number(number as f64))
 }
 
 /// A row per source line of a process or of the session.
@@ -290,6 +295,10 @@ impl InstructionRow {
         let address = function.code_address;
         Self {
             address: address.map(|address| format!("{address:#x}")),
+            file_offset: function
+                .offset
+                .filter(|_| matches!(module.kind, ModuleKind::User | ModuleKind::Vdso))
+                .map(|offset| format!("{offset:#x}")),
             function: function.name.clone().into_owned(),
             offset: address
                 .zip(function.address)

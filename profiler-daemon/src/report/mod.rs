@@ -51,7 +51,7 @@ pub use query::{
 };
 pub use recording::{Recording, recording};
 pub use scope::{frames_needed, lines_needed, outermost_frames};
-pub use session::{SessionReport, session};
+pub use session::{SessionReport, samples, session};
 pub use sessions::{SessionList, SessionTotals, session_totals, sessions};
 pub use stacks::{Stacks, stacks, stacks_between};
 pub use table::Columns;

@@ -15,7 +15,7 @@ use super::{
     table::{Columns, Key, Row, columns_with_values},
     values::RowValues,
 };
-use crate::profile::snapshot::Snapshot;
+use crate::{profile::snapshot::Snapshot, report::names::Names};
 
 /// One module.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
@@ -69,9 +69,10 @@ pub fn modules(
     snapshot: &Snapshot,
     scope: &Scope,
     query: &TableQuery,
+    names: &dyn Names,
 ) -> Result<List<ModuleRow>, ReportError> {
     let view = View::new(snapshot, scope, query.window)?;
-    let forest = Forest::new(&view, Shape::plain(query.frames, Label::Modules));
+    let forest = Forest::new(&view, Shape::plain(query.frames, Label::Modules(names)));
     let (inclusive, exclusive) = (forest.inclusive(), forest.exclusive());
     let rows = forest
         .functions

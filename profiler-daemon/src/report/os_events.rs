@@ -13,7 +13,10 @@ use super::{
     table::Columns,
     values::ClassValues,
 };
-use crate::profile::{calls::CallTotals, snapshot::Snapshot};
+use crate::{
+    profile::{calls::CallTotals, snapshot::Snapshot},
+    report::names::Names,
+};
 
 /// The answer.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
@@ -85,6 +88,7 @@ pub fn os_events(
     snapshot: &Snapshot,
     scope: &Scope,
     query: &ViewQuery,
+    names: &dyn Names,
 ) -> Result<OsEvents, ReportError> {
     let view = View::new(snapshot, scope, query.window)?;
     let mut calls: BTreeMap<u32, (CallTotals, u64, u64)> = BTreeMap::new();
@@ -129,7 +133,7 @@ pub fn os_events(
     Ok(OsEvents {
         as_of: view.as_of(),
         window: view.window(),
-        completeness: Completeness::of_totals(&view, None),
+        completeness: Completeness::of_totals(&view, names),
         elapsed_ns: totals.elapsed_ns(),
         classes: ClassValues::from(&totals.classes),
         syscalls,

@@ -14,7 +14,7 @@ use super::{
     values::{ClassValues, percent},
 };
 use crate::{
-    profile::{over::Span, snapshot::Snapshot},
+    profile::{over::ThreadsOver, snapshot::Snapshot},
     report::names::Names,
 };
 
@@ -58,7 +58,7 @@ pub struct ProcessRow {
     pub state: &'static str,
     /// Whether it is a thread of the kernel.
     pub kernel_thread: bool,
-    /// Threads it has or had.
+    /// Threads it had in the time covered: those with a row of their own, and over the whole session all others.
     pub threads: u64,
     /// Timer samples.
     pub samples: u64,
@@ -194,21 +194,14 @@ pub fn processes(
     names: &dyn Names,
 ) -> Result<List<ProcessRow>, ReportError> {
     let view = View::new(snapshot, &Scope::Session, query.window)?;
-    let rows = view
-        .members
-        .iter()
-        .filter_map(|member| row(&view, member, names));
-    let rows = rows.filter(|row| row.elapsed_ns > 0 || row.samples > 0 || in_window(&view, row));
-    let completeness = Completeness::of_totals(&view, Some(names));
+    let rows = view.members.iter().filter_map(|member| {
+        let over = member.account.threads_over(view.coverage.span);
+        let (_, process) = member.process?;
+        let there = view.has_process(&process.info, &over.total());
+        there.then(|| row(&view, member, &over, names)).flatten()
+    });
+    let completeness = Completeness::of_totals(&view, names);
     List::of(&view, completeness, rows.collect(), query)
-}
-
-/// Whether a process without values was there in the time covered.
-fn in_window(view: &View<'_>, row: &ProcessRow) -> bool {
-    // Times of this form are ordered as texts are.
-    let is_over = row.exited_at.is_some();
-    view.coverage.span == Span::Session
-        || (!is_over && row.started_at < rfc3339(view.coverage.to_unix_ns))
 }
 
 /// The totals of one process.
@@ -222,30 +215,35 @@ pub fn process(
     names: &dyn Names,
 ) -> Result<ProcessReport, ReportError> {
     let view = View::new(snapshot, &Scope::Process(*selector), query.window)?;
-    let found = view
-        .members
-        .first()
-        .and_then(|member| row(&view, member, names));
+    let found = view.members.first().and_then(|member| {
+        let over = member.account.threads_over(view.coverage.span);
+        row(&view, member, &over, names)
+    });
     let process = found.ok_or(ReportError::UnknownProcess {
         selector: *selector,
     })?;
     Ok(ProcessReport {
         as_of: view.as_of(),
         window: view.window(),
-        completeness: Completeness::of_one_total(&view, Some(names)),
+        completeness: Completeness::of_one_total(&view, names),
         process,
     })
 }
 
-fn row(view: &View<'_>, member: &Member<'_>, names: &dyn Names) -> Option<ProcessRow> {
+fn row(
+    view: &View<'_>,
+    member: &Member<'_>,
+    over: &ThreadsOver<'_>,
+    names: &dyn Names,
+) -> Option<ProcessRow> {
     let (key, process) = member.process?;
     let info = &process.info;
-    let totals = member.account.threads_over(view.coverage.span).total();
+    let totals = over.total();
     let mut stacks = Stacks::default();
     stacks.count(
         member.account,
         &member.account.weights_over(view.coverage.span),
-        Some(names),
+        names,
     );
     let session = &view.denominators.session;
     let (samples_percent_low, samples_percent_high) = interval(totals.samples, session.samples);
@@ -269,7 +267,7 @@ fn row(view: &View<'_>, member: &Member<'_>, names: &dyn Names) -> Option<Proces
             "running"
         },
         kernel_thread: info.kernel_thread,
-        threads: member.account.thread_count(),
+        threads: view.thread_count(over),
         samples: totals.samples,
         samples_percent: percent(totals.samples, session.samples),
         samples_percent_low,

@@ -74,9 +74,9 @@ pub fn recording(
     processes.total_rows = processes.rows.len();
     Ok(Recording {
         value,
-        session: session(snapshot, view)?,
+        session: session(snapshot, view, names)?,
         processes,
         functions: functions(snapshot, scope, &all_functions(value, view), names)?,
-        os_events: os_events(snapshot, scope, view)?,
+        os_events: os_events(snapshot, scope, view, names)?,
     })
 }

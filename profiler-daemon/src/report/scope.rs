@@ -13,7 +13,10 @@ use crate::{
     profile::{
         account::AccountView,
         frames::FrameId,
+        input::{ProcessInfo, ThreadState},
+        over::{Span, ThreadsOver},
         snapshot::{Coverage, NotKept, ProcessView, Snapshot},
+        threads::Thread,
         tree::Place,
         values::{Totals, Values},
     },
@@ -79,6 +82,29 @@ impl<'a> View<'a> {
 
     pub(super) fn is_session(&self) -> bool {
         self.denominators.process.is_none()
+    }
+
+    /// Whether a process was there in the time covered: it has any of it, or lives and had begun by its end.
+    pub(super) fn has_process(&self, info: &ProcessInfo, totals: &Totals) -> bool {
+        self.coverage.span == Span::Session
+            || totals.elapsed_ns() > 0
+            || totals.samples > 0
+            || (info.exited_at_unix_ns.is_none()
+                && info.started_at_unix_ns < self.coverage.to_unix_ns)
+    }
+
+    /// Whether a thread was there in the time covered.
+    pub(super) fn has_thread(&self, thread: &Thread, totals: &Totals) -> bool {
+        self.coverage.span == Span::Session
+            || *totals != Totals::default()
+            || (thread.state != ThreadState::Exited && thread.first_ns < self.coverage.to_ns)
+    }
+
+    /// How many threads of an account were there in the time covered. Those without a row of their own count where that is known.
+    pub(super) fn thread_count(&self, over: &ThreadsOver<'_>) -> u64 {
+        let rows = over.rows.iter();
+        let there = rows.filter(|(_, thread, totals)| self.has_thread(thread, totals));
+        there.count() as u64 + over.folded_count.unwrap_or_default()
     }
 
     pub(super) fn as_of(&self) -> String {
@@ -264,13 +290,13 @@ pub fn lines_needed(
 }
 
 /// The frames that decide whether stacks are complete: the outermost ones of walks that the kernel did not see end.
-/// Of one process (none when there is no such process), or of all.
-#[must_use]
-pub fn outermost_frames(snapshot: &Snapshot, process: Option<&ProcessSelector>) -> Vec<FrameId> {
-    let scope = process.map_or(Scope::Session, |selector| Scope::Process(*selector));
+///
+/// # Errors
+/// When the scope names no process.
+pub fn outermost_frames(snapshot: &Snapshot, scope: &Scope) -> Result<Vec<FrameId>, ReportError> {
     let mut frames = BTreeSet::new();
-    for member in members(snapshot, &scope).unwrap_or_default() {
+    for member in members(snapshot, scope)? {
         frames.extend(super::completeness::undecided(member.account));
     }
-    frames.into_iter().collect()
+    Ok(frames.into_iter().collect())
 }

@@ -11,12 +11,15 @@ use super::{
     scope::View,
     values::ClassValues,
 };
-use crate::profile::{
-    name::Name,
-    over::Gain,
-    sessions::{DEFAULT, Session},
-    snapshot::Snapshot,
-    values::{Totals, add_classes},
+use crate::{
+    profile::{
+        name::Name,
+        over::Gain,
+        sessions::{DEFAULT, Session},
+        snapshot::Snapshot,
+        values::{Totals, add_classes},
+    },
+    report::names::Names,
 };
 
 /// All sessions.
@@ -168,6 +171,7 @@ fn head(snapshot: &Snapshot, session: &Session) -> SessionHead {
 pub fn session_totals(
     snapshot: &Snapshot,
     name: Option<Name>,
+    names: &dyn Names,
 ) -> Result<SessionTotals, ReportError> {
     let (window, head, session) = match name {
         None => (Window::Session, whole(snapshot), None),
@@ -185,7 +189,7 @@ pub fn session_totals(
     Ok(SessionTotals {
         as_of: view.as_of(),
         window: view.window(),
-        completeness: Completeness::of_one_total(&view, None),
+        completeness: Completeness::of_one_total(&view, names),
         name: head.name,
         state: head.state,
         started_at: head.started_at,

@@ -170,7 +170,7 @@ pub fn stacks_between(
     let mut seen = forest.seen(&view);
     let mut completeness = match &before {
         Some(before) => {
-            let before = Completeness::of_totals(before, Some(names));
+            let before = Completeness::of_totals(before, names);
             Completeness::new(&view, &seen).since(&before)
         }
         None => Completeness::new(&view, &seen),

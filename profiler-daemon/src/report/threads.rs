@@ -12,7 +12,10 @@ use super::{
     table::{Columns, Key, Row, columns_with_values},
     values::{ClassValues, RowValues, as_values},
 };
-use crate::profile::{input::ThreadState, over::Span, snapshot::Snapshot, values::Totals};
+use crate::{
+    profile::{input::ThreadState, over::Span, snapshot::Snapshot, values::Totals},
+    report::names::Names,
+};
 
 /// One thread, or in the row without `started_at` all exited threads that have no row of their own any more.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
@@ -31,8 +34,10 @@ pub struct ThreadRow {
     /// RFC 3339.
     #[schema(required, format = DateTime)]
     pub started_at: Option<String>,
-    /// How many threads this row stands for.
-    pub threads: u64,
+    /// How many threads this row stands for; null for the row of several in a part of the session, since which of them were there
+    /// is no longer known.
+    #[schema(required)]
+    pub threads: Option<u64>,
     /// First event in the time covered, monotonic nanoseconds. In a row of several threads 0.
     pub first_event_ns: u64,
     /// Last event, monotonic nanoseconds. In a row of several threads the sum of their lives.
@@ -77,7 +82,7 @@ impl Row for ThreadRow {
             "comm" => Key::Text(&self.comm),
             "state" => Key::Text(self.state),
             "started_at" => Key::Text(self.started_at.as_deref()?),
-            "threads" => Key::Number(self.threads as f64),
+            "threads" => Key::Number(self.threads? as f64),
             "first_event_ns" => Key::Number(self.first_event_ns as f64),
             "last_event_ns" => Key::Number(self.last_event_ns as f64),
             "unobserved_ns" => Key::Number(self.unobserved_ns as f64),
@@ -108,13 +113,14 @@ pub fn threads(
     snapshot: &Snapshot,
     scope: &Scope,
     query: &TableQuery,
+    names: &dyn Names,
 ) -> Result<List<ThreadRow>, ReportError> {
     let view = View::new(snapshot, scope, query.window)?;
     let mut rows = Vec::new();
     for member in &view.members {
         add_rows(&view, member, &mut rows);
     }
-    let completeness = Completeness::of_totals(&view, None);
+    let completeness = Completeness::of_totals(&view, names);
     List::of(&view, completeness, rows, query)
 }
 
@@ -130,7 +136,7 @@ fn add_rows(view: &View<'_>, member: &Member<'_>, rows: &mut Vec<ThreadRow>) {
         comm: String::new(),
         state: ThreadState::Exited.name(),
         started_at: None,
-        threads: 1,
+        threads: Some(1),
         first_event_ns: 0,
         last_event_ns: totals.elapsed_ns() + totals.unobserved_ns,
         unobserved_ns: totals.unobserved_ns,
@@ -138,8 +144,7 @@ fn add_rows(view: &View<'_>, member: &Member<'_>, rows: &mut Vec<ThreadRow>) {
         values: RowValues::new(&as_values(totals), &as_values(totals), &view.denominators),
     };
     for (key, thread, totals) in &over.rows {
-        let gone = thread.state == ThreadState::Exited || thread.first_ns >= view.coverage.to_ns;
-        if gone && *totals == Totals::default() && view.coverage.span != Span::Session {
+        if !view.has_thread(thread, totals) {
             continue;
         }
         let last_event_ns = thread.last_ns.min(view.coverage.to_ns);
@@ -159,12 +164,11 @@ fn add_rows(view: &View<'_>, member: &Member<'_>, rows: &mut Vec<ThreadRow>) {
             ..row(totals)
         });
     }
-    let whole = view.coverage.span == Span::Session;
-    if over.folded != Totals::default() || (whole && over.folded_count > 0) {
-        let of = if member.process.is_some() {
-            "threads"
-        } else {
-            "processes"
+    if over.folded != Totals::default() || over.folded_count.is_some_and(|count| count > 0) {
+        let of = match member.process {
+            Some(_) => "threads",
+            None if member.kernel_thread => "kernel threads",
+            None => "processes",
         };
         rows.push(ThreadRow {
             comm: format!("[exited {of}]"),

@@ -24,6 +24,7 @@ use crate::{
         snapshot::Snapshot,
         values::{Totals, add_classes, sum},
     },
+    report::names::Names,
 };
 
 /// Most spans of an answer.
@@ -293,6 +294,7 @@ pub fn thread_timeline(
     snapshot: &Snapshot,
     selector: &ProcessSelector,
     query: &TimelineQuery,
+    names: &dyn Names,
 ) -> Result<Timeline<ThreadWho>, ReportError> {
     let view = View::new(
         snapshot,
@@ -332,7 +334,7 @@ pub fn thread_timeline(
                 });
         }
     };
-    answer(&view, query, lines, fill)
+    answer(&view, (query, names), lines, fill)
 }
 
 /// A row per process.
@@ -342,6 +344,7 @@ pub fn thread_timeline(
 pub fn process_timeline(
     snapshot: &Snapshot,
     query: &TimelineQuery,
+    names: &dyn Names,
 ) -> Result<Timeline<ProcessWho>, ReportError> {
     let view = View::new(snapshot, &Scope::Session, window(snapshot, query))?;
     let mut lines = Vec::new();
@@ -389,7 +392,7 @@ pub fn process_timeline(
                 .gains_by_span(&spans.borders_ns, |_, span, gain| add(line, span, gain));
         }
     };
-    answer(&view, query, lines, fill)
+    answer(&view, (query, names), lines, fill)
 }
 
 /// The session as a whole has a timeline as long as all of it is kept in pieces.
@@ -426,7 +429,7 @@ fn add<W>(line: &mut Line<W>, span: usize, gain: Gain) {
 /// Chooses the lines, and only then fills in their spans.
 fn answer<W: Who>(
     view: &View<'_>,
-    query: &TimelineQuery,
+    (query, names): (&TimelineQuery, &dyn Names),
     lines: Vec<Line<W>>,
     fill: impl FnOnce(&mut [Line<W>], &Spans),
 ) -> Result<Timeline<W>, ReportError> {
@@ -439,7 +442,7 @@ fn answer<W: Who>(
     Ok(Timeline {
         as_of: view.as_of(),
         window: view.window(),
-        completeness: Completeness::of_totals(view, None),
+        completeness: Completeness::of_totals(view, names),
         total_rows: cut.total_rows,
         truncated: cut.rows.len() < cut.total_rows,
         spans: spans.shown,

@@ -205,8 +205,10 @@ fn function_row(row: &Texts<'_>) -> anyhow::Result<Row> {
 fn thread_row(row: &Texts<'_>) -> anyhow::Result<Row> {
     let tid = row.number("tid")?;
     let folded = tid == 0;
-    let comm = match row.number("threads")? {
-        threads if folded => format!("{threads} threads that exited"),
+    // How many they are is not known of a part of the session.
+    let comm = match row.find("threads") {
+        Some(_) if folded => format!("{} threads that exited", row.number("threads")?),
+        None if folded => "threads that exited".to_owned(),
         _ => row.text("comm"),
     };
     Ok(Row {

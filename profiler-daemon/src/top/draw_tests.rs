@@ -156,6 +156,13 @@ fn one_process() {
             "BLOCKED▾",
         ],
     );
+    // Of a part of the session nobody knows how many they were.
+    let mut table = threads();
+    table["rows"][1]["threads"] = Value::Null;
+    let state = &mut shown(View::Threads(process()), &table, Value::Null);
+    let text = as_text(state, 120, 30);
+    contains(&text, &["threads that exited"]);
+    assert!(!text.contains("12 threads that exited"), "{text}");
 }
 
 // Check that an answer that lacks something is told by its name, and does not become a row of zeros.

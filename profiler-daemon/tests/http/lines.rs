@@ -85,10 +85,9 @@ async fn instructions() {
     let one = rows("instructions?function=function_0x1004&module=%5Bjit%5D").await;
     assert_eq!((one.len(), &one[0]["line"]), (1, &1003.into()));
     let csv = get("/api/v1/instructions?format=csv&limit=1").await;
-    assert!(
-        csv.text()
-            .starts_with("address,function,offset,module,build_id,file,line,kind,line_unknown,")
-    );
+    assert!(csv.text().starts_with(
+        "address,file_offset,function,offset,module,build_id,file,line,kind,line_unknown,"
+    ));
 }
 
 #[tokio::test]

@@ -83,16 +83,16 @@ impl Backend for Machine {
             kernel_release: "6.18.0".to_owned(),
             uptime_s: 25,
             settings: Config::default().in_force(),
-            attached: vec![
-                AttachedProgram {
+            attached: (0..8)
+                .map(|processor| AttachedProgram {
                     program: "tick".to_owned(),
-                    hook: "cpu-clock, 99 Hz, 8 processors".to_owned(),
-                },
-                AttachedProgram {
+                    hook: format!("cpu-clock on processor {processor} at 99 Hz"),
+                })
+                .chain([AttachedProgram {
                     program: "switch".to_owned(),
                     hook: "tp_btf/sched_switch".to_owned(),
-                },
-            ],
+                }])
+                .collect(),
             degraded: vec![Degraded {
                 what: "kernel names".to_owned(),
                 why: "CAP_SYSLOG is not granted: functions of the kernel are shown by their addresses"

@@ -45,3 +45,13 @@ check("a function leads to its lines, and inlined functions can be told apart", 
   await answered(page);
   assert.equal(await page.getByLabel("Inlined functions").isChecked(), true);
 });
+
+check("lines of a replay say that they were not saved, and its instructions are told apart by where they are in the file", async (page) => {
+  await open(page, `${ONE}/lines`);
+  assert.ok((await column(page, 0)).includes("(not saved)"));
+  await open(page, `${ONE}/lines?show=instructions&fn=index::decode_postings&in=${encodeURIComponent("/usr/bin/webserver")}`);
+  const places = await column(page, 0);
+  assert.ok(places.length > 0 && places.every((text) => /^file\+0x[0-9a-f]+$/.test(text)), places.join(" "));
+  assert.equal(new Set(places).size, places.length);
+  assert.match(await page.locator("tbody th [title]").first().getAttribute("title"), /not saved with a profile/);
+}, { needs: "replay" });

@@ -124,6 +124,12 @@ check("a process that was never there and one that was dropped are told in a sen
   assert.equal(await page.locator("#notice").innerText(), "");
 }, { expected: /404 \(Not Found\)|410 \(Gone\)/ });
 
+check("a session that is not there is no missing process", async (page) => {
+  await page.goto(`${env.PAGE_URL}/#/process/${env.PAGE_BUSY}/functions?session=nowhere`);
+  await page.getByText("There is no such session").waitFor();
+  assert.doesNotMatch(await page.locator("#notice").innerText(), /no such process/i);
+}, { expected: /404 \(Not Found\)/ });
+
 check("while the daemon is busy or gone the last numbers stay, and it goes on by itself", async (page) => {
   await open(page, "#/processes");
   const rows = await page.locator("tbody tr").count();

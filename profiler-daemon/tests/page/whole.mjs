@@ -123,7 +123,33 @@ check("the daemon tells its own cost, programs and settings", async (page) => {
   await open(page, "#/daemon");
   const text = await page.locator("main").innerText();
   for (const part of [/own processor time/, /sched_switch/, /frequency_hz/, /41\.0 MiB/]) assert.match(text, part);
+  const tick = page.locator("tr", { has: page.locator("th", { hasText: /^tick$/ }) });
+  assert.match(await tick.innerText(), /cpu-clock at 99 Hz, 8 processors/);
+  const hooks = (await tick.locator("[title*=processor]").getAttribute("title")).split("\n");
+  assert.deepEqual([hooks.length, hooks[0], hooks[7]], [8, "cpu-clock on processor 0 at 99 Hz", "cpu-clock on processor 7 at 99 Hz"]);
   await screenshot(page, "daemon");
+});
+
+check("rows that an answer does not tell apart are rows of their own", async (page) => {
+  await open(page, "#/processes");
+  const shown = await page.evaluate(async () => {
+    const { createTable, numberColumn, textColumn } = await import("/ui/table.js");
+    const table = createTable({
+      caption: "Twins",
+      columns: [textColumn({ id: "name", label: "Name" }, (row) => ({ text: row.name })), numberColumn({ id: "value", label: "Value" }, (row) => ({ text: String(row.value) }))],
+      key: (row) => row.name,
+      empty: "None",
+      onSort: () => {},
+    });
+    const rows = () => [...table.element.querySelectorAll("tbody tr")];
+    const texts = () => rows().map((row) => [...row.children].map((cell) => cell.textContent).join(" "));
+    table.set([{ name: "a", value: 1 }, { name: "b", value: 2 }, { name: "a", value: 3 }], "name", "asc");
+    const [first, before] = [texts(), rows()];
+    table.set([{ name: "a", value: 4 }, { name: "a", value: 5 }, { name: "b", value: 6 }], "name", "asc");
+    const same = [before[0] === rows()[0], before[2] === rows()[1], before[1] === rows()[2]];
+    return { first, second: texts(), same };
+  });
+  assert.deepEqual(shown, { first: ["a 1", "b 2", "a 3"], second: ["a 4", "a 5", "b 6"], same: [true, true, true] });
 });
 
 check("a replay says of which file, and from when", async (page) => {

@@ -174,7 +174,7 @@ fn functions_and_modules() {
         );
         check_table(
             &format!("modules{suffix}"),
-            &report::modules(&snapshot, &OF_PROCESS, &query).unwrap(),
+            &report::modules(&snapshot, &OF_PROCESS, &query, &names).unwrap(),
         );
     }
     let query = TableQuery {
@@ -214,7 +214,7 @@ fn totals() {
     let query = TableQuery::default();
     check(
         "session",
-        &report::session(&snapshot, &ViewQuery::default()).unwrap(),
+        &report::session(&snapshot, &ViewQuery::default(), &names).unwrap(),
     );
     check_table(
         "processes",
@@ -226,11 +226,11 @@ fn totals() {
     );
     check_table(
         "threads",
-        &report::threads(&snapshot, &OF_PROCESS, &query).unwrap(),
+        &report::threads(&snapshot, &OF_PROCESS, &query, &names).unwrap(),
     );
     check_table(
         "os-events",
-        &report::os_events(&snapshot, &OF_PROCESS, &ViewQuery::default()).unwrap(),
+        &report::os_events(&snapshot, &OF_PROCESS, &ViewQuery::default(), &names).unwrap(),
     );
 }
 

@@ -40,9 +40,14 @@ fn threads(small: &Small, window: Window) -> Vec<ThreadRow> {
         window,
         ..TableQuery::default()
     };
-    report::threads(&small.profile.snapshot(), &Scope::Session, &query)
-        .unwrap()
-        .rows
+    report::threads(
+        &small.profile.snapshot(),
+        &Scope::Session,
+        &query,
+        &small.names,
+    )
+    .unwrap()
+    .rows
 }
 
 fn elapsed_s(rows: &[ThreadRow]) -> Vec<(u32, u64)> {
@@ -89,13 +94,19 @@ fn an_exec_from_another_thread_goes_on_in_its_row() {
     let rows = threads(&small, Window::Session);
     assert_eq!(elapsed_s(&rows), [(42, 5), (42, 14)]);
     assert!(rows.iter().any(|row| row.state == "exited"));
-    let session = report::session(&snapshot, &ViewQuery::default()).unwrap();
+    let session = report::session(&snapshot, &ViewQuery::default(), &small.names).unwrap();
     assert_eq!(session.elapsed_ns, 19 * SECOND_NS);
     assert_eq!(session.classes.user_ns, 6 * SECOND_NS);
     assert_eq!(session.threads, 2);
     // What had waited for its total under the old number found it under the new one.
     assert_eq!(session.completeness.elapsed_unattributed_ns, 13 * SECOND_NS);
-    let events = report::os_events(&snapshot, &Scope::Session, &ViewQuery::default()).unwrap();
+    let events = report::os_events(
+        &snapshot,
+        &Scope::Session,
+        &ViewQuery::default(),
+        &small.names,
+    )
+    .unwrap();
     assert_eq!((events.syscalls.len(), events.syscalls[0].count), (1, 8));
     // A third pass, in a new segment: the window holds only what passed in it.
     let mut pass = small.pass(26);
@@ -155,7 +166,7 @@ fn first_seen_after_the_exec() {
         frames: Frames::User,
         window: Window::Session,
     };
-    let session = report::session(&small.profile.snapshot(), &query).unwrap();
+    let session = report::session(&small.profile.snapshot(), &query, &small.names).unwrap();
     assert_eq!(session.elapsed_ns, 5 * SECOND_NS);
     assert_eq!(session.threads, 2);
     let rows = threads(&small, Window::Session);

@@ -199,7 +199,7 @@ fn check_scope(
             total,
         );
         check_table(
-            &json(&report::modules(snapshot, scope, &query).unwrap()),
+            &json(&report::modules(snapshot, scope, &query, names).unwrap()),
             total,
         );
         for (depth, min_percent) in [(None, 0.0), (Some(1), 0.0), (None, 20.0)] {
@@ -217,15 +217,45 @@ fn check_scope(
         }
     }
     check_threads(
-        &json(&report::threads(snapshot, scope, &table(Frames::User)).unwrap()),
+        &json(&report::threads(snapshot, scope, &table(Frames::User), names).unwrap()),
         total,
     );
     let query = ViewQuery {
         frames: Frames::User,
         window,
     };
-    let events = json(&report::os_events(snapshot, scope, &query).unwrap());
+    let events = json(&report::os_events(snapshot, scope, &query, names).unwrap());
     assert_eq!(classes(&events), total.elapsed_ns);
+}
+
+/// The session counts those processes and threads that have rows, and over the whole session those whose rows are gone.
+fn check_counts(
+    snapshot: &Snapshot,
+    session: &Value,
+    processes: &Value,
+    (window, names): (Window, &dyn Names),
+) {
+    let table = TableQuery {
+        window,
+        ..TableQuery::default()
+    };
+    let list = json(&report::threads(snapshot, &Scope::Session, &table, names).unwrap());
+    let retired = |field: &str| session["retired"][field].as_u64();
+    assert_eq!(retired("processes").is_some(), window == Window::Session);
+    assert_eq!(
+        number(session, "processes"),
+        number(processes, "total_rows") + retired("processes").unwrap_or_default(),
+    );
+    let of_rows = rows(&list).iter().map(|row| {
+        let is_known = number(row, "tid") > 0 || window == Window::Session;
+        assert_eq!(row["threads"].is_u64(), is_known, "{row}");
+        row["threads"].as_u64().unwrap_or_default()
+    });
+    assert_eq!(number(session, "threads"), of_rows.sum::<u64>());
+    assert_eq!(
+        number(session, "threads"),
+        sum(processes, "threads") + retired("threads").unwrap_or_default(),
+    );
 }
 
 /// Every rule, on every answer, for one window.
@@ -234,7 +264,7 @@ pub(crate) fn check_all(snapshot: &Snapshot, window: Window, names: &dyn Names) 
         frames: Frames::User,
         window,
     };
-    let session = json(&report::session(snapshot, &query).unwrap());
+    let session = json(&report::session(snapshot, &query, names).unwrap());
     let total = Total::of(&session);
     check_scope(snapshot, &Scope::Session, window, names, &total);
     let table = TableQuery {
@@ -250,10 +280,11 @@ pub(crate) fn check_all(snapshot: &Snapshot, window: Window, names: &dyn Names) 
             "rule 2: processes, {field}"
         );
     }
+    check_counts(snapshot, &session, &processes, (window, names));
     if window == Window::Session {
-        timeline::check(snapshot, Window::Kept);
+        timeline::check(snapshot, Window::Kept, names);
     } else {
-        timeline::check(snapshot, window);
+        timeline::check(snapshot, window, names);
     }
     for row in rows(&processes) {
         let selector = ProcessSelector {
@@ -357,6 +388,7 @@ fn run(limits: Limits, plans: &[PassPlan]) {
                     frames: Frames::User,
                     window,
                 },
+                &names,
             ) {
                 Ok(_) => check_all(&snapshot, window, &names),
                 Err(error) => assert!(matches!(error, ReportError::WindowTooLong { .. })),
@@ -365,11 +397,11 @@ fn run(limits: Limits, plans: &[PassPlan]) {
         let reported: u64 = machine.reported.values().flatten().sum();
         let samples: u64 = machine.samples.values().sum();
         named.step(&mut profile, plan.dice(), [reported, samples]);
-        if let Some(window) = named.check(&profile.snapshot()) {
+        if let Some(window) = named.check(&profile.snapshot(), &names) {
             check_all(&profile.snapshot(), window, &names);
         }
         // Nothing is lost by dropping, cutting and folding: the session is what the machine reported.
-        let session = json(&report::session(&snapshot, &ViewQuery::default()).unwrap());
+        let session = json(&report::session(&snapshot, &ViewQuery::default(), &names).unwrap());
         for (index, class) in CLASSES.iter().enumerate() {
             let reported: u64 = machine
                 .reported

@@ -408,3 +408,41 @@ fn filters() {
     let none = report::lines_needed(&world.snapshot, &SCOPE, Window::Session, Some("lib.so.1"));
     assert_eq!(none.unwrap(), []);
 }
+
+// Check that instructions whose files are gone are still told apart, by their places in them.
+#[test]
+fn places_of_files_that_are_gone() {
+    let world = world(&[&[(vec![0], 1, 10), (vec![1], 2, 20), (vec![9, 2], 3, 30)]]);
+    let gone = |frame: &FrameId| {
+        let frame = world.snapshot.frame(*frame);
+        let place = Place {
+            module: frame.module,
+            offset: frame.offset,
+        };
+        let code = Code {
+            address: None,
+            steps: Err(NoLine::NoFile),
+        };
+        (place, code)
+    };
+    let lines: LineTable = world.frames.iter().map(gone).collect();
+    let mut query = query(false);
+    query.table.sort = Some("file_offset".to_owned());
+    query.table.order = report::Order::Asc;
+    let list = report::instructions(&world.snapshot, &SCOPE, &query, &world.names, &lines).unwrap();
+    let found: Vec<Option<String>> = list
+        .rows
+        .iter()
+        .map(|row| row.file_offset.clone())
+        .collect();
+    let mut offsets: Vec<u64> = [0, 1, 2, 9]
+        .map(|index: usize| world.snapshot.frame(world.frames[index]).offset)
+        .to_vec();
+    offsets.sort_unstable();
+    let expected: Vec<Option<String>> = offsets
+        .iter()
+        .map(|offset| Some(format!("{offset:#x}")))
+        .collect();
+    assert_eq!(found, expected);
+    assert!(list.rows.iter().all(|row| row.address.is_none()));
+}

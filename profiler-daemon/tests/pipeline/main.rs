@@ -2,6 +2,7 @@
 //! checked on the JSON that comes out, as an outsider would.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod counts;
 mod diff;
 mod golden;
 mod identity;

@@ -237,11 +237,15 @@ fn csv_columns_are_the_fields() {
         &[],
     );
     check(
-        &report::modules(&snapshot, &SCOPE, &query).unwrap().rows,
+        &report::modules(&snapshot, &SCOPE, &query, &names)
+            .unwrap()
+            .rows,
         &[],
     );
     check(
-        &report::threads(&snapshot, &SCOPE, &query).unwrap().rows,
+        &report::threads(&snapshot, &SCOPE, &query, &names)
+            .unwrap()
+            .rows,
         &[],
     );
     let query = report::DiffQuery::default();

@@ -124,7 +124,7 @@ proptest! {
             sums.iter().filter(|(_, v)| v.iter().any(|n| *n > 0)).map(|(k, v)| (k.clone(), *v)).collect()
         };
         prop_assert_eq!(nonzero(&found), nonzero(&functions));
-        let answer = report::modules(&snapshot, &scope, &query).unwrap();
+        let answer = report::modules(&snapshot, &scope, &query, &names).unwrap();
         let found: Sums = answer.rows.iter().map(|row| ((row.module.clone(), String::new()), values(&row.values))).collect();
         prop_assert_eq!(nonzero(&found), nonzero(&of_modules));
     }

@@ -25,7 +25,12 @@ fn update(pass: &mut DrainPass, thread: ThreadKey, state: ThreadState, classes: 
 }
 
 fn session(small: &Small) -> SessionReport {
-    report::session(&small.profile.snapshot(), &ViewQuery::default()).unwrap()
+    report::session(
+        &small.profile.snapshot(),
+        &ViewQuery::default(),
+        &small.names,
+    )
+    .unwrap()
 }
 
 /// Functions with time of their own, in seconds.
@@ -51,6 +56,7 @@ fn threads(small: &Small) -> Vec<ThreadRow> {
         &small.profile.snapshot(),
         &Scope::Session,
         &TableQuery::default(),
+        &small.names,
     )
     .unwrap()
     .rows
@@ -182,7 +188,13 @@ fn exited_threads_share_a_row() {
     }
     let shown: Vec<_> = threads(&small)
         .iter()
-        .map(|row| (row.tid, row.threads, row.last_event_ns - row.first_event_ns))
+        .map(|row| {
+            (
+                row.tid,
+                row.threads.unwrap(),
+                row.last_event_ns - row.first_event_ns,
+            )
+        })
         .collect();
     assert_eq!(
         shown,
@@ -215,7 +227,13 @@ fn lost_stack_keeps_its_time() {
         [unknown("no_frames"), unknown("process_gone")]
     );
     let scope = Scope::Process("42".parse().unwrap());
-    let list = report::modules(&small.profile.snapshot(), &scope, &TableQuery::default()).unwrap();
+    let list = report::modules(
+        &small.profile.snapshot(),
+        &scope,
+        &TableQuery::default(),
+        &small.names,
+    )
+    .unwrap();
     let causes: Vec<_> = list.completeness.causes.into_iter().collect();
     assert_eq!(
         causes,

@@ -130,7 +130,12 @@ fn functions(small: &Small, key: ProcessKey) -> (Vec<(String, u64)>, Vec<String>
 }
 
 fn cause(small: &Small, name: &str) -> u64 {
-    let session = report::session(&small.profile.snapshot(), &ViewQuery::default()).unwrap();
+    let session = report::session(
+        &small.profile.snapshot(),
+        &ViewQuery::default(),
+        &small.names,
+    )
+    .unwrap();
     session.completeness.causes.get(name).copied().unwrap_or(0)
 }
 

@@ -124,7 +124,7 @@ fn one_scope(
     }
     match scope {
         Scope::Session => {
-            answer!(report::session(snapshot, &view));
+            answer!(report::session(snapshot, &view, names));
             table!(report::processes(snapshot, &table, names));
         }
         Scope::Process(selector) => {
@@ -138,9 +138,9 @@ fn one_scope(
         }
     }
     table!(report::functions(snapshot, scope, &table, names));
-    table!(report::modules(snapshot, scope, &table));
-    table!(report::threads(snapshot, scope, &table));
-    table!(report::os_events(snapshot, scope, &view));
+    table!(report::modules(snapshot, scope, &table, names));
+    table!(report::threads(snapshot, scope, &table, names));
+    table!(report::os_events(snapshot, scope, &view, names));
     answer!(report::calltree(snapshot, scope, &tree, names));
     let neighbours = NeighbourQuery {
         function: "f0".to_owned(),

@@ -12,14 +12,14 @@ use profiler_daemon::{
         snapshot::Snapshot,
     },
     report::{
-        self, ReportError, Scope, SessionTotals, TableQuery, ViewQuery, Window,
+        self, ReportError, Scope, SessionTotals, TableQuery, ViewQuery, Window, names::Names,
         sessions::PartTotals,
     },
 };
 
 use crate::{
     machine::SECOND_NS,
-    small::{self, PROCESS, Small, THREAD},
+    small::{self, ByName, PROCESS, Small, THREAD},
 };
 
 fn name(text: &str) -> Name {
@@ -56,8 +56,8 @@ fn end(profile: &mut Profile, session: &str) -> SessionChanged {
 }
 
 /// The totals of a session, after those of its spans were held against them.
-fn totals(snapshot: &Snapshot, session: Name) -> SessionTotals {
-    let totals = report::session_totals(snapshot, Some(session)).unwrap();
+fn totals(snapshot: &Snapshot, session: Name, names: &dyn Names) -> SessionTotals {
+    let totals = report::session_totals(snapshot, Some(session), names).unwrap();
     let sum = |of: fn(&PartTotals) -> u64| -> u64 {
         totals.spans.iter().map(|span| of(&span.totals)).sum()
     };
@@ -149,13 +149,13 @@ impl Expected {
     }
 
     /// Holds every session against what is known of it. Answers one of them, another one each time.
-    pub(crate) fn check(&mut self, snapshot: &Snapshot) -> Option<Window> {
+    pub(crate) fn check(&mut self, snapshot: &Snapshot, names: &dyn Names) -> Option<Window> {
         self.known.retain(|known| {
             let found = snapshot.sessions().find(known.name);
             !matches!(found, Err(SessionRefusal::GivenUp { .. }))
         });
         for known in &self.known {
-            let totals = totals(snapshot, known.name).totals;
+            let totals = totals(snapshot, known.name, names).totals;
             let grown = [0, 1].map(|of| self.now[of] - known.before[of]);
             let expected = known.stopped.unwrap_or(grown);
             assert_eq!(
@@ -235,7 +235,7 @@ fn sessions_overlap() {
     work(&mut small, 6, "after");
     let row = |name: &str, s: u64| (name.to_owned(), s, 10 * s);
     let names = |session: &str| -> Vec<String> {
-        let totals = totals(&small.profile.snapshot(), name(session));
+        let totals = totals(&small.profile.snapshot(), name(session), &small.names);
         totals.spans.into_iter().map(|span| span.name).collect()
     };
     assert_eq!(
@@ -304,7 +304,7 @@ fn what_comes_after_the_stop() {
     );
     pass.stacks.push(delta);
     small.profile.apply(pass);
-    let totals = totals(&small.profile.snapshot(), name("s")).totals;
+    let totals = totals(&small.profile.snapshot(), name("s"), &small.names).totals;
     assert_eq!(totals.elapsed_ns, 4 * SECOND_NS);
     assert_eq!(totals.classes.blocked_ns, 3 * SECOND_NS);
     assert_eq!(totals.classes.runnable_ns, SECOND_NS);
@@ -359,7 +359,7 @@ fn a_session_outlives_windows() {
     }
     let snapshot = small.profile.snapshot();
     assert_eq!(snapshot.retired().processes, 1);
-    let totals = totals(&snapshot, name("s")).totals;
+    let totals = totals(&snapshot, name("s"), &small.names).totals;
     assert_eq!((totals.elapsed_ns, totals.samples), (80 * SECOND_NS, 40));
     assert_eq!(
         functions(&small, of("s", None)),
@@ -409,7 +409,7 @@ fn bytes_give_way_in_order() {
         let snapshot = small.profile.snapshot();
         let found = ["running", "stopped"].map(|of| snapshot.sessions().find(name(of)).is_ok());
         let kept_s = (snapshot.now_ns() - snapshot.kept_since_ns()) / SECOND_NS;
-        let counted = report::session(&snapshot, &ViewQuery::default()).unwrap();
+        let counted = report::session(&snapshot, &ViewQuery::default(), &small.names).unwrap();
         let counted = counted
             .completeness
             .causes
@@ -428,7 +428,7 @@ fn bytes_give_way_in_order() {
         window: old,
         ..ViewQuery::default()
     };
-    let answer = report::session(&snapshot, &query).unwrap();
+    let answer = report::session(&snapshot, &query, &ByName::default()).unwrap();
     assert_eq!(
         answer.elapsed_ns,
         370 * SECOND_NS,

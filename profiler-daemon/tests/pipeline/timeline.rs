@@ -11,6 +11,7 @@ use profiler_daemon::{
     },
     report::{
         self, Moment, ProcessSelector, ReportError, TableQuery, TimelineQuery, ViewQuery, Window,
+        names::Names,
         timeline::{Line, ThreadWho, Timeline, Who},
         values::ClassValues,
     },
@@ -71,14 +72,14 @@ fn total<W: Who>(timeline: &Timeline<W>) -> (u64, ClassNs) {
 }
 
 /// Every rule of timelines over one window: of the session, and of each process.
-pub(crate) fn check(snapshot: &Snapshot, window: Window) {
+pub(crate) fn check(snapshot: &Snapshot, window: Window, names: &dyn Names) {
     let query_view = ViewQuery {
         window,
         ..ViewQuery::default()
     };
-    let session = report::session(snapshot, &query_view).unwrap();
+    let session = report::session(snapshot, &query_view, names).unwrap();
     for most in [600, 3] {
-        let timeline = report::process_timeline(snapshot, &query(window, most)).unwrap();
+        let timeline = report::process_timeline(snapshot, &query(window, most), names).unwrap();
         assert!(timeline.spans.len() <= most);
         let expected = (session.samples, classes(&session.classes));
         assert_eq!(total(&timeline), expected, "rows of the session");
@@ -88,7 +89,7 @@ pub(crate) fn check(snapshot: &Snapshot, window: Window) {
                 start_ticks: Some(row.who.start_ticks),
             };
             let threads =
-                report::thread_timeline(snapshot, &selector, &query(window, most)).unwrap();
+                report::thread_timeline(snapshot, &selector, &query(window, most), names).unwrap();
             let expected = (row.samples, classes(&row.classes));
             assert_eq!(total(&threads), expected, "rows of process {}", row.who.pid);
         }
@@ -107,7 +108,7 @@ fn update(pass: &mut DrainPass, thread: ThreadKey, classes: ClassNs) {
 fn of_threads(small: &Small, window: Window, most: usize) -> Timeline<ThreadWho> {
     let selector: ProcessSelector = "42".parse().unwrap();
     let snapshot = small.profile.snapshot();
-    report::thread_timeline(&snapshot, &selector, &query(window, most)).unwrap()
+    report::thread_timeline(&snapshot, &selector, &query(window, most), &small.names).unwrap()
 }
 
 /// Seconds of user and blocked time in each span.
@@ -210,7 +211,7 @@ fn age_and_moments() {
         small.profile.apply(pass);
     }
     let snapshot = small.profile.snapshot();
-    check(&snapshot, Window::Kept);
+    check(&snapshot, Window::Kept, &small.names);
     let timeline = of_threads(&small, Window::Kept, 600);
     let lengths: Vec<u64> = timeline
         .spans
@@ -238,7 +239,7 @@ fn age_and_moments() {
             window,
             ..ViewQuery::default()
         };
-        let answer = report::session(&snapshot, &query)?;
+        let answer = report::session(&snapshot, &query, &small.names)?;
         Ok((
             answer.window.from,
             answer.window.to,
@@ -270,6 +271,7 @@ fn age_and_moments() {
             "{error:?}"
         );
     }
-    let error = report::process_timeline(&snapshot, &query(Window::Session, 600)).err();
+    let error =
+        report::process_timeline(&snapshot, &query(Window::Session, 600), &small.names).err();
     assert!(matches!(error, Some(ReportError::WindowTooOld { .. })));
 }

@@ -9,7 +9,7 @@ use profiler_daemon::{
         snapshot::Snapshot,
     },
     report::{
-        self, ProcessSelector, ReportError, Scope, TableQuery, ViewQuery, Window,
+        self, ProcessSelector, ReportError, Scope, TableQuery, TimelineQuery, ViewQuery, Window,
         functions::FunctionRow,
     },
 };
@@ -95,7 +95,7 @@ fn late_stack() {
         ..ViewQuery::default()
     };
     let missing = |snapshot: &Snapshot| {
-        report::session(snapshot, &query)
+        report::session(snapshot, &query, &ByName::default())
             .unwrap()
             .completeness
             .elapsed_unattributed_ns
@@ -132,7 +132,7 @@ fn bounds() {
             window: last(seconds),
             ..ViewQuery::default()
         };
-        let answer = report::session(snapshot, &query)?;
+        let answer = report::session(snapshot, &query, &ByName::default())?;
         Ok((answer.window.from, answer.elapsed_ns / SECOND_NS))
     };
     for now in 1..=25 {
@@ -185,14 +185,14 @@ fn byte_budget() {
         window: last(10),
         ..ViewQuery::default()
     };
-    assert!(report::session(&snapshot, &query).is_ok());
+    assert!(report::session(&snapshot, &query, &small.names).is_ok());
     let query = ViewQuery {
         window: last(11),
         ..ViewQuery::default()
     };
     let longest_ns = 10 * SECOND_NS;
     assert_eq!(
-        report::session(&snapshot, &query).err(),
+        report::session(&snapshot, &query, &small.names).err(),
         Some(ReportError::WindowTooLong { longest_ns })
     );
 }
@@ -281,8 +281,16 @@ fn dropped_processes() {
     pass.stacks
         .push(small.delta(&["main", "gone"], &[], 1, [0; 5]));
     small.profile.apply(pass);
-    let answer = report::session(&small.profile.snapshot(), &ViewQuery::default()).unwrap();
-    assert_eq!((answer.retired.processes, answer.retired.samples), (1, 2));
+    let answer = report::session(
+        &small.profile.snapshot(),
+        &ViewQuery::default(),
+        &small.names,
+    )
+    .unwrap();
+    assert_eq!(
+        (answer.retired.processes, answer.retired.samples),
+        (Some(1), 2)
+    );
     assert_eq!(answer.elapsed_ns, 3 * SECOND_NS);
     assert_eq!(answer.completeness.causes.get("late_updates"), Some(&1));
 }
@@ -302,7 +310,7 @@ fn completeness_of_stacks() {
     pass.stacks = vec![whole, broken, small.delta(&["main"], &[], 1, seconds(1, 0))];
     small.profile.apply(pass);
     let snapshot = small.profile.snapshot();
-    let asked = report::outermost_frames(&snapshot, None);
+    let asked = report::outermost_frames(&snapshot, &Scope::Session).unwrap();
     let mut expected = small.frames(&["start_thread", "middle"]);
     expected.sort_unstable();
     assert_eq!(asked, expected);
@@ -327,6 +335,33 @@ fn completeness_of_stacks() {
     let values = remark.values.elapsed;
     assert_eq!((values.inclusive_ns, values.exclusive_ns), (SECOND_NS, 0));
     assert_eq!(list.completeness.stacks_unwind_failed, 2);
+    // Whoever is asked, the same walks are complete.
+    let (scope, names) = (Scope::Session, &small.names);
+    let (view, table) = (ViewQuery::default(), TableQuery::default());
+    let session = report::session(&snapshot, &view, names).unwrap();
+    let stacks = session.stacks;
+    assert_eq!((stacks.walked, stacks.complete, stacks.failed), (6, 4, 2));
+    let time = TimelineQuery {
+        table: table.clone(),
+        max_spans: 1,
+    };
+    let totals = report::session_totals(&snapshot, None, names).unwrap();
+    let processes = report::process_timeline(&snapshot, &time, names).unwrap();
+    let threads = report::thread_timeline(&snapshot, &selector, &time, names).unwrap();
+    let events = report::os_events(&snapshot, &scope, &view, names).unwrap();
+    let threads_table = report::threads(&snapshot, &scope, &table, names).unwrap();
+    let modules = report::modules(&snapshot, &scope, &table, names).unwrap();
+    let receipts = [
+        session.completeness,
+        totals.completeness,
+        processes.completeness,
+        threads.completeness,
+        events.completeness,
+        threads_table.completeness,
+        modules.completeness,
+    ];
+    let failed = receipts.map(|receipt| receipt.stacks_unwind_failed);
+    assert_eq!(failed, [2; 7]);
 }
 
 // Check that time which turns out to be of another class leaves the class it was first shown under, in windows too.
@@ -342,7 +377,7 @@ fn reclassified_time() {
         window: last(60),
         ..ViewQuery::default()
     };
-    let classes = report::session(&small.profile.snapshot(), &query)
+    let classes = report::session(&small.profile.snapshot(), &query, &small.names)
         .unwrap()
         .classes;
     assert_eq!(

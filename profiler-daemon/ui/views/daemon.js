@@ -20,6 +20,15 @@ function table(caption, heads, rows) {
         el("tbody", {}, ...rows.map((row) => el("tr", {}, ...row.map(cell)))))));
 }
 
+// What a program is attached to, the tick once on every processor: [shown, all of it].
+function attachedTo(hooks) {
+  if (hooks.length <= 1) return [hooks[0] ?? "–", undefined];
+  const ofProcessor = / on processor \d+/;
+  const kinds = new Set(hooks.map((hook) => hook.replace(ofProcessor, "")));
+  const places = hooks.every((hook) => ofProcessor.test(hook)) ? "processors" : "places";
+  return [kinds.size === 1 ? `${[...kinds][0]}, ${count(hooks.length)} ${places}` : `${count(hooks.length)} ${places}`, hooks.join("\n")];
+}
+
 export function createDaemonView() {
   const body = el("div", { class: "parts" });
   const links = el("p", { class: "downloads" }, "Also: ",
@@ -44,11 +53,12 @@ export function createDaemonView() {
         ["kernel memory", cost.kernel_map_bytes === null ? "not told by the kernel" : bytes(cost.kernel_map_bytes)],
         ["stacks kept", `${bytes(room.stack_bytes)} of ${bytes(room.stack_max_bytes)}`],
       ];
-      const hooks = new Map(status.attached.map(({ program, hook }) => [program, hook]));
+      const hooks = Map.groupBy(status.attached, ({ program }) => program);
       const costs = new Map(cost.programs.map((program) => [program.program, program]));
       const programs = [...new Set([...hooks.keys(), ...costs.keys()])].map((name) => {
         const { bpf_run_ns: ns = 0, runs = 0 } = costs.get(name) ?? {};
-        return [shown(name), shown(hooks.get(name) ?? "–"), count(runs), el("span", { title: exactTime(ns) }, time(ns)), runs > 0 ? time(ns / runs) : "–"];
+        const [hook, all] = attachedTo((hooks.get(name) ?? []).map((attached) => shown(attached.hook)));
+        return [shown(name), el("span", { title: all }, hook), count(runs), el("span", { title: exactTime(ns) }, time(ns)), runs > 0 ? time(ns / runs) : "–"];
       });
       setChildren(body, [
         el("dl", { class: "facts" }, ...facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))),

@@ -13,9 +13,19 @@ const WAYS = [
   ["instructions", "Instructions", "addresses of the code"],
 ];
 
+// Of a replay.
+const NOT_SAVED = "as debug information is not saved with a profile";
+
 // The line of a row, or why it has none.
 const lineText = (row) => (row.file ? `${basename(row.file)}:${row.line ?? "?"}` : `(${shown(row.line_unknown ?? "no line").replaceAll("_", " ")})`);
 const source = (row) => (row.file ? `${row.file}:${row.line ?? "?"}` : "");
+
+// Where an instruction is, as well as that is known.
+function placeOf(row) {
+  if (row.address !== null) return { text: shown(row.address), title: "Virtual address in the module, as a disassembler shows it; of a caller, the last byte of its call" };
+  if (row.file_offset !== null) return { text: `file+${shown(row.file_offset)}`, title: `Offset in the module's file; its virtual address is not known, ${row.line_unknown === "not_saved" ? NOT_SAVED : "as the file cannot be read"}` };
+  return { text: "unknown" };
+}
 
 // What stands above the table of either way, and stays when the other one is chosen.
 function createTools(process) {
@@ -59,7 +69,7 @@ export function createLinesTab(process) {
     columns: [
       textColumn({ id: "file", label: "Line", header: true, class: "name code" }, (row) => ({
         text: lineText(row),
-        title: row.file ? shown(source(row)) : "No line is known of it",
+        title: row.file ? shown(source(row)) : `No line is known of it${row.line_unknown === "not_saved" ? `, ${NOT_SAVED}` : ""}`,
       })),
       functionColumn(process),
       ...valueColumns(),
@@ -76,13 +86,13 @@ export function createLinesTab(process) {
     report: "instructions",
     nouns: ["instruction", "instructions"],
     columns: [
-      textColumn({ id: "address", label: "Address", header: true, class: "name code" }, (row) => ({ text: row.address === null ? "unknown" : shown(row.address), title: row.address === null ? "The file cannot be read any more" : "Virtual address in the module, as a disassembler shows it; of a caller, the last byte of its call" })),
+      textColumn({ id: "address", label: "Address", header: true, class: "name code" }, placeOf),
       textColumn({ id: "function", label: "Function", class: "name code" }, (row) => ({ text: `${shown(row.function)}${row.offset === null || row.offset === undefined ? "" : `+${row.offset}`}`, title: shown(row.module) })),
       textColumn({ id: "file", label: "Line", class: "code" }, (row) => ({ text: lineText(row), title: row.file ? shown(source(row)) : undefined })),
       ...valueColumns(["exclusive"]),
       moduleColumn,
     ],
-    key: (row) => `${row.address}\n${row.offset}\n${row.module}\n${row.build_id}\n${row.function}`,
+    key: (row) => `${row.address}\n${row.file_offset}\n${row.offset}\n${row.module}\n${row.build_id}\n${row.function}`,
     defaultSort: "elapsed.exclusive_ns",
     filterLabel: "part of a function's name…",
     takesFrames: true,

@@ -178,7 +178,7 @@ export function createProcessesView() {
       ]);
       history.add({ ...processes, windowed: Object.values(span).join(" ") }, rowKey);
       answers = { processes, session };
-      summary.set(session, processes.completeness);
+      summary.set(session);
       stand.set(processes.rows, session);
       draw();
       return processes.as_of;
@@ -194,21 +194,21 @@ function createSummary() {
   const fact = (name, value, title) => el("div", { title }, el("dt", {}, name), el("dd", {}, value));
   return {
     element: el("section", { class: "summary", "aria-label": "The whole session" }, el("div", { class: "totals" }, facts, bar.element, legend.element), lacks.element),
-    // The table's receipt knows which stacks are whole, the session's how much time has none.
-    set(session, { stacks_truncated, stacks_unwind_failed }) {
+    set(session) {
       const covered = (Date.parse(session.window.to) - Date.parse(session.window.from)) * 1e6;
+      const dropped = session.retired.processes;
       const discarded = Object.entries(session.discarded).map(([name, number]) => `${name}: ${count(number)}`);
       setChildren(facts, [
         fact("covers", time(covered), `${session.window.from} to ${session.window.to}`),
         fact("elapsed, all threads", time(session.elapsed_ns), exactTime(session.elapsed_ns)),
         fact("application", time(session.application_ns), exactTime(session.application_ns)),
         fact("samples", count(session.samples), discarded.length ? `discarded on purpose: ${discarded.join(", ")}` : undefined),
-        fact("processes", count(session.processes), `${count(session.retired.processes)} are no longer kept one by one; their time is in the totals`),
+        fact("processes", count(session.processes), dropped === null ? "those with a row of their own; the time of others is in the totals" : `${count(dropped)} are no longer kept one by one; their time is in the totals`),
         fact("threads", count(session.threads)),
       ]);
       bar.set(session.classes);
       legend.set(session.classes);
-      lacks.set({ ...session.completeness, stacks_truncated, stacks_unwind_failed }, { elapsedNs: session.elapsed_ns, stacks: session.stacks });
+      lacks.set(session.completeness, { elapsedNs: session.elapsed_ns, stacks: session.stacks });
     },
   };
 }

@@ -108,7 +108,7 @@ export function createScopeView(first) {
       mine.load(answer);
       // Of what stands below it, where that names functions; else of the totals.
       const named = NAMED.includes(mine.report);
-      lacks.set((named ? answer : report).completeness, { elapsedNs: report.elapsed_ns, stacks: report.stacks, named, judged: named || process !== null });
+      lacks.set((named ? answer : report).completeness, { elapsedNs: report.elapsed_ns, stacks: report.stacks, named });
       return answer.as_of;
     },
   };

@@ -13,11 +13,7 @@ use std::{
 pub use super::launch::WorkerOptions;
 use super::{Code, LineTable, NoLine, Steps, cache::LineCache, launch};
 use crate::{
-    processes::{
-        files::ModuleFile,
-        mappings::Place,
-        module::{ModuleId, ModuleKind},
-    },
+    processes::{files::ModuleFile, mappings::Place, module::ModuleId},
     symbols::{
         debug_files::{DebugFiles, ProgramFacts, supplementary},
         symbolizer::Request,
@@ -118,7 +114,7 @@ impl LineFinder {
             let now_ns = clock::monotonic_ns();
             shared.counts.requests += requests.len() as u64;
             for request in requests {
-                let known = match without_program(&request) {
+                let known = match Code::without_file(request.module.kind, request.place.offset) {
                     Some(code) => Some(code),
                     None => shared.cache.get(request.place, now_ns),
                 };
@@ -181,18 +177,6 @@ fn none(why: NoLine) -> Code {
     Code {
         address: None,
         steps: Err(why),
-    }
-}
-
-/// What is known of a place without any file: addresses of the kernel and of code made at run time are what they are.
-fn without_program(request: &Request) -> Option<Code> {
-    match request.module.kind {
-        ModuleKind::User | ModuleKind::Vdso => None,
-        ModuleKind::Kernel | ModuleKind::KernelModule | ModuleKind::Jit => Some(Code {
-            address: Some(request.place.offset),
-            steps: Err(NoLine::NoProgram),
-        }),
-        ModuleKind::Unknown => Some(none(NoLine::NoProgram)),
     }
 }
 

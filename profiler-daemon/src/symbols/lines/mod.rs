@@ -12,7 +12,7 @@ pub mod worker;
 
 use std::{collections::HashMap, sync::Arc};
 
-use crate::processes::mappings::Place;
+use crate::processes::{mappings::Place, module::ModuleKind};
 
 /// A line of source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,11 +59,13 @@ pub enum NoLine {
     Pending,
     /// More places than are looked up for one answer.
     TooMany,
+    /// The profile was saved, and debug information is not saved with it.
+    NotSaved,
 }
 
 impl NoLine {
     /// Every reason.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::NoProgram,
         Self::NoFile,
         Self::Unreadable,
@@ -74,6 +76,7 @@ impl NoLine {
         Self::WorkerDied,
         Self::Pending,
         Self::TooMany,
+        Self::NotSaved,
     ];
 
     /// The name used in metrics and reports.
@@ -90,6 +93,7 @@ impl NoLine {
             Self::WorkerDied => "worker_died",
             Self::Pending => "pending",
             Self::TooMany => "too_many",
+            Self::NotSaved => "not_saved",
         }
     }
 
@@ -121,6 +125,9 @@ impl NoLine {
             Self::TooMany => {
                 "More than 32768 places that were not known yet were asked for at once; these had least. Ask again, or for one module."
             }
+            Self::NotSaved => {
+                "The profile was saved, and is served by `--replay`: debug information is not saved with it."
+            }
         }
     }
 }
@@ -136,6 +143,21 @@ pub struct Code {
 }
 
 impl Code {
+    /// What is known of a place where there is no file to read: addresses of the kernel and of code made at run time are what they
+    /// are. `None` for places in files.
+    #[must_use]
+    pub fn without_file(kind: ModuleKind, offset: u64) -> Option<Self> {
+        let address = match kind {
+            ModuleKind::User | ModuleKind::Vdso => return None,
+            ModuleKind::Kernel | ModuleKind::KernelModule | ModuleKind::Jit => Some(offset),
+            ModuleKind::Unknown => None,
+        };
+        Some(Self {
+            address,
+            steps: Err(NoLine::NoProgram),
+        })
+    }
+
     /// The line that the code comes from: that of the innermost function.
     ///
     /// # Errors
