@@ -10,7 +10,9 @@ use anyhow::{Context as _, anyhow};
 
 use crate::config::targets::Targets;
 use crate::export::saved::{Saved, SavedNames};
-use crate::http::{Backend, BoxFuture, ReplayOf, SessionFailure, Status, Unavailable};
+use crate::http::{
+    Backend, BoxFuture, ReplayOf, SessionFailure, Status, TargetsFailure, Unavailable,
+};
 use crate::processes::mappings::Place;
 use crate::profile::frames::FrameId;
 use crate::profile::sessions::{SessionChange, SessionChanged};
@@ -145,8 +147,9 @@ impl Backend for Replay {
         self.targets.clone()
     }
 
-    fn set_targets(&self, _targets: Targets) -> BoxFuture<'_, Result<Targets, String>> {
-        Box::pin(std::future::ready(Err(self.replay.to_string())))
+    fn set_targets(&self, _targets: Targets) -> BoxFuture<'_, Result<Targets, TargetsFailure>> {
+        let refused = TargetsFailure::Refused(self.replay.to_string());
+        Box::pin(std::future::ready(Err(refused)))
     }
 
     fn change_session(
