@@ -7,6 +7,7 @@ mod ending;
 mod format;
 mod output;
 mod progress;
+mod span;
 mod target;
 mod wanted;
 mod write;
