@@ -4,6 +4,8 @@ mod facts;
 mod live;
 mod replay;
 mod scrape;
+#[cfg(test)]
+mod tests;
 
 pub use live::Live;
 pub use replay::Replay;

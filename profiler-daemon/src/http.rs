@@ -45,7 +45,7 @@ use tower_http::compression::predicate::{NotForContentType, Predicate as _, Size
 use events::Streams;
 use problem::Problem;
 
-pub use backend::{Backend, BoxFuture, ReplayOf, SessionFailure, Unavailable};
+pub use backend::{Backend, BoxFuture, ReplayOf, SessionFailure, TargetsFailure, Unavailable};
 pub use client::{Client, NoAnswer};
 pub use endpoints::{ENDPOINTS, Endpoint};
 pub use openapi::document as openapi_document;

@@ -7,6 +7,7 @@ mod ending;
 mod format;
 mod output;
 mod progress;
+mod span;
 mod target;
 mod wanted;
 mod write;
@@ -117,8 +118,7 @@ async fn record(
     if let Some(pid) = recorded.command_pid() {
         let targets = Targets::only(vec![pid], Vec::new(), true);
         let targets = targets.map_err(anyhow::Error::msg)?;
-        let set = live.set_targets(targets).await;
-        set.map_err(anyhow::Error::msg)?;
+        live.set_targets(targets).await?;
     }
     let on_terminal = std::io::stderr().is_terminal();
     let began = Instant::now();

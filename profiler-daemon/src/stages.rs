@@ -8,13 +8,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tracing::{debug, warn};
 
 use crate::collect::{Collector, CollectorOptions, Command, Commander};
 use crate::config::targets::Targets;
 use crate::config::{Config, SystemCalls};
-use crate::kernel::{self, Kernel, KernelSettings, NamedTargets};
+use crate::kernel::{self, Kernel, KernelSettings};
 use crate::processes::live::{ProcessOptions, Processes};
 use crate::processes::source::ProcFs;
 use crate::profile::Profile;
@@ -73,6 +73,7 @@ pub fn start(config: &Config) -> anyhow::Result<Stages> {
     let (commander, commands, bell) =
         Commander::new().context("cannot make a way to the collector")?;
     let (tell, attached) = oneshot::channel();
+    let (targets, in_force) = watch::channel(config.targets.clone());
     let collector = {
         let config = config.clone();
         thread::Builder::new()
@@ -85,7 +86,7 @@ pub fn start(config: &Config) -> anyhow::Result<Stages> {
                         format!("the limit on open files cannot be raised: {error}"),
                     ));
                 }
-                match build(&config, Arc::clone(&bell), &mut degraded) {
+                match build(&config, targets, Arc::clone(&bell), &mut degraded) {
                     Ok(collector) => {
                         // Nobody hears it only if all is stopping already; then the loop below ends at once as well.
                         tell.send(Ok(degraded)).ok();
@@ -118,7 +119,7 @@ pub fn start(config: &Config) -> anyhow::Result<Stages> {
     })
     .context("cannot start the thread that finds lines")?;
     Ok(Stages {
-        access: Access::new(commander, symbolizer, lines),
+        access: Access::new(commander, symbolizer, lines, in_force),
         attached,
         collector,
     })
@@ -146,7 +147,12 @@ impl Stages {
 }
 
 /// The stages from the kernel to the profile, on the thread that will own them, and what works less well than it should.
-fn build(config: &Config, bell: Arc<Bell>, degraded: &mut Degraded) -> anyhow::Result<Collector> {
+fn build(
+    config: &Config,
+    targets: watch::Sender<Targets>,
+    bell: Arc<Bell>,
+    degraded: &mut Degraded,
+) -> anyhow::Result<Collector> {
     let mut kernel = Kernel::start(KernelSettings {
         frequency_hz: config.frequency_hz,
         min_interval_ns: config.min_interval_ns,
@@ -210,7 +216,7 @@ fn build(config: &Config, bell: Arc<Bell>, degraded: &mut Degraded) -> anyhow::R
         side_band,
         processes,
         profile: Profile::new(limits, monotonic_ns(), unix_ns()),
-        targets: named(&config.targets),
+        targets,
         tables,
     })
 }
@@ -234,19 +240,4 @@ fn table_worker(
     };
     TableWorker::spawn(WorkerOptions::default(), cache, move || bell.ring())
         .context("cannot start the thread that makes unwind tables")
-}
-
-/// Targets as the kernel stage takes them.
-fn named(targets: &Targets) -> NamedTargets {
-    NamedTargets {
-        all: targets.all,
-        children: targets.children,
-        pids: targets.pids.clone(),
-        comms: targets
-            .comms
-            .iter()
-            .map(|comm| comm.clone().into_bytes())
-            .collect(),
-        cgroups: targets.cgroups.clone(),
-    }
 }

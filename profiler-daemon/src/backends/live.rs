@@ -15,7 +15,7 @@ use crate::config::targets::Targets;
 use crate::http::{
     AttachedProgram, Coverage, LineReading, OwnCost, ProfileRoom, ProgramCost, Status, Unwinding,
 };
-use crate::http::{Backend, BoxFuture, SessionFailure, Unavailable};
+use crate::http::{Backend, BoxFuture, SessionFailure, TargetsFailure, Unavailable};
 use crate::metrics::RequestCounts;
 use crate::profile::frames::FrameId;
 use crate::profile::sessions::{SessionChange, SessionChanged};
@@ -40,8 +40,16 @@ pub struct Live {
     facts: Mutex<Facts>,
     access: Access,
     pub(super) requests: Arc<RequestCounts>,
-    targets: Mutex<Targets>,
-    state: Mutex<Option<CollectorState>>,
+    known: Mutex<Known>,
+}
+
+/// What is known of the collector.
+#[derive(Clone, Default)]
+struct Known {
+    /// How it was when it last answered.
+    state: Option<CollectorState>,
+    /// Why it did not answer when it was last asked.
+    silence: Option<Unanswered>,
 }
 
 impl Live {
@@ -50,12 +58,11 @@ impl Live {
     #[must_use]
     pub fn new(config: Config, access: Access, requests: Arc<RequestCounts>) -> Self {
         Self {
-            targets: Mutex::new(config.targets.clone()),
             facts: Mutex::new(Facts::gather(&config)),
             config,
             access,
             requests,
-            state: Mutex::new(None),
+            known: Mutex::default(),
         }
     }
 
@@ -73,11 +80,15 @@ impl Live {
         }
     }
 
-    /// Asks for the collector's state, which what [`Backend::status`] says is made from, and answers it.
+    /// Asks for the collector's state, which what [`Backend::status`] says is made from, and answers it. Where there is no
+    /// answer, the last one stays.
     pub async fn look(&self) -> Option<CollectorState> {
-        let state = self.access.state().await.ok();
-        (*lock(&self.state)).clone_from(&state);
-        state
+        let answer = self.access.state().await;
+        let mut known = lock(&self.known);
+        known.silence = answer.as_ref().err().copied();
+        let state = answer.ok()?;
+        known.state = Some(state.clone());
+        Some(state)
     }
 
     /// Keeps the collector's state at hand until the future is dropped, and tells it, or that there is none, each time.
@@ -96,11 +107,19 @@ impl Live {
         }
     }
 
+    /// Whether the first pass is over: until then a question would wait for it.
+    fn has_begun(&self) -> Result<(), Unavailable> {
+        let known = lock(&self.known).state.as_ref().map(|state| state.passes);
+        if known.is_some_and(|passes| passes > 0) {
+            return Ok(());
+        }
+        let ready = self.readiness();
+        ready.map_err(|missing| Unavailable(missing.join("; ")))
+    }
+
     /// The snapshot, or a newer one.
     async fn fresh(&self) -> Result<Arc<Snapshot>, Unavailable> {
-        if let Err(missing) = self.readiness() {
-            return Err(Unavailable(missing.join("; ")));
-        }
+        self.has_begun()?;
         self.access.snapshot(FRESH_NS).await.map_err(unavailable)
     }
 
@@ -113,8 +132,13 @@ impl Live {
     }
 
     async fn scrape(&self) -> Result<String, Unavailable> {
-        let state = self.access.state().await.ok();
-        let snapshot = self.fresh().await.ok();
+        // Once anything was counted, a scrape without it would be taken for a restart.
+        let (state, snapshot) = if self.has_begun().is_ok() {
+            let state = self.access.state().await.map_err(unavailable)?;
+            (Some(state), Some(self.fresh().await?))
+        } else {
+            (None, None)
+        };
         let facts = lock(&self.facts).clone();
         let input = scrape::input(
             self,
@@ -131,9 +155,7 @@ impl Live {
         &self,
         change: SessionChange,
     ) -> Result<(SessionChanged, Arc<Snapshot>), SessionFailure> {
-        if let Err(missing) = self.readiness() {
-            return Err(Unavailable(missing.join("; ")).into());
-        }
+        self.has_begun()?;
         let changed = self
             .access
             .ask(|answer| Command::ChangeSession { change, answer })
@@ -145,10 +167,9 @@ impl Live {
         })
     }
 
-    async fn change_targets(&self, targets: Targets) -> Result<Targets, String> {
-        self.access.set_targets(&targets).await?;
-        *lock(&self.targets) = targets.clone();
-        Ok(targets)
+    async fn change_targets(&self, targets: Targets) -> Result<Targets, TargetsFailure> {
+        let set = self.access.set_targets(targets).await;
+        set.map_err(unavailable)?.map_err(TargetsFailure::Refused)
     }
 }
 
@@ -176,10 +197,10 @@ impl Backend for Live {
 
     fn status(&self) -> Status {
         let facts = lock(&self.facts).clone();
-        let state = lock(&self.state).clone();
+        let state = lock(&self.known).state.clone();
         let own = own_cost::OwnCost::now();
         let mut settings = self.config.in_force();
-        settings.insert("targets".to_owned(), lock(&self.targets).in_force().into());
+        settings.insert("targets".to_owned(), self.targets().in_force().into());
         Status {
             version: facts.version,
             kernel_release: facts.kernel_release,
@@ -220,20 +241,23 @@ impl Backend for Live {
     }
 
     fn readiness(&self) -> Result<(), Vec<String>> {
-        match &*lock(&self.state) {
-            None => Err(vec!["the kernel programs are not attached yet".to_owned()]),
-            Some(state) if state.passes == 0 => {
-                Err(vec!["the kernel's maps have not been read yet".to_owned()])
+        let known = lock(&self.known);
+        let missing = match (&known.state, known.silence) {
+            (_, Some(silence)) => silence.to_string(),
+            (None, None) => "the kernel programs are not attached yet".to_owned(),
+            (Some(state), None) if state.passes == 0 => {
+                "the kernel's maps have not been read yet".to_owned()
             }
-            Some(_) => Ok(()),
-        }
+            (Some(_), None) => return Ok(()),
+        };
+        Err(vec![missing])
     }
 
     fn targets(&self) -> Targets {
-        lock(&self.targets).clone()
+        self.access.targets()
     }
 
-    fn set_targets(&self, targets: Targets) -> BoxFuture<'_, Result<Targets, String>> {
+    fn set_targets(&self, targets: Targets) -> BoxFuture<'_, Result<Targets, TargetsFailure>> {
         Box::pin(self.change_targets(targets))
     }
 

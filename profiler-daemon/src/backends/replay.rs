@@ -11,7 +11,9 @@ use anyhow::{Context as _, anyhow};
 
 use crate::config::targets::Targets;
 use crate::export::saved::{Saved, SavedNames};
-use crate::http::{Backend, BoxFuture, ReplayOf, SessionFailure, Status, Unavailable};
+use crate::http::{
+    Backend, BoxFuture, ReplayOf, SessionFailure, Status, TargetsFailure, Unavailable,
+};
 use crate::processes::mappings::Place;
 use crate::profile::frames::{Frame, FrameId};
 use crate::profile::sessions::{SessionChange, SessionChanged};
@@ -147,8 +149,9 @@ impl Backend for Replay {
         self.targets.clone()
     }
 
-    fn set_targets(&self, _targets: Targets) -> BoxFuture<'_, Result<Targets, String>> {
-        Box::pin(std::future::ready(Err(self.replay.to_string())))
+    fn set_targets(&self, _targets: Targets) -> BoxFuture<'_, Result<Targets, TargetsFailure>> {
+        let refused = TargetsFailure::Refused(self.replay.to_string());
+        Box::pin(std::future::ready(Err(refused)))
     }
 
     fn change_session(

@@ -21,7 +21,7 @@ use crate::unwind::NoTable;
 use super::facts::Facts;
 use super::live::Live;
 
-/// All of it. Without a state or a snapshot (the collector is still being built, or too busy) their parts are empty.
+/// All of it. Without a state or a snapshot (nothing was counted yet) their parts are empty.
 pub(super) fn input(
     live: &Live,
     facts: &Facts,

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tracing::{debug, warn};
 
-use crate::kernel::{Attached, Kernel, KernelSettings, MapCost, NamedTargets, Pass};
+use crate::config::targets::Targets;
+use crate::kernel::{Attached, Kernel, KernelSettings, MapCost, Pass};
 use crate::processes::files::{FileCounts, OpenModule};
 use crate::processes::ids::ProcessKey;
 use crate::processes::kernel_modules::KernelModules;
@@ -23,7 +25,7 @@ use crate::sys::perf_event::{SideBand, SideBandCounts};
 use crate::sys::proc_fs;
 use crate::unwind::worker::TableWorker;
 
-use super::command::{Command, SessionUnchanged};
+use super::command::{Command, SessionUnchanged, reply};
 use super::convert::{Owner, convert};
 use super::cost::{Estimate, EstimatedCost, Step};
 use super::coverage::{Coverage, WalkCounts};
@@ -31,6 +33,7 @@ use super::losses::{COLLECTOR_LOSSES, Sources};
 use super::own_frames::OwnFrames;
 use super::rests::Rests;
 use super::stacks::Stacks;
+use super::targets::Running;
 use super::unwinding::{Unwinding, UnwindingState};
 
 /// Time between two passes.
@@ -55,8 +58,8 @@ pub struct CollectorOptions {
     pub processes: Processes,
     /// The empty profile.
     pub profile: Profile,
-    /// What to profile.
-    pub targets: NamedTargets,
+    /// What to profile; the collector alone changes it, and others read it.
+    pub targets: watch::Sender<Targets>,
     /// The thread that makes unwind tables; `None` where the kernel cannot use them.
     pub tables: Option<TableWorker>,
 }
@@ -126,7 +129,7 @@ pub struct Collector {
     told: HashMap<ProcessKey, Told>,
     estimate: Estimate,
     snapshot: Option<Arc<Snapshot>>,
-    cgroups: Vec<String>,
+    targets: watch::Sender<Targets>,
     last_pass: Option<LastPass>,
     passes: u64,
     failures: u64,
@@ -161,7 +164,7 @@ impl Collector {
             told: HashMap::new(),
             estimate: Estimate::new(monotonic_ns()),
             snapshot: None,
-            cgroups: Vec::new(),
+            targets: options.targets,
             last_pass: None,
             passes: 0,
             failures: 0,
@@ -170,9 +173,8 @@ impl Collector {
         };
         collector.processes.seed_from_proc();
         collector.look_at_kernel_modules();
-        collector
-            .set_targets(options.targets)
-            .map_err(anyhow::Error::msg)?;
+        let targets = collector.targets.borrow().clone();
+        collector.set_targets(targets).map_err(anyhow::Error::msg)?;
         collector.sync_unwinding();
         collector.kernel.enable()?;
         Ok(collector)
@@ -268,7 +270,8 @@ impl Collector {
             if self.passes % MODULES_PASSES == MODULES_PASSES - 1 {
                 self.look_at_kernel_modules();
             }
-            if let Err(error) = self.kernel.refresh_groups(&self.cgroups) {
+            let cgroups = self.targets.borrow().cgroups.clone();
+            if let Err(error) = self.kernel.refresh_groups(&cgroups) {
                 warn!("cannot look at the control groups again: {error}");
             }
         }
@@ -428,23 +431,23 @@ impl Collector {
 
     fn obey(&mut self, command: Command) {
         match command {
-            Command::Snapshot { max_age_ns, answer } => answer(self.snapshot(max_age_ns)),
-            Command::Files { modules, answer } => {
+            Command::Snapshot { max_age_ns, answer } => reply(answer, || self.snapshot(max_age_ns)),
+            Command::Files { modules, answer } => reply(answer, || {
                 let processes = &mut self.processes;
-                answer(
-                    modules
-                        .into_iter()
-                        .filter_map(|module| {
-                            let file = processes.file(module)?;
-                            let seen = processes.seen(module);
-                            Some((module, OpenModule { file, seen }))
-                        })
-                        .collect(),
-                );
+                modules
+                    .into_iter()
+                    .filter_map(|module| {
+                        let file = processes.file(module)?;
+                        let seen = processes.seen(module);
+                        Some((module, OpenModule { file, seen }))
+                    })
+                    .collect()
+            }),
+            Command::SetTargets { targets, answer } => reply(answer, || self.set_targets(targets)),
+            Command::ChangeSession { change, answer } => {
+                reply(answer, || self.change_session(change));
             }
-            Command::SetTargets { targets, answer } => answer(self.set_targets(targets)),
-            Command::ChangeSession { change, answer } => answer(self.change_session(change)),
-            Command::State { answer } => answer(self.state()),
+            Command::State { answer } => reply(answer, || self.state()),
             // Handled where the loop can end.
             Command::Stop => {}
         }
@@ -480,37 +483,21 @@ impl Collector {
         Ok((changed, self.snapshot(u64::MAX)))
     }
 
-    /// Names that exist, with the living descendants of named processes where children count.
-    fn set_targets(&mut self, mut targets: NamedTargets) -> Result<(), String> {
-        let stats: Vec<(u32, u32)> = proc_fs::pids()
-            .map_err(|error| format!("cannot list processes: {error}"))?
-            .into_iter()
-            .filter_map(|pid| Some((pid, proc_fs::stat(pid)?.ppid)))
-            .collect();
-        if let Some(pid) = targets
-            .pids
-            .iter()
-            .find(|pid| !stats.iter().any(|(known, _)| known == *pid))
-        {
+    /// Sets targets that exist, all or none of them, and says so to whoever reads what is in force.
+    fn set_targets(&mut self, targets: Targets) -> Result<Targets, String> {
+        let running = Running::list()?;
+        if let Some(pid) = running.missing(&targets) {
             return Err(format!("there is no process {pid}"));
         }
-        if targets.children {
-            let mut at = 0;
-            while let Some(parent) = targets.pids.get(at).copied() {
-                at += 1;
-                let children = stats
-                    .iter()
-                    .filter(|(_, ppid)| *ppid == parent)
-                    .map(|(pid, _)| *pid);
-                let new: Vec<u32> = children.filter(|pid| !targets.pids.contains(pid)).collect();
-                targets.pids.extend(new);
+        if let Err(error) = self.kernel.set_targets(&running.named(&targets)) {
+            let before = running.named(&self.targets.borrow());
+            if let Err(error) = self.kernel.set_targets(&before) {
+                warn!("the targets cannot be set as they were: {error}");
             }
+            return Err(error.to_string());
         }
-        self.kernel
-            .set_targets(&targets)
-            .map_err(|error| error.to_string())?;
-        self.cgroups = targets.cgroups;
-        Ok(())
+        self.targets.send_replace(targets.clone());
+        Ok(targets)
     }
 
     fn state(&self) -> CollectorState {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 
 use thiserror::Error;
+use tokio::sync::oneshot;
 
-use crate::kernel::NamedTargets;
+use crate::config::targets::Targets;
 use crate::processes::files::OpenModule;
 use crate::processes::module::ModuleId;
 use crate::profile::sessions::{SessionChange, SessionChanged, SessionRefusal};
@@ -15,8 +16,8 @@ use crate::sys::bell::Bell;
 
 use super::collector::CollectorState;
 
-/// A question that waits for its answer: called once, on the collector's thread.
-pub type Answer<T> = Box<dyn FnOnce(T) + Send>;
+/// Where an answer goes. Closed once the asker has gone: then the command is not executed.
+pub type Answer<T> = oneshot::Sender<T>;
 
 /// Requests waiting at most; beyond, the asker is told at once.
 const MAX_WAITING: usize = 256;
@@ -40,9 +41,9 @@ pub enum Command {
     /// New targets.
     SetTargets {
         /// Which.
-        targets: NamedTargets,
-        /// A sentence if they cannot be set.
-        answer: Answer<Result<(), String>>,
+        targets: Targets,
+        /// What is profiled from now on; a sentence if they cannot be set.
+        answer: Answer<Result<Targets, String>>,
     },
     /// A change of the named sessions, right after a pass.
     ChangeSession {
@@ -58,6 +59,15 @@ pub enum Command {
     },
     /// One last pass, and the end.
     Stop,
+}
+
+/// Executes a command for whoever waits for its answer; for nobody, it does nothing. So what a client was told is refused
+/// for lack of time does not come about later.
+pub(super) fn reply<T>(answer: Answer<T>, execute: impl FnOnce() -> T) {
+    if !answer.is_closed() {
+        // Whoever leaves only now finds out by asking again.
+        answer.send(execute()).ok();
+    }
 }
 
 /// Why the named sessions were not changed.
@@ -107,7 +117,7 @@ impl Commander {
         ))
     }
 
-    /// Hands a command over. Its answer is called later, on the collector's thread, or dropped if that ends first.
+    /// Hands a command over. It is answered later, or its answer dropped if the collector ends first.
     ///
     /// # Errors
     /// [`Gone`].
@@ -118,5 +128,23 @@ impl Commander {
         })?;
         self.bell.ring();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::reply;
+
+    // Check that a command is executed while somebody waits for its answer, and not once nobody does.
+    #[test]
+    fn commands_of_nobody() {
+        let (answer, mut asker) = oneshot::channel();
+        reply(answer, || 1);
+        assert_eq!(asker.try_recv(), Ok(1));
+        let (answer, asker) = oneshot::channel::<u32>();
+        drop(asker);
+        reply(answer, || unreachable!("nobody waits for it"));
     }
 }

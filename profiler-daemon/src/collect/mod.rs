@@ -13,6 +13,7 @@ mod own_frames;
 mod rations;
 mod rests;
 mod stacks;
+mod targets;
 mod unwinding;
 
 pub use collector::{Collector, CollectorOptions, CollectorState};

@@ -44,6 +44,15 @@ impl Ask {
         Ok((query, format?))
     }
 
+    /// Refuses any parameter: a request that changes something takes none, whatever others of its endpoint take.
+    ///
+    /// # Errors
+    ///
+    /// Every parameter that is given.
+    pub(super) fn read_nothing(&self) -> Result<(), Problem> {
+        Params::parse(self.query.as_deref(), &[]).finish()
+    }
+
     /// Reads the query of an endpoint with one format of its own.
     ///
     /// # Errors

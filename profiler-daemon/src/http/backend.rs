@@ -56,6 +56,17 @@ pub enum SessionFailure {
     Unavailable(#[from] Unavailable),
 }
 
+/// Why the targets were not changed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum TargetsFailure {
+    /// A sentence: these cannot be set.
+    #[error("{0}")]
+    Refused(String),
+    /// There is no answer now.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+}
+
 /// What the server needs from the daemon. Nothing here may block the thread that calls it.
 pub trait Backend: Send + Sync + 'static {
     /// The profile as it is now: the kernel is read first if it was not within the last 100 ms.
@@ -79,7 +90,8 @@ pub trait Backend: Send + Sync + 'static {
     /// How the daemon is.
     fn status(&self) -> Status;
 
-    /// Whether every program is attached and one read of the kernel has ended; else a sentence for each that is missing.
+    /// Whether every program is attached, one read of the kernel has ended, and the collector answers; else a sentence for each
+    /// that is missing.
     ///
     /// # Errors
     ///
@@ -89,8 +101,8 @@ pub trait Backend: Send + Sync + 'static {
     /// What is profiled.
     fn targets(&self) -> Targets;
 
-    /// Changes what is profiled and answers with what is profiled now; a sentence when it cannot be.
-    fn set_targets(&self, targets: Targets) -> BoxFuture<'_, Result<Targets, String>>;
+    /// Changes what is profiled and answers with what is profiled now.
+    fn set_targets(&self, targets: Targets) -> BoxFuture<'_, Result<Targets, TargetsFailure>>;
 
     /// Changes the named sessions right after a read of the kernel. Answers what was done, and the profile as of that read.
     fn change_session(
@@ -98,7 +110,7 @@ pub trait Backend: Send + Sync + 'static {
         change: SessionChange,
     ) -> BoxFuture<'_, Result<(SessionChanged, Arc<Snapshot>), SessionFailure>>;
 
-    /// The metrics in the Prometheus text format.
+    /// The metrics in the Prometheus text format: all of them, or none, so that no counter ever falls.
     fn metrics(&self) -> BoxFuture<'_, Result<String, Unavailable>>;
 
     /// The saved profile that the answers come from; none where they come from a kernel.

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::Shared;
 use super::ask::Ask;
+use super::backend::TargetsFailure;
 use super::endpoints::{ENDPOINTS, listing};
 use super::events::{self, Made};
 use super::format::Format;
@@ -31,7 +32,8 @@ pub(super) async fn index(headers: HeaderMap, ask: Ask) -> Result<Response, Prob
     Ok(Format::Text.respond(listing().into_bytes()))
 }
 
-/// `GET /healthz`: that the server answers.
+/// `GET /healthz`: that the server answers. Probes may add parameters of their own, here and below, and a service must not be
+/// restarted for that.
 pub(super) async fn healthy() -> Response {
     Format::Text.respond(b"ok\n".to_vec())
 }
@@ -156,18 +158,16 @@ pub(super) async fn set_targets(
     shared.needs_kernel("what was profiled cannot be changed")?;
     let examples = "{\"all\": true} or {\"pids\": [1234]}";
     let wanted: Targets = read_object(&shared, request, examples).await?;
-    let targets = shared
-        .backend
-        .set_targets(wanted)
-        .await
-        .map_err(|sentence| {
-            Problem::new(
-                StatusCode::CONFLICT,
-                "targets-refused",
-                "The targets could not be set",
-                sentence,
-            )
-        })?;
+    let set = shared.backend.set_targets(wanted).await;
+    let targets = set.map_err(|failure| match failure {
+        TargetsFailure::Unavailable(unavailable) => unavailable.into(),
+        TargetsFailure::Refused(sentence) => Problem::new(
+            StatusCode::CONFLICT,
+            "targets-refused",
+            "The targets could not be set",
+            sentence,
+        ),
+    })?;
     Ok(Format::Json.respond(json(&targets)?))
 }
 

@@ -208,7 +208,6 @@ impl Stream {
         if !self.is_counted {
             self.is_counted = true;
             self.shared.options.requests.streams.opened();
-            self.ties.set_streaming(true);
         }
         if self.end.is_some() {
             return None;
@@ -305,7 +304,6 @@ impl Drop for Stream {
             };
             let streams = &self.shared.options.requests.streams;
             streams.ended(self.end.unwrap_or(gone));
-            self.ties.set_streaming(false);
         }
         let streams = &self.shared.streams;
         // This one still has its place. Where another stream is reading, it is not the last.

@@ -1,15 +1,17 @@
 //! The description of the interface, as an OpenAPI document: paths and parameters as they are declared (`endpoints`, `parameters`),
 //! answers as the types that are written (`answers`).
 //!
-//! `docs/openapi.json` is this document. It says nothing that is not declared elsewhere, but what each status code means.
+//! `docs/openapi.json` is this document. It says nothing that is not declared elsewhere, but what requests send (`bodies`) and what each
+//! status code means (`refusals`).
+
+mod bodies;
+mod refusals;
 
 use utoipa::openapi::path::{
     Operation, OperationBuilder, Parameter, ParameterBuilder, ParameterIn,
 };
-use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
 use utoipa::openapi::schema::{
-    AdditionalProperties, AnyOfBuilder, ArrayBuilder, Components, KnownFormat, ObjectBuilder,
-    SchemaFormat, SchemaType, Type,
+    AnyOfBuilder, Components, KnownFormat, ObjectBuilder, SchemaFormat, SchemaType, Type,
 };
 use utoipa::openapi::{
     ComponentsBuilder, Content, ContentBuilder, HeaderBuilder, InfoBuilder, LicenseBuilder,
@@ -22,92 +24,16 @@ use super::endpoints::{ENDPOINTS, Endpoint};
 use super::format::Format;
 use super::kinds::{Describe as _, PROCESS, SessionName, words};
 use super::parameters::{self, Declared, FORMAT, FUNCTION, SORT, Without};
-use crate::config::targets::{
-    MAX_CGROUP_BYTES, MAX_CGROUPS, MAX_COMM_BYTES, MAX_COMMS, MAX_PID, MAX_PIDS,
+
+use bodies::body;
+use refusals::{
+    OF_ALL, OF_BODIES, OF_BOTH, OF_CHANGES, OF_FORMATS, OF_PROCESSES, OF_SESSIONS, Refusal,
 };
 
 /// What holds for all of it.
 const ABOUT: &str = "Reads the profile of a running daemon, and says what is profiled. HEAD works wherever GET does. Errors are \
 problems (RFC 9457). Further fields, parameters and endpoints may be added. What the numbers mean is in docs/semantics.md, the rest in \
 docs/http-api.md.";
-
-/// A status code that is no answer: the code, its name in the document, and what it means.
-struct Refusal(u16, &'static str, &'static str);
-
-/// Whatever is asked.
-const OF_ALL: &[Refusal] = &[
-    Refusal(
-        400,
-        "BadRequest",
-        "A parameter, the path or the Host header is wrong; `errors` says which and what is allowed.",
-    ),
-    Refusal(414, "AddressTooLong", "Path and query are too long."),
-    Refusal(
-        421,
-        "UnknownHost",
-        "The Host header names no host that the server answers for.",
-    ),
-    Refusal(
-        431,
-        "HeadersTooLarge",
-        "The headers are too many or too long.",
-    ),
-    Refusal(
-        500,
-        "InternalError",
-        "The answer could not be made; the daemon's log says why.",
-    ),
-    Refusal(
-        503,
-        "Unavailable",
-        "Not now: the server has too much to do, stops, or has read nothing yet. Retry-After says when to ask again.",
-    ),
-];
-/// Where there are several formats.
-const OF_FORMATS: &[Refusal] = &[Refusal(
-    406,
-    "NotAcceptable",
-    "There is no format that the Accept header allows.",
-)];
-/// Where a process is named.
-const OF_PROCESSES: &[Refusal] = &[
-    Refusal(404, "UnknownProcess", "There is no such process."),
-    Refusal(
-        410,
-        "DroppedProcess",
-        "The process was dropped for want of room.",
-    ),
-];
-/// Where a named session is named.
-const OF_SESSIONS: &[Refusal] = &[
-    Refusal(404, "UnknownSession", "There is no such session or span."),
-    Refusal(
-        410,
-        "DroppedSession",
-        "The session was given up for want of room.",
-    ),
-];
-/// Where both are.
-const OF_BOTH: &[Refusal] = &[
-    Refusal(404, "Unknown", "There is no such process, session or span."),
-    Refusal(
-        410,
-        "Dropped",
-        "The process was dropped, or the session given up, for want of room.",
-    ),
-];
-/// Where something is changed.
-const OF_CHANGES: &[Refusal] = &[Refusal(
-    409,
-    "Refused",
-    "What is asked for cannot be done; nothing was changed.",
-)];
-/// Where a body is sent.
-const OF_BODIES: &[Refusal] = &[
-    Refusal(408, "BodyTimeout", "The body did not arrive in time."),
-    Refusal(413, "BodyTooLarge", "The body is too large."),
-    Refusal(415, "UnsupportedMediaType", "The body is not JSON."),
-];
 
 /// The document as it is served and kept: indented JSON.
 ///
@@ -362,83 +288,6 @@ fn string() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
 
-/// What a request that changes something sends.
-fn body(handler: &str) -> RequestBody {
-    let fields = match handler {
-        "sessions" => ObjectBuilder::new()
-            .property("name", name_of("The name; without it one is made."))
-            .description(Some("The session to start.")),
-        "marks" => ObjectBuilder::new()
-            .property("name", name_of("The name of the span that begins."))
-            .required("name")
-            .property(
-                "session",
-                name_of("Only in this session; without it in all that run."),
-            )
-            .description(Some("The mark to make.")),
-        _ => targets(),
-    };
-    RequestBodyBuilder::new()
-        .required(Some(Required::True))
-        .content(
-            "application/json",
-            content(fields.additional_properties(Some(AdditionalProperties::FreeForm(false)))),
-        )
-        .build()
-}
-
-fn name_of(about: &str) -> ObjectBuilder {
-    SessionName.schema().description(Some(about))
-}
-
-/// The body of `PUT /api/v1/targets`.
-fn targets() -> ObjectBuilder {
-    let list = |items: ObjectBuilder, max: usize, about: &str| {
-        ArrayBuilder::new()
-            .items(items)
-            .max_items(Some(max))
-            .description(Some(about))
-    };
-    let flag = |about: &str| {
-        ObjectBuilder::new()
-            .schema_type(Type::Boolean)
-            .default(Some(false.into()))
-            .description(Some(about))
-    };
-    let pid = ObjectBuilder::new()
-        .schema_type(Type::Integer)
-        .minimum(Some(1))
-        .maximum(Some(MAX_PID));
-    let comm = string()
-        .min_length(Some(1))
-        .max_length(Some(MAX_COMM_BYTES));
-    let cgroup = string()
-        .pattern(Some("^/"))
-        .max_length(Some(MAX_CGROUP_BYTES));
-    ObjectBuilder::new()
-        .property("all", flag("Whether everything is profiled."))
-        .property("pids", list(pid, MAX_PIDS, "Processes by number."))
-        .property(
-            "comms",
-            list(comm, MAX_COMMS, "Processes by the name of their program, bounded in bytes."),
-        )
-        .property(
-            "cgroups",
-            list(
-                cgroup,
-                MAX_CGROUPS,
-                "Processes by the path of their control group, bounded in bytes, without . and .. in it.",
-            ),
-        )
-        .property(
-            "children",
-            flag("Whether children of the named processes are profiled too."),
-        )
-        .description(Some(
-            "What is profiled from now on. What is left out is empty or false; `all` or one name is needed.",
-        ))
-}
-
 fn components(mut schemas: Schemas) -> Components {
     let problem = Ref::from_schema_name(answers::describe_problem(&mut schemas));
     let mut components = ComponentsBuilder::new();
@@ -452,16 +301,7 @@ fn components(mut schemas: Schemas) -> Components {
             components = components.parameter(declared.name(), parameter);
         }
     }
-    let refusals = [
-        OF_ALL,
-        OF_FORMATS,
-        OF_PROCESSES,
-        OF_SESSIONS,
-        OF_BOTH,
-        OF_CHANGES,
-        OF_BODIES,
-    ];
-    for Refusal(code, name, about) in refusals.into_iter().flatten() {
+    for Refusal(code, name, about) in refusals::ALL.iter().copied().flatten() {
         let mut response = ResponseBuilder::new()
             .description(*about)
             .content("application/problem+json", content(problem.clone()));

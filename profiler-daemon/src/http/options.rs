@@ -19,6 +19,8 @@ const MAX_RECORDINGS: usize = 4;
 const MAX_STREAMS: usize = 16;
 /// How long one stream of events may be. Clients made for events come back by themselves.
 const MAX_STREAM_AGE: Duration = Duration::from_secs(3_600);
+/// How long the last answer of an old connection may take: a stream that has just begun then is not cut.
+const MAX_ANSWER_AGE: Duration = Duration::from_secs(3_630);
 /// How long a stream of events may say nothing.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// How long a client may take to send the head of a request, and how long a connection may stand idle.
@@ -51,8 +53,10 @@ pub struct HttpOptions {
     pub header_timeout: Duration,
     /// How long a client may take nothing of an answer.
     pub write_stall: Duration,
-    /// How long one connection may be used.
+    /// How long one connection may be used: after that, the answer under way is its last.
     pub max_connection_age: Duration,
+    /// How long that last answer may take, however slowly it is taken; no less than a stream.
+    pub max_answer_age: Duration,
     /// How long running requests may take once the server stops.
     pub shutdown_grace: Duration,
     /// Time between two samples of one processor, nanoseconds; profiles tell it.
@@ -87,6 +91,7 @@ impl HttpOptions {
             header_timeout: request_timeout.min(HEADER_TIMEOUT),
             write_stall: WRITE_STALL,
             max_connection_age: MAX_CONNECTION_AGE,
+            max_answer_age: MAX_ANSWER_AGE,
             shutdown_grace: SHUTDOWN_GRACE,
             sampling_period_ns: 1_000_000_000 / u64::from(config.frequency_hz.max(1)),
             max_recordings: MAX_RECORDINGS,

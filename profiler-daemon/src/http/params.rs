@@ -5,8 +5,6 @@ use super::kinds::Kind;
 use super::parameters::{Parameter, Without};
 use super::problem::{Fault, Problem};
 
-/// The longest query string, in bytes.
-const MAX_QUERY_BYTES: usize = 4_096;
 /// Bytes of a given value that are repeated in an answer.
 const MAX_SHOWN_BYTES: usize = 64;
 
@@ -17,19 +15,13 @@ pub(super) struct Params {
 }
 
 impl Params {
-    /// Splits a query string. Only `allowed` names may be in it.
+    /// Splits a query string, which `guard` bounds with the path. Only `allowed` names may be in it.
     pub(super) fn parse(query: Option<&str>, allowed: &[&str]) -> Self {
         let mut params = Self {
             values: Vec::new(),
             faults: Vec::new(),
         };
         let query = query.unwrap_or_default();
-        if query.len() > MAX_QUERY_BYTES {
-            params.faults.push(Fault::plain(format!(
-                "the query is longer than {MAX_QUERY_BYTES} bytes"
-            )));
-            return params;
-        }
         for part in query.split('&').filter(|part| !part.is_empty()) {
             params.add(part, allowed);
         }
@@ -92,12 +84,19 @@ impl Params {
         }
     }
 
-    /// Ends the reading.
+    /// Ends the reading. What is allowed here and was not taken has no meaning for this very request: that is a fault too.
     ///
     /// # Errors
     ///
     /// All faults, if there are any.
-    pub(super) fn finish(self) -> Result<(), Problem> {
+    pub(super) fn finish(mut self) -> Result<(), Problem> {
+        for (name, value) in self.values {
+            self.faults.push(Fault {
+                detail: format!("{name} means nothing in this request"),
+                parameter: Some(name),
+                given: Some(shown(&value)),
+            });
+        }
         if self.faults.is_empty() {
             Ok(())
         } else {
@@ -187,7 +186,7 @@ fn decoded(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::super::questions::{TABLE, TREE, VIEW};
-    use super::{MAX_QUERY_BYTES, Params, decoded, shown};
+    use super::{Params, decoded, shown};
     use crate::report::query::{Frames, Moment, Order, Window};
 
     #[test]
@@ -236,6 +235,18 @@ mod tests {
         ] {
             assert!(told.contains(part), "{part} is missing from {told}");
         }
+    }
+
+    #[test]
+    fn what_nobody_reads_is_refused() {
+        // Check that a parameter of the endpoint that this very request has no use for is refused by name.
+        let mut params = Params::parse(Some("frames=all&depth=3"), TREE);
+        let _view = params.view();
+        let told = format!("{:?}", params.finish().unwrap_err());
+        assert!(
+            told.contains("depth means nothing in this request") && !told.contains("frames means"),
+            "{told}"
+        );
     }
 
     #[test]
@@ -317,15 +328,8 @@ mod tests {
 
     #[test]
     fn hostile_queries_are_refused() {
-        // Check that broken escapes, bytes that are no text and endless queries are refused, and echoes are cut.
-        let endless = "a".repeat(MAX_QUERY_BYTES + 1);
-        for query in [
-            "frames=%",
-            "frames=%zz",
-            "frames=%ff",
-            "%ff=1",
-            endless.as_str(),
-        ] {
+        // Check that broken escapes and bytes that are no text are refused, and echoes are cut.
+        for query in ["frames=%", "frames=%zz", "frames=%ff", "%ff=1"] {
             assert!(
                 Params::parse(Some(query), VIEW).finish().is_err(),
                 "{query} was accepted"

@@ -209,16 +209,9 @@ impl Connection {
             Some(ended) => ended,
             None => {
                 served.as_mut().graceful_shutdown();
-                // An endless answer goes on for as long as it is taken and the server runs. Then it ends by itself.
-                while endless.is_streaming() && !*self.stopped.borrow() {
-                    tokio::select! {
-                        ended = served.as_mut() => return report_end(ended),
-                        _ = self.stopped.wait_for(|stopped| *stopped) => {}
-                    }
-                }
-                // The last answer must be made and taken; past that, the connection is dropped.
-                let patience = options.request_timeout + options.write_stall;
-                match timeout(patience, served).await {
+                // The answer under way is made and taken; of a client that takes it by the byte, no longer than a stream. Where
+                // the server stops, that ends it sooner.
+                match timeout(options.max_answer_age, served).await {
                     Ok(ended) => ended,
                     Err(_) => {
                         tracing::debug!("a connection outlived its age and was closed");

@@ -137,7 +137,7 @@ pub(super) async fn mark(State(shared): App, request: Request) -> Answer {
 
 /// `DELETE /api/v1/sessions/{name}`: stops one that runs and answers its totals; removes one that is stopped.
 pub(super) async fn end(State(shared): App, AskNamed { name, ask }: AskNamed) -> Answer {
-    ask.read_only(|_| ())?;
+    ask.read_nothing()?;
     let (changed, snapshot) = change(&shared, SessionChange::End { name }).await?;
     match changed {
         SessionChanged::Stopped(name) => totals(&shared, snapshot, name).await,

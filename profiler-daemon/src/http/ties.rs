@@ -6,16 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// What one endless answer shares with its connection: it travels with the answer, as an extension.
 #[derive(Debug, Default)]
 pub(super) struct Ties {
-    streaming: AtomicBool,
     stalled: AtomicBool,
 }
 
 impl Ties {
-    /// Says whether the answer goes on.
-    pub(super) fn set_streaming(&self, streaming: bool) {
-        self.streaming.store(streaming, Ordering::Relaxed);
-    }
-
     /// Whether the connection was given up because the client took nothing.
     pub(super) fn is_stalled(&self) -> bool {
         self.stalled.load(Ordering::Relaxed)
@@ -32,21 +26,10 @@ impl Endless {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(ties);
     }
 
-    /// Whether one goes on.
-    pub(super) fn is_streaming(&self) -> bool {
-        self.with(|ties| ties.streaming.load(Ordering::Relaxed))
-    }
-
     /// Tells it that the client takes nothing.
     pub(super) fn stalled(&self) {
-        self.with(|ties| {
+        if let Some(ties) = &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             ties.stalled.store(true, Ordering::Relaxed);
-            true
-        });
-    }
-
-    fn with(&self, act: impl FnOnce(&Ties) -> bool) -> bool {
-        let ties = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        ties.as_deref().is_some_and(act)
+        }
     }
 }

@@ -108,7 +108,7 @@ pub fn documentation() -> String {
     let mut page = String::from(
         "# Metrics\n\n\
          Generated from the code. `GET /metrics` answers in the Prometheus text format. Counters only grow while the\n\
-         daemon runs. A `group` is a systemd unit, else a container, else a program's name; only so many have series of\n\
+         daemon runs: while its collector does not answer, a scrape is 503 and not a part of them. A `group` is a systemd unit, else a container, else a program's name; only so many have series of\n\
          their own (setting `metrics.max_groups`), the rest share `group=\"other\"`. There is no label for a process:\n\
          ask `/api/v1/processes`.\n\n\
          | metric | type | unit | labels | meaning |\n|---|---|---|---|---|\n",

@@ -88,8 +88,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The same as if only these processes had been profiled: all others, and what dropped processes were, are left out.
-    /// Losses stay, as nobody knows whose they were.
+    /// The same as if only these processes had been profiled: all others, and what dropped processes were, are left out, though some
+    /// of those may have been wanted ([`Snapshot::retired_ns`]). Losses stay, as nobody knows whose they were.
     #[must_use]
     pub fn only(&self, wanted: impl Fn(&ProcessInfo) -> bool) -> Self {
         let mut only = self.clone();
@@ -100,6 +100,36 @@ impl Snapshot {
             processes: 0,
         };
         only
+    }
+
+    /// The same with a loss that nobody counted when it happened: every window has it that begins at this moment or before, and ends
+    /// later.
+    #[must_use]
+    pub fn with_loss(mut self, since_ns: u64, name: &'static str, count: u64) -> Self {
+        let with = |counters: &mut Arc<Counters>| {
+            let losses = &mut Arc::make_mut(counters).losses;
+            losses.push((name.into(), count));
+        };
+        with(&mut self.counters);
+        let starts = Arc::make_mut(&mut self.timeline.starts).iter_mut();
+        for start in starts.filter(|start| start.from_ns > since_ns) {
+            with(&mut start.counters);
+        }
+        self
+    }
+
+    /// What dropped processes did between two moments, nanoseconds, rounded as [`Snapshot::between`] does; 0 where that is not kept.
+    #[must_use]
+    pub fn retired_ns(&self, from_ns: u64, to_ns: Option<u64>) -> u64 {
+        let Ok(coverage) = self.between(from_ns, to_ns) else {
+            return 0;
+        };
+        let accounts = [&self.retired.user, &self.retired.kernel];
+        let elapsed = accounts.map(|account| {
+            let threads = account.threads_over(coverage.span);
+            threads.total().elapsed_ns()
+        });
+        elapsed[0].saturating_add(elapsed[1])
     }
 
     /// Bytes that all call trees take.

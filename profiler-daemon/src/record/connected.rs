@@ -17,11 +17,14 @@ use crate::report::{ProcessSelector, Scope, Window};
 
 use super::ending::{Left, Signals};
 use super::output::Output;
+use super::span::{Reading, Span, seconds};
 use super::target::Recorded;
 use super::wanted::Wanted;
 use super::{finish, progress, write};
 
-/// Time before the end that a pass of the daemon may take to see the end.
+/// How old what the daemon says of this moment may be.
+const FRESH: Duration = Duration::from_millis(100);
+/// Time after the end in which the daemon hears of it.
 const SETTLE: Duration = Duration::from_millis(200);
 
 /// Waits, takes the profile and writes the report. Answers what is left to wait for.
@@ -34,10 +37,14 @@ pub(super) async fn record(
     signals: &mut Signals,
 ) -> anyhow::Result<Left> {
     tokio::select! {
-        ready = check(client, args.duration) => ready?,
+        ready = check(client, args) => ready?,
         signal = signals.quit.next() => return Ok(Left::Nothing(signal.exit_code())),
     }
     let chosen = Chosen::new(args, &recorded);
+    let began_at = tokio::select! {
+        reading = Reading::take(client) => reading?,
+        signal = signals.quit.next() => return Ok(Left::Nothing(signal.exit_code())),
+    };
     let on_terminal = std::io::stderr().is_terminal() && args.command.is_empty();
     let began = Instant::now();
     if let Err(failure) = recorded.begin() {
@@ -53,14 +60,10 @@ pub(super) async fn record(
     if on_terminal {
         progress::clear();
     }
-    let window = match chosen {
-        // All of its life.
-        Chosen::Command(_) => Window::Session,
-        _ => Window::Last {
-            duration_ns: u64::try_from(recorded_for.as_nanos()).unwrap_or(u64::MAX),
-        },
-    };
     let report = async {
+        // An answer may be from a moment before it was asked for.
+        tokio::time::sleep(FRESH).await;
+        let ended_at = Reading::take(client).await?;
         // What ended last is told by the side-band a moment later.
         tokio::time::sleep(SETTLE).await;
         let file = client.get("/api/v1/profile").await?;
@@ -68,7 +71,26 @@ pub(super) async fn record(
         let mut saved = read
             .context("reading the profile failed")?
             .with_context(|| format!("the profile of {client} cannot be read"))?;
-        let (snapshot, scope) = chosen.of(&saved.snapshot)?;
+        let span = Span::find(&saved.snapshot, began_at, ended_at);
+        let (mut snapshot, scope) = chosen.of(&saved.snapshot)?;
+        let dropped = span.dropped(&saved.snapshot, began_at);
+        if let Some(dropped) = dropped.filter(|_| chosen.may_lack_dropped()) {
+            progress::say(&dropped.to_string());
+            snapshot = span.without(snapshot, dropped);
+        }
+        let window = match chosen {
+            // All of its life.
+            Chosen::Command(_) => Window::Session,
+            _ => {
+                if span.forgotten_ns > 0 {
+                    progress::say(&format!(
+                        "the daemon no longer keeps the first {:.1} s: the report is about what came after",
+                        seconds(span.forgotten_ns)
+                    ));
+                }
+                span.window(&snapshot)
+            }
+        };
         saved.snapshot = Arc::new(snapshot);
         write::report(saved, *wanted, scope, window).await
     };
@@ -76,8 +98,8 @@ pub(super) async fn record(
     Ok(recorded.left(ended))
 }
 
-/// Whether the daemon profiles, and keeps enough for the report.
-async fn check(client: &Client, length_ns: Option<u64>) -> anyhow::Result<()> {
+/// Whether the daemon profiles, and keeps enough for the report. Of a command it keeps the whole session.
+async fn check(client: &Client, args: &RecordArgs) -> anyhow::Result<()> {
     client.get("/readyz").await?;
     let status = client.json("/api/v1/status").await?;
     if status.get("replay").is_some_and(|replay| !replay.is_null()) {
@@ -85,7 +107,7 @@ async fn check(client: &Client, length_ns: Option<u64>) -> anyhow::Result<()> {
             "{client} serves a saved profile: nothing is recorded there"
         ));
     }
-    if let Some(length_ns) = length_ns {
+    if let Some(length_ns) = args.duration.filter(|_| args.command.is_empty()) {
         let window = duration::format(length_ns);
         client
             .get(&format!("/api/v1/session?window={window}"))
@@ -119,6 +141,17 @@ impl Chosen {
         }
     }
 
+    /// Whether some of those may be among processes that the daemon dropped: who is named by number is there, or told to be missing.
+    fn may_lack_dropped(&self) -> bool {
+        match self {
+            Self::Everybody => false,
+            Self::Command(_) => true,
+            Self::Named {
+                comms, children, ..
+            } => *children || !comms.is_empty(),
+        }
+    }
+
     /// The profile of those alone, and what the report is about.
     fn of(&self, snapshot: &Snapshot) -> anyhow::Result<(Snapshot, Scope)> {
         let (pids, comms, children) = match self {
@@ -138,7 +171,11 @@ impl Chosen {
                 .rev()
                 .find(|key| key.pid == *pid);
             let newest = newest.ok_or_else(|| {
-                anyhow!("the daemon knows no process {pid}: /api/v1/targets says what it profiles")
+                if snapshot.was_dropped(*pid, None) {
+                    anyhow!("process {pid} has ended, and the daemon no longer keeps it: it keeps the last limits.exited_processes")
+                } else {
+                    anyhow!("the daemon knows no process {pid}: /api/v1/targets says what it profiles")
+                }
             })?;
             keys.insert(*newest);
         }
@@ -169,7 +206,8 @@ impl Chosen {
     }
 }
 
-/// Adds what these processes started, and what that started. A parent's number counts for those that started after it.
+/// Adds what these processes started, and what that started, as far as those in between are kept. A parent's number counts for those
+/// that started after it.
 fn add_children(snapshot: &Snapshot, keys: &mut BTreeSet<ProcessKey>) {
     let mut by_start: Vec<_> = snapshot.processes().values().collect();
     by_start.sort_by_key(|process| process.info.key.start_ns);

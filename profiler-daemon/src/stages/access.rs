@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::collect::{Answer, CollectorState, Command, Commander, Gone};
 use crate::config::targets::Targets;
@@ -17,8 +17,6 @@ use crate::report::names::{Lines, Names};
 use crate::symbols::lines::finder::{LineCounts, LineFinder};
 use crate::symbols::names::{FunctionName, NameTable, Unnamed};
 use crate::symbols::symbolizer::{Request, SymbolCounts, Symbolizer};
-
-use super::named;
 
 /// How long a question to the collector may take.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -43,14 +41,21 @@ pub struct Access {
     commander: Commander,
     symbolizer: Symbolizer,
     lines: LineFinder,
+    targets: watch::Receiver<Targets>,
 }
 
 impl Access {
-    pub(super) fn new(commander: Commander, symbolizer: Symbolizer, lines: LineFinder) -> Self {
+    pub(crate) fn new(
+        commander: Commander,
+        symbolizer: Symbolizer,
+        lines: LineFinder,
+        targets: watch::Receiver<Targets>,
+    ) -> Self {
         Self {
             commander,
             symbolizer,
             lines,
+            targets,
         }
     }
 
@@ -59,7 +64,7 @@ impl Access {
         self.commander.send(command).ok();
     }
 
-    /// Asks the collector.
+    /// Asks the collector. What is asked is not done if nobody waits any more when its turn comes.
     ///
     /// # Errors
     /// [`Unanswered`].
@@ -67,10 +72,8 @@ impl Access {
         &self,
         command: impl FnOnce(Answer<T>) -> Command,
     ) -> Result<T, Unanswered> {
-        let (sender, receiver) = oneshot::channel();
-        // Nobody waits for the answer any more if it cannot be sent: the request was given up.
-        let command = command(Box::new(move |answer| drop(sender.send(answer))));
-        self.commander.send(command)?;
+        let (answer, receiver) = oneshot::channel();
+        self.commander.send(command(answer))?;
         match tokio::time::timeout(PATIENCE, receiver).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) => Err(Unanswered::Stopped),
@@ -95,15 +98,22 @@ impl Access {
             .await
     }
 
-    /// Replaces what is profiled. Threads that sleep are judged at once, so all of it counts from the answer on.
+    /// Replaces what is profiled, and answers it. Threads that sleep are judged at once, so all of it counts from the answer on.
     ///
     /// # Errors
-    /// A sentence: they cannot be set, or the collector does not answer.
-    pub async fn set_targets(&self, targets: &Targets) -> Result<(), String> {
-        let targets = named(targets);
+    /// [`Unanswered`]; within, a sentence where they cannot be set.
+    pub async fn set_targets(
+        &self,
+        targets: Targets,
+    ) -> Result<Result<Targets, String>, Unanswered> {
         self.ask(|answer| Command::SetTargets { targets, answer })
             .await
-            .map_err(|unanswered| unanswered.to_string())?
+    }
+
+    /// What is profiled.
+    #[must_use]
+    pub fn targets(&self) -> Targets {
+        self.targets.borrow().clone()
     }
 
     /// How finding names went.

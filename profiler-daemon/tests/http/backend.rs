@@ -8,7 +8,9 @@ use std::time::Duration;
 use profiler_common::StackEnd;
 use profiler_daemon::config::Config;
 use profiler_daemon::config::targets::Targets;
-use profiler_daemon::http::{Backend, BoxFuture, Degraded, SessionFailure, Status, Unavailable};
+use profiler_daemon::http::{
+    Backend, BoxFuture, Degraded, SessionFailure, Status, TargetsFailure, Unavailable,
+};
 use profiler_daemon::processes::ids::{ProcessKey, ThreadKey};
 use profiler_daemon::processes::mappings::Place;
 use profiler_daemon::processes::module::ModuleId;
@@ -366,9 +368,13 @@ impl Backend for Fake {
         self.targets.lock().unwrap().clone()
     }
 
-    fn set_targets(&self, targets: Targets) -> BoxFuture<'_, Result<Targets, String>> {
-        let answer = if targets.cgroups.iter().any(|cgroup| cgroup == "/missing") {
-            Err("there is no control group /missing".to_owned())
+    fn set_targets(&self, targets: Targets) -> BoxFuture<'_, Result<Targets, TargetsFailure>> {
+        let answer = if self.unavailable {
+            Err(Unavailable("too many requests wait for the collector".to_owned()).into())
+        } else if targets.cgroups.iter().any(|cgroup| cgroup == "/missing") {
+            Err(TargetsFailure::Refused(
+                "there is no control group /missing".to_owned(),
+            ))
         } else {
             *self.targets.lock().unwrap() = targets.clone();
             Ok(targets)

@@ -328,6 +328,40 @@ async fn a_connection_does_not_live_forever() {
 }
 
 #[tokio::test]
+async fn an_old_connection_ends_its_answer_first() {
+    // Check that an answer that takes longer than its connection may be old, and longer than a request may take, is sent whole,
+    // and that the connection is closed after it.
+    let mut options = hasty();
+    options.max_connection_age = Duration::from_millis(100);
+    let server = start(Fake::default(), options).await;
+    let mut stream = server.connect().await;
+    let head = "GET /debug/pprof/profile?seconds=3 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    send(&mut stream, head).await;
+    let answer = read_all(&mut stream).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 200 OK") && answer.contains("application/octet-stream"),
+        "{answer:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_last_answer_of_a_connection_has_an_end() {
+    // Check that an old connection whose answer does not come is dropped all the same.
+    let mut options = hasty();
+    options.request_timeout = FOREVER * 2;
+    options.max_connection_age = Duration::from_millis(100);
+    options.max_answer_age = Duration::from_millis(100);
+    let fake = Fake {
+        delay: FOREVER * 2,
+        ..Fake::default()
+    };
+    let server = start(fake, options).await;
+    let mut stream = server.connect().await;
+    send(&mut stream, SESSION).await;
+    assert_eq!(read_all(&mut stream).await, "");
+}
+
+#[tokio::test]
 async fn stopping_finishes_what_runs() {
     // Check that a running request is answered although the server stops, and that nobody new is let in.
     let fake = Fake {

@@ -56,6 +56,12 @@ async fn a_session_from_start_to_removal() {
         (&running["state"], &running["stopped_at"]),
         (&json!("running"), &Value::Null)
     );
+    for query in ["format=json", "format=bogus&interval=zzz"] {
+        let asked = format!("{path}?{query}");
+        let refused = send(&router, "DELETE", &asked, &Value::Null).await;
+        assert_eq!(refused.problem(400)["errors"][0]["parameter"], "format");
+    }
+    assert_eq!(read(&router, path).await.json()["state"], "running");
     let stopped = send(&router, "DELETE", path, &Value::Null).await;
     assert_eq!(stopped.status, 200, "{}", stopped.text());
     let totals = stopped.json();

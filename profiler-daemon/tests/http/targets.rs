@@ -1,10 +1,16 @@
 //! Changing what is profiled.
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
+use profiler_daemon::config::Config;
+use profiler_daemon::http::{HttpOptions, app};
+use profiler_daemon::metrics::RequestCounts;
 use serde_json::json;
 
+use super::backend::Fake;
 use super::{Answer, ask, request, server};
 
 async fn put(router: Router, body: impl Into<Body>) -> Answer {
@@ -73,6 +79,23 @@ async fn targets_that_are_not_allowed_change_nothing() {
         ask(router, request("GET", "/api/v1/targets")).await.json()["all"],
         true
     );
+}
+
+#[tokio::test]
+async fn targets_that_cannot_be_set_now_can_be_set_later() {
+    // Check that targets without an answer are 503 with a time to retry, and not refused for good.
+    let fake = Fake {
+        unavailable: true,
+        ..Fake::default()
+    };
+    let options = HttpOptions::new(&Config::default(), Arc::new(RequestCounts::default()));
+    let answer = put(app(Arc::new(fake), options), r#"{"pids":[7]}"#).await;
+    let problem = answer.problem(503);
+    assert_eq!(
+        problem["detail"],
+        "too many requests wait for the collector"
+    );
+    assert_eq!(answer.header(header::RETRY_AFTER), "1");
 }
 
 #[tokio::test]

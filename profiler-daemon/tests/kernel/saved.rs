@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::daemon::{self, EXE, privileged};
+use crate::daemon::{self, EXE, Settings, privileged};
 use crate::http;
 use crate::reads::{assert_share, function, number, rows, text};
 use crate::workload::{self, Workload};
@@ -265,4 +265,34 @@ fn a_process_recorded_over_a_daemon() {
         std::fs::read_dir(folder.path()).expect("a folder").count(),
         before
     );
+}
+
+#[test]
+fn what_a_daemon_no_longer_keeps_is_told() {
+    // Check that a command's processes that ended, and that the daemon it is recorded over had dropped by its end, are counted in what
+    // the report lacks, with their time, and told in a sentence.
+    let settings = Settings {
+        limits: "exited_processes = 5",
+        ..Settings::default()
+    };
+    let Some(daemon) = daemon::own(&settings) else {
+        return;
+    };
+    let url = format!("http://{}", daemon.address());
+    let script = "i=0; while [ $i -lt 60 ]; do /bin/true; i=$((i+1)); done; sleep 4";
+    let output = Command::new(EXE)
+        .args(["record", "--connect", &url, "--format", "json", "--"])
+        .args(["sh", "-c", script])
+        .stdin(Stdio::null())
+        .output()
+        .expect("the program can be executed");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("were no longer kept by the daemon"), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(rows(&report["processes"]).len() < 20);
+    let session = &report["session"];
+    let dropped = number(session, "/completeness/causes/dropped_processes");
+    assert!(dropped >= 40, "{dropped}: {session}");
+    assert!(number(session, "/completeness/causes/dropped_ns") > 0);
 }

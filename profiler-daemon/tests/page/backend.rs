@@ -8,7 +8,7 @@ use profiler_daemon::config::Config;
 use profiler_daemon::config::targets::Targets;
 use profiler_daemon::http::{
     AttachedProgram, Backend, BoxFuture, Degraded, OwnCost, ProgramCost, SessionFailure, Status,
-    Unavailable,
+    TargetsFailure, Unavailable,
 };
 use profiler_daemon::profile::frames::FrameId;
 use profiler_daemon::profile::sessions::{SessionChange, SessionChanged};
@@ -119,7 +119,7 @@ impl Backend for Machine {
         Targets::default()
     }
 
-    fn set_targets(&self, targets: Targets) -> BoxFuture<'_, Result<Targets, String>> {
+    fn set_targets(&self, targets: Targets) -> BoxFuture<'_, Result<Targets, TargetsFailure>> {
         Box::pin(std::future::ready(Ok(targets)))
     }
 

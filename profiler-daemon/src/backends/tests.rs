@@ -1,0 +1,208 @@
+//! Tests of what the server is told while the collector is silent, over a collector that is only a queue.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::Live;
+use crate::collect::{CollectorState, Command, Commander};
+use crate::config::Config;
+use crate::config::targets::Targets;
+use crate::http::{Backend as _, BoxFuture, TargetsFailure, Unavailable};
+use crate::kernel::{Attached, KernelSettings, SystemCalls};
+use crate::profile::Profile;
+use crate::profile::limits::Limits;
+use crate::stages::Access;
+use crate::symbols::lines::finder::{LineFinder, LineOptions, WorkerOptions};
+use crate::symbols::symbolizer::{SymbolOptions, Symbolizer};
+use crate::sys::limited_child::ChildLimits;
+
+/// A backend, the queue of its collector, and who else fills that.
+fn live() -> (Live, Receiver<Command>, Commander) {
+    let (live, commands, commander, _) = live_with_targets();
+    (live, commands, commander)
+}
+
+/// The same with the collector's end of what is profiled.
+fn live_with_targets() -> (Live, Receiver<Command>, Commander, watch::Sender<Targets>) {
+    let (commander, commands, _bell) = Commander::new().unwrap();
+    let symbolizer = Symbolizer::spawn(SymbolOptions { cache_bytes: 0 }).unwrap();
+    let lines = LineFinder::spawn(LineOptions {
+        cache_bytes: 0,
+        worker: WorkerOptions {
+            program: PathBuf::new(),
+            limits: ChildLimits {
+                memory_bytes: 0,
+                processor_s: 0,
+                time: Duration::ZERO,
+                output_bytes: 0,
+            },
+        },
+    })
+    .unwrap();
+    let (targets, in_force) = watch::channel(Targets::default());
+    let access = Access::new(commander.clone(), symbolizer, lines, in_force);
+    let live = Live::new(Config::default(), access, Arc::default());
+    (live, commands, commander, targets)
+}
+
+fn state(passes: u64) -> CollectorState {
+    CollectorState {
+        attached: Attached::default(),
+        settings: KernelSettings {
+            frequency_hz: 99,
+            min_interval_ns: 0,
+            system_calls: SystemCalls::All,
+            max_threads: 1,
+            stacks_per_drain: 1,
+            ring_bytes: 4096,
+            user_frames: 1,
+            mappings: 1,
+            unwind_chunks: 1,
+        },
+        passes,
+        failures: 0,
+        busy_ns: 0,
+        counters: vec![7; profiler_common::Counter::ALL.len()],
+        fill: Vec::new(),
+        maps: Vec::new(),
+        programs: Default::default(),
+        side_band: None,
+        processes: Default::default(),
+        files: Default::default(),
+        threads: 1,
+        stack_bytes: 0,
+        recent_past_bytes: 0,
+        losses: Default::default(),
+        walk_ends: Vec::new(),
+        coverage: Vec::new(),
+        unwinding: None,
+    }
+}
+
+/// Answers the questions that come, as a collector after so many passes would, until `work` is done.
+async fn answering<T>(
+    commands: &Receiver<Command>,
+    passes: u64,
+    work: impl Future<Output = T>,
+) -> T {
+    let answers = async {
+        loop {
+            match commands.try_recv() {
+                Ok(Command::State { answer }) => drop(answer.send(state(passes))),
+                Ok(Command::Snapshot { answer, .. }) => {
+                    let profile = Profile::new(Limits::default(), 0, 0);
+                    drop(answer.send(Arc::new(profile.snapshot())));
+                }
+                Ok(_) => panic!("nobody asks for anything else here"),
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    };
+    tokio::select! {
+        done = work => done,
+        () = answers => unreachable!("it answers for ever"),
+    }
+}
+
+/// Has no room left for questions.
+fn fill(commander: &Commander) {
+    while commander.send(Command::Stop).is_ok() {}
+}
+
+#[tokio::test]
+async fn counters_never_fall() {
+    // Check that metrics are empty before the first pass, whole after it, and refused rather than empty again when the
+    // collector does not answer.
+    let (live, commands, commander) = live();
+    let samples = |text: String| {
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("profiler_samples_total "));
+        line.unwrap().to_owned()
+    };
+    let before = live.metrics().await.unwrap();
+    assert_eq!(samples(before), "profiler_samples_total 0");
+    answering(&commands, 1, live.look()).await.unwrap();
+    let whole = answering(&commands, 1, live.metrics()).await.unwrap();
+    assert_eq!(samples(whole), "profiler_samples_total 7");
+    fill(&commander);
+    let refused = live.metrics().await.unwrap_err();
+    assert_eq!(refused.0, "too many requests wait for the collector");
+}
+
+#[tokio::test]
+async fn a_silent_collector_is_not_an_unattached_one() {
+    // Check that what is missing is said as it is: first the programs, then the pass, then nothing; and where the collector
+    // is silent, that, while the status keeps what was known, until it answers again.
+    let (live, commands, commander) = live();
+    let missing = |live: &Live| live.readiness().unwrap_err().join("; ");
+    assert!(missing(&live).contains("not attached yet"));
+    answering(&commands, 0, live.look()).await.unwrap();
+    assert!(missing(&live).contains("not been read yet"));
+    answering(&commands, 1, live.look()).await.unwrap();
+    assert_eq!(live.readiness(), Ok(()));
+    fill(&commander);
+    assert!(live.look().await.is_none());
+    assert_eq!(missing(&live), "too many requests wait for the collector");
+    assert!(live.status().own_cost.kernel_map_bytes.is_some());
+    while commands.try_recv().is_ok() {}
+    // A report asks for itself, and is not refused for what another question met.
+    answering(&commands, 1, live.snapshot()).await.unwrap();
+    answering(&commands, 1, live.look()).await.unwrap();
+    assert_eq!(live.readiness(), Ok(()));
+}
+
+#[tokio::test]
+async fn the_collector_says_what_is_profiled() {
+    // Check that targets are those that the collector has set, in the order in which it did, whoever heard its answer; that
+    // what it refuses and what it cannot take now are told apart; and that it can tell when nobody waits any more.
+    let (live, commands, commander, in_force) = live_with_targets();
+    let of = |pid| Targets::only(vec![pid], Vec::new(), false).unwrap();
+    let mut first = live.set_targets(of(1));
+    let mut second = live.set_targets(of(2));
+    // Both are asked before either is answered, and the first answer is heard last.
+    assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending());
+    let mut answers = Vec::new();
+    while let Ok(Command::SetTargets { targets, answer }) = commands.try_recv() {
+        in_force.send_replace(targets.clone());
+        answers.push((answer, targets));
+    }
+    let [(first_answer, one), (second_answer, two)] = answers.try_into().unwrap();
+    second_answer.send(Ok(two)).unwrap();
+    assert_eq!(second.await, Ok(of(2)));
+    first_answer.send(Ok(one)).unwrap();
+    assert_eq!(first.await, Ok(of(1)));
+    assert_eq!(live.targets(), of(2));
+    let mut gone = live.set_targets(of(3));
+    assert!(poll(&mut gone).is_pending());
+    drop(gone);
+    let Ok(Command::SetTargets { answer, .. }) = commands.try_recv() else {
+        panic!("the collector was asked");
+    };
+    assert!(answer.is_closed());
+    let mut refused = live.set_targets(of(4));
+    assert!(poll(&mut refused).is_pending());
+    let Ok(Command::SetTargets { answer, .. }) = commands.try_recv() else {
+        panic!("the collector was asked");
+    };
+    answer
+        .send(Err("there is no process 4".to_owned()))
+        .unwrap();
+    let sentence = "there is no process 4".to_owned();
+    assert_eq!(refused.await, Err(TargetsFailure::Refused(sentence)));
+    fill(&commander);
+    let busy = Unavailable("too many requests wait for the collector".to_owned());
+    assert_eq!(live.set_targets(of(5)).await, Err(busy.into()));
+}
+
+/// Lets a future come as far as it can.
+fn poll<T>(future: &mut BoxFuture<'_, T>) -> Poll<T> {
+    future
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()))
+}
