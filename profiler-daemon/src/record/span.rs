@@ -134,14 +134,26 @@ fn moment_ns(snapshot: &Snapshot, unix_ns: u64) -> u64 {
 mod tests {
     use super::{Dropped, Reading, Span};
     use crate::processes::ids::{ProcessKey, ThreadKey};
+    use crate::profile::frames::FrameId;
     use crate::profile::input::{CommName, DrainPass, ProcessInfo, ThreadState, ThreadUpdate};
     use crate::profile::snapshot::Snapshot;
     use crate::profile::{Profile, limits::Limits};
+    use crate::report::names::Names;
     use crate::report::{ViewQuery, session};
+    use crate::symbols::names::FunctionName;
 
     const SECOND_NS: u64 = 1_000_000_000;
     /// When the session began by the clock of the day; it is set an hour back after ten seconds.
     const BEGAN_UNIX_NS: u64 = 1_700_000_000 * SECOND_NS;
+
+    /// There are no stacks here, so nobody asks.
+    struct NoNames;
+
+    impl Names for NoNames {
+        fn function(&self, frame: FrameId) -> &FunctionName {
+            panic!("{frame:?} is on no stack")
+        }
+    }
 
     fn unix_ns(second: u64) -> u64 {
         let set_back = if second > 10 { 3_600 * SECOND_NS } else { 0 };
@@ -211,7 +223,7 @@ mod tests {
             window: span.window(snapshot),
             ..ViewQuery::default()
         };
-        let session = session(snapshot, &view).unwrap();
+        let session = session(snapshot, &view, &NoNames).unwrap();
         let second = |text: &str| (1..=20).find(|at| crate::report::rfc3339(unix_ns(*at)) == text);
         let window = &session.window;
         let unknown = || panic!("{window:?} is between seconds");
@@ -267,7 +279,7 @@ mod tests {
                 window,
                 ..ViewQuery::default()
             };
-            let session = session(&mine, &view).unwrap();
+            let session = session(&mine, &view, &NoNames).unwrap();
             assert_eq!(session.elapsed_ns, 0);
             let causes = session.completeness.causes;
             assert_eq!(causes["dropped_processes"], 1, "{causes:?}");
