@@ -11,6 +11,7 @@ use profiler_common::records::Control;
 
 use crate::attribute::{self, Moment};
 use crate::counters::count;
+use crate::judge;
 use crate::settings;
 use crate::task::{self, Task, control};
 
@@ -41,7 +42,7 @@ fn leave(
         return None;
     }
     let gave_up = !preempted && task.has_given_up();
-    let thread = task::thread(task, control, now_ns, Some(Phase::Running))?;
+    let thread = judge::thread(task, control, now_ns, Some(Phase::Running))?;
     let slot = thread.reference.slot;
     if task::is_in_update(thread.record) {
         // Some kernels preempt programs (not this one): the thread leaves in the middle of an update of its own record.
@@ -76,7 +77,7 @@ fn arrive(task: Task, control: &Control, now_ns: u64) -> Option<()> {
         task::clear_on_processor();
         return None;
     }
-    let Some(thread) = task::thread(task, control, now_ns, None) else {
+    let Some(thread) = judge::thread(task, control, now_ns, None) else {
         task::clear_on_processor();
         return None;
     };

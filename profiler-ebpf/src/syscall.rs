@@ -12,6 +12,7 @@ use profiler_common::records::{REF_CALLS, ThreadRecord};
 use crate::attribute::{self, Moment};
 use crate::calls;
 use crate::counters::count;
+use crate::judge;
 use crate::settings;
 use crate::task::{self, Task, control};
 
@@ -61,7 +62,7 @@ fn border(
             // SAFETY: takes nothing.
             let now_ns = unsafe { bpf_ktime_get_ns() };
             task::notice_unseen_switch(task, now_ns);
-            if let Some(thread) = task::thread(task, control, now_ns, Some(Phase::Running)) {
+            if let Some(thread) = judge::thread(task, control, now_ns, Some(Phase::Running)) {
                 task::update(thread.record, |record| task::arrive_unseen(record, now_ns));
             }
             task::set_on_processor(task, task.storage(false)?);

@@ -1,6 +1,7 @@
-//! Reading a task, and finding or making its record. The only file that knows the fields of tasks.
+//! Reading a task, and making and changing its record. The only file that knows the fields of tasks. (Whose record may be
+//! changed when says `judge`.)
 
-use aya_ebpf::bindings::{BPF_NOEXIST, pt_regs};
+use aya_ebpf::bindings::pt_regs;
 use aya_ebpf::helpers::{bpf_probe_read_kernel, bpf_probe_read_kernel_buf};
 use core::ffi::c_void;
 use core::sync::atomic::{Ordering, compiler_fence};
@@ -12,11 +13,13 @@ use profiler_common::records::{
 };
 
 use crate::counters::count;
-use crate::maps::{CLAIMS, CONTROL, CURRENT, FREE_SLOTS, THREADS};
-use crate::{filter, kernel, settings};
+use crate::maps::{CONTROL, CURRENT, FREE_SLOTS, THREADS};
+use crate::{kernel, settings};
 
 /// `PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER`: tasks without a user mode.
 const NO_USER_MODE: u32 = 0x0020_0000 | 0x0000_0010 | kernel::PF_USER_WORKER;
+/// `PF_EXITING`: a task that has begun to exit.
+const PF_EXITING: u32 = 0x0000_0004;
 /// `TASK_WAKING`: a waker has claimed the task.
 const TASK_WAKING: u32 = 0x0200;
 
@@ -95,7 +98,7 @@ impl Task {
 
     /// Where the task is, seen from outside.
     #[inline(always)]
-    fn phase(self) -> Phase {
+    pub fn phase(self) -> Phase {
         // One byte of it: an int until it became a byte. Never more than 1, lowest byte first.
         if self.field::<u8>(settings::task_on_cpu()) != 0 {
             Phase::Running
@@ -106,10 +109,10 @@ impl Task {
         }
     }
 
-    /// Is it past its exit?
+    /// Has it begun to exit? True from before its last event (`sched_process_exit`) on.
     #[inline(always)]
     pub fn is_exiting(self) -> bool {
-        self.field::<u32>(settings::task_exit_state()) != 0
+        self.field::<u32>(settings::task_flags()) & PF_EXITING != 0
     }
 
     /// Is it, in its exit, the last thread of its process?
@@ -145,7 +148,7 @@ impl Task {
     /// The system call its clock begins in, where its system calls are traced (`flags` of its [`TaskRef`]): nobody would
     /// see it leave one otherwise.
     #[inline(always)]
-    fn traced_call(self, flags: u32) -> u32 {
+    pub fn traced_call(self, flags: u32) -> u32 {
         if flags & REF_CALLS == 0 || self.clock_flags() & KERNEL_THREAD != 0 {
             NO_CALL
         } else {
@@ -307,102 +310,12 @@ pub fn arrive_unseen(record: &mut ThreadRecord, now_ns: u64) {
     }
 }
 
-/// A thread that is a target, with its record.
-pub struct Thread {
-    /// What is kept with the task.
-    pub reference: &'static mut TaskRef,
-    /// Its record.
-    pub record: &'static mut ThreadRecord,
-}
-
-/// The thread of `task` if it is a target; makes its record at its first event, and judges it anew when targets change.
-///
-/// `phase` is where the thread is *before* the event that found it, as far as the hook knows; `None`: look at the task.
+/// Gives the task a record, in `phase`. It is filled before it is published, so that nobody sees half of one.
 #[inline(always)]
-pub fn thread(task: Task, control: &Control, now_ns: u64, phase: Option<Phase>) -> Option<Thread> {
-    let reference = task.storage(true)?;
-    if reference.slot == GONE_SLOT {
-        return None;
-    }
-    if reference.generation != control.generation {
-        judge(task, reference, control, now_ns, phase);
-    }
-    if reference.flags & REF_TARGET == 0 || reference.slot == NO_SLOT {
-        return None;
-    }
-    let record = record(reference.slot)?;
-    Some(Thread { reference, record })
-}
-
-/// Is the task a target without a record?
-#[inline(always)]
-pub fn is_turned_away(task: Task) -> bool {
-    task.storage(false)
-        .is_some_and(|reference| reference.flags & REF_TARGET != 0 && reference.slot == NO_SLOT)
-}
-
-/// Decides whether the thread is a target under the current targets, and starts or stops its clock accordingly.
-#[inline(always)]
-fn judge(
-    task: Task,
-    reference: &mut TaskRef,
-    control: &Control,
-    now_ns: u64,
-    phase: Option<Phase>,
-) {
-    if reference.image_ns == 0 {
-        reference.image_ns = now_ns;
-    }
-    let flags = filter::judge(task, control);
-    let before = reference.flags;
-    reference.generation = control.generation;
-    reference.flags = flags;
-    if flags & REF_TARGET == 0 {
-        if reference.slot != NO_SLOT
-            && let Some(record) = record(reference.slot)
-            && record.clock.phase != Phase::Unobserved as u32
-        {
-            update(record, |record| record.clock.suspend(now_ns));
-        }
-        return;
-    }
-    let phase = match phase {
-        Some(phase) => phase,
-        None => task.phase(),
-    };
-    if reference.slot == NO_SLOT {
-        // Two processors may meet a task for the first time at once: the scan of all tasks, and the task's own event. An
-        // insertion is the one thing that only one of them can do; the other goes without this event.
-        let claim = task.0 as u64;
-        if CLAIMS.insert(claim, 0, u64::from(BPF_NOEXIST)).is_err() {
-            count(Counter::ThreadsContended);
-            reference.generation = 0;
-            return;
-        }
-        // SAFETY: a word in a map value; volatile, because the other one may have written it before the claim was ours.
-        if unsafe { core::ptr::read_volatile(&raw const reference.slot) } == NO_SLOT {
-            make_record(task, reference, flags, now_ns, phase);
-        }
-        if CLAIMS.remove(claim).is_err() {
-            count(Counter::ThreadsContended);
-        }
-    } else if let Some(record) = record(reference.slot) {
-        let call = task.traced_call(flags);
-        if record.clock.phase == Phase::Unobserved as u32 {
-            update(record, |record| {
-                let gap_ns = record.clock.resume(now_ns, phase, call, task.clock_flags());
-                record.attribution.skip(gap_ns);
-            });
-        } else if (before ^ flags) & REF_CALLS != 0 {
-            update(record, |record| record.clock.assume_call(now_ns, call));
-        }
-    }
-}
-
-/// Gives the task a record. It is filled before it is published, so that nobody sees half of one.
-#[inline(always)]
-fn make_record(task: Task, reference: &mut TaskRef, flags: u32, now_ns: u64, phase: Phase) {
+pub fn make_record(task: Task, reference: &mut TaskRef, flags: u32, now_ns: u64, phase: Phase) {
     if task.is_exiting() {
+        // Its last event may be over, and no other would end the record.
+        reference.slot = GONE_SLOT;
         return;
     }
     let Ok(Some(slot)) = FREE_SLOTS.pop() else {

@@ -117,11 +117,10 @@ impl Kernel {
     /// [`StartError`] if the kernel refuses.
     pub fn judge_anew(&mut self) -> Result<(), StartError> {
         self.control_value.generation = self.control_value.generation.wrapping_add(1).max(1);
-        self.write_control()?;
         if self.control_value.enabled != 0 {
             self.scan_tasks()
         } else {
-            Ok(())
+            self.write_control()
         }
     }
 }
