@@ -27,6 +27,7 @@ use super::command::{Command, SessionUnchanged};
 use super::convert::{Owner, convert};
 use super::cost::{Estimate, EstimatedCost, Step};
 use super::coverage::{Coverage, WalkCounts};
+use super::descendants;
 use super::losses::{COLLECTOR_LOSSES, Sources};
 use super::own_frames::OwnFrames;
 use super::rests::Rests;
@@ -170,11 +171,10 @@ impl Collector {
         };
         collector.processes.seed_from_proc();
         collector.look_at_kernel_modules();
+        collector.sync_unwinding();
         collector
             .set_targets(options.targets)
             .map_err(anyhow::Error::msg)?;
-        collector.sync_unwinding();
-        collector.kernel.enable()?;
         Ok(collector)
     }
 
@@ -479,34 +479,24 @@ impl Collector {
         Ok((changed, self.snapshot(u64::MAX)))
     }
 
-    /// Names that exist, with the living descendants of named processes where children count.
-    fn set_targets(&mut self, mut targets: NamedTargets) -> Result<(), String> {
-        let stats: Vec<(u32, u32)> = proc_fs::pids()
-            .map_err(|error| format!("cannot list processes: {error}"))?
-            .into_iter()
-            .filter_map(|pid| Some((pid, proc_fs::stat(pid)?.ppid)))
-            .collect();
+    /// Makes these the targets. Processes and control groups that are named must exist. The living descendants are looked for last:
+    /// those that are born meanwhile are judged by these targets already.
+    fn set_targets(&mut self, targets: NamedTargets) -> Result<(), String> {
         if let Some(pid) = targets
             .pids
             .iter()
-            .find(|pid| !stats.iter().any(|(known, _)| known == *pid))
+            .find(|pid| proc_fs::stat(**pid).is_none())
         {
             return Err(format!("there is no process {pid}"));
         }
+        self.kernel
+            .name_targets(&targets)
+            .map_err(|error| error.to_string())?;
         if targets.children {
-            let mut at = 0;
-            while let Some(parent) = targets.pids.get(at).copied() {
-                at += 1;
-                let children = stats
-                    .iter()
-                    .filter(|(_, ppid)| *ppid == parent)
-                    .map(|(pid, _)| *pid);
-                let new: Vec<u32> = children.filter(|pid| !targets.pids.contains(pid)).collect();
-                targets.pids.extend(new);
-            }
+            descendants::add(&mut self.kernel, &targets.pids)?;
         }
         self.kernel
-            .set_targets(&targets)
+            .judge_anew()
             .map_err(|error| error.to_string())?;
         self.cgroups = targets.cgroups;
         Ok(())

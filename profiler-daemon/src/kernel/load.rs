@@ -85,7 +85,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Loads and attaches the programs; they do nothing until [`Kernel::enable`].
+    /// Loads and attaches the programs; they do nothing until [`Kernel::name_targets`].
     ///
     /// # Errors
     /// [`StartError`], each a sentence that says what is missing.
@@ -198,15 +198,6 @@ impl Kernel {
         kernel.fill_free_lists()?;
         kernel.attached = attach::attach(&mut kernel.ebpf, tracepoints, &kernel.settings)?;
         Ok(kernel)
-    }
-
-    /// Lets the programs work, and makes the threads that exist known to them.
-    ///
-    /// # Errors
-    /// [`StartError`] if the kernel refuses the scan of all tasks.
-    pub fn enable(&mut self) -> Result<(), StartError> {
-        self.control_value.enabled = 1;
-        self.scan_tasks()
     }
 
     /// Has every thread judged that has not judged itself yet: also those that never run again. New ones begin in the class they are in.
