@@ -23,31 +23,10 @@ use crate::filter;
 use crate::maps::CLAIMS;
 use crate::task::{self, Task, record, update};
 
-/// A thread that is a target, with its record.
-pub struct Thread {
-    /// What is kept with the task.
-    pub reference: &'static mut TaskRef,
-    /// Its record.
-    pub record: &'static mut ThreadRecord,
-}
-
-/// At an event of the thread's own: its thread if it is a target; makes its record at its first event, and judges it anew
-/// when targets change.
+/// At an event of the thread's own: what is kept with its task, judged for the current targets; at its first event as a target its record
+/// is made. `None`: no room for it, or the scan is just judging it.
 ///
 /// `phase` is where the thread is *before* the event that found it, as far as the hook knows; `None`: look at the task.
-#[inline(always)]
-pub fn thread(task: Task, control: &Control, now_ns: u64, phase: Option<Phase>) -> Option<Thread> {
-    let reference = judged(task, control, now_ns, phase)?;
-    if reference.flags & REF_TARGET == 0 || reference.slot == NO_SLOT || reference.slot == GONE_SLOT
-    {
-        return None;
-    }
-    let record = record(reference.slot)?;
-    Some(Thread { reference, record })
-}
-
-/// At an event of the thread's own: what is kept with its task, judged for the current targets. `None`: no room for it, or the
-/// scan is just judging it.
 #[inline(always)]
 pub fn judged(
     task: Task,
@@ -132,11 +111,10 @@ pub fn may_be_in_scan(reference: &TaskRef, control: &Control) -> bool {
     reference.generation != word(&control.generation) && word(&control.scanning) != 0
 }
 
-/// Is the task a target without a record?
+/// Is it a target without a record?
 #[inline(always)]
-pub fn is_turned_away(task: Task) -> bool {
-    task.storage(false)
-        .is_some_and(|reference| reference.flags & REF_TARGET != 0 && reference.slot == NO_SLOT)
+pub fn is_turned_away(reference: &TaskRef) -> bool {
+    reference.flags & REF_TARGET != 0 && reference.slot == NO_SLOT
 }
 
 /// The right to judge a thread, and to change its record before it has been judged.

@@ -22,13 +22,10 @@ pub fn sched_process_fork(ctx: BtfTracePointContext) -> i32 {
         filter::inherit(parent, child, control);
         kernel::inherit_process(parent, child);
         // SAFETY: takes nothing.
-        let thread = judge::thread(
-            child,
-            control,
-            unsafe { bpf_ktime_get_ns() },
-            Some(Phase::Blocked),
-        );
-        if thread.is_none() && judge::is_turned_away(child) {
+        let now_ns = unsafe { bpf_ktime_get_ns() };
+        if let Some(reference) = judge::judged(child, control, now_ns, Some(Phase::Blocked))
+            && judge::is_turned_away(reference)
+        {
             warn!(
                 &ctx,
                 "no record is free for thread {} of process {}: it is not observed",
@@ -65,7 +62,7 @@ fn renew(task: Task) -> Option<()> {
     }
     // A new name, a new control group perhaps.
     reference.generation = JUDGE_ITSELF;
-    task::clear_on_processor();
+    task::forget_on_processor(task);
     judge::judged(task, control, now_ns, Some(Phase::Running));
     Some(())
 }
@@ -81,7 +78,9 @@ pub fn task_rename(ctx: BtfTracePointContext) -> i32 {
 fn rename(task: Task, comm: *const u8) -> Option<()> {
     control()?;
     let reference = task.storage(false)?;
+    // Judged anew at its next event.
     reference.generation = JUDGE_ITSELF;
+    task::forget_on_processor(task);
     if reference.slot == NO_SLOT || reference.slot == GONE_SLOT {
         return None;
     }
@@ -104,7 +103,7 @@ fn leave(ctx: &BtfTracePointContext) -> Option<()> {
         filter::forget(task.pid());
         kernel::forget_process(task.pid());
     }
-    task::clear_on_processor();
+    task::forget_on_processor(task);
     judge::exit(task, control, |record, slot| {
         // SAFETY: takes nothing.
         let now_ns = unsafe { bpf_ktime_get_ns() };

@@ -224,36 +224,42 @@ pub fn on_processor() -> Option<&'static mut OnProcessor> {
     Some(unsafe { &mut *current })
 }
 
-/// Notes that `task` is on this processor.
+/// Notes that `task`, which was judged, is on this processor.
 #[inline(always)]
-pub fn set_on_processor(task: Task, reference: &TaskRef) {
-    if let Some(current) = on_processor() {
-        let has_record = reference.slot != NO_SLOT && reference.slot != GONE_SLOT;
-        current.task = task.address();
-        current.registers = 0;
-        current.slot = reference.slot;
-        current.flags = if has_record { reference.flags } else { 0 };
-        current.generation = reference.generation;
-    }
+pub fn set_on_processor(current: &mut OnProcessor, task: Task, reference: &TaskRef) {
+    let has_record = reference.slot != NO_SLOT && reference.slot != GONE_SLOT;
+    // Whose it is, last: where programs are preempted, a switch may come in between.
+    clear_on_processor(current);
+    compiler_fence(Ordering::SeqCst);
+    current.slot = reference.slot;
+    current.flags = if has_record { reference.flags } else { 0 };
+    current.generation = reference.generation;
+    compiler_fence(Ordering::SeqCst);
+    current.task = task.address();
 }
 
-/// Notes that nothing is known of the thread on this processor: the next system call asks its task.
+/// Notes that nothing is known of the thread on this processor: its next event asks its task.
 #[inline(always)]
-pub fn clear_on_processor() {
-    if let Some(current) = on_processor() {
-        current.task = 0;
-        current.registers = 0;
-        current.flags = 0;
+pub fn clear_on_processor(current: &mut OnProcessor) {
+    current.task = 0;
+    current.registers = 0;
+    current.flags = 0;
+}
+
+/// If `task` is noted to be on this processor, it no longer is: what was noted of it has changed.
+#[inline(always)]
+pub fn forget_on_processor(task: Task) {
+    if let Some(current) = on_processor()
+        && current.task == task.address()
+    {
+        clear_on_processor(current);
     }
 }
 
 /// `task` is on this processor, but another thread is noted to be: that one has left unseen, and `task` has come unseen.
 /// (The kernel runs no program while it runs another one of the same kind, and some run none on behalf of some tasks.)
 #[inline(always)]
-pub fn notice_unseen_switch(task: Task, now_ns: u64) {
-    let Some(current) = on_processor() else {
-        return;
-    };
+pub fn notice_unseen_switch(current: &mut OnProcessor, task: Task, now_ns: u64) {
     if current.task == task.address() {
         return;
     }
@@ -272,9 +278,7 @@ pub fn notice_unseen_switch(task: Task, now_ns: u64) {
             count(Counter::SwitchesMissed);
         }
     }
-    current.task = 0;
-    current.registers = 0;
-    current.flags = 0;
+    clear_on_processor(current);
 }
 
 /// Notes that the thread of `record` has left its processor, without an update of the record.
@@ -287,25 +291,23 @@ pub fn note_gone(record: &mut ThreadRecord, now_ns: u64) {
 /// Within an update that began at `now_ns` or later: if the thread was preempted since, the time that it waited is its own
 /// (the last time, if it was several times).
 #[inline(always)]
-pub fn account_preemption(record: &mut ThreadRecord, now_ns: u64) {
+pub fn account_preemption(record: &mut ThreadRecord, current: &OnProcessor, now_ns: u64) {
     // SAFETY: one aligned word; volatile, because a switch in the middle of this program writes it.
     let gone_ns = unsafe { core::ptr::read_volatile(&raw const record.clock.gone_ns) };
-    if gone_ns > now_ns
-        && let Some(current) = on_processor()
-        && current.since_ns >= gone_ns
-    {
-        record.clock.switch_out(gone_ns, false);
-        record.clock.switch_in(current.since_ns);
+    if gone_ns > now_ns {
+        // SAFETY: the same.
+        let since_ns = unsafe { core::ptr::read_volatile(&raw const current.since_ns) };
+        if since_ns >= gone_ns {
+            record.clock.switch_out(gone_ns, false);
+            record.clock.switch_in(since_ns);
+        }
     }
 }
 
 /// The thread of `record` is on this processor: if it was not seen to come, it is taken to have come after the last switch.
 #[inline(always)]
-pub fn arrive_unseen(record: &mut ThreadRecord, now_ns: u64) {
-    if let Some(current) = on_processor()
-        && current.since_ns != 0
-        && record.clock.arrive_unseen(now_ns, current.since_ns)
-    {
+pub fn arrive_unseen(record: &mut ThreadRecord, current: &OnProcessor, now_ns: u64) {
+    if current.since_ns != 0 && record.clock.arrive_unseen(now_ns, current.since_ns) {
         count(Counter::SwitchesMissed);
     }
 }

@@ -55,6 +55,7 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
     }
     let slot = reference.slot;
     let record = record(slot)?;
+    let current = task::on_processor()?;
     if task::is_in_update(record) || judge::may_be_in_scan(reference, control) {
         count(Counter::TicksNested);
         attribute::walk(
@@ -69,8 +70,8 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
         task::update(record, |record| {
             // SAFETY: takes nothing.
             let now_ns = unsafe { bpf_ktime_get_ns() };
-            task::notice_unseen_switch(task, now_ns);
-            task::arrive_unseen(record, now_ns);
+            task::notice_unseen_switch(current, task, now_ns);
+            task::arrive_unseen(record, current, now_ns);
             record.clock.tick(now_ns);
             attribute::walk(ctx.as_ptr(), task, record, slot, Moment::Tick, control);
         });
