@@ -4,9 +4,10 @@
 //! (docs/semantics.md section 3). The kernel programs drive this code, and so do the host tests: same code, drawn
 //! timelines and random event sequences.
 //!
-//! Who writes: all fields are written on the processor the thread runs on (or switches on), one event at a time. The
-//! exceptions are two words that any processor may store: [`ThreadClock::woken_ns`] and [`ThreadClock::gone_ns`]. So a waker
-//! never races with the switch-out: what a wake means is decided later, by the thread itself, when it is switched in.
+//! Who writes: all fields are written on the processor the thread runs on (or switches on), one event at a time, or by the scan of
+//! all tasks, which keeps the thread's own events out. The exceptions are two words that any processor may store:
+//! [`ThreadClock::woken_ns`] and [`ThreadClock::gone_ns`]. So a waker never races with the switch-out: what a wake means is
+//! decided later, by the thread itself, when it is switched in.
 
 /// How many classes of time there are.
 pub const CLASS_COUNT: usize = 5;

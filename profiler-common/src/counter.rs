@@ -74,14 +74,15 @@ counters! {
     WalksMapFull = 9, "walks_map_full", Deferred;
     /// Walks whose time waits for the next walk because the ring of stacks was full.
     WalksRingFull = 10, "walks_ring_full", Deferred;
-    /// Ticks that interrupted an update of the same thread: sampled, the clock left to the update.
+    /// Ticks that interrupted an update of the same thread, or came while the scan of all tasks might have been changing its record:
+    /// sampled, the clock left to the update.
     TicksNested = 11, "ticks_nested", Race;
     /// Threads that are not observed because all thread records are in use.
     ThreadsNoRecord = 12, "threads_no_record", Loss;
     /// Threads that are not observed because the kernel had no memory for their task storage, or, before Linux 5.17, because the
     /// hash of tasks is full (`limits.max_threads`). Counted at each of their events.
     ThreadsNoStorage = 13, "threads_no_storage", Loss;
-    /// Threads made known by two processors at once; one record was returned.
+    /// Threads that two processors judged at once: the scan of all tasks, and the thread's own event, which is then not seen.
     ThreadsContended = 14, "threads_contended", Race;
     /// Switch-ins without a wake: the whole absence counts as blocked.
     WakesMissed = 15, "wakes_missed", Race;

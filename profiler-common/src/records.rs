@@ -8,6 +8,8 @@ use crate::limits::{CALL_CACHE, COMM_BYTES, MAX_FRAMES};
 pub const NO_SLOT: u32 = 0;
 /// [`TaskRef::slot`]: the thread is gone, and its late events are ignored.
 pub const GONE_SLOT: u32 = u32::MAX;
+/// [`TaskRef::generation`]: the thread is to judge itself at its next event, and the scan of all tasks leaves it alone until then.
+pub const JUDGE_ITSELF: u32 = u32::MAX;
 /// [`TaskRef::flags`]: the thread is profiled.
 pub const REF_TARGET: u32 = 1;
 /// [`TaskRef::flags`]: its system calls are traced.
@@ -34,12 +36,13 @@ pub const NESTED_TICK: u32 = 1 << 8;
 pub struct TaskRef {
     /// Index of the thread's record; [`NO_SLOT`] or [`GONE_SLOT`].
     pub slot: u32,
-    /// The [`Control::generation`] for which `flags` were decided; 0 = never.
+    /// The [`Control::generation`] for which an event of the thread's own decided `flags`; 0 = never, or [`JUDGE_ITSELF`]. The scan
+    /// of all tasks decides them too, and leaves this as it is.
     pub generation: u32,
     /// [`REF_TARGET`], [`REF_CALLS`].
     pub flags: u32,
-    /// Zero.
-    pub padding: u32,
+    /// Not 0: the thread is past its last event. If its record has not ended yet, who holds its claim ends it.
+    pub exited: u32,
     /// When it was first met or has last executed a program, monotonic nanoseconds: later than the exec of an earlier program of
     /// its process, earlier than that of the next. 0 = not met yet.
     pub image_ns: u64,
@@ -67,8 +70,9 @@ pub struct OnProcessor {
 
 /// One thread: its clock, what of its time has found a stack, and who it is.
 ///
-/// Written by the kernel programs on the thread's processor under [`ThreadRecord::sequence`]; read by the daemon through a
-/// mapping. Emptied by the daemon after the thread has exited and its last values were read.
+/// Written by the kernel programs under [`ThreadRecord::sequence`], at the thread's own events or by the scan of all tasks, never
+/// both at once; names and numbers are written alone. Read by the daemon through a mapping. Emptied by the daemon after the
+/// thread has exited and its last values were read.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadRecord {
@@ -211,8 +215,8 @@ pub struct Control {
     pub half: u32,
     /// Not 0: the programs work. Set last at start, cleared first at the end.
     pub enabled: u32,
-    /// Zero.
-    pub padding: u32,
+    /// Not 0: all tasks are being scanned. Set, with a new generation, before any program of the scan runs; cleared after the last.
+    pub scanning: u32,
 }
 
 const _: () = assert!(size_of::<TaskRef>() == 24);

@@ -6,9 +6,10 @@ use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
 use aya_log_ebpf::warn;
 use profiler_common::clock::Phase;
-use profiler_common::records::{Control, GONE_SLOT, NO_SLOT};
+use profiler_common::records::{Control, GONE_SLOT, JUDGE_ITSELF, NO_SLOT};
 
 use crate::filter;
+use crate::judge;
 use crate::kernel;
 use crate::task::{self, Task, control, read_comm, record};
 
@@ -21,13 +22,10 @@ pub fn sched_process_fork(ctx: BtfTracePointContext) -> i32 {
         filter::inherit(parent, child, control);
         kernel::inherit_process(parent, child);
         // SAFETY: takes nothing.
-        let thread = task::thread(
-            child,
-            control,
-            unsafe { bpf_ktime_get_ns() },
-            Some(Phase::Blocked),
-        );
-        if thread.is_none() && task::is_turned_away(child) {
+        let now_ns = unsafe { bpf_ktime_get_ns() };
+        if let Some(reference) = judge::judged(child, control, now_ns, Some(Phase::Blocked))
+            && judge::is_turned_away(reference)
+        {
             warn!(
                 &ctx,
                 "no record is free for thread {} of process {}: it is not observed",
@@ -48,24 +46,24 @@ pub fn sched_process_exec(ctx: BtfTracePointContext) -> i32 {
 
 #[inline(always)]
 fn renew(task: Task) -> Option<()> {
-    control()?;
+    let control = control()?;
     // SAFETY: takes nothing.
-    kernel::replace_process(task, unsafe { bpf_ktime_get_ns() });
+    let now_ns = unsafe { bpf_ktime_get_ns() };
+    kernel::replace_process(task, now_ns);
     let reference = task.storage(false)?;
-    // A new name, a new cgroup perhaps: judged anew at the next event.
-    reference.generation = 0;
-    task::clear_on_processor();
-    if reference.slot == NO_SLOT || reference.slot == GONE_SLOT {
-        return None;
-    }
-    let record = record(reference.slot)?;
-    task::update(record, |record| {
-        // A thread that is not the leader takes the leader's id over. A kernel thread that executes becomes a process.
+    if reference.slot != NO_SLOT
+        && reference.slot != GONE_SLOT
+        && let Some(record) = record(reference.slot)
+    {
+        // A thread that is not the leader takes the leader's id over.
         record.tid = task.tid();
-        record.clock.set_flags(task.clock_flags());
         record.exec_count += 1;
         record.comm = read_comm(task.comm_ptr());
-    });
+    }
+    // A new name, a new control group perhaps.
+    reference.generation = JUDGE_ITSELF;
+    task::forget_on_processor(task);
+    judge::judged(task, control, now_ns, Some(Phase::Running));
     Some(())
 }
 
@@ -80,7 +78,9 @@ pub fn task_rename(ctx: BtfTracePointContext) -> i32 {
 fn rename(task: Task, comm: *const u8) -> Option<()> {
     control()?;
     let reference = task.storage(false)?;
-    reference.generation = 0;
+    // Judged anew at its next event.
+    reference.generation = JUDGE_ITSELF;
+    task::forget_on_processor(task);
     if reference.slot == NO_SLOT || reference.slot == GONE_SLOT {
         return None;
     }
@@ -105,15 +105,8 @@ pub fn sched_process_exit(ctx: BtfTracePointContext) -> i32 {
 
 #[inline(always)]
 fn leave(ctx: &BtfTracePointContext, task: Task, control: &Control) -> Option<()> {
-    let reference = task.storage(false)?;
-    let slot = reference.slot;
-    reference.slot = GONE_SLOT;
-    task::clear_on_processor();
-    if slot == NO_SLOT || slot == GONE_SLOT {
-        return None;
-    }
-    let record = record(slot)?;
-    task::update(record, |record| {
+    task::forget_on_processor(task);
+    judge::exit(task, control, |record, slot| {
         // SAFETY: takes nothing.
         let now_ns = unsafe { bpf_ktime_get_ns() };
         record.clock.tick(now_ns);
@@ -127,6 +120,5 @@ fn leave(ctx: &BtfTracePointContext, task: Task, control: &Control) -> Option<()
             control,
         );
         record.clock.exit(now_ns);
-    });
-    Some(())
+    })
 }

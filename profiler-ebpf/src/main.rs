@@ -13,6 +13,7 @@ mod calls;
 mod capture;
 mod counters;
 mod filter;
+mod judge;
 #[cfg_attr(feature = "before_5_17", path = "before_5_17.rs")]
 #[cfg_attr(not(feature = "before_5_17"), path = "since_5_17.rs")]
 mod kernel;

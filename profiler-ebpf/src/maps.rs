@@ -26,9 +26,9 @@ pub static CURRENT: PerCpuArray<OnProcessor> = PerCpuArray::with_max_entries(1, 
 #[map]
 pub static CONTROL: Array<Control> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
-/// Key: slot. Value: a thread's record. Writers: the programs, on the thread's processor; the daemon empties it after the
-/// thread's exit. Reader: the daemon, through a mapping. Size: configuration `limits.max_threads`; a thread without a
-/// record is counted and not observed.
+/// Key: slot. Value: a thread's record. Writers: the programs, at the thread's own events or in the scan of all tasks
+/// (`judge`); the daemon empties it after the thread's exit. Reader: the daemon, through a mapping. Size: configuration
+/// `limits.max_threads`; a thread without a record is counted and not observed.
 #[map]
 pub static THREADS: Array<ThreadRecord> = Array::with_max_entries(DEFAULT_THREADS, BPF_F_MMAPABLE);
 
@@ -37,8 +37,7 @@ pub static THREADS: Array<ThreadRecord> = Array::with_max_entries(DEFAULT_THREAD
 #[map]
 pub static FREE_SLOTS: Stack<u32> = Stack::with_max_entries(DEFAULT_THREADS, 0);
 
-/// Key: address of a task. Value: nothing. Writers: the programs, while they make a task's record, so that no two do.
-/// Size: more than there are processors.
+/// Key: address of a task. Value: nothing. Writers: the programs, while they judge a task (`judge`). Size: more than there are processors.
 #[map]
 pub static CLAIMS: HashMap<u64, u8> = HashMap::with_max_entries(4096, 0);
 

@@ -1,9 +1,11 @@
-//! The scan of all tasks at start: threads that exist already, and perhaps never run again, get their records.
+//! The scan of all tasks, at start and when targets change: threads that exist already, and perhaps never run again, get their
+//! records, and stand still or go on.
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use core::ffi::c_void;
 
-use crate::task::{self, Task, control};
+use crate::judge;
+use crate::task::{Task, control};
 
 /// The context of a task iterator (`struct bpf_iter__task`).
 #[repr(C)]
@@ -21,13 +23,14 @@ pub extern "C" fn seed(ctx: *const TaskIteration) -> i32 {
     // SAFETY: the iterator's context.
     let task = unsafe { (*ctx).task };
     let thread = Task::new(task);
-    // One that is past its end is no thread to make known. (A task that is not yet will not be freed while this program runs.)
+    // One that has begun to exit is no thread to make known, and soon none to judge. (A task that has not yet will not be freed while
+    // this program runs.)
     if !task.is_null()
         && !thread.is_exiting()
         && let Some(control) = control()
     {
         // SAFETY: takes nothing.
-        task::thread(thread, control, unsafe { bpf_ktime_get_ns() }, None);
+        judge::scan(thread, control, unsafe { bpf_ktime_get_ns() });
     }
     0
 }

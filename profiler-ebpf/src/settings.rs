@@ -34,8 +34,6 @@ frozen! {
     task_state, TASK_STATE: u32 = 0;
     /// Offset of `task_struct.on_cpu`.
     task_on_cpu, TASK_ON_CPU: u32 = 0;
-    /// Offset of `task_struct.exit_state`.
-    task_exit_state, TASK_EXIT_STATE: u32 = 0;
     /// Offset of `task_struct.comm`.
     task_comm, TASK_COMM: u32 = 0;
     /// Offset of `task_struct.group_leader`.

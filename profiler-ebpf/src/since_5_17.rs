@@ -50,7 +50,7 @@ static TASK_REF: TaskRef = TaskRef {
     slot: 0,
     generation: 0,
     flags: 0,
-    padding: 0,
+    exited: 0,
     image_ns: 0,
 };
 
@@ -78,23 +78,31 @@ pub fn user_registers(task: Task) -> *const pt_regs {
 /// What is kept with a task; with `create`, made where there was none. `None`: none, or no memory (counted).
 #[inline(always)]
 pub fn task_ref(task: Task, create: bool) -> Option<&'static mut TaskRef> {
-    // SAFETY: the map and a task; no initial value: zeroes.
-    let value = unsafe {
-        bpf_task_storage_get(
-            (&raw const TASKS).cast_mut().cast(),
-            task.pointer().cast_mut().cast(),
-            core::ptr::null_mut(),
-            if create { STORAGE_CREATE } else { 0 },
-        )
+    let get = |flags| {
+        // SAFETY: the map and a task; no initial value: zeroes.
+        let value = unsafe {
+            bpf_task_storage_get(
+                (&raw const TASKS).cast_mut().cast(),
+                task.pointer().cast_mut().cast(),
+                core::ptr::null_mut(),
+                flags,
+            )
+        };
+        // SAFETY: a map value of this type, valid for the program's run; or null.
+        unsafe { value.cast::<TaskRef>().as_mut() }
     };
-    if value.is_null() {
-        if create {
+    if !create {
+        return get(0);
+    }
+    let mut found = get(STORAGE_CREATE);
+    if found.is_none() {
+        // Another processor may have been faster.
+        found = get(0);
+        if found.is_none() {
             count(Counter::ThreadsNoStorage);
         }
-        return None;
     }
-    // SAFETY: a map value of this type, valid for the program's run.
-    Some(unsafe { &mut *value.cast::<TaskRef>() })
+    found
 }
 
 /// A task was just made. Its storage is its own: there is nothing to forget.

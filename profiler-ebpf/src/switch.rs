@@ -7,23 +7,27 @@ use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
 use profiler_common::Counter;
 use profiler_common::clock::{Phase, Wake};
-use profiler_common::records::Control;
+use profiler_common::records::{Control, OnProcessor};
 
 use crate::attribute::{self, Moment};
 use crate::counters::count;
+use crate::judge;
 use crate::settings;
-use crate::task::{self, Task, control};
+use crate::task::{self, Task, control, record};
 
 /// `sched_switch(preempt, prev, next, …)`.
 #[btf_tracepoint(function = "sched_switch")]
 pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
-    if let Some(control) = control() {
+    if let Some(control) = control()
+        && let Some(current) = task::on_processor()
+    {
         // SAFETY: takes nothing.
         let now_ns = unsafe { bpf_ktime_get_ns() };
         let preempted = ctx.arg::<u64>(0) & 0xff != 0;
-        task::notice_unseen_switch(Task::new(ctx.arg(1)), now_ns);
-        leave(&ctx, Task::new(ctx.arg(1)), control, now_ns, preempted);
-        arrive(Task::new(ctx.arg(2)), control, now_ns);
+        let (gone, come) = (Task::new(ctx.arg(1)), Task::new(ctx.arg(2)));
+        task::notice_unseen_switch(current, gone, now_ns);
+        leave(&ctx, gone, current, control, now_ns, preempted);
+        arrive(come, current, control, now_ns);
     }
     0
 }
@@ -32,24 +36,32 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
 fn leave(
     ctx: &BtfTracePointContext,
     task: Task,
+    current: &mut OnProcessor,
     control: &Control,
     now_ns: u64,
     preempted: bool,
 ) -> Option<()> {
-    // The idle thread of each processor has id 0: it is no work, and no thread of the ledger.
-    if task.tid() == 0 {
+    if current.task != task.address() || current.generation != control.generation {
+        // The idle thread of each processor has id 0: it is no work, and no thread of the ledger.
+        if task.tid() == 0 {
+            return None;
+        }
+        let reference = judge::judged(task, control, now_ns, Some(Phase::Running))?;
+        task::set_on_processor(current, task, reference);
+    }
+    if current.flags == 0 {
         return None;
     }
+    let slot = current.slot;
+    let record = record(slot)?;
     let gave_up = !preempted && task.has_given_up();
-    let thread = task::thread(task, control, now_ns, Some(Phase::Running))?;
-    let slot = thread.reference.slot;
-    if task::is_in_update(thread.record) {
+    if task::is_in_update(record) {
         // Some kernels preempt programs (not this one): the thread leaves in the middle of an update of its own record.
-        task::note_gone(thread.record, now_ns);
+        task::note_gone(record, now_ns);
         return None;
     }
-    task::update(thread.record, |record| {
-        task::arrive_unseen(record, now_ns);
+    task::update(record, |record| {
+        task::arrive_unseen(record, current, now_ns);
         record.clock.switch_out(now_ns, gave_up);
         record.away_user = 0;
         record.away_kernel = 0;
@@ -68,25 +80,25 @@ fn leave(
 }
 
 #[inline(always)]
-fn arrive(task: Task, control: &Control, now_ns: u64) -> Option<()> {
-    if let Some(current) = task::on_processor() {
-        current.since_ns = now_ns;
-    }
+fn arrive(task: Task, current: &mut OnProcessor, control: &Control, now_ns: u64) -> Option<()> {
+    task::clear_on_processor(current);
+    current.since_ns = now_ns;
     if task.tid() == 0 {
-        task::clear_on_processor();
         return None;
     }
-    let Some(thread) = task::thread(task, control, now_ns, None) else {
-        task::clear_on_processor();
+    // One that is no target is noted too: its system calls then cost next to nothing.
+    let reference = judge::judged(task, control, now_ns, None)?;
+    task::set_on_processor(current, task, reference);
+    if current.flags == 0 {
         return None;
-    };
-    task::set_on_processor(task, thread.reference);
-    let slot = thread.reference.slot;
-    if task::is_in_update(thread.record) {
+    }
+    let slot = current.slot;
+    let record = record(slot)?;
+    if task::is_in_update(record) {
         // Its update goes on, and sees that it was interrupted (`task::account_preemption`).
         return None;
     }
-    task::update(thread.record, |record| {
+    task::update(record, |record| {
         let absence = record.clock.switch_in(now_ns);
         match absence.wake {
             Wake::NotNeeded | Wake::Seen => {}

@@ -12,6 +12,7 @@ use profiler_common::records::{REF_CALLS, ThreadRecord};
 use crate::attribute::{self, Moment};
 use crate::calls;
 use crate::counters::count;
+use crate::judge;
 use crate::settings;
 use crate::task::{self, Task, control};
 
@@ -60,11 +61,17 @@ fn border(
             // The first call since the thread came here unseen, or since targets changed.
             // SAFETY: takes nothing.
             let now_ns = unsafe { bpf_ktime_get_ns() };
-            task::notice_unseen_switch(task, now_ns);
-            if let Some(thread) = task::thread(task, control, now_ns, Some(Phase::Running)) {
-                task::update(thread.record, |record| task::arrive_unseen(record, now_ns));
+            task::notice_unseen_switch(current, task, now_ns);
+            task::clear_on_processor(current);
+            let reference = judge::judged(task, control, now_ns, Some(Phase::Running))?;
+            task::set_on_processor(current, task, reference);
+            if current.flags != 0
+                && let Some(record) = task::record(current.slot)
+            {
+                task::update(record, |record| {
+                    task::arrive_unseen(record, current, now_ns);
+                });
             }
-            task::set_on_processor(task, task.storage(false)?);
         }
         current.registers = registers;
     }
@@ -84,7 +91,7 @@ fn border(
         {
             attribute::walk(ctx.as_ptr(), Task::current(), record, slot, moment, control);
         }
-        task::account_preemption(record, now_ns);
+        task::account_preemption(record, current, now_ns);
     });
     Some(())
 }

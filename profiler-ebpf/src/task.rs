@@ -1,6 +1,7 @@
-//! Reading a task, and finding or making its record. The only file that knows the fields of tasks.
+//! Reading a task, and making and changing its record. The only file that knows the fields of tasks. (Whose record may be
+//! changed when says `judge`.)
 
-use aya_ebpf::bindings::{BPF_NOEXIST, pt_regs};
+use aya_ebpf::bindings::pt_regs;
 use aya_ebpf::helpers::{bpf_probe_read_kernel, bpf_probe_read_kernel_buf};
 use core::ffi::c_void;
 use core::sync::atomic::{Ordering, compiler_fence};
@@ -12,11 +13,13 @@ use profiler_common::records::{
 };
 
 use crate::counters::count;
-use crate::maps::{CLAIMS, CONTROL, CURRENT, FREE_SLOTS, THREADS};
-use crate::{filter, kernel, settings};
+use crate::maps::{CONTROL, CURRENT, FREE_SLOTS, THREADS};
+use crate::{kernel, settings};
 
 /// `PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER`: tasks without a user mode.
 const NO_USER_MODE: u32 = 0x0020_0000 | 0x0000_0010 | kernel::PF_USER_WORKER;
+/// `PF_EXITING`: a task that has begun to exit.
+const PF_EXITING: u32 = 0x0000_0004;
 /// `TASK_WAKING`: a waker has claimed the task.
 const TASK_WAKING: u32 = 0x0200;
 
@@ -95,7 +98,7 @@ impl Task {
 
     /// Where the task is, seen from outside.
     #[inline(always)]
-    fn phase(self) -> Phase {
+    pub fn phase(self) -> Phase {
         // One byte of it: an int until it became a byte. Never more than 1, lowest byte first.
         if self.field::<u8>(settings::task_on_cpu()) != 0 {
             Phase::Running
@@ -106,10 +109,10 @@ impl Task {
         }
     }
 
-    /// Is it past its exit?
+    /// Has it begun to exit? True from before its last event (`sched_process_exit`) on.
     #[inline(always)]
     pub fn is_exiting(self) -> bool {
-        self.field::<u32>(settings::task_exit_state()) != 0
+        self.field::<u32>(settings::task_flags()) & PF_EXITING != 0
     }
 
     /// Is it, in its exit, the last thread of its process?
@@ -145,7 +148,7 @@ impl Task {
     /// The system call its clock begins in, where its system calls are traced (`flags` of its [`TaskRef`]): nobody would
     /// see it leave one otherwise.
     #[inline(always)]
-    fn traced_call(self, flags: u32) -> u32 {
+    pub fn traced_call(self, flags: u32) -> u32 {
         if flags & REF_CALLS == 0 || self.clock_flags() & KERNEL_THREAD != 0 {
             NO_CALL
         } else {
@@ -221,36 +224,42 @@ pub fn on_processor() -> Option<&'static mut OnProcessor> {
     Some(unsafe { &mut *current })
 }
 
-/// Notes that `task` is on this processor.
+/// Notes that `task`, which was judged, is on this processor.
 #[inline(always)]
-pub fn set_on_processor(task: Task, reference: &TaskRef) {
-    if let Some(current) = on_processor() {
-        let has_record = reference.slot != NO_SLOT && reference.slot != GONE_SLOT;
-        current.task = task.address();
-        current.registers = 0;
-        current.slot = reference.slot;
-        current.flags = if has_record { reference.flags } else { 0 };
-        current.generation = reference.generation;
-    }
+pub fn set_on_processor(current: &mut OnProcessor, task: Task, reference: &TaskRef) {
+    let has_record = reference.slot != NO_SLOT && reference.slot != GONE_SLOT;
+    // Whose it is, last: where programs are preempted, a switch may come in between.
+    clear_on_processor(current);
+    compiler_fence(Ordering::SeqCst);
+    current.slot = reference.slot;
+    current.flags = if has_record { reference.flags } else { 0 };
+    current.generation = reference.generation;
+    compiler_fence(Ordering::SeqCst);
+    current.task = task.address();
 }
 
-/// Notes that nothing is known of the thread on this processor: the next system call asks its task.
+/// Notes that nothing is known of the thread on this processor: its next event asks its task.
 #[inline(always)]
-pub fn clear_on_processor() {
-    if let Some(current) = on_processor() {
-        current.task = 0;
-        current.registers = 0;
-        current.flags = 0;
+pub fn clear_on_processor(current: &mut OnProcessor) {
+    current.task = 0;
+    current.registers = 0;
+    current.flags = 0;
+}
+
+/// If `task` is noted to be on this processor, it no longer is: what was noted of it has changed.
+#[inline(always)]
+pub fn forget_on_processor(task: Task) {
+    if let Some(current) = on_processor()
+        && current.task == task.address()
+    {
+        clear_on_processor(current);
     }
 }
 
 /// `task` is on this processor, but another thread is noted to be: that one has left unseen, and `task` has come unseen.
 /// (The kernel runs no program while it runs another one of the same kind, and some run none on behalf of some tasks.)
 #[inline(always)]
-pub fn notice_unseen_switch(task: Task, now_ns: u64) {
-    let Some(current) = on_processor() else {
-        return;
-    };
+pub fn notice_unseen_switch(current: &mut OnProcessor, task: Task, now_ns: u64) {
     if current.task == task.address() {
         return;
     }
@@ -269,9 +278,7 @@ pub fn notice_unseen_switch(task: Task, now_ns: u64) {
             count(Counter::SwitchesMissed);
         }
     }
-    current.task = 0;
-    current.registers = 0;
-    current.flags = 0;
+    clear_on_processor(current);
 }
 
 /// Notes that the thread of `record` has left its processor, without an update of the record.
@@ -284,125 +291,33 @@ pub fn note_gone(record: &mut ThreadRecord, now_ns: u64) {
 /// Within an update that began at `now_ns` or later: if the thread was preempted since, the time that it waited is its own
 /// (the last time, if it was several times).
 #[inline(always)]
-pub fn account_preemption(record: &mut ThreadRecord, now_ns: u64) {
+pub fn account_preemption(record: &mut ThreadRecord, current: &OnProcessor, now_ns: u64) {
     // SAFETY: one aligned word; volatile, because a switch in the middle of this program writes it.
     let gone_ns = unsafe { core::ptr::read_volatile(&raw const record.clock.gone_ns) };
-    if gone_ns > now_ns
-        && let Some(current) = on_processor()
-        && current.since_ns >= gone_ns
-    {
-        record.clock.switch_out(gone_ns, false);
-        record.clock.switch_in(current.since_ns);
+    if gone_ns > now_ns {
+        // SAFETY: the same.
+        let since_ns = unsafe { core::ptr::read_volatile(&raw const current.since_ns) };
+        if since_ns >= gone_ns {
+            record.clock.switch_out(gone_ns, false);
+            record.clock.switch_in(since_ns);
+        }
     }
 }
 
 /// The thread of `record` is on this processor: if it was not seen to come, it is taken to have come after the last switch.
 #[inline(always)]
-pub fn arrive_unseen(record: &mut ThreadRecord, now_ns: u64) {
-    if let Some(current) = on_processor()
-        && current.since_ns != 0
-        && record.clock.arrive_unseen(now_ns, current.since_ns)
-    {
+pub fn arrive_unseen(record: &mut ThreadRecord, current: &OnProcessor, now_ns: u64) {
+    if current.since_ns != 0 && record.clock.arrive_unseen(now_ns, current.since_ns) {
         count(Counter::SwitchesMissed);
     }
 }
 
-/// A thread that is a target, with its record.
-pub struct Thread {
-    /// What is kept with the task.
-    pub reference: &'static mut TaskRef,
-    /// Its record.
-    pub record: &'static mut ThreadRecord,
-}
-
-/// The thread of `task` if it is a target; makes its record at its first event, and judges it anew when targets change.
-///
-/// `phase` is where the thread is *before* the event that found it, as far as the hook knows; `None`: look at the task.
+/// Gives the task a record, in `phase`. It is filled before it is published, so that nobody sees half of one.
 #[inline(always)]
-pub fn thread(task: Task, control: &Control, now_ns: u64, phase: Option<Phase>) -> Option<Thread> {
-    let reference = task.storage(true)?;
-    if reference.slot == GONE_SLOT {
-        return None;
-    }
-    if reference.generation != control.generation {
-        judge(task, reference, control, now_ns, phase);
-    }
-    if reference.flags & REF_TARGET == 0 || reference.slot == NO_SLOT {
-        return None;
-    }
-    let record = record(reference.slot)?;
-    Some(Thread { reference, record })
-}
-
-/// Is the task a target without a record?
-#[inline(always)]
-pub fn is_turned_away(task: Task) -> bool {
-    task.storage(false)
-        .is_some_and(|reference| reference.flags & REF_TARGET != 0 && reference.slot == NO_SLOT)
-}
-
-/// Decides whether the thread is a target under the current targets, and starts or stops its clock accordingly.
-#[inline(always)]
-fn judge(
-    task: Task,
-    reference: &mut TaskRef,
-    control: &Control,
-    now_ns: u64,
-    phase: Option<Phase>,
-) {
-    if reference.image_ns == 0 {
-        reference.image_ns = now_ns;
-    }
-    let flags = filter::judge(task, control);
-    let before = reference.flags;
-    reference.generation = control.generation;
-    reference.flags = flags;
-    if flags & REF_TARGET == 0 {
-        if reference.slot != NO_SLOT
-            && let Some(record) = record(reference.slot)
-            && record.clock.phase != Phase::Unobserved as u32
-        {
-            update(record, |record| record.clock.suspend(now_ns));
-        }
-        return;
-    }
-    let phase = match phase {
-        Some(phase) => phase,
-        None => task.phase(),
-    };
-    if reference.slot == NO_SLOT {
-        // Two processors may meet a task for the first time at once: the scan of all tasks, and the task's own event. An
-        // insertion is the one thing that only one of them can do; the other goes without this event.
-        let claim = task.0 as u64;
-        if CLAIMS.insert(claim, 0, u64::from(BPF_NOEXIST)).is_err() {
-            count(Counter::ThreadsContended);
-            reference.generation = 0;
-            return;
-        }
-        // SAFETY: a word in a map value; volatile, because the other one may have written it before the claim was ours.
-        if unsafe { core::ptr::read_volatile(&raw const reference.slot) } == NO_SLOT {
-            make_record(task, reference, flags, now_ns, phase);
-        }
-        if CLAIMS.remove(claim).is_err() {
-            count(Counter::ThreadsContended);
-        }
-    } else if let Some(record) = record(reference.slot) {
-        let call = task.traced_call(flags);
-        if record.clock.phase == Phase::Unobserved as u32 {
-            update(record, |record| {
-                let gap_ns = record.clock.resume(now_ns, phase, call, task.clock_flags());
-                record.attribution.skip(gap_ns);
-            });
-        } else if (before ^ flags) & REF_CALLS != 0 {
-            update(record, |record| record.clock.assume_call(now_ns, call));
-        }
-    }
-}
-
-/// Gives the task a record. It is filled before it is published, so that nobody sees half of one.
-#[inline(always)]
-fn make_record(task: Task, reference: &mut TaskRef, flags: u32, now_ns: u64, phase: Phase) {
+pub fn make_record(task: Task, reference: &mut TaskRef, flags: u32, now_ns: u64, phase: Phase) {
     if task.is_exiting() {
+        // Its last event may be over, and no other would end the record.
+        reference.slot = GONE_SLOT;
         return;
     }
     let Ok(Some(slot)) = FREE_SLOTS.pop() else {

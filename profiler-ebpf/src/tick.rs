@@ -9,6 +9,7 @@ use profiler_common::records::{GONE_SLOT, NO_SLOT, REF_TARGET};
 
 use crate::attribute::{self, Moment};
 use crate::counters::count;
+use crate::judge;
 use crate::task::{self, Task, control, record};
 
 /// cpu-clock, on every processor, at `frequency_hz`.
@@ -34,7 +35,13 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
     }
     // A tick makes no record and judges nobody: it may have interrupted the program that does. A running thread has been
     // met at its switch-in, or by the scan of all tasks at start.
-    let reference = task.storage(false)?;
+    let Some(reference) = task.storage(false) else {
+        if task.is_exiting() {
+            count(Counter::TicksExiting);
+            return Some(());
+        }
+        return None;
+    };
     if reference.slot == GONE_SLOT {
         count(Counter::TicksExiting);
         return Some(());
@@ -48,7 +55,8 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
     }
     let slot = reference.slot;
     let record = record(slot)?;
-    if task::is_in_update(record) {
+    let current = task::on_processor()?;
+    if task::is_in_update(record) || judge::may_be_in_scan(reference, control) {
         count(Counter::TicksNested);
         attribute::walk(
             ctx.as_ptr(),
@@ -62,8 +70,8 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
         task::update(record, |record| {
             // SAFETY: takes nothing.
             let now_ns = unsafe { bpf_ktime_get_ns() };
-            task::notice_unseen_switch(task, now_ns);
-            task::arrive_unseen(record, now_ns);
+            task::notice_unseen_switch(current, task, now_ns);
+            task::arrive_unseen(record, current, now_ns);
             record.clock.tick(now_ns);
             attribute::walk(ctx.as_ptr(), task, record, slot, Moment::Tick, control);
         });

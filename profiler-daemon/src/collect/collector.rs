@@ -33,7 +33,7 @@ use super::losses::{COLLECTOR_LOSSES, Sources};
 use super::own_frames::OwnFrames;
 use super::rests::Rests;
 use super::stacks::Stacks;
-use super::targets::Running;
+use super::targets;
 use super::unwinding::{Unwinding, UnwindingState};
 
 /// Time between two passes.
@@ -173,10 +173,9 @@ impl Collector {
         };
         collector.processes.seed_from_proc();
         collector.look_at_kernel_modules();
+        collector.sync_unwinding();
         let targets = collector.targets.borrow().clone();
         collector.set_targets(targets).map_err(anyhow::Error::msg)?;
-        collector.sync_unwinding();
-        collector.kernel.enable()?;
         Ok(collector)
     }
 
@@ -485,17 +484,8 @@ impl Collector {
 
     /// Sets targets that exist, all or none of them, and says so to whoever reads what is in force.
     fn set_targets(&mut self, targets: Targets) -> Result<Targets, String> {
-        let running = Running::list()?;
-        if let Some(pid) = running.missing(&targets) {
-            return Err(format!("there is no process {pid}"));
-        }
-        if let Err(error) = self.kernel.set_targets(&running.named(&targets)) {
-            let before = running.named(&self.targets.borrow());
-            if let Err(error) = self.kernel.set_targets(&before) {
-                warn!("the targets cannot be set as they were: {error}");
-            }
-            return Err(error.to_string());
-        }
+        let before = self.targets.borrow().clone();
+        targets::replace(&mut self.kernel, &targets, &before)?;
         self.targets.send_replace(targets.clone());
         Ok(targets)
     }

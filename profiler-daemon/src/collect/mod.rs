@@ -8,6 +8,7 @@ mod command;
 mod convert;
 mod cost;
 mod coverage;
+mod descendants;
 mod losses;
 mod own_frames;
 mod rations;

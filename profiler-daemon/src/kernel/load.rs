@@ -12,6 +12,7 @@ use profiler_common::unwind::{MAX_TABLES, WALK_ENDS};
 use tracing::{debug, warn};
 
 use super::attach::{self, Attached};
+use super::batch;
 use super::btf;
 use super::cost::{self, MapCost, ProgramCost, Statistics};
 use super::log::ProgramLog;
@@ -84,7 +85,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Loads and attaches the programs; they do nothing until [`Kernel::enable`].
+    /// Loads and attaches the programs; they do nothing until [`Kernel::name_targets`].
     ///
     /// # Errors
     /// [`StartError`], each a sentence that says what is missing.
@@ -199,21 +200,22 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Lets the programs work, and makes the threads that exist known to them.
-    ///
-    /// # Errors
-    /// [`StartError`] if the kernel refuses the scan of all tasks.
-    pub fn enable(&mut self) -> Result<(), StartError> {
-        self.control_value.enabled = 1;
-        self.write_control()?;
-        self.scan_tasks()
-    }
-
-    /// Makes every thread known that has no record yet, in the class it is in: also those that never run again.
+    /// Has every thread judged that has not judged itself yet: also those that never run again. New ones begin in the class they are in.
     ///
     /// # Errors
     /// [`StartError`] if the kernel refuses.
-    pub fn scan_tasks(&mut self) -> Result<(), StartError> {
+    pub(super) fn scan_tasks(&mut self) -> Result<(), StartError> {
+        self.control_value.scanning = 1;
+        self.write_control()?;
+        // From here on every event knows that there is a scan, and which targets it is for.
+        batch::wait_for_programs();
+        let scanned = self.run_scan();
+        self.control_value.scanning = 0;
+        self.write_control()?;
+        scanned
+    }
+
+    fn run_scan(&mut self) -> Result<(), StartError> {
         let fail = |reason: String| StartError::Program {
             program: "seed",
             reason,

@@ -10,7 +10,6 @@ const FIELDS: &[(&str, &str, &[&str])] = &[
     ("TASK_FLAGS", "task_struct", &["flags"]),
     ("TASK_STATE", "task_struct", &["__state", "state"]),
     ("TASK_ON_CPU", "task_struct", &["on_cpu"]),
-    ("TASK_EXIT_STATE", "task_struct", &["exit_state"]),
     ("TASK_COMM", "task_struct", &["comm"]),
     ("TASK_LEADER", "task_struct", &["group_leader"]),
     ("TASK_PARENT", "task_struct", &["real_parent"]),

@@ -74,55 +74,81 @@ impl TargetMaps {
 }
 
 impl Kernel {
-    /// Replaces the targets, and judges every thread anew: at its next event, and the sleeping ones at once.
+    /// Replaces the targets, and has the programs work from now on: threads that are born are judged by these targets, and so are their
+    /// children. [`Kernel::judge_anew`] does the rest: before it, all others are what they were.
     ///
     /// # Errors
     /// [`TargetError`]; the targets are then partly replaced, and setting them again is safe.
-    pub fn set_targets(&mut self, targets: &NamedTargets) -> Result<(), TargetError> {
-        let groups = group_ids(&targets.cgroups)?;
+    pub fn name_targets(&mut self, targets: &NamedTargets) -> Result<(), TargetError> {
+        let groups = group_ids(&group_root(), &targets.cgroups, Missing::Refused)?;
         replace(
             &mut self.targets.pids,
             targets.pids.iter().copied().collect(),
-            "processes",
+            PROCESSES,
         )?;
         let comms = targets.comms.iter().map(|comm| padded(comm)).collect();
         replace(&mut self.targets.comms, comms, "names")?;
-        replace(&mut self.targets.cgroups, groups, "control groups")?;
+        replace(&mut self.targets.cgroups, groups, GROUPS)?;
         self.control_value.all = u32::from(targets.all);
         self.control_value.children = u32::from(targets.children);
+        self.control_value.enabled = 1;
+        self.write_control()?;
+        Ok(())
+    }
+
+    /// Adds processes to the targets, and says how many of them were none yet: not named, and not added by the programs.
+    ///
+    /// # Errors
+    /// [`TargetError::Full`]; those before it are then added.
+    pub fn add_target_processes(&mut self, pids: &[u32]) -> Result<usize, TargetError> {
+        let mut added = 0;
+        for pid in pids {
+            match self.targets.pids.get(pid, 0) {
+                Ok(_) => {}
+                Err(MapError::KeyNotFound) => {
+                    let inserted = self.targets.pids.insert(pid, 0, 0);
+                    inserted.map_err(|error| full(PROCESSES, &error))?;
+                    added += 1;
+                }
+                Err(error) => return Err(full(PROCESSES, &error)),
+            }
+        }
+        Ok(added)
+    }
+
+    /// Looks at the groups below the named ones again: threads move, and groups are made and removed. A named one that is gone is
+    /// a target again when there is one of its name.
+    ///
+    /// # Errors
+    /// [`TargetError`], but not for a group that is gone.
+    pub fn refresh_groups(&mut self, paths: &[String]) -> Result<(), TargetError> {
+        if paths.is_empty() {
+            return Ok(());
+        }
+        let groups = group_ids(&group_root(), paths, Missing::LeftOut)?;
+        replace(&mut self.targets.cgroups, groups, GROUPS)?;
         self.judge_anew()?;
         Ok(())
     }
 
-    /// Looks at the groups below the named ones again: threads move, and groups are made. True if anything changed.
-    ///
-    /// # Errors
-    /// As [`Kernel::set_targets`].
-    pub fn refresh_groups(&mut self, paths: &[String]) -> Result<bool, TargetError> {
-        if paths.is_empty() {
-            return Ok(false);
-        }
-        replace(
-            &mut self.targets.cgroups,
-            group_ids(paths)?,
-            "control groups",
-        )?;
-        self.judge_anew()?;
-        Ok(true)
-    }
-
-    /// Has every thread judged anew.
+    /// Has every thread judged anew: at its next event, and the sleeping ones at once.
     ///
     /// # Errors
     /// [`StartError`] if the kernel refuses.
     pub fn judge_anew(&mut self) -> Result<(), StartError> {
         self.control_value.generation = self.control_value.generation.wrapping_add(1).max(1);
-        self.write_control()?;
-        if self.control_value.enabled != 0 {
-            self.scan_tasks()
-        } else {
-            Ok(())
-        }
+        self.scan_tasks()
+    }
+}
+
+/// What [`TargetError::Full`] calls the tables.
+const PROCESSES: &str = "processes";
+const GROUPS: &str = "control groups";
+
+fn full(kind: &'static str, error: &MapError) -> TargetError {
+    TargetError::Full {
+        kind,
+        reason: super::refusal::chain(error),
     }
 }
 
@@ -131,10 +157,7 @@ fn replace<K: Pod + Ord>(
     wanted: BTreeSet<K>,
     kind: &'static str,
 ) -> Result<(), TargetError> {
-    let full = |error: MapError| TargetError::Full {
-        kind,
-        reason: super::refusal::chain(&error),
-    };
+    let full = |error: MapError| full(kind, &error);
     let present: Vec<K> = map.keys().collect::<Result<_, _>>().map_err(full)?;
     for key in present.iter().filter(|key| !wanted.contains(key)) {
         // A program may have removed it meanwhile (a process that exited).
@@ -157,36 +180,44 @@ fn padded(comm: &[u8]) -> [u8; COMM_BYTES] {
     padded
 }
 
-/// The ids of the named groups and of all below them: a group's id is the inode of its directory.
-fn group_ids(paths: &[String]) -> Result<BTreeSet<u64>, TargetError> {
+/// What a named group that does not exist is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    /// A mistake.
+    Refused,
+    /// One without members.
+    LeftOut,
+}
+
+/// The ids of the named groups below `root` and of all below them: a group's id is the inode of its directory.
+fn group_ids(
+    root: &Path,
+    paths: &[String],
+    missing: Missing,
+) -> Result<BTreeSet<u64>, TargetError> {
     let mut ids = BTreeSet::new();
-    if paths.is_empty() {
-        return Ok(ids);
-    }
-    let root = group_root();
     for path in paths {
-        let missing = || TargetError::NoGroup {
+        let no_group = || TargetError::NoGroup {
             path: path.clone(),
             root: root.display().to_string(),
         };
         // Nothing outside the group file system, whatever the path says.
         if path.split('/').any(|part| part == "..") {
-            return Err(missing());
+            return Err(no_group());
         }
-        let mut waiting = vec![root.join(path.trim_start_matches('/'))];
-        let mut first = true;
+        let named = root.join(path.trim_start_matches('/'));
+        let mut waiting = vec![named.clone()];
         while let Some(directory) = waiting.pop() {
             match fs::symlink_metadata(&directory) {
                 Ok(metadata) if metadata.is_dir() => {
                     ids.insert(metadata.ino());
                 }
-                _ if first => return Err(missing()),
+                _ if directory == named && missing == Missing::Refused => return Err(no_group()),
                 _ => continue,
             }
-            first = false;
             if ids.len() >= MAX_TARGET_CGROUPS as usize {
                 return Err(TargetError::Full {
-                    kind: "control groups",
+                    kind: GROUPS,
                     reason: format!("{MAX_TARGET_CGROUPS} is the limit"),
                 });
             }
@@ -208,5 +239,40 @@ fn group_root() -> PathBuf {
         unified.to_path_buf()
     } else {
         PathBuf::from("/sys/fs/cgroup")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_that_is_gone_takes_no_other_with_it() {
+        // Check that a named group that does not exist is refused when it is named, and later left out: the others, with the groups
+        // made below them since, stay targets.
+        let root = tempfile::tempdir().expect("a temporary directory");
+        let make = |path: &str| {
+            let directory = root.path().join(path);
+            fs::create_dir_all(&directory).expect("a directory can be made");
+            fs::symlink_metadata(&directory).expect("it is there").ino()
+        };
+        let paths = ["/a".to_owned(), "/b".to_owned()];
+        let (a, b) = (make("a"), make("b"));
+        let both = group_ids(root.path(), &paths, Missing::Refused).expect("both exist");
+        assert_eq!(both, BTreeSet::from([a, b]));
+        fs::remove_dir(root.path().join("a")).expect("an empty directory can be removed");
+        let new = make("b/new");
+        let left =
+            group_ids(root.path(), &paths, Missing::LeftOut).expect("what is gone is left out");
+        assert_eq!(left, BTreeSet::from([b, new]));
+        let refused = group_ids(root.path(), &paths, Missing::Refused);
+        assert!(
+            matches!(&refused, Err(TargetError::NoGroup { path, .. }) if path == "/a"),
+            "{refused:?}"
+        );
+        for missing in [Missing::Refused, Missing::LeftOut] {
+            let outside = group_ids(root.path(), &["/b/../..".to_owned()], missing);
+            assert!(outside.is_err(), "nothing outside the group file system");
+        }
     }
 }

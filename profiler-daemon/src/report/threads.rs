@@ -147,7 +147,11 @@ fn add_rows(view: &View<'_>, member: &Member<'_>, rows: &mut Vec<ThreadRow>) {
         if !view.has_thread(thread, totals) {
             continue;
         }
-        let last_event_ns = thread.last_ns.min(view.coverage.to_ns);
+        // It may be later than the moment of the pass, which reads one thread after the other.
+        let last_event_ns = match view.coverage.span {
+            Span::Session => thread.last_ns,
+            Span::Between { .. } => thread.last_ns.min(view.coverage.to_ns),
+        };
         let first_event_ns = match view.coverage.span {
             Span::Session => thread.first_ns,
             Span::Between { .. } => {

@@ -1,5 +1,7 @@
 //! Threads that were there before the daemon: seeded in the right class, never with time from before.
 
+use std::time::{Duration, Instant};
+
 use crate::daemon::{self, Settings};
 use crate::ledger;
 use crate::reads::{self, classes, number, text, thread, unix_now_ns};
@@ -64,4 +66,107 @@ fn threads_that_already_exist_begin_in_their_class() {
         "the process has just ended"
     );
     ledger::check(&daemon);
+}
+
+#[test]
+fn a_thread_that_is_already_ending_is_no_thread() {
+    // Check that a process that was past its last event when the daemon started, and not at its end yet, does not stay in the reports
+    // as one that lives. (The first process of a namespace ends only when all others of it are gone.)
+    if !daemon::privileged() {
+        return;
+    }
+    let outside = fork(|| {
+        // SAFETY: no memory is passed.
+        if unsafe { libc::unshare(libc::CLONE_NEWPID) } == 0 {
+            fork(|| {
+                fork(sleep);
+                sleep();
+            });
+        }
+        sleep();
+    });
+    let first = until_some("the first process of the namespace", || child_of(outside));
+    let second = until_some("its child", || child_of(first));
+    // SAFETY: no memory is passed.
+    let traced = unsafe { libc::ptrace(libc::PTRACE_SEIZE, second, 0, 0) };
+    assert_eq!(traced, 0, "{}", std::io::Error::last_os_error());
+    kill(first);
+    // It takes the other one with it, which stays as long as it is traced.
+    until_some("the end of its child", || {
+        (stat(second)?.0 == "Z").then_some(())
+    });
+    let (state, flags) = stat(first).expect("it waits for its child");
+    assert!(state != "Z" && flags & 4 != 0, "{first}: {state} {flags:x}");
+
+    let daemon = daemon::own(&Settings::default()).expect("there are the privileges");
+    wait(second);
+    until_some("its end", || {
+        stat(first)
+            .is_none_or(|(state, _)| state == "Z")
+            .then_some(())
+    });
+    let ended_ns = unix_now_ns();
+    let list = reads::until(&daemon, "/threads?limit=0", ended_ns, |_| true);
+    let living = reads::rows(&list)
+        .iter()
+        .find(|row| row["tid"] == first && row["state"] != "exited");
+    assert_eq!(living, None);
+    kill(outside);
+    wait(outside);
+}
+
+/// Forks; the child does `work`, which may do no more than make system calls, and ends.
+fn fork(work: impl FnOnce()) -> i32 {
+    // SAFETY: the child only makes system calls.
+    match unsafe { libc::fork() } {
+        0 => {
+            // SAFETY: plain numbers. It ends with its parent, also where a test fails.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            work();
+            // SAFETY: takes nothing, does not return.
+            unsafe { libc::_exit(0) }
+        }
+        pid => pid,
+    }
+}
+
+/// Until it is killed, or for longer than any test takes.
+fn sleep() {
+    // SAFETY: takes nothing.
+    unsafe { libc::sleep(600) };
+}
+
+fn kill(pid: i32) {
+    // SAFETY: no memory is passed; a process of this test that was not waited for.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
+}
+
+fn wait(pid: i32) {
+    // SAFETY: no memory is passed.
+    let waited = unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::__WALL) };
+    assert_eq!(waited, pid);
+}
+
+/// State and flags of a process; `None` if it is gone.
+fn stat(pid: i32) -> Option<(String, u32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    Some((fields.next()?.to_owned(), fields.nth(5)?.parse().ok()?))
+}
+
+/// A child of a process.
+fn child_of(pid: i32) -> Option<i32> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    children.split(' ').next()?.parse().ok()
+}
+
+fn until_some<T>(what: &str, find: impl Fn() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        if let Some(found) = find() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waiting for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }

@@ -1,5 +1,8 @@
 //! What is profiled can change while the daemon runs: what is no target does not grow, and what was missed is not invented.
 
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::daemon::{self, Daemon, Settings};
@@ -117,6 +120,143 @@ fn children_of_a_target_are_targets() {
         let grew = child.status == 200 && number(&child.json(), "/elapsed_ns") > 200_000_000;
         assert_eq!(grew, children, "children: {children}: {}", child.text());
     }
+}
+
+#[test]
+fn children_forked_meanwhile_are_targets() {
+    // Check that of a process that forks while it is made a target with its children, not one child is missing.
+    const CHILDREN: usize = 400;
+    let settings = Settings {
+        targets: "pids = [1]",
+        ..Settings::default()
+    };
+    let Some(daemon) = daemon::own(&settings) else {
+        return;
+    };
+    let parent = Workload::start(&format!("many --kind processes --threads {CHILDREN}"));
+    put(&daemon, &json!({"pids": [parent.pid()], "children": true}));
+    parent.ready();
+    let list = reads::until(&daemon, "/processes?limit=0", unix_now_ns(), |list| {
+        !reads::rows(list).is_empty()
+    });
+    let found = reads::rows(&list)
+        .iter()
+        .filter(|row| row["ppid"] == parent.pid() && row["state"] != "exited")
+        .count();
+    assert_eq!(found, CHILDREN);
+    let status = parent.stop();
+    assert!(!status.success(), "it was still there: {status}");
+}
+
+#[test]
+fn a_group_that_is_removed_takes_no_other_with_it() {
+    // Check that of two control groups that are targets, one goes on when the other is removed: groups that are made below it, and
+    // processes that are moved there, become targets.
+    let settings = Settings {
+        targets: "pids = [1]",
+        ..Settings::default()
+    };
+    let Some(daemon) = daemon::own(&settings) else {
+        return;
+    };
+    let (removed, kept) = (Group::new("removed"), Group::new("kept"));
+    put(&daemon, &json!({"cgroups": [removed.name, kept.name]}));
+    drop(removed);
+    // The groups are looked at again once a second: at least once without the one that is gone.
+    let removed_ns = unix_now_ns();
+    reads::until(&daemon, "/session", removed_ns + 1_500_000_000, |_| true);
+    let below = Group::new(&format!("{}/below", kept.name.trim_start_matches('/')));
+    let workload = Workload::start("split --seconds 30");
+    std::fs::write(below.path.join("cgroup.procs"), workload.pid().to_string())
+        .expect("a process can be moved");
+    reads::until(
+        &daemon,
+        &format!("/processes/{}", workload.selector()),
+        removed_ns,
+        |row| number(row, "/elapsed_ns") > 500_000_000,
+    );
+    let status = workload.stop();
+    assert!(!status.success(), "it was still at work: {status}");
+}
+
+/// A control group (version 2) that is removed in the end.
+struct Group {
+    name: String,
+    path: PathBuf,
+}
+
+impl Group {
+    /// Makes one; `name` may lie in one that there is.
+    fn new(name: &str) -> Self {
+        let unified = Path::new("/sys/fs/cgroup/unified");
+        let root = if unified.join("cgroup.procs").exists() {
+            unified
+        } else {
+            Path::new("/sys/fs/cgroup")
+        };
+        let name = if name.contains('/') {
+            format!("/{name}")
+        } else {
+            format!("/profiler-test-{}-{name}", std::process::id())
+        };
+        let path = root.join(&name[1..]);
+        std::fs::create_dir(&path)
+            .unwrap_or_else(|error| panic!("making {}: {error}", path.display()));
+        Self { name, path }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // A process that has just ended leaves its group a moment later.
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while let Err(error) = std::fs::remove_dir(&self.path) {
+            if Instant::now() > deadline {
+                daemon::say(&format!("{} stays: {error}", self.path.display()));
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
+fn threads_are_followed_through_many_changes() {
+    // Check that threads that switch and call all the time, on all processors, while targets change again and again, are all there in
+    // the end, once each, and that their time grows as fast as the clock.
+    let Some(daemon) = daemon::own(&Settings::default()) else {
+        return;
+    };
+    let race = Workload::start("race --threads 3 --count 2000000000");
+    let other = Workload::start("pingpong --kind threads --count 2000000000");
+    for _ in 0..25 {
+        put(&daemon, &json!({"pids": [other.pid()]}));
+        put(&daemon, &json!({"all": true}));
+    }
+    let changed_ns = unix_now_ns();
+    for workload in [&race, &other] {
+        let path = format!("/processes/{}/threads?limit=0", workload.selector());
+        let before = reads::until(&daemon, &path, changed_ns, |_| true);
+        let after = reads::until(&daemon, &path, changed_ns + 1_000_000_000, |_| true);
+        let at = |list: &Value| unix_ns(text(list, "/as_of"));
+        let tids =
+            || std::fs::read_dir(format!("/proc/{}/task", workload.pid())).expect("it lives");
+        let rows = reads::rows(&after);
+        assert_eq!(rows.len(), tids().count(), "{after}");
+        for tid in tids() {
+            let tid = tid.expect("the list of threads can be read").file_name();
+            let tid: u64 = tid.to_string_lossy().parse().expect("a thread's number");
+            let elapsed_ns = |list| reads::classes(reads::thread(list, tid)).iter().sum::<u64>();
+            reads::assert_near(
+                &format!("growth of thread {tid}"),
+                elapsed_ns(&after) - elapsed_ns(&before),
+                at(&after) - at(&before),
+                0.001,
+                1_000_000,
+            );
+        }
+    }
+    ledger::check(&daemon);
 }
 
 #[test]

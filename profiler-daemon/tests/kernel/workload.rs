@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 
@@ -152,6 +152,14 @@ impl Workload {
             wall_ns: unix_ns - self.started_unix_ns,
             unix_ns,
         }
+    }
+
+    /// Ends it, whatever it is at.
+    pub(crate) fn stop(mut self) -> ExitStatus {
+        self.child.kill().expect("it was not waited for yet");
+        self.child
+            .wait()
+            .expect("the workload is a child of this process")
     }
 
     /// Lets it end, and waits until it has.

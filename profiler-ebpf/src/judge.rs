@@ -1,0 +1,221 @@
+//! Judges threads: is this one a target, and who may change its record? Each is judged at its first event, and anew when
+//! targets change: by its own next event, or by the scan of all tasks, which also reaches those that sleep.
+//!
+//! No two change a record at once, because of three rules:
+//! - Only a thread's own events write [`TaskRef::generation`]. Once it is the current one, the scan leaves the thread alone.
+//! - Whoever judges a thread holds its claim, an insertion into `CLAIMS`: the one thing that only one of two processors can do. (Nor does
+//!   an event judge where a program of the same thread was preempted at it.) An event that finds the claim taken goes without, and
+//!   the next one judges.
+//! - The daemon waits between the new generation and the scan ([`Control::scanning`]) until no program runs that began before.
+//!
+//! What the answer is says `filter`.
+
+use aya_ebpf::bindings::BPF_NOEXIST;
+use core::sync::atomic::{Ordering, compiler_fence};
+use profiler_common::Counter;
+use profiler_common::clock::{KERNEL_THREAD, Phase};
+use profiler_common::records::{
+    Control, GONE_SLOT, JUDGE_ITSELF, NO_SLOT, REF_CALLS, REF_TARGET, TaskRef, ThreadRecord,
+};
+
+use crate::counters::count;
+use crate::filter;
+use crate::maps::CLAIMS;
+use crate::task::{self, Task, record, update};
+
+/// At an event of the thread's own: what is kept with its task, judged for the current targets; at its first event as a target its record
+/// is made. `None`: no room for it, or the scan is just judging it.
+///
+/// `phase` is where the thread is *before* the event that found it, as far as the hook knows; `None`: look at the task.
+#[inline(always)]
+pub fn judged(
+    task: Task,
+    control: &Control,
+    now_ns: u64,
+    phase: Option<Phase>,
+) -> Option<&'static mut TaskRef> {
+    let reference = task.storage(true)?;
+    let generation = word(&control.generation);
+    if reference.generation != generation && reference.slot != GONE_SLOT {
+        let claim = Claim::take(task)?;
+        if word(&reference.exited) != 0 {
+            end(reference, now_ns);
+        } else {
+            judge(task, reference, control, now_ns, phase);
+        }
+        reference.generation = generation;
+        claim.give_back();
+    }
+    Some(reference)
+}
+
+/// In the scan of all tasks: judges the thread of `task`, unless an event of its own has done so.
+#[inline(always)]
+pub fn scan(task: Task, control: &Control, now_ns: u64) -> Option<()> {
+    let reference = task.storage(true)?;
+    let (generation, judged) = (word(&control.generation), word(&reference.generation));
+    // One that was renamed by another processor may be at work on its record, and finds out at its next switch.
+    if judged == generation || judged == JUDGE_ITSELF || word(&reference.slot) == GONE_SLOT {
+        return None;
+    }
+    let claim = Claim::take(task)?;
+    // It may have judged itself before the claim was taken.
+    if word(&reference.generation) == judged && word(&reference.exited) == 0 {
+        judge(task, reference, control, now_ns, None);
+    }
+    claim.give_back();
+    // Its exit may have found the claim taken, and left the end of the record to whoever had it.
+    if word(&reference.exited) != 0 {
+        let claim = Claim::take(task)?;
+        if word(&reference.generation) != generation {
+            end(reference, now_ns);
+        }
+        claim.give_back();
+    }
+    Some(())
+}
+
+/// The thread's last event: `change` ends its record, if it has one.
+#[inline(always)]
+pub fn exit(
+    task: Task,
+    control: &Control,
+    change: impl FnOnce(&mut ThreadRecord, u32),
+) -> Option<()> {
+    // Made where there is none: the scan may be about to make the thread known.
+    let reference = task.storage(true)?;
+    // SAFETY: a word of a map value; volatile: it is to be there before the claim is tried.
+    unsafe { core::ptr::write_volatile(&raw mut reference.exited, 1) };
+    let claim = if reference.generation == word(&control.generation) {
+        None
+    } else {
+        Some(Claim::take(task)?)
+    };
+    let slot = word(&reference.slot);
+    reference.slot = GONE_SLOT;
+    if slot != NO_SLOT
+        && slot != GONE_SLOT
+        && let Some(record) = record(slot)
+    {
+        update(record, |record| change(record, slot));
+    }
+    if let Some(claim) = claim {
+        claim.give_back();
+    }
+    Some(())
+}
+
+/// May the scan be changing the thread's record at this moment? Asked by the tick, which judges nobody.
+#[inline(always)]
+pub fn may_be_in_scan(reference: &TaskRef, control: &Control) -> bool {
+    reference.generation != word(&control.generation) && word(&control.scanning) != 0
+}
+
+/// Is it a target without a record?
+#[inline(always)]
+pub fn is_turned_away(reference: &TaskRef) -> bool {
+    reference.flags & REF_TARGET != 0 && reference.slot == NO_SLOT
+}
+
+/// The right to judge a thread, and to change its record before it has been judged.
+struct Claim(u64);
+
+impl Claim {
+    /// Takes it. `None`: another has it (counted).
+    #[inline(always)]
+    fn take(task: Task) -> Option<Self> {
+        let key = task.address();
+        if CLAIMS.insert(key, 0, u64::from(BPF_NOEXIST)).is_err() {
+            count(Counter::ThreadsContended);
+            return None;
+        }
+        compiler_fence(Ordering::SeqCst);
+        Some(Self(key))
+    }
+
+    /// Gives it back.
+    #[inline(always)]
+    fn give_back(self) {
+        compiler_fence(Ordering::SeqCst);
+        if CLAIMS.remove(self.0).is_err() {
+            count(Counter::ThreadsContended);
+        }
+    }
+}
+
+/// Decides whether the thread is a target under the current targets, and starts or stops its clock accordingly.
+#[inline(always)]
+fn judge(
+    task: Task,
+    reference: &mut TaskRef,
+    control: &Control,
+    now_ns: u64,
+    phase: Option<Phase>,
+) {
+    if reference.image_ns == 0 {
+        reference.image_ns = now_ns;
+    }
+    let flags = filter::judge(task, control);
+    // As they are now that the claim is taken.
+    let (slot, before) = (word(&reference.slot), word(&reference.flags));
+    if flags & REF_TARGET == 0 {
+        reference.flags = flags;
+        if slot != NO_SLOT
+            && let Some(record) = record(slot)
+            && record.clock.phase != Phase::Unobserved as u32
+        {
+            update(record, |record| record.clock.suspend(now_ns));
+        }
+        return;
+    }
+    if slot == NO_SLOT {
+        let phase = phase_of(task, phase);
+        task::make_record(task, reference, flags, now_ns, phase);
+    } else if let Some(record) = record(slot) {
+        let call = task.traced_call(flags);
+        let clock_flags = task.clock_flags();
+        if record.clock.phase == Phase::Unobserved as u32 {
+            let phase = phase_of(task, phase);
+            update(record, |record| {
+                let gap_ns = record.clock.resume(now_ns, phase, call, clock_flags);
+                record.attribution.skip(gap_ns);
+            });
+        } else if (before ^ flags) & REF_CALLS != 0 {
+            update(record, |record| record.clock.assume_call(now_ns, call));
+        } else if (record.clock.flags ^ clock_flags) & KERNEL_THREAD != 0 {
+            // A kernel thread that executes a program becomes a process.
+            update(record, |record| record.clock.set_flags(clock_flags));
+        }
+    }
+    // Last: a thread that is a target has its record by then, or was turned away.
+    reference.flags = flags;
+}
+
+/// Where the thread is: as the hook knows it, or as it is seen from outside.
+#[inline(always)]
+fn phase_of(task: Task, known: Option<Phase>) -> Phase {
+    match known {
+        Some(phase) => phase,
+        None => task.phase(),
+    }
+}
+
+/// Ends the record of a thread whose last event found its claim taken.
+#[inline(always)]
+fn end(reference: &mut TaskRef, now_ns: u64) {
+    let slot = word(&reference.slot);
+    reference.slot = GONE_SLOT;
+    if slot != NO_SLOT
+        && slot != GONE_SLOT
+        && let Some(record) = record(slot)
+    {
+        update(record, |record| record.clock.exit(now_ns));
+    }
+}
+
+/// A word that another processor, or the daemon, may write meanwhile, as it is now.
+#[inline(always)]
+fn word(word: &u32) -> u32 {
+    // SAFETY: a reference to a word of a map value.
+    unsafe { core::ptr::read_volatile(word) }
+}
