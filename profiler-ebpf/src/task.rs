@@ -9,7 +9,7 @@ use profiler_common::Counter;
 use profiler_common::clock::{KERNEL_THREAD, NO_CALL, Phase};
 use profiler_common::limits::COMM_BYTES;
 use profiler_common::records::{
-    Control, GONE_SLOT, NO_SLOT, OnProcessor, REF_CALLS, REF_TARGET, TaskRef, ThreadRecord,
+    Control, GONE_SLOT, NO_SLOT, OnProcessor, REF_CALLS, TaskRef, ThreadRecord,
 };
 
 use crate::counters::count;
