@@ -84,18 +84,20 @@ impl Params {
         }
     }
 
-    /// Ends the reading. What is allowed here and was not taken has no meaning for this very request: that is a fault too.
+    /// Ends the reading. What is allowed here and was not taken has no meaning for this very request: that is a fault too, where no
+    /// other fault may be why.
     ///
     /// # Errors
     ///
     /// All faults, if there are any.
     pub(super) fn finish(mut self) -> Result<(), Problem> {
-        for (name, value) in self.values {
-            self.faults.push(Fault {
+        if self.faults.is_empty() {
+            let left = self.values.into_iter().map(|(name, value)| Fault {
                 detail: format!("{name} means nothing in this request"),
                 parameter: Some(name),
                 given: Some(shown(&value)),
             });
+            self.faults.extend(left);
         }
         if self.faults.is_empty() {
             Ok(())
@@ -239,12 +241,20 @@ mod tests {
 
     #[test]
     fn what_nobody_reads_is_refused() {
-        // Check that a parameter of the endpoint that this very request has no use for is refused by name.
+        // Check that a parameter of the endpoint that this very request has no use for is refused by name, unless another fault
+        // may be why it has none.
         let mut params = Params::parse(Some("frames=all&depth=3"), TREE);
         let _view = params.view();
         let told = format!("{:?}", params.finish().unwrap_err());
         assert!(
             told.contains("depth means nothing in this request") && !told.contains("frames means"),
+            "{told}"
+        );
+        let mut params = Params::parse(Some("frames=x&depth=3"), TREE);
+        let _view = params.view();
+        let told = format!("{:?}", params.finish().unwrap_err());
+        assert!(
+            told.contains("frames must be") && !told.contains("means nothing"),
             "{told}"
         );
     }
