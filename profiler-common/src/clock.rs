@@ -9,6 +9,8 @@
 //! [`ThreadClock::woken_ns`] and [`ThreadClock::gone_ns`]. So a waker never races with the switch-out: what a wake means is
 //! decided later, by the thread itself, when it is switched in.
 
+use crate::kinds::{WAITS, WaitNs};
+
 /// How many classes of time there are.
 pub const CLASS_COUNT: usize = 5;
 
@@ -22,6 +24,8 @@ pub const NO_CALL: u32 = u32::MAX;
 pub const KERNEL_THREAD: u32 = 1;
 /// [`ThreadClock::flags`]: the entry of the current system call was seen, so its exit may be counted.
 pub const CALL_SEEN: u32 = 2;
+/// [`ThreadClock::flags`]: the thread's system calls are not traced: its class `user` is all of its running time.
+pub const UNTRACED: u32 = 4;
 
 /// What a thread was doing in an interval. The values are indexes into [`ClassNs`].
 #[repr(u32)]
@@ -122,6 +126,15 @@ pub struct Absence {
     pub wake: Wake,
 }
 
+impl Absence {
+    /// Its time by class.
+    #[must_use]
+    #[inline(always)]
+    pub const fn waited(&self) -> WaitNs {
+        [self.blocked_ns, self.runnable_ns]
+    }
+}
+
 /// A system call that has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FinishedCall {
@@ -160,7 +173,7 @@ pub struct ThreadClock {
     pub call: u32,
     /// A [`Phase`].
     pub phase: u32,
-    /// [`KERNEL_THREAD`], [`CALL_SEEN`].
+    /// [`KERNEL_THREAD`], [`CALL_SEEN`], [`UNTRACED`].
     pub flags: u32,
     /// Zero.
     pub padding: u32,
@@ -168,6 +181,8 @@ pub struct ThreadClock {
     pub first_ns: u64,
     /// Time between the first and the last event in which the thread was not a target.
     pub unobserved_ns: u64,
+    /// The part of `totals[User]` that does not grow now: while calls are traced what was untraced, and the other way round.
+    pub standing_ns: u64,
 }
 
 impl ThreadClock {
@@ -185,23 +200,24 @@ impl ThreadClock {
 
     /// The thread is a target again after a time in which it was not.
     #[inline(always)]
-    pub fn resume(&mut self, now_ns: u64, phase: Phase, call: u32, flags: u32) -> u64 {
+    pub fn resume(&mut self, now_ns: u64, phase: Phase, call: u32, flags: u32) {
         let gap_ns = now_ns.saturating_sub(self.last_ns);
         self.unobserved_ns += gap_ns;
         self.last_ns += gap_ns;
         self.resumed_ns = self.last_ns;
         self.call_entered_ns = self.last_ns;
         self.call = call;
+        self.trace(flags);
         self.flags = flags;
         self.phase = phase as u32;
-        gap_ns
     }
 
-    /// The thread is no target any more: its open interval is closed and the clock stands still.
+    /// The thread is no target any more: its open interval is closed and the clock stands still. Returns what ended of a wait.
     #[inline(always)]
-    pub fn suspend(&mut self, now_ns: u64) {
-        self.close(now_ns);
+    pub fn suspend(&mut self, now_ns: u64) -> WaitNs {
+        let waited = self.close(now_ns);
         self.phase = Phase::Unobserved as u32;
+        waited
     }
 
     /// A timer tick found the thread running (or any other moment at which the open interval is cut without a change).
@@ -212,37 +228,50 @@ impl ThreadClock {
         }
     }
 
-    /// The thread is found on a processor whose last known switch, to another thread, was at `since_ns`. If it was not seen
-    /// to come, it came as soon as it can have: then, or when it was woken. True if so.
+    /// The thread is found on a processor whose last known switch, to another thread, was at `since_ns` (0: none is known). If it
+    /// was not seen to come, it came as soon as it can have: then, or when it was woken. `None`: it was seen.
     #[inline(always)]
-    pub fn arrive_unseen(&mut self, now_ns: u64, since_ns: u64) -> bool {
+    pub fn arrive_unseen(&mut self, now_ns: u64, since_ns: u64) -> Option<Absence> {
         if self.phase != Phase::Blocked as u32 && self.phase != Phase::Runnable as u32 {
-            return false;
+            return None;
         }
-        let came_ns = if self.woken_ns > since_ns {
+        let came_ns = if since_ns == 0 {
+            now_ns
+        } else if self.woken_ns > since_ns {
             self.woken_ns
         } else {
             since_ns
         };
-        self.switch_in(if came_ns < now_ns { came_ns } else { now_ns });
-        true
+        Some(self.switch_in(if came_ns < now_ns { came_ns } else { now_ns }))
     }
 
     /// From now on the thread is taken to be in `call` (or none), as far as it can be told from outside: whether its
-    /// system calls are traced has changed. The call's entry was not seen, and it is not counted.
+    /// system calls are traced has changed (`flags`). The call's entry was not seen, and it is not counted. Returns what ended of
+    /// a wait.
     #[inline(always)]
-    pub fn assume_call(&mut self, now_ns: u64, call: u32) {
-        self.close(now_ns);
+    pub fn assume_call(&mut self, now_ns: u64, call: u32, flags: u32) -> WaitNs {
+        let waited = self.close(now_ns);
         self.call = call;
         self.call_entered_ns = self.last_ns;
-        self.flags &= !CALL_SEEN;
+        self.trace(flags);
+        self.flags = flags;
+        waited
     }
 
-    /// The thread leaves its processor: `gave_up` when it waits for something, false when it could go on.
+    /// A tick found the thread in user mode: it is in no call, whatever was missed. True if it was believed to be in one.
+    #[inline(always)]
+    pub fn end_missed_call(&mut self) -> bool {
+        let missed = self.call != NO_CALL;
+        self.call = NO_CALL;
+        self.flags &= !CALL_SEEN;
+        missed
+    }
+
+    /// The thread leaves its processor: `gave_up` when it waits for something, false when it could go on. It was there: see
+    /// [`ThreadClock::arrive_unseen`].
     #[inline(always)]
     pub fn switch_out(&mut self, now_ns: u64, gave_up: bool) {
-        // A thread that leaves was there, whatever an earlier missed event makes us believe.
-        self.close(now_ns);
+        self.close_running(now_ns);
         self.phase = if gave_up {
             Phase::Blocked as u32
         } else {
@@ -300,14 +329,35 @@ impl ThreadClock {
     /// program.
     #[inline(always)]
     pub fn set_flags(&mut self, flags: u32) {
+        self.trace(flags);
         self.flags = self.flags & CALL_SEEN | flags;
     }
 
-    /// The thread is gone.
+    /// The thread is gone. Returns what ended of a wait.
     #[inline(always)]
-    pub fn exit(&mut self, now_ns: u64) {
-        self.close(now_ns);
+    pub fn exit(&mut self, now_ns: u64) -> WaitNs {
+        let waited = self.close(now_ns);
         self.phase = Phase::Exited as u32;
+        waited
+    }
+
+    /// Nanoseconds of class `user` in which calls were not traced, up to the last event.
+    #[must_use]
+    #[inline(always)]
+    pub const fn untraced_ns(&self) -> u64 {
+        if self.flags & UNTRACED == 0 {
+            self.standing_ns
+        } else {
+            self.totals[Class::User as usize] - self.standing_ns
+        }
+    }
+
+    /// The flags are about to become `flags`: which part of class `user` grows may change.
+    #[inline(always)]
+    fn trace(&mut self, flags: u32) {
+        if (self.flags ^ flags) & UNTRACED != 0 {
+            self.standing_ns = self.totals[Class::User as usize] - self.standing_ns;
+        }
     }
 
     /// The clock as it stands at `now_ns`, with the open interval closed. What reports read: a sleeping thread's time grows.
@@ -371,28 +421,29 @@ impl ThreadClock {
         }
     }
 
-    /// Closes the open interval, whatever it is.
+    /// Closes the open interval, whatever it is. Returns what of it was a wait.
     #[inline(always)]
-    fn close(&mut self, now_ns: u64) {
+    fn close(&mut self, now_ns: u64) -> WaitNs {
         if self.phase == Phase::Running as u32 {
             self.close_running(now_ns);
-        } else if self.phase == Phase::Blocked as u32 {
-            let away_ns = now_ns.saturating_sub(self.last_ns);
-            // Only a wake seen since the switch-out ends the blocked time here: an early one is decided at the switch-in.
-            let blocked_ns =
-                if self.woken_ns >= self.last_ns && self.woken_ns - self.last_ns < away_ns {
-                    self.woken_ns - self.last_ns
-                } else {
-                    away_ns
-                };
-            self.totals[Class::Blocked as usize] += blocked_ns;
-            self.totals[Class::Runnable as usize] += away_ns - blocked_ns;
-            self.last_ns += away_ns;
-        } else if self.phase == Phase::Runnable as u32 {
-            let away_ns = now_ns.saturating_sub(self.last_ns);
-            self.totals[Class::Runnable as usize] += away_ns;
-            self.last_ns += away_ns;
+            return [0; WAITS];
         }
+        if self.phase != Phase::Blocked as u32 && self.phase != Phase::Runnable as u32 {
+            return [0; WAITS];
+        }
+        let away_ns = now_ns.saturating_sub(self.last_ns);
+        // Only a wake seen since the switch-out ends the blocked time here: an early one is decided at the switch-in.
+        let blocked_ns = if self.phase == Phase::Runnable as u32 {
+            0
+        } else if self.woken_ns >= self.last_ns && self.woken_ns - self.last_ns < away_ns {
+            self.woken_ns - self.last_ns
+        } else {
+            away_ns
+        };
+        self.totals[Class::Blocked as usize] += blocked_ns;
+        self.totals[Class::Runnable as usize] += away_ns - blocked_ns;
+        self.last_ns += away_ns;
+        [blocked_ns, away_ns - blocked_ns]
     }
 
     /// Closes the open interval of a running thread.

@@ -162,10 +162,10 @@ fn an_arrival_that_was_not_seen() {
         let mut clock = started();
         clock.switch_out(110, true);
         clock.woken_ns = 114;
-        assert!(clock.arrive_unseen(117, since_ns));
+        assert!(clock.arrive_unseen(117, since_ns).is_some());
         clock.tick(117);
         assert_eq!(classes(&clock), expected);
-        assert!(!clock.arrive_unseen(118, since_ns), "it is here now");
+        assert_eq!(clock.arrive_unseen(118, since_ns), None, "it is here now");
     }
 }
 
@@ -187,11 +187,12 @@ fn tracing_of_system_calls_begins_and_ends() {
     // time of class syscall, but not counted.
     let mut clock = started();
     clock.enter_call(110, 1);
-    clock.assume_call(115, NO_CALL);
+    clock.assume_call(115, NO_CALL, UNTRACED);
     assert_eq!(clock.leave_call(120), None);
-    clock.assume_call(130, 7);
+    clock.assume_call(130, 7, 0);
     assert_eq!(clock.leave_call(134), None);
     assert_eq!(classes(&clock), (10 + 15, 5 + 4, 0, 0, 0));
+    assert_eq!(clock.untraced_ns(), 15);
 }
 
 #[test]
@@ -270,7 +271,8 @@ fn time_outside_the_targets_is_not_in_the_ledger() {
     let mut clock = started();
     clock.suspend(110);
     assert_eq!(clock.view(500).elapsed_ns(), 10);
-    assert_eq!(clock.resume(600, Phase::Blocked, 3, 0), 490);
+    clock.resume(600, Phase::Blocked, 3, 0);
+    assert_eq!(clock.unobserved_ns, 490);
     clock.exit(620);
     assert_eq!(classes(&clock), (10, 0, 20, 0, 0));
     assert_eq!(
@@ -328,7 +330,7 @@ proptest! {
                 Event::Tick => clock.tick(now),
                 Event::Gone => clock.gone_ns = now,
                 Event::ArriveUnseen => { clock.arrive_unseen(now, now.saturating_sub(dt)); }
-                Event::Assume(call) => clock.assume_call(now, call),
+                Event::Assume(call) => { clock.assume_call(now, call, 0); }
                 Event::Out(gave_up) => clock.switch_out(now, gave_up),
                 Event::In => {
                     let before = clock;
@@ -342,7 +344,7 @@ proptest! {
                         prop_assert!(call.running_ns + call.blocked_ns <= call.total_ns);
                     }
                 }
-                Event::Suspend => clock.suspend(now),
+                Event::Suspend => { clock.suspend(now); }
                 Event::Resume(phase) => {
                     let phase = Phase::from_u32(phase).expect("1 to 3 are phases");
                     clock.resume(now, phase, NO_CALL, flags);

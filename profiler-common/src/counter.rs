@@ -43,8 +43,6 @@ pub enum CounterKind {
     Discarded,
     /// A sample that was lost.
     SampleLost,
-    /// A walk whose time waits for the next one: nothing is lost but the place.
-    Deferred,
     /// Something that could not be seen or kept.
     Loss,
     /// A race that was noticed and decided.
@@ -62,22 +60,23 @@ counters! {
     TicksNotTarget = 3, "not_target", Discarded;
     /// Ticks in a thread that is past its exit.
     TicksExiting = 4, "exiting", Discarded;
-    /// Samples lost because the map of time per stack was full.
-    SamplesMapFull = 5, "samples_map_full", SampleLost;
-    /// Samples lost because the ring of stacks was full.
-    SamplesRingFull = 6, "samples_ring_full", SampleLost;
+    /// Samples whose stack was not kept because the map of rows per stack was full.
+    SamplesMapFull = 5, "samples_map_full", Loss;
+    /// Samples whose stack was not kept because the ring of stacks was full.
+    SamplesRingFull = 6, "samples_ring_full", Loss;
     /// Samples lost because the thread has no record.
     SamplesNoRecord = 7, "samples_no_record", SampleLost;
     /// Stack walks.
     Walks = 8, "walks", Event;
-    /// Walks whose time waits for the next walk because the map of time per stack was full.
-    WalksMapFull = 9, "walks_map_full", Deferred;
-    /// Walks whose time waits for the next walk because the ring of stacks was full.
-    WalksRingFull = 10, "walks_ring_full", Deferred;
+    /// Walks at other events whose stack was not kept because the map of rows per stack was full.
+    WalksMapFull = 9, "walks_map_full", Loss;
+    /// Walks at other events whose stack was not kept because the ring of stacks was full.
+    WalksRingFull = 10, "walks_ring_full", Loss;
     /// Ticks that interrupted an update of the same thread, or came while the scan of all tasks might have been changing its record:
     /// sampled, the clock left to the update.
     TicksNested = 11, "ticks_nested", Race;
-    /// Threads that are not observed because all thread records are in use.
+    /// Threads that are not observed because all thread records are in use. They are judged again, and counted again if there is
+    /// still none, when records have come free.
     ThreadsNoRecord = 12, "threads_no_record", Loss;
     /// Threads that are not observed because the kernel had no memory for their task storage, or, before Linux 5.17, because the
     /// hash of tasks is full (`limits.max_threads`). Counted at each of their events.
@@ -88,14 +87,14 @@ counters! {
     WakesMissed = 15, "wakes_missed", Race;
     /// Wakes that came before the switch-out was complete: the whole absence counts as runnable.
     WakesEarly = 16, "wakes_early", Race;
-    /// System calls entered while another was under way: the exit of that one was not seen.
+    /// System calls whose exit was not seen: another was entered, or a tick found user mode.
     CallsNested = 17, "calls_nested", Race;
     /// System calls not counted by name because all rows are in use; their time is in the classes all the same.
     CallRowsFull = 18, "call_rows_full", Loss;
     /// Children of targets that did not become targets because the table of target processes is full.
     TargetsFull = 19, "targets_full", Loss;
-    /// Absences whose time waits for the next walk because no row for its stack could be had.
-    AbsencesDeferred = 20, "absences_deferred", Deferred;
+    /// Waits whose stack was walked and had no room at their end: inside a call they count as not walked, else the stack is not kept.
+    WaitsMapFull = 20, "waits_map_full", Loss;
     /// Walks that reached the bound on frames.
     WalksTruncated = 21, "walks_truncated", Event;
     /// Walks that could not be followed to the outermost frame.
@@ -107,6 +106,12 @@ counters! {
     SwitchesMissed = 24, "switches_missed", Race;
     /// Children whose stacks could not be followed at first because the table of processes with known mappings is full.
     MappedProcessesFull = 25, "mapped_processes_full", Event;
+    /// Switches of threads that were not known yet, on kernels from 5.17 to 6.3, where nothing can be made known at a switch: those that
+    /// the kernel makes for itself, such as workers of io_uring. They are observed from the next scan on, within a second or two.
+    ThreadsLate = 26, "threads_late", Loss;
+    /// Processes that became targets by name, or are none any more, because they renamed themselves: their other threads are judged
+    /// anew within a second or two.
+    LeadersRenamed = 27, "leaders_renamed", Event;
 }
 
 /// Elements of the counter map.

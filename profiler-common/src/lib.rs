@@ -5,16 +5,24 @@
 //! calls pid). `*_ns` are nanoseconds of CLOCK_MONOTONIC unless a name says `boot`.
 #![no_std]
 
-#[cfg(test)]
+#[cfg(any(test, feature = "user"))]
 extern crate std;
 
-pub mod attribution;
 pub mod clock;
 pub mod counter;
+#[cfg(any(test, feature = "user"))]
+pub mod division;
+mod gaps;
+pub mod kinds;
 pub mod limits;
+pub mod marks;
+pub mod outside;
 pub mod records;
 pub mod unwind;
 
 pub use clock::{CLASS_COUNT, Class, ClassNs, Phase, ThreadClock};
 pub use counter::Counter;
 pub use unwind::StackEnd;
+
+#[cfg(test)]
+mod simulation;

@@ -15,10 +15,13 @@ pub const CALL_CACHE: usize = 16;
 /// System-call numbers at or above this are counted as this one number: they are not real.
 pub const MAX_CALL_NUMBER: u32 = 1023;
 
+/// Bit of a call's number: it is a number of the 32-bit table. Above all numbers.
+pub const COMPAT_CALL: u32 = 1 << 16;
+
 /// Bytes of a thread name, its terminating zero included (the kernel's TASK_COMM_LEN).
 pub const COMM_BYTES: usize = 16;
 
-/// Thread records, unless configured: 16384 x 424 bytes = 6.6 MiB of kernel memory.
+/// Thread records, unless configured: 16384 x 448 bytes = 7.0 MiB of kernel memory.
 pub const DEFAULT_THREADS: u32 = 16_384;
 /// Rows of time per stack in one of the two halves, unless configured.
 pub const DEFAULT_SUMS: u32 = 16_384;
@@ -27,8 +30,12 @@ pub const DEFAULT_SUMS: u32 = 16_384;
 pub const TASKS_PER_THREAD: u32 = 2;
 /// Rows of system-call counts per thread record: what threads use on average, with room.
 pub const CALLS_PER_THREAD: u32 = 4;
-/// Bytes of the ring that carries frames, unless configured. A power of two and a multiple of the page size.
-pub const DEFAULT_RING_BYTES: u32 = 2 << 20;
+/// Bytes of the ring that carries frames, unless configured. Like all its sizes a power of two and a multiple of the page size.
+pub const DEFAULT_RING_BYTES: u32 = 8 << 20;
+/// The least that may be configured.
+pub const MIN_RING_BYTES: u32 = 256 << 10;
+/// The most.
+pub const MAX_RING_BYTES: u32 = 256 << 20;
 /// Processes whose mappings the walker knows.
 pub const MAX_MAPPED_PROCESSES: u32 = 16_384;
 /// Mapping rows of all processes, unless configured: 32 bytes each, 2 MiB; a process has 30 on average.
@@ -45,9 +52,14 @@ pub const MAX_TARGET_COMMS: u32 = 256;
 pub const MAX_TARGET_CGROUPS: u32 = 4_096;
 
 const _: () = assert!(CALL_CACHE.is_power_of_two());
+const _: () = assert!(MAX_CALL_NUMBER < COMPAT_CALL);
 const _: () = assert!(MAX_USER_FRAMES.is_power_of_two());
 const _: () = assert!(MAX_FRAME_POINTER_FRAMES <= MAX_USER_FRAMES);
 const _: () = assert!(MAX_USER_FRAMES >= 127 && MAX_KERNEL_FRAMES >= 127);
 const _: () = assert!(DEFAULT_RING_BYTES.is_power_of_two());
-// One walk must fit the ring many times over, or one deep stack could fill it.
-const _: () = assert!((DEFAULT_RING_BYTES as usize) > 100 * MAX_FRAMES * 8);
+const _: () = assert!(MIN_RING_BYTES.is_power_of_two() && MAX_RING_BYTES.is_power_of_two());
+const _: () = assert!(MIN_RING_BYTES <= DEFAULT_RING_BYTES && DEFAULT_RING_BYTES <= MAX_RING_BYTES);
+// The smallest ring takes the largest record many times over, or some deep stacks could fill it: 50 times, with the ring's own 8
+// bytes for each.
+const _: () =
+    assert!(MIN_RING_BYTES as usize >= 50 * (size_of::<crate::records::StackRecord>() + 8));

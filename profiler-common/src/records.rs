@@ -1,8 +1,9 @@
 //! Keys and values of the BPF maps and the one record of the ring: defined once, fixed width, padding named, size asserted.
 
-use crate::attribution::Attribution;
-use crate::clock::{ClassNs, ThreadClock};
+use crate::clock::ThreadClock;
+use crate::kinds::{MARKS, TICKS, WaitNs};
 use crate::limits::{CALL_CACHE, COMM_BYTES, MAX_FRAMES};
+use crate::marks::{Marks, WaitSums};
 
 /// [`TaskRef::slot`]: the thread has no record.
 pub const NO_SLOT: u32 = 0;
@@ -10,6 +11,8 @@ pub const NO_SLOT: u32 = 0;
 pub const GONE_SLOT: u32 = u32::MAX;
 /// [`TaskRef::generation`]: the thread is to judge itself at its next event, and the scan of all tasks leaves it alone until then.
 pub const JUDGE_ITSELF: u32 = u32::MAX;
+/// [`Control::generation`] until all tasks have been scanned for the first time.
+pub const FIRST_GENERATION: u32 = 1;
 /// [`TaskRef::flags`]: the thread is profiled.
 pub const REF_TARGET: u32 = 1;
 /// [`TaskRef::flags`]: its system calls are traced.
@@ -29,6 +32,16 @@ pub mod system_calls {
 pub const END_MASK: u32 = 0xff;
 /// Bit of [`SumKey::end`]: the row of ticks that interrupted an update of the thread's record.
 pub const NESTED_TICK: u32 = 1 << 8;
+/// [`SumKey::end`]: from this bit on, how often the thread had executed a program ([`ThreadRecord::exec_count`], as many bits as fit):
+/// equal addresses of two programs meet within a drain period.
+pub const IMAGE_SHIFT: u32 = 16;
+
+/// The part of [`SumKey::end`] that names the program, `exec_count` programs after the first.
+#[must_use]
+#[inline(always)]
+pub const fn image_bits(exec_count: u32) -> u32 {
+    exec_count << IMAGE_SHIFT
+}
 
 /// What the kernel keeps with each task: where its record is, and whether it is a target.
 #[repr(C)]
@@ -68,7 +81,7 @@ pub struct OnProcessor {
     pub padding: u32,
 }
 
-/// One thread: its clock, what of its time has found a stack, and who it is.
+/// One thread: its clock, its marks, and who it is.
 ///
 /// Written by the kernel programs under [`ThreadRecord::sequence`], at the thread's own events or by the scan of all tasks, never
 /// both at once; names and numbers are written alone. Read by the daemon through a mapping. Emptied by the daemon after the
@@ -82,16 +95,24 @@ pub struct ThreadRecord {
     pub tid: u32,
     /// State and totals.
     pub clock: ThreadClock,
-    /// What of the totals stacks have received.
-    pub attribution: Attribution,
-    /// User stack of the current absence, 0 where it was not walked.
+    /// What stands for them.
+    pub marks: Marks,
+    /// User stack of the current wait, where it was walked ([`Marks::wait`] says whether).
     pub away_user: u64,
-    /// Kernel stack of the current absence.
+    /// Kernel stack of the current wait.
     pub away_kernel: u64,
-    /// How the walk of `away_user` ended (a [`crate::StackEnd`]).
+    /// User stack of the entry of the call that was entered at `entry_ns`.
+    pub entry_user: u64,
+    /// Entry of the last call that was walked at its entry: the stack is that of the current call if this is its entry.
+    pub entry_ns: u64,
+    /// How the walk of `away_user` ended, as in [`SumKey::end`].
     pub away_end: u32,
-    /// The process's id.
-    pub pid: u32,
+    /// The same of `entry_user`.
+    pub entry_end: u32,
+    /// The task's minor and major page faults that are not counted: those before it was first seen, or while it was no target.
+    pub first_faults: [u64; 2],
+    /// The task's minor and major page faults as of its last tick or switch-out.
+    pub faults: [u64; 2],
     /// Start of the thread since boot (its identity together with `tid`).
     pub start_boot_ns: u64,
     /// Start of the process since boot (its identity together with `pid`).
@@ -102,10 +123,14 @@ pub struct ThreadRecord {
     pub call_rows: [u32; CALL_CACHE],
     /// The thread's name, zero-terminated.
     pub comm: [u8; COMM_BYTES],
-    /// Times the process image was replaced while this thread was observed.
+    /// The process's id.
+    pub pid: u32,
+    /// Times the process image was replaced while this thread, or the one that made it, was observed.
     pub exec_count: u32,
     /// The parent process's id when the record was made.
     pub parent_pid: u32,
+    /// Zero.
+    pub padding: u32,
 }
 
 /// Counts of one system call of one thread. Grows as long as the thread lives.
@@ -148,20 +173,55 @@ pub struct SumKey {
     pub kernel: u64,
     /// The thread's slot.
     pub slot: u32,
-    /// How the user walk ended (a [`crate::StackEnd`]), perhaps with [`NESTED_TICK`].
+    /// How the user walk ended (a [`crate::StackEnd`]), perhaps with [`NESTED_TICK`], and the program ([`image_bits`]).
     pub end: u32,
 }
 
-/// Time and samples of one stack of one thread in one drain period.
+/// What one stack of one thread has in one drain period. All of it is additive.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SumValue {
-    /// Nanoseconds by class.
-    pub classes: ClassNs,
-    /// Timer samples.
-    pub samples: u64,
-    /// Walks, those of the samples included.
-    pub walks: u64,
+    /// Waits.
+    pub waits: WaitSums,
+    /// Marks at drawn gaps ([`crate::kinds::MARK_CALL`] and others).
+    pub marks: [u64; MARKS],
+    /// Ticks by what they found ([`crate::kinds::Tick`]).
+    pub ticks: [u32; TICKS],
+    /// Walks, those of the ticks included.
+    pub walks: u32,
+}
+
+impl SumValue {
+    /// Adds `other`.
+    #[inline(always)]
+    pub fn add(&mut self, other: &Self) {
+        self.waits.add(&other.waits);
+        let mut kind = 0;
+        while kind < MARKS {
+            self.marks[kind] += other.marks[kind];
+            kind += 1;
+        }
+        kind = 0;
+        while kind < TICKS {
+            self.ticks[kind] = self.ticks[kind].wrapping_add(other.ticks[kind]);
+            kind += 1;
+        }
+        self.walks = self.walks.wrapping_add(other.walks);
+    }
+}
+
+/// What of a thread has no stack, for as long as it lives: no mark is ever dropped. It grows only, ticks and walks modulo 2^32.
+///
+/// Written at the thread's own events, without a lock: each number stands alone.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reserve {
+    /// What was walked, and whose stack found no room.
+    pub not_kept: SumValue,
+    /// Marks whose look never came.
+    pub not_sampled: [u64; MARKS],
+    /// Waits that had no chance of being walked, nanoseconds.
+    pub not_sampled_ns: WaitNs,
 }
 
 /// Head of a ring record: a stack that is new in this drain period. `user_len` and then `kernel_len` addresses follow,
@@ -187,8 +247,8 @@ pub struct StackHead {
     pub kernel_len: u16,
     /// How the user walk ended (a [`crate::StackEnd`]).
     pub end: u32,
-    /// Zero.
-    pub padding: u32,
+    /// The program that was walked, as in [`SumKey::end`].
+    pub image: u32,
 }
 
 /// A whole ring record; only as many addresses as there are travel.
@@ -205,7 +265,7 @@ pub struct StackRecord {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Control {
-    /// Bumped whenever targets change: each thread is then judged anew at its next event. Starts at 1.
+    /// Bumped whenever targets change: each thread is then judged anew at its next event. Starts at [`FIRST_GENERATION`].
     pub generation: u32,
     /// Not 0: every process is a target.
     pub all: u32,
@@ -222,18 +282,19 @@ pub struct Control {
 const _: () = assert!(size_of::<TaskRef>() == 24);
 const _: () = assert!(size_of::<OnProcessor>() == 40);
 const _: () =
-    assert!(size_of::<ThreadRecord>().is_multiple_of(8) && size_of::<ThreadRecord>() <= 424);
+    assert!(size_of::<ThreadRecord>().is_multiple_of(8) && size_of::<ThreadRecord>() <= 448);
 const _: () = assert!(size_of::<SyscallRow>() == 48);
 const _: () = assert!(size_of::<SyscallKey>() == 8);
 const _: () = assert!(size_of::<SumKey>() == 24);
-const _: () = assert!(size_of::<SumValue>() == 56);
+const _: () = assert!(size_of::<SumValue>() == 104);
+const _: () = assert!(size_of::<Reserve>() == 144);
 const _: () = assert!(size_of::<StackHead>() == 56);
 const _: () = assert!(size_of::<StackRecord>() == 56 + 8 * MAX_FRAMES);
 const _: () = assert!(size_of::<Control>() == 24);
 
 #[cfg(feature = "user")]
 mod pod {
-    use super::{Control, SumKey, SumValue, SyscallKey, SyscallRow, ThreadRecord};
+    use super::{Control, Reserve, SumKey, SumValue, SyscallKey, SyscallRow, ThreadRecord};
 
     // SAFETY: `#[repr(C)]`, only integers and arrays of them, no implicit padding (sizes asserted above).
     unsafe impl aya::Pod for ThreadRecord {}
@@ -245,6 +306,8 @@ mod pod {
     unsafe impl aya::Pod for SumKey {}
     // SAFETY: as above.
     unsafe impl aya::Pod for SumValue {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for Reserve {}
     // SAFETY: as above.
     unsafe impl aya::Pod for Control {}
     // SAFETY: as above.

@@ -77,6 +77,13 @@ pub enum Command {
         #[arg(required = true, num_args = 1..=2)]
         files: Vec<i32>,
     },
+    /// What the daemon starts to read memory of processes: answers as long as it is asked.
+    #[command(hide = true)]
+    ReadMemory {
+        /// Descriptors of the memory that it shares with the daemon, of the questions and of the answers.
+        #[arg(required = true, num_args = 3)]
+        files: Vec<i32>,
+    },
 }
 
 /// How much is logged.

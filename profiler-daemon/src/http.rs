@@ -53,8 +53,8 @@ pub use options::HttpOptions;
 pub use profile::saved;
 pub use serve::serve;
 pub use status::{
-    AttachedProgram, Coverage, Degraded, LineReading, OwnCost, ProfileRoom, ProgramCost, Status,
-    Unwinding,
+    AttachedProgram, Coverage, Degraded, FileWithoutInformation, LineReading, OwnCost, ProfileRoom,
+    ProgramCost, Status, Unwinding,
 };
 
 /// Answers shorter than this are not compressed, in bytes.

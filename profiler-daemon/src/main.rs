@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use profiler_daemon::args::{Args, Command, LogLevel, failure_sentence};
 use profiler_daemon::config::Config;
 use profiler_daemon::symbols::lines::worker;
+use profiler_daemon::sys::memory_reader;
 use profiler_daemon::{daemon, doctor, record, top};
 use tracing_subscriber::EnvFilter;
 
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
             ExitCode::from(diagnosis.exit_code())
         }
         Some(Command::ResolveLines { files }) => ExitCode::from(worker::run(&files)),
+        Some(Command::ReadMemory { files }) => ExitCode::from(memory_reader::run(&files)),
         Some(Command::Record(args)) => {
             log_from(LogLevel::Warn);
             match record::run(&args) {

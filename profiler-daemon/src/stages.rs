@@ -34,6 +34,8 @@ pub use access::{Access, Unanswered};
 
 /// Bytes of each processor's ring of process events.
 const SIDE_BAND_RING_BYTES: usize = 64 << 10;
+/// This program, also where its file was replaced.
+const PROGRAM: &str = "/proc/self/exe";
 /// File descriptors beside the files that names are read from: rings, maps, programs, connections.
 const OTHER_FILES: u64 = 1_024;
 /// How long the last pass may take once the stages are told to stop.
@@ -110,7 +112,7 @@ pub fn start(config: &Config) -> anyhow::Result<Stages> {
     let lines = LineFinder::spawn(LineOptions {
         cache_bytes: LINE_CACHE_BYTES,
         worker: LineWorker {
-            program: "/proc/self/exe".into(),
+            program: PROGRAM.into(),
             limits: ChildLimits {
                 memory_bytes: config.limits.line_worker_bytes,
                 ..LINE_WORKER
@@ -203,12 +205,15 @@ fn build(
     let limits = Limits {
         tree_bytes: config.limits.profile_stack_bytes,
         exited_processes: config.limits.exited_processes,
+        images: config.limits.images,
         exited_threads: config.limits.exited_threads_per_process,
         recent_past_ns: config.limits.recent_past_ns,
         segment_bytes: config.limits.recent_past_bytes,
         sessions: config.limits.sessions,
         session_spans: config.limits.session_spans,
         groups: config.metrics.max_groups,
+        tick_ns: 1_000_000_000 / u64::from(config.frequency_hz.max(1)),
+        gap_ns: config.min_interval_ns,
         ..Limits::default()
     };
     Collector::start(CollectorOptions {
@@ -218,6 +223,7 @@ fn build(
         profile: Profile::new(limits, monotonic_ns(), unix_ns()),
         targets,
         tables,
+        program: PROGRAM.into(),
     })
 }
 

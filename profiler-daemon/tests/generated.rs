@@ -68,7 +68,7 @@ fn counters() -> String {
     let mut page = String::from(
         "# Counters\n\n\
         Generated from the code. What the kernel programs count, since the daemon started. Those of kind *sample lost*,\n\
-        *deferred*, *loss* and *race* are the `causes` of a report's `completeness` (zeros are left out there) and\n\
+        *loss* and *race* are the `causes` of a report's `completeness` (zeros are left out there) and\n\
         `profiler_losses_total` in the metrics; those of kind *discarded* are `discarded` in the session's report and\n\
         `profiler_discarded_samples_total`. Numbers are never reused.\n\n\
         | number | name | kind | what is counted |\n|---|---|---|---|\n",
@@ -87,7 +87,6 @@ fn counters() -> String {
         CounterKind::Event,
         CounterKind::Discarded,
         CounterKind::SampleLost,
-        CounterKind::Deferred,
         CounterKind::Loss,
         CounterKind::Race,
     ] {
@@ -125,9 +124,10 @@ fn counters() -> String {
         page.push_str(&format!("| {number} | `{name}` | {help} |\n"));
     }
     page.push_str(
-        "\n## Files without an unwind table\n\n\
-        `profiler_unwind_tables_none_total` in the metrics. Code of files without unwind information, and of files\n\
-        that are no ELF files, is followed by frame pointers; walks end in the others with `no_table`.\n\n\
+        "\n## Files without usable unwind information\n\n\
+        `profiler_unwind_tables_none_total` in the metrics, `unwinding.without_information` of `/api/v1/status`, which names the\n\
+        files too. Where there is no unwind information or it could not be read, code is followed by rules read off it; else by frame\n\
+        pointers.\n\n\
         | reason | what happened |\n|---|---|\n",
     );
     for why in NoTable::ALL {
@@ -156,10 +156,6 @@ fn kind(kind: CounterKind) -> (&'static str, &'static str) {
         CounterKind::SampleLost => (
             "sample lost",
             "A sample of a target that could not be kept. The thread's time is exact all the same.",
-        ),
-        CounterKind::Deferred => (
-            "deferred",
-            "A walk or an absence whose time waits for the thread's next walk: only its place can be wrong.",
         ),
         CounterKind::Loss => ("loss", "Something that could not be seen or kept."),
         CounterKind::Race => (

@@ -19,7 +19,9 @@ export class ApiError extends Error {
 // The address of a report: of a process ("42" or "42.7000") or of the session (null).
 export function reportPath(process, report) {
   if (process === null) return `/api/v1/${report || "session"}`;
-  const one = `/api/v1/processes/${encodeURIComponent(process)}`;
+  // Ended processes that are one by image are called "image:ID" in addresses of the page.
+  const image = process.startsWith("image:");
+  const one = image ? `/api/v1/images/${encodeURIComponent(process.slice(6))}` : `/api/v1/processes/${encodeURIComponent(process)}`;
   return report ? `${one}/${report}` : one;
 }
 

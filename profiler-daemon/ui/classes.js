@@ -1,20 +1,30 @@
 // The five classes of time: what they mean, and the bar that shows how a time divides into them.
 
 import { el, setAttribute, setChildren, setText } from "./dom.js";
-import { exactTime, percent, share, time } from "./format.js";
+import { count, exactTime, percent, share, time } from "./format.js";
 
 // In the order in which they stand in bars: at work first, then what keeps from it.
 export const CLASSES = [
-  { id: "user", key: "user_ns", label: "user", about: "running its own code, outside any system call: application time" },
+  { id: "user", key: "user_ns", label: "user", about: "running its own code, in user mode: application time" },
+  { id: "fault", key: "fault_ns", label: "faults", about: "in the kernel outside any system call: page faults, interrupts; by the ticks that found it" },
   { id: "syscall", key: "syscall_ns", label: "system call", about: "running in the kernel, inside a system call" },
   { id: "kernel", key: "kernel_ns", label: "kernel", about: "a thread of the kernel, running" },
   { id: "runnable", key: "runnable_ns", label: "runnable", about: "could run, but waits for a processor" },
   { id: "blocked", key: "blocked_ns", label: "blocked", about: "off the processor until somebody wakes it: sleep, locks, disk, network" },
 ];
 
+// The classes that answers measure: faults are a part of user there.
+export const MEASURED = CLASSES.filter(({ id }) => id !== "fault");
+
+// The classes of a row or total, what faults and interrupts took told apart from user mode.
+export function partsOf(row) {
+  const fault = Math.min(row.fault_ns ?? 0, row.classes.user_ns);
+  return { ...row.classes, user_ns: row.classes.user_ns - fault, fault_ns: fault };
+}
+
 // Time on a processor.
 export function onCpu(classes) {
-  return classes.user_ns + classes.syscall_ns + classes.kernel_ns;
+  return classes.user_ns + (classes.fault_ns ?? 0) + classes.syscall_ns + classes.kernel_ns;
 }
 
 // A bar of all classes; `set(classes)` redraws it.
@@ -24,7 +34,7 @@ export function classBar() {
   return {
     element: bar,
     set(classes) {
-      const total = CLASSES.reduce((sum, { key }) => sum + classes[key], 0);
+      const total = CLASSES.reduce((sum, { key }) => sum + (classes[key] ?? 0), 0);
       const present = [];
       const told = [];
       CLASSES.forEach(({ key, label }, index) => {
@@ -54,22 +64,29 @@ export function classLegend() {
   return {
     element: el("ul", { class: "legend" }, ...items.map(({ item }) => item)),
     set(classes) {
-      const total = CLASSES.reduce((sum, { key }) => sum + classes[key], 0);
+      const total = CLASSES.reduce((sum, { key }) => sum + (classes[key] ?? 0), 0);
       CLASSES.forEach(({ key, about }, index) => {
-        setText(items[index].value, time(classes[key]));
+        setText(items[index].value, time(classes[key] ?? 0));
         items[index].item.classList.toggle("nothing", !(classes[key] > 0));
-        setText(items[index].part, percent(share(classes[key], total)));
-        setAttribute(items[index].item, "title", `${about} (${exactTime(classes[key])})`);
+        setText(items[index].part, percent(share(classes[key] ?? 0, total)));
+        setAttribute(items[index].item, "title", `${about} (${exactTime(classes[key] ?? 0)})`);
       });
     },
   };
 }
 
-// What a time mostly was, as a clause: "50.1 % running their own code, 49.2 % blocked".
-export function mostly(classes) {
-  const told = { user: "running their own code", syscall: "running in system calls", kernel: "running in the kernel", runnable: "waiting for a processor", blocked: "blocked" };
-  const total = CLASSES.reduce((sum, { key }) => sum + classes[key], 0);
-  const parts = CLASSES.map(({ id, key }) => [share(classes[key], total), told[id]]).filter(([part]) => part >= 5);
+// How many page faults there were, where they took time: "in 416,090 major faults".
+export function inFaults(row) {
+  if (row.major_faults > 0 && row.major_faults * 10 >= row.minor_faults) return `in ${count(row.major_faults)} major page faults`;
+  return row.minor_faults > 0 ? `in ${count(row.minor_faults)} minor page faults` : "in interrupts and faults";
+}
+
+// What the time of a row mostly was, as a clause: "50.1 % running their own code, 49.2 % blocked".
+export function mostly(row) {
+  const classes = partsOf(row);
+  const told = { user: "running their own code", fault: inFaults(row), syscall: "running in system calls", kernel: "running in the kernel", runnable: "waiting for a processor", blocked: "blocked" };
+  const total = CLASSES.reduce((sum, { key }) => sum + (classes[key] ?? 0), 0);
+  const parts = CLASSES.map(({ id, key }) => [share(classes[key] ?? 0, total), told[id]]).filter(([part]) => part >= 5);
   parts.sort((a, b) => b[0] - a[0]);
   return parts.map(([part, words]) => `${percent(part)} ${words}`).join(", ");
 }

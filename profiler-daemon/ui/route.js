@@ -67,6 +67,16 @@ export function parse(hash) {
   return { view: "processes", process: null, tab: "", params };
 }
 
+// What the address calls a process of the table, or the ended ones of an image.
+export function processId(row) {
+  return row.image_id ? `image:${row.image_id}` : `${row.pid}.${row.start_ticks}`;
+}
+
+// The name of such a row with its number, or with how many ended processes it is.
+export function processName(row) {
+  return row.image_id ? `${row.comm} (${row.ended} ended)` : `${row.comm} (${row.pid})`;
+}
+
 // The address of a route.
 export function format(route) {
   let path = route.view;
@@ -94,7 +104,7 @@ export function link(view, process = null, tab = TABS[0], params = {}) {
 
 // The address of one process. Its start makes it that very one, also when its number is used again.
 export function processLink(row, tab, params) {
-  return link("scope", `${row.pid}.${row.start_ticks}`, tab, params);
+  return link("scope", processId(row), tab, params);
 }
 
 // Changes parameters of the current view. What is typed replaces the address; what is chosen can be gone back from.

@@ -30,8 +30,9 @@ export function textColumn(column, show) {
   };
 }
 
-// A column of numbers. `show(row)` answers {text, title, share, tone}: the share, 0 to 100, is drawn behind and, with `shares`,
-// written beside it by `percent`; the tone, "up" or "down", is how it is coloured.
+// A column of numbers. `show(row)` answers {text, title, share, low, high, tone}: the share, 0 to 100, is drawn behind and, with
+// `shares`, written beside it by `percent`; where the true share may be, `low` to `high`, is a whisker on it, not a number to read;
+// the tone, "up" or "down", is how it is coloured.
 export function numberColumn(column, show) {
   return {
     order: "desc",
@@ -44,12 +45,19 @@ export function numberColumn(column, show) {
       return {
         td,
         set(row) {
-          const { text, title, share, shareText, tone } = show(row);
+          const { text, title, share, low, high, shareText, tone } = show(row);
           setText(value, text);
           setAttribute(td, "title", title ?? null);
           td.classList.toggle("zero", text === "0");
           if (tone !== undefined) for (const each of ["up", "down"]) td.classList.toggle(each, tone === each);
           if (share !== undefined) td.style.setProperty("--share", `${Math.min(100, share).toFixed(1)}%`);
+          td.classList.toggle("estimate", high !== undefined);
+          if (high !== undefined) {
+            const [from, width] = [Math.max(0, low), Math.max(0, Math.min(100, high) - Math.max(0, low))];
+            td.style.setProperty("--whisker", `${width.toFixed(1)}%`);
+            // A position in percent is one of the room that the whisker leaves.
+            td.style.setProperty("--whisker-at", `${(width < 100 ? (100 * from) / (100 - width) : 0).toFixed(1)}%`);
+          }
           if (column.shares) setText(part, shareText ?? "");
         },
       };

@@ -1,14 +1,18 @@
-//! Gives pending time to stacks: the rows of `SUMS_0` and `SUMS_1`.
+//! Gives ticks, marks and waits to stacks: the rows of `SUMS_0` and `SUMS_1`, and where a row cannot be had, of `RESERVES`.
+//!
+//! Where marks fall and which waits are walked says `profiler_common::marks`.
 
+use aya_ebpf::helpers::generated::bpf_get_prandom_u32;
 use core::ffi::c_void;
 use profiler_common::Counter;
-use profiler_common::StackEnd;
-use profiler_common::clock::{Absence, CLASS_COUNT, Class, ClassNs, NO_CALL};
-use profiler_common::records::{Control, NESTED_TICK, SumKey, SumValue, ThreadRecord};
+use profiler_common::kinds::{BLOCKED, MARKS, RUNNABLE, Tick, WaitNs};
+use profiler_common::marks::{Ended, WaitSums, is_inside};
+use profiler_common::records::{Control, Reserve, SumKey, SumValue, ThreadRecord};
 
 use crate::capture;
-use crate::counters::{self, count};
-use crate::maps::{SUMS_0, SUMS_1};
+use crate::counters::count;
+use crate::look;
+use crate::maps::{RESERVES, SUMS_0, SUMS_1};
 use crate::settings;
 use crate::task::Task;
 
@@ -29,8 +33,15 @@ pub enum Moment {
     Exit,
 }
 
-/// Walks the stack of the current thread and gives it all that is pending. `None` if no row could be had: the time stays
-/// pending and goes to the next walk; a sample is lost, and counted.
+/// Drawn anew at each call.
+#[inline(always)]
+pub fn random() -> u32 {
+    // SAFETY: takes nothing.
+    unsafe { bpf_get_prandom_u32() }
+}
+
+/// Walks the stack of the current thread: its row has the walk, the tick if it is one, and, inside a call or at its end, the
+/// marks that have fallen. `None` if no row could be had: the thread's reserve has them.
 #[inline(always)]
 pub fn walk(
     ctx: *mut c_void,
@@ -38,146 +49,234 @@ pub fn walk(
     record: &mut ThreadRecord,
     slot: u32,
     moment: Moment,
+    tick: Option<Tick>,
     control: &Control,
 ) -> Option<SumKey> {
     count(Counter::Walks);
-    let is_sample = moment == Moment::Tick || moment == Moment::NestedTick;
-    if moment != Moment::NestedTick {
-        record
-            .attribution
-            .note_walk(record.clock.last_ns, settings::min_interval_ns());
+    if tick.is_some() {
+        count(Counter::Samples);
     }
     let scratch = capture::scratch(moment)?;
-    let end = capture::walk(ctx, task, record, moment, scratch);
-    counters::count_end(end);
-    if end == StackEnd::TRUNCATED.to_u32() {
-        count(Counter::WalksTruncated);
-    } else if end > StackEnd::Complete.to_u32() {
-        count(Counter::WalksFailed);
-    }
-    // A tick that interrupted an update of this thread may have interrupted its work on a row: it has rows of its own.
-    let nested = if moment == Moment::NestedTick {
-        NESTED_TICK
-    } else {
-        0
-    };
-    let key = SumKey {
-        user: scratch.stack.head.user,
-        kernel: scratch.stack.head.kernel,
-        slot,
-        end: end | nested,
-    };
-    let mut value = SumValue {
-        classes: if moment == Moment::NestedTick {
-            [0; 5]
-        } else {
-            record.attribution.pending(&record.clock)
-        },
-        samples: is_sample as u64,
-        walks: 1,
-    };
-    // Time in user mode before a system call is none of the kernel frames of the call.
-    let before_call_ns = if key.kernel != 0 && record.clock.call != NO_CALL {
-        core::mem::take(&mut value.classes[Class::User as usize])
-    } else {
-        0
-    };
-    if !add(&key, &value, control) {
+    let key = capture::walk(ctx, task, record, slot, moment, scratch);
+    let mut found = find(&key, control);
+    if found.is_none() {
         // A row of its own is new in this drain period: its frames travel first, so that no row is without them.
         if !capture::send(&mut scratch.stack) {
-            count(if is_sample {
+            count(if tick.is_some() {
                 Counter::SamplesRingFull
             } else {
                 Counter::WalksRingFull
             });
-            return None;
-        }
-        if !insert(&key, &value, control) {
-            count(if is_sample {
-                Counter::SamplesMapFull
-            } else {
-                Counter::WalksMapFull
-            });
-            return None;
-        }
-    }
-    if is_sample {
-        count(Counter::Samples);
-    }
-    if moment != Moment::NestedTick {
-        record.attribution.take_all(&record.clock);
-        if before_call_ns != 0 {
-            give_user_time(record, &key, before_call_ns, control);
+        } else {
+            found = make(&key, control);
+            if found.is_none() {
+                count(if tick.is_some() {
+                    Counter::SamplesMapFull
+                } else {
+                    Counter::WalksMapFull
+                });
+            }
         }
     }
-    Some(key)
-}
-
-/// Gives time in user mode to the user part of the stack `key`, whose frames have travelled.
-#[inline(always)]
-fn give_user_time(record: &mut ThreadRecord, key: &SumKey, user_ns: u64, control: &Control) {
-    let key = SumKey { kernel: 0, ..*key };
-    let mut value = SumValue::default();
-    value.classes[Class::User as usize] = user_ns;
-    if !add(&key, &value, control) && !insert(&key, &value, control) {
-        count(Counter::WalksMapFull);
-        record.attribution.give_back(Class::User, user_ns);
-    }
-}
-
-/// Gives an absence to the stack of its switch-out.
-#[inline(always)]
-pub fn give_absence(record: &mut ThreadRecord, slot: u32, absence: &Absence, control: &Control) {
-    let key = SumKey {
-        user: record.away_user,
-        kernel: record.away_kernel,
-        slot,
-        end: record.away_end,
+    let kept = found.is_some();
+    let row = match found {
+        Some(row) => row,
+        None => &mut reserve(slot)?.not_kept,
     };
-    let mut classes: ClassNs = [0; 5];
-    classes[Class::Blocked as usize] = absence.blocked_ns;
-    classes[Class::Runnable as usize] = absence.runnable_ns;
-    let value = SumValue {
-        classes,
-        samples: 0,
-        walks: 0,
-    };
-    // The frames travelled when the thread left; the daemon keeps the stacks of absent threads.
-    if add(&key, &value, control) || insert(&key, &value, control) {
+    row.walks += 1;
+    if let Some(tick) = tick
+        && let Some(ticks) = row.ticks.get_mut(tick as usize)
+    {
+        *ticks += 1;
+    }
+    let looks = moment != Moment::NestedTick
+        && (moment == Moment::Leave || moment == Moment::Exit || is_inside(&record.clock));
+    // Also where nothing has fallen: from where the next look counts depends on no mark.
+    let marks = if looks {
         record
-            .attribution
-            .take_absence(absence.blocked_ns, absence.runnable_ns);
+            .marks
+            .look(&record.clock, settings::min_interval_ns(), &mut random)
     } else {
-        count(Counter::AbsencesDeferred);
-    }
-    record.away_user = 0;
-    record.away_kernel = 0;
-}
-
-/// Adds to a row that is there. Plain additions: a thread is on one processor at a time, and nested ticks have other rows.
-#[inline(always)]
-fn add(key: &SumKey, value: &SumValue, control: &Control) -> bool {
-    let half = if control.half == 0 { &SUMS_0 } else { &SUMS_1 };
-    let Some(row) = half.get_ptr_mut(key) else {
-        return false;
+        [0; MARKS]
     };
-    // SAFETY: a map value, valid for the program's run.
-    let row = unsafe { &mut *row };
-    let mut class = 0;
-    while class < CLASS_COUNT {
-        row.classes[class] += value.classes[class];
-        class += 1;
+    if marks != [0; MARKS] {
+        // They stand for the whole call, of which the kernel frames here are one moment. The user frames have travelled.
+        let of_call = SumKey { kernel: 0, ..key };
+        let row = if key.kernel == 0 || !kept {
+            row
+        } else if let Some(row) = find(&of_call, control) {
+            row
+        } else if let Some(row) = make(&of_call, control) {
+            row
+        } else {
+            count(Counter::WalksMapFull);
+            &mut reserve(slot)?.not_kept
+        };
+        add_marks(&mut row.marks, &marks);
     }
-    row.samples += value.samples;
-    row.walks += value.walks;
-    true
+    if kept { Some(key) } else { None }
 }
 
-/// Makes a row. False if the map is full.
+/// Walks the thread at the entry of a call whose exit has another stack, or never comes.
 #[inline(always)]
-fn insert(key: &SumKey, value: &SumValue, control: &Control) -> bool {
+pub fn walk_entry(
+    ctx: *mut c_void,
+    task: Task,
+    record: &mut ThreadRecord,
+    slot: u32,
+    control: &Control,
+) {
+    record.entry_ns = 0;
+    if let Some(key) = walk(ctx, task, record, slot, Moment::Enter, None, control) {
+        record.entry_user = key.user;
+        record.entry_end = key.end;
+        record.entry_ns = record.clock.call_entered_ns;
+    }
+}
+
+/// The call has ended, or is held to have ended, without a look: what has fallen in it was not sampled.
+#[inline(always)]
+pub fn abandon_marks(record: &mut ThreadRecord, slot: u32) {
+    let marks = record
+        .marks
+        .look(&record.clock, settings::min_interval_ns(), &mut random);
+    if marks != [0; MARKS]
+        && let Some(reserve) = reserve(slot)
+    {
+        add_marks(&mut reserve.not_sampled, &marks);
+    }
+}
+
+/// A wait has ended, inside a call or outside: gives it to the stack of its switch-out, if it was walked.
+#[inline(always)]
+pub fn end_wait(
+    record: &mut ThreadRecord,
+    slot: u32,
+    inside: bool,
+    waited: WaitNs,
+    control: &Control,
+) {
+    // When it began: the clock has come to its end.
+    let since_ns = record.clock.last_ns - waited[BLOCKED] - waited[RUNNABLE];
+    if record.marks.lacks_stack()
+        && let Some(found) = look::outside_stack(slot, since_ns)
+    {
+        record.away_user = found.user;
+        record.away_kernel = found.kernel;
+        record.away_end = found.end;
+        record.marks.find();
+    }
+    let min_interval_ns = settings::min_interval_ns();
+    let not_kept = match record
+        .marks
+        .end_wait(inside, waited, min_interval_ns, &mut random)
+    {
+        Ended::Divided => return,
+        Ended::Walked(sums) => {
+            let key = SumKey {
+                user: record.away_user,
+                kernel: record.away_kernel,
+                slot,
+                end: record.away_end,
+            };
+            // The frames travelled when the thread left; the daemon keeps the stacks of absent threads.
+            let row = match find(&key, control) {
+                Some(row) => Some(row),
+                None => make(&key, control),
+            };
+            if let Some(row) = row {
+                row.waits.add(&sums);
+                return;
+            }
+            count(Counter::WaitsMapFull);
+            match record
+                .marks
+                .cannot_keep(inside, &sums, min_interval_ns, &mut random)
+            {
+                Ended::NotKept(sums) => sums,
+                _ => return,
+            }
+        }
+        Ended::NotKept(sums) => sums,
+        Ended::NotSampled(waited) => {
+            if let Some(reserve) = reserve(slot) {
+                reserve.not_sampled_ns[BLOCKED] += waited[BLOCKED];
+                reserve.not_sampled_ns[RUNNABLE] += waited[RUNNABLE];
+            }
+            return;
+        }
+    };
+    give_reserve(slot, &not_kept);
+}
+
+/// From outside, what the thread was in has ended: a wait perhaps, and the call it was in.
+#[inline(always)]
+pub fn end_unseen(
+    record: &mut ThreadRecord,
+    slot: u32,
+    inside: bool,
+    waited: WaitNs,
+    control: &Control,
+) {
+    if waited[BLOCKED] | waited[RUNNABLE] != 0 {
+        end_wait(record, slot, inside, waited, control);
+    }
+    abandon_marks(record, slot);
+}
+
+#[inline(always)]
+fn give_reserve(slot: u32, sums: &WaitSums) {
+    if let Some(reserve) = reserve(slot) {
+        reserve.not_kept.waits.add(sums);
+    }
+}
+
+#[inline(always)]
+fn add_marks(to: &mut [u64; MARKS], marks: &[u64; MARKS]) {
+    let mut kind = 0;
+    while kind < MARKS {
+        to[kind] += marks[kind];
+        kind += 1;
+    }
+}
+
+/// A row that is there. It is changed by plain additions: a thread is on one processor at a time, and nested ticks have other
+/// rows.
+#[inline(always)]
+fn find(key: &SumKey, control: &Control) -> Option<&'static mut SumValue> {
+    let half = if control.half == 0 { &SUMS_0 } else { &SUMS_1 };
+    // SAFETY: a map value, valid for the program's run.
+    half.get_ptr_mut(key).map(|row| unsafe { &mut *row })
+}
+
+/// A new row, empty. `None` if the map is full.
+#[inline(always)]
+fn make(key: &SumKey, control: &Control) -> Option<&'static mut SumValue> {
     /// `BPF_NOEXIST`.
     const NEW_ONLY: u64 = 1;
     let half = if control.half == 0 { &SUMS_0 } else { &SUMS_1 };
-    half.insert(key, value, NEW_ONLY).is_ok()
+    // By its place: a copy would take a fifth of the program stack.
+    let empty: &SumValue = &EMPTY;
+    half.insert(key, empty, NEW_ONLY).ok()?;
+    find(key, control)
+}
+
+/// What a new row holds.
+static EMPTY: SumValue = SumValue {
+    waits: WaitSums {
+        exact: [0; 2],
+        weighted: [0; 2],
+        squares_us2: [0; 2],
+    },
+    marks: [0; MARKS],
+    ticks: [0; 7],
+    walks: 0,
+};
+
+/// What of the thread has no stack.
+#[inline(always)]
+fn reserve(slot: u32) -> Option<&'static mut Reserve> {
+    let reserve = RESERVES.get_ptr_mut(slot)?;
+    // SAFETY: an element of an array map; see `Reserve` for who writes when.
+    Some(unsafe { &mut *reserve })
 }

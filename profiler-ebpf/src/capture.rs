@@ -7,11 +7,14 @@ use core::ffi::c_void;
 use profiler_common::Counter;
 use profiler_common::clock::KERNEL_THREAD;
 use profiler_common::limits::{MAX_KERNEL_FRAMES, MAX_USER_FRAMES};
-use profiler_common::records::{StackHead, StackRecord, ThreadRecord};
+use profiler_common::marks::is_inside;
+use profiler_common::records::{
+    NESTED_TICK, StackHead, StackRecord, SumKey, ThreadRecord, image_bits,
+};
 use profiler_common::unwind::{HASH_SEED, StackEnd, WalkState, hash_frame, stack_id};
 
 use crate::attribute::Moment;
-use crate::counters::count;
+use crate::counters::{self, count};
 use crate::maps::{SCRATCH, STACKS};
 use crate::task::Task;
 use crate::unwind::{self, UserRegisters};
@@ -44,15 +47,32 @@ pub fn scratch(moment: Moment) -> Option<&'static mut Scratch> {
     Some(unsafe { &mut *scratch })
 }
 
-/// Walks the current thread. Returns how the user walk ended and why, as in `SumKey::end`.
+/// Did the tick interrupt user mode? (The two low bits of the code segment are the privilege level.)
+#[inline(always)]
+pub fn is_user_mode(ctx: *mut c_void) -> bool {
+    let data = ctx.cast::<bpf_perf_event_data>();
+    // SAFETY: the context of a perf event program.
+    unsafe { (*data).regs.cs & 3 == 3 }
+}
+
+/// Is the stack of the thread's call that of its entry, which was walked?
+#[inline(always)]
+fn is_walked_entry(record: &ThreadRecord, moment: Moment) -> bool {
+    record.entry_ns != 0
+        && record.entry_ns == record.clock.call_entered_ns
+        && (moment == Moment::Leave || is_inside(&record.clock))
+}
+
+/// Walks the current thread. Returns whose row the walk is of.
 #[inline(always)]
 pub fn walk(
     ctx: *mut c_void,
     task: Task,
     record: &ThreadRecord,
+    slot: u32,
     moment: Moment,
     scratch: &mut Scratch,
-) -> u32 {
+) -> SumKey {
     let is_tick = moment == Moment::Tick || moment == Moment::NestedTick;
     let mut in_kernel = moment == Moment::SwitchOut || moment == Moment::Exit;
     let head = &mut scratch.stack.head;
@@ -61,8 +81,13 @@ pub fn walk(
     head.user_len = 0;
     head.kernel_len = 0;
     head.end = StackEnd::None.to_u32();
+    head.image = image_bits(record.exec_count);
+    let entered = is_walked_entry(record, moment) && !(is_tick && is_user_mode(ctx));
     if record.clock.flags & KERNEL_THREAD != 0 {
         in_kernel = true;
+    } else if entered {
+        // Its frames have travelled, and by now there may be others in their place.
+        in_kernel |= is_tick;
     } else {
         let registers = if is_tick {
             tick_registers(ctx, task, &mut in_kernel)
@@ -79,7 +104,29 @@ pub fn walk(
     stack.head.pid = record.pid;
     stack.head.process_start_boot_ns = record.process_start_boot_ns;
     stack.head.process_start_ns = record.process_start_ns;
-    forget(&raw const stack.head.end)
+    let mut key = SumKey {
+        user: stack.head.user,
+        kernel: stack.head.kernel,
+        slot,
+        end: forget(&raw const stack.head.end),
+    };
+    counters::count_end(key.end);
+    if key.end == StackEnd::TRUNCATED.to_u32() {
+        count(Counter::WalksTruncated);
+    } else if key.end > StackEnd::Complete.to_u32() {
+        count(Counter::WalksFailed);
+    }
+    if entered {
+        key.user = record.entry_user;
+        key.end = record.entry_end;
+    } else {
+        key.end |= stack.head.image;
+    }
+    if moment == Moment::NestedTick {
+        // It may have interrupted the thread's work on a row: it has rows of its own.
+        key.end |= NESTED_TICK;
+    }
+    key
 }
 
 /// Reads a word back from the scratch record. The verifier then no longer knows which of a loop's many ends it came from,
@@ -94,10 +141,9 @@ pub fn forget<T: Copy>(place: *const T) -> T {
 #[inline(always)]
 fn tick_registers(ctx: *mut c_void, task: Task, in_kernel: &mut bool) -> UserRegisters {
     let data = ctx.cast::<bpf_perf_event_data>();
-    // SAFETY: the context of a perf event program.
-    unsafe {
-        // The two low bits of the code segment are the privilege level.
-        if (*data).regs.cs & 3 == 3 {
+    if is_user_mode(ctx) {
+        // SAFETY: the context of a perf event program.
+        unsafe {
             UserRegisters {
                 pc: (*data).regs.rip,
                 sp: (*data).regs.rsp,
@@ -106,10 +152,10 @@ fn tick_registers(ctx: *mut c_void, task: Task, in_kernel: &mut bool) -> UserReg
                 exact: true,
                 saved: task.user_registers() as u64,
             }
-        } else {
-            *in_kernel = true;
-            saved_registers(task)
         }
+    } else {
+        *in_kernel = true;
+        saved_registers(task)
     }
 }
 
@@ -168,6 +214,9 @@ fn walk_kernel(ctx: *mut c_void, scratch: &mut StackRecord) {
 /// Sends the scratch record. False if the ring is full.
 #[inline(always)]
 pub fn send(scratch: &mut StackRecord) -> bool {
+    if scratch.head.user | scratch.head.kernel == 0 {
+        return true;
+    }
     let frames = (forget(&raw const scratch.head.user_len) as usize).min(MAX_USER_FRAMES)
         + (forget(&raw const scratch.head.kernel_len) as usize).min(MAX_KERNEL_FRAMES);
     let bytes = size_of::<StackHead>() + frames * 8;

@@ -1,6 +1,7 @@
 //! Who is profiled. Judged once per thread and per change of targets, not per event.
 
 use profiler_common::Counter;
+use profiler_common::limits::COMM_BYTES;
 use profiler_common::records::{Control, REF_CALLS, REF_TARGET, system_calls};
 
 use crate::counters::count;
@@ -33,6 +34,13 @@ fn is_named(task: Task) -> bool {
             || TARGET_COMMS.get(task.process_comm()).is_some()
             || TARGET_CGROUPS.get(task.cgroup_id()).is_some()
     }
+}
+
+/// Are processes of that name targets?
+#[inline(always)]
+pub fn is_named_comm(comm: &[u8; COMM_BYTES]) -> bool {
+    // SAFETY: a lookup by value; the value is not read.
+    unsafe { TARGET_COMMS.get(comm).is_some() }
 }
 
 /// A process was made: under `children`, the child of a named target becomes one.

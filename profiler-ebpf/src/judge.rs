@@ -14,13 +14,17 @@ use aya_ebpf::bindings::BPF_NOEXIST;
 use core::sync::atomic::{Ordering, compiler_fence};
 use profiler_common::Counter;
 use profiler_common::clock::{KERNEL_THREAD, Phase};
+use profiler_common::marks::is_inside;
 use profiler_common::records::{
-    Control, GONE_SLOT, JUDGE_ITSELF, NO_SLOT, REF_CALLS, REF_TARGET, TaskRef, ThreadRecord,
+    Control, FIRST_GENERATION, GONE_SLOT, JUDGE_ITSELF, NO_SLOT, REF_CALLS, REF_TARGET, TaskRef,
+    ThreadRecord,
 };
 
+use crate::attribute;
 use crate::counters::count;
 use crate::filter;
 use crate::maps::CLAIMS;
+use crate::settings;
 use crate::task::{self, Task, record, update};
 
 /// At an event of the thread's own: what is kept with its task, judged for the current targets; at its first event as a target its record
@@ -35,18 +39,54 @@ pub fn judged(
     phase: Option<Phase>,
 ) -> Option<&'static mut TaskRef> {
     let reference = task.storage(true)?;
+    judge_once(task, reference, control, now_ns, phase)?;
+    Some(reference)
+}
+
+/// The same at a switch, which holds the lock of a run queue. On kernels on which making task storage may then wait for that very lock
+/// (`settings::create_at_switch`), it is only looked up, and a thread that has none is counted: the daemon has all tasks scanned.
+#[inline(always)]
+pub fn judged_at_switch(
+    task: Task,
+    control: &Control,
+    now_ns: u64,
+    phase: Option<Phase>,
+) -> Option<&'static mut TaskRef> {
+    if settings::create_at_switch() != 0 {
+        return judged(task, control, now_ns, phase);
+    }
+    let Some(reference) = task.storage(false) else {
+        // Before the first scan nobody has any.
+        if control.generation > FIRST_GENERATION && control.scanning == 0 && !task.is_exiting() {
+            count(Counter::ThreadsLate);
+        }
+        return None;
+    };
+    judge_once(task, reference, control, now_ns, phase)?;
+    Some(reference)
+}
+
+/// Judges the thread for the current targets unless that was done. `None`: another processor is just judging it.
+#[inline(always)]
+fn judge_once(
+    task: Task,
+    reference: &mut TaskRef,
+    control: &Control,
+    now_ns: u64,
+    phase: Option<Phase>,
+) -> Option<()> {
     let generation = word(&control.generation);
     if reference.generation != generation && reference.slot != GONE_SLOT {
         let claim = Claim::take(task)?;
         if word(&reference.exited) != 0 {
-            end(reference, now_ns);
+            end(reference, control, now_ns);
         } else {
             judge(task, reference, control, now_ns, phase);
         }
         reference.generation = generation;
         claim.give_back();
     }
-    Some(reference)
+    Some(())
 }
 
 /// In the scan of all tasks: judges the thread of `task`, unless an event of its own has done so.
@@ -68,7 +108,7 @@ pub fn scan(task: Task, control: &Control, now_ns: u64) -> Option<()> {
     if word(&reference.exited) != 0 {
         let claim = Claim::take(task)?;
         if word(&reference.generation) != generation {
-            end(reference, now_ns);
+            end(reference, control, now_ns);
         }
         claim.give_back();
     }
@@ -164,7 +204,11 @@ fn judge(
             && let Some(record) = record(slot)
             && record.clock.phase != Phase::Unobserved as u32
         {
-            update(record, |record| record.clock.suspend(now_ns));
+            update(record, |record| {
+                let inside = is_inside(&record.clock);
+                let waited = record.clock.suspend(now_ns);
+                attribute::end_unseen(record, slot, inside, waited, control);
+            });
         }
         return;
     }
@@ -173,15 +217,22 @@ fn judge(
         task::make_record(task, reference, flags, now_ns, phase);
     } else if let Some(record) = record(slot) {
         let call = task.traced_call(flags);
-        let clock_flags = task.clock_flags();
+        let clock_flags = task.clock_flags(flags);
         if record.clock.phase == Phase::Unobserved as u32 {
             let phase = phase_of(task, phase);
             update(record, |record| {
-                let gap_ns = record.clock.resume(now_ns, phase, call, clock_flags);
-                record.attribution.skip(gap_ns);
+                record.clock.resume(now_ns, phase, call, clock_flags);
+                let faults = task.faults();
+                record.first_faults[0] += faults[0] - record.faults[0];
+                record.first_faults[1] += faults[1] - record.faults[1];
+                record.faults = faults;
             });
         } else if (before ^ flags) & REF_CALLS != 0 {
-            update(record, |record| record.clock.assume_call(now_ns, call));
+            update(record, |record| {
+                let inside = is_inside(&record.clock);
+                let waited = record.clock.assume_call(now_ns, call, clock_flags);
+                attribute::end_unseen(record, slot, inside, waited, control);
+            });
         } else if (record.clock.flags ^ clock_flags) & KERNEL_THREAD != 0 {
             // A kernel thread that executes a program becomes a process.
             update(record, |record| record.clock.set_flags(clock_flags));
@@ -202,14 +253,18 @@ fn phase_of(task: Task, known: Option<Phase>) -> Phase {
 
 /// Ends the record of a thread whose last event found its claim taken.
 #[inline(always)]
-fn end(reference: &mut TaskRef, now_ns: u64) {
+fn end(reference: &mut TaskRef, control: &Control, now_ns: u64) {
     let slot = word(&reference.slot);
     reference.slot = GONE_SLOT;
     if slot != NO_SLOT
         && slot != GONE_SLOT
         && let Some(record) = record(slot)
     {
-        update(record, |record| record.clock.exit(now_ns));
+        update(record, |record| {
+            let inside = is_inside(&record.clock);
+            let waited = record.clock.exit(now_ns);
+            attribute::end_unseen(record, slot, inside, waited, control);
+        });
     }
 }
 

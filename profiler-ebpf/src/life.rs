@@ -5,13 +5,17 @@ use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
 use aya_log_ebpf::warn;
+use profiler_common::Counter;
 use profiler_common::clock::Phase;
+use profiler_common::marks::is_inside;
 use profiler_common::records::{Control, GONE_SLOT, JUDGE_ITSELF, NO_SLOT};
 
+use crate::attribute::{self, Moment};
+use crate::counters::count;
 use crate::filter;
 use crate::judge;
 use crate::kernel;
-use crate::task::{self, Task, control, read_comm, record};
+use crate::task::{self, Task, control, read_comm, read_name, record};
 
 /// `sched_process_fork(parent, child)`: a thread is born. It sleeps until it is woken for the first time.
 #[btf_tracepoint(function = "sched_process_fork")]
@@ -23,18 +27,30 @@ pub fn sched_process_fork(ctx: BtfTracePointContext) -> i32 {
         kernel::inherit_process(parent, child);
         // SAFETY: takes nothing.
         let now_ns = unsafe { bpf_ktime_get_ns() };
-        if let Some(reference) = judge::judged(child, control, now_ns, Some(Phase::Blocked))
-            && judge::is_turned_away(reference)
-        {
-            warn!(
-                &ctx,
-                "no record is free for thread {} of process {}: it is not observed",
-                child.tid(),
-                child.pid()
-            );
+        if let Some(reference) = judge::judged(child, control, now_ns, Some(Phase::Blocked)) {
+            if judge::is_turned_away(reference) {
+                warn!(
+                    &ctx,
+                    "no record is free for thread {} of process {}: it is not observed",
+                    child.tid(),
+                    child.pid()
+                );
+            } else if parent.pid() == child.pid() {
+                inherit_image(parent, reference.slot);
+            }
         }
     }
     0
+}
+
+/// A new thread runs the program that the one which made it runs.
+#[inline(always)]
+fn inherit_image(parent: Task, slot: u32) -> Option<()> {
+    let of_parent = parent.storage(false)?.slot;
+    if of_parent != NO_SLOT && of_parent != GONE_SLOT && slot != NO_SLOT && slot != GONE_SLOT {
+        record(slot)?.exec_count = record(of_parent)?.exec_count;
+    }
+    Some(())
 }
 
 /// `sched_process_exec(task, old_tid, …)`: the process image was replaced, by its only thread left.
@@ -77,6 +93,13 @@ pub fn task_rename(ctx: BtfTracePointContext) -> i32 {
 #[inline(always)]
 fn rename(task: Task, comm: *const u8) -> Option<()> {
     control()?;
+    let comm = read_name(comm);
+    if task.tid() == task.pid()
+        && filter::is_named_comm(&comm) != filter::is_named_comm(&task.process_comm())
+    {
+        // The name of a process is its leader's: the daemon has the other threads judged anew.
+        count(Counter::LeadersRenamed);
+    }
     let reference = task.storage(false)?;
     // Judged anew at its next event.
     reference.generation = JUDGE_ITSELF;
@@ -84,7 +107,7 @@ fn rename(task: Task, comm: *const u8) -> Option<()> {
     if reference.slot == NO_SLOT || reference.slot == GONE_SLOT {
         return None;
     }
-    record(reference.slot)?.comm = read_comm(comm);
+    record(reference.slot)?.comm = comm;
     Some(())
 }
 
@@ -109,16 +132,23 @@ fn leave(ctx: &BtfTracePointContext, task: Task, control: &Control) -> Option<()
     judge::exit(task, control, |record, slot| {
         // SAFETY: takes nothing.
         let now_ns = unsafe { bpf_ktime_get_ns() };
-        record.clock.tick(now_ns);
-        // What is pending has no later walk to wait for.
-        crate::attribute::walk(
-            ctx.as_ptr(),
-            task,
-            record,
-            slot,
-            crate::attribute::Moment::Exit,
-            control,
-        );
+        let inside = is_inside(&record.clock);
+        if let Some(absence) = record.clock.arrive_unseen(now_ns, 0) {
+            attribute::end_wait(record, slot, inside, absence.waited(), control);
+        }
         record.clock.exit(now_ns);
+        record.faults = task.faults();
+        // What has fallen has no later look to wait for. Most end in a call that was walked at its entry.
+        if record.marks.is_due(&record.clock) {
+            attribute::walk(
+                ctx.as_ptr(),
+                task,
+                record,
+                slot,
+                Moment::Exit,
+                None,
+                control,
+            );
+        }
     })
 }

@@ -18,6 +18,7 @@ mod judge;
 #[cfg_attr(not(feature = "before_5_17"), path = "since_5_17.rs")]
 mod kernel;
 mod life;
+mod look;
 mod maps;
 mod seed;
 mod settings;

@@ -9,8 +9,9 @@ use profiler_common::limits::{
     CALLS_PER_THREAD, COMM_BYTES, DEFAULT_RING_BYTES, DEFAULT_SUMS, DEFAULT_THREADS,
     MAX_TARGET_CGROUPS, MAX_TARGET_COMMS, MAX_TARGET_PIDS,
 };
+use profiler_common::outside::{Look, OutsideStack};
 use profiler_common::records::{
-    Control, OnProcessor, SumKey, SumValue, SyscallKey, SyscallRow, ThreadRecord,
+    Control, OnProcessor, Reserve, SumKey, SumValue, SyscallKey, SyscallRow, ThreadRecord,
 };
 use profiler_common::unwind::WALK_ENDS as WALK_ENDS_LEN;
 
@@ -31,6 +32,22 @@ pub static CONTROL: Array<Control> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// `limits.max_threads`; a thread without a record is counted and not observed.
 #[map]
 pub static THREADS: Array<ThreadRecord> = Array::with_max_entries(DEFAULT_THREADS, BPF_F_MMAPABLE);
+
+/// Key: slot. Value: what the daemon asks about the slot's thread, and the stack that it found for the thread's wait. Writer: the daemon,
+/// through a mapping. Readers: the look from outside, and the switch that ends the wait. Size: as many as there are slots.
+#[map]
+pub static OUTSIDE: Array<OutsideStack> = Array::with_max_entries(DEFAULT_THREADS, BPF_F_MMAPABLE);
+
+/// Key: 0. Value: the look that is being written, too large for the program stack. Writer and reader: the look, of which the daemon
+/// runs one at a time.
+#[map]
+pub static LOOK: Array<Look> = Array::with_max_entries(1, 0);
+
+/// Key: slot. Value: what of the thread has no stack: marks whose look never came, and what found no room in [`SUMS_0`] or
+/// [`STACKS`]. Writers: the programs, at the thread's own events or in the scan of all tasks; the daemon empties it with the record.
+/// Reader: the daemon, through a mapping. Size: as many as records, so that no mark is ever dropped.
+#[map]
+pub static RESERVES: Array<Reserve> = Array::with_max_entries(DEFAULT_THREADS, BPF_F_MMAPABLE);
 
 /// Free slots, the last given back first. Writer: the daemon fills it at start and after a thread's exit. Reader: the
 /// programs take from it. Size: as many as there are slots.
@@ -58,9 +75,9 @@ pub static CALL_ROW_INDEX: HashMap<SyscallKey, u32> =
 pub static FREE_CALL_ROWS: Stack<u32> =
     Stack::with_max_entries(DEFAULT_THREADS * CALLS_PER_THREAD, 0);
 
-/// Key: thread and stack. Value: time by class and samples, of one drain period. Writers: the programs, into the half that
+/// Key: thread and stack. Value: ticks, marks and waits, of one drain period. Writers: the programs, into the half that
 /// [`Control::half`] names. Reader: the daemon empties the other half once no program can still be writing to it.
-/// Size: configuration `limits.stacks_per_drain`; full, time stays pending and samples are counted as lost. Preallocated:
+/// Size: configuration `limits.stacks_per_drain`; full, [`RESERVES`] takes what has no room. Preallocated:
 /// programs on timer ticks must not allocate before 6.1.
 #[map]
 pub static SUMS_0: HashMap<SumKey, SumValue> = HashMap::with_max_entries(DEFAULT_SUMS, 0);
@@ -70,7 +87,7 @@ pub static SUMS_0: HashMap<SumKey, SumValue> = HashMap::with_max_entries(DEFAULT
 pub static SUMS_1: HashMap<SumKey, SumValue> = HashMap::with_max_entries(DEFAULT_SUMS, 0);
 
 /// Records of stacks that are new in this drain period. Writers: the programs that walk. Reader: the daemon, some times a
-/// second. Size: configuration `limits.ring_bytes`; full, the walk's time stays pending, its sample is counted as lost.
+/// second. Size: configuration `limits.ring_bytes`; full, the walk's stack is not kept.
 #[map]
 pub static STACKS: RingBuf = RingBuf::with_byte_size(DEFAULT_RING_BYTES, 0);
 

@@ -10,10 +10,17 @@ use crate::task::{Task, control};
 /// The context of a task iterator (`struct bpf_iter__task`).
 #[repr(C)]
 pub struct TaskIteration {
-    /// Not used.
-    meta: *const c_void,
+    /// What it writes to.
+    pub meta: *const IterationMeta,
     /// The task; null at the end.
-    task: *const c_void,
+    pub task: *const c_void,
+}
+
+/// The beginning of `struct bpf_iter_meta`.
+#[repr(C)]
+pub struct IterationMeta {
+    /// The file that the daemon reads (a `seq_file`).
+    pub file: *const c_void,
 }
 
 /// Called once per task when the daemon reads the iterator.

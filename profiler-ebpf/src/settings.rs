@@ -19,10 +19,13 @@ macro_rules! frozen {
 }
 
 frozen! {
-    /// Least pending nanoseconds for a walk (configuration `min_interval`).
+    /// The mean gap between two marks, nanoseconds (configuration `min_interval`).
     min_interval_ns, MIN_INTERVAL_NS: u64 = 1_000_000;
     /// Which threads' system calls are traced (`records::system_calls`).
     system_calls, SYSTEM_CALLS: u32 = 0;
+
+    /// Not 0: something may be kept with a task at a switch too, where there was nothing.
+    create_at_switch, CREATE_AT_SWITCH: u32 = 1;
 
     /// Offset of `task_struct.pid`: the thread's id.
     task_tid, TASK_TID: u32 = 0;
@@ -30,10 +33,16 @@ frozen! {
     task_pid, TASK_PID: u32 = 0;
     /// Offset of `task_struct.flags`.
     task_flags, TASK_FLAGS: u32 = 0;
+    /// Offset of `task_struct.thread_info.status`.
+    task_status, TASK_STATUS: u32 = 0;
     /// Offset of `task_struct.__state` (`state` before 5.14).
     task_state, TASK_STATE: u32 = 0;
     /// Offset of `task_struct.on_cpu`.
     task_on_cpu, TASK_ON_CPU: u32 = 0;
+    /// Offset of `task_struct.nvcsw`: how often it gave its processor up.
+    task_switches_given_up, TASK_SWITCHES_GIVEN_UP: u32 = 0;
+    /// Offset of `task_struct.nivcsw`: how often it was preempted.
+    task_switches_preempted, TASK_SWITCHES_PREEMPTED: u32 = 0;
     /// Offset of `task_struct.comm`.
     task_comm, TASK_COMM: u32 = 0;
     /// Offset of `task_struct.group_leader`.
@@ -48,6 +57,10 @@ frozen! {
     task_signal, TASK_SIGNAL: u32 = 0;
     /// Offset of `signal_struct.live`: threads that have not begun to exit.
     signal_live, SIGNAL_LIVE: u32 = 0;
+    /// Offset of `task_struct.min_flt`: page faults without a wait for a device.
+    task_min_faults, TASK_MIN_FLT: u32 = 0;
+    /// Offset of `task_struct.maj_flt`: those with one.
+    task_maj_faults, TASK_MAJ_FLT: u32 = 0;
     /// Offset of `task_struct.cgroups`.
     task_cgroups, TASK_CGROUPS: u32 = 0;
     /// Offset of `css_set.dfl_cgrp`.

@@ -1,5 +1,5 @@
 //! Context switches: the thread that leaves is still the current one, and its user stack can be walked; the thread that
-//! comes has not arrived yet, so its absence goes to the stack it left with.
+//! comes has not arrived yet, so its wait goes to the stack it left with, or is divided by marks.
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
@@ -7,6 +7,7 @@ use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
 use profiler_common::Counter;
 use profiler_common::clock::{Phase, Wake};
+use profiler_common::marks::{is_inside, wait};
 use profiler_common::records::{Control, OnProcessor};
 
 use crate::attribute::{self, Moment};
@@ -46,7 +47,7 @@ fn leave(
         if task.tid() == 0 {
             return None;
         }
-        let reference = judge::judged(task, control, now_ns, Some(Phase::Running))?;
+        let reference = judge::judged_at_switch(task, control, now_ns, Some(Phase::Running))?;
         task::set_on_processor(current, task, reference);
     }
     if current.flags == 0 {
@@ -61,19 +62,27 @@ fn leave(
         return None;
     }
     task::update(record, |record| {
-        task::arrive_unseen(record, current, now_ns);
+        task::arrive_unseen(record, slot, current, control, now_ns);
         record.clock.switch_out(now_ns, gave_up);
-        record.away_user = 0;
-        record.away_kernel = 0;
-        if record
-            .attribution
-            .may_walk(now_ns, settings::min_interval_ns())
-            && let Some(stack) =
-                attribute::walk(ctx.as_ptr(), task, record, slot, Moment::SwitchOut, control)
-        {
+        record.faults = task.faults();
+        if record.marks.leave(
+            is_inside(&record.clock),
+            now_ns,
+            settings::min_interval_ns(),
+            &mut attribute::random,
+        ) && let Some(stack) = attribute::walk(
+            ctx.as_ptr(),
+            task,
+            record,
+            slot,
+            Moment::SwitchOut,
+            None,
+            control,
+        ) {
             record.away_user = stack.user;
             record.away_kernel = stack.kernel;
             record.away_end = stack.end;
+            record.marks.keep();
         }
     });
     Some(())
@@ -87,7 +96,7 @@ fn arrive(task: Task, current: &mut OnProcessor, control: &Control, now_ns: u64)
         return None;
     }
     // One that is no target is noted too: its system calls then cost next to nothing.
-    let reference = judge::judged(task, control, now_ns, None)?;
+    let reference = judge::judged_at_switch(task, control, now_ns, None)?;
     task::set_on_processor(current, task, reference);
     if current.flags == 0 {
         return None;
@@ -99,16 +108,18 @@ fn arrive(task: Task, current: &mut OnProcessor, control: &Control, now_ns: u64)
         return None;
     }
     task::update(record, |record| {
+        let inside = is_inside(&record.clock);
         let absence = record.clock.switch_in(now_ns);
         match absence.wake {
             Wake::NotNeeded | Wake::Seen => {}
             Wake::Early => count(Counter::WakesEarly),
             Wake::Missed => count(Counter::WakesMissed),
-            Wake::NeverLeft => count(Counter::SwitchesMissed),
+            Wake::NeverLeft => {
+                count(Counter::SwitchesMissed);
+                record.marks.wait = wait::UNSEEN;
+            }
         }
-        if record.away_user | record.away_kernel != 0 {
-            attribute::give_absence(record, slot, &absence, control);
-        }
+        attribute::end_wait(record, slot, inside, absence.waited(), control);
     });
     Some(())
 }

@@ -6,28 +6,29 @@ use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
 use profiler_common::Counter;
 use profiler_common::clock::Phase;
-use profiler_common::limits::MAX_CALL_NUMBER;
-use profiler_common::records::{REF_CALLS, ThreadRecord};
+use profiler_common::marks::is_inside;
+use profiler_common::records::{Control, REF_CALLS, ThreadRecord};
 
 use crate::attribute::{self, Moment};
 use crate::calls;
 use crate::counters::count;
 use crate::judge;
-use crate::settings;
 use crate::task::{self, Task, control};
 
 /// `sys_enter(regs, number)`.
 #[btf_tracepoint(function = "sys_enter")]
 pub fn sys_enter(ctx: BtfTracePointContext) -> i32 {
     let number = ctx.arg::<u64>(1) as u32;
-    border(&ctx, Moment::Enter, |record, _, now_ns| {
-        let number = if number > MAX_CALL_NUMBER {
-            MAX_CALL_NUMBER
-        } else {
-            number
-        };
-        if record.clock.enter_call(now_ns, number) {
+    border(&ctx, |record, slot, control, now_ns| {
+        let number = Task::current().call_number(number);
+        if is_inside(&record.clock) {
+            record.clock.tick(now_ns);
+            attribute::abandon_marks(record, slot);
             count(Counter::CallsNested);
+        }
+        record.clock.enter_call(now_ns, number);
+        if is_walked_at_entry(number) {
+            attribute::walk_entry(ctx.as_ptr(), Task::current(), record, slot, control);
         }
     });
     0
@@ -36,20 +37,45 @@ pub fn sys_enter(ctx: BtfTracePointContext) -> i32 {
 /// `sys_exit(regs, result)`.
 #[btf_tracepoint(function = "sys_exit")]
 pub fn sys_exit(ctx: BtfTracePointContext) -> i32 {
-    border(&ctx, Moment::Leave, |record, slot, now_ns| {
+    border(&ctx, |record, slot, control, now_ns| {
+        let number = record.clock.call;
         if let Some(call) = record.clock.leave_call(now_ns) {
             calls::count_call(record, slot, &call);
+        }
+        if record.marks.is_due(&record.clock) {
+            if number == RT_SIGRETURN {
+                attribute::abandon_marks(record, slot);
+            } else {
+                attribute::walk(
+                    ctx.as_ptr(),
+                    Task::current(),
+                    record,
+                    slot,
+                    Moment::Leave,
+                    None,
+                    control,
+                );
+            }
         }
     });
     0
 }
 
-/// What both borders share: find the thread, drive its clock, walk if enough is pending.
+/// `rt_sigreturn` (x86-64): it leaves to where a signal came in, which is not where it was entered.
+const RT_SIGRETURN: u32 = 15;
+
+/// Does the call leave to another stack than it was entered from, or not at all? (`vfork`, `execve`, `exit`, `exit_group` and
+/// `execveat` of x86-64.)
+#[inline(always)]
+const fn is_walked_at_entry(number: u32) -> bool {
+    matches!(number, 58 | 59 | 60 | 231 | 322)
+}
+
+/// What both borders share: find the thread, drive its clock.
 #[inline(always)]
 fn border(
     ctx: &BtfTracePointContext,
-    moment: Moment,
-    cross: impl FnOnce(&mut ThreadRecord, u32, u64),
+    cross: impl FnOnce(&mut ThreadRecord, u32, &Control, u64),
 ) -> Option<()> {
     let control = control()?;
     let current = task::on_processor()?;
@@ -68,8 +94,9 @@ fn border(
             if current.flags != 0
                 && let Some(record) = task::record(current.slot)
             {
+                let slot = current.slot;
                 task::update(record, |record| {
-                    task::arrive_unseen(record, current, now_ns);
+                    task::arrive_unseen(record, slot, current, control, now_ns);
                 });
             }
         }
@@ -84,14 +111,8 @@ fn border(
     // SAFETY: takes nothing.
     let now_ns = unsafe { bpf_ktime_get_ns() };
     task::update(record, |record| {
-        cross(record, slot, now_ns);
-        if record
-            .attribution
-            .is_due(now_ns, settings::min_interval_ns())
-        {
-            attribute::walk(ctx.as_ptr(), Task::current(), record, slot, moment, control);
-        }
-        task::account_preemption(record, current, now_ns);
+        cross(record, slot, control, now_ns);
+        task::account_preemption(record, slot, current, control, now_ns);
     });
     Some(())
 }

@@ -124,7 +124,7 @@ fn find_row(walk: &mut WalkState, pc: u64) -> Result<UnwindRow, UnwindFailure> {
     }
     if walk.mapping.kind == mapping::FRAME_POINTER {
         return Ok(UnwindRow {
-            kind: kind::GAP,
+            kind: kind::FRAME_POINTER,
             ..UnwindRow::default()
         });
     }

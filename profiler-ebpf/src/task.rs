@@ -2,16 +2,20 @@
 //! changed when says `judge`.)
 
 use aya_ebpf::bindings::pt_regs;
-use aya_ebpf::helpers::{bpf_probe_read_kernel, bpf_probe_read_kernel_buf};
+use aya_ebpf::helpers::{
+    bpf_probe_read_kernel, bpf_probe_read_kernel_buf, bpf_probe_read_kernel_str_bytes,
+};
 use core::ffi::c_void;
 use core::sync::atomic::{Ordering, compiler_fence};
 use profiler_common::Counter;
-use profiler_common::clock::{KERNEL_THREAD, NO_CALL, Phase};
-use profiler_common::limits::COMM_BYTES;
+use profiler_common::clock::{KERNEL_THREAD, NO_CALL, Phase, UNTRACED};
+use profiler_common::limits::{COMM_BYTES, COMPAT_CALL, MAX_CALL_NUMBER};
+use profiler_common::marks::{is_inside, wait};
 use profiler_common::records::{
     Control, GONE_SLOT, NO_SLOT, OnProcessor, REF_CALLS, TaskRef, ThreadRecord,
 };
 
+use crate::attribute;
 use crate::counters::count;
 use crate::maps::{CONTROL, CURRENT, FREE_SLOTS, THREADS};
 use crate::{kernel, settings};
@@ -20,6 +24,8 @@ use crate::{kernel, settings};
 const NO_USER_MODE: u32 = 0x0020_0000 | 0x0000_0010 | kernel::PF_USER_WORKER;
 /// `PF_EXITING`: a task that has begun to exit.
 const PF_EXITING: u32 = 0x0000_0004;
+/// `TS_COMPAT`: the task is in a system call of the 32-bit kind, be it 32-bit code or not.
+const TS_COMPAT: u32 = 0x0002;
 /// `TASK_WAKING`: a waker has claimed the task.
 const TASK_WAKING: u32 = 0x0200;
 
@@ -78,14 +84,31 @@ impl Task {
             .cast()
     }
 
-    /// Its clock flags: has it a user mode?
+    /// Has it no user mode?
     #[inline(always)]
-    pub fn clock_flags(self) -> u32 {
-        if self.field::<u32>(settings::task_flags()) & NO_USER_MODE == 0 {
-            0
-        } else {
+    fn is_kernel_thread(self) -> bool {
+        self.field::<u32>(settings::task_flags()) & NO_USER_MODE != 0
+    }
+
+    /// Its clock flags: has it a user mode, and are its system calls traced (`flags` of its [`TaskRef`])?
+    #[inline(always)]
+    pub fn clock_flags(self, flags: u32) -> u32 {
+        if self.is_kernel_thread() {
             KERNEL_THREAD
+        } else if flags & REF_CALLS == 0 {
+            UNTRACED
+        } else {
+            0
         }
+    }
+
+    /// Its page faults so far: minor, major.
+    #[inline(always)]
+    pub fn faults(self) -> [u64; 2] {
+        [
+            self.field(settings::task_min_faults()),
+            self.field(settings::task_maj_faults()),
+        ]
     }
 
     /// Did the task give its processor up? Asked at its switch-out. (While the switch is under way the state can be
@@ -96,11 +119,25 @@ impl Task {
         state != 0 && state & TASK_WAKING == 0
     }
 
+    /// Is it on a processor, seen from outside?
+    #[inline(always)]
+    pub fn is_on_processor(self) -> bool {
+        // One byte of it: an int until it became a byte. Never more than 1, lowest byte first.
+        self.field::<u8>(settings::task_on_cpu()) != 0
+    }
+
+    /// How often it has been switched out. Counted before it leaves its processor.
+    #[inline(always)]
+    pub fn switches(self) -> u64 {
+        let given_up: u64 = self.field(settings::task_switches_given_up());
+        let preempted: u64 = self.field(settings::task_switches_preempted());
+        given_up.wrapping_add(preempted)
+    }
+
     /// Where the task is, seen from outside.
     #[inline(always)]
     pub fn phase(self) -> Phase {
-        // One byte of it: an int until it became a byte. Never more than 1, lowest byte first.
-        if self.field::<u8>(settings::task_on_cpu()) != 0 {
+        if self.is_on_processor() {
             Phase::Running
         } else if self.has_given_up() {
             Phase::Blocked
@@ -131,16 +168,34 @@ impl Task {
         kernel::user_registers(self)
     }
 
+    /// The number under which the system call is counted that the task is in: those of the 32-bit table apart, and those that are not real
+    /// as one.
+    #[inline(always)]
+    pub fn call_number(self, number: u32) -> u32 {
+        let number = if number > MAX_CALL_NUMBER {
+            MAX_CALL_NUMBER
+        } else {
+            number
+        };
+        if self.field::<u32>(settings::task_status()) & TS_COMPAT == 0 {
+            number
+        } else {
+            number | COMPAT_CALL
+        }
+    }
+
     /// The system call it is in, judged by its saved registers: an interrupt or a fault leaves -1 there.
     #[inline(always)]
-    fn call(self) -> u32 {
+    pub fn call(self) -> u32 {
         let registers = self.user_registers();
         if registers.is_null() {
             return NO_CALL;
         }
         // SAFETY: reads kernel memory with a fault-safe helper.
         match unsafe { bpf_probe_read_kernel(&raw const (*registers).orig_rax) } {
-            Ok(number) if (number as i64) >= 0 && (number as i64) <= 0xffff => number as u32,
+            Ok(number) if (number as i64) >= 0 && (number as i64) <= 0xffff => {
+                self.call_number(number as u32)
+            }
             _ => NO_CALL,
         }
     }
@@ -149,7 +204,7 @@ impl Task {
     /// see it leave one otherwise.
     #[inline(always)]
     pub fn traced_call(self, flags: u32) -> u32 {
-        if flags & REF_CALLS == 0 || self.clock_flags() & KERNEL_THREAD != 0 {
+        if flags & REF_CALLS == 0 || self.is_kernel_thread() {
             NO_CALL
         } else {
             self.call()
@@ -193,6 +248,17 @@ pub fn read_comm(from: *const u8) -> [u8; COMM_BYTES] {
         comm = [0; COMM_BYTES];
     }
     comm
+}
+
+/// Reads a name that ends at its zero: what lies behind that is not the name's.
+#[inline(always)]
+pub fn read_name(from: *const u8) -> [u8; COMM_BYTES] {
+    let mut name = [0; COMM_BYTES];
+    // SAFETY: reads kernel memory with a fault-safe helper, up to the zero; a failure leaves an empty name.
+    if unsafe { bpf_probe_read_kernel_str_bytes(from, &mut name) }.is_err() {
+        name = [0; COMM_BYTES];
+    }
+    name
 }
 
 /// The control element. `None` while the programs are to do nothing.
@@ -291,7 +357,13 @@ pub fn note_gone(record: &mut ThreadRecord, now_ns: u64) {
 /// Within an update that began at `now_ns` or later: if the thread was preempted since, the time that it waited is its own
 /// (the last time, if it was several times).
 #[inline(always)]
-pub fn account_preemption(record: &mut ThreadRecord, current: &OnProcessor, now_ns: u64) {
+pub fn account_preemption(
+    record: &mut ThreadRecord,
+    slot: u32,
+    current: &OnProcessor,
+    control: &Control,
+    now_ns: u64,
+) {
     // SAFETY: one aligned word; volatile, because a switch in the middle of this program writes it.
     let gone_ns = unsafe { core::ptr::read_volatile(&raw const record.clock.gone_ns) };
     if gone_ns > now_ns {
@@ -299,16 +371,27 @@ pub fn account_preemption(record: &mut ThreadRecord, current: &OnProcessor, now_
         let since_ns = unsafe { core::ptr::read_volatile(&raw const current.since_ns) };
         if since_ns >= gone_ns {
             record.clock.switch_out(gone_ns, false);
-            record.clock.switch_in(since_ns);
+            record.marks.wait = wait::UNSEEN;
+            let inside = is_inside(&record.clock);
+            let absence = record.clock.switch_in(since_ns);
+            attribute::end_wait(record, slot, inside, absence.waited(), control);
         }
     }
 }
 
 /// The thread of `record` is on this processor: if it was not seen to come, it is taken to have come after the last switch.
 #[inline(always)]
-pub fn arrive_unseen(record: &mut ThreadRecord, current: &OnProcessor, now_ns: u64) {
-    if current.since_ns != 0 && record.clock.arrive_unseen(now_ns, current.since_ns) {
+pub fn arrive_unseen(
+    record: &mut ThreadRecord,
+    slot: u32,
+    current: &OnProcessor,
+    control: &Control,
+    now_ns: u64,
+) {
+    let inside = is_inside(&record.clock);
+    if let Some(absence) = record.clock.arrive_unseen(now_ns, current.since_ns) {
         count(Counter::SwitchesMissed);
+        attribute::end_wait(record, slot, inside, absence.waited(), control);
     }
 }
 
@@ -328,10 +411,17 @@ pub fn make_record(task: Task, reference: &mut TaskRef, flags: u32, now_ns: u64,
         count(Counter::ThreadsNoRecord);
         return;
     };
+    record.clock.start(
+        now_ns,
+        phase,
+        task.traced_call(flags),
+        task.clock_flags(flags),
+    );
     record
-        .clock
-        .start(now_ns, phase, task.traced_call(flags), task.clock_flags());
-    record.attribution.start(now_ns);
+        .marks
+        .start(settings::min_interval_ns(), &mut attribute::random);
+    record.first_faults = task.faults();
+    record.faults = record.first_faults;
     record.pid = task.pid();
     record.start_boot_ns = task.field(settings::task_start_boot());
     let leader: u64 = task.field(settings::task_leader());

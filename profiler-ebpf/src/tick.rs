@@ -1,13 +1,16 @@
-//! The timer tick of each processor: a sample, and a moment at which pending time finds a stack.
+//! The timer tick of each processor: a sample, and inside a call a look for the call's marks.
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::macros::perf_event;
 use aya_ebpf::programs::PerfEventContext;
 use profiler_common::Counter;
+use profiler_common::clock::NO_CALL;
+use profiler_common::marks::tick_kind;
 use profiler_common::records::{GONE_SLOT, NO_SLOT, REF_TARGET};
 
 use crate::attribute::{self, Moment};
+use crate::capture;
 use crate::counters::count;
 use crate::judge;
 use crate::task::{self, Task, control, record};
@@ -56,14 +59,19 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
     let slot = reference.slot;
     let record = record(slot)?;
     let current = task::on_processor()?;
+    let user_mode = capture::is_user_mode(ctx.as_ptr());
+    let in_saved_call = || task.call() != NO_CALL;
     if task::is_in_update(record) || judge::may_be_in_scan(reference, control) {
         count(Counter::TicksNested);
+        // What the update leads to: it notes the call first, and works on rows after that.
+        let kind = tick_kind(&record.clock, user_mode, in_saved_call);
         attribute::walk(
             ctx.as_ptr(),
             task,
             record,
             slot,
             Moment::NestedTick,
+            Some(kind),
             control,
         );
     } else {
@@ -71,9 +79,23 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
             // SAFETY: takes nothing.
             let now_ns = unsafe { bpf_ktime_get_ns() };
             task::notice_unseen_switch(current, task, now_ns);
-            task::arrive_unseen(record, current, now_ns);
+            task::arrive_unseen(record, slot, current, control, now_ns);
             record.clock.tick(now_ns);
-            attribute::walk(ctx.as_ptr(), task, record, slot, Moment::Tick, control);
+            record.faults = task.faults();
+            if user_mode && record.clock.end_missed_call() {
+                count(Counter::CallsNested);
+                attribute::abandon_marks(record, slot);
+            }
+            let kind = tick_kind(&record.clock, user_mode, in_saved_call);
+            attribute::walk(
+                ctx.as_ptr(),
+                task,
+                record,
+                slot,
+                Moment::Tick,
+                Some(kind),
+                control,
+            );
         });
     }
     Some(())

@@ -6,6 +6,7 @@
 //! a read of standard input, until that is closed. It judges nothing: comparing is the reader's business.
 
 mod options;
+mod places;
 mod programs;
 mod sys;
 mod truth;
@@ -32,6 +33,9 @@ fn run() -> anyhow::Result<()> {
         return Ok(());
     }
     let program = programs::find(&options.program)?;
+    if options.nice != 0 {
+        sys::renice(options.nice)?;
+    }
     if options.wait {
         truth::ready(&options.program, serde_json::json!({}));
         truth::wait_for_line();

@@ -28,6 +28,8 @@ pub(crate) struct Options {
     pub(crate) path: Option<PathBuf>,
     /// Carried by a program to the next one that it executes.
     pub(crate) carry: String,
+    /// How much nicer than others; negative, which needs root: others take less of its time.
+    pub(crate) nice: i32,
     /// Wait for a line on standard input before starting.
     pub(crate) wait: bool,
     /// Stay alive after the truth until standard input is closed.
@@ -49,6 +51,7 @@ impl Options {
             kind: String::new(),
             path: None,
             carry: String::new(),
+            nice: 0,
             wait: false,
             hold: false,
         };
@@ -78,6 +81,7 @@ impl Options {
             "--millis" => self.millis = text.parse().with_context(wrong)?,
             "--depth" => self.depth = text.parse().with_context(wrong)?,
             "--cpu" => self.cpu = Some(text.parse().with_context(wrong)?),
+            "--nice" => self.nice = text.parse().with_context(wrong)?,
             "--kind" => self.kind = text,
             "--carry" => self.carry = text,
             "--path" => self.path = Some(value.into()),

@@ -4,7 +4,15 @@
 //! pointer walk, and with it the known answer. So the instruction is inlined. All of this package's `unsafe` is here
 //! and in the programs that need a raw handler or code page.
 
+mod memory;
+mod signals;
+mod transfer;
+
 use std::io;
+
+pub(crate) use memory::*;
+pub(crate) use signals::*;
+pub(crate) use transfer::*;
 
 /// Makes system call `number` and returns the kernel's raw answer (a negative error number on failure).
 ///
@@ -59,6 +67,11 @@ pub(crate) fn checked(answer: isize) -> io::Result<usize> {
 /// Monotonic clock, nanoseconds; read without a system call.
 pub(crate) fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// Time of this thread on a processor, nanoseconds. A system call.
+pub(crate) fn thread_cpu_ns() -> u64 {
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
 /// Wall clock, nanoseconds since 1970.
@@ -202,6 +215,26 @@ pub(crate) fn poll(fd: i32, timeout_ms: i32) {
             [&raw mut entry as usize, 1, timeout_ms as usize, 0, 0, 0],
         )
     };
+}
+
+/// An epoll instance that waits for input on `fd`.
+pub(crate) fn epoll(fd: i32) -> io::Result<i32> {
+    // SAFETY: takes flags.
+    let epoll = checked(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) } as isize)? as i32;
+    let mut event = libc::epoll_event {
+        events: libc::EPOLLIN as u32,
+        u64: 0,
+    };
+    // SAFETY: valid descriptors, a valid event.
+    checked(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) } as isize)?;
+    Ok(epoll)
+}
+
+/// Waits for an event, for ever.
+pub(crate) fn epoll_wait(epoll: i32) {
+    let mut event = libc::epoll_event { events: 0, u64: 0 };
+    // SAFETY: room for one event.
+    unsafe { libc::epoll_wait(epoll, &raw mut event, 1, -1) };
 }
 
 /// A pipe: (reading end, writing end), inherited by children.

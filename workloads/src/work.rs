@@ -67,4 +67,10 @@ impl Jitter {
         self.0 ^= self.0 << 17;
         low + self.0 % (high - low + 1)
     }
+
+    /// A number of an exponential distribution with this mean.
+    pub(crate) fn exponential(&mut self, mean: u64) -> u64 {
+        let share = (self.between(1, 1 << 32) as f64) / (1u64 << 32) as f64;
+        (-share.ln() * mean as f64) as u64
+    }
 }

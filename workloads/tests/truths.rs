@@ -46,6 +46,72 @@ fn a_program_lasts_as_long_as_it_says() {
 }
 
 #[test]
+fn the_times_of_the_functions_are_those_of_the_program() {
+    // Check that a program with one thread that times its own functions misses next to nothing of its own wall time, and claims no
+    // more than there was; and no more user code than the kernel charged.
+    for program in [
+        "nothing",
+        "plain",
+        "turns",
+        "depths",
+        "exactly",
+        "bucket",
+        "frames",
+        "server",
+        "restarts",
+        "sigreturns",
+        "minor-faults",
+        "leaves",
+    ] {
+        let truth = truth(&format!("{program} --seconds 0.5"));
+        let functions = truth["functions"]
+            .as_object()
+            .unwrap_or_else(|| panic!("no functions in {truth}"));
+        let sum = |key: &str| -> u64 {
+            functions
+                .values()
+                .map(|function| number(function, key))
+                .sum()
+        };
+        let (elapsed_ns, wall_ns) = (sum("elapsed_ns"), number(&truth, "wall_ns"));
+        assert!(
+            elapsed_ns <= wall_ns && elapsed_ns >= 400_000_000,
+            "{program}: {elapsed_ns} of {wall_ns} ns"
+        );
+        let running_ns = number(&truth, "user_ns") + number(&truth, "system_ns");
+        assert!(
+            sum("application_ns") <= running_ns + running_ns / 10 + 20_000_000,
+            "{truth}"
+        );
+    }
+}
+
+#[test]
+fn children_tell_their_parent_what_they_did() {
+    // Check that processes that are executed, killed, stopped or end in a call of their own are in the truth of their parent.
+    for (program, names) in [
+        ("small-processes --count 10", vec!["dawn", "dusk"]),
+        (
+            "small-processes --count 4 --kind mixed",
+            vec!["morning", "evening"],
+        ),
+        ("leavers --count 3", vec!["touch_all", "turn_into", "leave"]),
+        ("killed --count 3", vec!["doomed_call", "doomed_code"]),
+        ("stops --seconds 0.2", vec!["trudge", "doze"]),
+    ] {
+        let truth = truth(program);
+        for name in names {
+            let function = &truth["functions"][name];
+            assert!(
+                number(function, "elapsed_ns") > 1_000_000,
+                "{program}: {truth}"
+            );
+        }
+        assert_eq!(truth["scope"], "session", "{program}");
+    }
+}
+
+#[test]
 fn waiters_wait_while_the_gate_is_held() {
     // Check that each waiter waited about as long as the holder held, so that one is the answer for the other.
     let truth = truth("contention --millis 10 --count 20");

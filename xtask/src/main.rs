@@ -5,6 +5,7 @@
     reason = "a program for a terminal"
 )]
 
+mod accuracy;
 mod bench;
 mod build;
 mod kernels;
@@ -66,6 +67,11 @@ enum Task {
         #[arg(last = true)]
         arguments: Vec<OsString>,
     },
+    /// Hold programs that time their own functions against what the profiler reports of them, and write the tables
+    Accuracy {
+        /// Only the programs whose command line contains this, and no real ones
+        only: Option<OsString>,
+    },
     /// Check formatting, lints (host and kernel programs) and tidiness
     Lint,
     /// Check who imports whom, where unsafe stands, and the sizes of files
@@ -111,6 +117,7 @@ fn perform(task: Task) -> anyhow::Result<()> {
         Task::Test { full } => test::test(&workspace, full),
         Task::TestKernel { versions } => kernels::test_kernels(&workspace, &versions),
         Task::Bench { arguments } => bench::bench(&workspace, &arguments),
+        Task::Accuracy { only } => accuracy::accuracy(&workspace, only.as_ref()),
         Task::Lint => lint::lint(&workspace),
         Task::Tidy => tidy::tidy(&workspace),
         Task::Toolchain => toolchain::ensure(&workspace).map(drop),

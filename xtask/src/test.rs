@@ -90,7 +90,7 @@ pub(crate) fn test(workspace: &Workspace, full: bool) -> anyhow::Result<()> {
 }
 
 /// The commands that build what the kernel's tests start, and run those tests as root; or why they cannot run.
-fn kernel_tests(
+pub(crate) fn kernel_tests(
     workspace: &Workspace,
     path: &OsStr,
 ) -> anyhow::Result<Result<[Command; 2], String>> {

@@ -34,6 +34,11 @@ pub mod kind {
     pub const SIGNAL: u8 = 8;
     /// Not to be unwound; param is the number of an [`UnwindFailure`](crate::unwind::UnwindFailure).
     pub const UNSUPPORTED: u8 = 9;
+    /// A frame-pointer step in a file of which nothing else is known: its code may use the register for anything, so that zero
+    /// ends no stack but means that there is no frame pointer.
+    pub const FRAME_POINTER: u8 = 10;
+    /// A frame-pointer step that may go down: the function has left its caller's stack for another one, and kept rbp.
+    pub const OTHER_STACK: u8 = 11;
     /// `REGISTER + n`: CFA = register n + param, n being the DWARF number (0 = rax … 15 = r15). Only where that register is
     /// known: in the frame that was interrupted or made a system call, and in one that a signal interrupted.
     pub const REGISTER: u8 = 32;

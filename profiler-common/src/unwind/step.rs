@@ -131,7 +131,9 @@ pub const fn signal_offset(register: u32) -> u64 {
 #[inline(always)]
 pub fn step(row: UnwindRow, registers: &mut Registers, memory: &mut impl Memory) -> StepResult {
     match row.kind {
-        kind::GAP => step_by_frame_pointer(registers, memory),
+        kind::GAP | kind::FRAME_POINTER | kind::OTHER_STACK => {
+            by_frame_pointer(row.kind, registers, memory)
+        }
         kind::STOP => StepResult::End,
         kind::SIGNAL => step_over_signal(registers, memory),
         kind::UNSUPPORTED => StepResult::Failed(UnwindFailure::of_param(row.param)),
@@ -146,13 +148,25 @@ pub fn step(row: UnwindRow, registers: &mut Registers, memory: &mut impl Memory)
 #[must_use]
 #[inline(always)]
 pub fn step_by_frame_pointer(registers: &mut Registers, memory: &mut impl Memory) -> StepResult {
+    by_frame_pointer(kind::GAP, registers, memory)
+}
+
+/// The step by frame pointers that a row of this kind asks for.
+#[inline(always)]
+fn by_frame_pointer(kind: u8, registers: &mut Registers, memory: &mut impl Memory) -> StepResult {
     let frame = registers.fp;
-    if frame == 0 {
+    let zero = if kind == kind::FRAME_POINTER {
+        StepResult::Failed(UnwindFailure::BadFramePointer)
+    } else {
         // Code that threads begin in clears it.
-        return StepResult::End;
+        StepResult::End
+    };
+    if frame == 0 {
+        return zero;
     }
     // Stacks grow down, so each frame lies above the one it called.
-    if frame < registers.sp || frame >= USER_ADDRESS_END || frame & 7 != 0 {
+    let is_below = frame < registers.sp && kind != kind::OTHER_STACK;
+    if is_below || frame >= USER_ADDRESS_END || frame & 7 != 0 {
         return StepResult::Failed(UnwindFailure::BadFramePointer);
     }
     let Some([saved, returns_to]) = memory.pair(frame) else {
@@ -160,7 +174,7 @@ pub fn step_by_frame_pointer(registers: &mut Registers, memory: &mut impl Memory
     };
     if saved == 0 && returns_to == 0 {
         // A thread whose start code pushed nothing: the stack was made of zeros.
-        return StepResult::End;
+        return zero;
     }
     if !is_user_address(returns_to) {
         return StepResult::Failed(bad_address(returns_to));

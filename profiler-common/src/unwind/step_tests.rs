@@ -316,7 +316,7 @@ fn where_a_stack_ends() {
         &mut none,
         UnwindFailure::UnsupportedReturn,
     );
-    fails(row(10, 0, 0), before, &mut none, UnwindFailure::UnknownKind);
+    fails(row(12, 0, 0), before, &mut none, UnwindFailure::UnknownKind);
 }
 
 #[test]
@@ -352,6 +352,39 @@ fn by_frame_pointers_where_no_table_is() {
         &mut memory,
         UnwindFailure::KernelAddress,
     );
+}
+
+#[test]
+fn zero_is_no_end_where_nothing_is_known() {
+    // Check that in a file of which nothing is known neither a frame pointer of zero nor two zeros at it end a stack, and that
+    // frames are found as elsewhere.
+    let only = row(kind::FRAME_POINTER, 0, 0);
+    let fp = STACK + 0x40;
+    let none = UnwindFailure::BadFramePointer;
+    fails(only, caller_frame(STACK, 0), &mut drawn(&[]), none);
+    let mut memory = drawn(&[(fp, 0), (fp + 8, 0)]);
+    fails(only, caller_frame(STACK, fp), &mut memory, none);
+    let mut memory = drawn(&[(fp, 0), (fp + 8, CODE + 5)]);
+    let from = caller_frame(STACK, fp);
+    goes_to(only, from, &mut memory, CODE + 5, fp + 16, 0);
+    fails(only, caller_frame(STACK, STACK - 8), &mut memory, none);
+}
+
+#[test]
+fn from_another_stack() {
+    // Check that a function which has left its caller's stack is followed to it by rbp, also down, and ends the stack where it
+    // cleared rbp; the other guards stay.
+    let other = row(kind::OTHER_STACK, 0, 0);
+    let fp = STACK - 0x4000;
+    let mut memory = drawn(&[(fp, fp + 0x40), (fp + 8, CODE + 5)]);
+    let from = caller_frame(STACK, fp);
+    goes_to(other, from, &mut memory, CODE + 5, fp + 16, fp + 0x40);
+    let mut registers = caller_frame(STACK, 0);
+    assert_eq!(step(other, &mut registers, &mut memory), StepResult::End);
+    for fp in [fp + 4, USER_ADDRESS_END] {
+        let from = caller_frame(STACK, fp);
+        fails(other, from, &mut memory, UnwindFailure::BadFramePointer);
+    }
 }
 
 #[test]

@@ -26,7 +26,8 @@ pub mod mapping {
     pub const NO_TABLE: u32 = 0;
     /// By the table that the row names.
     pub const TABLE: u32 = 1;
-    /// By frame pointers: code that has no table, made at run time or by a compiler that keeps frame pointers.
+    /// By frame pointers ([`kind::FRAME_POINTER`](super::kind::FRAME_POINTER)): code made at run time, and code of files that can
+    /// have no table.
     pub const FRAME_POINTER: u32 = 2;
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use crate::collect::{CollectorState, Unreadable};
 use crate::config::{Config, SystemCalls};
 use crate::http::Degraded;
 use crate::sys::clock::unix_ns;
@@ -39,10 +40,56 @@ impl Facts {
         facts
     }
 
+    /// What works less well than it should, as of now: since the start, and of late.
+    pub(super) fn degraded_now(
+        &self,
+        state: Option<&CollectorState>,
+        now_ns: u64,
+    ) -> Vec<Degraded> {
+        let late = state.and_then(|state| unread(&state.unreadable, now_ns));
+        self.degraded.iter().cloned().chain(late).collect()
+    }
+
     pub(super) fn degrade(&mut self, what: &str, why: String) {
         self.degraded.push(Degraded {
             what: what.to_owned(),
             why,
         });
+    }
+}
+
+/// How long it is told that records could not be read.
+const TOLD_NS: u64 = 60_000_000_000;
+
+/// Threads whose records could not be read within the last minute.
+fn unread(unreadable: &Unreadable, now_ns: u64) -> Option<Degraded> {
+    let is_late = now_ns.saturating_sub(unreadable.last_ns) < TOLD_NS;
+    (unreadable.last > 0 && is_late).then(|| Degraded {
+        what: "thread records".to_owned(),
+        why: format!(
+            "{} could not be read in a pass of the last minute ({} since the start, records_unreadable): programs were preempted while \
+            they changed them, and these threads are as of an earlier pass until they can be read",
+            unreadable.last, unreadable.total
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_that_could_not_be_read_are_told_for_a_minute() {
+        // Check that threads left out of a pass are told with their numbers, and no longer than a minute after the last.
+        let unreadable = Unreadable {
+            total: 7,
+            last: 2,
+            last_ns: 5,
+        };
+        let told = unread(&unreadable, TOLD_NS).expect("it was just now");
+        assert!(told.why.starts_with("2 could not be read"), "{}", told.why);
+        assert!(told.why.contains("(7 since the start"), "{}", told.why);
+        assert_eq!(unread(&unreadable, TOLD_NS + 5), None);
+        assert_eq!(unread(&Unreadable::default(), 1), None, "there were none");
     }
 }

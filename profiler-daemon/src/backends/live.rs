@@ -13,7 +13,8 @@ use crate::collect::{CollectorState, Command, SessionUnchanged};
 use crate::config::Config;
 use crate::config::targets::Targets;
 use crate::http::{
-    AttachedProgram, Coverage, LineReading, OwnCost, ProfileRoom, ProgramCost, Status, Unwinding,
+    AttachedProgram, Coverage, Degraded, FileWithoutInformation, LineReading, OwnCost, ProfileRoom,
+    ProgramCost, Status, Unwinding,
 };
 use crate::http::{Backend, BoxFuture, SessionFailure, TargetsFailure, Unavailable};
 use crate::metrics::RequestCounts;
@@ -24,6 +25,7 @@ use crate::report::names::{Lines, Names};
 use crate::stages::{Access, Unanswered};
 use crate::symbols::lines::NoLine;
 use crate::symbols::lines::finder::LineCounts;
+use crate::sys::clock::monotonic_ns;
 use crate::sys::own_cost;
 
 use super::facts::Facts;
@@ -198,6 +200,7 @@ impl Backend for Live {
     fn status(&self) -> Status {
         let facts = lock(&self.facts).clone();
         let state = lock(&self.known).state.clone();
+        let degraded = facts.degraded_now(state.as_ref(), monotonic_ns());
         let own = own_cost::OwnCost::now();
         let mut settings = self.config.in_force();
         settings.insert("targets".to_owned(), self.targets().in_force().into());
@@ -208,7 +211,10 @@ impl Backend for Live {
                 / 1_000_000_000,
             settings,
             attached: state.as_ref().map(attached).unwrap_or_default(),
-            degraded: facts.degraded,
+            degraded: degraded
+                .into_iter()
+                .chain(state.iter().flat_map(without_ticks))
+                .collect(),
             own_cost: OwnCost {
                 cpu_seconds_total: (own.user_ns + own.system_ns) as f64 / 1e9,
                 resident_bytes: own.resident_bytes,
@@ -292,6 +298,14 @@ fn attached(state: &CollectorState) -> Vec<AttachedProgram> {
     tracepoints.chain(ticks).collect()
 }
 
+/// Processors on which nothing is sampled.
+fn without_ticks(state: &CollectorState) -> impl Iterator<Item = Degraded> {
+    state.without_ticks.iter().map(|(cpu, why)| Degraded {
+        what: format!("samples on processor {cpu}"),
+        why: format!("it has no timer tick: {why}"),
+    })
+}
+
 fn unavailable(unanswered: Unanswered) -> Unavailable {
     Unavailable(unanswered.to_string())
 }
@@ -357,6 +371,22 @@ fn unwinding(state: &CollectorState) -> Unwinding {
                 truncated: counts.truncated,
                 failed: counts.walked - counts.complete - counts.truncated,
                 complete_percent: 100.0 * counts.complete as f64 / counts.walked.max(1) as f64,
+            })
+            .collect(),
+        without_information: state
+            .files_without
+            .reasons
+            .iter()
+            .map(|(why, count)| (why.name().to_owned(), *count))
+            .collect(),
+        files_without_information: state
+            .files_without
+            .files
+            .iter()
+            .map(|file| FileWithoutInformation {
+                path: file.path.to_string(),
+                reason: file.why.name().to_owned(),
+                followed_by: file.by.name().to_owned(),
             })
             .collect(),
     }

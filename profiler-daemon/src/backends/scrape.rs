@@ -5,16 +5,17 @@ use profiler_common::limits::CALLS_PER_THREAD;
 use profiler_common::unwind::UnwindFailure;
 use profiler_common::{Counter, StackEnd};
 
-use crate::collect::CollectorState;
+use crate::collect::{CollectorState, OutsideCounts};
 use crate::kernel::UnwindFill;
 use crate::metrics::{
-    DrainInput, GroupInput, LineInput, MapInput, MetricsInput, OwnInput, ProgramInput, StackInput,
-    SymbolCacheInput, UnwindInput,
+    DrainInput, GroupInput, LineInput, MapInput, MetricsInput, OutsideInput, OwnInput,
+    ProgramInput, StackInput, SymbolCacheInput, UnwindInput,
 };
 use crate::profile::snapshot::Snapshot;
 use crate::symbols::lines::NoLine;
 use crate::symbols::lines::finder::LineCounts;
 use crate::symbols::symbolizer::SymbolCounts;
+use crate::sys::clock::monotonic_ns;
 use crate::sys::own_cost::{self, OwnCost};
 use crate::unwind::NoTable;
 
@@ -33,7 +34,7 @@ pub(super) fn input(
     let mut input = MetricsInput {
         version: facts.version.clone(),
         kernel_release: facts.kernel_release.clone(),
-        degraded_features: facts.degraded.len(),
+        degraded_features: facts.degraded_now(state, monotonic_ns()).len(),
         frequency_hz: live.config.frequency_hz,
         profile_stack_max_bytes: live.config.limits.profile_stack_bytes as u64,
         recent_past_max_bytes: live.config.limits.recent_past_bytes as u64,
@@ -81,6 +82,7 @@ fn line_input(counts: &LineCounts) -> LineInput {
 fn of_state(state: &CollectorState, input: &mut MetricsInput) {
     input.recent_past_bytes = state.recent_past_bytes;
     let counter = |counter: Counter| state.counters.get(counter as usize).copied().unwrap_or(0);
+    input.degraded_features += state.without_ticks.len();
     input.ready = state.passes > 0;
     input.samples_total = counter(Counter::Samples);
     input.threads = state.threads;
@@ -102,6 +104,7 @@ fn of_state(state: &CollectorState, input: &mut MetricsInput) {
         failed_total: counter(Counter::WalksFailed),
     };
     input.unwind = unwind(state, ended);
+    input.outside = outside(&state.outside);
     let kinds = |wanted: CounterKind| {
         let counters = Counter::ALL
             .iter()
@@ -164,6 +167,20 @@ fn unwind(state: &CollectorState, ended: impl Fn(StackEnd) -> u64) -> UnwindInpu
         row_bytes: unwinding.fill.row_bytes,
         memory_bytes: unwinding.fill.allocated_bytes,
         max_memory_bytes: u64::from(state.settings.unwind_chunks) << 20,
+    }
+}
+
+fn outside(counts: &OutsideCounts) -> OutsideInput {
+    OutsideInput {
+        looks_total: vec![
+            ("tried", counts.tried),
+            ("kept", counts.kept),
+            ("torn", counts.torn),
+            ("late", counts.late),
+            ("unreadable", counts.unreadable),
+        ],
+        readers_total: counts.reader.started,
+        busy_ns_total: counts.busy_ns,
     }
 }
 

@@ -53,6 +53,7 @@ fn live_with_targets() -> (Live, Receiver<Command>, Commander, watch::Sender<Tar
 fn state(passes: u64) -> CollectorState {
     CollectorState {
         attached: Attached::default(),
+        without_ticks: vec![(3, "it came online".to_owned())],
         settings: KernelSettings {
             frequency_hz: 99,
             min_interval_ns: 0,
@@ -78,9 +79,12 @@ fn state(passes: u64) -> CollectorState {
         stack_bytes: 0,
         recent_past_bytes: 0,
         losses: Default::default(),
+        unreadable: Default::default(),
         walk_ends: Vec::new(),
         coverage: Vec::new(),
         unwinding: None,
+        outside: Default::default(),
+        files_without: Default::default(),
     }
 }
 
@@ -155,6 +159,20 @@ async fn a_silent_collector_is_not_an_unattached_one() {
     answering(&commands, 1, live.snapshot()).await.unwrap();
     answering(&commands, 1, live.look()).await.unwrap();
     assert_eq!(live.readiness(), Ok(()));
+}
+
+#[tokio::test]
+async fn a_processor_without_ticks_is_told() {
+    // Check that a processor on which nothing is sampled is among what works less well than it should, for people and for metrics.
+    let (live, commands, _commander) = live();
+    assert!(live.status().degraded.is_empty());
+    answering(&commands, 1, live.look()).await.unwrap();
+    let degraded = live.status().degraded;
+    assert_eq!(degraded.len(), 1);
+    assert_eq!(degraded[0].what, "samples on processor 3");
+    assert_eq!(degraded[0].why, "it has no timer tick: it came online");
+    let metrics = answering(&commands, 1, live.metrics()).await.unwrap();
+    assert!(metrics.contains("\nprofiler_degraded_features 1\n"));
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! The collector's thread: waits for the side-band, for the next pass and for commands, whichever comes first.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
@@ -11,11 +12,10 @@ use tracing::{debug, warn};
 use crate::config::targets::Targets;
 use crate::kernel::{Attached, Kernel, KernelSettings, MapCost, Pass};
 use crate::processes::files::{FileCounts, OpenModule};
-use crate::processes::ids::ProcessKey;
 use crate::processes::kernel_modules::KernelModules;
 use crate::processes::live::{ProcessCounts, Processes};
 use crate::profile::Profile;
-use crate::profile::input::{CommName, Counts, DrainPass, ProcessInfo};
+use crate::profile::input::{Counts, DrainPass};
 use crate::profile::losses::counts;
 use crate::profile::sessions::{SessionChange, SessionChanged};
 use crate::profile::snapshot::Snapshot;
@@ -26,11 +26,15 @@ use crate::sys::proc_fs;
 use crate::unwind::worker::TableWorker;
 
 use super::command::{Command, SessionUnchanged, reply};
-use super::convert::{Owner, convert};
+use super::convert::{Owner, Unowned, convert};
 use super::cost::{Estimate, EstimatedCost, Step};
 use super::coverage::{Coverage, WalkCounts};
+use super::descriptions::Descriptions;
+use super::files_without::FilesWithout;
 use super::losses::{COLLECTOR_LOSSES, Sources};
+use super::outside::{Outside, OutsideCounts};
 use super::own_frames::OwnFrames;
+use super::processors;
 use super::rests::Rests;
 use super::stacks::Stacks;
 use super::targets;
@@ -40,7 +44,7 @@ use super::unwinding::{Unwinding, UnwindingState};
 const PASS_NS: u64 = 1_000_000_000;
 /// Time between two looks at the ring of stacks, so that it need not hold a whole drain period's.
 const LOOK_NS: u64 = 100_000_000;
-/// Time between two looks at which groups lie below the named control groups.
+/// Time between two looks at which groups lie below the named control groups, and at which processors are online.
 const GROUPS_NS: u64 = 1_000_000_000;
 
 /// Passes between two looks at which kernel modules are loaded.
@@ -62,6 +66,8 @@ pub struct CollectorOptions {
     pub targets: watch::Sender<Targets>,
     /// The thread that makes unwind tables; `None` where the kernel cannot use them.
     pub tables: Option<TableWorker>,
+    /// This program: the process that reads memory of others is started from it.
+    pub program: PathBuf,
 }
 
 /// How the collector is.
@@ -69,6 +75,8 @@ pub struct CollectorOptions {
 pub struct CollectorState {
     /// What is attached.
     pub attached: Attached,
+    /// Processors that are online and have no ticks, and why.
+    pub without_ticks: Vec<(u32, String)>,
     /// The settings of the programs.
     pub settings: KernelSettings,
     /// Passes that ended.
@@ -99,20 +107,29 @@ pub struct CollectorState {
     pub recent_past_bytes: u64,
     /// What the profile itself counts, by name.
     pub losses: Counts,
+    /// Records of threads that could not be read.
+    pub unreadable: Unreadable,
     /// How walks of user stacks ended, by the number of a `StackEnd`, as of the last pass.
     pub walk_ends: Vec<u64>,
     /// The same by executable, most walked first.
     pub coverage: Vec<(Arc<str>, WalkCounts)>,
     /// Unwind tables; `None` where the kernel cannot use them.
     pub unwinding: Option<UnwindingState>,
+    /// Stacks found from outside.
+    pub outside: OutsideCounts,
+    /// Files whose unwind information could not be used.
+    pub files_without: FilesWithout,
 }
 
-/// What of a process was last told to the profile.
-#[derive(PartialEq, Eq)]
-struct Told {
-    facts: usize,
-    comm: CommName,
-    exited: bool,
+/// Records of threads that were being changed whenever they were looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Since the start, each once in each pass.
+    pub total: u64,
+    /// In the last pass that had any.
+    pub last: usize,
+    /// When that was, monotonic nanoseconds.
+    pub last_ns: u64,
 }
 
 /// Owns the stages from the kernel to the profile.
@@ -123,10 +140,13 @@ pub struct Collector {
     profile: Profile,
     stacks: Stacks,
     unwinding: Option<Unwinding>,
+    outside: Outside,
     rests: Rests,
     coverage: Coverage,
     owners: HashMap<u32, Owner>,
-    told: HashMap<ProcessKey, Told>,
+    descriptions: Descriptions,
+    unowned: Unowned,
+    unreadable: Unreadable,
     estimate: Estimate,
     snapshot: Option<Arc<Snapshot>>,
     targets: watch::Sender<Targets>,
@@ -151,17 +171,25 @@ impl Collector {
     /// # Errors
     /// The targets cannot be set, or the kernel refuses.
     pub fn start(options: CollectorOptions) -> anyhow::Result<Self> {
+        let max_frames = options.kernel.max_user_frames();
+        let mapping_rows = options.kernel.settings().mappings;
+        let unwinding = options
+            .tables
+            .map(|tables| Unwinding::new(tables, mapping_rows));
         let mut collector = Self {
+            outside: Outside::new(options.program, max_frames),
             kernel: options.kernel,
             side_band: options.side_band,
             processes: options.processes,
             profile: options.profile,
             stacks: Stacks::new(OwnFrames::find()),
-            unwinding: options.tables.map(Unwinding::new),
+            unwinding,
             rests: Rests::new(monotonic_ns()),
             coverage: Coverage::default(),
             owners: HashMap::new(),
-            told: HashMap::new(),
+            descriptions: Descriptions::default(),
+            unowned: Unowned::default(),
+            unreadable: Unreadable::default(),
             estimate: Estimate::new(monotonic_ns()),
             snapshot: None,
             targets: options.targets,
@@ -185,12 +213,18 @@ impl Collector {
         let mut next_look_ns = next_pass_ns;
         loop {
             let now_ns = monotonic_ns();
+            // First: the end of a pass is no drawn moment.
+            if self.next_tick_change_ns() <= now_ns {
+                self.kernel.change_ticks(now_ns);
+            }
             if now_ns >= next_pass_ns {
                 self.pass();
+                self.look_from_outside();
                 next_pass_ns = monotonic_ns().max(next_pass_ns + PASS_NS);
                 next_look_ns = monotonic_ns() + LOOK_NS;
             } else if now_ns >= next_look_ns {
                 self.look();
+                self.look_from_outside();
                 next_look_ns = monotonic_ns() + LOOK_NS;
             }
             loop {
@@ -206,9 +240,14 @@ impl Collector {
             self.measure();
             let wait_ns = next_pass_ns
                 .min(next_look_ns)
+                .min(self.next_tick_change_ns())
                 .saturating_sub(monotonic_ns());
             self.wait(Duration::from_nanos(wait_ns), bell);
         }
+    }
+
+    fn next_tick_change_ns(&self) -> u64 {
+        self.kernel.next_tick_change_ns().unwrap_or(u64::MAX)
     }
 
     /// Waits for records, and takes them in.
@@ -252,10 +291,24 @@ impl Collector {
     /// Takes the frames that have travelled, while the processes they belong to are known.
     fn look(&mut self) {
         self.hear();
+        let side_band = self.side_band.as_mut();
+        processors::look(&mut self.kernel, side_band, &mut self.processes);
         let (stacks, processes, profile) =
             (&mut self.stacks, &mut self.processes, &mut self.profile);
         self.kernel
             .take_stacks(&mut |raw| stacks.add(&raw, processes, profile.frames()));
+    }
+
+    /// Finds stacks for waits that have none.
+    fn look_from_outside(&mut self) {
+        if let Some(unwinding) = &mut self.unwinding {
+            self.outside.renew(&unwinding.take_renewed());
+        }
+        let (stacks, processes, profile) =
+            (&mut self.stacks, &mut self.processes, &mut self.profile);
+        self.outside.work(&mut self.kernel, &mut |raw| {
+            stacks.add(raw, processes, profile.frames());
+        });
     }
 
     /// One pass, from the kernel's maps to the profile.
@@ -266,6 +319,9 @@ impl Collector {
             .sweep(began_ns, offsets.boot_minus_monotonic_ns);
         if began_ns.saturating_sub(self.groups_at_ns) >= GROUPS_NS {
             self.groups_at_ns = began_ns;
+            self.hear();
+            let side_band = self.side_band.as_mut();
+            processors::follow(&mut self.kernel, side_band, &mut self.processes, &[]);
             if self.passes % MODULES_PASSES == MODULES_PASSES - 1 {
                 self.look_at_kernel_modules();
             }
@@ -305,8 +361,28 @@ impl Collector {
             boot_unix_ns: offsets.unix_from_boot(0),
             ..DrainPass::default()
         };
-        let owners = convert(pass, &self.owners, &mut self.stacks, &mut drained);
-        self.describe(pass, offsets, &mut drained);
+        self.outside.note(pass);
+        let owners = convert(
+            pass,
+            &self.owners,
+            &mut self.stacks,
+            &mut drained,
+            &mut self.unowned,
+        );
+        if !pass.unreadable.is_empty() {
+            self.unreadable = Unreadable {
+                total: self.unreadable.total + pass.unreadable.len() as u64,
+                last: pass.unreadable.len(),
+                last_ns: pass.at_ns,
+            };
+        }
+        self.descriptions.describe(
+            pass,
+            &self.owners,
+            &mut self.processes,
+            offsets,
+            &mut drained,
+        );
         let side_band = self
             .side_band
             .as_ref()
@@ -317,13 +393,20 @@ impl Collector {
             processes: self.processes.counts(),
             stacks_refused: self.stacks.refused(),
             skipped_runs: self.kernel.skipped_runs(),
+            outside: self.outside.counts(),
+            ticks: self.kernel.tick_counts(),
+            malformed_stacks: self.kernel.malformed_stacks(),
+            unowned: self.unowned,
+            unreadable: self.unreadable.total,
+            missed_ends: self.kernel.missed_ends(),
         };
         drained.losses.extend(counts(COLLECTOR_LOSSES, &sources));
         drained.modules = self.processes.modules().clone();
         for stack in &drained.stacks {
             let info = self.processes.info(stack.process);
             let executable = info.as_ref().and_then(|info| info.facts.exe.as_ref());
-            self.coverage.add(executable, stack.end, stack.walks);
+            self.coverage
+                .add(executable, stack.end, stack.primary.walks);
         }
         self.profile.apply(drained);
         if let Some(unwinding) = &mut self.unwinding {
@@ -347,87 +430,6 @@ impl Collector {
         });
     }
 
-    /// Tells the profile of processes that are new, have changed or are gone.
-    fn describe(&mut self, pass: &Pass, offsets: ClockOffsets, to: &mut DrainPass) {
-        /// What the threads of a process show.
-        struct Seen {
-            comm: Option<CommName>,
-            last_comm: CommName,
-            start_ns: u64,
-            parent_pid: u32,
-            kernel_thread: bool,
-            living: usize,
-            last_event_ns: u64,
-        }
-        let mut seen: HashMap<ProcessKey, Seen> = HashMap::new();
-        for thread in &pass.threads {
-            let owner = Owner::of(thread);
-            let process = seen.entry(owner.process).or_insert_with(|| Seen {
-                comm: None,
-                last_comm: CommName(thread.comm),
-                start_ns: thread.process_start_ns,
-                parent_pid: thread.parent_pid,
-                kernel_thread: thread.kernel_thread,
-                living: 0,
-                last_event_ns: 0,
-            });
-            let living = thread.phase != profiler_common::Phase::Exited;
-            process.living += usize::from(living);
-            process.last_event_ns = process.last_event_ns.max(thread.last_event_ns);
-            // The first thread's name is the process's; after an exec by another thread there are two of that number.
-            if thread.tid == thread.pid && (living || process.comm.is_none()) {
-                process.comm = Some(CommName(thread.comm));
-            }
-        }
-        for (key, process) in &seen {
-            self.processes.link(key.pid, process.start_ns, key.start_ns);
-            let Some(info) = self.processes.info(*key) else {
-                // Too many processes to follow: the profile makes do with what the thread says.
-                continue;
-            };
-            let comm = process.comm.unwrap_or(process.last_comm);
-            let exited = process.living == 0;
-            let told = Told {
-                facts: Arc::as_ptr(&info.facts).addr(),
-                comm,
-                exited,
-            };
-            if self.told.get(key) == Some(&told) {
-                continue;
-            }
-            self.told.insert(*key, told);
-            let facts = &info.facts;
-            to.processes.push(ProcessInfo {
-                key: *key,
-                ppid: if info.ppid == 0 {
-                    process.parent_pid
-                } else {
-                    info.ppid
-                },
-                comm,
-                exe: facts.exe.clone(),
-                uid: facts.uid,
-                cgroup: facts.cgroup.clone(),
-                unit: facts.unit.clone(),
-                container_id: facts.container_id.clone(),
-                started_at_unix_ns: offsets.unix_from_boot(key.start_ns),
-                exited_at_unix_ns: exited
-                    .then(|| offsets.unix_from_monotonic(process.last_event_ns)),
-                kernel_thread: process.kernel_thread,
-                cmdline: facts.cmdline.clone(),
-            });
-        }
-        // Who has no thread left in the kernel's records is over.
-        let processes = &mut self.processes;
-        self.told.retain(|key, _| {
-            let stays = seen.contains_key(key);
-            if !stays {
-                processes.retire(*key);
-            }
-            stays
-        });
-    }
-
     fn obey(&mut self, command: Command) {
         match command {
             Command::Snapshot { max_age_ns, answer } => reply(answer, || self.snapshot(max_age_ns)),
@@ -442,7 +444,12 @@ impl Collector {
                     })
                     .collect()
             }),
-            Command::SetTargets { targets, answer } => reply(answer, || self.set_targets(targets)),
+            Command::SetTargets { targets, answer } => {
+                reply(answer, || self.set_targets(targets));
+                // Threads that sleep are targets now, and have no stack yet.
+                self.pass();
+                self.look_from_outside();
+            }
             Command::ChangeSession { change, answer } => {
                 reply(answer, || self.change_session(change));
             }
@@ -493,7 +500,8 @@ impl Collector {
     fn state(&self) -> CollectorState {
         let last = self.last_pass.as_ref();
         CollectorState {
-            attached: self.kernel.attached().clone(),
+            attached: self.kernel.attached(),
+            without_ticks: self.kernel.without_ticks(),
             settings: self.kernel.settings().clone(),
             passes: self.passes,
             failures: self.failures,
@@ -509,12 +517,19 @@ impl Collector {
             stack_bytes: self.profile.stack_bytes(),
             recent_past_bytes: self.profile.recent_past_bytes(),
             losses: self.profile.own_losses(),
+            unreadable: self.unreadable,
             walk_ends: last.map(|pass| pass.walk_ends.clone()).unwrap_or_default(),
             coverage: self.coverage.list(),
             unwinding: self
                 .unwinding
                 .as_ref()
                 .map(|unwinding| unwinding.state(&self.kernel)),
+            outside: self.outside.counts(),
+            files_without: self
+                .unwinding
+                .as_ref()
+                .map(|unwinding| unwinding.files_without(&self.processes))
+                .unwrap_or_default(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use profiler_common::counter::CounterKind;
 use profiler_common::{ClassNs, Counter, Phase, StackEnd};
 
-use crate::kernel::{Pass, ThreadSnapshot};
+use crate::kernel::{AwayStack, Missing, Pass, StackSum, ThreadSnapshot};
 use crate::processes::ids::{ProcessKey, ThreadKey};
 use crate::profile::frames::FrameId;
 use crate::profile::input::{
@@ -48,7 +48,55 @@ struct Resolved {
     lost: Option<LossCause>,
 }
 
-fn resolve(stacks: &mut Stacks, owner: Owner, user: u64, kernel: u64, end: StackEnd) -> Resolved {
+impl Resolved {
+    const fn missing(missing: Missing) -> Self {
+        Self {
+            user: Vec::new(),
+            kernel: Vec::new(),
+            end: StackEnd::None,
+            lost: Some(match missing {
+                Missing::NotSampled => LossCause::NotSampled,
+                Missing::NotKept => LossCause::NotKept,
+            }),
+        }
+    }
+}
+
+/// What names a stack of a thread.
+struct StackId {
+    user: u64,
+    kernel: u64,
+    image: u16,
+    end: StackEnd,
+}
+
+impl StackId {
+    const fn of_sum(sum: &StackSum) -> Self {
+        Self {
+            user: sum.user,
+            kernel: sum.kernel,
+            image: sum.image,
+            end: sum.end,
+        }
+    }
+
+    const fn of_wait(away: &AwayStack) -> Self {
+        Self {
+            user: away.user,
+            kernel: away.kernel,
+            image: away.image,
+            end: away.end,
+        }
+    }
+}
+
+fn resolve(stacks: &mut Stacks, owner: Owner, id: &StackId) -> Resolved {
+    let &StackId {
+        user,
+        kernel,
+        image,
+        end,
+    } = id;
     let kernel_frames = if kernel == 0 {
         Some(Arc::default())
     } else {
@@ -57,7 +105,7 @@ fn resolve(stacks: &mut Stacks, owner: Owner, user: u64, kernel: u64, end: Stack
     let user_stack = if user == 0 {
         None
     } else {
-        stacks.user(owner.process, user)
+        stacks.user(owner.process, image, user)
     };
     let is_lost = (user != 0 && user_stack.is_none()) || kernel_frames.is_none();
     // Without frames of either kind there is no place for the time: it is shown under the reason.
@@ -88,28 +136,41 @@ fn resolve(stacks: &mut Stacks, owner: Owner, user: u64, kernel: u64, end: Stack
     }
 }
 
+/// Rows of threads that nobody knows. There should be none: a slot is given back only after the pass that read the last of its rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Unowned {
+    /// Rows of time per stack.
+    pub(super) stack_rows: u64,
+    /// Rows of system calls.
+    pub(super) call_rows: u64,
+}
+
 /// Fills all of `to` that comes from the kernel stage. `before`: the owners of slots at the last pass, for what was
-/// attributed before a thread's end.
+/// attributed before a thread's end, and for threads that could not be read in this pass. Returns the owners as of this one, and
+/// adds to `unowned` what is left out.
 pub(super) fn convert(
     pass: &Pass,
     before: &HashMap<u32, Owner>,
     stacks: &mut Stacks,
     to: &mut DrainPass,
+    unowned: &mut Unowned,
 ) -> HashMap<u32, Owner> {
-    let owners: HashMap<u32, Owner> = pass
+    let mut owners: HashMap<u32, Owner> = pass
         .threads
         .iter()
         .map(|thread| (thread.slot, Owner::of(thread)))
         .collect();
+    for slot in &pass.unreadable {
+        if let Some(owner) = before.get(slot) {
+            owners.insert(*slot, *owner);
+        }
+    }
     let owner = |slot: u32| owners.get(&slot).or_else(|| before.get(&slot)).copied();
     to.threads = pass.threads.iter().map(thread_update).collect();
     for sum in &pass.sums {
         let Some(owner) = owner(sum.slot) else {
-            // Cannot be: a slot is given back only after the pass that read the last of its sums.
-            tracing::warn!(
-                "time of a thread that is not known was dropped (slot {})",
-                sum.slot
-            );
+            unowned.stack_rows += 1;
+            tracing::debug!("a row of a thread that is not known (slot {})", sum.slot);
             continue;
         };
         let Resolved {
@@ -117,7 +178,10 @@ pub(super) fn convert(
             kernel,
             end,
             lost,
-        } = resolve(stacks, owner, sum.user, sum.kernel, sum.end);
+        } = match sum.missing {
+            Some(missing) => Resolved::missing(missing),
+            None => resolve(stacks, owner, &StackId::of_sum(sum)),
+        };
         to.stacks.push(StackDelta {
             process: owner.process,
             thread: owner.thread,
@@ -125,12 +189,14 @@ pub(super) fn convert(
             kernel,
             end,
             lost,
-            samples: sum.samples,
-            walks: sum.walks,
-            classes: sum.classes,
+            primary: sum.primary,
         });
     }
     for thread in &pass.threads {
+        if let Some(entry) = &thread.entry {
+            // Rows of later passes refer to it: it is kept as long as the call goes on.
+            stacks.user(Owner::of(thread).process, entry.image, entry.user);
+        }
         if let Some(away) = &thread.away
             && away.classes != ClassNs::default()
         {
@@ -140,7 +206,7 @@ pub(super) fn convert(
                 kernel,
                 end,
                 lost,
-            } = resolve(stacks, owner, away.user, away.kernel, away.end);
+            } = resolve(stacks, owner, &StackId::of_wait(away));
             to.open.push(OpenStack {
                 process: owner.process,
                 thread: owner.thread,
@@ -153,18 +219,20 @@ pub(super) fn convert(
         }
     }
     for call in &pass.calls {
-        if let Some(owner) = owner(call.slot) {
-            to.syscalls.push(SyscallUpdate {
-                process: owner.process,
-                thread: owner.thread,
-                number: call.number,
-                count: call.count,
-                total_ns: call.total_ns,
-                running_ns: call.running_ns,
-                blocked_ns: call.blocked_ns,
-                max_ns: call.max_ns,
-            });
-        }
+        let Some(owner) = owner(call.slot) else {
+            unowned.call_rows += 1;
+            continue;
+        };
+        to.syscalls.push(SyscallUpdate {
+            process: owner.process,
+            thread: owner.thread,
+            number: call.number,
+            count: call.count,
+            total_ns: call.total_ns,
+            running_ns: call.running_ns,
+            blocked_ns: call.blocked_ns,
+            max_ns: call.max_ns,
+        });
     }
     let of_kind = |wanted: &[CounterKind]| -> Counts {
         let counted = Counter::ALL.iter().zip(&pass.counters);
@@ -180,12 +248,9 @@ pub(super) fn convert(
         .sum();
     to.losses = of_kind(&[
         CounterKind::SampleLost,
-        CounterKind::Deferred,
         CounterKind::Loss,
         CounterKind::Race,
     ]);
-    to.losses
-        .push(("records_unreadable".into(), pass.unreadable));
     owners
 }
 
@@ -205,8 +270,99 @@ fn thread_update(thread: &ThreadSnapshot) -> ThreadUpdate {
         last_event_ns: thread.last_event_ns,
         unobserved_ns: thread.unobserved_ns,
         classes: thread.classes,
+        kinds: thread.kinds,
+        minor_faults: thread.minor_faults,
+        major_faults: thread.major_faults,
         in_syscall: thread.call.map(|(number, _)| number),
         in_syscall_since_ns: thread.call.map_or(0, |(_, since_ns)| since_ns),
         slot: thread.slot,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use profiler_common::StackEnd;
+
+    use profiler_common::kinds::Primary;
+
+    use super::*;
+    use crate::kernel::{StackSum, SyscallSnapshot};
+
+    const KNOWN: u32 = 5;
+    const NOBODY: u32 = 6;
+
+    fn owner(tid: u32) -> Owner {
+        Owner {
+            thread: ThreadKey { tid, start_ns: 1 },
+            process: ProcessKey {
+                pid: tid,
+                start_ns: 1,
+            },
+            kernel_thread: false,
+        }
+    }
+
+    /// A pass with a row of each kind for each of these slots.
+    fn pass(slots: &[u32]) -> Pass {
+        let sum = |slot: &u32| StackSum {
+            slot: *slot,
+            user: 0,
+            kernel: 0,
+            end: StackEnd::None,
+            image: 0,
+            missing: None,
+            primary: Primary {
+                walks: 1,
+                ..Primary::default()
+            },
+        };
+        let call = |slot: &u32| SyscallSnapshot {
+            slot: *slot,
+            number: 0,
+            count: 1,
+            total_ns: 1,
+            running_ns: 1,
+            blocked_ns: 0,
+            max_ns: 1,
+        };
+        Pass {
+            sums: slots.iter().map(sum).collect(),
+            calls: slots.iter().map(call).collect(),
+            ..Pass::default()
+        }
+    }
+
+    #[test]
+    fn rows_of_nobody_are_counted() {
+        // Check that rows of a slot that has no owner, in this pass or the one before, are left out and counted by kind.
+        let before = HashMap::from([(KNOWN, owner(9))]);
+        let (mut to, mut unowned) = (DrainPass::default(), Unowned::default());
+        let pass = pass(&[KNOWN, NOBODY, NOBODY]);
+        let mut stacks = Stacks::default();
+        let owners = convert(&pass, &before, &mut stacks, &mut to, &mut unowned);
+        assert_eq!((to.stacks.len(), to.syscalls.len()), (1, 1));
+        let counted = Unowned {
+            stack_rows: 2,
+            call_rows: 2,
+        };
+        assert_eq!(unowned, counted);
+        assert!(owners.is_empty(), "no thread was read");
+    }
+
+    #[test]
+    fn threads_that_cannot_be_read_keep_their_place() {
+        // Check that a thread whose record could not be read stays the owner of its slot, pass after pass, so its rows are never those
+        // of nobody.
+        let mut owners = HashMap::from([(KNOWN, owner(9))]);
+        let (mut to, mut unowned) = (DrainPass::default(), Unowned::default());
+        let mut pass = pass(&[KNOWN]);
+        pass.unreadable = vec![KNOWN, NOBODY];
+        for _ in 0..3 {
+            let mut stacks = Stacks::default();
+            owners = convert(&pass, &owners, &mut stacks, &mut to, &mut unowned);
+            assert_eq!(owners.len(), 1, "nobody knows who the other one is");
+        }
+        assert_eq!(to.stacks.len(), 3);
+        assert_eq!(unowned, Unowned::default());
     }
 }

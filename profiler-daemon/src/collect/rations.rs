@@ -3,22 +3,30 @@
 
 use std::collections::HashMap;
 
-use profiler_common::limits::DEFAULT_MAPPINGS;
-
-/// A process's share. It may exceed it once, so that the largest process has its rows too.
-const ROWS: usize = DEFAULT_MAPPINGS as usize / 8;
+/// Processes that share the room.
+const SHARES: u32 = 8;
 
 /// Rows written since the last pass, by process number.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Rations {
+    /// A process's share. It may exceed it once, so that the largest process has its rows too.
+    share: usize,
     written: HashMap<u32, usize>,
 }
 
 impl Rations {
+    /// Where there is room for so many rows in all.
+    pub(super) fn new(rows: u32) -> Self {
+        Self {
+            share: (rows / SHARES) as usize,
+            written: HashMap::new(),
+        }
+    }
+
     /// Whether a process may have so many rows written now; counts them if so.
     pub(super) fn take(&mut self, pid: u32, rows: usize) -> bool {
         let written = self.written.entry(pid).or_default();
-        let allowed = *written == 0 || *written + rows <= ROWS;
+        let allowed = *written == 0 || *written + rows <= self.share;
         if allowed {
             *written += rows;
         }
@@ -37,14 +45,17 @@ mod tests {
 
     #[test]
     fn one_process_leaves_room_for_others() {
-        // Check that a process gets no more than its share, or what it has if that is more, that others do not mind, and that it
-        // gets as much after the next pass.
-        let mut rations = Rations::default();
-        let taken = (0..1000).filter(|_| rations.take(1, 100)).count();
-        assert_eq!(taken, ROWS / 100);
-        assert!(rations.take(2, ROWS + 1));
-        assert!(!rations.take(2, 1));
-        rations.renew();
-        assert!(rations.take(1, 100));
+        // Check that a process gets no more than its share of the room there is, or what it has if that is more, that others do not
+        // mind, and that it gets as much after the next pass; also where the room is small.
+        for rows in [65_536, 4_096] {
+            let share = rows as usize / 8;
+            let mut rations = Rations::new(rows);
+            let taken = (0..1000).filter(|_| rations.take(1, 100)).count();
+            assert_eq!(taken, share / 100);
+            assert!(rations.take(2, share + 1));
+            assert!(!rations.take(2, 1));
+            rations.renew();
+            assert!(rations.take(1, 100));
+        }
     }
 }

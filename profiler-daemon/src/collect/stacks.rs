@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use profiler_common::StackEnd;
+use profiler_common::records::IMAGE_SHIFT;
 use profiler_common::unwind::UnwindFailure;
 
 use crate::kernel::RawStack;
@@ -57,7 +58,8 @@ impl UserStack {
 /// Known stacks.
 #[derive(Debug, Default)]
 pub(super) struct Stacks {
-    user: HashMap<(ProcessKey, u64), UserStack>,
+    /// By process, the program its thread was in, and id: equal addresses of two programs are two stacks.
+    user: HashMap<(ProcessKey, u16, u64), UserStack>,
     kernel: HashMap<u64, (Arc<[FrameId]>, u64)>,
     own: OwnFrames,
     modules: KernelModules,
@@ -137,7 +139,8 @@ impl Stacks {
                 generation: mappings.generation(),
                 changes: mappings.changes(),
             });
-        let known = self.user.get(&(key, head.user));
+        let id = (key, (head.image >> IMAGE_SHIFT) as u16, head.user);
+        let known = self.user.get(&id);
         if known.is_some_and(|stack| stack.holds(key, mapped, head.time_ns, processes)) {
             return;
         }
@@ -187,12 +190,12 @@ impl Stacks {
             unmapped,
             used: self.pass,
         };
-        self.user.insert((key, head.user), stack);
+        self.user.insert(id, stack);
     }
 
-    /// The user stack of that id.
-    pub(super) fn user(&mut self, key: ProcessKey, id: u64) -> Option<UserStack> {
-        let stack = self.user.get_mut(&(key, id))?;
+    /// The user stack of that id, walked in that program of its thread.
+    pub(super) fn user(&mut self, key: ProcessKey, image: u16, id: u64) -> Option<UserStack> {
+        let stack = self.user.get_mut(&(key, image, id))?;
         stack.used = self.pass;
         self.on_stacks.extend(&stack.modules);
         Some(stack.clone())

@@ -45,14 +45,14 @@ impl Seen {
                 user_len: u16::try_from(addresses.len()).unwrap(),
                 kernel_len: 0,
                 end: StackEnd::Complete.to_u32(),
-                padding: 0,
+                image: 0,
             },
             user: addresses.into(),
             kernel: [].into(),
         };
         self.stacks.add(&raw, &mut self.processes, &mut self.table);
         let key = self.processes.link(2, 1, 1);
-        let stack = self.stacks.user(key, 7).unwrap();
+        let stack = self.stacks.user(key, 0, 7).unwrap();
         let name = |frame: &FrameId| {
             let module = self.table.get(*frame).module;
             self.processes.modules().get(module).name.to_string()

@@ -21,6 +21,7 @@ use crate::unwind::table::bias;
 use crate::unwind::worker::{TableAnswer, TableRequest, TableWorker, WorkerCounts};
 use crate::unwind::{NoTable, UnwindTable};
 
+use super::files_without::{FileWithout, FilesWithout, FollowedBy};
 use super::rations::Rations;
 
 /// Passes within which a table that was used is not given up for another.
@@ -56,10 +57,12 @@ enum Table {
         id: u32,
         segments: Vec<Segment>,
         used_pass: u64,
+        /// Why it was read off the file's code, if it was.
+        without: Option<NoTable>,
     },
     /// It was there or could be, but there was no room. Asked for again when a walk needs it, some passes later.
     NoRoom { pass: u64 },
-    /// There can be none.
+    /// There can be none: frame pointers are all there is.
     None(NoTable),
 }
 
@@ -94,12 +97,15 @@ pub(super) struct Unwinding {
     /// Processes that have had their share of rows, and have others by the next pass.
     later: HashSet<u32>,
     rations: Rations,
+    /// Processes that have other rows since they were taken last.
+    renewed: HashSet<u32>,
     pass: u64,
     state: UnwindingState,
 }
 
 impl Unwinding {
-    pub(super) fn new(worker: TableWorker) -> Self {
+    /// With this worker, where the walker has room for so many mapping rows.
+    pub(super) fn new(worker: TableWorker, mapping_rows: u32) -> Self {
         Self {
             worker,
             tables: HashMap::new(),
@@ -109,7 +115,8 @@ impl Unwinding {
             unasked: HashSet::new(),
             again: HashSet::new(),
             later: HashSet::new(),
-            rations: Rations::default(),
+            rations: Rations::new(mapping_rows),
+            renewed: HashSet::new(),
             pass: 0,
             state: UnwindingState::default(),
         }
@@ -125,6 +132,26 @@ impl Unwinding {
         }
     }
 
+    /// Files whose unwind information could not be used.
+    pub(super) fn files_without(&self, processes: &Processes) -> FilesWithout {
+        let mut met: Vec<(ModuleId, NoTable, FollowedBy)> = self
+            .tables
+            .iter()
+            .filter_map(|(module, table)| match table {
+                Table::Loaded { without, .. } => Some((*module, (*without)?, FollowedBy::Code)),
+                Table::None(why) => Some((*module, *why, FollowedBy::FramePointers)),
+                Table::Asked | Table::NoRoom { .. } => None,
+            })
+            .collect();
+        met.sort_unstable_by_key(|(module, ..)| *module);
+        let name = |module| processes.modules().get(module).name.clone();
+        FilesWithout::of(met.into_iter().map(|(module, why, by)| FileWithout {
+            path: name(module),
+            why,
+            by,
+        }))
+    }
+
     /// Takes in the tables that are ready and the mappings that changed. Cheap when nothing did.
     pub(super) fn sync(&mut self, kernel: &mut Kernel, processes: &mut Processes) {
         while let Some(answer) = self.worker.poll() {
@@ -134,6 +161,11 @@ impl Unwinding {
             self.set(kernel, processes, changed, false);
         }
         self.renew(kernel);
+    }
+
+    /// Processes for whose code the walker has other rows since the last call.
+    pub(super) fn take_renewed(&mut self) -> HashSet<u32> {
+        std::mem::take(&mut self.renewed)
     }
 
     /// A pass is over: what was retired before is free, and what waited may go on. `used`: the modules on stacks.
@@ -217,6 +249,7 @@ impl Unwinding {
                         id,
                         segments: table.segments.clone(),
                         used_pass: self.pass,
+                        without: table.without,
                     },
                 );
                 self.mark_stale(module);
@@ -339,6 +372,7 @@ impl Unwinding {
                     shared.pids.insert(pid);
                 }
                 self.known.insert(pid, Known { image, rows: key });
+                self.renewed.insert(pid);
             }
             Some(Ok(Published::Forgotten)) => {
                 // All that happened to it by now is heard of at the next pass.
@@ -403,7 +437,9 @@ impl Unwinding {
                 let known = self.known.get(pid);
                 let exec_ns = known.map_or(0, |known| known.image.exec_ns());
                 match kernel.publish(*pid, exec_ns, &range, true) {
-                    Ok(Published::Yes) => {}
+                    Ok(Published::Yes) => {
+                        self.renewed.insert(*pid);
+                    }
                     Ok(Published::Forgotten | Published::Full) => gone.push(*pid),
                     Err(error) => failures.push(error),
                 }
@@ -447,10 +483,8 @@ impl Unwinding {
                     row.kind = mapping::TABLE;
                 }
             }
-            Some(Table::None(NoTable::NoUnwindInformation | NoTable::NotElf)) => {
-                row.kind = mapping::FRAME_POINTER;
-            }
-            Some(Table::Asked | Table::NoRoom { .. } | Table::None(_)) | None => {}
+            Some(Table::None(_)) => row.kind = mapping::FRAME_POINTER,
+            Some(Table::Asked | Table::NoRoom { .. }) | None => {}
         }
         row
     }

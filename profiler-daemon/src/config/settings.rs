@@ -5,6 +5,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use profiler_common::limits::{DEFAULT_RING_BYTES, MAX_RING_BYTES, MIN_RING_BYTES};
+
 use super::kinds::{Address, Bytes, Choice, Flag, Folder, List, OptionalFlag, Time, Whole};
 use super::section::section;
 use super::targets::{self, Targets};
@@ -45,7 +47,7 @@ pub(super) const MIN_INTERVAL: Time = Time {
     default_ns: 1_000_000,
     min_ns: 1_000,
     max_ns: 10_000_000_000,
-    zero: Some("walk the stack at every event"),
+    zero: Some("each nanosecond of a call or wait is its stack's"),
 };
 
 /// The most that `limits.sessions` allows, also for a saved profile.
@@ -69,8 +71,8 @@ section! {
     /// How often each processor is sampled. More samples show rarer functions and cost more.
     frequency_hz as frequency_hz: u32 = FREQUENCY;
 
-    /// The shortest time between two stacks of one thread. Totals are exact whatever it is; at most this much of
-    /// a thread's time per stack can land on a neighbouring stack.
+    /// How far apart, on average, the marks lie that divide a thread's time in system calls among its stacks, and how
+    /// often a wait is walked. Totals are exact whatever it is; less is finer and costs more.
     min_interval as min_interval_ns: u64 = MIN_INTERVAL;
 
     /// Whose system calls are measured one by one. "all": those of every profiled thread. "targets": only those of
@@ -112,7 +114,7 @@ section! {
     comms as comms: Vec<String> =
         List { max_count: targets::MAX_COMMS, what: "names of at most 15 bytes", item: targets::read_comm };
 
-    /// Processes by control group: its path below the root of the hierarchy, as in /system.slice/ssh.service.
+    /// Processes by control group: its path below the root of the hierarchy of version 2, as in /system.slice/ssh.service.
     cgroups as cgroups: Vec<String> =
         List { max_count: targets::MAX_CGROUPS, what: "paths that begin with /", item: targets::read_cgroup };
 
@@ -147,7 +149,7 @@ section! {
 
     /// Buffer through which stacks come from the kernel.
     stack_ring_bytes as stack_ring_bytes: u32 =
-        Bytes { default: 8 * MIB, min: 64 * KIB, max: 256 * MIB, power_of_two: true };
+        Bytes { default: DEFAULT_RING_BYTES as u64, min: MIN_RING_BYTES as u64, max: MAX_RING_BYTES as u64, power_of_two: true };
 
     /// Memory for the stacks of the profile. When it is full, detail of old and light stacks is folded to make room; totals do not change.
     profile_stack_bytes as profile_stack_bytes: usize =
@@ -179,6 +181,9 @@ section! {
 
     /// Processes that are kept in the reports after they exited, the latest first to stay.
     exited_processes as exited_processes: usize = Whole { default: 1_000, min: 0, max: 100_000, unit: "processes" };
+
+    /// Programs by which processes are added up that are no longer kept. The other programs are one together.
+    images as images: usize = Whole { default: 256, min: 1, max: 10_000, unit: "programs" };
 
     /// Threads of one process that are kept one by one after they exited. Older ones are added up.
     exited_threads_per_process as exited_threads_per_process: usize =

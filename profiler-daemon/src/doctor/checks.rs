@@ -67,6 +67,7 @@ pub fn examine(facts: &Facts) -> Diagnosis {
         perf(facts),
         pid_namespace(facts),
         kernel_addresses(facts),
+        control_groups(facts),
         tracefs(facts),
         bpf_statistics(facts),
     ]);
@@ -326,6 +327,19 @@ fn kernel_addresses(facts: &Facts) -> Check {
             "kernel functions stay unnamed: /proc/kallsyms cannot be read",
             "set ProtectKernelTunables=no in the service, and use a kernel built with CONFIG_KALLSYMS=y",
         ),
+    }
+}
+
+fn control_groups(facts: &Facts) -> Check {
+    const NAME: &str = "control-groups";
+    if facts.control_groups {
+        ok(NAME, "there are groups of version 2: they can be targets")
+    } else {
+        limited(
+            NAME,
+            "there are no groups of version 2 at /sys/fs/cgroup: groups cannot be targets",
+            "boot with systemd.unified_cgroup_hierarchy=1, or mount one at /sys/fs/cgroup/unified (mount -t cgroup2)",
+        )
     }
 }
 

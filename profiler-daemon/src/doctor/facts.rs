@@ -57,6 +57,8 @@ pub struct Facts {
     pub perf: Result<(), Refused>,
     /// Whether the kernel shows the addresses of its functions; none where the list cannot be read.
     pub kernel_addresses: Option<bool>,
+    /// Whether there are control groups of version 2.
+    pub control_groups: bool,
     /// Whether the list of trace points can be read.
     pub tracefs: bool,
     /// Whether process numbers here are those the kernel uses.
@@ -89,6 +91,7 @@ impl Facts {
                 .ok()
                 .as_deref()
                 .and_then(shows_addresses),
+            control_groups: kernel::control_groups().is_some(),
             tracefs: [
                 "/sys/kernel/tracing/events",
                 "/sys/kernel/debug/tracing/events",

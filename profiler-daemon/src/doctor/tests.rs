@@ -24,6 +24,7 @@ fn good() -> Facts {
         loops: Some(true),
         perf: Ok(()),
         kernel_addresses: Some(true),
+        control_groups: true,
         tracefs: true,
         initial_pid_namespace: Some(true),
     }

@@ -226,7 +226,7 @@ fn step(name: &str) -> String {
 mod tests {
     use super::*;
     use crate::{
-        profile::values::Values,
+        report::product::Values,
         report::{
             completeness::Completeness,
             stacks::{StackFunction, StackNode},

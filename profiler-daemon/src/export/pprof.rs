@@ -16,7 +16,7 @@ use prost::Message as _;
 
 use crate::{
     processes::module::ModuleKind,
-    profile::values::Values,
+    report::product::Values,
     report::{Stacks, stacks::StackModule},
 };
 use proto::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};

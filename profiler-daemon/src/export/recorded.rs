@@ -2,7 +2,7 @@
 
 use super::{
     human::{name, nanoseconds, percent},
-    tables::stacks_text,
+    tables::{fault_fact, stacks_text},
     text::{Envelope, Side, Table, TextReport},
 };
 use crate::report::{FunctionRow, Recording, StackValue};
@@ -21,17 +21,18 @@ impl TextReport for Recording {
 
     fn facts(&self) -> Vec<(&'static str, String)> {
         let session = &self.session;
-        let (classes, stacks) = (&session.classes, &session.stacks);
-        let share = |ns: u64| match session.elapsed_ns {
+        let (totals, stacks) = (&session.totals, &session.stacks);
+        let classes = &totals.classes;
+        let share = |ns: u64| match totals.elapsed_ns {
             0 => nanoseconds(ns),
             all => {
                 let share = percent(100.0 * ns as f64 / all as f64);
                 format!("{:>12}  {share:>7}", nanoseconds(ns))
             }
         };
-        vec![
+        let mut facts = vec![
             ("processes", self.process_names()),
-            ("samples", session.samples.to_string()),
+            ("samples", totals.samples.to_string()),
             (
                 "stacks",
                 stacks_text(
@@ -41,13 +42,15 @@ impl TextReport for Recording {
                     stacks.failed,
                 ),
             ),
-            ("elapsed", share(session.elapsed_ns)),
+            ("elapsed", share(totals.elapsed_ns)),
             ("  user", share(classes.user_ns)),
             ("  syscall", share(classes.syscall_ns)),
             ("  blocked", share(classes.blocked_ns)),
             ("  runnable", share(classes.runnable_ns)),
             ("  kernel", share(classes.kernel_ns)),
-        ]
+        ];
+        facts.extend(fault_fact(totals));
+        facts
     }
 
     fn table(&self) -> Option<Table> {

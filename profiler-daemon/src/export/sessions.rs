@@ -5,7 +5,7 @@ use super::{
     tables::classes,
     text::{Envelope, Side, Table, TextReport, rows_to_text},
 };
-use crate::report::{SessionList, SessionTotals, sessions::PartTotals};
+use crate::report::{SessionList, SessionTotals, values::TotalValues};
 
 /// The list, a line per session.
 #[must_use]
@@ -47,7 +47,7 @@ const PART: [(&str, Side); 8] = [
     ("KERNEL", Side::Right),
 ];
 
-fn part(duration_ns: u64, totals: &PartTotals) -> Vec<String> {
+fn part(duration_ns: u64, totals: &TotalValues) -> Vec<String> {
     let mut cells = vec![
         nanoseconds(duration_ns),
         nanoseconds(totals.elapsed_ns),

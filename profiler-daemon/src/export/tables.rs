@@ -7,7 +7,7 @@ use super::{
 use crate::report::{
     CallTree, FunctionRow, InstructionRow, LineRow, List, ModuleRow, OsEvents, ProcessReport,
     ProcessRow, SessionReport, ThreadRow, TreeNode,
-    values::{ClassValues, RowValues},
+    values::{ClassValues, RowValues, TotalValues},
 };
 
 /// Columns of the three groups of values, in the order people look for them.
@@ -59,6 +59,48 @@ pub(super) fn classes(classes: &ClassValues) -> [String; 5] {
 fn class_facts(of: &ClassValues) -> impl Iterator<Item = (&'static str, String)> {
     let names = ["  user", "  syscall", "  blocked", "  runnable", "  kernel"];
     names.into_iter().zip(classes(of))
+}
+
+/// Times, and what is to be known to read them.
+fn total_facts(of: &TotalValues) -> Vec<(&'static str, String)> {
+    let application = match (of.application_low_ns, of.application_high_ns) {
+        (Some(low_ns), Some(high_ns)) => format!(
+            "{} ({} to {})",
+            nanoseconds(of.application_ns),
+            nanoseconds(low_ns),
+            nanoseconds(high_ns)
+        ),
+        _ => nanoseconds(of.application_ns),
+    };
+    let mut facts = vec![
+        ("application", application),
+        ("elapsed", nanoseconds(of.elapsed_ns)),
+    ];
+    facts.extend(class_facts(&of.classes));
+    facts.extend(fault_fact(of));
+    if of.estimated_ns > 0 {
+        let sentence = format!(
+            "{}: system calls were not traced, ticks say what of it was in them",
+            nanoseconds(of.estimated_ns)
+        );
+        facts.push(("estimated", sentence));
+    }
+    facts
+}
+
+/// How much of the time is kernel mode outside system calls, with the page faults that there were.
+pub(super) fn fault_fact(of: &TotalValues) -> Option<(&'static str, String)> {
+    if of.fault_ns == 0 && of.minor_faults == 0 && of.major_faults == 0 {
+        return None;
+    }
+    let share = percent(100.0 * of.fault_ns as f64 / (of.elapsed_ns as f64).max(1.0));
+    let sentence = format!(
+        "{} ({share} of elapsed) in kernel mode outside system calls; {} minor, {} major page faults",
+        nanoseconds(of.fault_ns),
+        of.minor_faults,
+        of.major_faults
+    );
+    Some(("faults", sentence))
 }
 
 fn optional(value: Option<&str>) -> String {
@@ -224,15 +266,16 @@ impl TextRow for ProcessRow {
     fn cells(&self) -> Vec<String> {
         let mut cells = vec![
             percent(self.samples_percent),
-            self.samples.to_string(),
-            nanoseconds(self.elapsed_ns),
+            self.totals.samples.to_string(),
+            nanoseconds(self.totals.elapsed_ns),
         ];
-        cells.extend(classes(&self.classes));
+        cells.extend(classes(&self.totals.classes));
         cells.extend([
             self.threads.to_string(),
             self.state.to_owned(),
-            self.pid.to_string(),
-            name(&self.comm),
+            self.pid
+                .map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
+            name(&titled(self)),
             optional(self.unit.as_deref()),
             optional(self.exe.as_deref()),
         ]);
@@ -255,14 +298,22 @@ impl TextReport for ProcessReport {
         let mut facts = vec![
             (
                 "process",
-                format!("{}.{}", process.pid, process.start_ticks),
+                match (process.pid, process.start_ticks) {
+                    (Some(pid), Some(ticks)) => format!("{pid}.{ticks}"),
+                    _ => titled(process),
+                },
             ),
             ("comm", name(&process.comm)),
             ("exe", optional(process.exe.as_deref())),
             ("unit", optional(process.unit.as_deref())),
             ("container", optional(process.container_id.as_deref())),
             ("cgroup", optional(process.cgroup.as_deref())),
-            ("parent", process.ppid.to_string()),
+            (
+                "parent",
+                process
+                    .ppid
+                    .map_or_else(|| "-".to_owned(), |ppid| ppid.to_string()),
+            ),
             (
                 "user id",
                 process
@@ -270,10 +321,10 @@ impl TextReport for ProcessReport {
                     .map_or_else(|| "-".to_owned(), |uid| uid.to_string()),
             ),
             ("state", process.state.to_owned()),
-            ("started", process.started_at.clone()),
+            ("started", optional(process.started_at.as_deref())),
             ("exited", optional(process.exited_at.as_deref())),
             ("threads", process.threads.to_string()),
-            ("samples", process.samples.to_string()),
+            ("samples", process.totals.samples.to_string()),
             (
                 "stacks",
                 stacks_text(
@@ -283,14 +334,20 @@ impl TextReport for ProcessReport {
                     stacks.failed,
                 ),
             ),
-            ("application", nanoseconds(process.application_ns)),
-            ("elapsed", nanoseconds(process.elapsed_ns)),
         ];
-        facts.extend(class_facts(&process.classes));
+        facts.extend(total_facts(&process.totals));
         if let Some(command_line) = &process.command_line {
             facts.insert(3, ("command line", name(command_line)));
         }
         facts
+    }
+}
+
+/// The name of a process, or how many ended ones of an image these are.
+fn titled(row: &ProcessRow) -> String {
+    match row.ended {
+        Some(ended) => format!("{} ({ended} ended)", row.comm),
+        None => row.comm.clone(),
     }
 }
 
@@ -324,7 +381,7 @@ impl TextReport for SessionReport {
                     .map_or_else(|| "-".to_owned(), |count| count.to_string()),
             ),
             ("threads", self.threads.to_string()),
-            ("samples", self.samples.to_string()),
+            ("samples", self.totals.samples.to_string()),
             (
                 "discarded",
                 if discarded.is_empty() {
@@ -342,10 +399,8 @@ impl TextReport for SessionReport {
                     stacks.failed,
                 ),
             ),
-            ("application", nanoseconds(self.application_ns)),
-            ("elapsed", nanoseconds(self.elapsed_ns)),
         ];
-        facts.extend(class_facts(&self.classes));
+        facts.extend(total_facts(&self.totals));
         facts
     }
 }

@@ -11,20 +11,20 @@ use super::format::Format;
 use super::params::{Params, shown};
 use super::problem::Problem;
 use crate::profile::name::{Name, NotAName};
-use crate::report::query::{ProcessSelector, Scope};
+use crate::report::query::{ImageId, ProcessSelector, Scope};
 
 /// What a request for a report carries.
 pub(super) struct Ask {
     endpoint: &'static Endpoint,
-    process: Option<ProcessSelector>,
+    scope: Scope,
     query: Option<String>,
     headers: HeaderMap,
 }
 
 impl Ask {
-    /// The session, or the process that the path names.
+    /// The session, or whom the path names.
     pub(super) fn scope(&self) -> Scope {
-        self.process.map_or(Scope::Session, Scope::Process)
+        self.scope
     }
 
     /// Reads the query of an endpoint with several formats: `read` takes what it knows, the format is taken here.
@@ -72,13 +72,15 @@ impl<S: Send + Sync> FromRequestParts<S> for Ask {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let endpoint = endpoint(parts)?;
         let path = Option::<Path<String>>::from_request_parts(parts, state).await;
-        let process = match path {
-            Ok(path) => path.map(|Path(text)| selector(&text)).transpose()?,
+        let scope = match path {
+            Ok(None) => Scope::Session,
+            Ok(Some(Path(text))) if endpoint.path.contains("{id}") => Scope::Image(image(&text)?),
+            Ok(Some(Path(text))) => Scope::Process(selector(&text)?),
             Err(rejection) => return Err(bad_path(&rejection)),
         };
         Ok(Self {
             endpoint,
-            process,
+            scope,
             query: parts.uri.query().map(str::to_owned),
             headers: parts.headers.clone(),
         })
@@ -111,7 +113,7 @@ impl<S: Send + Sync> FromRequestParts<S> for AskNamed {
         })?;
         let ask = Ask {
             endpoint: endpoint(parts)?,
-            process: None,
+            scope: Scope::Session,
             query: parts.uri.query().map(str::to_owned),
             headers: parts.headers.clone(),
         };
@@ -135,6 +137,20 @@ fn selector(text: &str) -> Result<ProcessSelector, Problem> {
             "This is no process",
             format!(
                 "{:?} is not a process: give a process number, as in 1234, or a number and a start time, as in 1234.5678",
+                shown(text)
+            ),
+        )
+    })
+}
+
+fn image(text: &str) -> Result<ImageId, Problem> {
+    text.parse().map_err(|_| {
+        Problem::new(
+            StatusCode::BAD_REQUEST,
+            "invalid-image",
+            "This is no image",
+            format!(
+                "{:?} is not an image: give the image_id of a row of /api/v1/processes, 16 hexadecimal digits, kernel or other",
                 shown(text)
             ),
         )

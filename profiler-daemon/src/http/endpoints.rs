@@ -10,7 +10,7 @@ use super::speedscope;
 /// An endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Its path; `{pid}` stands for a process.
+    /// Its path; `{pid}` stands for a process, `{id}` for an image.
     pub path: &'static str,
     /// What may be done to it, beside `HEAD`.
     pub methods: &'static [&'static str],
@@ -239,6 +239,78 @@ pub const ENDPOINTS: &[Endpoint] = &[
         PPROF,
         "pprof",
         "everything about the stacks of one process, for pprof",
+    ),
+    get(
+        "/api/v1/images/{id}",
+        VIEW,
+        "process",
+        "totals of the ended processes of one image, which left the list",
+    ),
+    get(
+        "/api/v1/images/{id}/functions",
+        FUNCTIONS,
+        "functions",
+        "a row per function of them",
+    ),
+    get(
+        "/api/v1/images/{id}/lines",
+        LINES,
+        "lines",
+        "a row per line of source of them",
+    ),
+    get(
+        "/api/v1/images/{id}/instructions",
+        INSTRUCTIONS,
+        "instructions",
+        "a row per instruction of them",
+    ),
+    get(
+        "/api/v1/images/{id}/modules",
+        TABLE,
+        "modules",
+        "a row per module of them",
+    ),
+    get(
+        "/api/v1/images/{id}/threads",
+        TABLE,
+        "threads",
+        "their threads, as one row",
+    ),
+    get(
+        "/api/v1/images/{id}/callers",
+        NEIGHBOURS,
+        "callers",
+        "a row per caller of a function of them",
+    ),
+    get(
+        "/api/v1/images/{id}/callees",
+        NEIGHBOURS,
+        "callees",
+        "a row per function that a function of them calls",
+    ),
+    get(
+        "/api/v1/images/{id}/calltree",
+        TREE,
+        "calltree",
+        "their call tree",
+    ),
+    get(
+        "/api/v1/images/{id}/os-events",
+        VIEW,
+        "os_events",
+        "time by class and by system call of them",
+    ),
+    get(
+        "/api/v1/images/{id}/timeline",
+        TIMELINE,
+        "thread_timeline",
+        "what they did when",
+    ),
+    get(
+        "/api/v1/images/{id}/pprof",
+        PPROF,
+        "pprof",
+        "everything about their stacks, for pprof",
     ),
     get(
         "/api/v1/profile",

@@ -27,7 +27,8 @@ use super::parameters::{self, Declared, FORMAT, FUNCTION, SORT, Without};
 
 use bodies::body;
 use refusals::{
-    OF_ALL, OF_BODIES, OF_BOTH, OF_CHANGES, OF_FORMATS, OF_PROCESSES, OF_SESSIONS, Refusal,
+    OF_ALL, OF_BODIES, OF_BOTH, OF_CHANGES, OF_FORMATS, OF_IMAGES, OF_PROCESSES, OF_SESSIONS,
+    Refusal,
 };
 
 /// What holds for all of it.
@@ -111,6 +112,21 @@ fn operation(endpoint: &Endpoint, method: &str, schemas: &mut Schemas) -> Operat
                     "The process: its number, as in 1234, or number and start, as in 1234.5678, where the number was used again.",
                 ))
                 .schema(Some(string().pattern(Some(format!("^{PROCESS}$"))))),
+        );
+    }
+    if endpoint.path.contains("{id}") {
+        refusals.push(OF_IMAGES);
+        operation = operation.parameter(
+            ParameterBuilder::new()
+                .name("id")
+                .parameter_in(ParameterIn::Path)
+                .required(Required::True)
+                .description(Some(
+                    "The image, by the image_id of its row of /api/v1/processes.",
+                ))
+                .schema(Some(
+                    string().pattern(Some("^([0-9a-f]{16}|kernel|other)$")),
+                )),
         );
     }
     let of_session = endpoint.path.contains("{name}");
@@ -335,6 +351,8 @@ fn operation_id(endpoint: &Endpoint, method: &str) -> String {
 fn tag(path: &str) -> &'static str {
     if path.contains("{pid}") {
         "one process"
+    } else if path.contains("{id}") {
+        "ended processes of one image"
     } else if path.contains("pprof") {
         "pprof"
     } else if let Some(rest) = path.strip_prefix("/api/v1/") {

@@ -170,6 +170,12 @@ impl From<ReportError> for Problem {
                 "The process is no longer kept",
                 detail,
             ),
+            ReportError::UnknownImage { .. } => Self::new(
+                StatusCode::NOT_FOUND,
+                "unknown-image",
+                "There is no such image",
+                detail,
+            ),
             ReportError::UnknownSort { given, allowed } => Self::parameters(vec![Fault {
                 parameter: Some("sort".to_owned()),
                 given: Some(params::shown(&given)),

@@ -52,12 +52,10 @@ pub(super) async fn processes(State(shared): App, ask: Ask) -> Answer {
 /// `GET /api/v1/processes/{pid}`.
 pub(super) async fn process(State(shared): App, ask: Ask) -> Answer {
     let (view, format) = ask.read(Params::view)?;
-    let Scope::Process(selector) = ask.scope() else {
-        return Err(Problem::internal("the route of one process names none"));
-    };
-    let frames = outermost(&ask.scope());
+    let scope = ask.scope();
+    let frames = outermost(&scope);
     make(&shared, format, frames, move |snapshot, names| {
-        format.write(&report::process(snapshot, &selector, &view, names)?)
+        format.write(&report::process(snapshot, &scope, &view, names)?)
     })
     .await
 }
@@ -154,7 +152,7 @@ pub(super) async fn calltree(State(shared): App, ask: Ask) -> Answer {
         places: false,
         sections: match scope {
             Scope::Session => Sections::Process,
-            Scope::Process(_) => Sections::None,
+            Scope::Process(_) | Scope::Image(_) => Sections::None,
         },
     };
     make(
@@ -191,9 +189,9 @@ pub(super) async fn timeline(State(shared): App, ask: Ask) -> Answer {
             Scope::Session => {
                 format.write_table(&report::process_timeline(snapshot, &query, names)?)
             }
-            Scope::Process(selector) => format.write_table(&report::thread_timeline(
-                snapshot, &selector, &query, names,
-            )?),
+            Scope::Process(_) | Scope::Image(_) => {
+                format.write_table(&report::thread_timeline(snapshot, &scope, &query, names)?)
+            }
         },
     )
     .await

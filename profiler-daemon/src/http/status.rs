@@ -65,6 +65,21 @@ pub struct Unwinding {
     pub failures: BTreeMap<String, u64>,
     /// Walks by executable, most walked first.
     pub coverage: Vec<Coverage>,
+    /// Files whose unwind information could not be used, by reason: see `docs/counters.md`.
+    pub without_information: BTreeMap<String, u64>,
+    /// The first 256 of them.
+    pub files_without_information: Vec<FileWithoutInformation>,
+}
+
+/// A file whose unwind information could not be used.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FileWithoutInformation {
+    /// Its path.
+    pub path: String,
+    /// Why: see `docs/counters.md`.
+    pub reason: String,
+    /// By what its code is followed: `code`, rules read off it, and frame pointers where they end; or `frame_pointers` alone.
+    pub followed_by: String,
 }
 
 /// Walks of user stacks of one executable.
@@ -194,6 +209,12 @@ impl Status {
         }
         for (reason, count) in &self.unwinding.failures {
             lines.push((format!("walks incomplete {reason}"), count.to_string()));
+        }
+        for file in &self.unwinding.files_without_information {
+            lines.push((
+                format!("no unwind information {}", file.path),
+                format!("{}, followed by {}", file.reason, file.followed_by),
+            ));
         }
         for coverage in &self.unwinding.coverage {
             lines.push((

@@ -197,6 +197,28 @@ fn word(bytes: &[u8], at: usize) -> Result<u32, BtfError> {
     Ok(u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
 }
 
+/// Types of one struct with one member, an integer at offset 8, for tests.
+#[cfg(test)]
+pub(super) fn made_up(structure: &str, member: &str) -> Vec<u8> {
+    let strings = format!("\0{structure}\0{member}\0");
+    let kind = |kind: u32, count: u32| kind << 24 | count;
+    let member_name = 2 + structure.len() as u32;
+    let int = [0, kind(1, 0), 4, 0x20];
+    let outer = [1, kind(4, 1), 16, member_name, 1, 64];
+    let types: Vec<u32> = int.into_iter().chain(outer).collect();
+    let len = 4 * types.len() as u32;
+    let mut bytes = MAGIC.to_le_bytes().to_vec();
+    bytes.extend([1, 0]);
+    for value in [24, 0, len, len, strings.len() as u32]
+        .into_iter()
+        .chain(types)
+    {
+        bytes.extend(value.to_le_bytes());
+    }
+    bytes.extend(strings.as_bytes());
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -248,6 +270,9 @@ mod tests {
             btf.offset("nothing", &["a"]),
             Err(BtfError::NoMember { .. })
         ));
+        let bytes = made_up("one", "member");
+        let btf = Btf::parse(&bytes).expect("a hand-made BTF");
+        assert_eq!(btf.offset("one", &["member"]), Ok(8));
     }
 
     #[test]

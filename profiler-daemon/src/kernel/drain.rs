@@ -3,70 +3,28 @@
 //! The order: the sums of time per stack first, the threads' totals after them. So what stacks have received is never more
 //! than the totals, and the difference, "not yet attributed", is exact and never negative.
 
-use profiler_common::clock::{CALL_SEEN, Class, KERNEL_THREAD, NO_CALL};
-use profiler_common::limits::COMM_BYTES;
-use profiler_common::records::{END_MASK, StackHead, SumKey, SumValue, SyscallKey, ThreadRecord};
-use profiler_common::unwind::UnwindFailure;
-use profiler_common::{CLASS_COUNT, ClassNs, Counter, Phase, StackEnd};
+use profiler_common::kinds::{Primary, WaitNs};
+use profiler_common::records::{END_MASK, Reserve, StackHead, SumKey, SumValue, SyscallKey};
+use profiler_common::{Counter, Phase, StackEnd};
 use tracing::warn;
 
 use super::batch;
 use super::load::Kernel;
+use super::phantoms::{self, Phantoms, Quiet};
+use super::readmission::{Counted, Readmission};
 use super::refusal::StartError;
+use super::thread_snapshot::{ThreadSnapshot, image, snapshot, stack_end};
 
-/// A thread as it stood at the pass, with its open interval closed.
-#[derive(Clone, Copy, Debug)]
-pub struct ThreadSnapshot {
-    /// The record's place: unique among living threads.
-    pub slot: u32,
-    /// The thread's id.
-    pub tid: u32,
-    /// The process's id.
-    pub pid: u32,
-    /// The parent process's id when the thread was first seen.
-    pub parent_pid: u32,
-    /// Start of the thread since boot.
-    pub start_boot_ns: u64,
-    /// Start of the process since boot.
-    pub process_start_boot_ns: u64,
-    /// Start of the process, monotonic.
-    pub process_start_ns: u64,
-    /// Its name, zero-terminated.
-    pub comm: [u8; COMM_BYTES],
-    /// Where it is.
-    pub phase: Phase,
-    /// First event.
-    pub first_event_ns: u64,
-    /// Last event, or the pass.
-    pub last_event_ns: u64,
-    /// Time in between in which it was no target.
-    pub unobserved_ns: u64,
-    /// Totals by class.
-    pub classes: ClassNs,
-    /// It has no user mode.
-    pub kernel_thread: bool,
-    /// The system call it is in, if its entry was seen, and since when.
-    pub call: Option<(u32, u64)>,
-    /// While it is off the processor and its stack was walked as it left: that stack.
-    pub away: Option<AwayStack>,
-    /// How often its process image was replaced.
-    pub exec_count: u32,
+/// Why there is no stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// Marks whose look never came, waits that had no chance of being walked.
+    NotSampled,
+    /// It was walked, and found no room in a map or the ring.
+    NotKept,
 }
 
-/// The stack of a thread that is off the processor, and the time it waits for.
-#[derive(Clone, Copy, Debug)]
-pub struct AwayStack {
-    /// Id of the user stack, 0 = none.
-    pub user: u64,
-    /// Id of the kernel stack, 0 = none.
-    pub kernel: u64,
-    /// How the user walk ended.
-    pub end: StackEnd,
-    /// The absence so far, by class.
-    pub classes: ClassNs,
-}
-
-/// Time and samples that a stack of a thread has received since the last pass.
+/// What a stack of a thread has received since the last pass.
 #[derive(Clone, Copy, Debug)]
 pub struct StackSum {
     /// The thread's place.
@@ -77,12 +35,12 @@ pub struct StackSum {
     pub kernel: u64,
     /// How the user walk ended.
     pub end: StackEnd,
-    /// Nanoseconds by class.
-    pub classes: ClassNs,
-    /// Samples.
-    pub samples: u64,
-    /// Walks.
-    pub walks: u64,
+    /// Which program of its thread was walked: how many it had executed by then, modulo 2^16.
+    pub image: u16,
+    /// Why there is no stack, where that is known.
+    pub missing: Option<Missing>,
+    /// Ticks, marks and waits.
+    pub primary: Primary,
 }
 
 /// The frames of a stack that was new in its drain period.
@@ -128,8 +86,8 @@ pub struct Pass {
     pub calls: Vec<SyscallSnapshot>,
     /// Counters since the start, in the order of [`Counter::ALL`].
     pub counters: Vec<u64>,
-    /// Records that could not be read whole.
-    pub unreadable: u64,
+    /// Places of threads whose records could not be read whole: these are as they were at an earlier pass.
+    pub unreadable: Vec<u32>,
     /// Elements in use, by map.
     pub fill: [(&'static str, u64); 3],
 }
@@ -140,11 +98,15 @@ pub(super) struct DrainState {
     /// Threads whose exit the last pass reported. Their place is given back after this one, when the last of their time
     /// has been read from both halves.
     dying: Vec<u32>,
-    /// Threads were turned away for want of a record.
-    turned_away: u64,
+    readmission: Readmission,
+    phantoms: Phantoms,
+    /// Records of the ring that made no sense.
+    malformed_stacks: u64,
     /// Records and rows beyond these were never in use: the lowest free one is always taken.
     threads_used: usize,
     rows_used: usize,
+    /// What was read of each slot's reserve.
+    reserves: Vec<Reserve>,
 }
 
 /// Elements that are looked at beyond those that were in use, to see whether more are now.
@@ -163,10 +125,23 @@ impl Kernel {
     /// Takes the frames that have travelled since the last call. Cheap when there are none: call it some times a second.
     pub fn take_stacks(&mut self, each: &mut dyn FnMut(RawStack)) {
         while let Some(item) = self.stacks.next() {
-            if let Some(stack) = decode(&item) {
-                each(stack);
+            match decode(&item) {
+                Some(stack) => each(stack),
+                None => self.state.malformed_stacks += 1,
             }
         }
+    }
+
+    /// Records of stacks so far that made no sense: they were left out.
+    #[must_use]
+    pub const fn malformed_stacks(&self) -> u64 {
+        self.state.malformed_stacks
+    }
+
+    /// Threads so far whose end was not seen, and that were found to be gone later.
+    #[must_use]
+    pub const fn missed_ends(&self) -> u64 {
+        self.state.phantoms.ended()
     }
 
     /// One pass: frames to `each`, all else as the result. Every thread that is seen as exited is gone with the next pass.
@@ -187,17 +162,7 @@ impl Kernel {
         batch::drain(
             self.sums[full].fd(),
             self.settings.stacks_per_drain,
-            |key: Key, value: Value| {
-                pass.sums.push(StackSum {
-                    slot: key.0.slot,
-                    user: key.0.user,
-                    kernel: key.0.kernel,
-                    end: stack_end(key.0.end & END_MASK),
-                    classes: value.0.classes,
-                    samples: value.0.samples,
-                    walks: value.0.walks,
-                });
-            },
+            |key: Key, value: Value| pass.sums.push(stack_sum(&key.0, &value.0)),
         )
         .map_err(|error| StartError::Map {
             map: "SUMS",
@@ -209,6 +174,7 @@ impl Kernel {
         self.state.rows_used = reach(self.state.rows_used, self.rows.len(), |row| {
             self.rows.read(row).slot != 0
         });
+        self.read_reserves(&mut pass);
         let freed = self.give_back();
         pass.counters = self.counters();
         pass.at_ns = monotonic_ns();
@@ -225,18 +191,50 @@ impl Kernel {
     }
 
     fn read_threads(&mut self, pass: &mut Pass) {
-        for slot in 1..self.state.threads_used {
-            match self.threads.read_quiet(slot) {
-                Some(record) => {
-                    if record.clock.phase == Phase::Exited as u32 {
-                        self.state.dying.push(slot as u32);
-                    }
-                    if let Some(thread) = snapshot(slot as u32, &record, pass.at_ns) {
-                        pass.threads.push(thread);
-                    }
+        let at_ns = pass.at_ns;
+        let (threads, dying) = (&mut pass.threads, &mut self.state.dying);
+        let outside = &self.outside;
+        let looks = self.state.phantoms.is_due(at_ns);
+        let mut quiet = Vec::new();
+        pass.unreadable = self
+            .threads
+            .read_all(self.state.threads_used, |slot, record| {
+                if record.clock.phase == Phase::Exited as u32 {
+                    dying.push(slot);
                 }
-                None if self.threads.read(slot).tid != 0 => pass.unreadable += 1,
-                None => {}
+                if looks {
+                    quiet.extend(Quiet::of(slot, record, at_ns));
+                }
+                threads.extend(snapshot(slot, record, &outside.read(slot as usize), at_ns));
+            });
+        if looks {
+            let gone = self.state.phantoms.look(at_ns, &quiet, phantoms::is_gone);
+            self.end_phantoms(pass, &gone);
+        }
+    }
+
+    /// These threads are gone, and their end was not seen: this pass reports it.
+    fn end_phantoms(&mut self, pass: &mut Pass, gone: &[u32]) {
+        for thread in &mut pass.threads {
+            if gone.contains(&thread.slot) {
+                thread.phase = Phase::Exited;
+                thread.away = None;
+                thread.unwalked = None;
+                thread.call = None;
+                self.state.dying.push(thread.slot);
+            }
+        }
+    }
+
+    /// What has found no stack since the last pass. Read before the threads, as all that stacks have received.
+    fn read_reserves(&mut self, pass: &mut Pass) {
+        let used = self.state.threads_used;
+        self.state.reserves.resize(used, Reserve::default());
+        for (slot, before) in self.state.reserves.iter_mut().enumerate().skip(1) {
+            let now = self.reserves.read(slot);
+            if now != *before {
+                pass.sums.extend(grown(slot as u32, before, &now));
+                *before = now;
             }
         }
     }
@@ -287,6 +285,8 @@ impl Kernel {
         }
         for slot in &dying {
             self.threads.clear(*slot as usize);
+            self.reserves.clear(*slot as usize);
+            self.state.reserves[*slot as usize] = Reserve::default();
             if let Err(error) = self.free_slots.push(*slot, 0) {
                 warn!("a thread record cannot be given back: {error}");
             }
@@ -294,17 +294,18 @@ impl Kernel {
         dying.len()
     }
 
-    /// Threads that were turned away for want of a record get another chance once there are some again.
+    /// Threads that were turned away for want of a record get another chance once there are some again, those that are not known are
+    /// made known, and those whose process has another name now are judged by it.
     fn readmit(&mut self, pass: &Pass, freed: usize) -> Result<(), StartError> {
-        let turned_away = pass
-            .counters
-            .get(Counter::ThreadsNoRecord as usize)
-            .copied()
-            .unwrap_or(0);
-        if freed > 0 && turned_away > self.state.turned_away {
+        let count = |counter: Counter| pass.counters.get(counter as usize).copied().unwrap_or(0);
+        let counted = Counted {
+            turned_away: count(Counter::ThreadsNoRecord),
+            late: count(Counter::ThreadsLate),
+            renamed: count(Counter::LeadersRenamed),
+        };
+        if self.state.readmission.pass(pass.at_ns, counted, freed) {
             self.judge_anew()?;
         }
-        self.state.turned_away = turned_away;
         Ok(())
     }
 
@@ -322,51 +323,60 @@ impl Kernel {
     }
 }
 
-/// A record as of `at_ns`; `None` for a phase that no program writes.
-fn snapshot(slot: u32, record: &ThreadRecord, at_ns: u64) -> Option<ThreadSnapshot> {
-    let phase = Phase::from_u32(record.clock.phase)?;
-    let view = record.clock.view(at_ns);
-    let is_away = matches!(phase, Phase::Blocked | Phase::Runnable);
-    let away = (is_away && record.away_user | record.away_kernel != 0).then(|| {
-        let mut classes = [0; CLASS_COUNT];
-        for class in Class::ALL {
-            classes[class as usize] =
-                view.totals[class as usize] - record.clock.totals[class as usize];
-        }
-        AwayStack {
-            user: record.away_user,
-            kernel: record.away_kernel,
-            end: stack_end(record.away_end & END_MASK),
-            classes,
-        }
-    });
-    let in_call = view.call != NO_CALL && view.flags & CALL_SEEN != 0 && phase != Phase::Exited;
-    // Woken, but not yet on a processor.
-    let woken = phase == Phase::Blocked && record.clock.woken_ns >= record.clock.last_ns;
-    Some(ThreadSnapshot {
-        slot,
-        tid: record.tid,
-        pid: record.pid,
-        parent_pid: record.parent_pid,
-        start_boot_ns: record.start_boot_ns,
-        process_start_boot_ns: record.process_start_boot_ns,
-        process_start_ns: record.process_start_ns,
-        comm: record.comm,
-        phase: if woken { Phase::Runnable } else { phase },
-        first_event_ns: view.first_ns,
-        last_event_ns: view.last_ns,
-        unobserved_ns: view.unobserved_ns,
-        classes: view.totals,
-        kernel_thread: view.flags & KERNEL_THREAD != 0,
-        call: in_call.then_some((view.call, view.call_entered_ns)),
-        away,
-        exec_count: record.exec_count,
-    })
+/// A row as it was found.
+fn stack_sum(key: &SumKey, value: &SumValue) -> StackSum {
+    StackSum {
+        slot: key.slot,
+        user: key.user,
+        kernel: key.kernel,
+        end: stack_end(key.end & END_MASK),
+        image: image(key.end),
+        missing: None,
+        primary: Primary {
+            ticks: value.ticks.map(u64::from),
+            marks: value.marks,
+            exact: value.waits.exact,
+            weighted: value.waits.weighted,
+            squares_us2: value.waits.squares_us2,
+            walks: value.walks.into(),
+        },
+    }
 }
 
-/// How a walk ended, by its number; one that no program writes is no walk to rely on.
-fn stack_end(number: u32) -> StackEnd {
-    StackEnd::from_u32(number).unwrap_or(StackEnd::Incomplete(UnwindFailure::UnknownKind))
+/// What the reserve of `slot` has received from one look to the next. Its ticks and walks are counted modulo 2^32.
+fn grown(slot: u32, before: &Reserve, now: &Reserve) -> impl Iterator<Item = StackSum> {
+    let (old, new) = (&before.not_kept, &now.not_kept);
+    let since = |new: &[u64], old: &[u64], index: usize| new[index].saturating_sub(old[index]);
+    let waits = |new: &WaitNs, old: &WaitNs| std::array::from_fn(|at| since(new, old, at));
+    let not_kept = Primary {
+        ticks: std::array::from_fn(|at| new.ticks[at].wrapping_sub(old.ticks[at]).into()),
+        marks: std::array::from_fn(|at| since(&new.marks, &old.marks, at)),
+        exact: waits(&new.waits.exact, &old.waits.exact),
+        weighted: waits(&new.waits.weighted, &old.waits.weighted),
+        squares_us2: waits(&new.waits.squares_us2, &old.waits.squares_us2),
+        walks: new.walks.wrapping_sub(old.walks).into(),
+    };
+    let not_sampled = Primary {
+        marks: std::array::from_fn(|at| since(&now.not_sampled, &before.not_sampled, at)),
+        exact: waits(&now.not_sampled_ns, &before.not_sampled_ns),
+        ..Primary::default()
+    };
+    let rows = [
+        (Missing::NotKept, not_kept),
+        (Missing::NotSampled, not_sampled),
+    ];
+    let rows = rows
+        .into_iter()
+        .filter(|(_, primary)| *primary != Primary::default());
+    rows.map(move |(missing, primary)| StackSum {
+        slot,
+        user: 0,
+        kernel: 0,
+        end: StackEnd::None,
+        image: 0,
+        missing: Some(missing),
+        primary,
+    })
 }
 
 /// A ring record; `None` if its lengths do not fit, which no program writes.
@@ -438,5 +448,19 @@ mod tests {
         assert_eq!(reach(0, 1000, in_use(300)), 320);
         assert_eq!(reach(320, 1000, |_| false), 320);
         assert_eq!(reach(0, 1000, in_use(999)), 1000);
+    }
+
+    #[test]
+    fn records_that_make_no_sense_are_told_apart() {
+        // Check that a record of the ring is taken with the addresses it announces, and that one that is shorter than it says is none.
+        let mut bytes = vec![0; size_of::<StackHead>() + 3 * 8];
+        let lens = std::mem::offset_of!(StackHead, user_len);
+        bytes[lens] = 2;
+        bytes[lens + 2] = 1;
+        let stack = decode(&bytes).expect("a whole record");
+        assert_eq!((stack.user.len(), stack.kernel.len()), (2, 1));
+        bytes.pop();
+        assert!(decode(&bytes).is_none());
+        assert!(decode(&bytes[..size_of::<StackHead>() - 1]).is_none());
     }
 }

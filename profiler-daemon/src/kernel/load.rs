@@ -1,13 +1,16 @@
 //! Loads the programs: settings frozen, maps sized, each program verified. (What a refusal means says `refusal`.)
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 
 use aya::maps::{HashMap, Map, MapData, PerCpuArray, RingBuf, Stack};
 use aya::programs::{BtfTracePoint, Iter, PerfEvent, ProgramError};
 use aya::{Btf, Ebpf, EbpfLoader};
 use profiler_common::limits::{CALLS_PER_THREAD, MAX_PAGES};
-use profiler_common::records::{Control, SyscallKey, SyscallRow, ThreadRecord, system_calls};
+use profiler_common::outside::OutsideStack;
+use profiler_common::records::{
+    Control, FIRST_GENERATION, Reserve, SyscallKey, SyscallRow, ThreadRecord, system_calls,
+};
 use profiler_common::unwind::{MAX_TABLES, WALK_ENDS};
 use tracing::{debug, warn};
 
@@ -20,8 +23,10 @@ use super::offsets;
 use super::records::Records;
 use super::refusal::{StartError, program_refused, refused};
 use super::targets::TargetMaps;
+use super::ticks::Ticks;
 use super::unwind_maps::UnwindMaps;
 use super::variant::{self, Variant};
+use crate::sys::proc_fs;
 
 /// Which threads' system calls are traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +44,7 @@ pub enum SystemCalls {
 pub struct KernelSettings {
     /// Timer ticks per second and processor.
     pub frequency_hz: u32,
-    /// Least pending nanoseconds for a walk; 0 = walk at every event.
+    /// The mean gap between two marks, nanoseconds; 0 = all that can be walked is.
     pub min_interval_ns: u64,
     /// Which threads' system calls are traced.
     pub system_calls: SystemCalls,
@@ -64,7 +69,9 @@ pub struct Kernel {
     pub(super) control: aya::maps::Array<MapData, Control>,
     pub(super) control_value: Control,
     pub(super) threads: Records<ThreadRecord>,
+    pub(super) reserves: Records<Reserve>,
     pub(super) rows: Records<SyscallRow>,
+    pub(super) outside: Records<OutsideStack>,
     pub(super) row_index: HashMap<MapData, SyscallKey, u32>,
     pub(super) free_slots: Stack<MapData, u32>,
     pub(super) free_rows: Stack<MapData, u32>,
@@ -75,9 +82,15 @@ pub struct Kernel {
     pub(super) state: super::drain::DrainState,
     /// `None`: this kernel cannot unwind by tables.
     pub(super) unwind: Option<UnwindMaps>,
+    pub(super) ticks: Ticks,
+    /// The processors that there can be, ascending: the order of the values of a map by processor.
+    pub(super) possible: Vec<u32>,
     variant: Variant,
+    creates_at_switch: bool,
+    /// Why the kernel refused the newer build of the programs, where the older one runs for that reason.
+    newer_refused: Option<String>,
     walk_ends: PerCpuArray<MapData, u64>,
-    attached: Attached,
+    tracepoints: Vec<&'static str>,
     log: ProgramLog,
     statistics: Option<Statistics>,
     /// The maps taken out of the object, for their cost: name and where the kernel describes them.
@@ -85,15 +98,30 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Loads and attaches the programs; they do nothing until [`Kernel::name_targets`].
+    /// Loads and attaches the programs; they do nothing until [`Kernel::name_targets`]. Where the kernel refuses the newer build of them, the
+    /// older one is tried.
     ///
     /// # Errors
-    /// [`StartError`], each a sentence that says what is missing.
+    /// [`StartError`], each a sentence that says what is missing: of the newer build, where both are refused.
     pub fn start(settings: KernelSettings) -> Result<Self, StartError> {
+        let first = Variant::of_this_kernel()?;
+        let (mut kernel, refused) =
+            first.start_or_older(|variant| Self::start_with(settings.clone(), variant))?;
+        if let Some(refused) = refused {
+            warn!("the older programs run instead of the newer ones: {refused}");
+            kernel.newer_refused = Some(refused.to_string());
+        }
+        Ok(kernel)
+    }
+
+    /// The same with one build of the programs.
+    fn start_with(settings: KernelSettings, variant: Variant) -> Result<Self, StartError> {
         let bytes = fs::read("/sys/kernel/btf/vmlinux").map_err(StartError::NoBtf)?;
-        let variant = Variant::of_this_kernel()?;
-        let fields = offsets::find(&btf::Btf::parse(&bytes)?, variant)?;
+        let types = btf::Btf::parse(&bytes)?;
+        let fields = offsets::find(&types, variant)?;
+        let creates_at_switch = variant.creates_at_switch(&types);
         drop(bytes);
+        let create_at_switch = u32::from(creates_at_switch);
         let kernel_types = Btf::from_sys_fs().map_err(|error| StartError::Map {
             map: "BTF",
             reason: error.to_string(),
@@ -110,7 +138,10 @@ impl Kernel {
             .allow_unsupported_maps()
             .override_global("MIN_INTERVAL_NS", &settings.min_interval_ns, true)
             .override_global("SYSTEM_CALLS", &calls, true)
+            .override_global("CREATE_AT_SWITCH", &create_at_switch, true)
             .map_max_entries("THREADS", settings.max_threads)
+            .map_max_entries("OUTSIDE", settings.max_threads)
+            .map_max_entries("RESERVES", settings.max_threads)
             .map_max_entries("FREE_SLOTS", settings.max_threads)
             .map_max_entries("CALL_ROWS_BY_INDEX", rows)
             .map_max_entries("CALL_ROW_INDEX", rows)
@@ -143,10 +174,11 @@ impl Kernel {
                 reason: "it is not in the object".into(),
             })
         };
-        let (control, threads, rows_map) = (
+        let (control, threads, rows_map, outside) = (
             take("CONTROL")?,
             take("THREADS")?,
             take("CALL_ROWS_BY_INDEX")?,
+            take("OUTSIDE")?,
         );
         let unwind = (variant == Variant::Since517)
             .then(|| {
@@ -165,14 +197,18 @@ impl Kernel {
         let mut kernel = Self {
             unwind,
             variant,
+            creates_at_switch,
+            newer_refused: None,
             walk_ends: typed("WALK_ENDS", take("WALK_ENDS")?)?,
             control: typed("CONTROL", control)?,
             control_value: Control {
-                generation: 1,
+                generation: FIRST_GENERATION,
                 ..Control::default()
             },
             threads: mapped("THREADS", &threads, settings.max_threads)?,
+            reserves: mapped("RESERVES", &take("RESERVES")?, settings.max_threads)?,
             rows: mapped("CALL_ROWS_BY_INDEX", &rows_map, rows)?,
+            outside: mapped("OUTSIDE", &outside, settings.max_threads)?,
             row_index: typed("CALL_ROW_INDEX", take("CALL_ROW_INDEX")?)?,
             free_slots: typed("FREE_SLOTS", take("FREE_SLOTS")?)?,
             free_rows: typed("FREE_CALL_ROWS", take("FREE_CALL_ROWS")?)?,
@@ -188,7 +224,9 @@ impl Kernel {
                 typed("TARGET_CGROUPS", take("TARGET_CGROUPS")?)?,
             ),
             state: super::drain::DrainState::default(),
-            attached: Attached::default(),
+            ticks: attach::ticks(&mut ebpf, settings.frequency_hz)?,
+            possible: proc_fs::possible_cpus().map_err(|error| attach::tick_refused(&error))?,
+            tracepoints,
             log,
             statistics: None,
             sizes,
@@ -196,7 +234,9 @@ impl Kernel {
             ebpf,
         };
         kernel.fill_free_lists()?;
-        kernel.attached = attach::attach(&mut kernel.ebpf, tracepoints, &kernel.settings)?;
+        attach::attach(&mut kernel.ebpf, &kernel.tracepoints)?;
+        let started = kernel.ticks.start();
+        started.map_err(|error| attach::tick_refused(&error))?;
         Ok(kernel)
     }
 
@@ -216,18 +256,28 @@ impl Kernel {
     }
 
     fn run_scan(&mut self) -> Result<(), StartError> {
+        // The iteration is the reading; the programs write nothing into it.
+        self.iterate("seed", &mut io::sink(), u64::MAX)
+    }
+
+    /// Runs a program once for each task, and takes what it writes, not more than `max_bytes`.
+    pub(super) fn iterate(
+        &mut self,
+        name: &'static str,
+        to: &mut dyn io::Write,
+        max_bytes: u64,
+    ) -> Result<(), StartError> {
         let fail = |reason: String| StartError::Program {
-            program: "seed",
+            program: name,
             reason,
         };
-        let program: &mut Iter = program_of(&mut self.ebpf, "seed")?;
+        let program: &mut Iter = program_of(&mut self.ebpf, name)?;
         let link = program.attach().map_err(|error| fail(error.to_string()))?;
         let link = program
             .take_link(link)
             .map_err(|error| fail(error.to_string()))?;
-        let mut file = link.into_file().map_err(|error| fail(error.to_string()))?;
-        // The iteration is the reading; the programs write nothing into it.
-        io::copy(&mut file, &mut io::sink()).map_err(|error| fail(error.to_string()))?;
+        let file = link.into_file().map_err(|error| fail(error.to_string()))?;
+        io::copy(&mut file.take(max_bytes), to).map_err(|error| fail(error.to_string()))?;
         Ok(())
     }
 
@@ -248,13 +298,20 @@ impl Kernel {
     /// What this kernel lacks, and what that costs.
     #[must_use]
     pub fn lacks(&self) -> Vec<(&'static str, String)> {
-        self.variant.lacks(self.settings.max_threads)
+        self.variant.lacks(
+            self.settings.max_threads,
+            self.creates_at_switch,
+            self.newer_refused.as_deref(),
+        )
     }
 
     /// What is attached.
     #[must_use]
-    pub const fn attached(&self) -> &Attached {
-        &self.attached
+    pub fn attached(&self) -> Attached {
+        Attached {
+            tracepoints: self.tracepoints.clone(),
+            processors: self.ticks.processors().collect(),
+        }
     }
 
     /// The settings the programs were loaded with.
@@ -363,9 +420,12 @@ fn load_programs(
     let tick: &mut PerfEvent = program_of(ebpf, "tick")?;
     tick.load()
         .map_err(|error| program_refused("tick", error))?;
-    let seed: &mut Iter = program_of(ebpf, "seed")?;
-    seed.load("task", kernel_types)
-        .map_err(|error| program_refused("seed", error))?;
+    for name in ["seed", "look"] {
+        let iteration: &mut Iter = program_of(ebpf, name)?;
+        iteration
+            .load("task", kernel_types)
+            .map_err(|error| program_refused(name, error))?;
+    }
     for cost in cost::programs(ebpf) {
         debug!("loaded program {}", cost.name);
     }

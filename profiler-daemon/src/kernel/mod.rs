@@ -1,6 +1,7 @@
 //! The kernel stage: loads the programs, attaches them, and drains what they keep. The only stage that knows aya.
 //!
-//! `offsets` (from the running kernel's BTF) -> `load` -> `attach` -> `drain` (once a second) -> [`Pass`].
+//! `offsets` (from the running kernel's BTF) -> `load` -> `attach` -> `drain` (once a second) -> [`Pass`]. Beside it `ticks`, which change
+//! all the time.
 
 mod attach;
 mod batch;
@@ -10,18 +11,30 @@ mod drain;
 mod extents;
 mod load;
 mod log;
+mod looks;
 mod offsets;
+mod phantoms;
+mod readmission;
 mod records;
 mod refusal;
+mod row_finder;
 mod targets;
+mod thread_snapshot;
+mod tick_account;
+mod tick_schedule;
+mod ticks;
 mod unwind_maps;
 mod variant;
 
-pub use attach::{Attached, online_processors};
+pub use attach::Attached;
 pub use cost::{MapCost, ProgramCost};
-pub use drain::{AwayStack, Pass, RawStack, StackSum, SyscallSnapshot, ThreadSnapshot};
+pub use drain::{Missing, Pass, RawStack, StackSum, SyscallSnapshot};
 pub use load::{Kernel, KernelSettings, SystemCalls};
+pub use looks::OutsideLook;
 pub use refusal::StartError;
-pub use targets::{NamedTargets, TargetError};
+pub use row_finder::RowFinder;
+pub use targets::{NamedTargets, TargetError, control_groups};
+pub use thread_snapshot::{AwayStack, EntryStack, ThreadSnapshot, UnwalkedWait};
+pub use ticks::TickCounts;
 pub use unwind_maps::{MappingRange, Published, UnwindFill};
 pub use variant::has_loops;

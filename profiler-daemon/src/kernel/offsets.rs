@@ -10,6 +10,8 @@ const FIELDS: &[(&str, &str, &[&str])] = &[
     ("TASK_FLAGS", "task_struct", &["flags"]),
     ("TASK_STATE", "task_struct", &["__state", "state"]),
     ("TASK_ON_CPU", "task_struct", &["on_cpu"]),
+    ("TASK_SWITCHES_GIVEN_UP", "task_struct", &["nvcsw"]),
+    ("TASK_SWITCHES_PREEMPTED", "task_struct", &["nivcsw"]),
     ("TASK_COMM", "task_struct", &["comm"]),
     ("TASK_LEADER", "task_struct", &["group_leader"]),
     ("TASK_PARENT", "task_struct", &["real_parent"]),
@@ -21,6 +23,8 @@ const FIELDS: &[(&str, &str, &[&str])] = &[
     ),
     ("TASK_SIGNAL", "task_struct", &["signal"]),
     ("SIGNAL_LIVE", "signal_struct", &["live"]),
+    ("TASK_MIN_FLT", "task_struct", &["min_flt"]),
+    ("TASK_MAJ_FLT", "task_struct", &["maj_flt"]),
     ("TASK_CGROUPS", "task_struct", &["cgroups"]),
     ("CSS_SET_CGROUP", "css_set", &["dfl_cgrp"]),
     ("CGROUP_NODE", "cgroup", &["kn"]),
@@ -36,6 +40,11 @@ pub(super) fn find(btf: &Btf<'_>, variant: Variant) -> Result<Vec<(&'static str,
         Ok((*setting, btf.offset(structure, members)?))
     };
     let mut found: Vec<_> = FIELDS.iter().map(offset).collect::<Result<_, _>>()?;
+    let of_thread = btf.offset("task_struct", &["thread_info"])?;
+    found.push((
+        "TASK_STATUS",
+        of_thread + btf.offset("thread_info", &["status"])?,
+    ));
     if variant == Variant::Before517 {
         found.push(("TASK_STACK", btf.offset("task_struct", &["stack"])?));
         // The types do not tell the size of a task's stack. Those of interrupts are made as large, debugging kernels included.

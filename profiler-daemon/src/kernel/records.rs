@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
+use std::time::{Duration, Instant};
 
 use aya::Pod;
 use profiler_common::records::ThreadRecord;
@@ -88,6 +89,13 @@ impl<T: Pod> Records<T> {
         unsafe { self.at(index).cast::<u32>().write_volatile(word) };
     }
 
+    /// Writes the first eight bytes of an element in one piece.
+    pub(super) fn write_first_long(&self, index: usize, word: u64) {
+        const { assert!(size_of::<T>() >= 8 && align_of::<T>() >= 8) };
+        // SAFETY: within the mapping and aligned, by the assertion.
+        unsafe { self.at(index).cast::<u64>().write_volatile(word) };
+    }
+
     /// Empties an element that the kernel does not use.
     pub(super) fn clear(&self, index: usize) {
         // SAFETY: within the mapping; plain data of which all-zero bytes are a value.
@@ -95,38 +103,141 @@ impl<T: Pod> Records<T> {
     }
 }
 
+/// How long a record that is being changed is waited for, spinning: an update takes some microseconds, with the walk of a deep
+/// stack a hundred.
+const SPIN: Duration = Duration::from_micros(100);
+/// Rest before those that were still being changed are read again: their writers, preempted, need a processor for it.
+const REST: Duration = Duration::from_millis(1);
+/// Rests.
+const RESTS: u32 = 4;
+/// All spinning and resting of one reading.
+const PATIENCE: Duration = Duration::from_millis(20);
+
 impl Records<ThreadRecord> {
-    /// Copies a thread's record as it stood between two updates. `None`: empty, or no quiet moment in many tries.
-    pub(super) fn read_quiet(&self, index: usize) -> Option<ThreadRecord> {
-        /// An update takes some microseconds at most; this is far longer.
-        const TRIES: usize = 100_000;
+    /// Hands over the first `len` threads' records but the first, each as it stood between two updates; the empty ones are left out.
+    /// Returns those that could not be read so, because they were being changed all the time (by programs that were
+    /// preempted, on kernels that do that). Waits no more than 20 ms for all of them.
+    pub(super) fn read_all(
+        &self,
+        len: usize,
+        mut each: impl FnMut(u32, &ThreadRecord),
+    ) -> Vec<u32> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut read = |slot: u32| match self.read_quiet(slot as usize, deadline) {
+            Ok(Some(record)) => {
+                each(slot, &record);
+                true
+            }
+            Ok(None) => true,
+            Err(Busy) => false,
+        };
+        let mut busy: Vec<u32> = (1..len as u32).filter(|slot| !read(*slot)).collect();
+        for _ in 0..RESTS {
+            if busy.is_empty() || Instant::now() + REST > deadline {
+                break;
+            }
+            std::thread::sleep(REST);
+            busy.retain(|slot| !read(*slot));
+        }
+        busy
+    }
+
+    /// Copies a thread's record as it stood between two updates; `None`: it is empty.
+    fn read_quiet(&self, index: usize, deadline: Instant) -> Result<Option<ThreadRecord>, Busy> {
+        /// Tries between two looks at the time.
+        const TRIES: usize = 32;
         let record = self.at(index).as_ptr();
         // SAFETY: fields within the mapping.
         let (sequence, tid) = unsafe { (&raw const (*record).sequence, &raw const (*record).tid) };
-        for _ in 0..TRIES {
-            // SAFETY: words within the mapping.
-            let (before, tid) = unsafe { (sequence.read_volatile(), tid.read_volatile()) };
-            if tid == 0 {
-                return None;
-            }
-            if before & 1 == 0 {
-                fence(Ordering::Acquire);
-                let copy = self.read(index);
-                fence(Ordering::Acquire);
-                // SAFETY: a word within the mapping.
-                if unsafe { sequence.read_volatile() } == before {
-                    return Some(copy);
+        let mut until = None;
+        loop {
+            for _ in 0..TRIES {
+                // SAFETY: words within the mapping.
+                let (before, tid) = unsafe { (sequence.read_volatile(), tid.read_volatile()) };
+                if tid == 0 {
+                    return Ok(None);
                 }
+                if before & 1 == 0 {
+                    fence(Ordering::Acquire);
+                    let copy = self.read(index);
+                    fence(Ordering::Acquire);
+                    // SAFETY: a word within the mapping.
+                    if unsafe { sequence.read_volatile() } == before {
+                        return Ok(Some(copy));
+                    }
+                }
+                std::hint::spin_loop();
             }
-            std::hint::spin_loop();
+            let now = Instant::now();
+            if now >= *until.get_or_insert(deadline.min(now + SPIN)) {
+                return Err(Busy);
+            }
         }
-        None
     }
 }
+
+/// The record was being changed all the time.
+struct Busy;
 
 impl<T> Drop for Records<T> {
     fn drop(&mut self) {
         // SAFETY: the mapping made in `map`; nothing refers to it any more. It cannot fail for such a one.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.mapped_bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::sys::memory_file::memory_file;
+
+    /// So many records, each of a thread whose id is its place, all of them quiet.
+    fn records(len: u32) -> Records<ThreadRecord> {
+        let stride = size_of::<ThreadRecord>().next_multiple_of(8);
+        let file = memory_file(&vec![0; stride * len as usize]).expect("a memory file");
+        let records: Records<ThreadRecord> = Records::map(&file, len).expect("it can be mapped");
+        for slot in 0..len {
+            let mut record = records.read(slot as usize);
+            record.tid = slot;
+            records.write(slot as usize, record);
+        }
+        records
+    }
+
+    #[test]
+    fn records_under_change_are_waited_for_but_not_for_long() {
+        // Check that a record whose writer is preempted for milliseconds is read once the writer goes on, that those whose writers never do
+        // are told, and that all of them together cost no more than a bounded time.
+        const NEVER: u32 = 500;
+        let records = records(NEVER + 2);
+        for slot in 1..=NEVER {
+            records.write_first_word(slot as usize, 1);
+        }
+        let preempted = NEVER + 1;
+        records.write_first_word(preempted as usize, 1);
+        let (begin, begun) = mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            let records = &records;
+            let address = records.at(preempted as usize).as_ptr() as usize;
+            scope.spawn(move || {
+                begun.recv().expect("the reader begins");
+                std::thread::sleep(Duration::from_micros(1500));
+                // SAFETY: the record's first word, of a mapping that outlives this thread.
+                unsafe { (address as *mut u32).write_volatile(2) };
+            });
+            let mut read = Vec::new();
+            begin.send(()).expect("the writer waits");
+            let began = Instant::now();
+            let busy = records.read_all(preempted as usize + 1, |slot, record| {
+                assert_eq!(record.tid, slot, "a whole record");
+                read.push(slot);
+            });
+            let took = began.elapsed();
+            assert_eq!(read, [preempted]);
+            assert_eq!(busy, (1..=NEVER).collect::<Vec<u32>>());
+            assert!(took < Duration::from_millis(500), "{took:?}");
+        });
     }
 }

@@ -1,7 +1,9 @@
 //! Who is profiled, as the programs read it. Names are turned into what the kernel compares: ids, padded names, group ids.
 
 use std::collections::BTreeSet;
+use std::ffi::CString;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -25,13 +27,18 @@ pub enum TargetError {
         reason: String,
     },
     /// No such group.
-    #[error("there is no control group {path} below {root}")]
+    #[error("there is no control group {path} of version 2 below {root}")]
     NoGroup {
         /// The path given.
         path: String,
         /// Where version 2 groups are mounted.
         root: String,
     },
+    /// All groups are of version 1.
+    #[error(
+        "control groups cannot be targets here: {0} are no hierarchy of version 2, and the programs know no other; mount one there (mount -t cgroup2 none {1}), or boot with systemd.unified_cgroup_hierarchy=1"
+    )]
+    NoVersion2(String, String),
     /// The programs cannot be told.
     #[error(transparent)]
     Control(#[from] StartError),
@@ -80,7 +87,7 @@ impl Kernel {
     /// # Errors
     /// [`TargetError`]; the targets are then partly replaced, and setting them again is safe.
     pub fn name_targets(&mut self, targets: &NamedTargets) -> Result<(), TargetError> {
-        let groups = group_ids(&group_root(), &targets.cgroups, Missing::Refused)?;
+        let groups = groups(&targets.cgroups, Missing::Refused)?;
         replace(
             &mut self.targets.pids,
             targets.pids.iter().copied().collect(),
@@ -125,7 +132,7 @@ impl Kernel {
         if paths.is_empty() {
             return Ok(());
         }
-        let groups = group_ids(&group_root(), paths, Missing::LeftOut)?;
+        let groups = groups(paths, Missing::LeftOut)?;
         replace(&mut self.targets.cgroups, groups, GROUPS)?;
         self.judge_anew()?;
         Ok(())
@@ -189,6 +196,14 @@ enum Missing {
     LeftOut,
 }
 
+/// The ids of the named groups of this machine and of all below them.
+fn groups(paths: &[String], missing: Missing) -> Result<BTreeSet<u64>, TargetError> {
+    if paths.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    group_ids(&group_root(&GROUP_ROOTS)?, paths, missing)
+}
+
 /// The ids of the named groups below `root` and of all below them: a group's id is the inode of its directory.
 fn group_ids(
     root: &Path,
@@ -232,19 +247,63 @@ fn group_ids(
     Ok(ids)
 }
 
-/// Where version 2 groups are mounted: alone, or beside version 1.
-fn group_root() -> PathBuf {
-    let unified = Path::new("/sys/fs/cgroup/unified");
-    if unified.join("cgroup.procs").exists() {
-        unified.to_path_buf()
-    } else {
-        PathBuf::from("/sys/fs/cgroup")
-    }
+/// Where groups of version 2 are mounted: alone, or beside those of version 1.
+const GROUP_ROOTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+
+/// The first of these folders that holds groups of version 2. Those of version 1 have numbers of their own, which would be those of
+/// other groups of version 2.
+fn group_root(roots: &[&str]) -> Result<PathBuf, TargetError> {
+    let root = roots.iter().map(Path::new).find(|root| is_version_2(root));
+    root.map(Path::to_path_buf).ok_or_else(|| {
+        let last = roots.last().copied().unwrap_or_default();
+        TargetError::NoVersion2(roots.join(" and "), last.to_owned())
+    })
+}
+
+fn is_version_2(folder: &Path) -> bool {
+    let Ok(path) = CString::new(folder.as_os_str().as_bytes()) else {
+        return false;
+    };
+    let mut about = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: a terminated path, and room for the answer.
+    let result = unsafe { libc::statfs(path.as_ptr(), about.as_mut_ptr()) };
+    // SAFETY: the call has filled it in.
+    result == 0 && unsafe { about.assume_init() }.f_type == libc::CGROUP2_SUPER_MAGIC
+}
+
+/// Where this machine's control groups of version 2 are; `None`: there are none, and groups cannot be targets.
+#[must_use]
+pub fn control_groups() -> Option<PathBuf> {
+    group_root(&GROUP_ROOTS).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_of_version_1_are_refused_by_name() {
+        // Check that folders that hold groups of another version, or none, are no place for groups, that the refusal names them and what to
+        // do, that nothing is refused to whoever names no group, and that a real hierarchy of version 2 is found behind them.
+        let version_1 = tempfile::tempdir().expect("a temporary directory");
+        fs::create_dir(version_1.path().join("memory")).expect("a directory can be made");
+        let version_1 = version_1.path().to_str().expect("text").to_owned();
+        let roots = [version_1.as_str(), "/nowhere"];
+        let refused = group_root(&roots).expect_err("no groups of version 2");
+        let sentence = refused.to_string();
+        assert!(
+            sentence.contains(&format!(
+                "{version_1} and /nowhere are no hierarchy of version 2"
+            )),
+            "{sentence}"
+        );
+        assert!(groups(&[], Missing::Refused).is_ok_and(|ids| ids.is_empty()));
+        if let Some(real) = control_groups() {
+            assert!(real.join("cgroup.procs").exists());
+            let root = group_root(&[version_1.as_str(), real.to_str().expect("text")]);
+            assert_eq!(root.expect("the last one is of version 2"), real);
+        }
+    }
 
     #[test]
     fn a_group_that_is_gone_takes_no_other_with_it() {

@@ -335,6 +335,37 @@ impl UnwindMaps {
         rows
     }
 
+    /// Which mapping rows are a process's, as the walker finds them.
+    pub(super) fn process(&self, pid: u32) -> Option<ProcessMappings> {
+        self.processes.get(&pid, 0).ok()
+    }
+
+    /// A mapping row.
+    pub(super) fn mapping(&self, index: u32) -> Option<MappingRow> {
+        let index = index as usize;
+        (index < self.mappings.len()).then(|| self.mappings.read(index))
+    }
+
+    /// The table of that id; `None` once it is no longer loaded.
+    pub(super) fn table(&self, id: u32) -> Option<TableRow> {
+        let table = self.tables.read(table_slot(id) as usize);
+        (id != 0 && table.id == id).then_some(table)
+    }
+
+    /// A page.
+    pub(super) fn page(&self, index: u32) -> Option<UnwindPage> {
+        let index = index as usize;
+        (index < self.pages.len()).then(|| self.pages.read(index))
+    }
+
+    /// The rows of a chunk, mapped for as long as they are read.
+    pub(super) fn rows(&self, chunk: u16) -> io::Result<Option<Records<UnwindRow>>> {
+        let chunk = self.chunks.get(usize::from(chunk));
+        chunk
+            .map(|chunk| Records::map(chunk.map.fd(), CHUNK_ROWS as u32))
+            .transpose()
+    }
+
     /// Writes mapping rows, by address, for one or more processes. `None`: there is no room.
     pub(super) fn add_mappings(&mut self, rows: &[MappingRow]) -> Option<MappingRange> {
         let rows = &rows[..rows.len().min(MAX_PROCESS_MAPPINGS as usize)];

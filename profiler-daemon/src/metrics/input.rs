@@ -56,6 +56,8 @@ pub struct MetricsInput {
     pub programs: Vec<ProgramInput>,
     /// Unwind tables.
     pub unwind: UnwindInput,
+    /// Stacks of waits that were found from outside.
+    pub outside: OutsideInput,
     /// Names of functions.
     pub symbol_cache: SymbolCacheInput,
     /// Lines of source.
@@ -102,6 +104,17 @@ pub struct UnwindInput {
     pub memory_bytes: u64,
     /// Kernel memory that rows may take.
     pub max_memory_bytes: u64,
+}
+
+/// Stacks of waits that were found from outside.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OutsideInput {
+    /// Looks at threads in such waits, by what became of them.
+    pub looks_total: Vec<(&'static str, u64)>,
+    /// Processes started to read memory.
+    pub readers_total: u64,
+    /// Time spent.
+    pub busy_ns_total: u64,
 }
 
 /// A group of processes.

@@ -4,8 +4,8 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use super::input::{
-    DrainInput, GroupInput, LineInput, MapInput, MetricsInput, OwnInput, ProgramInput, StackInput,
-    SymbolCacheInput, UnwindInput,
+    DrainInput, GroupInput, LineInput, MapInput, MetricsInput, OutsideInput, OwnInput,
+    ProgramInput, StackInput, SymbolCacheInput, UnwindInput,
 };
 use super::table::{FAMILIES, Kind};
 use super::{MAX_LABEL_BYTES, RequestCounts, StreamTotals, exposition};
@@ -67,6 +67,10 @@ fn full() -> MetricsInput {
             none_total: vec![("not_elf", 1)],
             troubles_total: vec![("evicted", 0)],
             ..UnwindInput::default()
+        },
+        outside: OutsideInput {
+            looks_total: vec![("kept", 5)],
+            ..OutsideInput::default()
         },
         symbol_cache: SymbolCacheInput {
             requests_total: 9,

@@ -2,7 +2,7 @@
 //!
 //! `pid` is the process (what the kernel calls tgid), `tid` the thread. Nothing here reads anything.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +40,17 @@ pub struct ThreadKey {
     pub tid: u32,
     /// Start of the thread, nanoseconds since boot (time asleep included).
     pub start_ns: u64,
+}
+
+/// A file that processes execute: what makes them the same program, whatever they call themselves.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Image {
+    /// The device of its file system, as it shows in mappings: major number << 32 | minor; 0 = not known.
+    pub device: u64,
+    /// Its number there; 0 = not known.
+    pub inode: u64,
+    /// Its path when it was executed.
+    pub path: Arc<str>,
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use super::{
-    ids::{ProcessKey, START_TICK_NS},
+    ids::{Image, ProcessKey, START_TICK_NS},
     mappings::Mappings,
     module::ModuleId,
-    source::Description,
+    source::{Description, Mapped},
 };
 
 /// How much later than a process's start its fork record may be stamped: the kernel can be interrupted in between.
@@ -22,6 +22,8 @@ const MAX_TEXT_BYTES: usize = 4096;
 pub struct Facts {
     /// Path of the program.
     pub exe: Option<Arc<str>>,
+    /// The file it executed last.
+    pub image: Option<Arc<Image>>,
     /// Real user.
     pub uid: Option<u32>,
     /// Control group.
@@ -56,6 +58,7 @@ impl Facts {
                 .as_ref()
                 .map(|exe| Arc::from(cut(&exe.to_string_lossy())))
                 .or_else(|| before.exe.clone()),
+            image: before.image.clone(),
             uid: read.uid.or(before.uid),
             cgroup,
             unit,
@@ -63,6 +66,17 @@ impl Facts {
             cmdline: text(read.cmdline.as_deref()),
         }
     }
+}
+
+/// The image of a process that has executed a mapped file.
+pub(super) fn image_of(mapped: &Mapped) -> Arc<Image> {
+    let (major, minor) = (mapped.device.major, mapped.device.minor);
+    let path = String::from_utf8_lossy(mapped.plain_path());
+    Arc::new(Image {
+        device: u64::from(major) << 32 | u64::from(minor),
+        inode: mapped.inode,
+        path: Arc::from(cut(&path)),
+    })
 }
 
 fn cut(text: &str) -> &str {
@@ -114,6 +128,8 @@ pub(super) struct Instance {
     pub(super) jit_looked_ns: u64,
     /// How often it executed another program.
     pub(super) execs: u32,
+    /// It executed another, of which nothing is mapped yet.
+    pub(super) executes: bool,
     /// When it last did, monotonic nanoseconds; 0 = not since it is known.
     pub(super) exec_ns: u64,
     pub(super) exited_ns: Option<u64>,
@@ -149,6 +165,7 @@ impl Instance {
             jit: ModuleId::JIT,
             jit_looked_ns: 0,
             execs: 0,
+            executes: false,
             exec_ns: 0,
             exited_ns: None,
             threaded: false,
@@ -203,6 +220,24 @@ impl Instance {
         self.comm = [0; COMM_BYTES];
         for (to, from) in self.comm[..COMM_BYTES - 1].iter_mut().zip(comm) {
             *to = *from;
+        }
+    }
+
+    /// A file was mapped: the first one after an exec is the program.
+    pub(super) fn note_mapped(&mut self, mapped: &Mapped) {
+        if std::mem::take(&mut self.executes) {
+            self.note_image(mapped);
+        }
+        if self.facts.exe.is_none() {
+            let path = Arc::clone(&image_of(mapped).path);
+            Arc::make_mut(&mut self.facts).exe = Some(path);
+        }
+    }
+
+    /// This file is the program.
+    pub(super) fn note_image(&mut self, mapped: &Mapped) {
+        if self.facts.image.is_none() {
+            Arc::make_mut(&mut self.facts).image = Some(image_of(mapped));
         }
     }
 

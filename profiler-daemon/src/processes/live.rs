@@ -266,6 +266,7 @@ impl Processes {
         instance.jit = ModuleId::JIT;
         instance.jit_looked_ns = 0;
         self.changed.insert(instance.pid);
+        instance.executes = true;
         instance.exited_ns = None;
         instance.leader_gone = false;
         instance.kernel_thread = false;
@@ -273,7 +274,8 @@ impl Processes {
         instance.threaded = false;
         Mappings::exec(&mut instance.mappings, time_ns);
         // Unless it is read below, the program is the first file mapped from here on.
-        Arc::make_mut(&mut instance.facts).exe = None;
+        let facts = Arc::make_mut(&mut instance.facts);
+        (facts.exe, facts.image) = (None, None);
         instance.facts_own = false;
         if self.undescribed.len() < self.gathers_left as usize {
             self.undescribed.push(id);
@@ -326,9 +328,8 @@ impl Processes {
             inode: event.inode,
             path: event.path.clone(),
         };
-        if instance.facts.exe.is_none() && event.inode != 0 && !instance.kernel_thread {
-            let path = String::from_utf8_lossy(mapped.plain_path());
-            Arc::make_mut(&mut instance.facts).exe = Some(Arc::from(&*path));
+        if event.inode != 0 && !instance.kernel_thread {
+            instance.note_mapped(&mapped);
         }
         let identified = self.files.identify(
             &mut self.table,
@@ -375,6 +376,9 @@ impl Processes {
                 inode: entry.inode,
                 path: entry.path,
             };
+            if entry_is_program(instance, &mapped) {
+                instance.note_image(&mapped);
+            }
             let identified = self.files.identify(
                 &mut self.table,
                 &*self.source,
@@ -559,6 +563,12 @@ impl Processes {
 
 /// Shortest wait between two looks for the file in which a process names the code it makes, nanoseconds.
 const JIT_WAIT_NS: u64 = 1_000_000_000;
+
+/// Whether what is mapped is the file of the program that a process runs, as far as paths tell.
+fn entry_is_program(instance: &Instance, mapped: &Mapped) -> bool {
+    let exe = instance.facts.exe.as_deref();
+    mapped.inode != 0 && exe.is_some_and(|exe| exe.as_bytes() == &*mapped.path)
+}
 
 /// A child begins as a copy of its parent.
 fn inherit(instance: &mut Instance, parent: &Instance) {

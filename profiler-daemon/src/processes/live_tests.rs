@@ -100,6 +100,7 @@ fn fork_exec_exit() {
         fork(2, 1, 100),
         exec(2, "new", 200),
         mmap(2, 0x5000, "/bin/new", 210),
+        mmap(2, 0x9000, "/lib/library", 220),
         exit(2, 2, 300),
     ];
     apply(&mut processes, &events);
@@ -119,6 +120,11 @@ fn fork_exec_exit() {
         (1, Some(300), Some(7))
     );
     assert_eq!(info.facts.exe.as_deref(), Some("/bin/new"));
+    let image = info.facts.image.as_deref().unwrap();
+    assert_eq!(
+        (image.device, image.inode, &*image.path),
+        (8 << 32 | 1, 5, "/bin/new")
+    );
     assert_eq!(&info.comm[..4], b"new\0");
     assert_eq!(processes.mappings(key).unwrap().generation(), 1);
 }

@@ -1,39 +1,42 @@
 //! The account of one process (or of all dropped ones together): its call tree with weights, its threads with their
 //! exact totals, its system calls, and the same by segment.
 //!
-//! Invariant, per thread and class: attributed <= total. So time without a stack is never negative, in the session and in
-//! every segment. A stack record that holds more than its thread's total (the two were read at different moments) is
-//! held back and tried again in the next pass.
+//! Invariant, per thread and class: attributed <= total. So time without a place is never negative, in the session and in
+//! every segment. What stacks receive is in `received.rs`.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::Arc,
 };
 
-use profiler_common::{CLASS_COUNT, Class, ClassNs};
+use profiler_common::{
+    CLASS_COUNT, Class, ClassNs,
+    kinds::{Kind, WaitNs},
+};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    budget::{NODE_BYTES, NodeBudget},
+    budget::{CELL_BYTES, NODE_BYTES, NodeBudget},
     calls::CallTotals,
-    input::{OpenStack, StackDelta, SyscallUpdate, ThreadUpdate},
+    input::{OpenStack, SyscallUpdate, ThreadUpdate},
+    received::HeldBack,
     ring::Ring,
-    segments::{FOLDED, What},
+    segments::What,
+    spread::Spread,
+    stretches::Holder,
     threads::{Folded, Thread},
     timeline::{Change, Timeline},
     tree::{Node, NodeId, Tree},
-    values::{Totals, Values, sum},
+    values::{Totals, WAIT_CLASSES, class_of, is_wait, sum},
+    weights::Weights,
 };
 use crate::processes::ids::ThreadKey;
-
-/// Most stack records of one process held back for the next pass.
-const MAX_HELD_BACK: usize = 1024;
 
 /// What reports read. Cloning costs a few reference counts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AccountView {
     pub(super) nodes: Arc<Vec<Node>>,
-    pub(super) weights: Arc<Vec<Values>>,
+    pub(super) weights: Weights,
     pub(super) threads: Arc<BTreeMap<ThreadKey, Thread>>,
     pub(super) folded: Folded,
     pub(super) open: Arc<Vec<Open>>,
@@ -46,7 +49,7 @@ pub struct AccountView {
 pub(super) struct Open {
     pub(super) thread: u32,
     pub(super) leaf: NodeId,
-    pub(super) classes: ClassNs,
+    pub(super) exact: WaitNs,
 }
 
 /// What an account refused or could not place; counted by the profile.
@@ -85,19 +88,16 @@ pub struct Now {
     pub pass: u64,
 }
 
-/// A stack record that waits for its thread's total.
-#[derive(Debug)]
-pub(super) struct HeldBack {
-    pub(super) thread: ThreadKey,
-    pub(super) leaf: NodeId,
-    classes: ClassNs,
+/// The parts of a wait, off the classes of it.
+fn waits_of(classes: &ClassNs) -> WaitNs {
+    WAIT_CLASSES.map(|class| classes[class as usize])
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Account {
     pub(super) tree: Tree,
-    pub(super) weights: Arc<Vec<Values>>,
+    pub(super) weights: Weights,
     pub(super) threads: Arc<BTreeMap<ThreadKey, Thread>>,
     pub(super) next_index: u32,
     pub(super) exited: usize,
@@ -110,6 +110,7 @@ pub struct Account {
     pub(super) seen_calls: HashMap<(ThreadKey, u32), CallTotals>,
     pub(super) held_back: Vec<HeldBack>,
     pub(super) ring: Ring,
+    pub(super) spread: Spread,
     /// How far the tree was folded when it had so many nodes: nothing more is to be had by doing it again.
     pub(super) thinned: Option<(usize, usize, Option<u64>)>,
 }
@@ -120,7 +121,7 @@ impl Account {
     pub fn view(&self) -> AccountView {
         AccountView {
             nodes: Arc::clone(self.tree.nodes()),
-            weights: Arc::clone(&self.weights),
+            weights: self.weights.clone(),
             threads: Arc::clone(&self.threads),
             folded: self.folded,
             open: Arc::clone(&self.open),
@@ -132,8 +133,8 @@ impl Account {
     /// Bytes held, roughly.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        512 + self.tree.budgeted() * NODE_BYTES
-            + self.threads.len() * 256
+        512 + self.budgeted()
+            + self.threads.len() * 480
             + self.seen_calls.len() * 96
             + self.ring.bytes()
     }
@@ -144,10 +145,10 @@ impl Account {
         self.ring.bytes()
     }
 
-    /// Nodes that count against the budget.
+    /// Bytes that count against the budget of call trees.
     #[must_use]
-    pub fn nodes(&self) -> usize {
-        self.tree.budgeted()
+    pub fn budgeted(&self) -> usize {
+        self.tree.budgeted() * NODE_BYTES + self.weights.len() * CELL_BYTES
     }
 
     /// Whether it has threads and all of them exited.
@@ -164,6 +165,16 @@ impl Account {
             totals.add(&thread.totals);
         }
         totals
+    }
+
+    /// The last event of its threads that have rows, monotonic nanoseconds.
+    #[must_use]
+    pub fn last_ns(&self) -> u64 {
+        let threads = self.threads.values();
+        threads
+            .map(|thread| thread.last_ns)
+            .max()
+            .unwrap_or_default()
     }
 
     /// Threads seen: rows and folded ones.
@@ -199,11 +210,55 @@ impl Account {
         self.exited += usize::from(thread.update(update, now.pass));
         let index = thread.index;
         self.note_past(now, index, &old, update);
+        self.place_kinds(now, update);
+    }
+
+    /// Notes what the time of a thread was found to be, of the kinds that are divided by marks. What its totals do not yet
+    /// allow comes with a later update, since these are absolute.
+    fn place_kinds(&mut self, now: Now, update: &ThreadUpdate) {
+        let Some(thread) = Arc::make_mut(&mut self.threads).get_mut(&update.thread) else {
+            return;
+        };
+        let totals = &mut thread.totals;
+        for kind in Kind::ALL {
+            let (class, index) = (class_of(kind), kind as usize);
+            let gain = update.kinds[index].saturating_sub(totals.kinds[index]);
+            let room = totals.classes[class as usize] - totals.attributed[class as usize];
+            let part = gain.min(room);
+            if part == 0 {
+                continue;
+            }
+            totals.kinds[index] += part;
+            totals.attributed[class as usize] += part;
+            let (class, holder) = (class as usize, Holder::Kind(index as u8));
+            if is_wait(kind) {
+                let parts = self.ring.attribute(thread.index, class, holder, part);
+                let of = (thread.index, index as u8);
+                self.spread.note(now.pass, of, parts, now.segment_ns);
+            } else {
+                self.ring
+                    .attribute_running(thread.index, class, holder, part);
+            }
+        }
     }
 
     /// Puts what a thread gained since its last update where it passed.
     fn note_past(&mut self, now: Now, thread: u32, old: &Totals, update: &ThreadUpdate) {
         let unobserved_ns = update.unobserved_ns.saturating_sub(old.unobserved_ns);
+        let counts = [
+            (What::Unobserved, unobserved_ns),
+            (
+                What::MinorFaults,
+                update.minor_faults.saturating_sub(old.minor_faults),
+            ),
+            (
+                What::MajorFaults,
+                update.major_faults.saturating_sub(old.major_faults),
+            ),
+        ];
+        for (what, gain) in counts {
+            self.ring.gain(now.segment_ns, thread, what, gain);
+        }
         let mut gains: ClassNs =
             std::array::from_fn(|class| update.classes[class].saturating_sub(old.classes[class]));
         let pass_ns = now.now_ns - now.last_ns;
@@ -227,95 +282,6 @@ impl Account {
             self.ring
                 .gain(now.segment_ns, thread, What::Class(class), gain);
         }
-        self.ring
-            .gain(now.segment_ns, thread, What::Unobserved, unobserved_ns);
-    }
-
-    /// Adds what a stack received.
-    pub fn add_stack(
-        &mut self,
-        segment_ns: u64,
-        delta: &StackDelta,
-        budget: &mut NodeBudget,
-        refusals: &mut Refusals,
-    ) {
-        let landing = self
-            .tree
-            .insert(&delta.user, &delta.kernel, delta.end, delta.lost, budget);
-        let nodes = self.tree.nodes().len();
-        let weights = Arc::make_mut(&mut self.weights);
-        weights.resize(nodes, Values::default());
-        weights[landing.leaf.index()].samples += delta.samples;
-        weights[landing.outermost.index()].walks += delta.walks;
-        let index = match Arc::make_mut(&mut self.threads).get_mut(&delta.thread) {
-            Some(thread) => {
-                thread.totals.samples += delta.samples;
-                thread.index
-            }
-            None => {
-                self.folded.totals.samples += delta.samples;
-                FOLDED
-            }
-        };
-        self.ring
-            .gain(segment_ns, index, What::Samples, delta.samples);
-        self.ring.hit(segment_ns, landing.leaf, delta.samples, 0);
-        self.ring.hit(segment_ns, landing.outermost, 0, delta.walks);
-        let left = self.attribute(delta.thread, landing.leaf, &delta.classes);
-        self.hold_back(delta.thread, landing.leaf, left, refusals);
-    }
-
-    /// Tries the records held back in the last pass again.
-    pub fn retry(&mut self, refusals: &mut Refusals) {
-        for held in std::mem::take(&mut self.held_back) {
-            let left = self.attribute(held.thread, held.leaf, &held.classes);
-            self.hold_back(held.thread, held.leaf, left, refusals);
-        }
-    }
-
-    /// Gives the time to the leaf as far as the thread's total allows; returns the rest.
-    fn attribute(&mut self, thread: ThreadKey, leaf: NodeId, classes: &ClassNs) -> ClassNs {
-        if sum(classes) == 0 {
-            return [0; CLASS_COUNT];
-        }
-        let threads = Arc::make_mut(&mut self.threads);
-        let (index, totals) = match threads.get_mut(&thread) {
-            Some(thread) => (thread.index, &mut thread.totals),
-            None => (FOLDED, &mut self.folded.totals),
-        };
-        let weight = &mut Arc::make_mut(&mut self.weights)[leaf.index()];
-        let mut left = [0; CLASS_COUNT];
-        for class in 0..CLASS_COUNT {
-            let room = totals.classes[class] - totals.attributed[class];
-            let part = room.min(classes[class]);
-            totals.attributed[class] += part;
-            weight.classes[class] += part;
-            self.ring.attribute(index, class, leaf, part);
-            left[class] = classes[class] - part;
-        }
-        left
-    }
-
-    fn hold_back(
-        &mut self,
-        thread: ThreadKey,
-        leaf: NodeId,
-        classes: ClassNs,
-        refusals: &mut Refusals,
-    ) {
-        let excess = sum(&classes);
-        if excess == 0 {
-            return;
-        }
-        if self.held_back.len() < MAX_HELD_BACK {
-            self.held_back.push(HeldBack {
-                thread,
-                leaf,
-                classes,
-            });
-        } else {
-            refusals.excess_ns += excess;
-        }
     }
 
     /// Forgets the open intervals of the last pass, but not where they were.
@@ -336,11 +302,12 @@ impl Account {
         };
         let (index, totals) = (thread.index, thread.totals);
         let leaf = self.open_leaf(index, open, budget);
-        let pending = totals.unattributed();
+        let pending = waits_of(&totals.unattributed());
+        let wait = waits_of(&open.classes);
         let entry = Open {
             thread: index,
             leaf,
-            classes: std::array::from_fn(|class| open.classes[class].min(pending[class])),
+            exact: std::array::from_fn(|class| wait[class].min(pending[class])),
         };
         Arc::make_mut(&mut self.open).push(entry);
     }
@@ -353,11 +320,9 @@ impl Account {
         {
             return *leaf;
         }
-        let landing = self
-            .tree
-            .insert(&open.user, &open.kernel, open.end, open.lost, budget);
-        Arc::make_mut(&mut self.weights).resize(self.tree.nodes().len(), Values::default());
-        landing.leaf
+        self.tree
+            .insert(&open.user, &open.kernel, open.end, open.lost, budget)
+            .leaf
     }
 
     /// Ends the notes of this pass: one open interval per thread, the last one noted.
@@ -414,13 +379,11 @@ impl Account {
         budget: &mut NodeBudget,
         refusals: &mut Refusals,
     ) {
-        budget.release(other.nodes());
+        budget.release(other.budgeted());
         let map = self.tree.absorb(other.tree.nodes(), budget);
-        let weights = Arc::make_mut(&mut self.weights);
-        weights.resize(self.tree.nodes().len(), Values::default());
-        for (from, to) in other.weights.iter().zip(&map) {
-            weights[to.index()].add(from);
-        }
+        let cells = self.weights.len();
+        self.weights.absorb(&other.weights, &map);
+        (cells..self.weights.len()).for_each(|_| budget.take_cell());
         self.folded.count += other.thread_count();
         self.folded.totals.add(&other.totals());
         self.ring.absorb(&other.ring, &map, timeline);
@@ -429,7 +392,7 @@ impl Account {
             calls.entry(*number).or_default().add(totals);
         }
         for held in other.held_back {
-            refusals.excess_ns += sum(&held.classes);
+            refusals.excess_ns += held.exact.iter().sum::<u64>();
         }
     }
 }

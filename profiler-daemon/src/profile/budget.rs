@@ -1,31 +1,35 @@
 //! Room for the nodes of all call trees of a profile together.
 
-/// Bytes one node costs with its weights and its entry in the index.
-pub const NODE_BYTES: usize = 128;
+use profiler_common::kinds::NUMBERS;
 
-/// Room for nodes, shared by all trees of a profile.
+/// Bytes one node costs with its place in the list of chains and its entry in the index.
+pub const NODE_BYTES: usize = 96;
+/// Bytes one number of a node costs that is not zero.
+pub const CELL_BYTES: usize = 18;
+
+/// Room for nodes and what they hold, shared by all trees of a profile.
 ///
-/// Invariant: the nodes in use never cost more than the bytes it was made with, but for the rows of lost stacks, which are
+/// Invariant: what is in use never costs more than the bytes it was made with, but for the rows of lost stacks, which are
 /// at most one per cause and end of the walk in each tree.
 #[derive(Debug)]
 pub struct NodeBudget {
+    /// Bytes.
     used: usize,
-    /// For frames.
+    /// For frames, bytes.
     limit: usize,
-    /// For frames and the nodes that stand for what has no room.
+    /// For frames, numbers, and the nodes that stand for what has no room; bytes.
     reserve: usize,
     cut: u64,
 }
 
 impl NodeBudget {
-    /// Room for `bytes` of nodes. A ninth of it is kept for the nodes that stand for what has no room.
+    /// Room for so many bytes. A ninth of it is kept for the nodes that stand for what has no room.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
-        let nodes = bytes / NODE_BYTES;
         Self {
             used: 0,
-            limit: nodes - nodes / 9,
-            reserve: nodes,
+            limit: bytes - bytes / 9,
+            reserve: bytes,
             cut: 0,
         }
     }
@@ -39,13 +43,14 @@ impl NodeBudget {
     /// Bytes in use.
     #[must_use]
     pub fn used_bytes(&self) -> usize {
-        self.used * NODE_BYTES
+        self.used
     }
 
-    /// Whether so many frames have room.
+    /// Whether a stack of so many frames has room.
     #[must_use]
-    pub fn has_room(&self, nodes: usize) -> bool {
-        self.used.saturating_add(nodes) <= self.limit
+    pub fn has_room(&self, frames: usize) -> bool {
+        let bytes = frames * NODE_BYTES + NUMBERS * CELL_BYTES;
+        self.used.saturating_add(bytes) <= self.limit
     }
 
     /// Whether a quarter of the room is free: what is made at a time, so that it need not be made often.
@@ -54,9 +59,9 @@ impl NodeBudget {
         self.used <= self.limit - self.limit / 4
     }
 
-    /// Gives the nodes of a tree that is gone, or that folding saved, back.
-    pub fn release(&mut self, nodes: usize) {
-        self.used = self.used.saturating_sub(nodes);
+    /// Gives the bytes of a tree that is gone, or that folding saved, back.
+    pub fn release(&mut self, bytes: usize) {
+        self.used = self.used.saturating_sub(bytes);
     }
 
     pub(super) fn count_cut(&mut self) {
@@ -65,13 +70,23 @@ impl NodeBudget {
 
     pub(super) fn take(&mut self, reserve: bool) -> bool {
         let limit = if reserve { self.reserve } else { self.limit };
-        let fits = self.used < limit;
-        self.used += usize::from(fits);
+        let fits = self.used + NODE_BYTES <= limit;
+        self.used += if fits { NODE_BYTES } else { 0 };
         fits
+    }
+
+    /// Whether one more number has room.
+    pub(super) fn has_cell(&self) -> bool {
+        self.used + CELL_BYTES <= self.reserve
+    }
+
+    /// A number that must be kept whatever the budget says.
+    pub(super) fn take_cell(&mut self) {
+        self.used += CELL_BYTES;
     }
 
     /// A node that must exist whatever the budget says: at most one per cause, end and tree.
     pub(super) fn take_always(&mut self) {
-        self.used += 1;
+        self.used += NODE_BYTES;
     }
 }

@@ -4,7 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use profiler_common::{CLASS_COUNT, ClassNs};
+use profiler_common::{
+    CLASS_COUNT,
+    kinds::{Kind, NUMBERS},
+};
 use thiserror::Error;
 
 use super::{
@@ -12,10 +15,12 @@ use super::{
     calls::CallTotals,
     sessions::{Session, Sessions},
     snapshot::Snapshot,
+    stretches::{Holder, Stretch},
     threads::Thread,
     timeline::{Counters, Timeline},
     tree::{MAX_DEPTH, NodeId, Place},
-    values::{Totals, Values},
+    values::{Totals, WAIT_CLASSES, class_of},
+    weights,
 };
 use crate::{
     config::{MAX_SESSION_SPANS, MAX_SESSIONS},
@@ -54,16 +59,14 @@ impl Sums {
     }
 }
 
-fn of_classes(classes: &ClassNs) -> u128 {
-    classes.iter().map(|ns| u128::from(*ns)).sum()
-}
-
-fn of_values(values: &Values) -> u128 {
-    u128::from(values.samples) + u128::from(values.walks) + of_classes(&values.classes)
-}
-
 fn of_totals(totals: &Totals) -> u128 {
-    u128::from(totals.samples) + u128::from(totals.unobserved_ns) + of_classes(&totals.classes)
+    let counts = [
+        totals.unobserved_ns,
+        totals.minor_faults,
+        totals.major_faults,
+    ];
+    let counts = counts.iter().chain(&totals.ticks).chain(&totals.classes);
+    counts.map(|number| u128::from(*number)).sum()
 }
 
 fn of_calls(calls: &CallTotals) -> u128 {
@@ -81,7 +84,32 @@ fn of_calls(calls: &CallTotals) -> u128 {
 
 fn check_totals(totals: &Totals) -> Result<(), Flaw> {
     let fits = (0..CLASS_COUNT).all(|class| totals.attributed[class] <= totals.classes[class]);
-    expect(fits, "stacks have more time than their thread")
+    expect(fits, "stacks have more time than their thread")?;
+    let mut kinds = [0u128; CLASS_COUNT];
+    for kind in Kind::ALL {
+        kinds[class_of(kind) as usize] += u128::from(totals.kinds[kind as usize]);
+    }
+    let fits = (0..CLASS_COUNT).all(|class| kinds[class] <= u128::from(totals.attributed[class]));
+    expect(
+        fits,
+        "a thread has more time of some kind than of its class",
+    )
+}
+
+impl Stretch {
+    fn makes_sense(&self, account: &AccountView) -> bool {
+        let is_wait = WAIT_CLASSES
+            .iter()
+            .any(|class| *class as usize == self.class);
+        let fits = match self.holder {
+            None => self.class < CLASS_COUNT,
+            Some(Holder::Stack(leaf)) => is_wait && account.holds(leaf),
+            Some(Holder::Kind(kind)) => Kind::ALL
+                .get(usize::from(kind))
+                .is_some_and(|kind| class_of(*kind) as usize == self.class),
+        };
+        fits && self.from_ns <= self.to_ns
+    }
 }
 
 impl Snapshot {
@@ -96,14 +124,20 @@ impl Snapshot {
         self.timeline.check(self.now_ns)?;
         self.sessions.is_whole(self.now_ns)?;
         self.counters.check()?;
-        expect(u128::from(self.retired.processes) <= LARGEST_SUM, TOO_LARGE)?;
+        let ended = self.images.iter().map(|image| u128::from(image.ended));
+        expect(ended.sum::<u128>() <= LARGEST_SUM, TOO_LARGE)?;
+        let mut places = self.dropped.values().map(|ended| ended.place as usize);
+        expect(
+            places.all(|place| place < self.images.len()),
+            "a process is of an image that is not there",
+        )?;
         expect(self.modules.is_whole(), "its table of modules is broken")?;
         expect(
             self.frames.is_whole(self.modules.len()),
             "its table of frames is broken",
         )?;
         let mut sums = Sums::default();
-        let retired = [&self.retired.user, &self.retired.kernel];
+        let images = self.images.iter().map(|image| &image.account);
         let kept = self.processes.iter().map(|(key, process)| {
             expect(
                 process.info.key == *key,
@@ -111,7 +145,7 @@ impl Snapshot {
             )?;
             Ok(&process.account)
         });
-        for account in kept.chain(retired.into_iter().map(Ok)) {
+        for account in kept.chain(images.map(Ok)) {
             account?.check(self, &mut sums)?;
         }
         sums.check()
@@ -153,8 +187,8 @@ impl AccountView {
             )?;
         }
         expect(
-            self.weights.len() <= nodes.len(),
-            "there are weights without a place in the call tree",
+            self.weights.is_whole(nodes.len()),
+            "its weights do not fit the call tree",
         )
     }
 
@@ -177,14 +211,16 @@ impl AccountView {
         }
         check_totals(&self.folded.totals)?;
         sums.threads += of_totals(&self.folded.totals) + u128::from(self.folded.count);
-        sums.weights += self.weights.iter().map(of_values).sum::<u128>();
+        let amounts = self.weights.iter();
+        let amounts = amounts.filter(|(_, what, _)| !weights::is_square(*what));
+        sums.weights += amounts.map(|(.., amount)| u128::from(amount)).sum::<u128>();
         sums.calls += self.calls.values().map(of_calls).sum::<u128>();
         for open in self.open.iter() {
             expect(
                 self.holds(open.leaf),
                 "an open interval has no place in the call tree",
             )?;
-            sums.weights += of_classes(&open.classes);
+            sums.weights += open.exact.iter().map(|ns| u128::from(*ns)).sum::<u128>();
         }
         sums.check()
     }
@@ -197,7 +233,10 @@ impl AccountView {
         )?;
         for segment in self.ring.within(0, u64::MAX) {
             expect(
-                segment.nodes.keys().all(|node| self.holds(*node)),
+                segment
+                    .nodes
+                    .keys()
+                    .all(|(node, what)| self.holds(*node) && usize::from(*what) < NUMBERS),
                 "a segment has weights without a place in the call tree",
             )?;
             expect(
@@ -208,16 +247,17 @@ impl AccountView {
                 .cells()
                 .map(|(_, _, cell)| u128::from(cell.total) + u128::from(cell.attributed));
             sums.segments += cells.sum::<u128>()
-                + segment.nodes.values().map(of_values).sum::<u128>()
+                + segment
+                    .nodes
+                    .iter()
+                    .filter(|((_, what), _)| !weights::is_square(*what))
+                    .map(|(_, amount)| u128::from(*amount))
+                    .sum::<u128>()
+                + segment.kinds.iter().map(|ns| u128::from(*ns)).sum::<u128>()
                 + segment.calls.values().map(of_calls).sum::<u128>();
         }
         for stretch in self.ring.stretches() {
-            expect(
-                stretch.from_ns <= stretch.to_ns
-                    && stretch.class < CLASS_COUNT
-                    && stretch.leaf.is_none_or(|leaf| self.holds(leaf)),
-                "a sleep makes no sense",
-            )?;
+            expect(stretch.makes_sense(self), "a sleep makes no sense")?;
             sums.segments += u128::from(stretch.to_ns - stretch.from_ns);
         }
         sums.check()
@@ -309,6 +349,9 @@ mod tests {
                     last_event_ns: now_ns,
                     unobserved_ns: 0,
                     classes: [0, now_ns - SECOND_NS, 0, 0, 0],
+                    kinds: [0, 0, 0, now_ns - SECOND_NS, 0, 0, 0, 0],
+                    minor_faults: 0,
+                    major_faults: 0,
                     in_syscall: Some(1),
                     in_syscall_since_ns: SECOND_NS,
                     slot: 1,
@@ -339,7 +382,7 @@ mod tests {
         assert_eq!(snapshot().check(), Ok(()));
         let large = "larger than any";
         assert!(refused(large, |of| of.now_ns = u64::MAX));
-        assert!(refused(large, |of| of.retired.processes = u64::MAX));
+        assert!(refused(large, |of| of.images[0].ended = u64::MAX));
         assert!(refused(large, |of| {
             Arc::make_mut(&mut of.counters).losses[0].1 = u64::MAX;
         }));

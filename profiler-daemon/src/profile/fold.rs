@@ -1,14 +1,15 @@
 //! Folding: parts of one account's call tree give their room back. Their time and samples move to a remainder below the last
 //! node that stays, so every sum is what it was; only where in the tree it lies is coarser.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use profiler_common::Class;
+use profiler_common::kinds::KINDS;
 
 use super::{
     account::Account,
     tree::{NodeId, Place},
-    values::Values,
+    values::is_wait,
+    weights,
 };
 
 /// What of a tree stays.
@@ -16,7 +17,7 @@ use super::{
 pub(super) struct Thinning {
     /// Higher ones leave less of the same account.
     pub(super) level: usize,
-    /// Nodes stay that have more than one part in so many of the account's time, or of its time on a processor, with all
+    /// Nodes stay that have more than one part in so many of the account's time, or of its time on a processor, roughly, with all
     /// that they called. `None`: no such nodes.
     pub(super) one_in: Option<u64>,
     /// Nodes stay that received anything since then (monotonic nanoseconds), or that are under way.
@@ -26,12 +27,19 @@ pub(super) struct Thinning {
 /// What folding did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Folding {
-    /// Nodes that the tree has less.
+    /// Bytes that the tree has less.
     pub(super) freed: usize,
     /// Nodes that stand no longer for themselves.
     pub(super) nodes: u64,
-    /// Nanoseconds that these had.
+    /// Nanoseconds that these had, roughly.
     pub(super) ns: u64,
+}
+
+/// Time of a node itself, roughly.
+#[derive(Clone, Copy, Debug, Default)]
+struct Worth {
+    elapsed_ns: u64,
+    running_ns: u64,
 }
 
 impl Account {
@@ -46,17 +54,18 @@ impl Account {
         }
         let keep = self.staying(thinning);
         let mut folding = Folding::default();
-        for ((node, keep), weight) in self.tree.nodes().iter().zip(&keep).zip(&*self.weights) {
+        let weights = self.worth();
+        for ((node, keep), weight) in self.tree.nodes().iter().zip(&keep).zip(&weights) {
             if !keep && !node.place.is_folded() {
                 folding.nodes += 1;
-                folding.ns += weight.elapsed_ns();
+                folding.ns += weight.elapsed_ns;
             }
         }
         if folding.nodes > 0 {
-            let before = self.tree.budgeted();
+            let before = self.budgeted();
             let map = self.tree.prune(&keep);
             self.renumber(&map);
-            folding.freed = before - self.tree.budgeted();
+            folding.freed = before - self.budgeted();
         }
         self.thinned = Some((thinning.level, self.tree.budgeted(), thinning.recent_ns));
         folding
@@ -75,12 +84,12 @@ impl Account {
         }
         if let Some(first_ns) = thinning.recent_ns {
             for segment in self.ring.within(first_ns, u64::MAX) {
-                for node in segment.nodes.keys() {
+                for (node, _) in segment.nodes.keys() {
                     keep[node.index()] = true;
                 }
             }
             let slept = self.ring.stretches().filter(|s| s.to_ns > first_ns);
-            for leaf in slept.filter_map(|stretch| stretch.leaf) {
+            for leaf in slept.filter_map(|stretch| stretch.holder?.leaf()) {
                 keep[leaf.index()] = true;
             }
             let leaves = self.open.iter().map(|open| open.leaf);
@@ -104,20 +113,41 @@ impl Account {
         keep
     }
 
+    /// What each node has of the account's time, roughly: its marks at what one of them stands for on average.
+    fn worth(&self) -> Vec<Worth> {
+        let mut marks = [0u128; KINDS];
+        for (_, what, amount) in self.weights.iter() {
+            if let Some(kind) = weights::kind_of(what) {
+                marks[kind as usize] += u128::from(amount);
+            }
+        }
+        let kinds = self.totals().kinds;
+        let mut worth = vec![Worth::default(); self.tree.nodes().len()];
+        for (node, what, amount) in self.weights.iter() {
+            let kind = weights::kind_of(what);
+            let ns = match kind {
+                Some(kind) => {
+                    let product = u128::from(kinds[kind as usize]) * u128::from(amount);
+                    u64::try_from(product / marks[kind as usize]).unwrap_or(u64::MAX)
+                }
+                None if weights::is_exact(what) => amount,
+                None => continue,
+            };
+            let worth = &mut worth[node.index()];
+            worth.elapsed_ns = worth.elapsed_ns.saturating_add(ns);
+            let running = kind.is_some_and(|kind| !is_wait(kind));
+            worth.running_ns += if running { ns } else { 0 };
+        }
+        worth
+    }
+
     fn keep_heavy(&self, one_in: u64, keep: &mut [bool]) {
         let nodes = self.tree.nodes();
-        let mut elapsed_ns = vec![0u64; nodes.len()];
-        let mut running_ns = vec![0u64; nodes.len()];
-        let on_processor = [Class::User, Class::Syscall, Class::Kernel];
-        for (index, weight) in self.weights.iter().enumerate() {
-            elapsed_ns[index] = weight.elapsed_ns();
-            running_ns[index] = on_processor
-                .iter()
-                .map(|class| weight.classes[*class as usize])
-                .sum();
-        }
+        let weights = self.worth();
+        let mut elapsed_ns: Vec<u64> = weights.iter().map(|weight| weight.elapsed_ns).collect();
+        let mut running_ns: Vec<u64> = weights.iter().map(|weight| weight.running_ns).collect();
         for open in self.open.iter() {
-            elapsed_ns[open.leaf.index()] += open.classes.iter().sum::<u64>();
+            elapsed_ns[open.leaf.index()] += open.exact.iter().sum::<u64>();
         }
         for index in (1..nodes.len()).rev() {
             let parent = nodes[index].parent.index();
@@ -156,11 +186,8 @@ impl Account {
 
     /// Everything that names nodes of the tree names them by their new numbers.
     fn renumber(&mut self, map: &[NodeId]) {
-        let mut weights = vec![Values::default(); self.tree.nodes().len()];
-        for (from, to) in self.weights.iter().zip(map) {
-            weights[to.index()].add(from);
-        }
-        self.weights = Arc::new(weights);
+        let weights = std::mem::take(&mut self.weights);
+        self.weights.absorb(&weights, map);
         self.ring.renumber(map);
         if !self.open.is_empty() {
             for open in Arc::make_mut(&mut self.open) {
@@ -174,16 +201,4 @@ impl Account {
             held.leaf = map[held.leaf.index()];
         }
     }
-}
-
-/// The same values under new numbers; what became one is added up.
-pub(super) fn renumbered(
-    nodes: &BTreeMap<NodeId, Values>,
-    map: &[NodeId],
-) -> BTreeMap<NodeId, Values> {
-    let mut renumbered: BTreeMap<NodeId, Values> = BTreeMap::new();
-    for (node, values) in nodes {
-        renumbered.entry(map[node.index()]).or_default().add(values);
-    }
-    renumbered
 }

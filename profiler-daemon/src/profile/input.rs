@@ -3,10 +3,14 @@
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
-use profiler_common::{ClassNs, StackEnd};
+use profiler_common::{
+    ClassNs, StackEnd,
+    kinds::{KindNs, Primary},
+};
 use serde::{Deserialize, Serialize};
 
 use super::frames::FrameId;
+pub use crate::processes::ids::Image;
 use crate::processes::{
     ids::{ProcessKey, ThreadKey},
     module::ModuleTable,
@@ -87,6 +91,13 @@ pub struct ThreadUpdate {
     pub unobserved_ns: u64,
     /// `sum == last_event_ns - first_event_ns - unobserved_ns`, exactly.
     pub classes: ClassNs,
+    /// Nanoseconds per kind of time that is divided among stacks by marks; of waits those that have ended. No more than
+    /// `classes`, class by class, with the waits that stacks have exactly.
+    pub kinds: KindNs,
+    /// Page faults that read nothing, as of the thread's last tick or switch-out.
+    pub minor_faults: u64,
+    /// Page faults that waited for a page to be read, likewise.
+    pub major_faults: u64,
     /// The system call it is inside, if any.
     pub in_syscall: Option<u32>,
     /// When it entered that system call, monotonic nanoseconds.
@@ -115,13 +126,17 @@ pub enum LossCause {
     TreeFull,
     /// The profile's own call trees had no room for it any more.
     Folded,
+    /// Marks whose look never came: nobody knows what the thread was doing.
+    NotSampled,
+    /// Marks whose stack found no room in the kernel's maps or the ring.
+    NotKept,
     /// Anything else.
     Other,
 }
 
 impl LossCause {
     /// Every cause.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::MapFull,
         Self::RingFull,
         Self::StackUnreadable,
@@ -130,6 +145,8 @@ impl LossCause {
         Self::NoFrames,
         Self::TreeFull,
         Self::Folded,
+        Self::NotSampled,
+        Self::NotKept,
         Self::Other,
     ];
 
@@ -145,6 +162,8 @@ impl LossCause {
             Self::NoFrames => "no_frames",
             Self::TreeFull => "tree_full",
             Self::Folded => "folded",
+            Self::NotSampled => "not_sampled",
+            Self::NotKept => "not_kept",
             Self::Other => "other",
         }
     }
@@ -161,6 +180,8 @@ impl LossCause {
             Self::NoFrames => "[unknown: no_frames]",
             Self::TreeFull => "[unknown: tree_full]",
             Self::Folded => "[unknown: folded]",
+            Self::NotSampled => "[not sampled]",
+            Self::NotKept => "[unknown: not_kept]",
             Self::Other => "[unknown]",
         }
     }
@@ -181,12 +202,8 @@ pub struct StackDelta {
     pub end: StackEnd,
     /// Set when the frames are not known; they are ignored then.
     pub lost: Option<LossCause>,
-    /// Timer samples.
-    pub samples: u64,
-    /// Walks of this stack, samples included.
-    pub walks: u64,
-    /// Nanoseconds per class.
-    pub classes: ClassNs,
+    /// What it received.
+    pub primary: Primary,
 }
 
 /// The stack and time so far of an interval that is still open: a sleeping thread. Valid for one pass only.
@@ -204,7 +221,7 @@ pub struct OpenStack {
     pub end: StackEnd,
     /// Set when the frames are not known.
     pub lost: Option<LossCause>,
-    /// Nanoseconds per class since the interval began.
+    /// Nanoseconds per class since the interval began; of waiting only.
     pub classes: ClassNs,
 }
 
@@ -240,6 +257,8 @@ pub struct ProcessInfo {
     pub comm: CommName,
     /// Path of its program.
     pub exe: Option<Arc<str>>,
+    /// The file it executed last.
+    pub image: Option<Arc<Image>>,
     /// Its user.
     pub uid: Option<u32>,
     /// Its control group's path.
@@ -267,6 +286,7 @@ impl ProcessInfo {
             ppid: 0,
             comm,
             exe: None,
+            image: None,
             uid: None,
             cgroup: None,
             unit: None,

@@ -30,6 +30,8 @@ pub struct Limits {
     pub tree_bytes: usize,
     /// Exited processes kept.
     pub exited_processes: usize,
+    /// Images that processes which are not kept are merged by.
+    pub images: usize,
     /// Bytes of exited processes kept.
     pub exited_bytes: usize,
     /// Rows of exited threads kept per process.
@@ -52,6 +54,10 @@ pub struct Limits {
     pub groups: usize,
     /// A group that gained nothing for this long is dropped, nanoseconds.
     pub group_idle_ns: u64,
+    /// The mean time between two ticks of a processor, nanoseconds: 1 / `frequency_hz`.
+    pub tick_ns: u64,
+    /// The mean time between two marks at drawn gaps, nanoseconds: `min_interval`.
+    pub gap_ns: u64,
 }
 
 impl Default for Limits {
@@ -60,6 +66,7 @@ impl Default for Limits {
             frames: 1 << 20,
             tree_bytes: 128 << 20,
             exited_processes: 1000,
+            images: 256,
             exited_bytes: 64 << 20,
             exited_threads: 256,
             dropped_remembered: 16_384,
@@ -71,6 +78,8 @@ impl Default for Limits {
             session_spans: 1_000,
             groups: 100,
             group_idle_ns: 600_000_000_000,
+            tick_ns: 1_000_000_000 / 99,
+            gap_ns: 1_000_000,
         }
     }
 }

@@ -45,7 +45,7 @@ pub const OWN_LOSSES: &[Loss<Profile>] = &[
     },
     Loss {
         name: "folded_retired_ns",
-        help: "Time that these had: it is under [folded] or [unknown: folded] now.",
+        help: "Time that these had, roughly: it is under [folded] or [unknown: folded] now.",
         read: |profile| profile.folded.retired.ns,
     },
     Loss {
@@ -55,7 +55,7 @@ pub const OWN_LOSSES: &[Loss<Profile>] = &[
     },
     Loss {
         name: "folded_exited_ns",
-        help: "Time that these had: it is under [folded] or [unknown: folded] now; or, of a process that was dropped from the reports since, where there was no room for it even so, [dropped] or [unknown: tree_full].",
+        help: "Time that these had, roughly: it is under [folded] or [unknown: folded] now; or, of a process that was dropped from the reports since, where there was no room for it even so, [dropped] or [unknown: tree_full].",
         read: |profile| profile.folded.exited.ns,
     },
     Loss {
@@ -65,7 +65,7 @@ pub const OWN_LOSSES: &[Loss<Profile>] = &[
     },
     Loss {
         name: "folded_living_ns",
-        help: "Time that these had: it is under [folded] or [unknown: folded] now; or, of a process that was dropped from the reports since, where there was no room for it even so, [dropped] or [unknown: tree_full].",
+        help: "Time that these had, roughly: it is under [folded] or [unknown: folded] now; or, of a process that was dropped from the reports since, where there was no room for it even so, [dropped] or [unknown: tree_full].",
         read: |profile| profile.folded.living.ns,
     },
     Loss {

@@ -3,7 +3,7 @@
 //! Pure: time arrives with each pass. One writer calls [`Profile::apply`] once per drain pass; readers get a [`Snapshot`].
 //!
 //! Invariant: everything a pass brings is in the session's totals for ever after. What is dropped for want of room is
-//! first added to one of two retired accounts (user processes, kernel threads), so session = kept + retired, exactly.
+//! first added to the account of its image, so session = kept + images, exactly.
 
 pub mod account;
 pub mod budget;
@@ -12,11 +12,13 @@ pub mod check;
 mod fold;
 pub mod frames;
 pub mod groups;
+pub mod images;
 pub mod input;
 pub mod limits;
 pub mod losses;
 pub mod name;
 pub mod over;
+mod received;
 mod retention;
 pub mod ring;
 mod room;
@@ -24,11 +26,13 @@ mod rows;
 pub mod segments;
 pub mod sessions;
 pub mod snapshot;
+mod spread;
 mod stretches;
 pub mod threads;
 pub mod timeline;
 pub mod tree;
 pub mod values;
+mod weights;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,12 +43,12 @@ use account::{Account, Now, Refusals};
 use budget::NodeBudget;
 use frames::FrameTable;
 use groups::{Credited, Groups, group_name};
+use images::Images;
 use input::{CommName, DrainPass, ProcessInfo, ThreadUpdate};
 use limits::Limits;
-use retention::Retired;
 use room::FoldedSoFar;
 use sessions::Sessions;
-use snapshot::{ProcessView, RetiredView, Snapshot};
+use snapshot::{ProcessView, Snapshot};
 use timeline::{Counters, Start, Timeline};
 
 use crate::processes::{ids::ProcessKey, module::ModuleTable};
@@ -69,7 +73,7 @@ pub struct Profile {
     frames: FrameTable,
     modules: ModuleTable,
     processes: BTreeMap<ProcessKey, Process>,
-    retired: Retired,
+    images: Images,
     budget: NodeBudget,
     folded: FoldedSoFar,
     /// The last pass in which making room did not help.
@@ -104,7 +108,7 @@ impl Profile {
             frames: FrameTable::new(limits.frames),
             modules: ModuleTable::new(),
             processes: BTreeMap::new(),
-            retired: Retired::default(),
+            images: Images::default(),
             budget: NodeBudget::new(limits.tree_bytes),
             folded: FoldedSoFar::default(),
             crowded_pass: None,
@@ -155,18 +159,23 @@ impl Profile {
         }
         for process in self.processes.values_mut() {
             process.account.clear_open();
-            process.account.retry(&mut self.refusals);
+            process.account.retry(&mut self.budget, &mut self.refusals);
         }
-        self.retired.retry(&mut self.refusals);
+        self.images.retry(&mut self.budget, &mut self.refusals);
         for delta in &pass.stacks {
             touched.insert(delta.process);
             self.ensure(delta.process);
             self.want_room(delta.user.len() + delta.kernel.len());
             let account = match self.processes.get_mut(&delta.process) {
                 Some(process) => &mut process.account,
-                None => self.retired.account(delta.process),
+                None => self.images.account(delta.process),
             };
-            account.add_stack(now.segment_ns, delta, &mut self.budget, &mut self.refusals);
+            account.add_stack(
+                now,
+                delta,
+                (&self.timeline, &mut self.budget),
+                &mut self.refusals,
+            );
         }
         for open in &pass.open {
             touched.insert(open.process);
@@ -222,7 +231,7 @@ impl Profile {
                 self.now_ns,
                 &mut process.credited,
                 &totals.classes,
-                totals.samples,
+                totals.samples(),
             );
             process.account.fold_exited(exited_threads, pass);
             process.notice_exit(pass, self.now_unix_ns);
@@ -232,7 +241,7 @@ impl Profile {
     }
 
     fn describe(&mut self, info: ProcessInfo) {
-        if self.retired.contains(info.key) {
+        if self.images.contains(info.key) {
             return;
         }
         let group = group_name(&info);
@@ -248,7 +257,7 @@ impl Profile {
     /// The process of an update, made up where nobody described it; `None` for a dropped one.
     fn process(&mut self, key: ProcessKey, update: Option<&ThreadUpdate>) -> Option<&mut Process> {
         if !self.processes.contains_key(&key) {
-            if self.retired.contains(key) {
+            if self.images.contains(key) {
                 self.refusals.late_updates += 1;
                 return None;
             }
@@ -261,7 +270,7 @@ impl Profile {
     }
 
     fn ensure(&mut self, key: ProcessKey) {
-        if !self.processes.contains_key(&key) && !self.retired.contains(key) {
+        if !self.processes.contains_key(&key) && !self.images.contains(key) {
             let made = self.process(key, None);
             debug_assert!(made.is_some(), "only dropped processes are not made");
         }
@@ -277,7 +286,7 @@ impl Profile {
     #[must_use]
     pub fn recent_past_bytes(&self) -> u64 {
         let kept = self.processes.values().map(|process| &process.account);
-        let accounts = kept.chain([&self.retired.user, &self.retired.kernel]);
+        let accounts = kept.chain(self.images.accounts());
         accounts.map(|account| account.segment_bytes() as u64).sum()
     }
 
@@ -301,17 +310,15 @@ impl Profile {
             frames: self.frames.list(),
             modules: self.modules.clone(),
             processes: self.processes.iter().map(view).collect(),
-            retired: RetiredView {
-                user: self.retired.user.view(),
-                kernel: self.retired.kernel.view(),
-                processes: self.retired.processes,
-            },
-            dropped: self.retired.dropped(),
+            images: self.images.views(),
+            dropped: self.images.known(),
             groups: self.groups.view(),
             timeline: self.timeline.clone(),
             sessions: self.sessions.clone(),
             counters: self.counters(),
             stack_bytes: self.stack_bytes(),
+            tick_ns: self.limits.tick_ns,
+            gap_ns: self.limits.gap_ns,
         }
     }
 }

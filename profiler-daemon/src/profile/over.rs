@@ -6,15 +6,20 @@ use std::{
     collections::{BTreeMap, HashMap},
 };
 
-use profiler_common::ClassNs;
+use profiler_common::{
+    Class, ClassNs,
+    kinds::{Kind, KindNs, Primary},
+};
 
 use super::{
     account::{AccountView, Open},
     calls::CallTotals,
     segments::{FOLDED, What},
+    stretches::Holder,
     threads::Thread,
     tree::Node,
-    values::{Totals, Values, add_classes},
+    values::{Totals, WAIT_CLASSES, add_kinds},
+    weights::add_to,
 };
 use crate::processes::ids::ThreadKey;
 
@@ -37,8 +42,10 @@ pub enum Span {
 pub enum Gain {
     /// Nanoseconds by class.
     Time(ClassNs),
-    /// Timer samples.
-    Samples(u64),
+    /// Timer ticks that found this (an index of [`Primary::ticks`]).
+    Ticks(usize, u64),
+    /// Nanoseconds, of those by class, of running where calls were not traced.
+    Untraced(u64),
 }
 
 impl Gain {
@@ -56,6 +63,8 @@ pub struct ThreadsOver<'a> {
     pub folded: Totals,
     /// How many those are. Not known of a part of the session: which of them were there was not kept.
     pub folded_count: Option<u64>,
+    /// Nanoseconds by kind of all threads together.
+    pub kinds: KindNs,
 }
 
 impl ThreadsOver<'_> {
@@ -66,6 +75,7 @@ impl ThreadsOver<'_> {
         for (_, _, totals) in &self.rows {
             total.add(totals);
         }
+        total.kinds = self.kinds;
         total
     }
 }
@@ -79,30 +89,60 @@ impl AccountView {
 
     /// What each node received itself, by node number, open intervals included.
     #[must_use]
-    pub fn weights_over(&self, span: Span) -> Vec<Values> {
-        let mut weights = match span {
-            Span::Session => self.weights.to_vec(),
+    pub fn primary_over(&self, span: Span) -> Vec<Primary> {
+        let mut primary = vec![Primary::default(); self.nodes.len()];
+        match span {
+            Span::Session => {
+                for (node, what, amount) in self.weights.iter() {
+                    add_to(&mut primary[node.index()], what, amount);
+                }
+            }
             Span::Between { from_ns, to_ns } => {
-                let mut weights = vec![Values::default(); self.nodes.len()];
                 for segment in self.ring.within(from_ns, to_ns) {
-                    for (node, values) in &segment.nodes {
-                        weights[node.index()].add(values);
+                    for ((node, what), amount) in &segment.nodes {
+                        add_to(&mut primary[node.index()], *what, *amount);
                     }
                 }
                 for stretch in self.ring.stretches() {
-                    if let Some(leaf) = stretch.leaf {
-                        weights[leaf.index()].classes[stretch.class] +=
-                            stretch.within(from_ns, to_ns);
+                    if let Some(Holder::Stack(leaf)) = stretch.holder {
+                        let wait = usize::from(stretch.class == Class::Runnable as usize);
+                        primary[leaf.index()].exact[wait] += stretch.within(from_ns, to_ns);
                     }
                 }
-                weights
             }
-        };
-        weights.resize(self.nodes.len(), Values::default());
-        for open in self.open_over(span) {
-            add_classes(&mut weights[open.leaf.index()].classes, &open.classes);
         }
-        weights
+        for open in self.open_over(span) {
+            let exact = &mut primary[open.leaf.index()].exact;
+            for (to, from) in exact.iter_mut().zip(open.exact) {
+                *to += from;
+            }
+        }
+        primary
+    }
+
+    /// The exact time by kind that is divided by marks, of all threads.
+    #[must_use]
+    pub fn kinds_over(&self, span: Span) -> KindNs {
+        let mut kinds = KindNs::default();
+        match span {
+            Span::Session => {
+                kinds = self.folded.totals.kinds;
+                for thread in self.threads.values() {
+                    add_kinds(&mut kinds, &thread.totals.kinds);
+                }
+            }
+            Span::Between { from_ns, to_ns } => {
+                for segment in self.ring.within(from_ns, to_ns) {
+                    add_kinds(&mut kinds, &segment.kinds);
+                }
+                for stretch in self.ring.stretches() {
+                    if let Some(Holder::Kind(kind)) = stretch.holder {
+                        kinds[usize::from(kind)] += stretch.within(from_ns, to_ns);
+                    }
+                }
+            }
+        }
+        kinds
     }
 
     /// The exact totals of each thread.
@@ -110,10 +150,10 @@ impl AccountView {
     pub fn threads_over(&self, span: Span) -> ThreadsOver<'_> {
         let mut by_index = self.totals_by_index(span);
         for open in self.open_over(span) {
-            add_classes(
-                &mut by_index.entry(open.thread).or_default().attributed,
-                &open.classes,
-            );
+            let attributed = &mut by_index.entry(open.thread).or_default().attributed;
+            for (class, ns) in WAIT_CLASSES.into_iter().zip(open.exact) {
+                attributed[class as usize] += ns;
+            }
         }
         let rows = self
             .threads
@@ -134,6 +174,7 @@ impl AccountView {
             rows,
             folded,
             folded_count: (span == Span::Session).then_some(self.folded.count),
+            kinds: self.kinds_over(span),
         }
     }
 
@@ -179,8 +220,9 @@ impl AccountView {
             for (thread, what, cell) in segment.cells() {
                 match what {
                     What::Class(class) => add(key(thread), span, Gain::time(class, cell.total)),
-                    What::Samples => add(key(thread), span, Gain::Samples(cell.total)),
-                    What::Unobserved => {}
+                    What::Ticks(tick) => add(key(thread), span, Gain::Ticks(tick, cell.total)),
+                    What::Untraced => add(key(thread), span, Gain::Untraced(cell.total)),
+                    What::Unobserved | What::MinorFaults | What::MajorFaults => {}
                 }
             }
         }
@@ -191,6 +233,9 @@ impl AccountView {
                     break;
                 }
                 add(key(stretch.thread), span, Gain::time(stretch.class, ns));
+                if stretch.holder == Some(Holder::Kind(Kind::Untraced as u8)) {
+                    add(key(stretch.thread), span, Gain::Untraced(ns));
+                }
             }
         }
     }
@@ -212,7 +257,11 @@ impl AccountView {
                     if ns > 0 {
                         let totals = by_index.entry(stretch.thread).or_default();
                         totals.classes[stretch.class] += ns;
-                        totals.attributed[stretch.class] += ns * u64::from(stretch.leaf.is_some());
+                        if stretch.holder == Some(Holder::Kind(Kind::Untraced as u8)) {
+                            totals.kinds[Kind::Untraced as usize] += ns;
+                        }
+                        totals.attributed[stretch.class] +=
+                            ns * u64::from(stretch.holder.is_some());
                     }
                 }
                 for segment in self.ring.within(from_ns, to_ns) {
@@ -224,7 +273,10 @@ impl AccountView {
                                 totals.attributed[class] += cell.attributed;
                             }
                             What::Unobserved => totals.unobserved_ns += cell.total,
-                            What::Samples => totals.samples += cell.total,
+                            What::Ticks(tick) => totals.ticks[tick] += cell.total,
+                            What::Untraced => totals.kinds[Kind::Untraced as usize] += cell.total,
+                            What::MinorFaults => totals.minor_faults += cell.total,
+                            What::MajorFaults => totals.major_faults += cell.total,
                         }
                     }
                 }
@@ -238,9 +290,9 @@ impl AccountView {
         self.open.iter().map(move |open| match span {
             Span::Session => *open,
             Span::Between { from_ns, to_ns } => Open {
-                classes: self
+                exact: self
                     .ring
-                    .open_within(from_ns, to_ns, open.thread, &open.classes),
+                    .open_within(from_ns, to_ns, open.thread, &open.exact),
                 ..*open
             },
         })

@@ -1,69 +1,11 @@
 //! What leaves the profile: exited processes beyond the bounds, oldest exit first, and pieces of the recent past beyond theirs. Nothing
-//! leaves the sums: a dropped process becomes part of a retired account.
+//! leaves the sums: a dropped process becomes part of the account of its image.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-};
-
-use super::{
-    Profile,
-    account::{Account, Refusals},
-    timeline::Start,
-};
+use super::{Profile, account::Account, timeline::Start};
 use crate::processes::ids::ProcessKey;
 
 /// Passes after the one that told of an exit in which more may still come of the process: it is not dropped before.
 const GRACE_PASSES: u64 = 1;
-
-/// The dropped processes.
-#[derive(Debug, Default)]
-pub(super) struct Retired {
-    /// What user processes were.
-    pub(super) user: Account,
-    /// What kernel threads were: their kernel frames are always shown.
-    pub(super) kernel: Account,
-    /// How many processes were dropped.
-    pub(super) processes: u64,
-    /// The last ones dropped, and whether they were kernel threads.
-    known: Arc<BTreeMap<ProcessKey, bool>>,
-    order: VecDeque<ProcessKey>,
-}
-
-impl Retired {
-    pub(super) fn contains(&self, key: ProcessKey) -> bool {
-        self.known.contains_key(&key)
-    }
-
-    pub(super) fn dropped(&self) -> Arc<BTreeMap<ProcessKey, bool>> {
-        Arc::clone(&self.known)
-    }
-
-    /// The account that what still comes of a dropped process belongs to.
-    pub(super) fn account(&mut self, key: ProcessKey) -> &mut Account {
-        if self.known.get(&key).copied().unwrap_or_default() {
-            &mut self.kernel
-        } else {
-            &mut self.user
-        }
-    }
-
-    pub(super) fn retry(&mut self, refusals: &mut Refusals) {
-        self.user.retry(refusals);
-        self.kernel.retry(refusals);
-    }
-
-    fn remember(&mut self, key: ProcessKey, kernel_thread: bool, limit: usize) {
-        let known = Arc::make_mut(&mut self.known);
-        known.insert(key, kernel_thread);
-        self.order.push_back(key);
-        while self.order.len() > limit {
-            if let Some(oldest) = self.order.pop_front() {
-                known.remove(&oldest);
-            }
-        }
-    }
-}
 
 impl Profile {
     /// Drops exited processes until the bounds hold, those within [`GRACE_PASSES`] excepted.
@@ -98,15 +40,12 @@ impl Profile {
         let Some(process) = self.processes.remove(&key) else {
             return;
         };
-        let kernel_thread = process.info.kernel_thread;
-        self.retired
-            .remember(key, kernel_thread, self.limits.dropped_remembered);
-        self.retired.processes += 1;
-        let account = if kernel_thread {
-            &mut self.retired.kernel
-        } else {
-            &mut self.retired.user
-        };
+        let account = self.images.take_in(
+            &process.info,
+            process.account.last_ns(),
+            self.limits.images,
+            self.limits.dropped_remembered,
+        );
         account.absorb(
             process.account,
             &self.timeline,
@@ -169,10 +108,9 @@ impl Profile {
     }
 
     fn accounts(&mut self) -> impl Iterator<Item = &mut Account> {
-        let retired = [&mut self.retired.user, &mut self.retired.kernel];
         self.processes
             .values_mut()
             .map(|process| &mut process.account)
-            .chain(retired)
+            .chain(self.images.accounts_mut())
     }
 }

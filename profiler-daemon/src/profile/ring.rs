@@ -5,16 +5,18 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use profiler_common::{CLASS_COUNT, Class, ClassNs};
+use profiler_common::{CLASS_COUNT, Class, ClassNs, kinds::WaitNs};
 use serde::{Deserialize, Serialize};
 
 use super::{
     calls::CallTotals,
     segments::{Segment, What},
-    stretches::{Stretch, Stretches},
+    spread::Part,
+    stretches::{Holder, Stretch, Stretches},
     timeline::Timeline,
     tree::NodeId,
-    values::Values,
+    values::WAIT_CLASSES,
+    weights,
 };
 
 /// See the module. Segments are oldest first; those in which nothing happened are missing.
@@ -109,20 +111,14 @@ impl Ring {
             from_ns,
             to_ns,
             class: Class::Blocked as usize,
-            leaf: None,
+            holder: None,
         });
     }
 
-    /// Adds samples and walks of a place in the call tree.
-    pub(super) fn hit(&mut self, segment_ns: u64, node: NodeId, samples: u64, walks: u64) {
-        if samples > 0 || walks > 0 {
-            self.at(segment_ns, |segment| {
-                segment.nodes.entry(node).or_default().add(&Values {
-                    samples,
-                    walks,
-                    classes: [0; CLASS_COUNT],
-                });
-            });
+    /// Adds to one number of a place in the call tree.
+    pub(super) fn hit(&mut self, segment_ns: u64, node: NodeId, what: weights::What, amount: u64) {
+        if amount > 0 {
+            self.at(segment_ns, |segment| segment.hit(node, what, amount));
         }
     }
 
@@ -162,7 +158,7 @@ impl Ring {
                             from_ns,
                             to_ns: from_ns + ns,
                             class: other,
-                            leaf: None,
+                            holder: None,
                         });
                         from_ns += ns;
                     }
@@ -173,44 +169,69 @@ impl Ring {
         gains
     }
 
-    /// A stack received `amount` of a thread's time of one class: it goes where that time passed, newest first. What
-    /// passed before the oldest segment is in no window.
-    pub(super) fn attribute(&mut self, thread: u32, class: usize, leaf: NodeId, amount: u64) {
-        if amount == 0 {
-            return;
-        }
-        let give = |segment: &mut Segment, part: u64| {
-            segment.cell(thread, What::Class(class)).attributed += part;
-            segment.nodes.entry(leaf).or_default().classes[class] += part;
-        };
-        // Most of it is running time of this very segment.
-        let slept = self.stretches.pending(thread, class).next().is_some();
-        let last = self.segments.len().wrapping_sub(1);
-        if let Some(segment) = self.segments.get(last)
-            && !slept
-            && segment.pending(thread, class) >= amount
-        {
-            return self.change(last, |segment| give(segment, amount));
-        }
-        for (place, part) in self.pending(thread, class, amount) {
-            match place {
-                Place::Segment(index) => self.change(index, |segment| give(segment, part)),
-                Place::Stretch(stretch) => {
-                    let (from_ns, to_ns) = self.stretches.shorten(thread, stretch.from_ns, part);
-                    self.stretches.add(Stretch {
-                        from_ns,
-                        to_ns,
-                        leaf: Some(leaf),
-                        ..stretch
-                    });
+    /// `amount` of a thread's time of one class was found to be something: it goes where that time passed, newest first, which is
+    /// answered. What passed before the oldest segment is in no window.
+    pub(super) fn attribute(
+        &mut self,
+        thread: u32,
+        class: usize,
+        holder: Holder,
+        amount: u64,
+    ) -> Vec<Part> {
+        let give = |segment: &mut Segment, part: u64| segment.give(thread, class, holder, part);
+        let places = self.pending(thread, class, amount).into_iter();
+        let parts = places.map(|(place, ns)| match place {
+            Place::Segment(index) => {
+                self.change(index, |segment| give(segment, ns));
+                Part {
+                    from_ns: self.segments[index].from_ns,
+                    ns,
+                    slept: false,
                 }
             }
+            Place::Stretch(stretch) => {
+                let (from_ns, to_ns) = self.stretches.shorten(thread, stretch.from_ns, ns);
+                self.stretches.add(Stretch {
+                    from_ns,
+                    to_ns,
+                    holder: Some(holder),
+                    ..stretch
+                });
+                Part {
+                    from_ns,
+                    ns,
+                    slept: true,
+                }
+            }
+        });
+        parts.collect()
+    }
+
+    /// `amount` of a thread's running time was found to be of a kind: most of it passed in the growing segment.
+    pub(super) fn attribute_running(
+        &mut self,
+        thread: u32,
+        class: usize,
+        holder: Holder,
+        amount: u64,
+    ) {
+        let last = self.segments.len().wrapping_sub(1);
+        if let Some(segment) = self.segments.get(last)
+            && segment.pending(thread, class) >= amount
+            && self.stretches.pending(thread, class).next().is_none()
+        {
+            self.change(last, |segment| segment.give(thread, class, holder, amount));
+        } else {
+            self.attribute(thread, class, holder, amount);
         }
     }
 
-    /// Where `amount` of a thread's time of one class is that no stack has, newest first. Less, where less is kept.
+    /// Where `amount` of a thread's time of one class is that nothing has, newest first. Less, where less is kept.
     fn pending(&self, thread: u32, class: usize, mut amount: u64) -> Vec<(Place, u64)> {
         let mut places = Vec::new();
+        if amount == 0 {
+            return places;
+        }
         let mut take = |place, pending: u64| {
             let part = pending.min(amount);
             amount -= part;
@@ -244,13 +265,14 @@ impl Ring {
         from_ns: u64,
         to_ns: u64,
         thread: u32,
-        classes: &ClassNs,
-    ) -> ClassNs {
-        std::array::from_fn(|class| {
-            if classes[class] == 0 {
+        exact: &WaitNs,
+    ) -> WaitNs {
+        std::array::from_fn(|wait| {
+            if exact[wait] == 0 {
                 return 0;
             }
-            let places = self.pending(thread, class, classes[class]).into_iter();
+            let class = WAIT_CLASSES[wait] as usize;
+            let places = self.pending(thread, class, exact[wait]).into_iter();
             let inside = places.map(|(place, part)| match place {
                 Place::Segment(index) => {
                     let began_ns = self.segments[index].from_ns;
@@ -291,7 +313,7 @@ impl Ring {
             self.at(from_ns, |merged| {
                 for stretch in stretches {
                     let ns = stretch.to_ns - stretch.from_ns;
-                    merged.add_time(stretch.thread, stretch.class, stretch.leaf, ns);
+                    merged.add_time(stretch.thread, stretch.class, stretch.holder, ns);
                 }
             });
         }
@@ -323,11 +345,11 @@ impl Ring {
             self.at(from.from_ns, |to| to.absorb(from, Some(nodes)));
         }
         for stretch in other.stretches.iter() {
-            let leaf = stretch.leaf.map(|leaf| nodes[leaf.index()]);
+            let holder = stretch.holder.map(|holder| holder.renumbered(nodes));
             for (from_ns, to_ns) in timeline.kept_pieces(stretch.from_ns, stretch.to_ns) {
                 let ns = stretch.within(from_ns, to_ns);
                 self.at(from_ns, |to| {
-                    to.add_time(super::segments::FOLDED, stretch.class, leaf, ns);
+                    to.add_time(super::segments::FOLDED, stretch.class, holder, ns);
                 });
             }
         }

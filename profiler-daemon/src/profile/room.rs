@@ -95,8 +95,7 @@ impl Profile {
             };
             let keys = match step.whose {
                 Whose::Retired => {
-                    let retired = [&mut self.retired.user, &mut self.retired.kernel];
-                    for account in retired {
+                    for account in self.images.accounts_mut() {
                         if self.budget.has_quarter() {
                             return;
                         }
@@ -135,7 +134,7 @@ impl Profile {
                     let at = process.info.exited_at_unix_ns.unwrap_or_default();
                     exited.push((pass, at, *key));
                 }
-                None => living.push((std::cmp::Reverse(process.account.nodes()), *key)),
+                None => living.push((std::cmp::Reverse(process.account.budgeted()), *key)),
             }
         }
         exited.sort_unstable();

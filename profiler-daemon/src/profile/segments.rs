@@ -6,18 +6,22 @@
 
 use std::collections::BTreeMap;
 
-use profiler_common::CLASS_COUNT;
+use profiler_common::{
+    CLASS_COUNT, Class,
+    kinds::{BLOCKED, Kind, KindNs, RUNNABLE, TICKS},
+};
 use serde::{Deserialize, Serialize};
 
-use super::{calls::CallTotals, fold::renumbered, tree::NodeId, values::Values};
+use super::{
+    calls::CallTotals,
+    stretches::Holder,
+    tree::NodeId,
+    values::add_kinds,
+    weights::{self, EXACT},
+};
 
 /// The thread index that stands for every thread whose own row is gone.
 pub(super) const FOLDED: u32 = u32::MAX;
-
-/// What a [`Cell`] counts beyond the classes: nanoseconds in which the thread was no target.
-const UNOBSERVED: u8 = CLASS_COUNT as u8;
-/// What a [`Cell`] counts beyond the classes: timer samples.
-const SAMPLES: u8 = CLASS_COUNT as u8 + 1;
 
 /// How much of one thing one thread gained in one segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,27 +34,67 @@ pub(super) struct Cell {
 /// What a cell counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
+    /// Nanoseconds of this class.
     Class(usize),
+    /// Nanoseconds in which the thread was no target.
     Unobserved,
-    Samples,
+    /// Timer ticks that found this.
+    Ticks(usize),
+    /// Nanoseconds that were found to be running where calls are not traced.
+    Untraced,
+    /// Page faults that read nothing.
+    MinorFaults,
+    /// Page faults that waited for a page to be read.
+    MajorFaults,
 }
 
 impl What {
-    fn code(self) -> u8 {
-        match self {
-            Self::Class(class) => class as u8,
-            Self::Unobserved => UNOBSERVED,
-            Self::Samples => SAMPLES,
+    const ALL: [Self; CLASS_COUNT + TICKS + 4] = {
+        let mut all = [Self::Unobserved; CLASS_COUNT + TICKS + 4];
+        let mut index = 0;
+        while index < CLASS_COUNT {
+            all[index] = Self::Class(index);
+            index += 1;
         }
+        while index < CLASS_COUNT + TICKS {
+            all[index] = Self::Ticks(index - CLASS_COUNT);
+            index += 1;
+        }
+        all[index + 1] = Self::Untraced;
+        all[index + 2] = Self::MinorFaults;
+        all[index + 3] = Self::MajorFaults;
+        all
+    };
+
+    /// Its place in [`Self::ALL`].
+    const fn code(self) -> u8 {
+        let index = match self {
+            Self::Class(class) => class,
+            Self::Ticks(tick) => CLASS_COUNT + tick,
+            Self::Unobserved => CLASS_COUNT + TICKS,
+            Self::Untraced => CLASS_COUNT + TICKS + 1,
+            Self::MinorFaults => CLASS_COUNT + TICKS + 2,
+            Self::MajorFaults => CLASS_COUNT + TICKS + 3,
+        };
+        index as u8
+    }
+
+    fn of_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code)).copied()
     }
 }
+
+/// What a node gained, by [`weights::What`].
+pub(super) type NodeGains = BTreeMap<(NodeId, weights::What), u64>;
 
 /// What one process gained in one segment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Segment {
     /// When it began, monotonic nanoseconds: what it is known by.
     pub(super) from_ns: u64,
-    pub(super) nodes: BTreeMap<NodeId, Values>,
+    pub(super) nodes: NodeGains,
+    /// Nanoseconds by kind that is divided by marks.
+    pub(super) kinds: KindNs,
     cells: BTreeMap<(u32, u8), Cell>,
     pub(super) calls: BTreeMap<u32, CallTotals>,
 }
@@ -66,54 +110,78 @@ impl Segment {
     /// Bytes, roughly.
     pub(super) fn bytes(&self) -> usize {
         // Entries with the share of the tree's own nodes.
-        128 + self.nodes.len() * 96 + self.cells.len() * 40 + self.calls.len() * 80
+        192 + self.nodes.len() * 40 + self.cells.len() * 48 + self.calls.len() * 80
     }
 
     pub(super) fn cell(&mut self, thread: u32, what: What) -> &mut Cell {
         self.cells.entry((thread, what.code())).or_default()
     }
 
-    /// Time of one thread and class in this segment that no stack has.
+    /// Adds to one number of a node.
+    pub(super) fn hit(&mut self, node: NodeId, what: weights::What, amount: u64) {
+        if amount > 0 {
+            let number = self.nodes.entry((node, what)).or_default();
+            *number = number.saturating_add(amount);
+        }
+    }
+
+    /// Time of one thread and class in this segment that nothing has.
     pub(super) fn pending(&self, thread: u32, class: usize) -> u64 {
         self.cells
             .get(&(thread, class as u8))
             .map_or(0, |cell| cell.total.saturating_sub(cell.attributed))
     }
 
-    /// Adds time of one thread and class, and to which stack it went.
-    pub(super) fn add_time(&mut self, thread: u32, class: usize, leaf: Option<NodeId>, ns: u64) {
-        let cell = self.cell(thread, What::Class(class));
-        cell.total += ns;
-        if let Some(leaf) = leaf {
-            cell.attributed += ns;
-            self.nodes.entry(leaf).or_default().classes[class] += ns;
+    /// Adds time of one thread and class, and what it was found to be.
+    pub(super) fn add_time(&mut self, thread: u32, class: usize, holder: Option<Holder>, ns: u64) {
+        self.cell(thread, What::Class(class)).total += ns;
+        if let Some(holder) = holder {
+            self.give(thread, class, holder, ns);
+        }
+    }
+
+    /// Notes what time of one thread and class that was pending was found to be.
+    pub(super) fn give(&mut self, thread: u32, class: usize, holder: Holder, ns: u64) {
+        self.cell(thread, What::Class(class)).attributed += ns;
+        match holder {
+            Holder::Stack(leaf) => {
+                let wait = if class == Class::Runnable as usize {
+                    RUNNABLE
+                } else {
+                    BLOCKED
+                };
+                self.hit(leaf, EXACT + wait as weights::What, ns);
+            }
+            Holder::Kind(kind) => {
+                self.kinds[usize::from(kind)] += ns;
+                if usize::from(kind) == Kind::Untraced as usize {
+                    self.cell(thread, What::Untraced).total += ns;
+                }
+            }
         }
     }
 
     /// Whether all its cells count something that is known.
     pub(super) fn has_known_cells(&self) -> bool {
-        self.cells.keys().all(|(_, what)| *what <= SAMPLES)
+        let known = |(_, what): &(u32, u8)| What::of_code(*what).is_some();
+        self.cells.keys().all(known)
     }
 
     /// All cells as (thread, what, cell).
     pub(super) fn cells(&self) -> impl Iterator<Item = (u32, What, Cell)> {
-        self.cells.iter().map(|((thread, what), cell)| {
-            let what = match *what {
-                UNOBSERVED => What::Unobserved,
-                SAMPLES => What::Samples,
-                class => What::Class(class as usize),
-            };
-            (*thread, what, *cell)
-        })
+        self.cells
+            .iter()
+            .filter_map(|((thread, what), cell)| Some((*thread, What::of_code(*what)?, *cell)))
     }
 
     /// Takes in another segment: of the same process as it is, or of another one with `nodes` as the new numbers of its nodes.
     /// The threads of another process become folded ones.
     pub(super) fn absorb(&mut self, other: &Self, nodes: Option<&[NodeId]>) {
-        for (node, values) in &other.nodes {
+        for ((node, what), amount) in &other.nodes {
             let node = nodes.map_or(*node, |nodes| nodes[node.index()]);
-            self.nodes.entry(node).or_default().add(values);
+            self.hit(node, *what, *amount);
         }
+        add_kinds(&mut self.kinds, &other.kinds);
         for ((thread, what), cell) in &other.cells {
             let thread = if nodes.is_some() { FOLDED } else { *thread };
             let sum = self.cells.entry((thread, *what)).or_default();
@@ -127,6 +195,8 @@ impl Segment {
 
     /// The call tree's nodes have new numbers; those that became one are added up.
     pub(super) fn renumber(&mut self, map: &[NodeId]) {
-        self.nodes = renumbered(&self.nodes, map);
+        for ((node, what), amount) in std::mem::take(&mut self.nodes) {
+            self.hit(map[node.index()], what, amount);
+        }
     }
 }

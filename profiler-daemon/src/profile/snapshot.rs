@@ -2,10 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use profiler_common::division::strata::MarkPeriods;
 use serde::{Deserialize, Serialize};
 
+pub use super::images::{Ended, ImageView};
 use super::{
-    account::{Account, AccountView},
+    account::AccountView,
     frames::{Frame, FrameId, FrameList},
     groups::GroupsView,
     input::{Counts, ProcessInfo},
@@ -25,17 +27,6 @@ pub struct ProcessView {
     pub info: Arc<ProcessInfo>,
     /// What it did.
     pub account: AccountView,
-}
-
-/// The dropped processes together.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct RetiredView {
-    /// What user processes were.
-    pub user: AccountView,
-    /// What kernel threads were.
-    pub kernel: AccountView,
-    /// How many processes were dropped.
-    pub processes: u64,
 }
 
 /// What part of the session an answer covers.
@@ -78,28 +69,50 @@ pub struct Snapshot {
     pub(super) frames: FrameList,
     pub(super) modules: ModuleTable,
     pub(super) processes: BTreeMap<ProcessKey, ProcessView>,
-    pub(super) retired: RetiredView,
-    pub(super) dropped: Arc<BTreeMap<ProcessKey, bool>>,
+    pub(super) images: Vec<ImageView>,
+    pub(super) dropped: Arc<BTreeMap<ProcessKey, Ended>>,
     pub(super) groups: GroupsView,
     pub(super) timeline: Timeline,
     pub(super) sessions: Sessions,
     pub(super) counters: Arc<Counters>,
     pub(super) stack_bytes: u64,
+    /// The mean time between two ticks of a processor, nanoseconds.
+    pub(super) tick_ns: u64,
+    /// The mean time between two marks at drawn gaps, nanoseconds.
+    pub(super) gap_ns: u64,
 }
 
 impl Snapshot {
-    /// The same as if only these processes had been profiled: all others, and what dropped processes were, are left out, though some
-    /// of those may have been wanted ([`Snapshot::retired_ns`]). Losses stay, as nobody knows whose they were.
+    /// The same as if only these processes had been profiled, for what passed since a moment. Images stay of which it is known that all
+    /// processes are among these that did anything since then, and [`Snapshot::retired_ns`] tells what else was dropped. Losses stay, as
+    /// nobody knows whose they were.
     #[must_use]
-    pub fn only(&self, wanted: impl Fn(&ProcessInfo) -> bool) -> Self {
+    pub fn only(&self, since_ns: u64, wanted: impl Fn(ProcessKey) -> bool) -> Self {
         let mut only = self.clone();
-        only.processes.retain(|_, process| wanted(&process.info));
-        only.retired = RetiredView {
-            user: Account::default().view(),
-            kernel: Account::default().view(),
-            processes: 0,
-        };
+        only.processes.retain(|key, _| wanted(*key));
+        let forgotten = |view: &ImageView| view.forgotten_ns > since_ns;
+        let mut lacking: Vec<bool> = self.images.iter().map(forgotten).collect();
+        let mut of_images = vec![0; self.images.len()];
+        for (key, ended) in self.dropped.iter() {
+            let (place, is_wanted) = (ended.place as usize, wanted(*key));
+            lacking[place] |= ended.last_ns > since_ns && !is_wanted;
+            of_images[place] += u64::from(is_wanted);
+        }
+        let rows = only.images.iter_mut().zip(lacking.iter().zip(of_images));
+        for (view, (lacks, ended)) in rows {
+            if *lacks || ended == 0 {
+                (view.account, view.ended) = (AccountView::default(), 0);
+            } else {
+                view.ended = ended;
+            }
+        }
         only
+    }
+
+    /// The processes that ended last of those that are not kept one by one.
+    #[must_use]
+    pub fn dropped(&self) -> &BTreeMap<ProcessKey, Ended> {
+        &self.dropped
     }
 
     /// The same with a loss that nobody counted when it happened: every window has it that begins at this moment or before, and ends
@@ -118,18 +131,26 @@ impl Snapshot {
         self
     }
 
-    /// What dropped processes did between two moments, nanoseconds, rounded as [`Snapshot::between`] does; 0 where that is not kept.
+    /// What those did between two moments that are in its images, nanoseconds, rounded as [`Snapshot::between`] does; 0 where that is not kept.
     #[must_use]
     pub fn retired_ns(&self, from_ns: u64, to_ns: Option<u64>) -> u64 {
         let Ok(coverage) = self.between(from_ns, to_ns) else {
             return 0;
         };
-        let accounts = [&self.retired.user, &self.retired.kernel];
-        let elapsed = accounts.map(|account| {
-            let threads = account.threads_over(coverage.span);
+        let elapsed = self.images.iter().map(|image| {
+            let threads = image.account.threads_over(coverage.span);
             threads.total().elapsed_ns()
         });
-        elapsed[0].saturating_add(elapsed[1])
+        elapsed.fold(0, u64::saturating_add)
+    }
+
+    /// The time for which one mark stands.
+    #[must_use]
+    pub const fn mark_periods(&self) -> MarkPeriods {
+        MarkPeriods {
+            tick_ns: self.tick_ns,
+            gap_ns: self.gap_ns,
+        }
     }
 
     /// Bytes that all call trees take.
@@ -198,10 +219,16 @@ impl Snapshot {
         &self.processes
     }
 
-    /// The dropped ones together.
+    /// Those that ended and are not kept one by one, by image.
     #[must_use]
-    pub fn retired(&self) -> &RetiredView {
-        &self.retired
+    pub fn images(&self) -> &[ImageView] {
+        &self.images
+    }
+
+    /// How many processes ended and are not kept one by one.
+    #[must_use]
+    pub fn ended(&self) -> u64 {
+        self.images.iter().map(|image| image.ended).sum()
     }
 
     /// Whether a process of this number (and start, in 10 ms ticks since boot) was kept once and is dropped.

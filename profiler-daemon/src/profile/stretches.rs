@@ -17,8 +17,35 @@ pub(super) struct Stretch {
     pub(super) from_ns: u64,
     pub(super) to_ns: u64,
     pub(super) class: usize,
+    /// What has it.
+    pub(super) holder: Option<Holder>,
+}
+
+/// What time has been found to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Holder {
+    /// Exactly that of a stack.
+    Stack(NodeId),
+    /// Of a kind that is divided by marks: an index of [`KindNs`](profiler_common::kinds::KindNs).
+    Kind(u8),
+}
+
+impl Holder {
     /// The stack that has it.
-    pub(super) leaf: Option<NodeId>,
+    pub(super) fn leaf(self) -> Option<NodeId> {
+        match self {
+            Self::Stack(leaf) => Some(leaf),
+            Self::Kind(_) => None,
+        }
+    }
+
+    /// The same under the new numbers of nodes.
+    pub(super) fn renumbered(self, map: &[NodeId]) -> Self {
+        match self {
+            Self::Stack(leaf) => Self::Stack(map[leaf.index()]),
+            kind @ Self::Kind(_) => kind,
+        }
+    }
 }
 
 impl Stretch {
@@ -38,7 +65,7 @@ impl Stretch {
 struct Rest {
     to_ns: u64,
     class: u8,
-    leaf: Option<NodeId>,
+    holder: Option<Holder>,
 }
 
 /// The stretches of one process. Those of a thread do not overlap.
@@ -51,7 +78,7 @@ fn whole((&(thread, from_ns), rest): (&(u32, u64), &Rest)) -> Stretch {
         from_ns,
         to_ns: rest.to_ns,
         class: usize::from(rest.class),
-        leaf: rest.leaf,
+        holder: rest.holder,
     }
 }
 
@@ -64,12 +91,12 @@ impl Stretches {
         self.0.iter().map(whole)
     }
 
-    /// Those of a thread and class that no stack has, newest first.
+    /// Those of a thread and class that nothing has, newest first.
     pub(super) fn pending(&self, thread: u32, class: usize) -> impl Iterator<Item = Stretch> {
         let of_thread = self.0.range((thread, 0)..=(thread, u64::MAX)).rev();
         of_thread
             .map(whole)
-            .filter(move |stretch| stretch.class == class && stretch.leaf.is_none())
+            .filter(move |stretch| stretch.class == class && stretch.holder.is_none())
     }
 
     /// Adds one, as part of the thread's last one where it goes on.
@@ -79,7 +106,7 @@ impl Stretches {
         if let Some((_, last)) = of_thread.next_back()
             && last.to_ns == new.from_ns
             && usize::from(last.class) == new.class
-            && last.leaf == new.leaf
+            && last.holder == new.holder
         {
             last.to_ns = new.to_ns;
             return;
@@ -87,7 +114,7 @@ impl Stretches {
         let rest = Rest {
             to_ns: new.to_ns,
             class: new.class as u8,
-            leaf: new.leaf,
+            holder: new.holder,
         };
         all.insert((new.thread, new.from_ns), rest);
     }
@@ -128,7 +155,7 @@ impl Stretches {
             return;
         }
         for rest in Arc::make_mut(&mut self.0).values_mut() {
-            rest.leaf = rest.leaf.map(|leaf| map[leaf.index()]);
+            rest.holder = rest.holder.map(|holder| holder.renumbered(map));
         }
     }
 }

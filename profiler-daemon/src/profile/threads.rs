@@ -49,13 +49,15 @@ impl Thread {
         }
     }
 
-    /// Takes the update's values over; true when the thread exited with it.
+    /// Takes the update's values over but for its kinds, which are to be placed; true when the thread exited with it.
     pub(super) fn update(&mut self, update: &ThreadUpdate, pass: u64) -> bool {
         self.comm = update.comm;
         self.first_ns = update.first_event_ns;
         self.last_ns = update.last_event_ns;
         self.totals.classes = update.classes;
         self.totals.unobserved_ns = update.unobserved_ns;
+        self.totals.minor_faults = self.totals.minor_faults.max(update.minor_faults);
+        self.totals.major_faults = self.totals.major_faults.max(update.major_faults);
         self.in_syscall = update.in_syscall;
         self.in_syscall_since_ns = update.in_syscall_since_ns;
         self.set_state(update.state, pass)

@@ -291,7 +291,12 @@ impl Tree {
             .then(|| self.push(Node { parent, place, end }))
     }
 
-    fn lost(&mut self, cause: LossCause, end: StackEnd, budget: &mut NodeBudget) -> Landing {
+    pub(super) fn lost(
+        &mut self,
+        cause: LossCause,
+        end: StackEnd,
+        budget: &mut NodeBudget,
+    ) -> Landing {
         let place = Place::Lost(cause);
         let leaf = match self.index.get(&Key::new(NodeId::ROOT, place, end)) {
             Some(id) => *id,

@@ -1,80 +1,50 @@
 //! The numbers that travel together: samples, walks and nanoseconds per class.
 
-use profiler_common::{CLASS_COUNT, Class, ClassNs};
+use profiler_common::{
+    CLASS_COUNT, Class, ClassNs,
+    kinds::{Kind, KindNs, TICKS, WAITS},
+};
 use serde::{Deserialize, Serialize};
-
-/// Samples, walks and time of one place in a call tree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Values {
-    /// Timer samples.
-    pub samples: u64,
-    /// Walks; held by the outermost frame of the stacks walked.
-    pub walks: u64,
-    /// Nanoseconds per class.
-    pub classes: ClassNs,
-}
-
-impl Values {
-    /// Adds `other` to every number.
-    pub fn add(&mut self, other: &Self) {
-        self.samples += other.samples;
-        self.walks += other.walks;
-        add_classes(&mut self.classes, &other.classes);
-    }
-
-    /// Takes `other` away as far as it is there; what is not stays in `other`.
-    pub fn take(&mut self, other: &mut Self) {
-        fn take(from: &mut u64, wanted: &mut u64) {
-            let part = (*from).min(*wanted);
-            *from -= part;
-            *wanted -= part;
-        }
-        take(&mut self.samples, &mut other.samples);
-        take(&mut self.walks, &mut other.walks);
-        for class in 0..CLASS_COUNT {
-            take(&mut self.classes[class], &mut other.classes[class]);
-        }
-    }
-
-    /// All time.
-    #[must_use]
-    pub fn elapsed_ns(&self) -> u64 {
-        sum(&self.classes)
-    }
-
-    /// Time without an operating-system event.
-    #[must_use]
-    pub fn application_ns(&self) -> u64 {
-        self.classes[Class::User as usize]
-    }
-
-    /// Time off the processor: blocked, or waiting for one.
-    #[must_use]
-    pub fn off_processor_ns(&self) -> u64 {
-        self.classes[Class::Blocked as usize] + self.classes[Class::Runnable as usize]
-    }
-}
 
 /// The exact totals of a thread, a process or a session, over the session or a window of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
-    /// Timer samples.
-    pub samples: u64,
-    /// Nanoseconds per class.
+    /// Nanoseconds per class. Untraced time is under [`Class::User`].
     pub classes: ClassNs,
-    /// Nanoseconds per class that stacks have received, open intervals included; never more than `classes`.
+    /// Nanoseconds per kind of time that is divided among stacks by marks. Of a single thread over a part of the session only
+    /// [`Kind::Untraced`] is known.
+    pub kinds: KindNs,
+    /// Nanoseconds per class that have a place: `kinds`, and the waits that stacks have exactly, open ones included. Never
+    /// more than `classes`.
     pub attributed: ClassNs,
+    /// Timer ticks by what they found ([`Tick`](profiler_common::kinds::Tick)).
+    pub ticks: [u64; TICKS],
     /// Nanoseconds in which the threads were no target.
     pub unobserved_ns: u64,
+    /// Page faults that read nothing.
+    pub minor_faults: u64,
+    /// Page faults that waited for a page to be read.
+    pub major_faults: u64,
 }
 
 impl Totals {
     /// Adds `other` to every number.
     pub fn add(&mut self, other: &Self) {
-        self.samples += other.samples;
         add_classes(&mut self.classes, &other.classes);
+        add_kinds(&mut self.kinds, &other.kinds);
         add_classes(&mut self.attributed, &other.attributed);
+        for (to, from) in self.ticks.iter_mut().zip(&other.ticks) {
+            *to += from;
+        }
         self.unobserved_ns += other.unobserved_ns;
+        self.minor_faults += other.minor_faults;
+        self.major_faults += other.major_faults;
+    }
+
+    /// Timer ticks of every kind.
+    #[must_use]
+    pub fn samples(&self) -> u64 {
+        self.ticks.iter().sum()
     }
 
     /// All time.
@@ -83,16 +53,38 @@ impl Totals {
         sum(&self.classes)
     }
 
-    /// Time without an operating-system event.
-    #[must_use]
-    pub fn application_ns(&self) -> u64 {
-        self.classes[Class::User as usize]
-    }
-
-    /// Time that no stack has.
+    /// Time that is known to be neither a stack's nor of a kind that is divided.
     #[must_use]
     pub fn unattributed(&self) -> ClassNs {
         std::array::from_fn(|class| self.classes[class].saturating_sub(self.attributed[class]))
+    }
+}
+
+/// The class that time of a kind has in the exact totals.
+#[must_use]
+pub const fn class_of(kind: Kind) -> Class {
+    match kind {
+        Kind::User | Kind::Untraced => Class::User,
+        Kind::Kernel => Class::Kernel,
+        Kind::Call => Class::Syscall,
+        Kind::CallBlocked | Kind::OutsideBlocked => Class::Blocked,
+        Kind::CallRunnable | Kind::OutsideRunnable => Class::Runnable,
+    }
+}
+
+/// Whether time of a kind is waiting.
+#[must_use]
+pub const fn is_wait(kind: Kind) -> bool {
+    matches!(class_of(kind), Class::Blocked | Class::Runnable)
+}
+
+/// The classes of waits that stacks have exactly, in the order of [`WaitNs`](profiler_common::kinds::WaitNs).
+pub const WAIT_CLASSES: [Class; WAITS] = [Class::Blocked, Class::Runnable];
+
+/// Adds kind by kind.
+pub fn add_kinds(to: &mut KindNs, from: &KindNs) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to += from;
     }
 }
 

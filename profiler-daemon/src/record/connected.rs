@@ -1,7 +1,7 @@
 //! Recording over a running daemon: it profiles anyway, so its time is waited for, its whole profile is taken, and the
 //! report is made here as if those who were asked for had been recorded alone. Changes nothing of the daemon.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -72,8 +72,8 @@ pub(super) async fn record(
             .context("reading the profile failed")?
             .with_context(|| format!("the profile of {client} cannot be read"))?;
         let span = Span::find(&saved.snapshot, began_at, ended_at);
-        let (mut snapshot, scope) = chosen.of(&saved.snapshot)?;
-        let dropped = span.dropped(&saved.snapshot, began_at);
+        let (mut snapshot, scope) = chosen.of(&saved.snapshot, span)?;
+        let dropped = span.dropped(&saved.snapshot, &snapshot, began_at);
         if let Some(dropped) = dropped.filter(|_| chosen.may_lack_dropped()) {
             progress::say(&dropped.to_string());
             snapshot = span.without(snapshot, dropped);
@@ -153,7 +153,7 @@ impl Chosen {
     }
 
     /// The profile of those alone, and what the report is about.
-    fn of(&self, snapshot: &Snapshot) -> anyhow::Result<(Snapshot, Scope)> {
+    fn of(&self, snapshot: &Snapshot, span: Span) -> anyhow::Result<(Snapshot, Scope)> {
         let (pids, comms, children) = match self {
             Self::Everybody => return Ok((snapshot.clone(), Scope::Session)),
             Self::Command(pid) => (&[*pid][..], &[][..], true),
@@ -186,6 +186,9 @@ impl Chosen {
                 .filter(|(_, process)| process.info.comm.to_string() == *comm);
             let before = keys.len();
             keys.extend(named.map(|(key, _)| *key));
+            let ended = snapshot.dropped().iter();
+            let ended = ended.filter(|(_, ended)| ended.comm.to_string() == *comm);
+            keys.extend(ended.map(|(key, _)| *key));
             if keys.len() == before {
                 return Err(anyhow!("the daemon knows no process named {comm}"));
             }
@@ -202,17 +205,28 @@ impl Chosen {
         if children {
             add_children(snapshot, &mut keys);
         }
-        Ok((snapshot.only(|info| keys.contains(&info.key)), scope))
+        let since_ns = match self {
+            // The report is about all of its life.
+            Self::Command(_) => 0,
+            _ => span.since_ns(snapshot),
+        };
+        Ok((snapshot.only(since_ns, |key| keys.contains(&key)), scope))
     }
 }
 
-/// Adds what these processes started, and what that started, as far as those in between are kept. A parent's number counts for those
+/// Adds what these processes started, and what that started, as far as those in between are known. A parent's number counts for those
 /// that started after it.
 fn add_children(snapshot: &Snapshot, keys: &mut BTreeSet<ProcessKey>) {
-    let mut by_start: Vec<_> = snapshot.processes().values().collect();
-    by_start.sort_by_key(|process| process.info.key.start_ns);
-    for process in by_start {
-        let (key, ppid) = (process.info.key, process.info.ppid);
+    let kept = snapshot.processes().iter();
+    let kept = kept.map(|(key, process)| (*key, process.info.ppid));
+    let ended = snapshot.dropped().iter();
+    let known: BTreeMap<ProcessKey, u32> = kept
+        .chain(ended.map(|(key, ended)| (*key, ended.ppid)))
+        .collect();
+    let mut by_start: Vec<(ProcessKey, u32)> =
+        known.iter().map(|(key, ppid)| (*key, *ppid)).collect();
+    by_start.sort_by_key(|(key, _)| key.start_ns);
+    for (key, ppid) in by_start {
         let of_parent = ProcessKey {
             pid: ppid,
             start_ns: 0,
@@ -221,7 +235,7 @@ fn add_children(snapshot: &Snapshot, keys: &mut BTreeSet<ProcessKey>) {
             start_ns: key.start_ns,
         };
         // The newest of that number when it started.
-        let parent = snapshot.processes().range(of_parent).next_back();
+        let parent = known.range(of_parent).next_back();
         if parent.is_some_and(|(parent, _)| keys.contains(parent)) {
             keys.insert(key);
         }
@@ -230,7 +244,7 @@ fn add_children(snapshot: &Snapshot, keys: &mut BTreeSet<ProcessKey>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Chosen, add_children};
+    use super::{Chosen, Reading, Span, add_children};
     use crate::processes::ids::ProcessKey;
     use crate::profile::input::{CommName, DrainPass, ProcessInfo};
     use crate::profile::snapshot::Snapshot;
@@ -255,8 +269,17 @@ mod tests {
         profile.snapshot()
     }
 
+    /// All of it.
+    fn span(snapshot: &Snapshot) -> Span {
+        let reading = Reading {
+            at_unix_ns: 0,
+            dropped: 0,
+        };
+        Span::find(snapshot, reading, reading)
+    }
+
     fn kept(chosen: &Chosen, snapshot: &Snapshot) -> Vec<u32> {
-        let (only, _) = chosen.of(snapshot).unwrap();
+        let (only, _) = chosen.of(snapshot, span(snapshot)).unwrap();
         only.processes().keys().map(|key| key.pid).collect()
     }
 
@@ -292,7 +315,7 @@ mod tests {
         assert_eq!(kept(&named(&[10], &[], true), &all), [10, 11]);
         assert_eq!(kept(&named(&[], &["b"], false), &all), [11, 12]);
         assert_eq!(kept(&named(&[10], &["b"], false), &all), [10, 11, 12]);
-        let scope = |chosen: &Chosen| chosen.of(&all).unwrap().1;
+        let scope = |chosen: &Chosen| chosen.of(&all, span(&all)).unwrap().1;
         assert!(matches!(scope(&named(&[10], &[], false)), Scope::Process(one) if one.pid == 10));
         assert_eq!(scope(&named(&[10], &[], true)), Scope::Session);
         assert_eq!(scope(&named(&[], &["a"], false)), Scope::Session);
@@ -300,7 +323,7 @@ mod tests {
             (named(&[99], &[], false), "no process 99"),
             (named(&[], &["c"], false), "no process named c"),
         ] {
-            let sentence = chosen.of(&all).unwrap_err().to_string();
+            let sentence = chosen.of(&all, span(&all)).unwrap_err().to_string();
             assert!(sentence.contains(part), "{sentence}");
         }
     }

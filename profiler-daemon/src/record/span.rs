@@ -98,11 +98,24 @@ impl Span {
         }
     }
 
-    /// What was dropped of it; nothing where all that was dropped had ended before.
-    pub(super) fn dropped(self, snapshot: &Snapshot, began: Reading) -> Option<Dropped> {
+    /// When it begins in a report.
+    pub(super) fn since_ns(self, snapshot: &Snapshot) -> u64 {
+        let between = snapshot.between(self.from_ns, self.to_ns);
+        between.map_or(self.from_ns, |coverage| coverage.from_ns)
+    }
+
+    /// What was dropped of it and is not in the part of the profile that is shown; nothing where all that was dropped had ended before.
+    pub(super) fn dropped(
+        self,
+        snapshot: &Snapshot,
+        shown: &Snapshot,
+        began: Reading,
+    ) -> Option<Dropped> {
+        let elapsed_ns = |of: &Snapshot| of.retired_ns(self.from_ns, self.to_ns);
         let dropped = Dropped {
-            processes: snapshot.retired().processes.saturating_sub(began.dropped),
-            elapsed_ns: snapshot.retired_ns(self.from_ns, self.to_ns),
+            processes: (snapshot.ended().saturating_sub(began.dropped))
+                .saturating_sub(shown.ended()),
+            elapsed_ns: elapsed_ns(snapshot).saturating_sub(elapsed_ns(shown)),
         };
         let is_of_it = dropped.elapsed_ns > 0 || self.forgotten_ns > 0;
         (dropped.processes > 0 && is_of_it).then_some(dropped)
@@ -201,6 +214,9 @@ mod tests {
                 last_event_ns: second * SECOND_NS,
                 unobserved_ns: 0,
                 classes: [second * SECOND_NS, 0, 0, 0, 0],
+                kinds: [second * SECOND_NS, 0, 0, 0, 0, 0, 0, 0],
+                minor_faults: 0,
+                major_faults: 0,
                 in_syscall: None,
                 in_syscall_since_ns: 0,
                 slot: 1,
@@ -230,7 +246,7 @@ mod tests {
         (
             second(&window.from).unwrap_or_else(unknown),
             second(&window.to).unwrap_or_else(unknown),
-            session.elapsed_ns / SECOND_NS,
+            session.totals.elapsed_ns / SECOND_NS,
         )
     }
 
@@ -267,30 +283,36 @@ mod tests {
     fn dropped() {
         let all = snapshot(3_600 * SECOND_NS);
         let span = Span::find(&all, reading(3), reading(15));
-        let gone = span.dropped(&all, reading(3)).unwrap();
+        let none = all.only(0, |_| false);
+        let gone = span.dropped(&all, &none, reading(3)).unwrap();
         let expected = Dropped {
             processes: 1,
             elapsed_ns: 2 * SECOND_NS,
         };
         assert_eq!(gone, expected);
-        let mine = span.without(all.only(|_| true), gone);
+        let mine = span.without(none.clone(), gone);
         for window in [span.window(&mine), crate::report::Window::Session] {
             let view = ViewQuery {
                 window,
                 ..ViewQuery::default()
             };
             let session = session(&mine, &view, &NoNames).unwrap();
-            assert_eq!(session.elapsed_ns, 0);
+            assert_eq!(session.totals.elapsed_ns, 0);
             let causes = session.completeness.causes;
             assert_eq!(causes["dropped_processes"], 1, "{causes:?}");
             assert_eq!(causes["dropped_ns"], 2 * SECOND_NS);
         }
         let later = Span::find(&all, reading(8), reading(15));
-        assert_eq!(later.dropped(&all, reading(8)), None);
+        assert_eq!(later.dropped(&all, &none, reading(8)), None);
         let known = Reading {
             dropped: 1,
             ..reading(3)
         };
-        assert_eq!(span.dropped(&all, known), None);
+        assert_eq!(span.dropped(&all, &none, known), None);
+        // Nothing is missing where all that its image did since then was asked for.
+        let mine = all.only(span.since_ns(&all), |key| key.pid == 10);
+        assert_eq!(span.dropped(&all, &mine, reading(3)), None);
+        assert_eq!(mine.ended(), 1);
+        assert_eq!(seconds(&mine, span), (3, 15, 2));
     }
 }

@@ -93,7 +93,7 @@ fn bytes(
             places,
             sections: match scope {
                 Scope::Session => Sections::Process,
-                Scope::Process(_) => Sections::None,
+                Scope::Process(_) | Scope::Image(_) => Sections::None,
             },
         };
         report::stacks(snapshot, scope, &query, names)
@@ -133,7 +133,7 @@ impl Report {
         format!(
             "recorded {:.1} s: {} samples, {} lost, {} of {} stacks incomplete{place}",
             recorded_for.as_secs_f64(),
-            self.totals.samples,
+            self.totals.totals.samples,
             lacks.samples_lost,
             self.totals.stacks.walked - self.totals.stacks.complete,
             self.totals.stacks.walked,

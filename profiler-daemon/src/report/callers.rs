@@ -16,13 +16,11 @@ use super::{
     functions::FunctionRow,
     grow::Shape,
     meant::meant,
+    product::{Figures, Values},
     query::{NeighbourQuery, ReportError, Scope},
     scope::View,
 };
-use crate::{
-    profile::{snapshot::Snapshot, values::Values},
-    report::names::Names,
-};
+use crate::{profile::snapshot::Snapshot, report::names::Names};
 
 /// The caller of a function that nothing called: the outermost of its stack.
 pub const NO_CALLER: &str = "[no caller]";
@@ -37,9 +35,6 @@ pub struct Neighbours {
     #[serde(flatten)]
     pub list: List<FunctionRow>,
 }
-
-/// Inclusive and exclusive values.
-type Pair = (Values, Values);
 
 /// The callers of a function.
 ///
@@ -67,12 +62,15 @@ pub fn callees(
     neighbours(snapshot, scope, query, names, callees_of)
 }
 
+/// A function next to another, none where there is none, and its inclusive and exclusive values.
+type Neighbour = (Option<u32>, (Figures, Figures));
+
 fn neighbours(
     snapshot: &Snapshot,
     scope: &Scope,
     query: &NeighbourQuery,
     names: &dyn Names,
-    of: fn(&Forest<'_>, &[bool]) -> BTreeMap<Option<u32>, Pair>,
+    of: fn(&Forest<'_>, &[bool]) -> Vec<Neighbour>,
 ) -> Result<Neighbours, ReportError> {
     let view = View::new(snapshot, scope, query.table.window)?;
     let shape = Shape {
@@ -89,64 +87,100 @@ fn neighbours(
     };
     let of_function = (0..meant.len()).filter(|index| meant[*index]).map(row);
     let nobody = Function::unknown(NO_CALLER.into(), Standing::Remark);
-    let rows = of(&forest, &meant).into_iter().map(|(function, values)| {
-        let function = function.map_or(&nobody, |index| &forest.functions[index as usize]);
-        FunctionRow::new(&view, function, &values.0, &values.1)
-    });
-    let completeness = Completeness::new(&view, &forest.seen(&view));
+    let rows = of(&forest, &meant)
+        .into_iter()
+        .map(|(function, (inclusive, exclusive))| {
+            let function = function.map_or(&nobody, |index| &forest.functions[index as usize]);
+            FunctionRow::new(&view, function, &inclusive, &exclusive)
+        });
+    let completeness = Completeness::new(&view, &forest.seen(&view, names));
     Ok(Neighbours {
         of: of_function.collect(),
         list: List::of(&view, completeness, rows.collect(), &query.table)?,
     })
 }
 
-/// By caller: what the function's outermost calls received with all they called, and of it what it had itself.
-fn callers_of(forest: &Forest<'_>, meant: &[bool]) -> BTreeMap<Option<u32>, Pair> {
-    let mut rows: BTreeMap<Option<u32>, Pair> = BTreeMap::new();
-    // The caller of the outermost call above or at each node.
-    let mut called_by: Vec<Option<Option<u32>>> = vec![None; forest.nodes.len()];
-    for (index, node) in forest.nodes.iter().enumerate().skip(1) {
-        let function = node.function as usize;
-        called_by[index] = called_by[node.parent as usize];
-        if !meant[function] {
-            continue;
+/// Which row each node counts for: with what it received itself as a part of the row's inclusive values, of its exclusive ones.
+struct Places {
+    inclusive: Vec<Option<u32>>,
+    exclusive: Vec<Option<u32>>,
+    /// The neighbour of each row.
+    rows: Vec<Option<u32>>,
+}
+
+impl Places {
+    fn new(nodes: usize) -> Self {
+        Self {
+            inclusive: vec![None; nodes],
+            exclusive: vec![None; nodes],
+            rows: Vec::new(),
         }
-        let caller = match called_by[index] {
-            Some(caller) => caller,
-            None => {
-                let parent = node.parent;
-                let caller = (parent != ROOT).then(|| forest.nodes[parent as usize].function);
-                rows.entry(caller).or_default().0.add(&node.total);
-                called_by[index] = Some(caller);
-                caller
-            }
-        };
-        rows.entry(caller).or_default().1.add(&node.own);
     }
-    rows
+
+    fn row(&mut self, numbers: &mut BTreeMap<Option<u32>, u32>, neighbour: Option<u32>) -> u32 {
+        *numbers.entry(neighbour).or_insert_with(|| {
+            self.rows.push(neighbour);
+            u32::try_from(self.rows.len() - 1).expect("no more rows than nodes")
+        })
+    }
+
+    /// The rows, those apart that have nothing.
+    fn figures(self, forest: &Forest<'_>) -> Vec<Neighbour> {
+        let sum = |places: &[Option<u32>]| {
+            let mut sums = vec![Values::default(); self.rows.len()];
+            for (node, row) in forest.nodes.iter().zip(places) {
+                if let Some(row) = row {
+                    sums[*row as usize].add(&node.own);
+                }
+            }
+            forest.with_accuracy(sums, |cell, rows| rows.extend(places[cell.node as usize]))
+        };
+        let values = sum(&self.inclusive).into_iter().zip(sum(&self.exclusive));
+        let mut rows: Vec<_> = self.rows.iter().copied().zip(values).collect();
+        rows.retain(|(_, (inclusive, _))| inclusive.values != Values::default());
+        rows
+    }
+}
+
+/// By caller: what the function's outermost calls received with all they called, and of it what it had itself.
+fn callers_of(forest: &Forest<'_>, meant: &[bool]) -> Vec<Neighbour> {
+    let mut places = Places::new(forest.nodes.len());
+    let mut numbers = BTreeMap::new();
+    for (index, node) in forest.nodes.iter().enumerate().skip(1) {
+        let is_meant = meant[node.function as usize];
+        let parent = node.parent as usize;
+        // The caller of the outermost call above or at each node.
+        places.inclusive[index] = match places.inclusive[parent] {
+            None if is_meant => {
+                let caller = (parent != ROOT as usize).then(|| forest.nodes[parent].function);
+                Some(places.row(&mut numbers, caller))
+            }
+            row => row,
+        };
+        if is_meant {
+            places.exclusive[index] = places.inclusive[index];
+        }
+    }
+    places.figures(forest)
 }
 
 /// By callee: what it received with all it called, where the function is not called again below; and of it its own.
-fn callees_of(forest: &Forest<'_>, meant: &[bool]) -> BTreeMap<Option<u32>, Pair> {
-    let nodes = &forest.nodes;
-    // What each node received in stacks in which the function is not called again below it.
-    let mut last: Vec<Values> = nodes.iter().map(|node| node.own).collect();
-    let mut rows: BTreeMap<Option<u32>, Pair> = BTreeMap::new();
-    for index in (1..nodes.len()).rev() {
-        let node = &nodes[index];
+fn callees_of(forest: &Forest<'_>, meant: &[bool]) -> Vec<Neighbour> {
+    let mut places = Places::new(forest.nodes.len());
+    let mut numbers = BTreeMap::new();
+    for (index, node) in forest.nodes.iter().enumerate().skip(1) {
         let parent = node.parent as usize;
-        let (is_meant, total) = (meant[node.function as usize], last[index]);
-        if is_meant {
-            // From here outwards another call was the innermost.
+        if meant[node.function as usize] {
+            // From here inwards another call is the innermost.
             continue;
         }
-        if parent != ROOT as usize && meant[nodes[parent].function as usize] {
-            let row = rows.entry(Some(node.function)).or_default();
-            row.0.add(&total);
-            row.1.add(&node.own);
+        if parent != ROOT as usize && meant[forest.nodes[parent].function as usize] {
+            let row = places.row(&mut numbers, Some(node.function));
+            places.inclusive[index] = Some(row);
+            places.exclusive[index] = Some(row);
+        } else {
+            places.inclusive[index] = places.inclusive[parent];
         }
-        last[parent].add(&total);
     }
-    rows.retain(|_, (inclusive, _)| *inclusive != Values::default());
-    rows
+    places.figures(forest)
 }

@@ -6,17 +6,16 @@ use serde::Serialize;
 use super::{
     answer::WindowSpan,
     completeness::Completeness,
+    divided::Accuracy,
     fold::Folding,
     forest::{Forest, Label, kind_name},
     grow::Shape,
+    product::{Figures, Values},
     query::{ReportError, Scope, TreeQuery},
     scope::View,
     values::{ClassValues, RowValues},
 };
-use crate::{
-    profile::{snapshot::Snapshot, values::Values},
-    report::names::Names,
-};
+use crate::{profile::snapshot::Snapshot, report::names::Names};
 
 /// Most nodes of an answer, `(cut)` nodes not counted; of more, the smallest are cut.
 pub const MAX_NODES: usize = 20_000;
@@ -87,7 +86,7 @@ pub fn calltree(
     Ok(CallTree {
         as_of: view.as_of(),
         window: view.window(),
-        completeness: Completeness::new(&view, &forest.seen(&view)),
+        completeness: Completeness::new(&view, &forest.seen(&view, names)),
         truncated: cut_nodes > 0,
         cut_nodes,
         root,
@@ -144,6 +143,15 @@ fn nest(
     query: &TreeQuery,
 ) -> (TreeNode, u64) {
     let nodes = &forest.nodes;
+    let (inclusive, own) = forest.accuracy_of_nodes();
+    let figures = |index: usize| {
+        let node = &nodes[index];
+        let of = |values, accuracy: &Accuracy| Figures {
+            values,
+            accuracy: Some(*accuracy),
+        };
+        (of(node.total, &inclusive[index]), of(node.own, &own[index]))
+    };
     let mut children: Vec<Children> = (0..nodes.len()).map(|_| Vec::new()).collect();
     let mut cut: Vec<(u64, Values)> = vec![(0, Values::default()); nodes.len()];
     let mut cut_nodes = 0;
@@ -157,7 +165,7 @@ fn nest(
                 query,
             );
             let size = size(query, &nodes[index].total);
-            children[parent].push((size, node(view, forest, index, below)));
+            children[parent].push((size, node(view, forest, index, &figures(index), below)));
         } else {
             cut_nodes += 1;
             let below = cut[index].0;
@@ -186,7 +194,11 @@ fn finish(
             function: CUT.to_owned(),
             module: None,
             kind: "cut",
-            values: RowValues::new(values, values, &view.denominators),
+            values: RowValues::new(
+                &Figures::from(*values),
+                &Figures::from(*values),
+                &view.denominators,
+            ),
             classes: ClassValues::from(&values.classes),
             cut_nodes: Some(*cut_nodes),
             children: Vec::new(),
@@ -200,14 +212,20 @@ fn finish(
     children.into_iter().map(|(_, node)| node).collect()
 }
 
-fn node(view: &View<'_>, forest: &Forest<'_>, index: usize, children: Vec<TreeNode>) -> TreeNode {
+fn node(
+    view: &View<'_>,
+    forest: &Forest<'_>,
+    index: usize,
+    (inclusive, own): &(Figures, Figures),
+    children: Vec<TreeNode>,
+) -> TreeNode {
     let node = &forest.nodes[index];
     let function = &forest.functions[node.function as usize];
     TreeNode {
         function: function.name.clone().into_owned(),
         module: Some(view.snapshot.module(function.module).name.to_string()),
         kind: kind_name(function.kind),
-        values: RowValues::new(&node.total, &node.own, &view.denominators),
+        values: RowValues::new(inclusive, own, &view.denominators),
         classes: ClassValues::from(&node.total.classes),
         cut_nodes: None,
         children,
@@ -224,13 +242,23 @@ fn root(view: &View<'_>, total: &Values, children: Vec<TreeNode>) -> TreeNode {
             let exe = process.info.exe.as_deref().map(str::to_owned);
             (process.info.comm.to_string(), exe, "process")
         }
-        None => ("session".to_owned(), None, "session"),
+        None => match view.members.as_slice() {
+            [ended] if !view.is_session() => {
+                let path = ended.image.map(|image| image.path.to_string());
+                (ended.title(), path, "process")
+            }
+            _ => ("session".to_owned(), None, "session"),
+        },
     };
     TreeNode {
         function,
         module,
         kind,
-        values: RowValues::new(total, &Values::default(), &view.denominators),
+        values: RowValues::new(
+            &Figures::from(*total),
+            &Figures::default(),
+            &view.denominators,
+        ),
         classes: ClassValues::from(&total.classes),
         cut_nodes: None,
         children,

@@ -2,18 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use profiler_common::StackEnd;
+use profiler_common::{StackEnd, kinds::Primary};
 use serde::Serialize;
 
-use super::{entry::is_entry, query::Frames, scope::View, values::percent};
+use super::{
+    entry::is_entry, places::Places, product::Values, query::Frames, scope::View, values::percent,
+};
 use crate::{
     processes::mappings,
     profile::{
         account::AccountView,
         frames::FrameId,
         input::{CounterName, LossCause},
-        tree::{NodeId, Place},
-        values::{Values, sum},
+        tree::{Node, NodeId, Place},
+        values::sum,
     },
     report::names::{Lines, Names},
     symbols::lines::NoLine,
@@ -57,27 +59,33 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// Counts the walks of one account.
-    pub(super) fn count(&mut self, account: &AccountView, weights: &[Values], names: &dyn Names) {
-        for (node, values) in account.nodes().iter().zip(weights).skip(1) {
-            if node.parent != NodeId::ROOT || values.walks == 0 {
-                continue;
-            }
-            let bucket = match (node.place, node.end) {
-                (_, StackEnd::None) => continue,
-                // Its walk is done with; how it ended is still known.
-                (Place::Lost(LossCause::Folded), StackEnd::Complete) => &mut self.complete,
-                (Place::Lost(LossCause::Folded), StackEnd::TRUNCATED) => &mut self.truncated,
-                (Place::Lost(_) | Place::Cut | Place::Folded { .. }, _) => &mut self.failed,
-                (Place::User(_), StackEnd::Complete) => &mut self.complete,
-                (Place::User(frame), _) if named_entry(frame, names) => &mut self.complete,
-                (Place::Kernel(_), StackEnd::Complete) => &mut self.complete,
-                (_, StackEnd::TRUNCATED) => &mut self.truncated,
-                (_, StackEnd::Incomplete(_)) => &mut self.failed,
-            };
-            *bucket += values.walks;
-            self.walked += values.walks;
+    /// Counts the walks that a node of an account's tree holds.
+    pub(super) fn count(&mut self, node: &Node, primary: &Primary, names: &dyn Names) {
+        if node.parent != NodeId::ROOT || primary.walks == 0 {
+            return;
         }
+        let bucket = match (node.place, node.end) {
+            (_, StackEnd::None) => return,
+            // Its walk is done with; how it ended is still known.
+            (Place::Lost(LossCause::Folded), StackEnd::Complete) => &mut self.complete,
+            (Place::Lost(LossCause::Folded), StackEnd::TRUNCATED) => &mut self.truncated,
+            (Place::Lost(_) | Place::Cut | Place::Folded { .. }, _) => &mut self.failed,
+            (Place::User(_), StackEnd::Complete) => &mut self.complete,
+            (Place::User(frame), _) if named_entry(frame, names) => &mut self.complete,
+            (Place::Kernel(_), StackEnd::Complete) => &mut self.complete,
+            (_, StackEnd::TRUNCATED) => &mut self.truncated,
+            (_, StackEnd::Incomplete(_)) => &mut self.failed,
+        };
+        *bucket += primary.walks;
+        self.walked += primary.walks;
+    }
+
+    /// Adds `other` to every number.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.walked += other.walked;
+        self.complete += other.complete;
+        self.truncated += other.truncated;
+        self.failed += other.failed;
     }
 }
 
@@ -100,28 +108,49 @@ pub(super) fn undecided(account: &AccountView) -> impl Iterator<Item = FrameId> 
         })
 }
 
+/// What the stacks in scope lack.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lacks {
+    /// Walks whose stacks were lost, by cause.
+    lost: BTreeMap<&'static str, u64>,
+    /// Time of stacks that gave their room to others.
+    pub(super) folded_ns: u64,
+}
+
+impl Lacks {
+    /// Notes what a node of an account's tree says.
+    pub(super) fn note(&mut self, node: &Node, primary: &Primary) {
+        // A lost record counts by its walks; some causes are known for samples only.
+        let count = primary.walks.max(primary.samples());
+        if let Place::Lost(cause) = node.place
+            && !node.place.is_folded()
+            && count > 0
+        {
+            *self.lost.entry(cause.name()).or_default() += count;
+        }
+    }
+}
+
 /// What an answer about stacks knows beyond the view.
 pub(super) struct Seen {
     pub(super) stacks: Stacks,
+    pub(super) lacks: Lacks,
     pub(super) unattributed_ns: u64,
     pub(super) frames_unknown_percent: f64,
 }
 
 impl Completeness {
     /// The receipt of an answer whose rows are exact totals: no time is missing from them.
-    pub(super) fn of_totals(view: &View<'_>, names: &dyn Names) -> Self {
+    pub(super) fn of_totals(view: &View<'_>, places: &Places, names: &dyn Names) -> Self {
         let mut stacks = Stacks::default();
-        for member in &view.members {
-            stacks.count(
-                member.account,
-                &member.account.weights_over(view.coverage.span),
-                names,
-            );
+        for (index, member) in view.members.iter().enumerate() {
+            stacks.add(&places.stacks(index, member, names));
         }
         Self::new(
             view,
             &Seen {
                 stacks,
+                lacks: places.lacks(view, names),
                 unattributed_ns: 0,
                 frames_unknown_percent: 0.0,
             },
@@ -129,10 +158,10 @@ impl Completeness {
     }
 
     /// The receipt of an answer that is one total: how much of it has no stack.
-    pub(super) fn of_one_total(view: &View<'_>, names: &dyn Names) -> Self {
+    pub(super) fn of_one_total(view: &View<'_>, places: &Places, names: &dyn Names) -> Self {
         Self {
             elapsed_unattributed_ns: sum(&view.totals().unattributed()),
-            ..Self::of_totals(view, names)
+            ..Self::of_totals(view, places, names)
         }
     }
 
@@ -145,7 +174,7 @@ impl Completeness {
             frames_unknown_percent: seen.frames_unknown_percent,
             lines_unknown_percent: None,
             lines_unknown: None,
-            causes: causes(view),
+            causes: causes(view, &seen.lacks),
         }
     }
 }
@@ -177,25 +206,16 @@ impl Completeness {
 }
 
 /// Losses by cause, and how much of what is in scope was folded.
-fn causes(view: &View<'_>) -> BTreeMap<CounterName, u64> {
+fn causes(view: &View<'_>, lacks: &Lacks) -> BTreeMap<CounterName, u64> {
     let mut causes: BTreeMap<CounterName, u64> = BTreeMap::new();
     if view.is_session() {
         causes.extend(view.coverage.losses.iter().cloned());
+    } else {
+        let lost = lacks.lost.iter();
+        causes.extend(lost.map(|(name, count)| ((*name).into(), *count)));
     }
-    for member in &view.members {
-        let weights = member.account.weights_over(view.coverage.span);
-        for (node, values) in member.account.nodes().iter().zip(&weights).skip(1) {
-            // A lost record counts by its walks; some causes are known for samples only.
-            let count = values.walks.max(values.samples);
-            let (name, count) = match node.place {
-                place if place.is_folded() => ("folded_ns", values.elapsed_ns()),
-                Place::Lost(cause) if !view.is_session() => (cause.name(), count),
-                _ => continue,
-            };
-            if count > 0 {
-                *causes.entry(name.into()).or_default() += count;
-            }
-        }
+    if lacks.folded_ns > 0 {
+        causes.insert("folded_ns".into(), lacks.folded_ns);
     }
     causes
 }
@@ -207,13 +227,10 @@ fn lines_unknown(
     lines: &dyn Lines,
 ) -> BTreeMap<&'static str, f64> {
     let (mut all, mut unknown) = (Values::default(), BTreeMap::<&'static str, Values>::new());
-    for member in &view.members {
+    let places = Places::new(view);
+    for (index, member) in view.members.iter().enumerate() {
         let nodes = member.account.nodes();
-        let mut totals = member.account.weights_over(view.coverage.span);
-        for index in (1..nodes.len()).rev() {
-            let total = totals[index];
-            totals[nodes[index].parent.index()].add(&total);
-        }
+        let totals = places.inclusive(index, member);
         let hide_kernel = frames == Frames::User && !member.kernel_thread;
         for (node, total) in nodes.iter().zip(&totals).skip(1) {
             let why = match node.place {

@@ -11,18 +11,13 @@ use super::{
     fold::Folding,
     forest::{Forest, Label, kind_name},
     grow::Shape,
+    product::{Figures, Values},
     query::{DiffQuery, DiffSide, ReportError, Scope},
     scope::View,
     table::{Columns, Key, Row, arrange},
     values::{Denominators, RowValues},
 };
-use crate::{
-    profile::{
-        snapshot::Snapshot,
-        values::{Totals, Values},
-    },
-    report::names::Names,
-};
+use crate::{profile::snapshot::Snapshot, report::names::Names};
 
 /// The answer.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
@@ -195,9 +190,15 @@ macro_rules! side_columns {
                 concat!($side, ".samples.inclusive_percent_low"), concat!($side, ".samples.inclusive_percent_high"),
                 concat!($side, ".samples.exclusive_percent_low"), concat!($side, ".samples.exclusive_percent_high"),
                 concat!($side, ".elapsed.inclusive_ns"), concat!($side, ".elapsed.exclusive_ns"),
+                concat!($side, ".elapsed.inclusive_low_ns"), concat!($side, ".elapsed.inclusive_high_ns"),
+                concat!($side, ".elapsed.exclusive_low_ns"), concat!($side, ".elapsed.exclusive_high_ns"),
                 concat!($side, ".elapsed.inclusive_percent"), concat!($side, ".elapsed.exclusive_percent"),
                 concat!($side, ".application.inclusive_ns"), concat!($side, ".application.exclusive_ns"),
+                concat!($side, ".application.inclusive_low_ns"), concat!($side, ".application.inclusive_high_ns"),
+                concat!($side, ".application.exclusive_low_ns"), concat!($side, ".application.exclusive_high_ns"),
                 concat!($side, ".application.inclusive_percent"), concat!($side, ".application.exclusive_percent"),
+                concat!($side, ".marks.ticks"), concat!($side, ".marks.gaps"), concat!($side, ".marks.waits"),
+                concat!($side, ".fault_ns"), concat!($side, ".estimated_ns"), concat!($side, ".few_marks"),
             )*
             "change.samples.inclusive", "change.samples.exclusive",
             "change.samples.inclusive_percent", "change.samples.exclusive_percent",
@@ -245,7 +246,7 @@ impl Row for DiffRow {
 }
 
 /// Values by (module, function), with the kind.
-type Table = BTreeMap<(String, String), (&'static str, Values, Values)>;
+type Table = BTreeMap<(String, String), (&'static str, Figures, Figures)>;
 
 /// Compares two processes, or two windows of the session.
 ///
@@ -258,7 +259,7 @@ pub fn diff(
 ) -> Result<Diff, ReportError> {
     let (base, base_totals, base_table) = side(snapshot, &query.base, query, names)?;
     let (other, other_totals, mut other_table) = side(snapshot, &query.other, query, names)?;
-    let nothing = ("unknown", Values::default(), Values::default());
+    let nothing = ("unknown", Figures::default(), Figures::default());
     let mut pairs = Vec::new();
     for (name, values) in base_table {
         let on_other = other_table
@@ -269,7 +270,7 @@ pub fn diff(
     for (name, values) in other_table {
         pairs.push((name, (values.0, nothing.1, nothing.2), values));
     }
-    let of = |session: Totals| Denominators {
+    let of = |session: Values| Denominators {
         session,
         process: None,
     };
@@ -306,7 +307,7 @@ fn side(
     side: &DiffSide,
     query: &DiffQuery,
     names: &dyn Names,
-) -> Result<(Side, Totals, Table), ReportError> {
+) -> Result<(Side, Values, Table), ReportError> {
     let (scope, window) = match side {
         DiffSide::Process(selector) => (Scope::Process(*selector), query.table.window),
         DiffSide::Window { window, .. } => (Scope::Session, *window),
@@ -323,17 +324,17 @@ fn side(
         let module = snapshot.module(function.module).name.to_string();
         let row = table.entry((module, function.name.to_string())).or_insert((
             kind_name(function.kind),
-            Values::default(),
-            Values::default(),
+            Figures::default(),
+            Figures::default(),
         ));
         row.1.add(&inclusive);
         row.2.add(&exclusive);
     }
-    let totals = view.totals();
+    let totals = view.total.values;
     let side = Side {
         name: side.name(),
         window: view.window(),
-        completeness: Completeness::new(&view, &forest.seen(&view)),
+        completeness: Completeness::new(&view, &forest.seen(&view, names)),
         samples: totals.samples,
         elapsed_ns: totals.elapsed_ns(),
         application_ns: totals.application_ns(),

@@ -8,16 +8,20 @@
 
 use std::borrow::Cow;
 
+use profiler_common::kinds::Primary;
+
 use super::{
-    completeness::{Seen, Stacks},
+    completeness::{Lacks, Seen, Stacks},
+    divided::{Accuracy, Cell, Divided},
     grow::{Grower, Shape},
+    product::{Figures, Values},
+    query::Frames,
     scope::View,
     sections::Section,
     values::percent,
 };
 use crate::{
     processes::module::ModuleId,
-    profile::values::Values,
     report::names::{Lines, Names},
     symbols::{
         lines::{NoLine, SourceLine},
@@ -27,6 +31,8 @@ use crate::{
 
 /// The root of every forest.
 pub(super) const ROOT: u32 = 0;
+/// The names of what was folded.
+pub(super) const FOLDED: [&str; 2] = ["[folded]", "[unknown: folded]"];
 /// The function of the root.
 pub(super) const NO_FUNCTION: u32 = u32::MAX;
 
@@ -131,15 +137,19 @@ pub(super) struct Forest<'n> {
     /// Root first, parents before children.
     pub(super) nodes: Vec<ForestNode>,
     pub(super) stacks: Stacks,
+    pub(super) lacks: Lacks,
     /// Of a difference: what was there earlier and is not any more.
-    pub(super) shrunk: Values,
+    pub(super) shrunk: Primary,
+    /// What nodes hold of marks and exact waits.
+    pub(super) cells: Vec<Cell>,
+    pub(super) divided: Divided,
 }
 
 impl<'n> Forest<'n> {
     /// Everything in the view.
     pub(super) fn new(view: &View<'_>, shape: Shape<'n>) -> Self {
         let mut grower = Grower::new(view, shape);
-        for member in &view.members {
+        for member in 0..view.members.len() as u32 {
             grower.add(member, view.coverage.span);
         }
         grower.finish()
@@ -150,21 +160,29 @@ impl<'n> Forest<'n> {
             functions: Vec::new(),
             nodes: vec![ForestNode::new(ROOT, NO_FUNCTION)],
             stacks: Stacks::default(),
-            shrunk: Values::default(),
+            lacks: Lacks::default(),
+            shrunk: Primary::default(),
+            cells: Vec::new(),
+            divided: Divided::default(),
         }
     }
 
     /// What each function received itself.
-    pub(super) fn exclusive(&self) -> Vec<Values> {
+    pub(super) fn exclusive(&self) -> Vec<Figures> {
         let mut exclusive = vec![Values::default(); self.functions.len()];
         for node in &self.nodes[1..] {
             exclusive[node.function as usize].add(&node.own);
         }
-        exclusive
+        self.with_accuracy(exclusive, |cell, rows| {
+            let function = self.nodes[cell.node as usize].function;
+            if function != NO_FUNCTION {
+                rows.push(function);
+            }
+        })
     }
 
     /// What each function received with everything it called. A stack counts once, however often the function is on it.
-    pub(super) fn inclusive(&self) -> Vec<Values> {
+    pub(super) fn inclusive(&self) -> Vec<Figures> {
         let mut inclusive = vec![Values::default(); self.functions.len()];
         let mut on_path = vec![0u32; self.functions.len()];
         let children = self.children();
@@ -184,14 +202,65 @@ impl<'n> Forest<'n> {
                 Step::Leave(function) => on_path[function as usize] -= 1,
             }
         }
-        inclusive
+        // The last cell on whose path each function was found: each counts once.
+        let mut last = vec![u64::MAX; self.functions.len()];
+        let mut paths = 0u64;
+        self.with_accuracy(inclusive, |cell, rows| {
+            for node in self.path(cell.node) {
+                let function = self.nodes[node as usize].function;
+                if last[function as usize] != paths {
+                    last[function as usize] = paths;
+                    rows.push(function);
+                }
+            }
+            paths += 1;
+        })
+    }
+
+    /// How good the inclusive and the own values of each node are.
+    pub(super) fn accuracy_of_nodes(&self) -> (Vec<Accuracy>, Vec<Accuracy>) {
+        let nodes = self.nodes.len();
+        let inclusive = self.divided.accuracy(&self.cells, nodes, |cell, rows| {
+            rows.extend(self.path(cell.node));
+            rows.push(ROOT);
+        });
+        let own = self
+            .divided
+            .accuracy(&self.cells, nodes, |cell, rows| rows.push(cell.node));
+        (inclusive, own)
+    }
+
+    /// The values of rows with how good they are; `rows_of` says which rows a cell counts for.
+    pub(super) fn with_accuracy(
+        &self,
+        values: Vec<Values>,
+        rows_of: impl FnMut(&Cell, &mut Vec<u32>),
+    ) -> Vec<Figures> {
+        let accuracy = self.divided.accuracy(&self.cells, values.len(), rows_of);
+        let rows = values.into_iter().zip(accuracy);
+        let figures = rows.map(|(values, accuracy)| Figures {
+            values,
+            accuracy: Some(accuracy),
+        });
+        figures.collect()
+    }
+
+    /// A node and its callers, without the root.
+    pub(super) fn path(&self, node: u32) -> impl Iterator<Item = u32> {
+        let listed = |node: u32| (node != ROOT).then_some(node);
+        std::iter::successors(listed(node), move |node| {
+            listed(self.nodes[*node as usize].parent)
+        })
     }
 
     /// What the receipt needs to know of the stacks.
-    pub(super) fn seen(&self, view: &View<'_>) -> Seen {
+    pub(super) fn seen(&self, view: &View<'_>, names: &dyn Names) -> Seen {
         let attributed_ns = self.nodes[0].total.elapsed_ns();
+        let mut lacks = self.lacks.clone();
+        lacks.folded_ns = folded_ns(view, names);
         Seen {
             stacks: self.stacks,
+            lacks,
             unattributed_ns: view.totals().elapsed_ns().saturating_sub(attributed_ns),
             frames_unknown_percent: self.frames_unknown_percent(),
         }
@@ -219,6 +288,11 @@ impl<'n> Forest<'n> {
             .unwrap_or_default()
     }
 
+    /// Of a difference: exact time that was there earlier and is not any more.
+    pub(super) fn shrunk_ns(&self) -> u64 {
+        self.shrunk.exact.into_iter().fold(0, u64::saturating_add)
+    }
+
     pub(super) fn children(&self) -> Children {
         let mut children = Children {
             first: vec![ROOT; self.nodes.len()],
@@ -231,6 +305,21 @@ impl<'n> Forest<'n> {
         }
         children
     }
+}
+
+/// How much time of a view was folded, that in kernel frames included, whatever a report shows.
+pub(super) fn folded_ns(view: &View<'_>, names: &dyn Names) -> u64 {
+    let mut nodes = view.members.iter().flat_map(|of| of.account.nodes());
+    if !nodes.any(|node| node.place.is_folded()) {
+        return 0;
+    }
+    let forest = Forest::new(view, Shape::plain(Frames::All, Label::Functions(names)));
+    let is_folded = |node: &&ForestNode| {
+        let function = &forest.functions[node.function as usize];
+        function.standing == Standing::Unnamed && FOLDED.contains(&function.name.as_ref())
+    };
+    let folded = forest.nodes.iter().skip(1).filter(is_folded);
+    folded.fold(0, |sum, node| sum.saturating_add(node.own.elapsed_ns()))
 }
 
 enum Step {

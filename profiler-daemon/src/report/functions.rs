@@ -10,13 +10,14 @@ use super::{
     fold::Folding,
     forest::{Forest, Function, Grain, Label, kind_name},
     grow::Shape,
+    product::Figures,
     query::{ReportError, Scope, TableQuery},
     scope::View,
     table::{Columns, Key, Row, columns_with_values},
     values::RowValues,
 };
 use crate::{
-    profile::{snapshot::Snapshot, values::Values},
+    profile::snapshot::Snapshot,
     report::names::{Lines, Names},
 };
 
@@ -136,7 +137,7 @@ fn table(
     let rows = rows.map(|(function, (inclusive, exclusive))| {
         FunctionRow::new(&view, function, inclusive, exclusive)
     });
-    let mut completeness = Completeness::new(&view, &forest.seen(&view));
+    let mut completeness = Completeness::new(&view, &forest.seen(&view, label.names()));
     if let Some(lines) = lines {
         completeness = completeness.with_lines(&view, query.frames, lines);
     }
@@ -147,8 +148,8 @@ impl FunctionRow {
     pub(super) fn new(
         view: &View<'_>,
         function: &Function<'_>,
-        inclusive: &Values,
-        exclusive: &Values,
+        inclusive: &Figures,
+        exclusive: &Figures,
     ) -> Self {
         let module = view.snapshot.module(function.module);
         Self {

@@ -1,27 +1,46 @@
 //! How a [`Forest`] grows out of the accounts in scope: what each node of a profile's tree stands for.
 
-use std::{borrow::Cow, collections::HashMap, ops::Range};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+};
 
-use profiler_common::StackEnd;
+use profiler_common::{
+    Class, StackEnd,
+    division::kernel_parts,
+    kinds::{KindNs, MARK_BLOCKED, MARK_RUNNABLE, Primary, Tick, WaitNs},
+};
 
 use super::{
     completeness::named_entry,
+    divided::{Cell, Divided},
     fold::Folding,
-    forest::{Forest, ForestNode, Function, Label, ROOT, Standing},
+    forest::{FOLDED, Forest, ForestNode, Function, Label, ROOT, Standing},
     identity::{Identity, functions_at},
+    product::Values,
     query::Frames,
     scope::{Member, View},
     sections::{Section, Sections},
+    strata::strata,
 };
 use crate::profile::{
     frames::FrameId,
+    input::LossCause,
     over::Span,
     tree::{Node, NodeId, Place},
-    values::Values,
+    values::WAIT_CLASSES,
 };
 
 /// The place of frames that are folded although nothing shown called them.
 const HIDDEN: u32 = u32::MAX;
+
+/// Whose code a frame is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    User,
+    Kernel,
+}
 
 /// What a forest shows.
 pub(super) struct Shape<'n> {
@@ -48,8 +67,15 @@ pub(super) struct Grower<'v, 'n> {
     view: &'v View<'v>,
     shape: Shape<'n>,
     pub(super) forest: Forest<'n>,
-    /// What each node had at an earlier moment: taken away in the end.
-    earlier: Vec<Values>,
+    /// Which frames each node of the forest stands for; the first that were found.
+    modes: Vec<Option<Mode>>,
+    /// What was there of each member and node of the forest: the places in `cells`.
+    known: HashMap<(u32, u32), Vec<u32>>,
+    cells: Vec<Cell>,
+    /// The members' exact totals.
+    kinds: Vec<KindNs>,
+    /// What was there at an earlier moment: taken away in the end.
+    earlier: HashMap<(u32, u32), Primary>,
     /// The functions that a frame counts as, outermost first: a stretch of `chains`.
     by_frame: HashMap<(FrameId, bool), Range<usize>>,
     chains: Vec<u32>,
@@ -65,7 +91,11 @@ impl<'v, 'n> Grower<'v, 'n> {
             view,
             shape,
             forest: Forest::empty(),
-            earlier: Vec::new(),
+            modes: Vec::new(),
+            known: HashMap::new(),
+            cells: Vec::new(),
+            kinds: view.totals.iter().map(|totals| totals.kinds).collect(),
+            earlier: HashMap::new(),
             by_frame: HashMap::new(),
             chains: Vec::new(),
             by_name: HashMap::new(),
@@ -74,37 +104,80 @@ impl<'v, 'n> Grower<'v, 'n> {
         }
     }
 
-    /// Adds what the account received over `span`.
-    pub(super) fn add(&mut self, member: &Member<'_>, span: Span) {
-        let weights = member.account.weights_over(span);
-        self.forest
-            .stacks
-            .count(member.account, &weights, self.shape.label.names());
-        let targets = self.targets(member, &weights);
-        for (target, values) in targets.into_iter().zip(&weights) {
-            if let Some(target) = target {
-                self.forest.nodes[target as usize].own.add(values);
-            }
+    /// Adds what the account of a member of the view received over `span`.
+    pub(super) fn add(&mut self, index: u32, span: Span) {
+        let view = self.view;
+        let member = &view.members[index as usize];
+        let primary = member.account.primary_over(span);
+        let names = self.shape.label.names();
+        for (node, held) in member.account.nodes().iter().zip(&primary).skip(1) {
+            self.forest.stacks.count(node, held, names);
+            self.forest.lacks.note(node, held);
+        }
+        for (node, primary) in self.placed(member, &primary) {
+            let place = u32::try_from(self.cells.len()).expect("no more cells than nodes");
+            self.known.entry((index, node)).or_default().push(place);
+            self.cells.push(Cell {
+                member: index,
+                node,
+                primary,
+            });
         }
     }
 
-    /// Notes what the account had received at an earlier moment. It is taken away by [`Self::finish`].
-    pub(super) fn take_away(&mut self, member: &Member<'_>) {
-        let weights = member.account.weights_over(Span::Session);
-        let targets = self.targets(member, &weights);
-        self.earlier
-            .resize(self.forest.nodes.len(), Values::default());
-        for (target, values) in targets.into_iter().zip(&weights) {
-            if let Some(target) = target {
-                self.earlier[target as usize].add(values);
-            }
+    /// Notes what an account had received at an earlier moment, that is now a part of the member `index`. It is taken away by
+    /// [`Self::finish`].
+    pub(super) fn take_away(&mut self, index: u32, earlier: &Member<'_>) {
+        let over = earlier.account.threads_over(Span::Session);
+        let kinds = over.total().kinds;
+        for (now, then) in self.kinds[index as usize].iter_mut().zip(kinds) {
+            *now = now.saturating_sub(then);
         }
+        let primary = earlier.account.primary_over(Span::Session);
+        // Its stacks hang from the section of the member that it is a part of.
+        let member = Member {
+            account: earlier.account,
+            ..self.view.members[index as usize]
+        };
+        for (node, primary) in self.placed(&member, &primary) {
+            self.earlier.entry((index, node)).or_default().add(&primary);
+        }
+    }
+
+    /// Where in the forest what an account holds belongs.
+    fn placed(&mut self, member: &Member<'_>, primary: &[Primary]) -> Vec<(u32, Primary)> {
+        let targets = self.targets(member, primary).into_iter().zip(primary);
+        let placed = targets.filter_map(|(target, primary)| Some((target?, *primary)));
+        placed
+            .filter(|(_, primary)| *primary != Primary::default())
+            .collect()
     }
 
     /// The forest with totals.
     pub(super) fn finish(mut self) -> Forest<'n> {
-        if !self.earlier.is_empty() {
-            self.subtract();
+        self.subtract();
+        let span_ns = self
+            .view
+            .coverage
+            .to_ns
+            .saturating_sub(self.view.coverage.from_ns);
+        // Of a difference, what was there earlier is in no stratum.
+        let periods = self.view.snapshot.mark_periods();
+        let strata = strata(&self.view.members, &self.kinds, periods);
+        let divided = Divided::new(&strata, &self.kinds, &self.cells, span_ns);
+        for (cell, values) in self.cells.iter().zip(&divided.values) {
+            self.forest.nodes[cell.node as usize].own.add(values);
+        }
+        let view = self.view;
+        for (member, values) in view.members.iter().zip(&divided.not_sampled) {
+            if *values != Values::default() {
+                self.base = self.section(member);
+                let node = self.unnamed(self.base, LossCause::NotSampled.row_name());
+                self.forest.nodes[node as usize].own.add(values);
+            }
+        }
+        if self.shape.frames == Frames::All {
+            self.divide_among_kernel_functions(&divided.values);
         }
         let mut forest = self.forest;
         for node in &mut forest.nodes {
@@ -115,33 +188,111 @@ impl<'v, 'n> Grower<'v, 'n> {
             let parent = forest.nodes[index].parent as usize;
             forest.nodes[parent].total.add(&total);
         }
+        forest.cells = self.cells;
+        forest.divided = divided;
         forest
+    }
+
+    /// Of what a user function has in the kernel, the running time inside calls is divided among kernel functions by the ticks
+    /// that found calls at its stack. Where there are none, and of waits that were not walked, its function is not known.
+    fn divide_among_kernel_functions(&mut self, values: &[Values]) {
+        let mut ticks: BTreeMap<u32, Vec<(u32, u64)>> = BTreeMap::new();
+        // Of walked waits it is what was walked.
+        let mut walked: HashMap<u32, WaitNs> = HashMap::new();
+        for (cell, values) in self.cells.iter().zip(values) {
+            let walked = walked.entry(cell.node).or_default();
+            for (wait, to) in walked.iter_mut().enumerate() {
+                // Where marks at gaps have a part in it, only what is exact is sure to have been walked.
+                let found_ns = match cell.primary.marks[[MARK_BLOCKED, MARK_RUNNABLE][wait]] {
+                    0 => values.classes[WAIT_CLASSES[wait] as usize],
+                    _ => cell.primary.exact[wait],
+                };
+                *to = to.saturating_add(found_ns);
+            }
+            let count = cell.primary.ticks[Tick::Call as usize];
+            if count > 0
+                && self.mode_of(cell.node) == Some(Mode::Kernel)
+                && let Some(user) = self.user_ancestor(cell.node)
+            {
+                ticks.entry(user).or_default().push((cell.node, count));
+            }
+        }
+        for node in 0..self.modes.len() as u32 {
+            if self.mode_of(node) != Some(Mode::User) {
+                continue;
+            }
+            let walked = walked.get(&node).copied().unwrap_or_default();
+            let own = &mut self.forest.nodes[node as usize].own;
+            let in_kernel = own.take_kernel_time(&walked);
+            let call_ns = in_kernel.classes[Class::Syscall as usize];
+            let found = ticks.get(&node).map(Vec::as_slice).unwrap_or_default();
+            let weights: Vec<u64> = found.iter().map(|(_, count)| *count).collect();
+            let (parts, unknown_ns) = kernel_parts(call_ns, &weights);
+            for ((kernel, _), ns) in found.iter().zip(parts) {
+                let values = Values::of_class(Class::Syscall, ns);
+                self.forest.nodes[*kernel as usize].own.add(&values);
+            }
+            let mut rest = in_kernel;
+            rest.classes[Class::Syscall as usize] = unknown_ns;
+            rest.estimated_ns = in_kernel.estimated_ns.min(rest.elapsed_ns());
+            self.forest.nodes[node as usize].own.estimated_ns +=
+                in_kernel.estimated_ns - rest.estimated_ns;
+            if rest != Values::default() {
+                let unknown = self.unnamed(node, "[kernel, not sampled]");
+                self.forest.nodes[unknown as usize].own.add(&rest);
+            }
+        }
+    }
+
+    fn mode_of(&self, node: u32) -> Option<Mode> {
+        self.modes.get(node as usize).copied().flatten()
+    }
+
+    fn user_ancestor(&self, mut node: u32) -> Option<u32> {
+        while node != ROOT {
+            if self.mode_of(node) == Some(Mode::User) {
+                return Some(node);
+            }
+            node = self.forest.nodes[node as usize].parent;
+        }
+        None
+    }
+
+    /// Notes which frames a node of the forest stands for.
+    fn note_mode(&mut self, node: u32, place: Place) {
+        let mode = match place {
+            Place::User(_) => Mode::User,
+            Place::Kernel(_) | Place::Folded { kernel: true } => Mode::Kernel,
+            Place::Lost(_) | Place::Cut | Place::Folded { .. } => return,
+        };
+        if node != HIDDEN {
+            let nodes = self.forest.nodes.len();
+            self.modes.resize(nodes, None);
+            self.modes[node as usize].get_or_insert(mode);
+        }
     }
 
     /// Takes away what was there earlier. What a node has no longer was folded meanwhile: it went to the remainder of one
     /// of its callers. What is not there either is counted.
     fn subtract(&mut self) {
-        self.earlier
-            .resize(self.forest.nodes.len(), Values::default());
-        let folded = ["[folded]", "[unknown: folded]"].map(|name| {
+        let folded = FOLDED.map(|name| {
             let remainder = Function::unknown(Cow::Borrowed(name), Standing::Unnamed);
             self.by_name.get(&Identity::of(&remainder)).copied()
         });
-        let nodes = &mut self.forest.nodes;
         let mut left = Vec::new();
-        for (index, earlier) in self.earlier.iter_mut().enumerate() {
-            nodes[index].own.take(earlier);
-            if *earlier != Values::default() {
-                left.push((index, *earlier));
+        for ((member, node), mut earlier) in std::mem::take(&mut self.earlier) {
+            self.take(member, node, &mut earlier);
+            if earlier != Primary::default() {
+                left.push((member, node, earlier));
             }
         }
-        for (index, mut rest) in left {
-            let mut at = index as u32;
-            while at != ROOT && rest != Values::default() {
-                at = nodes[at as usize].parent;
+        for (member, node, mut rest) in left {
+            let mut at = node;
+            while at != ROOT && rest != Primary::default() {
+                at = self.forest.nodes[at as usize].parent;
                 for function in folded.into_iter().flatten() {
                     if let Some(remainder) = self.children.get(&(at, function)) {
-                        nodes[*remainder as usize].own.take(&mut rest);
+                        self.take(member, *remainder, &mut rest);
                     }
                 }
             }
@@ -149,8 +300,15 @@ impl<'v, 'n> Grower<'v, 'n> {
         }
     }
 
+    /// Takes what there is of `earlier` away from a place.
+    fn take(&mut self, member: u32, node: u32, earlier: &mut Primary) {
+        for place in self.known.get(&(member, node)).into_iter().flatten() {
+            self.cells[*place as usize].primary.take(earlier);
+        }
+    }
+
     /// The node of the forest that each node of the account's tree counts for, where it has anything.
-    fn targets(&mut self, member: &Member<'_>, weights: &[Values]) -> Vec<Option<u32>> {
+    fn targets(&mut self, member: &Member<'_>, weights: &[Primary]) -> Vec<Option<u32>> {
         let nodes = member.account.nodes();
         let live = live(nodes, weights);
         self.base = self.section(member);
@@ -162,10 +320,11 @@ impl<'v, 'n> Grower<'v, 'n> {
                 continue;
             }
             let place = self.place(places[node.parent.index()], node, hide_kernel);
+            self.note_mode(place, node.place);
             places[index] = place;
             if place != HIDDEN {
                 targets[index] = Some(place);
-            } else if weights[index] != Values::default() {
+            } else if weights[index] != Primary::default() {
                 targets[index] = Some(self.remark(self.base, "[hidden]"));
             }
         }
@@ -277,10 +436,10 @@ impl<'v, 'n> Grower<'v, 'n> {
 }
 
 /// Which nodes have received anything, themselves or below.
-fn live(nodes: &[Node], weights: &[Values]) -> Vec<bool> {
+fn live(nodes: &[Node], weights: &[Primary]) -> Vec<bool> {
     let mut live: Vec<bool> = weights
         .iter()
-        .map(|values| *values != Values::default())
+        .map(|values| *values != Primary::default())
         .collect();
     for index in (1..nodes.len()).rev() {
         if live[index] {

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     processes::module::ModuleKind,
-    profile::{snapshot::Snapshot, values::Values},
+    profile::snapshot::Snapshot,
     report::names::{Lines, Names},
 };
 
@@ -248,15 +248,16 @@ fn table<R: Row>(
     let (function, module) = (query.function.as_deref(), query.module.as_deref());
     let wanted = meant(&view, &forest, function, module)?;
     let (inclusive, exclusive) = (forest.inclusive(), forest.exclusive());
-    let values = |index: usize| -> (&Values, &Values) { (&inclusive[index], &exclusive[index]) };
     let rows = (0..forest.functions.len()).filter(|index| wanted[*index]);
     let rows = rows.map(|index| {
-        let (inclusive, exclusive) = values(index);
-        let values = RowValues::new(inclusive, exclusive, &view.denominators);
+        let values = RowValues::new(&inclusive[index], &exclusive[index], &view.denominators);
         row(&view, &forest.functions[index], values)
     });
-    let completeness =
-        Completeness::new(&view, &forest.seen(&view)).with_lines(&view, query.table.frames, lines);
+    let completeness = Completeness::new(&view, &forest.seen(&view, names)).with_lines(
+        &view,
+        query.table.frames,
+        lines,
+    );
     List::of(&view, completeness, rows.collect(), &query.table)
 }
 

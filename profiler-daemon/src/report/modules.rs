@@ -87,6 +87,6 @@ pub fn modules(
             values: RowValues::new(inclusive, exclusive, &view.denominators),
         }
     });
-    let completeness = Completeness::new(&view, &forest.seen(&view));
+    let completeness = Completeness::new(&view, &forest.seen(&view, names));
     List::of(&view, completeness, rows.collect(), query)
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::{
     answer::WindowSpan,
     completeness::Completeness,
+    places::Places,
     query::{ReportError, Scope, ViewQuery},
     scope::View,
     syscall_names::syscall_name,
@@ -39,10 +40,10 @@ pub struct OsEvents {
 /// One system call.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct SyscallRow {
-    /// Its name; `syscall_NNN` for a number without one.
+    /// Its name; `syscall_NNN` for a number without one; followed by ` (32-bit)` for one of the table that 32-bit programs use.
     #[schema(value_type = String)]
     pub name: Cow<'static, str>,
-    /// Its number.
+    /// Its number; for one of the 32-bit table, 65536 + its number there.
     pub number: u32,
     /// Calls that returned.
     pub count: u64,
@@ -107,7 +108,7 @@ pub fn os_events(
             }
         }
     }
-    let totals = view.totals();
+    let totals = &view.total.values;
     let row = |(number, (calls, in_progress, in_progress_ns)): (u32, (CallTotals, u64, u64))| {
         SyscallRow {
             name: syscall_name(number),
@@ -133,7 +134,7 @@ pub fn os_events(
     Ok(OsEvents {
         as_of: view.as_of(),
         window: view.window(),
-        completeness: Completeness::of_totals(&view, names),
+        completeness: Completeness::of_totals(&view, &Places::new(&view), names),
         elapsed_ns: totals.elapsed_ns(),
         classes: ClassValues::from(&totals.classes),
         syscalls,

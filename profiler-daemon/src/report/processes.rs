@@ -1,6 +1,6 @@
 //! The table of processes, and the totals of one.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, sync::Arc};
 
 use serde::Serialize;
 
@@ -8,25 +8,38 @@ use super::{
     answer::{List, WindowSpan, rfc3339},
     completeness::{Completeness, Stacks},
     confidence::interval,
-    query::{ProcessSelector, ReportError, Scope, TableQuery, ViewQuery},
-    scope::{Member, View},
+    places::Places,
+    query::{ReportError, Scope, TableQuery, ViewQuery},
+    scope::View,
     table::{Columns, Key, Row},
-    values::{ClassValues, percent},
+    values::{TotalValues, percent},
 };
 use crate::{
-    profile::{over::ThreadsOver, snapshot::Snapshot},
+    profile::{over::Span, snapshot::Snapshot, values::Totals},
     report::names::Names,
 };
 
-/// One process and its exact totals.
+/// One process and its totals, or the processes of one image that ended and are no longer kept one by one.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct ProcessRow {
-    /// The process.
-    pub pid: u32,
+    /// The process; null for processes that are one by image.
+    #[schema(required)]
+    pub pid: Option<u32>,
     /// Its start, 10 ms ticks since boot.
-    pub start_ticks: u64,
+    #[schema(required)]
+    pub start_ticks: Option<u64>,
     /// Its parent.
-    pub ppid: u32,
+    #[schema(required)]
+    pub ppid: Option<u32>,
+    /// Path of the file that it executed last, as far as that is known.
+    #[schema(required)]
+    pub image: Option<String>,
+    /// Of processes that are one by image: what `/api/v1/images/{id}` calls them.
+    #[schema(required)]
+    pub image_id: Option<String>,
+    /// How many processes that are.
+    #[schema(required)]
+    pub ended: Option<u64>,
     /// Its name.
     pub comm: String,
     /// Path of its program.
@@ -48,8 +61,8 @@ pub struct ProcessRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command_line: Option<String>,
     /// RFC 3339.
-    #[schema(format = DateTime)]
-    pub started_at: String,
+    #[schema(required, format = DateTime)]
+    pub started_at: Option<String>,
     /// RFC 3339.
     #[schema(required, format = DateTime)]
     pub exited_at: Option<String>,
@@ -60,24 +73,19 @@ pub struct ProcessRow {
     pub kernel_thread: bool,
     /// Threads it had in the time covered: those with a row of their own, and over the whole session all others.
     pub threads: u64,
-    /// Timer samples.
-    pub samples: u64,
     /// Of the session's samples.
     pub samples_percent: f64,
     /// Where the true `samples_percent` begins, at 95 % confidence.
     pub samples_percent_low: f64,
     /// Where it ends.
     pub samples_percent_high: f64,
-    /// All time of all threads.
-    pub elapsed_ns: u64,
     /// Of the session's time.
     pub elapsed_percent: f64,
-    /// Time without an operating-system event.
-    pub application_ns: u64,
     /// Of the session's application time.
     pub application_percent: f64,
-    /// `elapsed_ns` by class.
-    pub classes: ClassValues,
+    /// Its totals.
+    #[serde(flatten)]
+    pub totals: TotalValues,
     /// Walks of its user stacks.
     pub stacks: Stacks,
 }
@@ -102,6 +110,9 @@ impl Columns for ProcessRow {
         "pid",
         "start_ticks",
         "ppid",
+        "image",
+        "image_id",
+        "ended",
         "comm",
         "exe",
         "uid",
@@ -121,12 +132,23 @@ impl Columns for ProcessRow {
         "elapsed_ns",
         "elapsed_percent",
         "application_ns",
+        "application_low_ns",
+        "application_high_ns",
         "application_percent",
+        "fault_ns",
+        "minor_faults",
+        "major_faults",
+        "estimated_ns",
         "classes.user_ns",
         "classes.syscall_ns",
         "classes.blocked_ns",
         "classes.runnable_ns",
         "classes.kernel_ns",
+        "not_sampled.user_ns",
+        "not_sampled.syscall_ns",
+        "not_sampled.blocked_ns",
+        "not_sampled.runnable_ns",
+        "not_sampled.kernel_ns",
         "stacks.walked",
         "stacks.complete",
         "stacks.truncated",
@@ -143,9 +165,12 @@ impl Row for ProcessRow {
         }
         let number = |value: u64| Some(Key::Number(value as f64));
         match column {
-            "pid" => number(self.pid.into()),
-            "start_ticks" => number(self.start_ticks),
-            "ppid" => number(self.ppid.into()),
+            "pid" => number(self.pid?.into()),
+            "start_ticks" => number(self.start_ticks?),
+            "ppid" => number(self.ppid?.into()),
+            "image" => text(&self.image),
+            "image_id" => text(&self.image_id),
+            "ended" => number(self.ended?),
             "comm" => Some(Key::Text(&self.comm)),
             "exe" => text(&self.exe),
             "uid" => self.uid.map(|uid| Key::Number(uid.into())),
@@ -153,24 +178,21 @@ impl Row for ProcessRow {
             "unit" => text(&self.unit),
             "container_id" => text(&self.container_id),
             "command_line" => text(&self.command_line),
-            "started_at" => Some(Key::Text(&self.started_at)),
+            "started_at" => text(&self.started_at),
             "exited_at" => text(&self.exited_at),
             "state" => Some(Key::Text(self.state)),
             "kernel_thread" => number(self.kernel_thread.into()),
             "threads" => number(self.threads),
-            "samples" => number(self.samples),
             "samples_percent" => Some(Key::Number(self.samples_percent)),
             "samples_percent_low" => Some(Key::Number(self.samples_percent_low)),
             "samples_percent_high" => Some(Key::Number(self.samples_percent_high)),
-            "elapsed_ns" => number(self.elapsed_ns),
             "elapsed_percent" => Some(Key::Number(self.elapsed_percent)),
-            "application_ns" => number(self.application_ns),
             "application_percent" => Some(Key::Number(self.application_percent)),
             "stacks.walked" => number(self.stacks.walked),
             "stacks.complete" => number(self.stacks.complete),
             "stacks.truncated" => number(self.stacks.truncated),
             "stacks.failed" => number(self.stacks.failed),
-            _ => self.classes.column(column).map(Key::Number),
+            _ => self.totals.column(column).map(Key::Number),
         }
     }
 
@@ -179,8 +201,10 @@ impl Row for ProcessRow {
     }
 
     fn tie(&self, other: &Self) -> Ordering {
-        let elapsed = other.elapsed_ns.cmp(&self.elapsed_ns);
-        elapsed.then_with(|| (self.pid, self.start_ticks).cmp(&(other.pid, other.start_ticks)))
+        let elapsed = other.totals.elapsed_ns.cmp(&self.totals.elapsed_ns);
+        elapsed
+            .then_with(|| (self.pid, self.start_ticks).cmp(&(other.pid, other.start_ticks)))
+            .then_with(|| self.image_id.cmp(&other.image_id))
     }
 }
 
@@ -194,89 +218,84 @@ pub fn processes(
     names: &dyn Names,
 ) -> Result<List<ProcessRow>, ReportError> {
     let view = View::new(snapshot, &Scope::Session, query.window)?;
-    let rows = view.members.iter().filter_map(|member| {
-        let over = member.account.threads_over(view.coverage.span);
-        let (_, process) = member.process?;
-        let there = view.has_process(&process.info, &over.total());
-        there.then(|| row(&view, member, &over, names)).flatten()
+    let places = Places::new(&view);
+    let rows = (0..view.members.len()).filter_map(|index| {
+        let there = match view.members[index].process {
+            Some((_, process)) => view.has_process(&process.info, &view.totals[index]),
+            None => {
+                let whole = view.coverage.span == Span::Session;
+                view.totals[index] != Totals::default() || (whole && view.members[index].ended > 0)
+            }
+        };
+        there.then(|| row(&view, &places, index, names))
     });
-    let completeness = Completeness::of_totals(&view, names);
+    let completeness = Completeness::of_totals(&view, &places, names);
     List::of(&view, completeness, rows.collect(), query)
 }
 
-/// The totals of one process.
+/// The totals of one process, or of the ended ones of an image: what `scope` names.
 ///
 /// # Errors
-/// No such process or window.
+/// No such process, image or window.
 pub fn process(
     snapshot: &Snapshot,
-    selector: &ProcessSelector,
+    scope: &Scope,
     query: &ViewQuery,
     names: &dyn Names,
 ) -> Result<ProcessReport, ReportError> {
-    let view = View::new(snapshot, &Scope::Process(*selector), query.window)?;
-    let found = view.members.first().and_then(|member| {
-        let over = member.account.threads_over(view.coverage.span);
-        row(&view, member, &over, names)
-    });
-    let process = found.ok_or(ReportError::UnknownProcess {
-        selector: *selector,
-    })?;
+    let view = View::new(snapshot, scope, query.window)?;
+    let places = Places::new(&view);
+    let process = row(&view, &places, 0, names);
     Ok(ProcessReport {
         as_of: view.as_of(),
         window: view.window(),
-        completeness: Completeness::of_one_total(&view, names),
+        completeness: Completeness::of_one_total(&view, &places, names),
         process,
     })
 }
 
-fn row(
-    view: &View<'_>,
-    member: &Member<'_>,
-    over: &ThreadsOver<'_>,
-    names: &dyn Names,
-) -> Option<ProcessRow> {
-    let (key, process) = member.process?;
-    let info = &process.info;
-    let totals = over.total();
-    let mut stacks = Stacks::default();
-    stacks.count(
-        member.account,
-        &member.account.weights_over(view.coverage.span),
-        names,
-    );
+fn row(view: &View<'_>, places: &Places, index: usize, names: &dyn Names) -> ProcessRow {
+    let member = &view.members[index];
+    let over = member.account.threads_over(view.coverage.span);
+    let totals = view.total_values(places, index);
     let session = &view.denominators.session;
     let (samples_percent_low, samples_percent_high) = interval(totals.samples, session.samples);
-    let text = |value: &Option<std::sync::Arc<str>>| value.as_deref().map(str::to_owned);
-    Some(ProcessRow {
-        pid: key.pid,
-        start_ticks: key.start_ticks(),
-        ppid: info.ppid,
-        comm: info.comm.to_string(),
-        exe: text(&info.exe),
-        uid: info.uid,
-        cgroup: text(&info.cgroup),
-        unit: text(&info.unit),
-        container_id: text(&info.container_id),
-        command_line: text(&info.cmdline),
-        started_at: rfc3339(info.started_at_unix_ns),
-        exited_at: info.exited_at_unix_ns.map(rfc3339),
-        state: if info.exited_at_unix_ns.is_some() {
-            "exited"
-        } else {
-            "running"
+    let (key, info) = match member.process {
+        Some((key, process)) => (Some(key), Some(&process.info)),
+        None => (None, None),
+    };
+    let text = |value: Option<&Arc<str>>| value.map(|value| value.to_string());
+    let exited_at = info.and_then(|info| info.exited_at_unix_ns);
+    let path = member.image.map(|image| image.path.to_string());
+    let exe = text(info.and_then(|info| info.exe.as_ref()));
+    ProcessRow {
+        pid: key.map(|key| key.pid),
+        start_ticks: key.map(|key| key.start_ticks()),
+        ppid: info.map(|info| info.ppid),
+        image_id: member.image_id().map(|id| id.to_string()),
+        ended: info.is_none().then_some(member.ended),
+        comm: member.name(),
+        exe: exe.or_else(|| path.clone().filter(|_| info.is_none())),
+        image: path,
+        uid: info.and_then(|info| info.uid),
+        cgroup: text(info.and_then(|info| info.cgroup.as_ref())),
+        unit: text(info.and_then(|info| info.unit.as_ref())),
+        container_id: text(info.and_then(|info| info.container_id.as_ref())),
+        command_line: text(info.and_then(|info| info.cmdline.as_ref())),
+        started_at: info.map(|info| rfc3339(info.started_at_unix_ns)),
+        exited_at: exited_at.map(rfc3339),
+        state: match info {
+            Some(_) if exited_at.is_none() => "running",
+            _ => "exited",
         },
-        kernel_thread: info.kernel_thread,
-        threads: view.thread_count(over),
-        samples: totals.samples,
+        kernel_thread: member.kernel_thread,
+        threads: view.thread_count(&over),
         samples_percent: percent(totals.samples, session.samples),
         samples_percent_low,
         samples_percent_high,
-        elapsed_ns: totals.elapsed_ns(),
-        elapsed_percent: percent(totals.elapsed_ns(), session.elapsed_ns()),
-        application_ns: totals.application_ns(),
-        application_percent: percent(totals.application_ns(), session.application_ns()),
-        classes: ClassValues::from(&totals.classes),
-        stacks,
-    })
+        elapsed_percent: percent(totals.elapsed_ns, session.elapsed_ns()),
+        application_percent: percent(totals.application_ns, session.application_ns()),
+        totals,
+        stacks: places.stacks(index, member, names),
+    }
 }

@@ -5,7 +5,8 @@ use std::{fmt, str::FromStr};
 use profiler_common::Class;
 
 use super::answer::rfc3339;
-use crate::profile::{name::Name, sessions::SessionRefusal, values::Values};
+use super::product::Values;
+use crate::profile::{name::Name, sessions::SessionRefusal};
 
 pub use super::{fold::Fold, sections::Sections};
 
@@ -121,6 +122,48 @@ impl fmt::Display for ProcessSelector {
     }
 }
 
+/// Names the processes of one image that ended and are kept as one: the file that they executed last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageId {
+    /// A file; the number is made of its device, inode and path.
+    File(u64),
+    /// Kernel threads.
+    Kernel,
+    /// All images without a place of their own.
+    Other,
+}
+
+/// Text that names no image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an image is named by the id of its row in /api/v1/processes")]
+pub struct NotAnImage;
+
+impl FromStr for ImageId {
+    type Err = NotAnImage;
+
+    fn from_str(text: &str) -> Result<Self, NotAnImage> {
+        match text {
+            "kernel" => Ok(Self::Kernel),
+            "other" => Ok(Self::Other),
+            _ if text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit()) => {
+                let number = u64::from_str_radix(text, 16);
+                number.map(Self::File).map_err(|_| NotAnImage)
+            }
+            _ => Err(NotAnImage),
+        }
+    }
+}
+
+impl fmt::Display for ImageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(number) => write!(f, "{number:016x}"),
+            Self::Kernel => f.write_str("kernel"),
+            Self::Other => f.write_str("other"),
+        }
+    }
+}
+
 /// Whose rows are asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
@@ -129,6 +172,8 @@ pub enum Scope {
     Session,
     /// One process.
     Process(ProcessSelector),
+    /// Processes that ended and are one by the file that they executed last.
+    Image(ImageId),
 }
 
 /// A question whose answer has no rows to choose from.
@@ -359,6 +404,12 @@ pub enum ReportError {
     DroppedProcess {
         /// What was asked for.
         selector: ProcessSelector,
+    },
+    /// No processes of that image have ended and left the list.
+    #[error("no image {image} is known; images of ended processes are rows of /api/v1/processes")]
+    UnknownImage {
+        /// What was asked for.
+        image: ImageId,
     },
     /// There is no such column.
     #[error("there is no column \"{given}\" to sort by; there are: {}", allowed.join(", "))]

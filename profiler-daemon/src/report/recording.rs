@@ -70,7 +70,7 @@ pub fn recording(
     };
     let mut processes = processes(snapshot, &all, names)?;
     // Those that are no targets are known, but have no time.
-    processes.rows.retain(|row| row.elapsed_ns > 0);
+    processes.rows.retain(|row| row.totals.elapsed_ns > 0);
     processes.total_rows = processes.rows.len();
     Ok(Recording {
         value,

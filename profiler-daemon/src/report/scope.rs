@@ -1,24 +1,33 @@
 //! From a question's scope and window to the accounts it is about, their denominators and their coverage.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeSet, HashMap},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
+};
+
+use profiler_common::kinds::KindNs;
 
 use super::{
     answer::{WindowSpan, rfc3339},
     fold::Folding,
-    query::{Moment, ProcessSelector, ReportError, Scope, Window},
-    values::Denominators,
+    places::Places,
+    product::Values,
+    query::{ImageId, Moment, ProcessSelector, ReportError, Scope, Window},
+    strata::{self, Shared, TotalFigures, strata},
+    values::{Denominators, TotalValues},
 };
 use crate::{
     processes::ids::ProcessKey,
     profile::{
         account::AccountView,
         frames::FrameId,
-        input::{ProcessInfo, ThreadState},
+        input::{Image, ProcessInfo, ThreadState},
         over::{Span, ThreadsOver},
-        snapshot::{Coverage, NotKept, ProcessView, Snapshot},
+        snapshot::{Coverage, ImageView, NotKept, ProcessView, Snapshot},
         threads::Thread,
         tree::Place,
-        values::{Totals, Values},
+        values::Totals,
     },
 };
 
@@ -30,12 +39,24 @@ pub(super) struct Member<'a> {
     pub(super) account: &'a AccountView,
     /// It has no user mode: its kernel frames are always shown.
     pub(super) kernel_thread: bool,
+    /// The file executed last.
+    pub(super) image: Option<&'a Arc<Image>>,
+    /// Of processes that ended and are one together: how many.
+    pub(super) ended: u64,
 }
 
 /// What a question is about.
 pub(super) struct View<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) members: Vec<Member<'a>>,
+    /// The exact totals of each member.
+    pub(super) totals: Vec<Totals>,
+    /// The same as rows show them.
+    pub(super) figures: Vec<TotalFigures>,
+    /// Of all members together.
+    pub(super) total: TotalFigures,
+    /// Who shares them.
+    pub(super) strata: Vec<Shared>,
     pub(super) coverage: Coverage,
     pub(super) denominators: Denominators,
 }
@@ -46,28 +67,47 @@ impl<'a> View<'a> {
         scope: &Scope,
         window: Window,
     ) -> Result<Self, ReportError> {
-        let members = members(snapshot, scope)?;
         let coverage = coverage(snapshot, window)?;
-        let total = |members: &[Member<'_>]| {
-            let mut total = Totals::default();
-            for member in members {
-                total.add(&member.account.threads_over(coverage.span).total());
-            }
-            total
+        let span_ns = coverage.to_ns.saturating_sub(coverage.from_ns);
+        let over = |members: &[Member<'_>]| {
+            let of = |member: &Member<'_>| member.account.threads_over(coverage.span).total();
+            let totals: Vec<Totals> = members.iter().map(of).collect();
+            let kinds: Vec<KindNs> = totals.iter().map(|totals| totals.kinds).collect();
+            let strata = strata(members, &kinds, snapshot.mark_periods());
+            let figures = strata::totals(&strata, &totals, span_ns);
+            (totals, strata, figures)
         };
+        let members = members(snapshot, scope)?;
+        let (totals, strata, (figures, total)) = over(&members);
         let denominators = match scope {
             Scope::Session => Denominators {
-                session: total(&members),
+                session: total.values,
                 process: None,
             },
-            Scope::Process(_) => Denominators {
-                session: total(&all_members(snapshot)),
-                process: Some(total(&members)),
-            },
+            Scope::Process(_) | Scope::Image(_) => {
+                // What is in scope counts as it is shown here, divided alone: no share of it is more than all.
+                let all = all_members(snapshot);
+                let (_, _, (rows, _)) = over(&all);
+                let here = |of: &Member<'_>| {
+                    let mut accounts = members.iter().map(|member| member.account);
+                    accounts.any(|account| std::ptr::eq(account, of.account))
+                };
+                let mut session = total.values;
+                let others = all.iter().zip(&rows).filter(|(member, _)| !here(member));
+                others.for_each(|(_, row)| session.add(&row.values));
+                Denominators {
+                    session,
+                    process: Some(total.values),
+                }
+            }
         };
         Ok(Self {
             snapshot,
             members,
+            totals,
+            figures,
+            total,
+            strata,
             coverage,
             denominators,
         })
@@ -75,9 +115,42 @@ impl<'a> View<'a> {
 
     /// The totals of what is in scope.
     pub(super) fn totals(&self) -> Totals {
-        self.denominators
-            .process
-            .unwrap_or(self.denominators.session)
+        let mut sum = Totals::default();
+        self.totals.iter().for_each(|totals| sum.add(totals));
+        sum
+    }
+
+    /// The totals of the threads of a member as rows show them.
+    pub(super) fn thread_values(&self, member: usize, threads: &[Totals]) -> Vec<Values> {
+        strata::thread_values(
+            threads,
+            (&self.totals[member], &self.figures[member].values),
+            self.snapshot.mark_periods(),
+        )
+    }
+
+    /// The totals of a member as rows show them.
+    pub(super) fn total_values(&self, places: &Places, index: usize) -> TotalValues {
+        let not_sampled = places.not_sampled(index, &self.members[index]);
+        TotalValues::new(
+            &self.figures[index],
+            &self.totals[index],
+            &not_sampled.classes,
+        )
+    }
+
+    /// The totals of all members as rows show them.
+    pub(super) fn all_values(&self, places: &Places) -> TotalValues {
+        let mut not_sampled = Values::default();
+        for (index, member) in self.members.iter().enumerate() {
+            not_sampled.add(&places.not_sampled(index, member));
+        }
+        TotalValues::new(&self.total, &self.totals(), &not_sampled.classes)
+    }
+
+    /// How long the time covered is, nanoseconds.
+    pub(super) fn span_ns(&self) -> u64 {
+        self.coverage.to_ns.saturating_sub(self.coverage.from_ns)
     }
 
     pub(super) fn is_session(&self) -> bool {
@@ -88,7 +161,7 @@ impl<'a> View<'a> {
     pub(super) fn has_process(&self, info: &ProcessInfo, totals: &Totals) -> bool {
         self.coverage.span == Span::Session
             || totals.elapsed_ns() > 0
-            || totals.samples > 0
+            || totals.samples() > 0
             || (info.exited_at_unix_ns.is_none()
                 && info.started_at_unix_ns < self.coverage.to_unix_ns)
     }
@@ -203,6 +276,57 @@ fn members<'a>(snapshot: &'a Snapshot, scope: &Scope) -> Result<Vec<Member<'a>>,
     match scope {
         Scope::Session => Ok(all_members(snapshot)),
         Scope::Process(selector) => find(snapshot, selector).map(|found| vec![member(found)]),
+        Scope::Image(image) => {
+            let ended = snapshot.images().iter().map(ended);
+            let found: Vec<_> = ended.filter(|of| of.image_id() == Some(*image)).collect();
+            if found.is_empty() {
+                Err(ReportError::UnknownImage { image: *image })
+            } else {
+                Ok(found)
+            }
+        }
+    }
+}
+
+impl Member<'_> {
+    /// What processes that ended and are one are named by.
+    pub(super) fn image_id(&self) -> Option<ImageId> {
+        match (self.process, self.image) {
+            (Some(_), _) => None,
+            (None, Some(image)) => Some(ImageId::of(image)),
+            (None, None) if self.kernel_thread => Some(ImageId::Kernel),
+            (None, None) => Some(ImageId::Other),
+        }
+    }
+
+    /// The same with how many there were.
+    pub(super) fn title(&self) -> String {
+        match self.process {
+            Some(_) => self.name(),
+            None => format!("{} ({} ended)", self.name(), self.ended),
+        }
+    }
+
+    /// How its row is called: the name of a process, of the file that ended ones executed.
+    pub(super) fn name(&self) -> String {
+        match (self.process, self.image) {
+            (Some((_, process)), _) => process.info.comm.to_string(),
+            (None, Some(image)) => {
+                let path = image.path.trim_end_matches('/');
+                path.rsplit('/').next().unwrap_or(path).to_owned()
+            }
+            (None, None) if self.kernel_thread => "[kernel threads]".to_owned(),
+            (None, None) => "[other images]".to_owned(),
+        }
+    }
+}
+
+impl ImageId {
+    /// The one of a file.
+    fn of(image: &Image) -> Self {
+        let mut hasher = DefaultHasher::new();
+        image.hash(&mut hasher);
+        Self::File(hasher.finish())
     }
 }
 
@@ -211,23 +335,27 @@ fn member<'a>((key, process): (ProcessKey, &'a ProcessView)) -> Member<'a> {
         process: Some((key, process)),
         account: &process.account,
         kernel_thread: process.info.kernel_thread,
+        image: process.info.image.as_ref(),
+        ended: 0,
+    }
+}
+
+fn ended(image: &ImageView) -> Member<'_> {
+    Member {
+        process: None,
+        account: &image.account,
+        kernel_thread: image.kernel_thread,
+        image: image.image.as_ref(),
+        ended: image.ended,
     }
 }
 
 fn all_members(snapshot: &Snapshot) -> Vec<Member<'_>> {
-    let retired = |account, kernel_thread| Member {
-        process: None,
-        account,
-        kernel_thread,
-    };
     snapshot
         .processes()
         .iter()
         .map(|(key, process)| member((*key, process)))
-        .chain([
-            retired(&snapshot.retired().user, false),
-            retired(&snapshot.retired().kernel, true),
-        ])
+        .chain(snapshot.images().iter().map(ended))
         .collect()
 }
 
@@ -258,19 +386,17 @@ pub fn lines_needed(
     window: Window,
     wanted: Option<&str>,
 ) -> Result<Vec<FrameId>, ReportError> {
-    let coverage = coverage(snapshot, window)?;
     let only = wanted
         .map(|module| Folding::only(snapshot, module))
         .transpose()?
         .unwrap_or_default();
     let mut weights: HashMap<FrameId, Values> = HashMap::new();
-    for member in members(snapshot, scope)? {
-        let nodes = member.account.nodes();
-        let mut totals = member.account.weights_over(coverage.span);
-        for index in (1..nodes.len()).rev() {
-            let total = totals[index];
-            totals[nodes[index].parent.index()].add(&total);
-            let (Place::User(frame) | Place::Kernel(frame)) = nodes[index].place else {
+    let view = View::new(snapshot, scope, window)?;
+    let places = Places::new(&view);
+    for (index, member) in view.members.iter().enumerate() {
+        let totals = places.inclusive(index, member);
+        for (node, total) in member.account.nodes().iter().zip(totals).skip(1) {
+            let (Place::User(frame) | Place::Kernel(frame)) = node.place else {
                 continue;
             };
             if total != Values::default() && !only.hides(snapshot.frame(frame).module) {

@@ -37,8 +37,8 @@ impl Section {
         };
         match (sections, member.process) {
             (Sections::None, _) => None,
-            (_, None) if member.kernel_thread => Some(plain("[dropped kernel threads]".to_owned())),
-            (_, None) => Some(plain("[dropped processes]".to_owned())),
+            (Sections::Process, None) => Some(plain(member.title())),
+            (Sections::Group, None) => Some(plain(member.name())),
             (Sections::Group, Some((_, process))) => {
                 Some(plain(group_name(&process.info).to_string()))
             }

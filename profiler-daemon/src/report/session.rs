@@ -7,9 +7,11 @@ use serde::Serialize;
 use super::{
     answer::{WindowSpan, rfc3339},
     completeness::{Completeness, Stacks},
+    places::Places,
+    product::Values,
     query::{ReportError, Scope, ViewQuery, Window},
     scope::View,
-    values::ClassValues,
+    values::TotalValues,
 };
 use crate::{
     profile::{input::CounterName, over::Span, snapshot::Snapshot, values::Totals},
@@ -29,17 +31,12 @@ pub struct SessionReport {
     /// Begin of the session, RFC 3339.
     #[schema(format = DateTime)]
     pub started_at: String,
-    /// Timer samples.
-    pub samples: u64,
     /// Samples discarded on purpose, by reason.
     #[schema(value_type = BTreeMap<String, u64>)]
     pub discarded: BTreeMap<CounterName, u64>,
-    /// All time of all threads.
-    pub elapsed_ns: u64,
-    /// Time without an operating-system event.
-    pub application_ns: u64,
-    /// `elapsed_ns` by class.
-    pub classes: ClassValues,
+    /// The totals.
+    #[serde(flatten)]
+    pub totals: TotalValues,
     /// Processes seen in the time covered: the rows of the table of processes, and over the whole session the dropped ones.
     pub processes: u64,
     /// Threads seen in the time covered: those with a row of their own, and over the whole session all others.
@@ -59,14 +56,9 @@ pub struct RetiredTotals {
     /// Threads they had; null likewise.
     #[schema(required)]
     pub threads: Option<u64>,
-    /// Timer samples.
-    pub samples: u64,
-    /// All time of all their threads.
-    pub elapsed_ns: u64,
-    /// Time without an operating-system event.
-    pub application_ns: u64,
-    /// `elapsed_ns` by class.
-    pub classes: ClassValues,
+    /// Their totals.
+    #[serde(flatten)]
+    pub totals: TotalValues,
 }
 
 /// The totals of the session or of a window of it.
@@ -79,51 +71,44 @@ pub fn session(
     names: &dyn Names,
 ) -> Result<SessionReport, ReportError> {
     let view = View::new(snapshot, &Scope::Session, query.window)?;
-    let totals = view.totals();
-    let mut retired = Totals::default();
+    let places = Places::new(&view);
+    let mut retired = Values::default();
+    let (mut retired_exact, mut retired_not_sampled) = (Totals::default(), Values::default());
     let (mut processes, mut threads, mut retired_threads) = (0, 0, 0);
     let mut stacks = Stacks::default();
-    for member in &view.members {
+    for (index, member) in view.members.iter().enumerate() {
         let over = member.account.threads_over(view.coverage.span);
         let count = view.thread_count(&over);
         threads += count;
         match member.process {
             Some((_, process)) => {
-                processes += u64::from(view.has_process(&process.info, &over.total()));
+                processes += u64::from(view.has_process(&process.info, &view.totals[index]));
             }
             None => {
                 retired_threads += count;
-                retired.add(&over.total());
+                retired.add(&view.figures[index].values);
+                retired_exact.add(&view.totals[index]);
+                retired_not_sampled.add(&places.not_sampled(index, member));
             }
         }
-        stacks.count(
-            member.account,
-            &member.account.weights_over(view.coverage.span),
-            names,
-        );
+        stacks.add(&places.stacks(index, member, names));
     }
     let whole = view.coverage.span == Span::Session;
-    let dropped = whole.then_some(snapshot.retired().processes);
+    let dropped = whole.then_some(snapshot.ended());
     Ok(SessionReport {
         as_of: view.as_of(),
         window: view.window(),
-        completeness: Completeness::of_one_total(&view, names),
+        completeness: Completeness::of_one_total(&view, &places, names),
         started_at: rfc3339(snapshot.started_unix_ns()),
-        samples: totals.samples,
         discarded: view.coverage.discarded.iter().cloned().collect(),
-        elapsed_ns: totals.elapsed_ns(),
-        application_ns: totals.application_ns(),
-        classes: ClassValues::from(&totals.classes),
+        totals: view.all_values(&places),
         processes: processes + dropped.unwrap_or_default(),
         threads,
         stacks,
         retired: RetiredTotals {
             processes: dropped,
             threads: whole.then_some(retired_threads),
-            samples: retired.samples,
-            elapsed_ns: retired.elapsed_ns(),
-            application_ns: retired.application_ns(),
-            classes: ClassValues::from(&retired.classes),
+            totals: TotalValues::measured(&retired, &retired_exact, &retired_not_sampled.classes),
         },
     })
 }
@@ -131,5 +116,5 @@ pub fn session(
 /// Timer samples of the whole session so far: what can be told without a name.
 #[must_use]
 pub fn samples(snapshot: &Snapshot) -> u64 {
-    View::new(snapshot, &Scope::Session, Window::Session).map_or(0, |view| view.totals().samples)
+    View::new(snapshot, &Scope::Session, Window::Session).map_or(0, |view| view.totals().samples())
 }

@@ -1,23 +1,21 @@
 //! The named sessions, and the totals of one and of its spans.
 
-use profiler_common::ClassNs;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
     answer::{WindowSpan, rfc3339},
     completeness::Completeness,
+    places::Places,
     query::{ReportError, Scope, Window},
     scope::View,
-    values::ClassValues,
+    values::TotalValues,
 };
 use crate::{
     profile::{
         name::Name,
-        over::Gain,
-        sessions::{DEFAULT, Session},
+        sessions::{DEFAULT, Session, SpanStart},
         snapshot::Snapshot,
-        values::{Totals, add_classes},
     },
     report::names::Names,
 };
@@ -71,7 +69,7 @@ pub struct SessionTotals {
     pub duration_ns: u64,
     /// Its totals.
     #[serde(flatten)]
-    pub totals: PartTotals,
+    pub totals: TotalValues,
     /// Its spans, oldest first. They sum to its totals, to the nanosecond.
     pub spans: Vec<SpanTotals>,
 }
@@ -90,35 +88,7 @@ pub struct SpanTotals {
     pub duration_ns: u64,
     /// Its totals.
     #[serde(flatten)]
-    pub totals: PartTotals,
-}
-
-/// The totals of a session or span.
-#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-pub struct PartTotals {
-    /// Timer samples.
-    pub samples: u64,
-    /// All time of all threads.
-    pub elapsed_ns: u64,
-    /// Time without an operating-system event.
-    pub application_ns: u64,
-    /// `elapsed_ns` by class.
-    pub classes: ClassValues,
-}
-
-impl PartTotals {
-    fn new(samples: u64, classes: &ClassNs) -> Self {
-        let totals = Totals {
-            classes: *classes,
-            ..Totals::default()
-        };
-        Self {
-            samples,
-            elapsed_ns: totals.elapsed_ns(),
-            application_ns: totals.application_ns(),
-            classes: ClassValues::from(classes),
-        }
-    }
+    pub totals: TotalValues,
 }
 
 /// All sessions, the default one first.
@@ -185,43 +155,40 @@ pub fn session_totals(
         }
     };
     let view = View::new(snapshot, &Scope::Session, window)?;
-    let totals = view.totals();
+    let places = Places::new(&view);
     Ok(SessionTotals {
         as_of: view.as_of(),
         window: view.window(),
-        completeness: Completeness::of_one_total(&view, names),
+        completeness: Completeness::of_one_total(&view, &places, names),
         name: head.name,
         state: head.state,
         started_at: head.started_at,
         stopped_at: head.stopped_at,
         duration_ns: head.duration_ns,
-        totals: PartTotals::new(totals.samples, &totals.classes),
-        spans: session.map_or_else(Vec::new, |session| spans(&view, session)),
+        totals: view.all_values(&places),
+        spans: match session {
+            Some(session) => spans(snapshot, session)?,
+            None => Vec::new(),
+        },
     })
 }
 
-fn spans(view: &View<'_>, session: &Session) -> Vec<SpanTotals> {
-    let mut borders_ns: Vec<u64> = session.spans.iter().map(|span| span.from.ns).collect();
-    borders_ns.push(session.stopped.map_or(u64::MAX, |stopped| stopped.ns));
-    let mut sums: Vec<(u64, ClassNs)> = vec![(0, [0; _]); session.spans.len()];
-    for member in &view.members {
-        member
-            .account
-            .gains_by_span(&borders_ns, |_, span, gain| match gain {
-                Gain::Time(classes) => add_classes(&mut sums[span].1, &classes),
-                Gain::Samples(count) => sums[span].0 += count,
-            });
-    }
-    let row = |(index, (samples, classes)): (usize, (u64, ClassNs))| {
-        let (span, to) = (&session.spans[index], session.span_end(index));
-        let end_ns = to.map_or(view.snapshot.now_ns(), |to| to.ns);
-        SpanTotals {
+fn spans(snapshot: &Snapshot, session: &Session) -> Result<Vec<SpanTotals>, ReportError> {
+    let of = |(index, span): (usize, &SpanStart)| {
+        let window = Window::Named {
+            session: session.name,
+            span: Some(span.name),
+        };
+        let view = View::new(snapshot, &Scope::Session, window)?;
+        let to = session.span_end(index);
+        let end_ns = to.map_or(snapshot.now_ns(), |to| to.ns);
+        Ok(SpanTotals {
             name: span.name.to_string(),
             from_at: rfc3339(span.from.unix_ns),
             to_at: to.map(|to| rfc3339(to.unix_ns)),
             duration_ns: end_ns - span.from.ns,
-            totals: PartTotals::new(samples, &classes),
-        }
+            totals: view.all_values(&Places::new(&view)),
+        })
     };
-    sums.into_iter().enumerate().map(row).collect()
+    session.spans.iter().enumerate().map(of).collect()
 }

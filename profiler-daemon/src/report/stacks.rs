@@ -7,13 +7,15 @@ use super::{
     fold::Folding,
     forest::{Forest, Label, NO_FUNCTION, ROOT, kind_name},
     grow::{Grower, Shape},
+    places::Places,
+    product::Values,
     query::{ReportError, Scope, StackQuery, Window},
     scope::{Member, View, find},
     sections::Section,
 };
 use crate::{
     processes::module::{ModuleId, ModuleKind},
-    profile::{over::Span, snapshot::Snapshot, values::Values},
+    profile::{over::Span, snapshot::Snapshot},
     report::names::Names,
 };
 
@@ -116,7 +118,7 @@ pub fn stacks(
 ) -> Result<Stacks, ReportError> {
     let view = View::new(snapshot, scope, query.tree.window)?;
     let forest = Forest::new(&view, shape(snapshot, query, names)?);
-    let completeness = Completeness::new(&view, &forest.seen(&view));
+    let completeness = Completeness::new(&view, &forest.seen(&view, names));
     let (from_ns, to_ns) = (view.coverage.from_ns, view.coverage.to_ns);
     Ok(Stacks {
         from_unix_ns: view.coverage.from_unix_ns,
@@ -140,6 +142,7 @@ pub fn stacks_between(
     let view = View::new(later, scope, Window::Session)?;
     let before = match scope {
         Scope::Session => View::new(earlier, scope, Window::Session).ok(),
+        Scope::Image(_) => View::new(earlier, scope, Window::Session).ok(),
         // The same process, not the same number.
         Scope::Process(selector) => {
             let key = find(later, selector)?.0;
@@ -155,22 +158,19 @@ pub fn stacks_between(
         }
     };
     let mut grower = Grower::new(&view, shape(later, query, names)?);
-    for member in &view.members {
-        grower.add(member, Span::Session);
+    for index in 0..view.members.len() as u32 {
+        grower.add(index, Span::Session);
     }
     for member in before.iter().flat_map(|before| &before.members) {
-        // A process that was dropped meanwhile is to be found among the dropped ones.
-        let process = member
-            .process
-            .and_then(|(key, _)| later.processes().get_key_value(&key))
-            .map(|(key, process)| (*key, process));
-        grower.take_away(&Member { process, ..*member });
+        if let Some(index) = part_of(&view, member) {
+            grower.take_away(index, member);
+        }
     }
     let forest = grower.finish();
-    let mut seen = forest.seen(&view);
+    let mut seen = forest.seen(&view, names);
     let mut completeness = match &before {
         Some(before) => {
-            let before = Completeness::of_totals(before, names);
+            let before = Completeness::of_totals(before, &Places::new(before), names);
             Completeness::new(&view, &seen).since(&before)
         }
         None => Completeness::new(&view, &seen),
@@ -185,6 +185,21 @@ pub fn stacks_between(
         completeness,
         ..flat(&view, &forest, query)
     })
+}
+
+/// The member of a later view that one of an earlier view is, or is a part of: a process that was dropped meanwhile is one of its
+/// image's ended ones.
+fn part_of(later: &View<'_>, earlier: &Member<'_>) -> Option<u32> {
+    let key = |member: &Member<'_>| member.process.map(|(key, _)| key);
+    let find = |is: &dyn Fn(&Member<'_>) -> bool| later.members.iter().position(is);
+    let ended = |member: &Member<'_>| {
+        member.process.is_none() && member.kernel_thread == earlier.kernel_thread
+    };
+    let same = key(earlier).and_then(|of| find(&|member| key(member) == Some(of)));
+    let index = same
+        .or_else(|| find(&|member| ended(member) && member.image == earlier.image))
+        .or_else(|| find(&|member| ended(member) && member.image.is_none()))?;
+    u32::try_from(index).ok()
 }
 
 fn shape<'n>(
@@ -212,10 +227,10 @@ fn flat(view: &View<'_>, forest: &Forest<'_>, query: &StackQuery) -> Stacks {
         _ => None,
     };
     let mut stacks = Stacks {
-        title: title.map_or_else(
-            || "session".to_owned(),
-            |(_, process)| process.info.comm.to_string(),
-        ),
+        title: match view.members.as_slice() {
+            [member] if !view.is_session() => member.title(),
+            _ => "session".to_owned(),
+        },
         pid: title.map(|(key, _)| key.pid),
         exe: title.and_then(|(_, process)| process.info.exe.as_deref().map(str::to_owned)),
         as_of_unix_ns: view.snapshot.as_of_unix_ns(),
@@ -230,7 +245,7 @@ fn flat(view: &View<'_>, forest: &Forest<'_>, query: &StackQuery) -> Stacks {
             own: forest.nodes[ROOT as usize].own,
         }],
         cut_nodes: 0,
-        shrunk_ns: forest.shrunk.elapsed_ns(),
+        shrunk_ns: forest.shrunk_ns(),
     };
     let mut tables = Tables {
         modules: vec![None; view.snapshot.modules().len()],

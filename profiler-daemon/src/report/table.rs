@@ -92,12 +92,17 @@ macro_rules! columns_with_values {
             "samples.exclusive_percent_low", "samples.exclusive_percent_high",
             "samples.inclusive_percent_of_process_low", "samples.inclusive_percent_of_process_high",
             "samples.exclusive_percent_of_process_low", "samples.exclusive_percent_of_process_high",
-            "elapsed.inclusive_ns", "elapsed.exclusive_ns",
+            "elapsed.inclusive_ns", "elapsed.inclusive_low_ns", "elapsed.inclusive_high_ns",
+            "elapsed.exclusive_ns", "elapsed.exclusive_low_ns", "elapsed.exclusive_high_ns",
             "elapsed.inclusive_percent", "elapsed.exclusive_percent",
             "elapsed.inclusive_percent_of_process", "elapsed.exclusive_percent_of_process",
-            "application.inclusive_ns", "application.exclusive_ns",
+            "application.inclusive_ns",
+            "application.inclusive_low_ns", "application.inclusive_high_ns",
+            "application.exclusive_ns",
+            "application.exclusive_low_ns", "application.exclusive_high_ns",
             "application.inclusive_percent", "application.exclusive_percent",
             "application.inclusive_percent_of_process", "application.exclusive_percent_of_process",
+            "marks.ticks", "marks.gaps", "marks.waits", "few_marks", "fault_ns", "estimated_ns",
         ]
     };
 }

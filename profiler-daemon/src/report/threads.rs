@@ -7,10 +7,12 @@ use serde::Serialize;
 use super::{
     answer::{List, rfc3339},
     completeness::Completeness,
+    places::Places,
+    product::Figures,
     query::{ReportError, Scope, TableQuery},
-    scope::{Member, View},
+    scope::View,
     table::{Columns, Key, Row, columns_with_values},
-    values::{ClassValues, RowValues, as_values},
+    values::{ClassValues, RowValues},
 };
 use crate::{
     profile::{input::ThreadState, over::Span, snapshot::Snapshot, values::Totals},
@@ -44,6 +46,10 @@ pub struct ThreadRow {
     pub last_event_ns: u64,
     /// Time in between in which it was no target.
     pub unobserved_ns: u64,
+    /// Page faults that needed no reading.
+    pub minor_faults: u64,
+    /// Page faults that waited for data to be read.
+    pub major_faults: u64,
     /// `last_event_ns - first_event_ns - unobserved_ns`, by class.
     pub classes: ClassValues,
     /// The three groups; exclusive = inclusive.
@@ -63,6 +69,8 @@ impl Columns for ThreadRow {
         "first_event_ns",
         "last_event_ns",
         "unobserved_ns",
+        "minor_faults",
+        "major_faults",
         "classes.user_ns",
         "classes.syscall_ns",
         "classes.blocked_ns",
@@ -86,6 +94,8 @@ impl Row for ThreadRow {
             "first_event_ns" => Key::Number(self.first_event_ns as f64),
             "last_event_ns" => Key::Number(self.last_event_ns as f64),
             "unobserved_ns" => Key::Number(self.unobserved_ns as f64),
+            "minor_faults" => Key::Number(self.minor_faults as f64),
+            "major_faults" => Key::Number(self.major_faults as f64),
             _ => Key::Number(
                 self.classes
                     .column(column)
@@ -117,33 +127,43 @@ pub fn threads(
 ) -> Result<List<ThreadRow>, ReportError> {
     let view = View::new(snapshot, scope, query.window)?;
     let mut rows = Vec::new();
-    for member in &view.members {
-        add_rows(&view, member, &mut rows);
+    for index in 0..view.members.len() {
+        add_rows(&view, index, &mut rows);
     }
-    let completeness = Completeness::of_totals(&view, names);
+    let completeness = Completeness::of_totals(&view, &Places::new(&view), names);
     List::of(&view, completeness, rows, query)
 }
 
-fn add_rows(view: &View<'_>, member: &Member<'_>, rows: &mut Vec<ThreadRow>) {
+fn add_rows(view: &View<'_>, index: usize, rows: &mut Vec<ThreadRow>) {
+    let member = &view.members[index];
     let (pid, start_ticks) = member
         .process
         .map_or((0, 0), |(key, _)| (key.pid, key.start_ticks()));
     let over = member.account.threads_over(view.coverage.span);
-    let row = |totals: &Totals| ThreadRow {
-        pid,
-        start_ticks,
-        tid: 0,
-        comm: String::new(),
-        state: ThreadState::Exited.name(),
-        started_at: None,
-        threads: Some(1),
-        first_event_ns: 0,
-        last_event_ns: totals.elapsed_ns() + totals.unobserved_ns,
-        unobserved_ns: totals.unobserved_ns,
-        classes: ClassValues::from(&totals.classes),
-        values: RowValues::new(&as_values(totals), &as_values(totals), &view.denominators),
+    let mut exact: Vec<Totals> = over.rows.iter().map(|(.., totals)| *totals).collect();
+    exact.push(over.folded);
+    let values = view.thread_values(index, &exact);
+    let row = |place: usize| {
+        let (totals, values) = (&exact[place], &values[place]);
+        let figures = Figures::from(*values);
+        ThreadRow {
+            pid,
+            start_ticks,
+            tid: 0,
+            comm: String::new(),
+            state: ThreadState::Exited.name(),
+            started_at: None,
+            threads: Some(1),
+            first_event_ns: 0,
+            last_event_ns: totals.elapsed_ns() + totals.unobserved_ns,
+            unobserved_ns: totals.unobserved_ns,
+            minor_faults: totals.minor_faults,
+            major_faults: totals.major_faults,
+            classes: ClassValues::from(&values.classes),
+            values: RowValues::new(&figures, &figures, &view.denominators),
+        }
     };
-    for (key, thread, totals) in &over.rows {
+    for (place, (key, thread, totals)) in over.rows.iter().enumerate() {
         if !view.has_thread(thread, totals) {
             continue;
         }
@@ -165,7 +185,7 @@ fn add_rows(view: &View<'_>, member: &Member<'_>, rows: &mut Vec<ThreadRow>) {
             started_at: Some(rfc3339(view.snapshot.unix_ns_of_boot_ns(key.start_ns))),
             first_event_ns,
             last_event_ns,
-            ..row(totals)
+            ..row(place)
         });
     }
     if over.folded != Totals::default() || over.folded_count.is_some_and(|count| count > 0) {
@@ -177,7 +197,7 @@ fn add_rows(view: &View<'_>, member: &Member<'_>, rows: &mut Vec<ThreadRow>) {
         rows.push(ThreadRow {
             comm: format!("[exited {of}]"),
             threads: over.folded_count,
-            ..row(&over.folded)
+            ..row(over.rows.len())
         });
     }
 }

@@ -11,7 +11,8 @@ use utoipa::ToSchema;
 use super::{
     answer::{WindowSpan, rfc3339},
     completeness::Completeness,
-    query::{Moment, ProcessSelector, ReportError, Scope, TimelineQuery, Window},
+    places::Places,
+    query::{Moment, ReportError, Scope, TimelineQuery, Window},
     scope::{Member, View},
     table::{Columns, Key, Row, arrange},
     values::ClassValues,
@@ -292,15 +293,11 @@ fn few(pieces: &[(u64, u64)], most: usize) -> Vec<(u64, u64)> {
 /// No such process, column or window.
 pub fn thread_timeline(
     snapshot: &Snapshot,
-    selector: &ProcessSelector,
+    scope: &Scope,
     query: &TimelineQuery,
     names: &dyn Names,
 ) -> Result<Timeline<ThreadWho>, ReportError> {
-    let view = View::new(
-        snapshot,
-        &Scope::Process(*selector),
-        window(snapshot, query),
-    )?;
+    let view = View::new(snapshot, scope, window(snapshot, query))?;
     let mut lines = Vec::new();
     for member in &view.members {
         let over = member.account.threads_over(view.coverage.span);
@@ -409,11 +406,11 @@ fn window(snapshot: &Snapshot, query: &TimelineQuery) -> Window {
 }
 
 fn line<W>(who: W, totals: &Totals) -> Option<Line<W>> {
-    (totals.elapsed_ns() > 0 || totals.samples > 0).then(|| Line {
+    (totals.elapsed_ns() > 0 || totals.samples() > 0).then(|| Line {
         who,
         classes: ClassValues::from(&totals.classes),
         elapsed_ns: totals.elapsed_ns(),
-        samples: totals.samples,
+        samples: totals.samples(),
         spans: Vec::new(),
     })
 }
@@ -442,7 +439,7 @@ fn answer<W: Who>(
     Ok(Timeline {
         as_of: view.as_of(),
         window: view.window(),
-        completeness: Completeness::of_totals(view, names),
+        completeness: Completeness::of_totals(view, &Places::new(view), names),
         total_rows: cut.total_rows,
         truncated: cut.rows.len() < cut.total_rows,
         spans: spans.shown,

@@ -5,8 +5,14 @@ use std::cmp::Ordering;
 use profiler_common::{Class, ClassNs};
 use serde::Serialize;
 
-use super::confidence;
-use crate::profile::values::{Totals, Values};
+use profiler_common::division::{Estimate, Interval};
+
+use super::{
+    confidence,
+    product::{Figures, Marks, Values},
+    strata::TotalFigures,
+};
+use crate::profile::values::Totals;
 
 /// `100 * part / whole`; 0 of nothing.
 #[must_use]
@@ -22,9 +28,9 @@ pub fn percent(part: u64, whole: u64) -> f64 {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Denominators {
     /// The session's totals, over the answer's window.
-    pub session: Totals,
+    pub session: Values,
     /// The process's, where the rows are of one process.
-    pub process: Option<Totals>,
+    pub process: Option<Values>,
 }
 
 /// Timer samples of a row.
@@ -71,8 +77,20 @@ pub struct SampleValues {
 pub struct TimeValues {
     /// Nanoseconds with it anywhere on the stack.
     pub inclusive_ns: u64,
+    /// Where the true `inclusive_ns` begins, at 95 % confidence. Absent where it is measured, and not divided by marks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inclusive_low_ns: Option<u64>,
+    /// Where it ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inclusive_high_ns: Option<u64>,
     /// Nanoseconds with it innermost.
     pub exclusive_ns: u64,
+    /// Where the true `exclusive_ns` begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exclusive_low_ns: Option<u64>,
+    /// Where it ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exclusive_high_ns: Option<u64>,
     /// Of the session's inclusive time.
     pub inclusive_percent: f64,
     /// Of the session's inclusive time.
@@ -92,34 +110,50 @@ pub struct RowValues {
     pub samples: SampleValues,
     /// All time.
     pub elapsed: TimeValues,
-    /// Time without an operating-system event.
+    /// Time in user mode: without an operating-system event.
     pub application: TimeValues,
+    /// The marks that the inclusive times rest on; absent where those are measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub marks: Option<Marks>,
+    /// Of the inclusive elapsed time: what is neither user mode nor of a system call, as page faults are.
+    pub fault_ns: u64,
+    /// Of the inclusive elapsed time: what was not measured by class, as system calls were not traced.
+    pub estimated_ns: u64,
+    /// It rests for more than half on fewer than three marks: the intervals are rough.
+    pub few_marks: bool,
 }
 
 impl RowValues {
     /// The values of a row, in relation to the session and the process.
     #[must_use]
-    pub fn new(inclusive: &Values, exclusive: &Values, of: &Denominators) -> Self {
+    pub(super) fn new(inclusive: &Figures, exclusive: &Figures, of: &Denominators) -> Self {
         let process = of.process.as_ref();
+        let time = |ns: fn(&Values) -> u64, estimate: fn(&Figures) -> Option<&Estimate>| {
+            TimeValues::new(
+                Estimated::new(ns(&inclusive.values), estimate(inclusive)),
+                Estimated::new(ns(&exclusive.values), estimate(exclusive)),
+                ns(&of.session),
+                process.map(ns),
+            )
+        };
+        let accuracy = inclusive.accuracy.as_ref();
         Self {
             samples: SampleValues::new(
-                inclusive.samples,
-                exclusive.samples,
+                inclusive.values.samples,
+                exclusive.values.samples,
                 of.session.samples,
                 process.map(|process| process.samples),
             ),
-            elapsed: TimeValues::new(
-                inclusive.elapsed_ns(),
-                exclusive.elapsed_ns(),
-                of.session.elapsed_ns(),
-                process.map(Totals::elapsed_ns),
-            ),
-            application: TimeValues::new(
-                inclusive.application_ns(),
-                exclusive.application_ns(),
-                of.session.application_ns(),
-                process.map(Totals::application_ns),
-            ),
+            elapsed: time(Values::elapsed_ns, |of| {
+                of.accuracy.as_ref().map(|accuracy| &accuracy.elapsed)
+            }),
+            application: time(Values::application_ns, |of| {
+                of.accuracy.as_ref().map(|accuracy| &accuracy.application)
+            }),
+            marks: accuracy.map(|accuracy| accuracy.marks),
+            fault_ns: inclusive.values.fault_ns,
+            estimated_ns: inclusive.values.estimated_ns,
+            few_marks: accuracy.is_some_and(|accuracy| accuracy.elapsed.is_thin()),
         }
     }
 
@@ -132,9 +166,17 @@ impl RowValues {
     /// The number in one of the value columns.
     #[must_use]
     pub fn column(&self, name: &str) -> Option<f64> {
-        let (group, column) = name.split_once('.')?;
+        let Some((group, column)) = name.split_once('.') else {
+            return Some(match name {
+                "fault_ns" => self.fault_ns as f64,
+                "estimated_ns" => self.estimated_ns as f64,
+                "few_marks" => f64::from(u8::from(self.few_marks)),
+                _ => return None,
+            });
+        };
         let time = match group {
             "samples" => return self.samples.column(column),
+            "marks" => return self.marks.and_then(|marks| marks.column(column)),
             "elapsed" => &self.elapsed,
             "application" => &self.application,
             _ => return None,
@@ -191,27 +233,147 @@ impl SampleValues {
     }
 }
 
-impl TimeValues {
-    fn new(inclusive_ns: u64, exclusive_ns: u64, session_ns: u64, process_ns: Option<u64>) -> Self {
+/// A time with its interval; none where it is measured.
+#[derive(Clone, Copy)]
+struct Estimated {
+    ns: u64,
+    low_ns: Option<u64>,
+    high_ns: Option<u64>,
+}
+
+impl Estimated {
+    fn new(ns: u64, estimate: Option<&Estimate>) -> Self {
+        let interval = estimate.map(|estimate| estimate.interval(ns));
         Self {
-            inclusive_ns,
-            exclusive_ns,
-            inclusive_percent: percent(inclusive_ns, session_ns),
-            exclusive_percent: percent(exclusive_ns, session_ns),
-            inclusive_percent_of_process: process_ns.map(|p| percent(inclusive_ns, p)),
-            exclusive_percent_of_process: process_ns.map(|p| percent(exclusive_ns, p)),
+            ns,
+            low_ns: interval.map(|interval| interval.low_ns),
+            high_ns: interval.map(|interval| interval.high_ns),
+        }
+    }
+}
+
+impl TimeValues {
+    fn new(
+        inclusive: Estimated,
+        exclusive: Estimated,
+        session_ns: u64,
+        process_ns: Option<u64>,
+    ) -> Self {
+        Self {
+            inclusive_ns: inclusive.ns,
+            inclusive_low_ns: inclusive.low_ns,
+            inclusive_high_ns: inclusive.high_ns,
+            exclusive_ns: exclusive.ns,
+            exclusive_low_ns: exclusive.low_ns,
+            exclusive_high_ns: exclusive.high_ns,
+            inclusive_percent: percent(inclusive.ns, session_ns),
+            exclusive_percent: percent(exclusive.ns, session_ns),
+            inclusive_percent_of_process: process_ns.map(|p| percent(inclusive.ns, p)),
+            exclusive_percent_of_process: process_ns.map(|p| percent(exclusive.ns, p)),
         }
     }
 
     fn column(&self, name: &str) -> Option<f64> {
         Some(match name {
             "inclusive_ns" => self.inclusive_ns as f64,
+            "inclusive_low_ns" => self.inclusive_low_ns? as f64,
+            "inclusive_high_ns" => self.inclusive_high_ns? as f64,
             "exclusive_ns" => self.exclusive_ns as f64,
+            "exclusive_low_ns" => self.exclusive_low_ns? as f64,
+            "exclusive_high_ns" => self.exclusive_high_ns? as f64,
             "inclusive_percent" => self.inclusive_percent,
             "exclusive_percent" => self.exclusive_percent,
             "inclusive_percent_of_process" => self.inclusive_percent_of_process.unwrap_or_default(),
             "exclusive_percent_of_process" => self.exclusive_percent_of_process.unwrap_or_default(),
             _ => return None,
+        })
+    }
+}
+
+/// The totals of a process, of several, or of the session.
+#[derive(Clone, Copy, Debug, Serialize, utoipa::ToSchema)]
+pub struct TotalValues {
+    /// Timer samples.
+    pub samples: u64,
+    /// All time of all threads.
+    pub elapsed_ns: u64,
+    /// Time in user mode: `classes.user_ns` less `fault_ns`.
+    pub application_ns: u64,
+    /// Where the true `application_ns` begins, at 95 % confidence; absent where it is measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub application_low_ns: Option<u64>,
+    /// Where it ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub application_high_ns: Option<u64>,
+    /// Part of `classes.user_ns`: kernel mode outside system calls, as in page faults and interrupts; by the ticks that found it.
+    pub fault_ns: u64,
+    /// Page faults that needed no reading.
+    pub minor_faults: u64,
+    /// Page faults that waited for data to be read.
+    pub major_faults: u64,
+    /// Time whose class is an estimate, by ticks, since system calls were not traced.
+    pub estimated_ns: u64,
+    /// `elapsed_ns` by class.
+    pub classes: ClassValues,
+    /// Time in whose kind no mark fell: in the row `[not sampled]`.
+    pub not_sampled: ClassValues,
+}
+
+impl TotalValues {
+    /// Of totals, and what of them has no mark.
+    pub(super) fn new(figures: &TotalFigures, exact: &Totals, not_sampled: &ClassNs) -> Self {
+        let values = &figures.values;
+        let estimated = values.fault_ns > 0 || values.estimated_ns > 0;
+        let interval = estimated.then_some(figures.application);
+        Self {
+            samples: values.samples,
+            elapsed_ns: values.elapsed_ns(),
+            application_ns: values.application_ns(),
+            application_low_ns: interval.map(|interval| interval.low_ns),
+            application_high_ns: interval.map(|interval| interval.high_ns),
+            fault_ns: values.fault_ns,
+            minor_faults: exact.minor_faults,
+            major_faults: exact.major_faults,
+            estimated_ns: values.estimated_ns,
+            classes: ClassValues::from(&values.classes),
+            not_sampled: ClassValues::from(not_sampled),
+        }
+    }
+
+    /// Of totals whose interval is not asked for.
+    pub(super) fn measured(values: &Values, exact: &Totals, not_sampled: &ClassNs) -> Self {
+        let ns = values.application_ns();
+        let figures = TotalFigures {
+            values: *values,
+            application: Interval {
+                low_ns: ns,
+                high_ns: ns,
+            },
+        };
+        Self {
+            application_low_ns: None,
+            application_high_ns: None,
+            ..Self::new(&figures, exact, not_sampled)
+        }
+    }
+
+    /// The number in one of the columns.
+    #[must_use]
+    pub fn column(&self, name: &str) -> Option<f64> {
+        Some(match name {
+            "samples" => self.samples as f64,
+            "elapsed_ns" => self.elapsed_ns as f64,
+            "application_ns" => self.application_ns as f64,
+            "application_low_ns" => self.application_low_ns? as f64,
+            "application_high_ns" => self.application_high_ns? as f64,
+            "fault_ns" => self.fault_ns as f64,
+            "minor_faults" => self.minor_faults as f64,
+            "major_faults" => self.major_faults as f64,
+            "estimated_ns" => self.estimated_ns as f64,
+            _ => match name.strip_prefix("not_sampled.") {
+                Some(class) => return self.not_sampled.class(class),
+                None => return self.classes.column(name),
+            },
         })
     }
 }
@@ -247,7 +409,11 @@ impl ClassValues {
     /// The number in one of the class columns, `classes.user_ns` and so on.
     #[must_use]
     pub fn column(&self, name: &str) -> Option<f64> {
-        Some(match name.strip_prefix("classes.")? {
+        self.class(name.strip_prefix("classes.")?)
+    }
+
+    fn class(&self, name: &str) -> Option<f64> {
+        Some(match name {
             "user_ns" => self.user_ns as f64,
             "syscall_ns" => self.syscall_ns as f64,
             "blocked_ns" => self.blocked_ns as f64,
@@ -258,16 +424,6 @@ impl ClassValues {
     }
 }
 
-/// What a row shows whose inclusive and exclusive values are its exact totals: a thread, a process.
-#[must_use]
-pub fn as_values(totals: &Totals) -> Values {
-    Values {
-        samples: totals.samples,
-        walks: 0,
-        classes: totals.classes,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -275,28 +431,17 @@ mod tests {
     // Check the seeds' formulas: exclusive shares are of the session's inclusive time, and a share of nothing is 0.
     #[test]
     fn percentages() {
+        let values = |samples: u64, classes: ClassNs| Values {
+            samples,
+            classes,
+            ..Values::default()
+        };
         let of = Denominators {
-            session: Totals {
-                samples: 200,
-                classes: [500, 500, 0, 0, 0],
-                ..Totals::default()
-            },
-            process: Some(Totals {
-                samples: 100,
-                classes: [0, 400, 0, 0, 0],
-                ..Totals::default()
-            }),
+            session: values(200, [500, 500, 0, 0, 0]),
+            process: Some(values(100, [0, 400, 0, 0, 0])),
         };
-        let inclusive = Values {
-            samples: 50,
-            walks: 0,
-            classes: [50, 200, 0, 0, 0],
-        };
-        let exclusive = Values {
-            samples: 10,
-            walks: 0,
-            classes: [25, 75, 0, 0, 0],
-        };
+        let inclusive = Figures::from(values(50, [50, 200, 0, 0, 0]));
+        let exclusive = Figures::from(values(10, [25, 75, 0, 0, 0]));
         let row = RowValues::new(&inclusive, &exclusive, &of);
         assert_eq!(row.column("samples.inclusive_percent"), Some(25.0));
         assert_eq!(

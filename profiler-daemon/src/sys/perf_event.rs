@@ -16,6 +16,7 @@ use super::{
     proc_fs,
     time_order::TimeOrder,
 };
+use tracing::warn;
 
 /// Room for records of one processor unless set otherwise: some 500 mappings, or 1000 forks.
 pub const DEFAULT_RING_BYTES: usize = 64 << 10;
@@ -35,12 +36,15 @@ pub struct SideBandCounts {
     pub malformed: u64,
     /// Records handed on out of order because too many waited.
     pub out_of_order: u64,
+    /// Times that a processor that is online could not be given a ring.
+    pub refused: u64,
 }
 
 /// All rings together.
 #[derive(Debug)]
 pub struct SideBand {
     rings: Vec<Ring>,
+    ring_bytes: usize,
     polled: Vec<libc::pollfd>,
     order: TimeOrder<Event>,
     counts: SideBandCounts,
@@ -48,8 +52,7 @@ pub struct SideBand {
 }
 
 impl SideBand {
-    /// Opens a ring of about `ring_bytes` on every processor that is online now. One that comes online later is not
-    /// heard (its processes are found when their pid is next looked at).
+    /// Opens a ring of about `ring_bytes` on every processor that is online now; [`Self::follow`] does for those that come.
     ///
     /// # Errors
     ///
@@ -59,26 +62,57 @@ impl SideBand {
         for cpu in proc_fs::online_cpus()? {
             match Ring::open(cpu, ring_bytes) {
                 Ok(ring) => rings.push(ring),
-                // It went offline since the list was read.
-                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+                Err(error) if went_offline(&error) => {}
                 Err(error) => return Err(error),
             }
         }
         if rings.is_empty() {
             return Err(io::Error::other("no processor is online"));
         }
-        let polled = rings.iter().map(|ring| libc::pollfd {
+        let mut side_band = Self {
+            polled: Vec::new(),
+            rings,
+            ring_bytes,
+            order: TimeOrder::new(MAX_WAITING),
+            counts: SideBandCounts::default(),
+            scratch: Vec::new(),
+        };
+        side_band.poll_all();
+        Ok(side_band)
+    }
+
+    /// Closes the rings of processors that are offline or whose events have `died` (with the processor, which came back), and opens
+    /// one on each that is online and has none. True if it opened any: what happened there before was not heard. To be called after
+    /// [`Self::read`], since what is in a ring that is closed is lost.
+    pub fn follow(&mut self, online: &[u32], died: &[u32]) -> bool {
+        self.rings
+            .retain(|ring| online.contains(&ring.cpu()) && !died.contains(&ring.cpu()));
+        let kept = self.rings.len();
+        for &cpu in online {
+            if self.rings.iter().any(|ring| ring.cpu() == cpu) {
+                continue;
+            }
+            match Ring::open(cpu, self.ring_bytes) {
+                Ok(ring) => self.rings.push(ring),
+                Err(error) if went_offline(&error) => {}
+                Err(error) => {
+                    self.counts.refused += 1;
+                    warn!("process events of processor {cpu} cannot be heard: {error}");
+                }
+            }
+        }
+        self.poll_all();
+        self.rings.len() > kept
+    }
+
+    /// Has [`Self::wait`] wait for all rings.
+    fn poll_all(&mut self) {
+        let polled = self.rings.iter().map(|ring| libc::pollfd {
             fd: ring.as_fd().as_raw_fd(),
             events: libc::POLLIN,
             revents: 0,
         });
-        Ok(Self {
-            polled: polled.collect(),
-            rings,
-            order: TimeOrder::new(MAX_WAITING),
-            counts: SideBandCounts::default(),
-            scratch: Vec::new(),
-        })
+        self.polled = polled.collect();
     }
 
     /// Memory of all rings, bytes.
@@ -146,6 +180,11 @@ impl SideBand {
         order.release(before_ns, each);
         counts.out_of_order = order.forced();
     }
+}
+
+/// The processor is not there any more: what is online says so soon.
+fn went_offline(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENODEV)
 }
 
 #[cfg(test)]

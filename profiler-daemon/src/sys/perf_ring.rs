@@ -4,23 +4,19 @@
 use std::{
     fs::File,
     io,
-    os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _},
+    os::fd::{AsFd, AsRawFd as _, BorrowedFd},
     ptr::NonNull,
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::{own_cost::page_bytes, perf_record};
+use super::{own_cost::page_bytes, perf_attr::Attr, perf_record};
 
 /// Largest record: its size is a u16.
 const MAX_RECORD_BYTES: usize = 1 << 16;
 
-const PERF_TYPE_SOFTWARE: u32 = 1;
 const PERF_COUNT_SW_DUMMY: u64 = 9;
 const PERF_SAMPLE_TID: u64 = 1 << 1;
 const PERF_SAMPLE_TIME: u64 = 1 << 2;
-const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 1 << 3;
-/// Bytes of `perf_event_attr` up to and with `aux_watermark` and its padding, which every kernel since 4.1 takes.
-const ATTR_BYTES: u32 = 112;
 /// Where `data_head` and `data_tail` are in the first page of the ring.
 const DATA_HEAD_AT: usize = 1024;
 const DATA_TAIL_AT: usize = 1032;
@@ -37,35 +33,10 @@ mod flag {
     pub(super) const USE_CLOCKID: u32 = 25;
 }
 
-/// `perf_event_attr` as the kernel reads it.
-#[repr(C)]
-#[derive(Default)]
-struct Attr {
-    kind: u32,
-    size: u32,
-    config: u64,
-    period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup_watermark: u32,
-    bp_type: u32,
-    config1: u64,
-    config2: u64,
-    branch_sample_type: u64,
-    sample_regs_user: u64,
-    sample_stack_user: u32,
-    clockid: i32,
-    sample_regs_intr: u64,
-    aux_watermark: u32,
-    reserved: u32,
-}
-
-const _: () = assert!(size_of::<Attr>() == ATTR_BYTES as usize);
-
 /// The side-band ring of one processor.
 #[derive(Debug)]
 pub struct Ring {
+    cpu: u32,
     event: File,
     memory: NonNull<u8>,
     /// Bytes of the whole mapping: one page of control, then the data.
@@ -98,8 +69,6 @@ impl Ring {
             flag::USE_CLOCKID,
         ];
         let attr = Attr {
-            kind: PERF_TYPE_SOFTWARE,
-            size: ATTR_BYTES,
             config: PERF_COUNT_SW_DUMMY,
             sample_type: PERF_SAMPLE_TID | PERF_SAMPLE_TIME,
             flags: bits.iter().fold(0, |flags, bit| flags | 1 << bit),
@@ -108,23 +77,7 @@ impl Ring {
             clockid: libc::CLOCK_MONOTONIC,
             ..Attr::default()
         };
-        // SAFETY: `attr` is a valid perf_event_attr of the size it names and outlives the call.
-        let fd = unsafe {
-            libc::syscall(
-                libc::SYS_perf_event_open,
-                &raw const attr,
-                -1_i32,
-                libc::c_int::try_from(cpu).unwrap_or(libc::c_int::MAX),
-                -1_i32,
-                PERF_FLAG_FD_CLOEXEC,
-            )
-        };
-        let fd = libc::c_int::try_from(fd).map_err(io::Error::other)?;
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: `fd` was just created and belongs to nobody else.
-        let event = unsafe { File::from_raw_fd(fd) };
+        let event = attr.open_software(cpu)?;
         let mapped_bytes = page + data_bytes;
         // SAFETY: a new mapping at an address of the kernel's choice; nothing existing is touched.
         let memory = unsafe {
@@ -143,11 +96,18 @@ impl Ring {
         let memory =
             NonNull::new(memory.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))?;
         Ok(Self {
+            cpu,
             event,
             memory,
             mapped_bytes,
             data_bytes: data_bytes as u64,
         })
+    }
+
+    /// The processor that it is of.
+    #[must_use]
+    pub fn cpu(&self) -> u32 {
+        self.cpu
     }
 
     /// Bytes of locked memory this ring holds.

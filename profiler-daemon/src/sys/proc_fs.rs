@@ -53,6 +53,13 @@ pub fn stat(pid: u32) -> Option<ProcStat> {
     ProcStat::parse(&read_bounded(format!("/proc/{pid}/stat"), MAX_SMALL_BYTES).ok()?)
 }
 
+/// The `stat` line of a thread; `None` if it is gone or may not be looked at.
+#[must_use]
+pub fn thread_stat(pid: u32, tid: u32) -> Option<ProcStat> {
+    let path = format!("/proc/{pid}/task/{tid}/stat");
+    ProcStat::parse(&read_bounded(path, MAX_SMALL_BYTES).ok()?)
+}
+
 /// The executable mappings of a process, at most `limit`; `None` if it is gone or may not be looked at.
 #[must_use]
 pub fn exec_maps(pid: u32, limit: usize) -> Option<ExecMaps> {
@@ -143,7 +150,37 @@ pub fn cmdline(pid: u32) -> Option<String> {
 ///
 /// The list cannot be read or is not one.
 pub fn online_cpus() -> io::Result<Vec<u32>> {
-    let text = read_bounded("/sys/devices/system/cpu/online", MAX_SMALL_BYTES)?;
+    cpus("/sys/devices/system/cpu/online")
+}
+
+/// How long a processor has been at work since boot, in ticks of 10 ms; 0 where that cannot be read.
+#[must_use]
+pub fn busy_ticks(cpu: u32) -> u64 {
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let name = format!("cpu{cpu}");
+    let mut lines = text.lines().map(str::split_ascii_whitespace);
+    let Some(numbers) = lines.find_map(|mut words| (words.next() == Some(&name)).then_some(words))
+    else {
+        return 0;
+    };
+    // user, nice, system, then idle and waiting for disks, then interrupts.
+    let work = numbers.take(7).enumerate();
+    work.filter(|(place, _)| !matches!(place, 3 | 4))
+        .filter_map(|(_, number)| number.parse::<u64>().ok())
+        .sum()
+}
+
+/// The processors that may ever be online, ascending: the order of the values of a map by processor.
+///
+/// # Errors
+///
+/// The list cannot be read or is not one.
+pub fn possible_cpus() -> io::Result<Vec<u32>> {
+    cpus("/sys/devices/system/cpu/possible")
+}
+
+fn cpus(path: &str) -> io::Result<Vec<u32>> {
+    let text = read_bounded(path, MAX_SMALL_BYTES)?;
     let text = String::from_utf8_lossy(&text);
     cpu_list(text.trim()).ok_or_else(|| {
         io::Error::new(
@@ -180,7 +217,10 @@ mod tests {
         for absurd in ["", "3-1", "0-4294967295", "a", "1,,2"] {
             assert_eq!(cpu_list(absurd), None, "{absurd}");
         }
-        assert!(!online_cpus().unwrap().is_empty());
+        let online = online_cpus().unwrap();
+        let possible = possible_cpus().unwrap();
+        assert!(!online.is_empty() && possible.is_sorted());
+        assert!(online.iter().all(|cpu| possible.contains(cpu)));
     }
 
     // Check that this process reads about itself what it knows otherwise.

@@ -105,6 +105,7 @@ impl Answer {
                 totals.number("processes")?,
                 totals.number("threads")?
             ),
+            Some(_) if totals.find("pid").is_none() => named(totals)?,
             Some(_) => format!("{} {}", totals.number("pid")?, totals.text("comm")),
         };
         let replay = status.find("replay").map(|_| {
@@ -167,12 +168,28 @@ fn percent(value: f64) -> String {
     format!("{value:.1}")
 }
 
+/// The name of a process, or how many ended ones of an image these are.
+fn named(row: &Texts<'_>) -> anyhow::Result<String> {
+    Ok(match row.find("ended") {
+        Some(_) => format!("{} ({} ended)", row.text("comm"), row.number("ended")?),
+        None => row.text("comm"),
+    })
+}
+
 fn process_row(row: &Texts<'_>) -> anyhow::Result<Row> {
-    let pid = row.number("pid")?;
+    let (key, pid) = match row.find("pid") {
+        Some(_) => {
+            let pid = row.number("pid")?;
+            let key = format!("processes/{pid}.{}", row.number("start_ticks")?);
+            (key, pid.to_string())
+        }
+        // Those that ended and are one by image.
+        None => (format!("images/{}", row.text("image_id")), String::new()),
+    };
     Ok(Row {
-        key: format!("{pid}.{}", row.number("start_ticks")?),
+        key,
         cells: vec![
-            pid.to_string(),
+            pid,
             row.number("samples")?.to_string(),
             percent(row.fraction("samples_percent")),
             nanoseconds(row.number("elapsed_ns")?),
@@ -180,7 +197,7 @@ fn process_row(row: &Texts<'_>) -> anyhow::Result<Row> {
             nanoseconds(row.number("classes.blocked_ns")?),
             row.number("threads")?.to_string(),
             row.text("state"),
-            row.text("comm"),
+            named(row)?,
             row.text("unit"),
         ],
     })

@@ -16,7 +16,7 @@ pub(super) enum View {
     /// All processes.
     #[default]
     Processes,
-    /// Functions of one process: `pid.start_ticks`.
+    /// Functions of one process, `processes/PID.START_TICKS`, or of the ended ones of an image, `images/ID`.
     Functions(String),
     /// Threads of one process.
     Threads(String),
@@ -48,7 +48,7 @@ impl Question {
     fn totals_path(&self) -> String {
         let path = match self.view.process() {
             None => "/api/v1/session".to_owned(),
-            Some(process) => format!("/api/v1/processes/{process}"),
+            Some(process) => format!("/api/v1/{process}"),
         };
         format!("{path}?window={}", self.window)
     }
@@ -56,8 +56,8 @@ impl Question {
     fn table_path(&self) -> String {
         let path = match &self.view {
             View::Processes => "/api/v1/processes".to_owned(),
-            View::Functions(process) => format!("/api/v1/processes/{process}/functions"),
-            View::Threads(process) => format!("/api/v1/processes/{process}/threads"),
+            View::Functions(process) => format!("/api/v1/{process}/functions"),
+            View::Threads(process) => format!("/api/v1/{process}/threads"),
         };
         let mut path = format!(
             "{path}?window={}&sort={}&limit={MAX_ROWS}",
@@ -122,7 +122,7 @@ mod tests {
             question.table_path(),
             "/api/v1/processes?window=30s&sort=samples&limit=200"
         );
-        question.view = View::Functions("12.34".to_owned());
+        question.view = View::Functions("processes/12.34".to_owned());
         question.filter = "a b&limit=0é".to_owned();
         assert_eq!(question.totals_path(), "/api/v1/processes/12.34?window=30s");
         assert_eq!(

@@ -1,4 +1,5 @@
-//! From a file to its table: rows of its functions by address, and between them what `holes` finds out.
+//! From a file to its table: rows of its functions by address, and between them what `holes` finds out. A file without unwind
+//! information is one hole.
 //!
 //! Where the information of a function makes no sense, its rows before that are kept and the rest of it is unsupported; a
 //! table is refused as a whole only for the reasons of [`NoTable`].
@@ -9,7 +10,8 @@ use profiler_common::unwind::kind;
 use super::{
     NoTable,
     elf::{Elf, FrameForm, ReadAt},
-    frames::{Frames, bytes},
+    frames::{Described, Frames, bytes, put_in_order},
+    go::GoFunctions,
     holes,
     rows::Rows,
     rule::{Bytes, Rule},
@@ -54,11 +56,11 @@ pub fn build_file(
     limits: &BuildLimits,
     keep_going: &mut dyn FnMut() -> bool,
 ) -> Result<UnwindTable, NoTable> {
-    let elf = Elf::read(file, limits.max_section_bytes)?;
+    let elf = Elf::read(file, limits.max_section_bytes, keep_going)?;
     build(&elf, file, limits, keep_going)
 }
 
-/// Builds the table of a file whose parts were read. `file` is asked for code only.
+/// Builds the table of a file whose parts were read. `file` is asked for code and for Go's table only.
 ///
 /// # Errors
 ///
@@ -69,17 +71,23 @@ pub fn build(
     limits: &BuildLimits,
     keep_going: &mut dyn FnMut() -> bool,
 ) -> Result<UnwindTable, NoTable> {
-    let section = &*elf.frames.bytes;
-    let address = elf.frames.address;
-    let debug_frame = elf.frames.form == FrameForm::DebugFrame;
-    if debug_frame {
-        let mut reader = DebugFrame::from(bytes(section));
-        reader.set_address_size(8);
-        let frames = Frames::new(reader, section, address, true);
-        finish(elf, file, frames, limits, keep_going)
-    } else {
-        let frames = Frames::new(EhFrame::from(bytes(section)), section, address, false);
-        finish(elf, file, frames, limits, keep_going)
+    let go = GoFunctions::read(elf, file, limits);
+    match &elf.frames {
+        // What Go writes there lacks where its functions save rbp, and which of them leave their stack.
+        Ok(section) if section.form == FrameForm::DebugFrame && go.is_none() => {
+            let mut reader = DebugFrame::from(bytes(&section.bytes));
+            reader.set_address_size(8);
+            let frames = Frames::new(reader, &section.bytes, section.address, true);
+            finish(elf, file, frames, go, limits, keep_going)
+        }
+        frames => {
+            let section = frames.as_ref().ok();
+            let section = section.filter(|section| section.form != FrameForm::DebugFrame);
+            let (address, section) =
+                section.map_or((0, &[][..]), |section| (section.address, &section.bytes));
+            let frames = Frames::new(EhFrame::from(bytes(section)), section, address, false);
+            finish(elf, file, frames, go, limits, keep_going)
+        }
     }
 }
 
@@ -87,6 +95,7 @@ fn finish<'a, Section>(
     elf: &Elf,
     file: &(impl ReadAt + ?Sized),
     mut frames: Frames<'a, Section>,
+    go: Option<GoFunctions>,
     limits: &BuildLimits,
     keep_going: &mut dyn FnMut() -> bool,
 ) -> Result<UnwindTable, NoTable>
@@ -95,15 +104,34 @@ where
     Section::Offset: UnwindOffset<usize>,
 {
     let mut stats = BuildStats::default();
-    let to_terminator = elf.frames.form == FrameForm::EhFrameToTerminator;
-    let spans = frames.spans(&elf.segments, to_terminator, limits, keep_going, &mut stats)?;
-    if spans.is_empty() {
-        return Err(NoTable::NoUnwindInformation);
+    let to_terminator = elf
+        .frames
+        .as_ref()
+        .is_ok_and(|section| section.form == FrameForm::EhFrameToTerminator);
+    let mut spans = frames.spans(&elf.segments, to_terminator, limits, keep_going, &mut stats)?;
+    if let Some(go) = &go {
+        spans.extend(go.spans(&elf.segments, &mut stats));
+        put_in_order(&mut spans, &mut stats);
     }
-    let filling = holes::fill(elf, file, &spans, limits, keep_going, &mut stats)?;
+    let why = elf.frames.as_ref().err();
+    let without = spans
+        .is_empty()
+        .then(|| why.copied().unwrap_or(NoTable::NoUnwindInformation));
+    let gap = match without {
+        None => Rule::GAP,
+        // Nobody says that such code keeps to any convention.
+        Some(_) => Rule::FRAME_POINTER,
+    };
+    let filling = holes::fill(elf, file, &spans, gap, limits, keep_going, &mut stats)?;
+    if let Some(why) = without
+        && stats.functions_read == 0
+    {
+        return Err(why);
+    }
     let mut filling = filling.into_iter().peekable();
     let start = elf.segments.first().map_or(0, |segment| segment.address);
     let mut rows = Rows::new(start, limits.max_rows);
+    rows.push(start, gap)?;
     for (index, span) in spans.iter().enumerate() {
         if index % 1024 == 1023 && !keep_going() {
             return Err(NoTable::TooSlow);
@@ -111,10 +139,18 @@ where
         while let Some((address, rule)) = filling.next_if(|(address, _)| *address <= span.start) {
             rows.push(address, rule)?;
         }
-        frames.rules(*span, &mut stats, |address, rule| rows.push(address, rule))?;
+        let row = |address, rule| rows.push(address, rule);
+        match (span.described, &go) {
+            (Described::Frames(offset), _) => frames.rules(*span, offset, &mut stats, row)?,
+            (Described::Go(number), Some(go)) => {
+                let read_code = |address, into: &mut [u8]| elf.read_code(file, address, into);
+                go.rules(*span, number, read_code, &mut stats, row)?;
+            }
+            (Described::Go(_), None) => {}
+        }
         let next = spans.get(index + 1).map_or(u64::MAX, |next| next.start);
         if next - span.end >= PADDING_BYTES {
-            rows.push(span.end, Rule::GAP)?;
+            rows.push(span.end, gap)?;
         }
     }
     for (address, rule) in filling {
@@ -133,6 +169,7 @@ where
         pages: paged.pages,
         rows: paged.rows,
         segments: elf.segments.clone(),
+        without,
         stats,
     })
 }

@@ -2,8 +2,8 @@
 //! the stack pointer since the function began, along every jump within it. Libraries made by hand or for small size (musl's)
 //! have nothing better. Pure; does not know files or maps.
 //!
-//! Where the stack pointer was set in a way that is not followed, the rule is a gap: a frame-pointer step, as if this had
-//! not been tried. Data among code makes rules that nobody looks up.
+//! Where the stack pointer was set in a way that is not followed, the rule is a frame-pointer step, as if this had not been
+//! tried. Data among code makes rules that nobody looks up.
 
 use std::collections::VecDeque;
 
@@ -48,7 +48,7 @@ impl State {
             _ if self.outermost => return Rule::GAP,
             (Some(param), _) => (kind::CFA_RSP, param),
             (None, Some(param)) => (kind::CFA_RBP, param),
-            (None, None) => return Rule::GAP,
+            (None, None) => return Rule::FRAME_POINTER,
         };
         Rule {
             kind,

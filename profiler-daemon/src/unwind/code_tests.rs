@@ -9,7 +9,7 @@ use super::{
     BuildLimits, BuildStats,
     code::{CodeReader, State, call_targets},
     elf::{Elf, FrameForm},
-    frames::{Frames, bytes},
+    frames::{Described, Frames, bytes},
     rule::Rule,
 };
 
@@ -28,15 +28,16 @@ struct Agreement {
 fn agreement(path: &str) -> Option<Agreement> {
     let file = fs::read(path).ok()?;
     let limits = BuildLimits::default();
-    let elf = Elf::read(&*file, limits.max_section_bytes).ok()?;
-    let section = &*elf.frames.bytes;
+    let elf = Elf::read(&*file, limits.max_section_bytes, &mut || true).ok()?;
+    let information = elf.frames.as_ref().ok()?;
+    let section = &*information.bytes;
     let mut frames = Frames::new(
         EhFrame::from(bytes(section)),
         section,
-        elf.frames.address,
+        information.address,
         false,
     );
-    let terminator = elf.frames.form == FrameForm::EhFrameToTerminator;
+    let terminator = information.form == FrameForm::EhFrameToTerminator;
     let mut stats = BuildStats::default();
     let spans = frames
         .spans(&elf.segments, terminator, &limits, &mut || true, &mut stats)
@@ -45,8 +46,11 @@ fn agreement(path: &str) -> Option<Agreement> {
     let mut found = Agreement::default();
     for span in spans {
         let mut written: Vec<(u64, Rule)> = Vec::new();
+        let Described::Frames(offset) = span.described else {
+            continue;
+        };
         frames
-            .rules(span, &mut stats, |address, rule| {
+            .rules(span, offset, &mut stats, |address, rule| {
                 written.push((address, rule));
                 Ok(())
             })
@@ -202,7 +206,8 @@ fn unknown_moves_and_cases() {
     assert_eq!(rules(&code), expected);
 }
 
-// Check that code which threads begin in, and code that sets the stack pointer from anywhere, has no rule but a gap.
+// Check that code which threads begin in has no rule but a gap, where a frame pointer of zero is the end, and that code which
+// sets the stack pointer from anywhere is followed by frame pointers that have none.
 #[test]
 fn no_rule() {
     // xor %ebp, %ebp; pop %rdi; call *%r9
@@ -211,7 +216,10 @@ fn no_rule() {
         (2, Rule::GAP)
     );
     // mov %rdi, %rsp; nop
-    assert_eq!(rules(&[0x48, 0x89, 0xfc, 0x90])[1], (3, Rule::GAP));
+    assert_eq!(
+        rules(&[0x48, 0x89, 0xfc, 0x90])[1],
+        (3, Rule::FRAME_POINTER)
+    );
 }
 
 // Check that any bytes are read to the end, within bounds and without a rule before the code.

@@ -3,7 +3,10 @@
 
 use gimli::{BaseAddresses, EhFrameHdr, LittleEndian, Pointer};
 
-use super::NoTable;
+use super::{
+    NoTable,
+    section::{Packing, contents, read},
+};
 use crate::processes::elf_file::{ElfFile, NoElf, PF_X, PT_LOAD, Program, Section, Sections};
 
 pub use crate::processes::elf_file::{ReadAt, Segment};
@@ -48,8 +51,12 @@ pub struct Elf {
     pub segments: Vec<Segment>,
     /// Where the program begins; 0: nowhere.
     pub entry: u64,
-    /// Its unwind information.
-    pub frames: FrameSection,
+    /// Its unwind information, or why there is none.
+    pub frames: Result<FrameSection, NoTable>,
+    /// What Go's runtime knows of its functions.
+    pub(super) go_table: Option<Section>,
+    /// Virtual address of `.text`; 0: there is none.
+    pub(super) text: u64,
     /// Offsets and sizes of its symbol tables.
     symbols: Vec<(u64, u64)>,
 }
@@ -65,12 +72,16 @@ impl From<NoElf> for NoTable {
 }
 
 impl Elf {
-    /// Reads what is needed. `max_section_bytes` bounds the unwind information.
+    /// Reads what is needed. `max_section_bytes` bounds the unwind information; `keep_going` is asked while it is unpacked.
     ///
     /// # Errors
     ///
     /// Why the file can have no table.
-    pub fn read(file: &(impl ReadAt + ?Sized), max_section_bytes: u64) -> Result<Self, NoTable> {
+    pub fn read(
+        file: &(impl ReadAt + ?Sized),
+        max_section_bytes: u64,
+        keep_going: &mut dyn FnMut() -> bool,
+    ) -> Result<Self, NoTable> {
         let elf = ElfFile::read(file)?;
         let loaded = elf.programs(file)?;
         let mut segments: Vec<Segment> = loaded
@@ -84,10 +95,20 @@ impl Elf {
             return Err(NoTable::NoCode);
         }
         let sections = elf.sections(file);
+        let find = |name| sections.as_ref().and_then(|sections| sections.find(name));
+        let go_table = find(".gopclntab").or_else(|| find(".data.rel.ro.gopclntab"));
         Ok(Self {
             segments,
             entry: elf.entry(),
-            frames: frames(file, sections.as_ref(), &loaded, max_section_bytes)?,
+            frames: frames(
+                file,
+                sections.as_ref(),
+                &loaded,
+                max_section_bytes,
+                keep_going,
+            ),
+            go_table: go_table.copied(),
+            text: find(".text").map_or(0, |section| section.address),
             symbols: symbol_tables(sections.as_ref()),
         })
     }
@@ -150,6 +171,7 @@ fn frames(
     sections: Option<&Sections>,
     loaded: &[Program],
     max_bytes: u64,
+    keep_going: &mut dyn FnMut() -> bool,
 ) -> Result<FrameSection, NoTable> {
     // No entry is shorter than its own length field.
     let find = |name: &str| {
@@ -157,44 +179,31 @@ fn frames(
             .find(name)
             .filter(|section| section.size_bytes > 4)
     };
-    let read = |form, address, offset, size_bytes: u64| {
-        if size_bytes > max_bytes {
-            return Err(NoTable::SectionTooLarge);
-        }
-        let mut bytes = vec![0; usize::try_from(size_bytes).map_err(|_| NoTable::SectionTooLarge)?];
-        if !file.read_at(offset, &mut bytes) {
-            return Err(NoTable::Unreadable);
-        }
-        Ok(FrameSection {
-            form,
-            address,
-            bytes,
-        })
-    };
+    // What is loaded is never compressed.
     if let Some(section) = find(".eh_frame").filter(|section| !section.is_compressed()) {
-        return read(
-            FrameForm::EhFrame,
-            section.address,
-            section.offset,
-            section.size_bytes,
-        );
+        return Ok(FrameSection {
+            form: FrameForm::EhFrame,
+            address: section.address,
+            bytes: read(file, section.offset, section.size_bytes, max_bytes)?,
+        });
     }
     if let Some((address, offset, size_bytes)) = by_loader_header(file, loaded) {
-        // Where it ends is not known; the rest of its segment holds it.
-        let size_bytes = size_bytes.min(max_bytes);
-        return read(FrameForm::EhFrameToTerminator, address, offset, size_bytes);
+        return Ok(FrameSection {
+            form: FrameForm::EhFrameToTerminator,
+            address,
+            // Where it ends is not known; the rest of its segment holds it.
+            bytes: read(file, offset, size_bytes.min(max_bytes), max_bytes)?,
+        });
     }
-    match find(".debug_frame") {
-        Some(section) if Section::is_compressed(section) => Err(NoTable::Compressed),
-        Some(section) => read(
-            FrameForm::DebugFrame,
-            section.address,
-            section.offset,
-            section.size_bytes,
-        ),
-        None if find(".zdebug_frame").is_some() => Err(NoTable::Compressed),
-        None => Err(NoTable::NoUnwindInformation),
-    }
+    let (section, packing) = find(".debug_frame")
+        .map(|section| (section, Packing::AsFlagged))
+        .or_else(|| Some((find(".zdebug_frame")?, Packing::Old)))
+        .ok_or(NoTable::NoUnwindInformation)?;
+    Ok(FrameSection {
+        form: FrameForm::DebugFrame,
+        address: section.address,
+        bytes: contents(file, section, packing, max_bytes, keep_going)?,
+    })
 }
 
 /// Address, offset and most bytes of the `.eh_frame` that the loader's header points to.

@@ -3,12 +3,13 @@
 use profiler_common::unwind::{MAX_PAGE_ROWS, UnwindPage, UnwindRow};
 
 use super::{
+    NoTable,
     elf::Segment,
     table::{BuildStats, UnwindTable},
 };
 
 /// Opens every file. The number behind it is the version: to be raised whenever rows mean something else.
-const MAGIC: [u8; 8] = *b"unwind\0\x02";
+const MAGIC: [u8; 8] = *b"unwind\0\x03";
 /// Most code segments of a table.
 const MAX_SEGMENTS: usize = 256;
 
@@ -31,6 +32,7 @@ pub(super) fn encode(key: &[u8], table: &UnwindTable) -> Vec<u8> {
     number(table.pages.len() as u64);
     number(table.rows.len() as u64);
     number(table.base_page);
+    number(table.without.map_or(0, |why| why as u64 + 1));
     numbers(&table.stats).into_iter().for_each(&mut number);
     for segment in &table.segments {
         number(segment.address);
@@ -91,6 +93,10 @@ fn parse(key: &[u8], content: &[u8]) -> Option<Result<UnwindTable, Damage>> {
     let page_count = count()?;
     let row_count = count()?;
     let base_page = number()?;
+    let without = match number()?.checked_sub(1) {
+        None => None,
+        Some(index) => Some(*NoTable::ALL.get(usize::try_from(index).ok()?)?),
+    };
     let mut stats = [0; STATS];
     for value in &mut stats {
         *value = number()?;
@@ -124,6 +130,7 @@ fn parse(key: &[u8], content: &[u8]) -> Option<Result<UnwindTable, Damage>> {
         pages,
         rows,
         segments,
+        without,
         stats: stats_of(stats),
     }))
 }

@@ -37,8 +37,31 @@ impl UnwindContextStorage<usize> for Storage {
 pub(super) struct Span {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// Of its entry in the section.
-    offset: u32,
+    pub(super) described: Described,
+}
+
+/// Where a function's rules are.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Described {
+    /// In the section, at this offset.
+    Frames(u32),
+    /// In Go's table, under this number.
+    Go(u32),
+}
+
+/// Puts functions in the order of their addresses, so that none overlaps another.
+pub(super) fn put_in_order(spans: &mut Vec<Span>, stats: &mut BuildStats) {
+    spans.sort_by_key(|span| span.start);
+    let before = spans.len();
+    spans.dedup_by_key(|span| span.start);
+    stats.functions_overlapping += (before - spans.len()) as u64;
+    for index in 1..spans.len() {
+        if spans[index - 1].end > spans[index].start {
+            spans[index - 1].end = spans[index].start;
+            stats.functions_overlapping += 1;
+        }
+    }
+    stats.functions = spans.len() as u64;
 }
 
 /// A section and what has been found in it.
@@ -120,32 +143,26 @@ where
             spans.push(Span {
                 start,
                 end: end.min(segment.end()),
-                offset: u32::try_from(offset).map_err(|_| NoTable::SectionTooLarge)?,
+                described: Described::Frames(
+                    u32::try_from(offset).map_err(|_| NoTable::SectionTooLarge)?,
+                ),
             });
         }
-        spans.sort_by_key(|span| span.start);
-        let before = spans.len();
-        spans.dedup_by_key(|span| span.start);
-        stats.functions_overlapping += (before - spans.len()) as u64;
-        for index in 1..spans.len() {
-            if spans[index - 1].end > spans[index].start {
-                spans[index - 1].end = spans[index].start;
-                stats.functions_overlapping += 1;
-            }
-        }
-        stats.functions = spans.len() as u64;
+        put_in_order(&mut spans, stats);
         Ok(spans)
     }
 
-    /// Gives the rules of a function to `row`, by rising address. What makes no sense is unsupported from there to the end.
+    /// Gives the rules of the function whose entry is at `offset` to `row`, by rising address. What makes no sense is
+    /// unsupported from there to the end.
     pub(super) fn rules(
         &mut self,
         span: Span,
+        offset: u32,
         stats: &mut BuildStats,
         mut row: impl FnMut(u64, Rule) -> Result<(), NoTable>,
     ) -> Result<(), NoTable> {
         let corrupt = Rule::unsupported(UnwindFailure::UnsupportedCorrupt);
-        let Some(entry) = self.function(span.offset as usize) else {
+        let Some(entry) = self.function(offset as usize) else {
             stats.functions_corrupt += 1;
             return row(span.start, corrupt);
         };

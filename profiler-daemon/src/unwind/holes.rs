@@ -13,10 +13,10 @@ use super::{
     table::BuildStats,
 };
 
-/// Code at the program's entry is taken for its first instructions, up to this many bytes.
+/// Code at the program's entry is taken for its first instructions, up to this many bytes or the next function.
 const ENTRY_BYTES: u64 = 64;
 /// `mov $15, %rax; syscall`: how a signal handler returns.
-const TRAMPOLINE: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05];
+pub(super) const TRAMPOLINE: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05];
 /// Most trampolines taken from one file.
 const MAX_TRAMPOLINES: u64 = 64;
 /// Code is looked through in pieces of this many bytes.
@@ -42,14 +42,17 @@ struct Search<'a, File: ?Sized> {
     left: u64,
     keep_going: &'a mut dyn FnMut() -> bool,
     stats: &'a mut BuildStats,
+    /// The rule of what could not be read.
+    gap: Rule,
 }
 
 /// The rules that hold in the holes between functions, from the address they are given with to the next, by rising address.
-/// After each hole a gap follows.
+/// After each hole `gap` follows.
 pub(super) fn fill(
     elf: &Elf,
     file: &(impl ReadAt + ?Sized),
     spans: &[Span],
+    gap: Rule,
     limits: &BuildLimits,
     keep_going: &mut dyn FnMut() -> bool,
     stats: &mut BuildStats,
@@ -61,6 +64,7 @@ pub(super) fn fill(
         left: limits.max_scan_bytes,
         keep_going,
         stats,
+        gap,
     };
     let holes = holes(elf, spans);
     let mut starts =
@@ -75,14 +79,14 @@ pub(super) fn fill(
     let mut reader = CodeReader::new();
     for hole in &holes {
         let mut at = hole.start;
-        for shape in shapes(elf, hole, &trampolines) {
+        for shape in shapes(elf, hole, &starts, &trampolines) {
             search.read(&mut reader, at..shape.start, &starts, &mut filling)?;
             filling.push((shape.start, shape.rule));
-            filling.push((shape.end, Rule::GAP));
+            filling.push((shape.end, gap));
             at = shape.end;
         }
         search.read(&mut reader, at..hole.end, &starts, &mut filling)?;
-        filling.push((hole.end, Rule::GAP));
+        filling.push((hole.end, gap));
     }
     Ok(filling)
 }
@@ -163,7 +167,7 @@ impl<File: ReadAt + ?Sized> Search<'_, File> {
                 return Err(NoTable::TooManyRows);
             }
             if length < next - at {
-                filling.push((at + length, Rule::GAP));
+                filling.push((at + length, self.gap));
             }
             at = next;
             if !(self.keep_going)() {
@@ -174,13 +178,19 @@ impl<File: ReadAt + ?Sized> Search<'_, File> {
     }
 }
 
-/// The known shapes in a hole, by address, none overlapping. `trampolines` rise.
-fn shapes(elf: &Elf, hole: &Range<u64>, trampolines: &[u64]) -> Vec<Shape> {
+/// The known shapes in a hole, by address, none overlapping. `starts` of functions and `trampolines` rise.
+fn shapes(elf: &Elf, hole: &Range<u64>, starts: &[u64], trampolines: &[u64]) -> Vec<Shape> {
     let mut shapes = Vec::new();
     if hole.contains(&elf.entry) {
+        let next = starts.partition_point(|start| *start <= elf.entry);
+        let next = starts.get(next).map_or(u64::MAX, |next| *next);
         shapes.push(Shape {
             start: elf.entry,
-            end: hole.end.min(elf.entry.saturating_add(ENTRY_BYTES)),
+            end: elf
+                .entry
+                .saturating_add(ENTRY_BYTES)
+                .min(next)
+                .min(hole.end),
             rule: Rule::STOP,
         });
     }

@@ -1,5 +1,5 @@
-//! Tables that unwind code without frame pointers: from a file's `.eh_frame` to rows in pages, on a thread of its own, kept
-//! on disk. x86-64 only. It does not unwind: `profiler_common::unwind::step` does, over these rows. It does not know
+//! Tables that unwind code without frame pointers: from a file's `.eh_frame`, Go's own tables, or its very code, to rows in
+//! pages, on a thread of its own, kept on disk. x86-64 only. It does not unwind: `profiler_common::unwind::step` does, over these rows. It does not know
 //! processes or maps of the kernel: a table is per file, in the file's own virtual addresses.
 //!
 //! Files are anybody's: every size, count and the time spent is bounded, and a hostile file costs its own table only.
@@ -10,9 +10,11 @@ mod code;
 pub mod elf;
 mod format;
 mod frames;
+mod go;
 mod holes;
 mod rows;
 mod rule;
+mod section;
 pub mod table;
 pub mod worker;
 
@@ -22,11 +24,17 @@ pub use table::{BuildStats, UnwindTable};
 #[cfg(test)]
 mod code_tests;
 #[cfg(test)]
+mod go_tests;
+#[cfg(test)]
+mod made_files;
+#[cfg(test)]
+mod section_tests;
+#[cfg(test)]
 mod tests;
 
 macro_rules! no_table {
     ($($(#[doc = $doc:literal])+ $name:ident, $snake:literal;)+) => {
-        /// Why a file has no table.
+        /// Why a file's unwind information cannot be used. Without a table its code is followed by frame pointers.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum NoTable {
             $($(#[doc = $doc])+ $name,)+
@@ -62,10 +70,14 @@ no_table! {
     Corrupt, "corrupt";
     /// It holds no code.
     NoCode, "no_code";
-    /// It holds no unwind information; its code can only be stepped by frame pointers.
+    /// It holds no unwind information.
     NoUnwindInformation, "no_unwind_information";
-    /// Its unwind information is compressed.
+    /// Its unwind information is compressed with something other than zlib.
     Compressed, "compressed";
+    /// Its compressed unwind information is damaged, or does not unpack to the size that its header says.
+    CompressionDamaged, "compression_damaged";
+    /// Its compressed unwind information claims to be more than a hundred times as large unpacked.
+    CompressionRatio, "compression_ratio";
     /// Its unwind information is larger than the bound.
     SectionTooLarge, "section_too_large";
     /// It describes more functions than the bound.

@@ -35,6 +35,8 @@ pub(super) struct Rule {
 
 impl Rule {
     pub(super) const GAP: Self = Self::plain(kind::GAP);
+    pub(super) const FRAME_POINTER: Self = Self::plain(kind::FRAME_POINTER);
+    pub(super) const OTHER_STACK: Self = Self::plain(kind::OTHER_STACK);
     pub(super) const STOP: Self = Self::plain(kind::STOP);
     pub(super) const SIGNAL: Self = Self::plain(kind::SIGNAL);
 

@@ -3,7 +3,7 @@
 
 use profiler_common::unwind::{PAGE_BITS, UnwindPage, UnwindRow, search};
 
-use super::elf::Segment;
+use super::{NoTable, elf::Segment};
 
 /// Memory pages that mappings are made of, bytes.
 const MAPPING_PAGE_BYTES: u64 = 4096;
@@ -44,6 +44,8 @@ pub struct UnwindTable {
     pub rows: Vec<UnwindRow>,
     /// Where the file's code is.
     pub segments: Vec<Segment>,
+    /// Why its rules were read off its code: its unwind information could not be used. `None` where it was, or Go's own table.
+    pub without: Option<NoTable>,
     /// What building it met.
     pub stats: BuildStats,
 }

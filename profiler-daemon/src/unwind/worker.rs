@@ -65,7 +65,7 @@ pub struct TableRequest {
 pub struct TableAnswer {
     /// The module asked for.
     pub module: ModuleId,
-    /// Its table. The reason otherwise; [`NoTable::NoUnwindInformation`] means that frame pointers are all there is.
+    /// Its table. The reason otherwise: frame pointers are all there is.
     pub table: Result<Arc<UnwindTable>, NoTable>,
     /// Found on disk.
     pub from_disk: bool,
@@ -80,7 +80,7 @@ pub struct WorkerCounts {
     pub built: u64,
     /// Tables found on disk.
     pub from_disk: u64,
-    /// Files without a table, by reason, in the order of [`NoTable::ALL`].
+    /// Files whose unwind information could not be used, by reason, in the order of [`NoTable::ALL`].
     pub none: [u64; NoTable::ALL.len()],
     /// Requests refused because too many waited.
     pub refused: u64,
@@ -218,7 +218,13 @@ impl Worker {
         match &table {
             Ok(_) if from_disk => counts.from_disk += 1,
             Ok(_) => counts.built += 1,
-            Err(why) => counts.none[*why as usize] += 1,
+            Err(_) => {}
+        }
+        if let Some(why) = table
+            .as_ref()
+            .map_or_else(|why| Some(*why), |table| table.without)
+        {
+            counts.none[why as usize] += 1;
         }
         counts.busy_ns += took_ns;
         if let Some(cache) = &self.cache {

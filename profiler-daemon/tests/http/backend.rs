@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use profiler_common::StackEnd;
+use profiler_common::{StackEnd, kinds::Primary};
 use profiler_daemon::config::Config;
 use profiler_daemon::config::targets::Targets;
 use profiler_daemon::http::{
@@ -130,6 +130,7 @@ impl State {
         let mut running = update(RUNNING, ThreadState::Running);
         running.last_event_ns = ran_ms * MS;
         running.classes[0] = (ran_ms - 100) * MS;
+        running.kinds[0] = (ran_ms - 100) * MS;
         self.profile.apply(DrainPass {
             threads: vec![running],
             ..pass(self.seconds)
@@ -183,6 +184,9 @@ fn update(pid: u32, state: ThreadState) -> ThreadUpdate {
         last_event_ns: 500 * MS,
         unobserved_ns: 0,
         classes: [400 * MS, 0, 100 * MS, 0, 0],
+        kinds: [400 * MS, 0, 0, 0, 0, 0, 0, 0],
+        minor_faults: 0,
+        major_faults: 0,
         in_syscall: None,
         in_syscall_since_ns: 0,
         slot: pid,
@@ -217,17 +221,23 @@ fn profile() -> Profile {
             })
         })
         .collect();
-    let stacks = frames.iter().map(|frame| StackDelta {
-        process: key(RUNNING),
-        thread: thread(RUNNING),
-        user: vec![frames[0], *frame],
+    let stack = |pid, user| StackDelta {
+        process: key(pid),
+        thread: thread(pid),
+        user,
         kernel: Vec::new(),
         end: StackEnd::Complete,
         lost: None,
-        samples: 1,
-        walks: 1,
-        classes: [10 * MS, 0, 0, 0, 0],
-    });
+        primary: Primary {
+            ticks: [1, 0, 0, 0, 0, 0, 0],
+            walks: 1,
+            ..Primary::default()
+        },
+    };
+    let stacks = frames
+        .iter()
+        .map(|frame| stack(RUNNING, vec![frames[0], *frame]));
+    let stacks = stacks.chain([stack(DROPPED, vec![frames[0]])]);
     profile.apply(DrainPass {
         processes: vec![info(RUNNING, None), info(DROPPED, None)],
         threads: vec![

@@ -102,6 +102,7 @@ fn server() -> Router {
 fn example(path: &str) -> String {
     path.replace("{pid}", &backend::RUNNING.to_string())
         .replace("{name}", "default")
+        .replace("{id}", "other")
 }
 
 fn request(method: &str, target: &str) -> Request<Body> {

@@ -218,10 +218,13 @@ async fn call_trees_come_in_the_formats_of_other_tools() {
         }
     }
     let folded = get("/api/v1/calltree?format=folded&value=elapsed").await;
-    let first = folded.text().lines().next().unwrap();
+    let first: Vec<&str> = folded.text().lines().take(2).collect();
     assert_eq!(
         first,
-        "example (42);function_0x1000;function_0x1000 10000000"
+        [
+            "[other images] (1 ended);function_0x1000 400000000",
+            "example (42);function_0x1000;function_0x1000 10000000"
+        ]
     );
     // The tree has all values, cut and put in order by the one that is named.
     let tree = get("/api/v1/calltree?value=blocked").await;
@@ -234,6 +237,26 @@ async fn call_trees_come_in_the_formats_of_other_tools() {
         assert!(detail.ends_with("runnable or syscall"), "{detail}");
     }
     get("/api/v1/functions?format=folded").await.problem(400);
+}
+
+#[tokio::test]
+async fn ended_processes_are_named_by_image() {
+    // Check that the row of processes that are one by image leads to their own reports, and that other names of images are refused.
+    let processes = get("/api/v1/processes").await.json();
+    let rows = processes["rows"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["pid"].is_null()).unwrap();
+    assert_eq!(row["ended"], 1);
+    let path = format!("/api/v1/images/{}", row["image_id"].as_str().unwrap());
+    let totals = get(&path).await.json();
+    assert_eq!(totals["elapsed_ns"], row["elapsed_ns"]);
+    let functions = get(&format!("{path}/functions")).await.json();
+    let found = &functions["rows"][0];
+    assert_eq!(found["function"], "function_0x1000");
+    assert_eq!(found["elapsed"]["inclusive_ns"], 400_000_000);
+    assert_eq!(found["marks"]["ticks"], 1);
+    assert_eq!(found["few_marks"], true);
+    get("/api/v1/images/0123456789abcdef").await.problem(404);
+    get("/api/v1/images/42").await.problem(400);
 }
 
 #[tokio::test]

@@ -45,6 +45,22 @@ fn what_this_kernel_lacks_is_said() {
             assert!(why.contains("Linux 5.1"), "{why}");
         }
     }
+    let late = entry(
+        &status["degraded"],
+        "what",
+        "threads of the kernel's making",
+    );
+    let mut numbers = text(&status, "/kernel_release").split(|c: char| !c.is_ascii_digit());
+    let mut number = || numbers.next().and_then(|number| number.parse::<u32>().ok());
+    let version = (number(), number());
+    if (Some(5), Some(17)) <= version && version < (Some(6), Some(4)) {
+        assert!(
+            late.is_some(),
+            "nothing is made known at switches: {status}"
+        );
+    } else if version >= (Some(6), Some(4)) {
+        assert!(late.is_none(), "{status}");
+    }
     let outcome = if has_tables { "ok" } else { "limited" };
     assert_eq!(stacks["outcome"], outcome, "{doctor}");
     assert_eq!(

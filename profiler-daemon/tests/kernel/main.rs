@@ -5,6 +5,9 @@
 //! against `getrusage` 1 % + 10 ms, shares between phases that are separated by events 2 points, shares inside code
 //! that makes no events four standard deviations of the number of walks.
 
+mod accuracy;
+mod accuracy_rows;
+mod asleep;
 mod classes;
 mod daemon;
 mod existing;
@@ -14,8 +17,11 @@ mod kernels;
 mod ledger;
 mod limits;
 mod lines;
+mod marks;
 mod names;
+mod observed;
 mod peers;
+mod phantoms;
 mod processes;
 mod reads;
 mod record;
@@ -29,7 +35,10 @@ mod surface;
 mod system_calls;
 mod targets;
 mod threads;
+mod ticks;
 mod top;
+mod unwind_go;
+mod unwind_nothing;
 mod unwind_room;
 mod unwinding;
 mod workload;

@@ -1,6 +1,7 @@
 //! What is profiled can change while the daemon runs: what is no target does not grow, and what was missed is not invented.
 
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -10,7 +11,8 @@ use crate::ledger;
 use crate::reads::{self, number, text, unix_now_ns, unix_ns};
 use crate::workload::Workload;
 
-fn put(daemon: &Daemon, targets: &Value) -> u64 {
+/// Sets the targets; returns when they were in force, nanoseconds since 1970.
+pub(crate) fn put(daemon: &Daemon, targets: &Value) -> u64 {
     let answer = daemon.request("PUT", "/api/v1/targets", Some(&targets.to_string()));
     assert!(
         (200..300).contains(&answer.status),
@@ -284,6 +286,50 @@ fn a_comm_can_be_a_target() {
             "no target, yet it has time: {row}"
         );
     }
+}
+
+#[test]
+fn a_process_that_renames_itself_is_judged_with_all_its_threads() {
+    // Check that threads that sleep all the time become targets when the first thread of their process, this one, takes a name that is a
+    // target's, and are none any more when it takes its own name again.
+    const NAME: &str = "renamed-target";
+    let settings = Settings {
+        targets: "comms = [\"renamed-target\"]",
+        ..Settings::default()
+    };
+    let Some(daemon) = daemon::own(&settings) else {
+        return;
+    };
+    let (tell, told) = mpsc::channel();
+    let (end, ended) = mpsc::channel::<()>();
+    let sleeper = std::thread::spawn(move || {
+        // SAFETY: takes nothing.
+        tell.send(unsafe { libc::gettid() })
+            .expect("the test waits");
+        ended.recv().unwrap_or_default();
+    });
+    let tid = told
+        .recv()
+        .expect("the thread tells its number")
+        .unsigned_abs();
+    let own = std::fs::read_to_string("/proc/self/comm").expect("a name");
+    let rename = |name: &str| std::fs::write("/proc/self/comm", name).expect("its own name");
+    let path = format!("/processes/{}/threads?limit=0", std::process::id());
+    let elapsed_ns = |list: &Value| {
+        let mut rows = reads::rows(list).iter();
+        let row = rows.find(|row| number(row, "/tid") == u64::from(tid));
+        row.map_or(0, |row| reads::classes(row).iter().sum::<u64>())
+    };
+    rename(NAME);
+    reads::until(&daemon, &path, unix_now_ns(), |list| {
+        elapsed_ns(list) > 500_000_000
+    });
+    rename(own.trim_end());
+    let after = reads::until(&daemon, &path, unix_now_ns() + 2_500_000_000, |_| true);
+    let later = reads::until(&daemon, &path, unix_now_ns() + 1_000_000_000, |_| true);
+    assert_eq!(elapsed_ns(&later), elapsed_ns(&after), "{later}");
+    drop(end);
+    sleeper.join().expect("it ends");
 }
 
 #[test]

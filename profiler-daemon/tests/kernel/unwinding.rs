@@ -269,13 +269,18 @@ impl Running {
         Self(child)
     }
 
+    /// The process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
     /// Its walks so far.
     pub(crate) fn stacks(&self, daemon: &Daemon) -> Walks {
         self.stacks_when(daemon, |_| true)
     }
 
     /// Its walks once some are complete: once the daemon knows what it has mapped, and has tables of that.
-    fn first_whole_stacks(&self, daemon: &Daemon) -> Walks {
+    pub(crate) fn first_whole_stacks(&self, daemon: &Daemon) -> Walks {
         self.stacks_when(daemon, |walks| walks.complete >= 20)
     }
 
@@ -304,7 +309,7 @@ impl Walks {
 }
 
 /// Whether the functions call each other somewhere below `node`, others in between.
-fn has_chain(node: &Value, chain: &[&str]) -> bool {
+pub(crate) fn has_chain(node: &Value, chain: &[&str]) -> bool {
     let Some(next) = chain.first() else {
         return true;
     };

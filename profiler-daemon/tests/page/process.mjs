@@ -26,7 +26,7 @@ check("functions have six values, sorted by the daemon, filtered, exact in their
   await answered(page);
   assert.deepEqual(await parameters(page).then(({ sort, order }) => [sort, order]), ["application.exclusive_ns", "desc"]);
   assert.equal((await column(page, 0))[0], "index::decode_postings");
-  assert.match(await page.locator("tbody tr").first().locator("td").first().getAttribute("title"), /^[\d,]+ ns \([\d.]+ % of the process, [\d.]+ % of the session\)$/);
+  assert.match(await page.locator("tbody tr").first().locator("td").first().getAttribute("title"), /^[\d,]+ ns \([\d.]+ % of the process, [\d.]+ % of the session\)\n95 % interval: .+ to .+$/);
   await page.getByLabel("Filter").fill("JSON::");
   await until("the filter leaves two functions", () => column(page, 0), (names) => names.length === 2);
   await screenshot(page, "functions");

@@ -1,7 +1,8 @@
 //! A made-up machine: how its time passes. Which programs it has is in `programs`.
 
+use profiler_common::kinds::{Kind, KindNs, MARK_CALL, Primary, Tick};
 use profiler_common::unwind::UnwindFailure;
-use profiler_common::{ClassNs, StackEnd};
+use profiler_common::{Class, ClassNs, StackEnd};
 use profiler_daemon::processes::ids::{ProcessKey, ThreadKey};
 use profiler_daemon::profile::Profile;
 use profiler_daemon::profile::frames::FrameId;
@@ -256,9 +257,15 @@ impl World {
                         StackEnd::Complete
                     },
                     lost: None,
-                    samples: running / SAMPLE_NS,
-                    walks: 1 + running / SAMPLE_NS,
-                    classes,
+                    // Each of the many short stacks of the large tree was hit once.
+                    primary: primary(
+                        if large && classes[0] > 0 {
+                            1
+                        } else {
+                            running / SAMPLE_NS
+                        },
+                        &classes,
+                    ),
                 });
             };
             for part in thread.parts.iter().take(parts) {
@@ -291,6 +298,9 @@ impl World {
                 last_event_ns: thread.begin_ns + thread.classes.iter().sum::<u64>(),
                 unobserved_ns: 0,
                 classes: thread.classes,
+                kinds: kinds(&thread.classes),
+                minor_faults: 0,
+                major_faults: 0,
                 in_syscall: Some(232),
                 in_syscall_since_ns: self.now_ns - 80 * MS,
                 slot: thread.key.tid,
@@ -298,6 +308,40 @@ impl World {
             call(program.info.key, thread, length_ns, pass);
         }
     }
+}
+
+/// What a stack has that was in running time with so many samples: ticks, and marks where it is time inside calls. Waits are exactly
+/// its own.
+fn primary(samples: u64, classes: &ClassNs) -> Primary {
+    let mut primary = Primary {
+        exact: [
+            classes[Class::Blocked as usize],
+            classes[Class::Runnable as usize],
+        ],
+        walks: samples.max(1),
+        ..Primary::default()
+    };
+    let tick = if classes[Class::Kernel as usize] > 0 {
+        Tick::Kernel
+    } else if classes[Class::Syscall as usize] > classes[Class::User as usize] {
+        Tick::Call
+    } else {
+        Tick::User
+    };
+    primary.ticks[tick as usize] = samples;
+    if classes[Class::Syscall as usize] > 0 {
+        primary.marks[MARK_CALL] = samples.max(1);
+    }
+    primary
+}
+
+/// The kinds of running time by class; waits are in none.
+fn kinds(classes: &ClassNs) -> KindNs {
+    let mut kinds = KindNs::default();
+    kinds[Kind::User as usize] = classes[Class::User as usize];
+    kinds[Kind::Call as usize] = classes[Class::Syscall as usize];
+    kinds[Kind::Kernel as usize] = classes[Class::Kernel as usize];
+    kinds
 }
 
 /// Adds the system calls of a stretch of time.

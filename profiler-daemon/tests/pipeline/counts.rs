@@ -150,7 +150,11 @@ fn those_of_a_window() {
         ..TableQuery::default()
     };
     let list = report::processes(snapshot, &query, names).unwrap();
-    let rows: Vec<(u32, u64)> = list.rows.iter().map(|row| (row.pid, row.threads)).collect();
+    let rows: Vec<(u32, u64)> = list
+        .rows
+        .iter()
+        .filter_map(|row| Some((row.pid?, row.threads)))
+        .collect();
     assert_eq!(rows, [(PROCESS.pid, 1)]);
     let early = Window::Between {
         from: Moment::Ago { ns: 40 * SECOND_NS },

@@ -56,11 +56,11 @@ pub(crate) fn service() -> (Snapshot, ByName) {
             3,
             [0, 300 * MS, 700 * MS, 0, 0],
         ),
-        small.delta(&[], &["k:page_fault"], 1, [0, 50 * MS, 0, 0, 0]),
+        small.delta(&[], &["k:page_fault"], 1, [0, 100 * MS, 0, 0, 0]),
         small.delta(&["app+0x99?", "callback"], &[], 1, [100 * MS, 0, 0, 0, 0]),
     ];
     pass.stacks[5].end = StackEnd::Incomplete(profiler_common::unwind::UnwindFailure::ReadFrame);
-    let mut lost = small.delta(&[], &[], 2, [20 * MS, 0, 0, 0, 0]);
+    let mut lost = small.delta(&[], &[], 2, [200 * MS, 0, 0, 0, 0]);
     lost.lost = Some(LossCause::MapFull);
     pass.stacks.push(lost);
     pass.open.push(small.open(
@@ -68,7 +68,8 @@ pub(crate) fn service() -> (Snapshot, ByName) {
         &["k:do_syscall", "k:futex_wait"],
         [0, 0, 3500 * MS, 0, 0],
     ));
-    let classes = [4630 * MS, 400 * MS, 4700 * MS, 270 * MS, 0];
+    // A tick and a mark are 100 ms each, so the totals give each stack what its delta says.
+    let classes = [4800 * MS, 400 * MS, 4530 * MS, 270 * MS, 0];
     let mut update = small::thread(PROCESS, THREAD, ThreadState::Blocked, classes);
     update.in_syscall = Some(202);
     update.in_syscall_since_ns = pass.now_ns - 3500 * MS;
@@ -222,7 +223,13 @@ fn totals() {
     );
     check(
         "process",
-        &report::process(&snapshot, &SELECTOR, &ViewQuery::default(), &names).unwrap(),
+        &report::process(
+            &snapshot,
+            &Scope::Process(SELECTOR),
+            &ViewQuery::default(),
+            &names,
+        )
+        .unwrap(),
     );
     check_table(
         "threads",

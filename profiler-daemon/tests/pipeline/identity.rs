@@ -95,8 +95,8 @@ fn an_exec_from_another_thread_goes_on_in_its_row() {
     assert_eq!(elapsed_s(&rows), [(42, 5), (42, 14)]);
     assert!(rows.iter().any(|row| row.state == "exited"));
     let session = report::session(&snapshot, &ViewQuery::default(), &small.names).unwrap();
-    assert_eq!(session.elapsed_ns, 19 * SECOND_NS);
-    assert_eq!(session.classes.user_ns, 6 * SECOND_NS);
+    assert_eq!(session.totals.elapsed_ns, 19 * SECOND_NS);
+    assert_eq!(session.totals.classes.user_ns, 6 * SECOND_NS);
     assert_eq!(session.threads, 2);
     // What had waited for its total under the old number found it under the new one.
     assert_eq!(session.completeness.elapsed_unattributed_ns, 13 * SECOND_NS);
@@ -167,7 +167,7 @@ fn first_seen_after_the_exec() {
         window: Window::Session,
     };
     let session = report::session(&small.profile.snapshot(), &query, &small.names).unwrap();
-    assert_eq!(session.elapsed_ns, 5 * SECOND_NS);
+    assert_eq!(session.totals.elapsed_ns, 5 * SECOND_NS);
     assert_eq!(session.threads, 2);
     let rows = threads(&small, Window::Session);
     assert!(

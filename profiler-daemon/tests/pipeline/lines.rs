@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use profiler_common::ClassNs;
 use profiler_daemon::{
     processes::mappings::Place,
     profile::{
@@ -9,6 +10,7 @@ use profiler_daemon::{
         input::{StackDelta, ThreadState},
         limits::Limits,
         snapshot::Snapshot,
+        values::{add_classes, sum},
     },
     report::{
         self, CodeQuery, Fold, ProcessSelector, ReportError, Scope, TableQuery, Window,
@@ -19,7 +21,7 @@ use profiler_daemon::{
 use proptest::prelude::*;
 
 use crate::machine::SECOND_NS;
-use crate::small::{self, ByName, PROCESS, Small, THREAD};
+use crate::small::{self, ByName, PROCESS, Small, THREAD, TICK_NS, ran_and_waited};
 
 const SCOPE: Scope = Scope::Process(ProcessSelector {
     pid: 42,
@@ -67,7 +69,7 @@ const PLACES: [Known; 11] = [
     ("other", Ok(&[(Some("other"), None)])),
 ];
 
-/// Places from the outermost on, samples, nanoseconds.
+/// Places from the outermost on, samples, nanoseconds of waiting.
 type Stack = (Vec<usize>, u64, u64);
 
 fn stacks() -> impl Strategy<Value = Vec<Stack>> {
@@ -114,18 +116,18 @@ fn world(passes: &[&[Stack]]) -> World {
         .enumerate()
         .map(|(index, (function, _))| small.place(function, index as u64))
         .collect();
-    let mut total_ns = 0;
+    let mut classes = ClassNs::default();
     for (second, stacks) in (1..).zip(passes) {
         let mut pass = small.pass(second);
         for (path, samples, ns) in *stacks {
+            let time = ran_and_waited(*samples, *ns);
             pass.stacks.push(StackDelta {
                 user: path.iter().map(|index| places[*index].0).collect(),
-                ..small.delta(&[], &[], *samples, [*ns, 0, 0, 0, 0])
+                ..small.delta(&[], &[], *samples, time)
             });
-            total_ns += ns;
+            add_classes(&mut classes, &time);
         }
         pass.processes.push(small::info(PROCESS));
-        let classes = [total_ns, 0, 0, 0, 0];
         pass.threads.push(small::thread(
             PROCESS,
             THREAD,
@@ -148,7 +150,7 @@ fn world(passes: &[&[Stack]]) -> World {
 
 /// What a row is told by: function, whether inlined, file and line, and why there is none.
 type Key = (String, bool, Option<(String, u32)>, Option<&'static str>);
-/// Inclusive and exclusive samples, inclusive and exclusive nanoseconds.
+/// Inclusive and exclusive samples, inclusive elapsed and exclusive application time.
 type Sums = BTreeMap<Key, [u64; 4]>;
 
 /// The rows that a place stands for, outermost first, by the words of docs/http-api.md.
@@ -188,13 +190,17 @@ fn expected(stacks: &[Stack], of: impl Fn(usize) -> Vec<Key>) -> Sums {
         for key in distinct {
             let sum = sums.entry(key.clone()).or_default();
             sum[0] += samples;
-            sum[2] += ns;
+            sum[2] += elapsed(*samples, *ns);
         }
         let own = sums.get_mut(&path[path.len() - 1]).unwrap();
         own[1] += samples;
-        own[3] += ns;
+        own[3] += samples * TICK_NS;
     }
     sums
+}
+
+fn elapsed(samples: u64, wait_ns: u64) -> u64 {
+    sum(&ran_and_waited(samples, wait_ns))
 }
 
 fn values(values: &RowValues) -> [u64; 4] {
@@ -238,14 +244,15 @@ proptest! {
     #[test]
     fn lines(stacks in stacks()) {
         let world = world(&[&stacks]);
-        let total_ns: u64 = stacks.iter().map(|stack| stack.2).sum();
+        let application_ns: u64 = stacks.iter().map(|stack| stack.1 * TICK_NS).sum();
         for inlines in [false, true] {
             let (found, completeness) = lines_of(&world, &query(inlines));
             prop_assert_eq!(&found, &expected(&stacks, |index| keys(index, inlines, true)));
-            prop_assert_eq!(found.values().map(|sums| sums[3]).sum::<u64>(), total_ns);
+            prop_assert_eq!(found.values().map(|sums| sums[3]).sum::<u64>(), application_ns);
             let shares = completeness.lines_unknown.unwrap();
             let (mut all, mut by_reason) = (0, BTreeMap::<&str, u64>::new());
-            for (path, _, ns) in &stacks {
+            for (path, samples, ns) in &stacks {
+                let ns = elapsed(*samples, *ns);
                 for index in path {
                     all += ns;
                     if let Some(why) = keys(*index, false, true)[0].3 {
@@ -377,7 +384,10 @@ fn filters() {
         };
     });
     assert_eq!(hidden.len(), 1);
-    assert_eq!(hidden.values().next().unwrap()[3], 157);
+    assert_eq!(
+        hidden.values().next().unwrap()[2..],
+        [157 + 4 * TICK_NS, 4 * TICK_NS]
+    );
     let refused = |change: &dyn Fn(&mut CodeQuery)| {
         let mut query = query(true);
         change(&mut query);

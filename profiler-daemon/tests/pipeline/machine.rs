@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use profiler_common::{CLASS_COUNT, ClassNs, StackEnd};
+use profiler_common::{
+    CLASS_COUNT, Class, ClassNs, StackEnd,
+    kinds::{Kind, KindNs, MARK_BLOCKED, MARK_CALL, MARK_RUNNABLE, Primary, Tick, WaitNs},
+};
 use profiler_daemon::{
     processes::{
         ids::{ProcessKey, ThreadKey},
@@ -25,17 +28,23 @@ use proptest::prelude::*;
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 pub(crate) const START_NS: u64 = 1_000 * SECOND_NS;
 pub(crate) const START_UNIX_NS: u64 = 1_700_000_000 * SECOND_NS;
-const BLOCKED: usize = 2;
-const RUNNABLE: usize = 3;
+const SYSCALL: usize = Class::Syscall as usize;
+const BLOCKED: usize = Class::Blocked as usize;
+const RUNNABLE: usize = Class::Runnable as usize;
+const KERNEL: usize = Class::Kernel as usize;
 
 /// Where the time of one part of a thread's pass goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fate {
-    /// To the stack, with everything that waited.
+    /// The waits that had no place yet are exactly the stack's.
     TakeAll,
-    /// To the stack, alone.
+    /// This wait alone is exactly the stack's.
     TakePart,
-    /// It waits for a stack.
+    /// The waits that had no place yet were calls' and were not walked; the stack has marks of them.
+    Mark,
+    /// The same of waits outside calls; the stack has their weight.
+    Weigh,
+    /// A wait has no place yet.
     Wait,
     /// It is an interval that is still open.
     Open,
@@ -84,6 +93,8 @@ pub(crate) fn plans() -> impl Strategy<Value = Vec<PassPlan>> {
     let fate = prop_oneof![
         Just(Fate::TakeAll),
         Just(Fate::TakePart),
+        Just(Fate::Mark),
+        Just(Fate::Weigh),
         Just(Fate::Wait),
         Just(Fate::Open)
     ];
@@ -139,10 +150,72 @@ struct Life {
     key: ThreadKey,
     first_ns: u64,
     classes: ClassNs,
-    waiting: ClassNs,
+    kinds: KindNs,
+    /// Waits without a place.
+    waiting: WaitNs,
     calls: u64,
     misjudged_ns: u64,
     was_late: bool,
+}
+
+impl Life {
+    /// Spends so long on a part, and answers what its stack receives.
+    fn received(&mut self, part: &Part, ns: u64) -> Primary {
+        let mut primary = Primary::default();
+        let untraced = self.key.tid % 4 == 3;
+        let (kind, tick) = match (part.class, untraced) {
+            (BLOCKED | RUNNABLE, _) => {
+                self.wait(part, ns, &mut primary);
+                primary.walks = 1;
+                return primary;
+            }
+            (KERNEL, _) => (Kind::Kernel, Tick::Kernel),
+            (SYSCALL, _) => (Kind::Call, Tick::Call),
+            (_, false) => (Kind::User, [Tick::User, Tick::Fault][part.stack % 2]),
+            (_, true) => (
+                Kind::Untraced,
+                [Tick::UntracedUser, Tick::UntracedFault, Tick::UntracedCall][part.stack % 3],
+            ),
+        };
+        self.kinds[kind as usize] += ns;
+        primary.ticks[tick as usize] = part.samples;
+        primary.marks[MARK_CALL] = u64::from(part.class == SYSCALL) * part.samples;
+        primary.walks = part.samples;
+        primary
+    }
+
+    fn wait(&mut self, part: &Part, ns: u64, primary: &mut Primary) {
+        let class = usize::from(part.class == RUNNABLE);
+        self.waiting[class] += ns;
+        let all = self.waiting;
+        let kinds = match part.fate {
+            Fate::Wait | Fate::Open => return,
+            Fate::TakePart => {
+                self.waiting[class] -= ns;
+                primary.exact[class] = ns;
+                return;
+            }
+            Fate::TakeAll => {
+                self.waiting = WaitNs::default();
+                primary.exact = all;
+                return;
+            }
+            Fate::Mark => {
+                primary.marks[MARK_BLOCKED] = all[0].div_ceil(SECOND_NS);
+                primary.marks[MARK_RUNNABLE] = all[1].div_ceil(SECOND_NS);
+                [Kind::CallBlocked, Kind::CallRunnable]
+            }
+            Fate::Weigh => {
+                primary.weighted = all.map(|ns| 4 * ns);
+                primary.squares_us2 = all.map(|ns| (4 * ns / 1_000).pow(2));
+                [Kind::OutsideBlocked, Kind::OutsideRunnable]
+            }
+        };
+        self.waiting = WaitNs::default();
+        for (kind, ns) in kinds.into_iter().zip(all) {
+            self.kinds[kind as usize] += ns;
+        }
+    }
 }
 
 /// See the file.
@@ -155,8 +228,12 @@ pub(crate) struct Machine {
     modules: ModuleTable,
     /// The last values every thread was reported with.
     pub(crate) reported: BTreeMap<(ProcessKey, ThreadKey), ClassNs>,
+    /// The last kinds of time that every thread was reported with.
+    pub(crate) kinds: BTreeMap<(ProcessKey, ThreadKey), KindNs>,
     /// Samples by process.
     pub(crate) samples: BTreeMap<ProcessKey, u64>,
+    /// What stacks received, by process.
+    pub(crate) primary: BTreeMap<ProcessKey, Primary>,
 }
 
 impl Machine {
@@ -200,7 +277,9 @@ impl Machine {
             stacks,
             modules,
             reported: BTreeMap::new(),
+            kinds: BTreeMap::new(),
             samples: BTreeMap::new(),
+            primary: BTreeMap::new(),
         }
     }
 
@@ -250,7 +329,8 @@ impl Machine {
             key: ThreadKey { tid, start_ns },
             first_ns: self.now_ns,
             classes: [0; CLASS_COUNT],
-            waiting: [0; CLASS_COUNT],
+            kinds: KindNs::default(),
+            waiting: WaitNs::default(),
             calls: 0,
             misjudged_ns: 0,
             was_late: false,
@@ -280,15 +360,19 @@ impl Machine {
         let life = self.threads.get_mut(&at).unwrap();
         // Whoever sees the new number sees the thread.
         if act.is_some_and(|act| act.exec && !act.late) {
-            let reported = self.reported.remove(&(process, life.key));
+            let before = life.key;
+            let reported = self.reported.remove(&(process, before));
             life.key.tid = process.pid;
             self.reported
                 .extend(reported.map(|classes| ((process, life.key), classes)));
+            let kinds = self.kinds.remove(&(process, before));
+            self.kinds
+                .extend(kinds.map(|kinds| ((process, life.key), kinds)));
         }
         life.classes[BLOCKED] -= life.misjudged_ns;
         life.classes[RUNNABLE] += life.misjudged_ns;
-        life.waiting[BLOCKED] -= life.misjudged_ns;
-        life.waiting[RUNNABLE] += life.misjudged_ns;
+        life.waiting[0] -= life.misjudged_ns;
+        life.waiting[1] += life.misjudged_ns;
         life.misjudged_ns = 0;
         let shares: u64 = parts.iter().map(|part| part.share).sum();
         let mut left_ns = plan.duration_ns;
@@ -302,21 +386,17 @@ impl Machine {
             };
             left_ns -= ns;
             life.classes[part.class] += ns;
-            life.waiting[part.class] += ns;
-            let (user, kernel) = self.stacks[part.stack].clone();
-            let classes = match part.fate {
-                Fate::TakeAll => std::mem::take(&mut life.waiting),
-                Fate::TakePart => {
-                    life.waiting[part.class] -= ns;
-                    std::array::from_fn(|class| if class == part.class { ns } else { 0 })
-                }
-                Fate::Wait => [0; CLASS_COUNT],
-                Fate::Open => {
-                    open = last.then(|| (user.clone(), kernel.clone()));
-                    [0; CLASS_COUNT]
-                }
-            };
-            *self.samples.entry(process).or_default() += part.samples;
+            let (user, mut kernel) = self.stacks[part.stack].clone();
+            if matches!(part.fate, Fate::Open) {
+                open = last.then(|| (user.clone(), kernel.clone()));
+            }
+            let primary = life.received(part, ns);
+            // What is found in user mode has no kernel frames.
+            if [Tick::User, Tick::UntracedUser].map(|tick| primary.ticks[tick as usize]) != [0; 2] {
+                kernel.clear();
+            }
+            *self.samples.entry(process).or_default() += primary.samples();
+            self.primary.entry(process).or_default().add(&primary);
             pass.stacks.push(StackDelta {
                 process,
                 thread: life.key,
@@ -324,14 +404,13 @@ impl Machine {
                 user,
                 kernel,
                 lost: part.lost.then_some(LossCause::MapFull),
-                samples: part.samples,
-                walks: u64::from(matches!(part.fate, Fate::TakeAll | Fate::TakePart))
-                    .max(part.samples),
-                classes,
+                primary,
             });
         }
         if let Some((user, kernel)) = open {
-            let (thread, classes) = (life.key, life.waiting);
+            let thread = life.key;
+            let mut classes = ClassNs::default();
+            [classes[BLOCKED], classes[RUNNABLE]] = life.waiting;
             pass.open.push(OpenStack {
                 process,
                 thread,
@@ -345,12 +424,12 @@ impl Machine {
         let exit = act.is_some_and(|act| act.exit) || plan.process_exit == Some(at.0);
         if act.is_some_and(|act| act.misjudged) && !exit {
             // Part of what waits as runnable is shown as blocked in this pass only.
-            let ns = life.waiting[RUNNABLE] / 2;
+            let ns = life.waiting[1] / 2;
             life.misjudged_ns = ns;
             life.classes[RUNNABLE] -= ns;
             life.classes[BLOCKED] += ns;
-            life.waiting[RUNNABLE] -= ns;
-            life.waiting[BLOCKED] += ns;
+            life.waiting[1] -= ns;
+            life.waiting[0] += ns;
         }
         life.calls += 1;
         let update = ThreadUpdate {
@@ -366,6 +445,9 @@ impl Machine {
             last_event_ns: pass.now_ns,
             unobserved_ns: pass.now_ns - life.first_ns - life.classes.iter().sum::<u64>(),
             classes: life.classes,
+            kinds: life.kinds,
+            minor_faults: 7 * life.calls,
+            major_faults: life.calls / 2,
             in_syscall: Some(202),
             in_syscall_since_ns: pass.now_ns - 5,
             slot: 0,
@@ -385,6 +467,7 @@ impl Machine {
         life.was_late = late;
         if !late {
             self.reported.insert((process, life.key), life.classes);
+            self.kinds.insert((process, life.key), life.kinds);
             pass.threads.push(update);
         }
         if exit {

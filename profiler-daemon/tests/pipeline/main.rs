@@ -2,8 +2,10 @@
 //! checked on the JSON that comes out, as an outsider would.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod accounts;
 mod counts;
 mod diff;
+mod divided;
 mod golden;
 mod identity;
 mod ledger;
@@ -14,6 +16,7 @@ mod oracle;
 mod pprof;
 mod records;
 mod room;
+mod rules;
 mod saved;
 mod sessions;
 mod small;

@@ -2,8 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use profiler_common::ClassNs;
 use profiler_daemon::{
-    profile::{input::ThreadState, limits::Limits, snapshot::Snapshot},
+    profile::{
+        input::ThreadState,
+        limits::Limits,
+        snapshot::Snapshot,
+        values::{add_classes, sum},
+    },
     report::{
         self, Fold, FunctionRow, NeighbourQuery, ProcessSelector, ReportError, Scope, TableQuery,
         TreeQuery,
@@ -12,7 +18,7 @@ use profiler_daemon::{
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::small::{self, ByName, PROCESS, Small, THREAD};
+use crate::small::{self, ByName, PROCESS, Small, THREAD, ran_and_waited};
 
 const NAMES: [&str; 6] = ["a", "b", "lib:c", "d", "lib:e", "f"];
 const SCOPE: Scope = Scope::Process(ProcessSelector {
@@ -20,10 +26,10 @@ const SCOPE: Scope = Scope::Process(ProcessSelector {
     start_ticks: None,
 });
 
-/// Functions from the outermost on, samples, nanoseconds.
+/// Functions from the outermost on, samples, nanoseconds of waiting.
 type Stack = (Vec<usize>, u64, u64);
-/// By function: inclusive and exclusive samples, inclusive and exclusive nanoseconds.
-type Sums = BTreeMap<String, [u64; 4]>;
+/// By function: inclusive and exclusive samples, elapsed and application time.
+type Sums = BTreeMap<String, [u64; 6]>;
 
 fn stacks() -> impl Strategy<Value = Vec<Stack>> {
     let stack = (
@@ -37,14 +43,13 @@ fn stacks() -> impl Strategy<Value = Vec<Stack>> {
 fn profile(stacks: &[Stack]) -> (Snapshot, ByName) {
     let mut small = Small::new(Limits::default());
     let mut pass = small.pass(10);
-    let mut total_ns = 0;
+    let mut classes = ClassNs::default();
     for (path, samples, ns) in stacks {
         let path: Vec<&str> = path.iter().map(|index| NAMES[*index]).collect();
-        pass.stacks
-            .push(small.delta(&path, &[], *samples, [*ns, 0, 0, 0, 0]));
-        total_ns += ns;
+        let time = ran_and_waited(*samples, *ns);
+        pass.stacks.push(small.delta(&path, &[], *samples, time));
+        add_classes(&mut classes, &time);
     }
-    let classes = [total_ns, 0, 0, 0, 0];
     pass.processes.push(small::info(PROCESS));
     pass.threads.push(small::thread(
         PROCESS,
@@ -62,11 +67,14 @@ fn plain(index: usize) -> String {
 
 fn add(sums: &mut Sums, name: String, stack: &Stack, is_innermost: bool) {
     let sums = sums.entry(name).or_default();
-    sums[0] += stack.1;
-    sums[2] += stack.2;
+    let (samples, time) = (stack.1, ran_and_waited(stack.1, stack.2));
+    sums[0] += samples;
+    sums[2] += sum(&time);
+    sums[4] += time[0];
     if is_innermost {
-        sums[1] += stack.1;
-        sums[3] += stack.2;
+        sums[1] += samples;
+        sums[3] += sum(&time);
+        sums[5] += time[0];
     }
 }
 
@@ -77,12 +85,14 @@ fn found(rows: &[FunctionRow]) -> Sums {
             v.samples.inclusive,
             v.samples.exclusive,
             v.elapsed.inclusive_ns,
+            v.elapsed.exclusive_ns,
+            v.application.inclusive_ns,
             v.application.exclusive_ns,
         ]
     };
     rows.iter()
         .map(|row| (row.function.clone(), values(row)))
-        .filter(|(_, values)| *values != [0; 4])
+        .filter(|(_, values)| *values != [0; 6])
         .collect()
 }
 
@@ -133,7 +143,8 @@ proptest! {
         for (column, own) in of.iter().enumerate() {
             prop_assert_eq!(sum(rows(), column), *own);
         }
-        prop_assert_eq!(sum(callees, 2) + of[3], of[2]);
+        prop_assert_eq!(sum(callees.clone(), 2) + of[3], of[2]);
+        prop_assert_eq!(sum(callees, 4) + of[5], of[4]);
     }
 
     // Check that functions of hidden modules count for their callers, and nothing else changes.
@@ -246,11 +257,27 @@ fn csv_columns_are_the_fields() {
         &report::threads(&snapshot, &SCOPE, &query, &names)
             .unwrap()
             .rows,
-        &[],
+        // What is measured has no interval, and rests on no marks.
+        &[
+            "application.exclusive_high_ns",
+            "application.exclusive_low_ns",
+            "application.inclusive_high_ns",
+            "application.inclusive_low_ns",
+            "elapsed.exclusive_high_ns",
+            "elapsed.exclusive_low_ns",
+            "elapsed.inclusive_high_ns",
+            "elapsed.inclusive_low_ns",
+            "marks.gaps",
+            "marks.ticks",
+            "marks.waits",
+        ],
     );
     let query = report::DiffQuery::default();
     check(&report::diff(&snapshot, &query, &names).unwrap().rows, &[]);
     let query = all();
     let processes = report::processes(&snapshot, &query, &names).unwrap();
-    check(&processes.rows, &["command_line"]);
+    check(
+        &processes.rows,
+        &["application_high_ns", "application_low_ns", "command_line"],
+    );
 }

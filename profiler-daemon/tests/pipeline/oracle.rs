@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use profiler_common::StackEnd;
+use profiler_common::{
+    StackEnd,
+    kinds::{KINDS, Primary},
+};
 use profiler_daemon::{
     processes::{
         ids::{ProcessKey, ThreadKey},
@@ -22,7 +25,7 @@ use crate::machine::{ByOffset, START_NS, START_UNIX_NS};
 
 type Sums = BTreeMap<(String, String), [u64; 4]>;
 
-/// A stack: user frames, kernel frames, samples, nanoseconds in user mode. Frames are offsets; two share a function.
+/// A stack: user frames, kernel frames, samples, nanoseconds of waiting. Frames are offsets; two share a function.
 type Stack = (Vec<u64>, Vec<u64>, u64, u64);
 
 fn stacks() -> impl Strategy<Value = Vec<Stack>> {
@@ -89,9 +92,12 @@ proptest! {
                 kernel: ids(&kernel, &mut intern),
                 end: StackEnd::Complete,
                 lost: None,
-                samples,
-                walks: samples,
-                classes: [ns, 0, 0, 0, 0],
+                primary: Primary {
+                    ticks: [samples, 0, 0, 0, 0, 0, 0],
+                    exact: [ns, 0],
+                    walks: samples,
+                    ..Primary::default()
+                },
             });
             total_ns += ns;
         }
@@ -104,7 +110,10 @@ proptest! {
             first_event_ns: 0,
             last_event_ns: total_ns,
             unobserved_ns: 0,
-            classes: [total_ns, 0, 0, 0, 0],
+            classes: [0, 0, total_ns, 0, 0],
+            kinds: [0; KINDS],
+            minor_faults: 0,
+            major_faults: 0,
             in_syscall: None,
             in_syscall_since_ns: 0,
             slot: 0,
@@ -117,7 +126,7 @@ proptest! {
         let query = TableQuery { frames, ..TableQuery::default() };
         let answer = report::functions(&snapshot, &scope, &query, &names).unwrap();
         let values = |v: &report::values::RowValues| {
-            [v.samples.inclusive, v.samples.exclusive, v.elapsed.inclusive_ns, v.application.exclusive_ns]
+            [v.samples.inclusive, v.samples.exclusive, v.elapsed.inclusive_ns, v.elapsed.exclusive_ns]
         };
         let found: Sums = answer.rows.iter().map(|row| ((row.module.clone(), row.function.clone()), values(&row.values))).collect();
         let nonzero = |sums: &Sums| -> Sums {

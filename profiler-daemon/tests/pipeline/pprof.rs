@@ -14,10 +14,10 @@ use profiler_daemon::{
     },
     profile::{
         Profile, budget::NODE_BYTES, input::ThreadState, limits::Limits, snapshot::Snapshot,
-        values::Values,
     },
     report::{
-        self, Fold, Frames, Scope, Sections, StackQuery, Stacks, TreeQuery, ViewQuery, names::Names,
+        self, Fold, Frames, Scope, Sections, StackQuery, Stacks, TreeQuery, ViewQuery,
+        names::Names, product::Values,
     },
 };
 use proptest::prelude::*;
@@ -235,17 +235,20 @@ fn a_process() {
     );
     let process = report::process(
         &snapshot,
-        &report::ProcessSelector {
+        &Scope::Process(report::ProcessSelector {
             pid: 42,
             start_ticks: None,
-        },
+        }),
         &ViewQuery::default(),
         &known,
     )
     .unwrap();
     let missing = process.completeness.elapsed_unattributed_ns;
-    assert_eq!(sum(&profile, 0), process.process.samples);
-    assert_eq!(sum(&profile, 2) + missing, process.process.elapsed_ns);
+    assert_eq!(sum(&profile, 0), process.process.totals.samples);
+    assert_eq!(
+        sum(&profile, 2) + missing,
+        process.process.totals.elapsed_ns
+    );
 }
 
 // Check that stacks of the session are told apart by group or process in labels, never by what only looks like a function.

@@ -4,7 +4,7 @@ use profiler_common::{ClassNs, StackEnd};
 use profiler_daemon::{
     processes::ids::{ProcessKey, ThreadKey},
     profile::{
-        budget::NODE_BYTES,
+        budget::{CELL_BYTES, NODE_BYTES},
         input::{DrainPass, StackDelta, ThreadState},
         limits::Limits,
     },
@@ -16,12 +16,13 @@ use crate::{
     small::{self, Small},
 };
 
-const BUDGET_NODES: usize = 900;
+/// Nine hundred nodes, of which each second one has a number.
+const BUDGET_BYTES: usize = 900 * (NODE_BYTES + CELL_BYTES / 2 + 1);
 const MILLI_NS: u64 = 1_000_000;
 
 fn limits() -> Limits {
     Limits {
-        tree_bytes: BUDGET_NODES * NODE_BYTES,
+        tree_bytes: BUDGET_BYTES,
         exited_processes: 20,
         ..Limits::default()
     }
@@ -65,9 +66,7 @@ fn run(
             kernel: Vec::new(),
             end: StackEnd::Complete,
             lost: None,
-            samples: 1,
-            walks: 1,
-            classes: user(*ms),
+            primary: small::primary(*ms, &user(*ms)),
         });
     }
 }
@@ -105,15 +104,18 @@ fn functions(small: &Small, key: ProcessKey) -> (Vec<(String, u64)>, Vec<String>
         .sum();
     let process = report::process(
         &small.profile.snapshot(),
-        &ProcessSelector {
+        &Scope::Process(ProcessSelector {
             pid: key.pid,
             start_ticks: None,
-        },
+        }),
         &ViewQuery::default(),
         &small.names,
     )
     .unwrap();
-    assert_eq!(total, process.process.elapsed_ns, "all time has a row");
+    assert_eq!(
+        total, process.process.totals.elapsed_ns,
+        "all time has a row"
+    );
     let rows = list
         .rows
         .into_iter()
@@ -169,7 +171,10 @@ fn new_stacks_always_have_room() {
         assert_eq!(own_ms(&rows, &format!("{of}_m59")), 1);
         let bytes = small.profile.snapshot().stack_bytes() as usize;
         // The rows of lost stacks come on top: here one a process at most.
-        assert!(bytes <= (BUDGET_NODES + 22) * NODE_BYTES, "{bytes} bytes");
+        assert!(
+            bytes <= BUDGET_BYTES + 22 * (NODE_BYTES + 17 * CELL_BYTES),
+            "{bytes} bytes"
+        );
     }
     assert_eq!(cause(&small, "tree_full"), 0);
     assert!(cause(&small, "folded_exited_nodes") > 0);

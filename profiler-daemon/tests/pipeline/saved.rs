@@ -127,8 +127,16 @@ fn one_scope(
             answer!(report::session(snapshot, &view, names));
             table!(report::processes(snapshot, &table, names));
         }
+        Scope::Image(_) => {
+            answer!(report::process(snapshot, scope, &view, names));
+        }
         Scope::Process(selector) => {
-            answer!(report::process(snapshot, selector, &view, names));
+            answer!(report::process(
+                snapshot,
+                &Scope::Process(*selector),
+                &view,
+                names
+            ));
             let diff = DiffQuery {
                 base: DiffSide::Process(*selector),
                 table: table.clone(),

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use profiler_common::{ClassNs, StackEnd};
+use profiler_common::{
+    Class, ClassNs, StackEnd,
+    kinds::{Kind, KindNs, MARK_CALL, Primary, Tick},
+};
 use profiler_daemon::{
     processes::{
         ids::{ProcessKey, ThreadKey},
@@ -164,9 +167,7 @@ impl Small {
             kernel: self.frames(kernel),
             end: StackEnd::Complete,
             lost: None,
-            samples,
-            walks: samples.max(1),
-            classes,
+            primary: primary(samples, &classes),
         }
     }
 
@@ -182,6 +183,48 @@ impl Small {
             classes,
         }
     }
+}
+
+/// User time of one tick, where a test makes time by them.
+pub(crate) const TICK_NS: u64 = 1_000;
+
+/// The time of a stack that was found running so often, and waited so long.
+pub(crate) const fn ran_and_waited(ticks: u64, wait_ns: u64) -> ClassNs {
+    [ticks * TICK_NS, 0, wait_ns, 0, 0]
+}
+
+/// What a stack has that was in running time with so many samples: ticks, and marks where it is time inside calls. Waits are exactly
+/// its own.
+pub(crate) fn primary(samples: u64, classes: &ClassNs) -> Primary {
+    let mut primary = Primary {
+        exact: [
+            classes[Class::Blocked as usize],
+            classes[Class::Runnable as usize],
+        ],
+        walks: samples.max(1),
+        ..Primary::default()
+    };
+    let tick = if classes[Class::Kernel as usize] > 0 {
+        Tick::Kernel
+    } else if classes[Class::Syscall as usize] > classes[Class::User as usize] {
+        Tick::Call
+    } else {
+        Tick::User
+    };
+    primary.ticks[tick as usize] = samples;
+    if classes[Class::Syscall as usize] > 0 {
+        primary.marks[MARK_CALL] = samples.max(1);
+    }
+    primary
+}
+
+/// The kinds of running time by class; waits are in none.
+pub(crate) fn kinds(classes: &ClassNs) -> KindNs {
+    let mut kinds = KindNs::default();
+    kinds[Kind::User as usize] = classes[Class::User as usize];
+    kinds[Kind::Call as usize] = classes[Class::Syscall as usize];
+    kinds[Kind::Kernel as usize] = classes[Class::Kernel as usize];
+    kinds
 }
 
 /// A process as its collector describes it.
@@ -212,6 +255,9 @@ pub(crate) fn thread(
         last_event_ns: START_NS + classes.iter().sum::<u64>(),
         unobserved_ns: 0,
         classes,
+        kinds: kinds(&classes),
+        minor_faults: 0,
+        major_faults: 0,
         in_syscall: None,
         in_syscall_since_ns: 0,
         slot: 0,

@@ -81,15 +81,32 @@ pub(crate) fn check(snapshot: &Snapshot, window: Window, names: &dyn Names) {
     for most in [600, 3] {
         let timeline = report::process_timeline(snapshot, &query(window, most), names).unwrap();
         assert!(timeline.spans.len() <= most);
-        let expected = (session.samples, classes(&session.classes));
-        assert_eq!(total(&timeline), expected, "rows of the session");
+        let shown = classes(&session.totals.classes);
+        let (samples, measured) = total(&timeline);
+        assert_eq!(samples, session.totals.samples);
+        // Untraced time is user time here; in totals, ticks say how much of it was in calls.
+        let calls_ns = measured[0].checked_sub(shown[0]).unwrap();
+        assert!(calls_ns <= session.totals.estimated_ns);
+        let expected = [
+            shown[0] + calls_ns,
+            shown[1] - calls_ns,
+            shown[2],
+            shown[3],
+            shown[4],
+        ];
+        assert_eq!(measured, expected, "rows of the session");
         for row in timeline.rows.iter().filter(|row| row.who.pid != 0) {
             let selector = ProcessSelector {
                 pid: row.who.pid,
                 start_ticks: Some(row.who.start_ticks),
             };
-            let threads =
-                report::thread_timeline(snapshot, &selector, &query(window, most), names).unwrap();
+            let threads = report::thread_timeline(
+                snapshot,
+                &profiler_daemon::report::Scope::Process(selector),
+                &query(window, most),
+                names,
+            )
+            .unwrap();
             let expected = (row.samples, classes(&row.classes));
             assert_eq!(total(&threads), expected, "rows of process {}", row.who.pid);
         }
@@ -108,7 +125,13 @@ fn update(pass: &mut DrainPass, thread: ThreadKey, classes: ClassNs) {
 fn of_threads(small: &Small, window: Window, most: usize) -> Timeline<ThreadWho> {
     let selector: ProcessSelector = "42".parse().unwrap();
     let snapshot = small.profile.snapshot();
-    report::thread_timeline(&snapshot, &selector, &query(window, most), &small.names).unwrap()
+    report::thread_timeline(
+        &snapshot,
+        &profiler_daemon::report::Scope::Process(selector),
+        &query(window, most),
+        &small.names,
+    )
+    .unwrap()
 }
 
 /// Seconds of user and blocked time in each span.
@@ -243,7 +266,7 @@ fn age_and_moments() {
         Ok((
             answer.window.from,
             answer.window.to,
-            answer.elapsed_ns / SECOND_NS,
+            answer.totals.elapsed_ns / SECOND_NS,
         ))
     };
     let at = |s: u64| report::answer::rfc3339(START_UNIX_NS + s * SECOND_NS);

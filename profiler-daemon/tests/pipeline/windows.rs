@@ -81,13 +81,13 @@ fn long_sleep_is_cut_to_the_window() {
     assert_eq!(found, [("sleep".to_owned(), 10), ("work".to_owned(), 1)]);
 }
 
-// Check that time whose stack comes late is shown where it passed, and as missing until then.
+// Check that a wait whose stack comes late is shown where it passed, and as missing until then.
 #[test]
 fn late_stack() {
     let mut small = Small::new(Limits::default());
     for now in [10, 20] {
         let mut pass = small.pass(now);
-        update(&mut pass, now, 0);
+        update(&mut pass, 0, now);
         small.profile.apply(pass);
     }
     let query = ViewQuery {
@@ -104,7 +104,7 @@ fn late_stack() {
     assert_eq!(missing(&small.profile.snapshot()), 10);
     let mut pass = small.pass(20);
     pass.stacks
-        .push(small.delta(&["main"], &[], 0, seconds(14, 0)));
+        .push(small.delta(&["main"], &[], 0, seconds(0, 14)));
     small.profile.apply(pass);
     let snapshot = small.profile.snapshot();
     assert_eq!(missing(&snapshot), 0);
@@ -133,7 +133,7 @@ fn bounds() {
             ..ViewQuery::default()
         };
         let answer = report::session(snapshot, &query, &ByName::default())?;
-        Ok((answer.window.from, answer.elapsed_ns / SECOND_NS))
+        Ok((answer.window.from, answer.totals.elapsed_ns / SECOND_NS))
     };
     for now in 1..=25 {
         let mut pass = small.pass(now);
@@ -230,7 +230,7 @@ fn dropped_processes() {
         let selector: ProcessSelector = text.parse().unwrap();
         report::process(
             &small.profile.snapshot(),
-            &selector,
+            &Scope::Process(selector),
             &ViewQuery::default(),
             &small.names,
         )
@@ -238,11 +238,11 @@ fn dropped_processes() {
     };
     assert_eq!(
         find(&small, "42"),
-        Ok(99_000),
+        Ok(Some(99_000)),
         "kept for the pass in which it exits"
     );
     small.profile.apply(small.pass(3));
-    assert_eq!(find(&small, "42"), Ok(99_000), "and for one more");
+    assert_eq!(find(&small, "42"), Ok(Some(99_000)), "and for one more");
     let mut pass = small.pass(4);
     let thread = ThreadKey {
         tid: 42,
@@ -255,7 +255,7 @@ fn dropped_processes() {
         seconds(2, 0),
     ));
     small.profile.apply(pass);
-    assert_eq!(find(&small, "42"), Ok(99_005));
+    assert_eq!(find(&small, "42"), Ok(Some(99_005)));
     assert!(matches!(
         find(&small, "42.99000"),
         Err(ReportError::DroppedProcess { .. })
@@ -272,7 +272,7 @@ fn dropped_processes() {
     for window in [Window::Session, last(10)] {
         assert_eq!(
             rows(&snapshot, &small.names, window),
-            [("gone".to_owned(), 1)]
+            [("[not sampled]".to_owned(), 2), ("gone".to_owned(), 1)]
         );
     }
     // What still comes of it joins the dropped ones; a late absolute value of its thread counts nothing twice.
@@ -288,10 +288,10 @@ fn dropped_processes() {
     )
     .unwrap();
     assert_eq!(
-        (answer.retired.processes, answer.retired.samples),
+        (answer.retired.processes, answer.retired.totals.samples),
         (Some(1), 2)
     );
-    assert_eq!(answer.elapsed_ns, 3 * SECOND_NS);
+    assert_eq!(answer.totals.elapsed_ns, 3 * SECOND_NS);
     assert_eq!(answer.completeness.causes.get("late_updates"), Some(&1));
 }
 
@@ -300,12 +300,12 @@ fn dropped_processes() {
 #[test]
 fn completeness_of_stacks() {
     let mut small = Small::new(Limits::default());
-    let mut pass = small.pass(10);
-    update(&mut pass, 10, 0);
+    let mut pass = small.pass(13);
+    update(&mut pass, 6, 7);
     let end =
         profiler_common::StackEnd::Incomplete(profiler_common::unwind::UnwindFailure::ReadFrame);
-    let mut whole = small.delta(&["start_thread", "work"], &[], 3, seconds(1, 0));
-    let mut broken = small.delta(&["middle", "work"], &[], 2, seconds(1, 0));
+    let mut whole = small.delta(&["start_thread", "work"], &[], 3, seconds(3, 0));
+    let mut broken = small.delta(&["middle", "work"], &[], 2, seconds(2, 0));
     (whole.end, broken.end) = (end, end);
     pass.stacks = vec![whole, broken, small.delta(&["main"], &[], 1, seconds(1, 0))];
     small.profile.apply(pass);
@@ -315,8 +315,13 @@ fn completeness_of_stacks() {
     expected.sort_unstable();
     assert_eq!(asked, expected);
     let selector: ProcessSelector = "42".parse().unwrap();
-    let answer =
-        report::process(&snapshot, &selector, &ViewQuery::default(), &small.names).unwrap();
+    let answer = report::process(
+        &snapshot,
+        &Scope::Process(selector),
+        &ViewQuery::default(),
+        &small.names,
+    )
+    .unwrap();
     let stacks = answer.process.stacks;
     assert_eq!((stacks.walked, stacks.complete, stacks.failed), (6, 4, 2));
     assert_eq!(answer.completeness.elapsed_unattributed_ns, 7 * SECOND_NS);
@@ -333,7 +338,10 @@ fn completeness_of_stacks() {
         .find(|row| row.function == "[incomplete: read_frame]")
         .unwrap();
     let values = remark.values.elapsed;
-    assert_eq!((values.inclusive_ns, values.exclusive_ns), (SECOND_NS, 0));
+    assert_eq!(
+        (values.inclusive_ns, values.exclusive_ns),
+        (2 * SECOND_NS, 0)
+    );
     assert_eq!(list.completeness.stacks_unwind_failed, 2);
     // Whoever is asked, the same walks are complete.
     let (scope, names) = (Scope::Session, &small.names);
@@ -347,7 +355,8 @@ fn completeness_of_stacks() {
     };
     let totals = report::session_totals(&snapshot, None, names).unwrap();
     let processes = report::process_timeline(&snapshot, &time, names).unwrap();
-    let threads = report::thread_timeline(&snapshot, &selector, &time, names).unwrap();
+    let threads =
+        report::thread_timeline(&snapshot, &Scope::Process(selector), &time, names).unwrap();
     let events = report::os_events(&snapshot, &scope, &view, names).unwrap();
     let threads_table = report::threads(&snapshot, &scope, &table, names).unwrap();
     let modules = report::modules(&snapshot, &scope, &table, names).unwrap();
@@ -379,6 +388,7 @@ fn reclassified_time() {
     };
     let classes = report::session(&small.profile.snapshot(), &query, &small.names)
         .unwrap()
+        .totals
         .classes;
     assert_eq!(
         (classes.user_ns, classes.blocked_ns),

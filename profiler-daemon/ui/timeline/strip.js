@@ -1,7 +1,7 @@
 // Draws a timeline as strips on one canvas, and lets a span of time be chosen by pointer or keys. What a place means is said by the
 // callbacks, in text.
 
-import { CLASSES } from "../classes.js";
+import { MEASURED } from "../classes.js";
 import { el } from "../dom.js";
 import { parts, stretchAt, ticks, touched } from "./model.js";
 
@@ -12,8 +12,8 @@ const AXIS = 20;
 const DRAG = 4;
 // Room for one time on the axis, in pixels.
 const TICK = 84;
-const KEYS = CLASSES.map(({ key }) => key);
-const COLOURS = [...CLASSES.map(({ id }) => `class-${id}`), "line", "dim", "flame-focus", "ground", "accent"];
+const KEYS = MEASURED.map(({ key }) => key);
+const COLOURS = [...MEASURED.map(({ id }) => `class-${id}`), "line", "dim", "flame-focus", "ground", "accent"];
 
 // `onPlace(row, stretch)`: this place is meant. `onChoose(first, last)`: these stretches are chosen; without them: all time.
 export function createStrip({ label, describedBy, onPlace, onChoose }) {
@@ -88,7 +88,7 @@ export function createStrip({ label, describedBy, onPlace, onChoose }) {
         for (const [key, part] of parts(made, row, index, KEYS)) {
           const tall = part * (ROW - 4);
           top -= tall;
-          stripPen.fillStyle = paint[`class-${CLASSES[KEYS.indexOf(key)].id}`];
+          stripPen.fillStyle = paint[`class-${MEASURED[KEYS.indexOf(key)].id}`];
           stripPen.fillRect(left, top, Math.max(width - (width > 5 ? 1 : 0), 0.5), tall);
           count += 1;
         }

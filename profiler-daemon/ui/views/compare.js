@@ -7,7 +7,7 @@ import { el, setChildren, setText } from "../dom.js";
 import { clock, count, exactTime, shown, time } from "../format.js";
 import { valueOf } from "../flame/tree.js";
 import { receipt } from "../receipt.js";
-import { change, COMPARE_TABS, foldOf, link, spanOf } from "../route.js";
+import { change, COMPARE_TABS, foldOf, link, processId, processName, spanOf } from "../route.js";
 import { isProcess, otherOfKind, partOf, sidesOf } from "../sides.js";
 import { namedParts } from "../span_choice.js";
 import { createCompareFlame } from "./compare_flame.js";
@@ -75,8 +75,8 @@ export function createCompareView() {
   }
 
   function nameOf(side) {
-    const row = processes.find((each) => `${each.pid}.${each.start_ticks}` === side || String(each.pid) === side);
-    if (row) return `${shown(row.comm)} (${row.pid})`;
+    const row = processes.find((each) => processId(each) === side || String(each.pid) === side);
+    if (row) return shown(processName(row));
     const parts = [...SPANS, ...namedParts(sessions)];
     return parts.find(([value]) => value === side)?.[1] ?? (isProcess(side) ? `process ${side}` : shown(side));
   }
@@ -88,7 +88,7 @@ export function createCompareView() {
       // A list that is open is not pulled away.
       if (document.activeElement !== box || box.options.length === 0) {
         const option = ([value, text]) => el("option", { value }, text);
-        const rows = processes.map((row) => [`${row.pid}.${row.start_ticks}`, nameOf(`${row.pid}.${row.start_ticks}`)]);
+        const rows = processes.filter((row) => row.pid !== null).map((row) => [processId(row), nameOf(processId(row))]);
         setChildren(box, [
           name === "other" && now.other === "" ? el("option", { value: "" }, "choose a process…") : null,
           el("optgroup", { label: "Time of the whole session" }, ...SPANS.map(option)),

@@ -1,13 +1,13 @@
 // All processes: who uses or waits most, why, and how complete that is.
 
 import { get } from "../api.js";
-import { classBar, classLegend, CLASSES } from "../classes.js";
+import { classBar, classLegend, CLASSES, partsOf } from "../classes.js";
 import { downloadLine } from "../downloads.js";
 import { announce, el, setChildren, setText } from "../dom.js";
 import { basename, clock, count, exactTime, percent, several, share, shown, time } from "../format.js";
 import { createHistory, sparkline } from "../history.js";
 import { receipt } from "../receipt.js";
-import { change, processLink, spanOf } from "../route.js";
+import { change, processId, processLink, processName, spanOf } from "../route.js";
 import { createTable, numberColumn, sortRows, textColumn } from "../table.js";
 import { standouts } from "./standouts.js";
 
@@ -18,7 +18,7 @@ const DEFAULT_SORT = "samples";
 // Sorting by what only this page knows: the daemon then sorts by samples.
 const NOW = "now";
 
-const rowKey = (row) => `${row.pid}.${row.start_ticks}`;
+const rowKey = processId;
 
 function columns(history) {
   const ns = (id, label, title, value) =>
@@ -32,7 +32,7 @@ function columns(history) {
     share: row.elapsed_percent,
   }));
   const name = textColumn({ id: "comm", label: "Process", header: true, class: "name", value: (row) => row.comm.toLowerCase() }, (row) => ({
-    text: shown(row.comm),
+    text: row.image_id ? shown(processName(row)) : shown(row.comm),
     href: processLink(row, "functions"),
     title: [row.exe, row.command_line, row.unit, row.container_id].filter(Boolean).map(shown).join("\n") || shown(row.comm),
   }));
@@ -44,7 +44,7 @@ function columns(history) {
     class: "bar-cell",
     cell() {
       const bar = classBar();
-      return { td: el("td", { class: "bar-cell" }, bar.element), set: (row) => bar.set(row.classes) };
+      return { td: el("td", { class: "bar-cell" }, bar.element), set: (row) => bar.set(partsOf(row)) };
     },
   };
   const lately = {
@@ -65,22 +65,23 @@ function columns(history) {
     share: row.samples_percent,
     shareText: row.samples > 0 ? percent(row.samples_percent) : "",
   }));
-  const [user, syscall, kernel, runnable, blocked] = CLASSES;
+  const [user, fault, syscall, kernel, runnable, blocked] = CLASSES;
   const unit = textColumn({ id: "unit", label: "Unit or program", class: "from", value: (row) => origin(row).toLowerCase() }, (row) => ({
     text: origin(row),
     title: [row.exe, row.cgroup].filter(Boolean).map(shown).join("\n"),
   }));
   return [
     name,
-    numberColumn({ id: "pid", label: "PID", order: "asc", class: "plain" }, (row) => ({ text: String(row.pid), title: `started ${clock(row.started_at)}` })),
+    numberColumn({ id: "pid", label: "PID", order: "asc", class: "plain" }, (row) => (row.pid === null ? { text: "–", title: `${row.ended} processes that ended` } : { text: String(row.pid), title: `started ${clock(row.started_at)}` })),
     lately,
     bars,
     samples,
     elapsed,
     ns("application_ns", user.label, `Application time: ${user.about}`, (row) => row.application_ns),
+    ns("fault_ns", fault.label, `${fault.about}`, (row) => row.fault_ns),
     ...[syscall, kernel, runnable, blocked].map(({ key, label, about }) => ns(`classes.${key}`, label, about, (row) => row.classes[key])),
     numberColumn({ id: "threads", label: "Threads", class: "plain" }, (row) => ({ text: count(row.threads) })),
-    textColumn({ id: "state", label: "State" }, (row) => ({ text: row.state, title: row.exited_at ? `ended ${clock(row.exited_at)}` : `started ${clock(row.started_at)}` })),
+    textColumn({ id: "state", label: "State" }, (row) => ({ text: row.state, title: row.exited_at ? `ended ${clock(row.exited_at)}` : row.started_at ? `started ${clock(row.started_at)}` : undefined })),
     unit,
   ];
 }
@@ -206,8 +207,8 @@ function createSummary() {
         fact("processes", count(session.processes), dropped === null ? "those with a row of their own; the time of others is in the totals" : `${count(dropped)} are no longer kept one by one; their time is in the totals`),
         fact("threads", count(session.threads)),
       ]);
-      bar.set(session.classes);
-      legend.set(session.classes);
+      bar.set(partsOf(session));
+      legend.set(partsOf(session));
       lacks.set(session.completeness, { elapsedNs: session.elapsed_ns, stacks: session.stacks });
     },
   };

@@ -1,12 +1,12 @@
 // One process, or the whole session: a summary, and the reports about it as tabs.
 
 import { get, reportPath } from "../api.js";
-import { classBar, classLegend, mostly } from "../classes.js";
+import { classBar, classLegend, mostly, partsOf } from "../classes.js";
 import { downloadLine } from "../downloads.js";
 import { el, setAttribute, setChildren, setText } from "../dom.js";
 import { clock, count, exactTime, percent, shown, time } from "../format.js";
 import { receipt } from "../receipt.js";
-import { COMPARE_TABS, link, spanOf, TABS } from "../route.js";
+import { COMPARE_TABS, link, processName, spanOf, TABS } from "../route.js";
 import { createFlameTab } from "./flame.js";
 import { createLinesTab } from "./lines.js";
 import { createOsEventsTab } from "./os_events.js";
@@ -55,17 +55,18 @@ export function createScopeView(first) {
   function set(report) {
     for (const part of [head, place, links]) part.hidden = false;
     if (process !== null) {
-      name = `${shown(report.comm)} (${report.pid})`;
+      name = shown(processName(report));
       setText(title, `${shown(report.comm)} `);
-      title.append(el("small", {}, `PID ${report.pid}`), el("small", { class: `state ${report.state}` }, report.state));
+      const number = report.pid === null ? `${count(report.ended)} processes that ended` : `PID ${report.pid}`;
+      title.append(el("small", {}, number), el("small", { class: `state ${report.state}` }, report.state));
       drawLinks();
     }
-    const clause = mostly(report.classes);
+    const clause = mostly(report);
     setText(about, clause ? `${process === null ? "All threads together were" : "Its threads were"} ${clause}.` : "No time was seen yet.");
     const fact = (label, value, exact) => (value === null || value === undefined || value === "" ? null : el("div", { title: exact }, el("dt", {}, label), el("dd", {}, value)));
     setChildren(facts, process === null ? sessionFacts(report, fact) : processFacts(report, fact));
-    bar.set(report.classes);
-    legend.set(report.classes);
+    bar.set(partsOf(report));
+    legend.set(partsOf(report));
   }
 
   function drawLinks() {
@@ -119,14 +120,28 @@ function downloadQuery(query) {
   return "limit" in query ? { ...query, limit: 0 } : query;
 }
 
+// Application time with its interval, where ticks say what of class user it is.
+function application(report, fact, of) {
+  const interval = report.application_low_ns === undefined ? "" : `\n95 % interval: ${time(report.application_low_ns)} to ${time(report.application_high_ns)}`;
+  return fact("application", time(report.application_ns), `${exactTime(report.application_ns)}${of}${interval}`);
+}
+
+// Page faults and what they took, where there were any.
+function faults(report, fact) {
+  if (!(report.fault_ns > 0)) return fact("page faults", `${count(report.minor_faults)} minor, ${count(report.major_faults)} major`);
+  const share = report.elapsed_ns > 0 ? (100 * report.fault_ns) / report.elapsed_ns : 0;
+  return fact("page faults", `${count(report.minor_faults)} minor, ${count(report.major_faults)} major: ${time(report.fault_ns)}`, `${percent(share)} of its time in the kernel outside system calls: page faults and interrupts`);
+}
+
 function processFacts(report, fact) {
   const parent = report.ppid > 0 ? el("a", { href: link("scope", String(report.ppid)) }, String(report.ppid)) : null;
   return [
     fact("elapsed, all threads", time(report.elapsed_ns), `${exactTime(report.elapsed_ns)} (${percent(report.elapsed_percent)} of the session)`),
-    fact("application", time(report.application_ns), `${exactTime(report.application_ns)} (${percent(report.application_percent)} of the session)`),
+    application(report, fact, ` (${percent(report.application_percent)} of the session)`),
+    faults(report, fact),
     fact("samples", `${count(report.samples)} (${percent(report.samples_percent)})`, "and the share of the session's"),
     fact("threads", count(report.threads)),
-    fact("started", clock(report.started_at), report.started_at),
+    fact("started", report.started_at ? clock(report.started_at) : null, report.started_at),
     fact("ended", report.exited_at ? clock(report.exited_at) : null, report.exited_at),
     fact("parent", parent),
     fact("user", report.uid === null ? null : String(report.uid)),
@@ -140,7 +155,8 @@ function processFacts(report, fact) {
 function sessionFacts(report, fact) {
   return [
     fact("elapsed, all threads", time(report.elapsed_ns), exactTime(report.elapsed_ns)),
-    fact("application", time(report.application_ns), exactTime(report.application_ns)),
+    application(report, fact, ""),
+    faults(report, fact),
     fact("samples", count(report.samples)),
     fact("processes", count(report.processes)),
     fact("threads", count(report.threads)),

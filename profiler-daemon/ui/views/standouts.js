@@ -1,10 +1,10 @@
 // The three processes that stand out, each with the reason and the place to look next: the answer for whoever has just
 // opened the page.
 
-import { onCpu } from "../classes.js";
+import { inFaults, onCpu, partsOf } from "../classes.js";
 import { el, setAttribute, setText } from "../dom.js";
 import { exactTime, percent, share, shown, time } from "../format.js";
-import { processLink } from "../route.js";
+import { processLink, processName } from "../route.js";
 
 // What counts as being at work: as much of the busiest one's processor time, in percent.
 const AT_WORK_PERCENT = 1;
@@ -15,9 +15,11 @@ function largest(rows, value) {
   return found;
 }
 
-function working({ classes }) {
+function working(row) {
+  const classes = partsOf(row);
   const parts = [
     [classes.user_ns, "in its own code"],
+    [classes.fault_ns, inFaults(row)],
     [classes.syscall_ns, "in system calls"],
     [classes.kernel_ns, "in the kernel"],
   ].filter(([ns]) => ns > 0);
@@ -73,7 +75,7 @@ export function standouts() {
       for (const { card, link, value, why, element } of cards) {
         const row = card.find(rows);
         element.classList.toggle("none", row === null);
-        setText(link, row ? `${shown(row.comm)} (${row.pid})` : "");
+        setText(link, row ? shown(processName(row)) : "");
         setText(value, row ? time(card.value(row)) : "");
         setAttribute(value, "title", row ? exactTime(card.value(row)) : null);
         setText(why, row ? card.why(row) : card.none);

@@ -1,6 +1,6 @@
 // The tabs that are one table the daemon sorts and filters: functions, modules, threads.
 
-import { CLASSES, classBar } from "../classes.js";
+import { CLASSES, classBar, partsOf } from "../classes.js";
 import { el } from "../dom.js";
 import { basename, clock, count, exactTime, percent, share, shown, time } from "../format.js";
 import { link } from "../route.js";
@@ -66,15 +66,15 @@ export function createThreadsTab(process) {
     class: "bar-cell",
     cell() {
       const bar = classBar();
-      return { td: el("td", { class: "bar-cell" }, bar.element), set: (row) => bar.set(row.classes) };
+      return { td: el("td", { class: "bar-cell" }, bar.element), set: (row) => bar.set(partsOf(row)) };
     },
   };
   const [elapsed, , samples] = valueColumns(["exclusive"]);
   const classes = CLASSES.map(({ key, label, about }) =>
-    numberColumn({ id: `classes.${key}`, label, title: about, group: "Time by class" }, (row) => ({
-      text: time(row.classes[key]),
-      title: `${exactTime(row.classes[key])} (${percent(share(row.classes[key], row.elapsed.inclusive_ns))} of the thread's time)`,
-      share: share(row.classes[key], row.elapsed.inclusive_ns),
+    numberColumn({ id: key === "fault_ns" ? key : key === "user_ns" ? "application.exclusive_ns" : `classes.${key}`, label, title: about, group: "Time by class" }, (row) => ({
+      text: time(partsOf(row)[key]),
+      title: `${exactTime(partsOf(row)[key])} (${percent(share(partsOf(row)[key], row.elapsed.inclusive_ns))} of the thread's time)`,
+      share: share(partsOf(row)[key], row.elapsed.inclusive_ns),
     })),
   );
   return createListTab({
@@ -88,6 +88,8 @@ export function createThreadsTab(process) {
       elapsed,
       samples,
       ...classes,
+      numberColumn({ id: "minor_faults", label: "minor", group: "Page faults", title: "Page faults that needed no reading" }, (row) => ({ text: count(row.minor_faults) })),
+      numberColumn({ id: "major_faults", label: "major", group: "Page faults", title: "Page faults that waited for data to be read" }, (row) => ({ text: count(row.major_faults) })),
       numberColumn({ id: "unobserved_ns", label: "unobserved", title: "Time in which it was no target" }, (row) => ({ text: time(row.unobserved_ns), title: exactTime(row.unobserved_ns) })),
     ],
     key: (row) => `${row.pid}.${row.tid}.${row.started_at}.${row.comm}`,

@@ -1,7 +1,7 @@
 // The timeline tab: a strip for each thread of a process, or for each process of the session, coloured by what it did, and a span of
 // time to be chosen from it, which then holds for every view.
 
-import { CLASSES } from "../classes.js";
+import { MEASURED } from "../classes.js";
 import { announce, el, setAttribute, setChildren, setText } from "../dom.js";
 import { clock, count, percent, several, share, shown, time } from "../format.js";
 import { aroundOf, change, link, spanTimes } from "../route.js";
@@ -30,7 +30,7 @@ export function createTimelineTab(process) {
   const who = el("b", { class: "code" });
   const sentence = el("span", {});
   const details = el("section", { class: "details", "aria-label": "The place that is meant" }, el("p", { id: "timeline-details", "aria-live": "polite" }, who, " ", sentence));
-  const legend = el("ul", { class: "legend" }, ...CLASSES.filter(({ id }) => alone || id !== "blocked").map(({ id, label, about }) => el("li", { title: about }, el("i", { class: `swatch class-${id}` }), label)));
+  const legend = el("ul", { class: "legend" }, ...MEASURED.filter(({ id }) => alone || id !== "blocked").map(({ id, label, about }) => el("li", { title: about }, el("i", { class: `swatch class-${id}` }), label)));
   const scale = el("p", { class: "dim" });
   const none = el("p", { class: "panel", hidden: true }, "The daemon has kept no time in pieces yet. It does so every few seconds.");
   const hint = el("p", { class: "dim hint" }, "Drag over a span of time to see only that, in every view. By keys: arrows move, Shift with arrows chooses, Enter chooses one stretch, Esc shows all time again.");
@@ -58,8 +58,8 @@ export function createTimelineTab(process) {
     const stretch = made.stretches[index];
     if (!row || !stretch) return;
     const classes = classesIn(row, index);
-    const sum = classes ? CLASSES.reduce((all, { key }) => all + classes[key], 0) : 0;
-    const told = classes ? CLASSES.filter(({ key }) => classes[key] > 0).map(({ key, label }) => `${label} ${percent(share(classes[key], sum))} (${time(classes[key])})`) : [];
+    const sum = classes ? MEASURED.reduce((all, { key }) => all + classes[key], 0) : 0;
+    const told = classes ? MEASURED.filter(({ key }) => classes[key] > 0).map(({ key, label }) => `${label} ${percent(share(classes[key], sum))} (${time(classes[key])})`) : [];
     setText(who, `${shown(row.comm)} (${alone ? row.tid : row.pid})`);
     setText(sentence, `${clock(stretch.from)} to ${clock(stretch.to)}: ${told.join(", ") || "not there"}.`);
     [...labels.children].forEach((item, each) => item.classList.toggle("meant", each === at));

@@ -50,7 +50,7 @@ impl Bench {
         let (loads, missing): (Vec<_>, Vec<_>) =
             LOADS.into_iter().filter(wanted).partition(possible);
         let source = std::env::temp_dir().join(format!("cost-{}.c", std::process::id()));
-        std::fs::write(&source, generated_source())
+        std::fs::write(&source, generated_source(250))
             .with_context(|| format!("writing {}", source.display()))?;
         let redis = if loads.contains(&"redis") {
             Some(start_redis()?)
@@ -199,7 +199,8 @@ fn cpu_loop(rounds: u64) -> u64 {
     black_box(x)
 }
 
-fn start_redis() -> anyhow::Result<(Running, u16)> {
+/// A server that keeps nothing, and its port.
+pub(crate) fn start_redis() -> anyhow::Result<(Running, u16)> {
     let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
         .local_addr()?
         .port();
@@ -226,10 +227,10 @@ fn start_redis() -> anyhow::Result<(Running, u16)> {
     Ok((server, port))
 }
 
-/// A C file that takes the compiler about half a second.
-fn generated_source() -> String {
+/// A C file of so many functions; 250 take the compiler about half a second.
+pub(crate) fn generated_source(functions: u32) -> String {
     let mut text = String::new();
-    for index in 0..250 {
+    for index in 0..functions {
         writeln!(
             text,
             "int f{index}(int *a, int n) {{ int s = {index}; for (int i = 0; i < n; i++) {{ s += a[i] * {index}; \

@@ -9,6 +9,7 @@ mod own;
 mod process;
 mod profilers;
 mod results;
+mod shares;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,6 +24,8 @@ use crate::results::{Ratios, Results};
 struct Options {
     rounds: usize,
     quick: bool,
+    /// Only compare shares of real programs with perf's.
+    shares: bool,
     daemon: PathBuf,
     workload: PathBuf,
     json: Option<PathBuf>,
@@ -34,8 +37,10 @@ struct Options {
 const HELP: &str = "\
 cost [--quick] [--rounds n] [--daemon file] [--workload file] [--json file] [--markdown file]
      [--loads a,b,…] [--profilers a,b,…]
+cost --shares [--daemon file] [--markdown file]
 
 Build first: cargo build --release. Needs root. About 8 minutes, with --quick about 2.
+--shares compares what python3, redis, cc1 and a Go server do, by perf and by the daemon, and measures no cost: 1 minute.
 ";
 
 fn main() -> ExitCode {
@@ -56,6 +61,7 @@ fn options() -> anyhow::Result<Option<Options>> {
     let mut options = Options {
         rounds: 0,
         quick: false,
+        shares: false,
         daemon: beside.join("profiler-daemon"),
         workload: beside.join("workload"),
         json: None,
@@ -68,6 +74,7 @@ fn options() -> anyhow::Result<Option<Options>> {
         match key.as_str() {
             "--help" => return Ok(None),
             "--quick" => options.quick = true,
+            "--shares" => options.shares = true,
             _ => {
                 let value = arguments
                     .next()
@@ -103,6 +110,10 @@ fn run() -> anyhow::Result<()> {
     if unsafe { libc::geteuid() } != 0 {
         bail!("profilers need root");
     }
+    if options.shares {
+        let markdown = shares::measure(&options.daemon)?;
+        return write_markdown(&options, &markdown);
+    }
     let bench = Bench::prepare(&options.workload, options.quick, &options.only_loads)?;
     let profilers = profilers::available(&options.daemon, &options.only_profilers);
     let mut results = Results::new(options.rounds, &bench.missing, &profilers);
@@ -113,15 +124,22 @@ fn run() -> anyhow::Result<()> {
         own::measure(&bench, &options.daemon, options.quick, &mut results)?;
     }
     let markdown = results.markdown();
-    process::print(&markdown);
-    if let Some(path) = &options.markdown {
-        std::fs::write(path, markdown).with_context(|| format!("writing {}", path.display()))?;
-    }
+    write_markdown(&options, &markdown)?;
     if let Some(path) = &options.json {
         std::fs::write(path, format!("{:#}\n", results.json()))
             .with_context(|| format!("writing {}", path.display()))?;
     }
     Ok(())
+}
+
+fn write_markdown(options: &Options, markdown: &str) -> anyhow::Result<()> {
+    process::print(markdown);
+    match &options.markdown {
+        Some(path) => {
+            std::fs::write(path, markdown).with_context(|| format!("writing {}", path.display()))
+        }
+        None => Ok(()),
+    }
 }
 
 /// One round: none, profiler, none, profiler, … none.

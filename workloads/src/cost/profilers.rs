@@ -132,6 +132,11 @@ fn with_tracefs(arguments: &[&str]) -> Command {
 
 /// Starts the daemon with these lines of configuration, on a free port, and waits until it is ready.
 pub(crate) fn start_daemon(path: &Path, lines: &str) -> anyhow::Result<Running> {
+    start_daemon_at(path, lines).map(|(running, _)| running)
+}
+
+/// As above; says also where it answers.
+pub(crate) fn start_daemon_at(path: &Path, lines: &str) -> anyhow::Result<(Running, SocketAddr)> {
     let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     let config = std::env::temp_dir().join(format!("cost-{}.toml", std::process::id()));
     std::fs::write(&config, lines)?;
@@ -152,7 +157,7 @@ pub(crate) fn start_daemon(path: &Path, lines: &str) -> anyhow::Result<Running> 
     std::fs::remove_file(&config)?;
     // The first pass has just ended; what start-up left to do (reading symbols) is not the cost of running.
     std::thread::sleep(SETTLE);
-    Ok(running)
+    Ok((running, address))
 }
 
 fn ready(address: SocketAddr) -> bool {

@@ -1,13 +1,19 @@
 //! The list of programs. Each is its own file; a program takes the options and gives back its truth.
 
+mod asleep;
 mod children;
 mod comm;
 mod contention;
+mod cut_short;
+mod dear_calls;
 mod deleted;
 mod exec;
 mod faults;
 mod jit;
+mod loops;
 mod many;
+mod naps;
+mod paging;
 mod pid_reuse;
 mod pingpong;
 mod preempt;
@@ -15,10 +21,14 @@ mod race;
 mod recursion;
 mod signal;
 mod sleeper;
+mod small;
 mod split;
 mod storm;
 mod threads;
+mod together;
 mod wait_split;
+mod wakers;
+mod withheld;
 
 use anyhow::bail;
 
@@ -39,6 +49,9 @@ const PROGRAMS: &[Program] = &[
     split::PROGRAM,
     wait_split::PROGRAM,
     sleeper::PROGRAM,
+    asleep::PROGRAM,
+    withheld::PROGRAM,
+    wakers::PROGRAM,
     faults::PROGRAM,
     faults::IO,
     storm::PROGRAM,
@@ -64,6 +77,33 @@ const PROGRAMS: &[Program] = &[
     deleted::DELETED,
     many::PROGRAM,
     race::PROGRAM,
+    loops::NOTHING,
+    loops::CHEAP_AND_DEAR,
+    loops::PLAIN,
+    loops::TURNS,
+    loops::DEPTHS,
+    naps::NAPS,
+    naps::BURST,
+    naps::EXACTLY,
+    naps::BUCKET,
+    naps::FRAMES,
+    paging::MINOR,
+    paging::WAITING,
+    dear_calls::LONG_CALLS,
+    dear_calls::SHORT_THREADS,
+    dear_calls::KILLED,
+    small::PROCESSES,
+    small::SMALL,
+    small::LEAVERS,
+    small::LEAVER,
+    together::SERVER,
+    together::LOCKSTEP,
+    together::YIELDS,
+    together::CONVOY,
+    cut_short::SIGRETURNS,
+    cut_short::RESTARTS,
+    cut_short::STOPS,
+    cut_short::LEAVES,
 ];
 
 /// Finds a program by name.
@@ -78,10 +118,10 @@ pub(crate) fn find(name: &str) -> anyhow::Result<&'static Program> {
 pub(crate) fn help() -> String {
     let mut text = String::from(
         "workload <program> [--seconds s] [--count n] [--threads n] [--millis n] [--depth n] [--cpu n] [--kind k] \
-         [--path p] [--wait] [--hold]\n\n",
+         [--path p] [--nice n] [--wait] [--hold]\n\n",
     );
     for program in PROGRAMS {
-        text.push_str(&format!("{:14} {}\n", program.name, program.about));
+        text.push_str(&format!("{:15} {}\n", program.name, program.about));
     }
     text
 }

@@ -51,6 +51,12 @@ pub(super) const OF_PROCESSES: &[Refusal] = &[
         "The process was dropped for want of room.",
     ),
 ];
+/// Where an image is named.
+pub(super) const OF_IMAGES: &[Refusal] = &[Refusal(
+    404,
+    "UnknownImage",
+    "No processes of that image have ended and left the list.",
+)];
 /// Where a named session is named.
 pub(super) const OF_SESSIONS: &[Refusal] = &[
     Refusal(404, "UnknownSession", "There is no such session or span."),

@@ -1,0 +1,272 @@
+//! How sure a product is: the 95 % interval of the marks it rests on.
+//!
+//! Marks are counted as if each fell by chance alone (Wilson's interval). Those at drawn gaps are more regular than that: where a
+//! function runs for longer than a gap at a time, its interval is wider than it had to be.
+
+use super::{ALL_PARTS, Marks, Part, Stratum};
+use crate::clock::Class;
+use crate::kinds::{BLOCKED, KINDS, Kind, KindNs, Primary, RUNNABLE};
+
+/// Standard deviations of a normal distribution that hold 95 % of it.
+const Z: f64 = 1.959_964;
+
+/// Rows that rest for more than half on fewer marks are thin.
+const FEW_MARKS: f64 = 3.0;
+
+/// A column of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// All classes.
+    Elapsed,
+    /// User mode: class user less faults.
+    Application,
+    /// Kernel mode outside calls.
+    Fault,
+    /// One class.
+    Of(Class),
+}
+
+impl Column {
+    fn holds(self, part: Part) -> bool {
+        match self {
+            Self::Elapsed => true,
+            Self::Application => part.class == Class::User && !part.is_fault,
+            Self::Fault => part.is_fault,
+            Self::Of(class) => part.class == class,
+        }
+    }
+
+    /// May time of `kind` be of this column?
+    fn holds_any(self, kind: Kind) -> bool {
+        parts_of(kind).any(|part| self.holds(part))
+    }
+
+    /// Does every mark of `kind` stand for time of this column?
+    fn holds_all(self, kind: Kind) -> bool {
+        parts_of(kind).all(|part| self.holds(part))
+    }
+
+    fn exact_ns(self, primary: &Primary) -> u64 {
+        let [blocked_ns, runnable_ns] = [primary.exact[BLOCKED], primary.exact[RUNNABLE]];
+        match self {
+            Self::Elapsed => blocked_ns.saturating_add(runnable_ns),
+            Self::Of(Class::Blocked) => blocked_ns,
+            Self::Of(Class::Runnable) => runnable_ns,
+            Self::Application | Self::Fault | Self::Of(_) => 0,
+        }
+    }
+}
+
+/// Between these two the true value lies, with a chance of 95 % on average over the rows of a report. Nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval {
+    /// Never below what is exact of the value.
+    pub low_ns: u64,
+    /// Never above what there is to divide, and what is exact.
+    pub high_ns: u64,
+}
+
+/// What a value of one column rests on. Those of several strata are added to that of their sum.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Estimate {
+    exact_ns: u64,
+    /// The most that it can be.
+    ceiling_ns: u64,
+    /// Estimated nanoseconds and marks by kind.
+    kinds: [(f64, f64); KINDS],
+    /// Squares of the half-widths, added up.
+    below: f64,
+    above: f64,
+}
+
+impl Estimate {
+    /// Adds the estimate of a value of another stratum.
+    pub fn add(&mut self, other: &Self) {
+        self.exact_ns = self.exact_ns.saturating_add(other.exact_ns);
+        self.ceiling_ns = self.ceiling_ns.saturating_add(other.ceiling_ns);
+        for (to, from) in self.kinds.iter_mut().zip(other.kinds) {
+            to.0 += from.0;
+            to.1 += from.1;
+        }
+        self.below += other.below;
+        self.above += other.above;
+    }
+
+    /// The interval of the value, which is `value_ns`.
+    #[must_use]
+    pub fn interval(&self, value_ns: u64) -> Interval {
+        let low_ns = value_ns.saturating_sub(whole(self.below.sqrt()));
+        let high_ns = value_ns.saturating_add(whole(self.above.sqrt()));
+        Interval {
+            low_ns: low_ns.max(self.exact_ns).min(value_ns),
+            high_ns: high_ns.min(self.ceiling_ns).max(value_ns),
+        }
+    }
+
+    /// Does the value rest for more than half on kinds of which it has fewer than three marks?
+    #[must_use]
+    pub fn is_thin(&self) -> bool {
+        let mut value_ns = float(self.exact_ns);
+        let mut thin_ns = 0.0;
+        for (kind_ns, marks) in self.kinds {
+            value_ns += kind_ns;
+            if marks < FEW_MARKS {
+                thin_ns += kind_ns;
+            }
+        }
+        thin_ns * 2.0 > value_ns
+    }
+
+    fn add_exact(&mut self, exact_ns: u64) {
+        self.exact_ns = self.exact_ns.saturating_add(exact_ns);
+        self.ceiling_ns = self.ceiling_ns.saturating_add(exact_ns);
+    }
+
+    /// Adds a `share` of the time `kind_ns`, which is divided by `marks` of which `in_step` fall at once.
+    fn add_share(&mut self, kind: Kind, kind_ns: u64, share: f64, marks: f64, in_step: f64) {
+        let share = share.clamp(0.0, 1.0);
+        let total = float(kind_ns);
+        let (low, high) = wilson(share, marks / in_step);
+        self.ceiling_ns = self.ceiling_ns.saturating_add(kind_ns);
+        self.kinds[kind as usize].0 += share * total;
+        self.kinds[kind as usize].1 += share * marks;
+        self.below += ((share - low) * total).powi(2);
+        self.above += ((high - share) * total).powi(2);
+    }
+}
+
+impl Stratum {
+    /// What the value of `column` rests on, of stacks whose primary data add up to `cells`.
+    ///
+    /// A kind of which they have no mark, but others do, may still be theirs: it widens the interval upwards, by about four
+    /// mark periods. A kind without any mark is a row of its own, and in no interval.
+    #[must_use]
+    pub fn estimate(&self, cells: &Primary, column: Column) -> Estimate {
+        let mut estimate = Estimate::default();
+        estimate.add_exact(column.exact_ns(cells));
+        for kind in Kind::ALL {
+            self.add_kind(&mut estimate, kind, cells, column);
+        }
+        estimate
+    }
+
+    /// What the stratum's total of `column` rests on: kinds that are whole in it are measured, the others estimated.
+    #[must_use]
+    pub fn total_estimate(&self, column: Column) -> Estimate {
+        let mut estimate = Estimate::default();
+        estimate.add_exact(column.exact_ns(&self.sum));
+        for kind in Kind::ALL {
+            let kind_ns = self.kinds[kind as usize];
+            let missing_ns = self.not_sampled[kind as usize];
+            if column.holds_all(kind) {
+                estimate.add_exact(kind_ns);
+            } else if missing_ns > 0 && column.holds_any(kind) {
+                // Nothing tells what of it is in the column: it counts as user mode, and may be all or nothing.
+                let is_counted = parts_of(kind).next().is_some_and(|part| column.holds(part));
+                let square = float(missing_ns).powi(2);
+                estimate.ceiling_ns = estimate.ceiling_ns.saturating_add(missing_ns);
+                if is_counted {
+                    estimate.kinds[kind as usize].0 += float(missing_ns);
+                    estimate.below += square;
+                } else {
+                    estimate.above += square;
+                }
+            } else {
+                self.add_kind(&mut estimate, kind, &self.sum, column);
+            }
+        }
+        estimate
+    }
+
+    fn add_kind(&self, estimate: &mut Estimate, kind: Kind, cells: &Primary, column: Column) {
+        if !column.holds_any(kind) {
+            return;
+        }
+        let held: u128 = parts_of(kind)
+            .filter(|part| column.holds(*part))
+            .map(|part| u128::from(part.of(cells)))
+            .sum();
+        let all: u128 = parts_of(kind)
+            .map(|part| u128::from(part.of(&self.sum)))
+            .sum();
+        let kind_ns = self.kinds[kind as usize];
+        if all == 0 || kind_ns == 0 {
+            return;
+        }
+        if all == u128::from(kind_ns) && column.holds_all(kind) {
+            // The weights are the time itself: nothing was left to chance.
+            estimate.add_exact(u64::try_from(held).unwrap_or(u64::MAX).min(kind_ns));
+            return;
+        }
+        let share = wide(held) / wide(all);
+        let first = parts_of(kind).next().expect("each kind has a part");
+        let (marks, in_step) = match first.marks {
+            Marks::Ticks(_) => (wide(all), self.threads_at_once),
+            Marks::Gaps(_) => (wide(all), 1.0),
+            Marks::Weights(index) => {
+                let squares_us2 = self.sum.squares_us2[index];
+                (effective(self.sum.weighted[index], squares_us2), 1.0)
+            }
+        };
+        estimate.add_share(kind, kind_ns, share, marks, in_step);
+    }
+}
+
+/// How many threads ran at once, on average over `span_ns`, and at least one.
+pub(super) fn threads_at_once(kinds: &KindNs, span_ns: u64) -> f64 {
+    let running = [Kind::User, Kind::Untraced, Kind::Kernel, Kind::Call];
+    let running_ns: f64 = running.map(|kind| float(kinds[kind as usize])).iter().sum();
+    if span_ns == 0 {
+        1.0
+    } else {
+        (running_ns / float(span_ns)).max(1.0)
+    }
+}
+
+fn parts_of(kind: Kind) -> impl Iterator<Item = Part> {
+    ALL_PARTS.into_iter().filter(move |part| part.kind == kind)
+}
+
+/// As many equal weights as good as these: (sum of w)^2 / sum of w^2, at least 1.
+fn effective(weights_ns: u64, squares_us2: u64) -> f64 {
+    if squares_us2 == u64::MAX {
+        return 1.0; // Saturated: nothing is known but that there was one.
+    }
+    let weights_us = float(weights_ns) / 1e3;
+    // Weights are squared in whole microseconds: what that cut off is no more than about the weight itself.
+    (weights_us * weights_us / (float(squares_us2) + weights_us)).max(1.0)
+}
+
+/// Wilson's interval of a `share` seen among `marks`.
+fn wilson(share: f64, marks: f64) -> (f64, f64) {
+    let z2 = Z * Z / marks;
+    let centre = (share + z2 / 2.0) / (1.0 + z2);
+    let half = (share * (1.0 - share) * z2 + z2 * z2 / 4.0).sqrt() / (1.0 + z2);
+    ((centre - half).max(0.0), (centre + half).min(1.0))
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "an interval is right to 53 bits, far more than it is worth"
+)]
+fn float(number: u64) -> f64 {
+    number as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "as above")]
+fn wide(number: u128) -> f64 {
+    number as f64
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "what is too large is the largest number, and nothing here is negative"
+)]
+fn whole(number: f64) -> u64 {
+    number.round() as u64
+}
+
+#[cfg(test)]
+#[path = "confidence_tests.rs"]
+mod tests;

@@ -1,0 +1,428 @@
+//! Which of a thread's exact time is divided by marks, where the marks fall, and which waits are walked (docs/semantics.md
+//! section 4). Totals are exact and belong to the clock; this says what stands for them.
+//!
+//! Every decision depends on the past or on the length of what it is about, never on where it is: so each nanosecond of a
+//! kind has the same chance of a mark. Random numbers are arguments; no loop grows with time.
+
+use crate::clock::{Class, KERNEL_THREAD, NO_CALL, ThreadClock, UNTRACED};
+use crate::gaps::{gap, residual, share};
+use crate::kinds::{
+    BLOCKED, KINDS, Kind, KindNs, MARK_BLOCKED, MARK_CALL, MARK_RUNNABLE, MARKS, RUNNABLE, Tick,
+    WAITS, WaitNs,
+};
+
+/// Walked switch-outs inside calls in quick succession, after so many times `min_interval` without one.
+pub const WALK_BURST: u64 = 8;
+/// A stretch of more mean gaps than this is given its share of marks at once.
+pub const MAX_GAPS: u64 = 8;
+/// Points that lie in a stretch of [`MAX_GAPS`] at most: gaps are half a mean gap or more.
+const MAX_POINTS: u64 = 2 * MAX_GAPS + 1;
+/// Waits outside calls are counted over stretches of this length, to choose how many are walked.
+pub const RATE_NS: u64 = 100_000_000;
+/// At least one of `1 << MAX_RATE_SHIFT` waits outside calls is walked.
+pub const MAX_RATE_SHIFT: u32 = 16;
+/// Waits of this length or more are exactly their stack's, where it has been walked.
+pub const LONG_WAIT_NS: u64 = 1_000_000_000;
+
+/// What is known of the wait that is open, or was last: values of [`Marks::wait`].
+pub mod wait {
+    /// Nobody saw it begin, or inside a call: it was not walked.
+    pub const UNSEEN: u32 = 0;
+    /// Exactly its stack's: inside a call and walked, or read from outside.
+    pub const EXACT: u32 = 1;
+    /// Outside calls, drawn and walked.
+    pub const DRAWN: u32 = 2;
+    /// Outside calls, drawn, but its stack found no room.
+    pub const UNKEPT: u32 = 3;
+    /// Outside calls, not drawn.
+    pub const PASSED: u32 = 4;
+}
+
+/// What waits give to a stack. All of it is additive.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WaitSums {
+    /// Waits that are exactly the stack's, nanoseconds.
+    pub exact: WaitNs,
+    /// Drawn waits, nanoseconds times their weight.
+    pub weighted: WaitNs,
+    /// Sums of the squares of these products, in square microseconds; saturating.
+    pub squares_us2: WaitNs,
+}
+
+impl WaitSums {
+    /// Adds `other`.
+    #[inline(always)]
+    pub fn add(&mut self, other: &Self) {
+        let mut class = 0;
+        while class < WAITS {
+            self.exact[class] += other.exact[class];
+            self.weighted[class] += other.weighted[class];
+            self.squares_us2[class] =
+                self.squares_us2[class].saturating_add(other.squares_us2[class]);
+            class += 1;
+        }
+    }
+
+    fn of_exact(waited: WaitNs) -> Self {
+        Self {
+            exact: waited,
+            ..Self::default()
+        }
+    }
+
+    #[inline(always)]
+    fn of_drawn(waited: WaitNs, shift: u32) -> Self {
+        let mut sums = Self::default();
+        let mut class = 0;
+        while class < WAITS {
+            let weighted_ns = waited[class] << shift;
+            // As many as can be squared.
+            let us = weighted_ns / 1000;
+            let us = if us > u32::MAX as u64 {
+                u32::MAX as u64
+            } else {
+                us
+            };
+            sums.weighted[class] = weighted_ns;
+            sums.squares_us2[class] = us * us;
+            class += 1;
+        }
+        sums
+    }
+}
+
+/// Where the time of a wait that has ended goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Into the totals that marks divide: no stack has it.
+    Divided,
+    /// To the stack that was walked at its switch-out. Where that cannot be kept, what [`Marks::cannot_keep`] says.
+    Walked(WaitSums),
+    /// To the row of stacks that found no room.
+    NotKept(WaitSums),
+    /// To the row of what was not sampled: it had no chance of being walked.
+    NotSampled(WaitNs),
+}
+
+/// The marks of one thread.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// The next mark of running call time: a word on the clock's total of [`Class::Syscall`].
+    pub next_call_ns: u64,
+    /// Marks of unwalked waits that have fallen in the current call and wait for its next look. Here, because each exit reads both.
+    pub pending: [u64; WAITS],
+    /// That total at the last look that took marks.
+    pub looked_ns: u64,
+    /// The next mark of unwalked waits inside calls: a word on the sum of `unwalked`.
+    pub next_wait_ns: u64,
+    /// When the next switch-out inside a call is walked if walks are evenly spaced: each puts it off by `min_interval` (the
+    /// theoretical arrival time of the generic cell rate algorithm).
+    pub next_walk_ns: u64,
+    /// Closed waits inside calls that no stack has exactly.
+    pub unwalked: WaitNs,
+    /// Closed waits outside calls that drawn ones stand for.
+    pub outside: WaitNs,
+    /// Start of the stretch in which waits outside calls are counted.
+    pub rate_since_ns: u64,
+    /// Waits outside calls in that stretch.
+    pub rate: u32,
+    /// One of `1 << rate_shift` of them is walked.
+    pub rate_shift: u32,
+    /// What is known of the wait that is open, or was last ([`wait`]).
+    pub wait: u32,
+    /// A drawn wait stands for `1 << wait_shift`.
+    pub wait_shift: u32,
+}
+
+impl Marks {
+    /// The thread is first seen: each pile begins by the residual law, so that its first nanosecond has the chance of any other.
+    #[inline(always)]
+    pub fn start(&mut self, min_interval_ns: u64, random: &mut impl FnMut() -> u32) {
+        self.next_call_ns = residual(min_interval_ns, random);
+        self.next_wait_ns = residual(min_interval_ns, random);
+    }
+
+    /// Do marks wait for a look? Asked at the clock's last event.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_due(&self, clock: &ThreadClock) -> bool {
+        clock.totals[Class::Syscall as usize] >= self.next_call_ns
+            || self.pending[BLOCKED] | self.pending[RUNNABLE] != 0
+    }
+
+    /// A look within a call, or the end of one without a look: takes all marks that have fallen.
+    #[inline(always)]
+    pub fn look(
+        &mut self,
+        clock: &ThreadClock,
+        min_interval_ns: u64,
+        random: &mut impl FnMut() -> u32,
+    ) -> [u64; MARKS] {
+        let to_ns = clock.totals[Class::Syscall as usize];
+        // What earlier calls ran had its look then, or came to none.
+        let from_ns = if clock.call_running_base_ns > self.looked_ns {
+            clock.call_running_base_ns
+        } else {
+            self.looked_ns
+        };
+        let mut marks = [0; MARKS];
+        if min_interval_ns == 0 {
+            marks[MARK_CALL] = to_ns - self.looked_ns;
+            self.next_call_ns = to_ns + 1;
+        } else if to_ns < self.next_call_ns {
+        } else if to_ns - from_ns > MAX_GAPS * min_interval_ns {
+            marks[MARK_CALL] = share(to_ns - from_ns, min_interval_ns, random());
+            self.next_call_ns = to_ns + residual(min_interval_ns, random);
+        } else {
+            while marks[MARK_CALL] < MAX_POINTS && self.next_call_ns <= to_ns {
+                marks[MARK_CALL] += 1;
+                self.next_call_ns += gap(min_interval_ns, random());
+            }
+        }
+        self.looked_ns = to_ns;
+        marks[MARK_BLOCKED] = self.pending[BLOCKED];
+        marks[MARK_RUNNABLE] = self.pending[RUNNABLE];
+        self.pending = [0; WAITS];
+        marks
+    }
+
+    /// The thread leaves its processor at `now_ns`, inside a call or outside. True: it is to be walked, and [`Marks::keep`] follows
+    /// if that comes to a row.
+    #[inline(always)]
+    pub fn leave(
+        &mut self,
+        inside: bool,
+        now_ns: u64,
+        min_interval_ns: u64,
+        random: &mut impl FnMut() -> u32,
+    ) -> bool {
+        self.wait_shift = 0;
+        if inside {
+            self.wait = wait::UNSEEN;
+            if now_ns + (WALK_BURST - 1) * min_interval_ns < self.next_walk_ns {
+                return false;
+            }
+            let from_ns = if self.next_walk_ns > now_ns {
+                self.next_walk_ns
+            } else {
+                now_ns
+            };
+            self.next_walk_ns = from_ns + min_interval_ns;
+            return true;
+        }
+        self.count_outside(now_ns, min_interval_ns);
+        let shift = self.rate_shift;
+        if shift != 0 && random() & ((1 << shift) - 1) != 0 {
+            self.wait = wait::PASSED;
+            return false;
+        }
+        self.wait = wait::UNKEPT;
+        self.wait_shift = shift;
+        true
+    }
+
+    /// The walk of the switch-out has a row.
+    #[inline(always)]
+    pub fn keep(&mut self) {
+        self.wait = if self.wait == wait::UNKEPT {
+            wait::DRAWN
+        } else {
+            wait::EXACT
+        };
+    }
+
+    /// The wait has ended, `waited` long, inside a call or outside. Where its time goes.
+    #[inline(always)]
+    pub fn end_wait(
+        &mut self,
+        inside: bool,
+        waited: WaitNs,
+        min_interval_ns: u64,
+        random: &mut impl FnMut() -> u32,
+    ) -> Ended {
+        let known = self.wait;
+        self.wait = wait::UNSEEN;
+        if known == wait::EXACT {
+            return Ended::Walked(WaitSums::of_exact(waited));
+        }
+        if inside {
+            self.divide_inside(waited, min_interval_ns, random);
+            return Ended::Divided;
+        }
+        let is_long = waited[BLOCKED] + waited[RUNNABLE] >= LONG_WAIT_NS;
+        if known == wait::UNSEEN || (is_long && known == wait::PASSED) {
+            return Ended::NotSampled(waited);
+        }
+        let sums = if is_long {
+            WaitSums::of_exact(waited)
+        } else {
+            self.outside[BLOCKED] += waited[BLOCKED];
+            self.outside[RUNNABLE] += waited[RUNNABLE];
+            if known == wait::PASSED {
+                return Ended::Divided;
+            }
+            WaitSums::of_drawn(waited, self.wait_shift)
+        };
+        if known == wait::DRAWN {
+            Ended::Walked(sums)
+        } else {
+            Ended::NotKept(sums)
+        }
+    }
+
+    /// A stack that was walked cannot be given `sums` after all: inside a call the wait is one that was not walked. (Which waits are
+    /// exactly a stack's and which are divided is free to choose.) Else the row of stacks without room has it.
+    #[inline(always)]
+    pub fn cannot_keep(
+        &mut self,
+        inside: bool,
+        sums: &WaitSums,
+        min_interval_ns: u64,
+        random: &mut impl FnMut() -> u32,
+    ) -> Ended {
+        if inside {
+            self.divide_inside(sums.exact, min_interval_ns, random);
+            Ended::Divided
+        } else {
+            Ended::NotKept(*sums)
+        }
+    }
+
+    /// Has the wait that is open no stack of its own? Then one may be found from outside.
+    #[must_use]
+    #[inline(always)]
+    pub const fn lacks_stack(&self) -> bool {
+        self.wait != wait::EXACT && self.wait != wait::DRAWN
+    }
+
+    /// Was the begin of the wait that is open not seen, as far as this tells?
+    #[must_use]
+    pub const fn is_unseen(&self, inside: bool) -> bool {
+        self.wait == wait::UNSEEN && !inside
+    }
+
+    /// The stack of the wait that is open, or has just ended, was found from outside.
+    #[inline(always)]
+    pub fn find(&mut self) {
+        self.wait = wait::EXACT;
+    }
+
+    /// Is a wait that has lasted `lasted_ns` so far exactly its stack's if it goes on?
+    #[must_use]
+    pub const fn is_open_exact(&self, lasted_ns: u64) -> bool {
+        self.wait == wait::EXACT
+            || self.wait == wait::DRAWN && (self.wait_shift == 0 || lasted_ns >= LONG_WAIT_NS)
+    }
+
+    /// Exact totals by kind, given the clock: running time as far as the clock goes, waits that have ended and that no stack has.
+    #[must_use]
+    pub const fn kinds(&self, clock: &ThreadClock) -> KindNs {
+        let mut kinds = [0; KINDS];
+        kinds[Kind::Untraced as usize] = clock.untraced_ns();
+        kinds[Kind::User as usize] = clock.totals[Class::User as usize] - clock.untraced_ns();
+        kinds[Kind::Kernel as usize] = clock.totals[Class::Kernel as usize];
+        kinds[Kind::Call as usize] = clock.totals[Class::Syscall as usize];
+        kinds[Kind::CallBlocked as usize] = self.unwalked[BLOCKED];
+        kinds[Kind::CallRunnable as usize] = self.unwalked[RUNNABLE];
+        kinds[Kind::OutsideBlocked as usize] = self.outside[BLOCKED];
+        kinds[Kind::OutsideRunnable as usize] = self.outside[RUNNABLE];
+        kinds
+    }
+
+    /// A wait inside a call that no stack has: its marks fall on the sum of all such waits, each in the class that is there.
+    #[inline(always)]
+    fn divide_inside(
+        &mut self,
+        waited: WaitNs,
+        min_interval_ns: u64,
+        random: &mut impl FnMut() -> u32,
+    ) {
+        let length_ns = waited[BLOCKED] + waited[RUNNABLE];
+        let woken_ns = self.unwalked[BLOCKED] + self.unwalked[RUNNABLE] + waited[BLOCKED];
+        self.unwalked[BLOCKED] += waited[BLOCKED];
+        self.unwalked[RUNNABLE] += waited[RUNNABLE];
+        let to_ns = self.unwalked[BLOCKED] + self.unwalked[RUNNABLE];
+        if min_interval_ns == 0 {
+            self.pending[BLOCKED] += waited[BLOCKED];
+            self.pending[RUNNABLE] += waited[RUNNABLE];
+        } else if to_ns < self.next_wait_ns {
+        } else if length_ns > MAX_GAPS * min_interval_ns {
+            let draw = random();
+            let blocked = share(waited[BLOCKED], min_interval_ns, draw);
+            self.pending[BLOCKED] += blocked;
+            self.pending[RUNNABLE] += share(length_ns, min_interval_ns, draw) - blocked;
+            self.next_wait_ns = to_ns + residual(min_interval_ns, random);
+        } else {
+            let mut points = 0;
+            while points < MAX_POINTS && self.next_wait_ns <= to_ns {
+                if self.next_wait_ns <= woken_ns {
+                    self.pending[BLOCKED] += 1;
+                } else {
+                    self.pending[RUNNABLE] += 1;
+                }
+                self.next_wait_ns += gap(min_interval_ns, random());
+                points += 1;
+            }
+        }
+    }
+
+    /// Chooses how many waits outside calls one walk stands for: by the count of the last whole stretch, or of the current one as soon as
+    /// that is higher. Both are past when the draw is made.
+    #[inline(always)]
+    fn count_outside(&mut self, now_ns: u64, min_interval_ns: u64) {
+        let since_ns = now_ns.saturating_sub(self.rate_since_ns);
+        if since_ns >= RATE_NS {
+            let last = if since_ns < 2 * RATE_NS { self.rate } else { 0 };
+            self.rate = 0;
+            self.rate_since_ns = now_ns;
+            self.rate_shift = 0;
+            while self.rate_shift < MAX_RATE_SHIFT
+                && last as u64 * min_interval_ns > RATE_NS << self.rate_shift
+            {
+                self.rate_shift += 1;
+            }
+        } else if self.rate_shift < MAX_RATE_SHIFT
+            && self.rate as u64 * min_interval_ns > RATE_NS << self.rate_shift
+        {
+            self.rate_shift += 1;
+        }
+        self.rate += 1;
+    }
+}
+
+/// Is the thread inside a system call that is traced?
+#[must_use]
+#[inline(always)]
+pub const fn is_inside(clock: &ThreadClock) -> bool {
+    clock.call != NO_CALL
+}
+
+/// What a tick found: the processor in user mode or not; for a thread whose calls are not traced, whether its saved registers are those of
+/// a call.
+#[must_use]
+#[inline(always)]
+pub fn tick_kind(clock: &ThreadClock, user_mode: bool, saved_call: impl FnOnce() -> bool) -> Tick {
+    if clock.flags & KERNEL_THREAD != 0 {
+        Tick::Kernel
+    } else if clock.flags & UNTRACED != 0 {
+        if user_mode {
+            Tick::UntracedUser
+        } else if saved_call() {
+            Tick::UntracedCall
+        } else {
+            Tick::UntracedFault
+        }
+    } else if user_mode {
+        Tick::User
+    } else if is_inside(clock) {
+        Tick::Call
+    } else {
+        Tick::Fault
+    }
+}
+
+#[cfg(test)]
+#[path = "marks_tests.rs"]
+mod tests;

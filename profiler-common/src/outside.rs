@@ -1,0 +1,84 @@
+//! Stacks read from outside: of threads that are off the processor and were not walked as they left. What the daemon asks, what
+//! the kernel programs answer, and what the daemon hands over.
+//!
+//! The daemon asks for a look at a thread, and gets its saved registers, its kernel stack, and how often it has been switched out. It
+//! reads the thread's memory, follows the stack, and asks again: the same count, and the thread still off its processor, mean that it did
+//! not run meanwhile. Then the wait has a stack.
+
+use crate::limits::MAX_KERNEL_FRAMES;
+
+/// [`OutsideStack::asked`]: nothing.
+pub const ASKED_NOTHING: u32 = 0;
+/// [`OutsideStack::asked`]: a look with registers and kernel stack.
+pub const ASKED_ALL: u32 = 1;
+/// [`OutsideStack::asked`]: whether the thread has run since; only the head's first fields are filled.
+pub const ASKED_AGAIN: u32 = 2;
+
+/// What the daemon asks about the thread in a slot, and the stack that it found for the thread's wait.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutsideStack {
+    /// Begin of the wait that the stack is of (the clock's last event); written last, 0 first. 0 = there is none.
+    pub since_ns: u64,
+    /// Id of the user stack, 0 = none.
+    pub user: u64,
+    /// Id of the kernel stack, 0 = none.
+    pub kernel: u64,
+    /// How the user walk ended (a [`crate::StackEnd`]), and the program ([`crate::records::image_bits`]).
+    pub end: u32,
+    /// [`ASKED_NOTHING`], [`ASKED_ALL`], [`ASKED_AGAIN`].
+    pub asked: u32,
+}
+
+/// Words of the kernel's `pt_regs` (x86-64), in its order.
+pub const SAVED_REGISTERS: usize = 21;
+
+/// A look at a thread that is off its processor: what the task iterator writes, followed by `kernel_len` kernel addresses.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct LookHead {
+    /// The thread's slot.
+    pub slot: u32,
+    /// The thread's id.
+    pub tid: u32,
+    /// Begin of its wait: the clock's last event.
+    pub since_ns: u64,
+    /// How often it has been switched out, as of this look.
+    pub switches: u64,
+    /// The user registers as saved at the way into the kernel (`pt_regs`); zeroes for a thread without user mode.
+    pub registers: [u64; SAVED_REGISTERS],
+    /// The process's id.
+    pub pid: u32,
+    /// Not 0: the thread has no user mode.
+    pub kernel_thread: u32,
+    /// Start of the process since boot.
+    pub process_start_boot_ns: u64,
+    /// Start of the process, monotonic.
+    pub process_start_ns: u64,
+    /// Kernel addresses that follow, innermost first.
+    pub kernel_len: u32,
+    /// The program that it runs ([`crate::records::image_bits`]).
+    pub image: u32,
+}
+
+/// A whole look; only as many addresses as there are travel.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// What it is.
+    pub head: LookHead,
+    /// Kernel addresses.
+    pub kernel: [u64; MAX_KERNEL_FRAMES],
+}
+
+const _: () = assert!(size_of::<OutsideStack>() == 32);
+const _: () = assert!(size_of::<LookHead>() == 24 + 8 * SAVED_REGISTERS + 32);
+const _: () = assert!(size_of::<Look>() == size_of::<LookHead>() + 8 * MAX_KERNEL_FRAMES);
+
+#[cfg(feature = "user")]
+mod pod {
+    // SAFETY: `#[repr(C)]`, only integers, no implicit padding (size asserted above).
+    unsafe impl aya::Pod for super::OutsideStack {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for super::LookHead {}
+}

@@ -1,0 +1,38 @@
+//! The rule, the one it replaced, and near misses: each leaves one part of the rule out, to show what that part is for.
+
+/// How time is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// docs/semantics.md section 4.
+    Marks,
+    /// The first design: all pending time goes to the stack of the next walk.
+    NextWalk,
+    /// Ticks at one period for ever.
+    FixedComb,
+    /// The first gap follows the law of the others.
+    FirstGapWhole,
+    /// Each process is a stratum, however small.
+    PerProcess,
+    /// Processes that have ticks are strata.
+    StrataByTicks,
+    /// A mark whose look never comes is forgotten.
+    DropUnlooked,
+    /// Marks of a call are looked for at the next call's exit, ticks apart.
+    NextCallsExit,
+    /// A look takes one mark, however many have fallen.
+    OneMarkPerLook,
+    /// The next gap begins at the look, not at the mark.
+    GapFromLook,
+    /// What a drawn wait stands for is chosen when it ends.
+    WeightAfterWait,
+    /// Of waits outside calls, the first of each 100 ms up to the rate are walked, and stand for the others.
+    FirstWaits,
+    /// Waits outside calls that are not walked are looked for at the next call's exit.
+    OutsideAtExit,
+    /// Unwalked waits are divided as the walked ones are: by the waits that found a token.
+    WalkedStandForAll,
+    /// All marks of a wait are marks of its blocked part.
+    WaitsAreBlocked,
+    /// A look at which no mark has fallen leaves no trace: the next one takes all since an earlier one for one stretch.
+    LookOnlyWhenDue,
+}

@@ -1,0 +1,472 @@
+//! Gives stacks to waits that have none: of threads that were asleep when they were first seen, and of those that have slept for a
+//! second since they were left unwalked. Their registers are taken from outside, their memory is read by a process that can be killed,
+//! and the stack is followed here. No thread is stopped or slowed down; if it ran meanwhile, the stack is thrown away.
+//!
+//! When and how often says this module; how a stack is followed `walk`, how memory is read `sys::memory_reader`.
+
+mod walk;
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use profiler_common::StackEnd;
+use profiler_common::records::StackHead;
+use profiler_common::unwind::{HASH_SEED, UnwindFailure, hash_frame, stack_id};
+use tracing::{debug, warn};
+
+use crate::kernel::{Kernel, OutsideLook, Pass, RawStack, RowFinder, StartError, UnwalkedWait};
+use crate::sys::clock::monotonic_ns;
+use crate::sys::memory_reader::{
+    Ended, Found, MAX_RANGES, MemoryReader, PageRange, RANGE_PAGES, ReaderCounts, SUBCOMMAND,
+};
+
+use walk::{Copies, Progress, Walked, walk};
+
+/// A wait whose beginning was seen is looked at when it has lasted so long: most are over by then.
+const LONG_WAIT_NS: u64 = 1_000_000_000;
+/// Threads that are looked at together.
+const BATCH: usize = 128;
+/// One turn ends after the batch that reaches this time, and the next one comes when nine times its length has passed: no more than a tenth
+/// of the collector's time is spent here.
+const TURN_NS: u64 = 20_000_000;
+const RESTS: u64 = 9;
+/// How long the reading of the memory of up to [`MAX_RANGES`] threads may take: it takes about a millisecond.
+const READ_WITHIN: Duration = Duration::from_millis(100);
+/// Pages that are read with the first that a walk lacks, itself included: what most stacks that sleep have.
+const FIRST_PAGES: u32 = 4;
+/// Pages of one thread that are read at most.
+const MAX_PAGES: usize = 4 * RANGE_PAGES;
+/// A stack that ended for want of memory is looked at again after so long, then twice as long, and so on.
+const AGAIN_NS: u64 = 1_000_000_000;
+/// So often.
+const TRIES: u32 = 4;
+/// A process whose memory kept the reader waiting is not asked for so long, then twice as long, and so on.
+const BARRED_NS: u64 = 10_000_000_000;
+/// Doubled so often at most.
+const MAX_DOUBLED: u32 = 10;
+
+/// What happened so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutsideCounts {
+    /// Threads looked at.
+    pub tried: u64,
+    /// Waits that got a stack.
+    pub kept: u64,
+    /// Stacks thrown away because the thread ran meanwhile.
+    pub torn: u64,
+    /// Threads that were left alone because the memory of their process keeps readers waiting, or kept this one.
+    pub late: u64,
+    /// Threads whose memory could not be read.
+    pub unreadable: u64,
+    /// Time spent, nanoseconds.
+    pub busy_ns: u64,
+    /// The processes that read memory.
+    pub reader: ReaderCounts,
+}
+
+/// A wait without a stack.
+#[derive(Clone, Copy, Debug)]
+struct Wait {
+    since_ns: u64,
+    pid: u32,
+    tries: u32,
+    /// When it is to be looked at; `None`: no more.
+    next_ns: Option<u64>,
+    /// Its stack ended for want of a table or a mapping: it is looked at when there are others.
+    lacks_rows: bool,
+}
+
+/// A process whose memory keeps readers waiting.
+#[derive(Clone, Copy, Debug)]
+struct Barred {
+    times: u32,
+    until_ns: u64,
+}
+
+/// A thread that is looked at.
+struct Subject {
+    look: OutsideLook,
+    copies: Copies,
+    /// The walk, as far as it has got.
+    walked: Option<Walked>,
+    /// The page that it lacks.
+    lacks: Option<u64>,
+    late: bool,
+    unreadable: bool,
+}
+
+/// See the module.
+pub(super) struct Outside {
+    reader: MemoryReader,
+    /// By slot.
+    waits: HashMap<u32, Wait>,
+    /// By process id.
+    barred: HashMap<u32, Barred>,
+    rest_until_ns: u64,
+    max_frames: usize,
+    counts: OutsideCounts,
+}
+
+impl Outside {
+    /// `program` is this program; stacks have at most `max_frames` frames.
+    pub(super) fn new(program: PathBuf, max_frames: usize) -> Self {
+        Self {
+            reader: MemoryReader::new(program, &[SUBCOMMAND]),
+            waits: HashMap::new(),
+            barred: HashMap::new(),
+            rest_until_ns: 0,
+            max_frames,
+            counts: OutsideCounts::default(),
+        }
+    }
+
+    /// What happened so far.
+    pub(super) fn counts(&self) -> OutsideCounts {
+        OutsideCounts {
+            reader: self.reader.counts(),
+            ..self.counts
+        }
+    }
+
+    /// Takes note of the waits that a pass found without a stack of their own.
+    pub(super) fn note(&mut self, pass: &Pass) {
+        let threads = pass.threads.iter();
+        let waits = threads.filter_map(|thread| Some((thread.slot, thread.pid, thread.unwalked?)));
+        self.note_waits(pass.at_ns, waits);
+        self.reader.rest();
+    }
+
+    /// The waits there are, with the slot and the process of the thread.
+    fn note_waits(&mut self, at_ns: u64, waits: impl Iterator<Item = (u32, u32, UnwalkedWait)>) {
+        let before = std::mem::take(&mut self.waits);
+        for (slot, pid, wait) in waits {
+            let known = before.get(&slot);
+            let wait = match known.filter(|known| known.since_ns == wait.since_ns) {
+                Some(known) => *known,
+                None if wait.begin_seen && at_ns < wait.since_ns + LONG_WAIT_NS => continue,
+                None => Wait {
+                    since_ns: wait.since_ns,
+                    pid,
+                    tries: 0,
+                    next_ns: Some(at_ns),
+                    lacks_rows: false,
+                },
+            };
+            self.waits.insert(slot, wait);
+        }
+        self.barred
+            .retain(|_, barred| at_ns < barred.until_ns.saturating_add(BARRED_NS));
+    }
+
+    /// These processes have other unwind rows: stacks that ended for want of some may be followed further.
+    pub(super) fn renew(&mut self, processes: &HashSet<u32>) {
+        if processes.is_empty() {
+            return;
+        }
+        for wait in self.waits.values_mut() {
+            if wait.lacks_rows && processes.contains(&wait.pid) {
+                wait.lacks_rows = false;
+                wait.next_ns = Some(0);
+            }
+        }
+    }
+
+    /// Looks at threads whose time has come, for a short time. `add` gets the frames of each stack that is kept.
+    pub(super) fn work(&mut self, kernel: &mut Kernel, add: &mut dyn FnMut(&RawStack)) {
+        let began_ns = monotonic_ns();
+        if began_ns < self.rest_until_ns {
+            return;
+        }
+        let mut worked = false;
+        loop {
+            let slots = self.due(monotonic_ns());
+            if slots.is_empty() {
+                break;
+            }
+            worked = true;
+            match self.batch(kernel, &slots, add) {
+                Ok(true) => {}
+                // A reader was late: that was much time already.
+                Ok(false) => break,
+                Err(error) => {
+                    warn!("cannot look at threads from outside: {error}");
+                    break;
+                }
+            }
+            if monotonic_ns() >= began_ns + TURN_NS {
+                break;
+            }
+        }
+        if worked {
+            let took_ns = monotonic_ns().saturating_sub(began_ns);
+            self.counts.busy_ns += took_ns;
+            self.rest_until_ns = began_ns + took_ns * (1 + RESTS);
+        }
+    }
+
+    /// Threads whose time has come, who has waited longest first; no more than are looked at together.
+    fn due(&mut self, now_ns: u64) -> Vec<u32> {
+        let mut due: Vec<(u64, u32)> = Vec::new();
+        for (slot, wait) in &mut self.waits {
+            let Some(next_ns) = wait.next_ns.filter(|next_ns| *next_ns <= now_ns) else {
+                continue;
+            };
+            match self.barred.get(&wait.pid) {
+                Some(barred) if now_ns < barred.until_ns => {
+                    self.counts.late += 1;
+                    wait.next_ns = Some(barred.until_ns);
+                }
+                _ => due.push((next_ns, *slot)),
+            }
+        }
+        due.sort_unstable();
+        due.truncate(BATCH);
+        due.into_iter().map(|(_, slot)| slot).collect()
+    }
+
+    /// Looks at these threads. False if a reader was late.
+    fn batch(
+        &mut self,
+        kernel: &mut Kernel,
+        slots: &[u32],
+        add: &mut dyn FnMut(&RawStack),
+    ) -> Result<bool, StartError> {
+        let now_ns = monotonic_ns();
+        for slot in slots {
+            // Who is not found now runs, and has another wait soon.
+            self.put_off(*slot, now_ns + LONG_WAIT_NS);
+        }
+        let looks = kernel.look(slots)?;
+        let mut subjects: Vec<Subject> = looks
+            .into_iter()
+            .filter(|look| {
+                let wait = self.waits.get(&look.head.slot);
+                wait.is_some_and(|wait| wait.since_ns == look.head.since_ns)
+            })
+            .map(Subject::new)
+            .collect();
+        self.counts.tried += subjects.len() as u64;
+        let in_time = self.follow(kernel.row_finder(), &mut subjects);
+        let asked: Vec<u32> = subjects
+            .iter()
+            .map(|subject| subject.look.head.slot)
+            .collect();
+        let again: HashMap<u32, (u32, u64, u64)> = kernel
+            .look_again(&asked)?
+            .iter()
+            .map(|look| {
+                let head = &look.head;
+                (head.slot, (head.tid, head.since_ns, head.switches))
+            })
+            .collect();
+        for subject in &subjects {
+            let head = &subject.look.head;
+            if again.get(&head.slot) != Some(&(head.tid, head.since_ns, head.switches)) {
+                self.counts.torn += 1;
+                continue;
+            }
+            self.keep(kernel, subject, add);
+        }
+        Ok(in_time)
+    }
+
+    fn put_off(&mut self, slot: u32, next_ns: u64) {
+        if let Some(wait) = self.waits.get_mut(&slot) {
+            wait.next_ns = Some(next_ns);
+        }
+    }
+
+    /// Follows all their user stacks, as far as their memory can be had. False if a reader was late.
+    fn follow(&mut self, mut rows: RowFinder<'_>, subjects: &mut [Subject]) -> bool {
+        subjects.sort_unstable_by_key(|subject| subject.look.head.pid);
+        loop {
+            let mut wanted: Vec<(usize, PageRange)> = Vec::new();
+            for (index, subject) in subjects.iter_mut().enumerate() {
+                if subject.step(&mut rows, self.max_frames)
+                    && let Some(range) = subject.range()
+                {
+                    wanted.push((index, range));
+                }
+            }
+            if wanted.is_empty() {
+                return true;
+            }
+            for wanted in wanted.chunks(MAX_RANGES) {
+                if !self.read(wanted, subjects) {
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// Reads what is wanted. False if the reader was late, or cannot be had.
+    fn read(&mut self, wanted: &[(usize, PageRange)], subjects: &mut [Subject]) -> bool {
+        let ranges: Vec<PageRange> = wanted.iter().map(|(_, range)| *range).collect();
+        let ended = self.reader.read(&ranges, READ_WITHIN, &mut |index, found| {
+            let (subject, range) = wanted[index];
+            subjects[subject].take(range, found);
+        });
+        let culprit = match ended {
+            Ok(Ended::Whole) => return true,
+            Ok(Ended::Late(index) | Ended::Died(index)) => index,
+            Err(error) => {
+                warn!("memory of processes cannot be read: {error}");
+                for (subject, _) in wanted {
+                    subjects[*subject].unreadable = true;
+                }
+                return false;
+            }
+        };
+        if let Some((subject, _)) = wanted.get(culprit) {
+            let subject = &mut subjects[*subject];
+            subject.late = true;
+            self.bar(subject.look.head.pid);
+        }
+        false
+    }
+
+    /// The memory of a process kept the reader waiting.
+    fn bar(&mut self, pid: u32) {
+        let barred = self.barred.entry(pid).or_insert(Barred {
+            times: 0,
+            until_ns: 0,
+        });
+        let length_ns = BARRED_NS << barred.times.min(MAX_DOUBLED);
+        barred.times += 1;
+        barred.until_ns = monotonic_ns() + length_ns;
+        debug!("the memory of process {pid} keeps readers waiting: it is left alone");
+    }
+
+    /// The thread has not run meanwhile: its wait gets what was found.
+    fn keep(&mut self, kernel: &mut Kernel, subject: &Subject, add: &mut dyn FnMut(&RawStack)) {
+        let head = &subject.look.head;
+        let now_ns = monotonic_ns();
+        let Some(wait) = self.waits.get_mut(&head.slot) else {
+            return;
+        };
+        wait.tries += 1;
+        self.counts.late += u64::from(subject.late);
+        self.counts.unreadable += u64::from(subject.unreadable);
+        let lacks_memory = subject.lacks.is_some() && (subject.late || !subject.is_at_its_bound());
+        let end = subject.end();
+        wait.lacks_rows = matches!(
+            end,
+            StackEnd::Incomplete(UnwindFailure::NoTable | UnwindFailure::NoMapping)
+        );
+        wait.next_ns =
+            (lacks_memory && wait.tries < TRIES).then(|| now_ns + (AGAIN_NS << (wait.tries - 1)));
+        let raw = subject.raw(now_ns);
+        if raw.head.user == 0 && raw.head.kernel == 0 {
+            self.counts.unreadable += 1;
+            return;
+        }
+        self.counts.kept += 1;
+        add(&raw);
+        kernel.hand_over(head.slot, head.since_ns, &raw.head);
+    }
+}
+
+impl Subject {
+    fn new(look: OutsideLook) -> Self {
+        Self {
+            look,
+            copies: Copies::default(),
+            walked: None,
+            lacks: None,
+            late: false,
+            unreadable: false,
+        }
+    }
+
+    /// Follows the stack on what is known. True if it lacks memory that may be had.
+    fn step(&mut self, rows: &mut RowFinder<'_>, max_frames: usize) -> bool {
+        let is_over = self.walked.is_some() && self.lacks.is_none();
+        if self.look.head.kernel_thread != 0 || is_over || self.unreadable || self.late {
+            return false;
+        }
+        rows.enter_process(self.look.head.pid);
+        let progress = walk(&self.look.head, &self.copies, max_frames, |pc| rows.row(pc));
+        let (walked, lacks) = match progress {
+            Progress::Done(walked) => {
+                self.copies = Copies::default();
+                (walked, None)
+            }
+            Progress::Lacks(page, walked) => (walked, Some(page)),
+        };
+        self.walked = Some(walked);
+        self.lacks = lacks;
+        lacks.is_some() && !self.is_at_its_bound()
+    }
+
+    /// As much of its memory was read as may be.
+    fn is_at_its_bound(&self) -> bool {
+        self.copies.len() >= MAX_PAGES
+    }
+
+    /// What to read next.
+    fn range(&self) -> Option<PageRange> {
+        let count = if self.copies.len() == 0 {
+            FIRST_PAGES
+        } else {
+            RANGE_PAGES as u32
+        };
+        self.lacks.map(|first| PageRange {
+            tid: self.look.head.tid,
+            first,
+            count,
+        })
+    }
+
+    /// Takes in what was read.
+    fn take(&mut self, range: PageRange, found: Found<'_>) {
+        match found {
+            Found::Refused => self.unreadable = true,
+            Found::Pages(pages) => {
+                for (number, page) in (range.first..).zip(pages) {
+                    self.copies.add(number, page.as_ref());
+                }
+            }
+        }
+    }
+
+    fn end(&self) -> StackEnd {
+        let walked = self.walked.as_ref();
+        walked.map_or(StackEnd::None, |walked| walked.end)
+    }
+
+    /// As if it had travelled.
+    fn raw(&self, now_ns: u64) -> RawStack {
+        let head = &self.look.head;
+        let kernel = &self.look.kernel;
+        let kernel_id = if kernel.is_empty() {
+            0
+        } else {
+            let hash = kernel.iter();
+            stack_id(hash.fold(HASH_SEED, |hash, address| hash_frame(hash, *address)))
+        };
+        let (user_id, user) = match &self.walked {
+            Some(walked) => (walked.id(), walked.addresses.as_slice()),
+            None => (0, [].as_slice()),
+        };
+        RawStack {
+            head: StackHead {
+                user: user_id,
+                kernel: kernel_id,
+                time_ns: now_ns,
+                process_start_boot_ns: head.process_start_boot_ns,
+                process_start_ns: head.process_start_ns,
+                pid: head.pid,
+                user_len: u16::try_from(user.len()).unwrap_or(u16::MAX),
+                kernel_len: u16::try_from(kernel.len()).unwrap_or(u16::MAX),
+                end: self.end().to_u32(),
+                image: head.image,
+            },
+            user: user.into(),
+            kernel: kernel.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! Which waits are looked at when, and that memory that does not come costs its process, and nobody else.
+
+use super::*;
+use crate::sys::memory_reader::tests::{page_in_memory, pages_that_never_come, range, reader};
+use profiler_common::outside::{LookHead, SAVED_REGISTERS};
+
+const S: u64 = 1_000_000_000;
+
+fn outside() -> Outside {
+    Outside {
+        reader: reader("careless_child"),
+        ..Outside::new("/nonexistent".into(), 64)
+    }
+}
+
+/// A wait of a thread.
+fn wait(slot: u32, pid: u32, since_ns: u64, begin_seen: bool) -> (u32, u32, UnwalkedWait) {
+    let wait = UnwalkedWait {
+        since_ns,
+        begin_seen,
+    };
+    (slot, pid, wait)
+}
+
+#[test]
+fn waits_are_looked_at_when_their_time_has_come() {
+    // Check that a wait whose begin was not seen is due at once, another one after a second; that one that was looked at is not due again
+    // until its process has other rows; and that the next wait of the same thread is another one.
+    let mut outside = outside();
+    let waits = [
+        wait(1, 10, 5 * S, false),
+        wait(2, 10, 5 * S, true),
+        wait(3, 11, 4 * S, true),
+    ];
+    outside.note_waits(5 * S + S / 2, waits.into_iter());
+    assert_eq!(outside.due(6 * S), [1, 3]);
+    for slot in [1, 3] {
+        let wait = outside.waits.get_mut(&slot).unwrap();
+        wait.next_ns = None;
+        wait.lacks_rows = slot == 1;
+    }
+    outside.note_waits(6 * S, waits.into_iter());
+    assert_eq!(outside.due(6 * S), [2], "it has lasted a second");
+    outside.waits.get_mut(&2).unwrap().next_ns = None;
+    outside.renew(&HashSet::from([10, 11]));
+    assert_eq!(outside.due(6 * S), [1], "its stack lacked rows");
+    outside.note_waits(7 * S, [wait(3, 11, 6 * S, true)].into_iter());
+    assert_eq!(outside.due(7 * S), [3]);
+    assert_eq!(outside.waits.len(), 1, "the others have ended");
+    let many = (1..1000).map(|slot| wait(slot, 1, S, false));
+    outside.note_waits(8 * S, many);
+    assert_eq!(outside.due(8 * S).len(), BATCH);
+}
+
+fn subject(pid: u32) -> Subject {
+    Subject::new(OutsideLook {
+        head: LookHead {
+            slot: pid,
+            tid: std::process::id(),
+            since_ns: 1,
+            switches: 1,
+            registers: [0; SAVED_REGISTERS],
+            pid,
+            kernel_thread: 0,
+            process_start_boot_ns: 0,
+            process_start_ns: 0,
+            kernel_len: 0,
+            image: 0,
+        },
+        kernel: Box::default(),
+    })
+}
+
+#[test]
+fn who_keeps_the_reader_waiting_is_left_alone() {
+    // Check that memory that never comes is given up in time, that its process alone is not asked again, for longer each time, and that
+    // what was read before it is kept.
+    let Some(never) = pages_that_never_come(1) else {
+        return;
+    };
+    let here = page_in_memory();
+    let mut outside = outside();
+    let mut subjects = [subject(21), subject(22), subject(23)];
+    let wanted = [
+        (0, range(here, 1)),
+        (1, range(never, 1)),
+        (2, range(here, 1)),
+    ];
+    assert!(!outside.read(&wanted, &mut subjects));
+    let known: Vec<usize> = subjects
+        .iter()
+        .map(|subject| subject.copies.len())
+        .collect();
+    assert_eq!(known, [1, 0, 0]);
+    let late: Vec<bool> = subjects.iter().map(|subject| subject.late).collect();
+    assert_eq!(late, [false, true, false]);
+    assert!(outside.read(&wanted[2..], &mut subjects), "another child");
+    assert_eq!(outside.counts().reader.late, 1);
+
+    let now_ns = monotonic_ns();
+    let waits = [21, 22, 23].map(|pid| wait(pid, pid, now_ns, false));
+    outside.note_waits(now_ns, waits.into_iter());
+    assert_eq!(outside.due(now_ns), [21, 23]);
+    assert_eq!(outside.counts().late, 1);
+    let until_ns = outside.barred[&22].until_ns;
+    assert!(until_ns > now_ns && until_ns <= monotonic_ns() + BARRED_NS);
+    assert_eq!(
+        outside.due(until_ns),
+        [21, 23, 22],
+        "who waits longest first"
+    );
+    outside.bar(22);
+    assert!(
+        outside.barred[&22].until_ns > now_ns + 3 * BARRED_NS / 2,
+        "longer"
+    );
+}

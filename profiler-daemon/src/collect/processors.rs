@@ -1,0 +1,55 @@
+//! Follows which processors are online, and mends what dies with one that goes offline: its ticks, and what is heard of processes
+//! there. (Suspending a machine takes all but one offline.)
+
+use tracing::warn;
+
+use crate::kernel::Kernel;
+use crate::processes::live::Processes;
+use crate::sys::clock::monotonic_ns;
+use crate::sys::perf_event::SideBand;
+use crate::sys::perf_record::Event;
+use crate::sys::proc_fs;
+
+/// Events of a processor died no longer before this is noticed: ticks that stand still for half a second, or a look at who is online.
+const NOTICED_WITHIN_NS: u64 = 3_000_000_000;
+
+/// Looks whether ticks stand still somewhere; if so, what else died there is mended as well. To be called some times a second.
+pub(super) fn look(
+    kernel: &mut Kernel,
+    side_band: Option<&mut SideBand>,
+    processes: &mut Processes,
+) {
+    let died = kernel.look_at_ticks(monotonic_ns());
+    if !died.is_empty() {
+        warn!(
+            "ticks stand still on the processors {died:?}: they and process events are started again"
+        );
+        follow(kernel, side_band, processes, &died);
+    }
+}
+
+/// Follows which processors are online; on those that `died` process events are listened to anew. To be called once a second, when
+/// what the side-band had was taken in.
+pub(super) fn follow(
+    kernel: &mut Kernel,
+    side_band: Option<&mut SideBand>,
+    processes: &mut Processes,
+    died: &[u32],
+) {
+    let online = match proc_fs::online_cpus() {
+        Ok(online) => online,
+        Err(error) => {
+            warn!("cannot tell which processors are online: {error}");
+            return;
+        }
+    };
+    let now_ns = monotonic_ns();
+    kernel.follow_processors(now_ns, &online);
+    if side_band.is_some_and(|side_band| side_band.follow(&online, died)) {
+        // Nobody counted what was not heard there: `/proc` is read again, as after any loss.
+        processes.apply(&Event::Lost {
+            records: 0,
+            time_ns: now_ns.saturating_sub(NOTICED_WITHIN_NS),
+        });
+    }
+}

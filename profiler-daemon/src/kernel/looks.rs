@@ -1,0 +1,156 @@
+//! Looks at threads from outside: asks the kernel programs about threads that are off their processor, and hands over the stacks
+//! that were found for their waits.
+
+use std::sync::atomic::{Ordering, fence};
+
+use profiler_common::limits::MAX_FRAME_POINTER_FRAMES;
+use profiler_common::outside::{
+    ASKED_AGAIN, ASKED_ALL, ASKED_NOTHING, Look, LookHead, OutsideStack,
+};
+use profiler_common::records::StackHead;
+
+use super::load::Kernel;
+use super::refusal::StartError;
+use super::row_finder::RowFinder;
+
+/// A thread that is off its processor, as seen from outside.
+#[derive(Clone, Debug)]
+pub struct OutsideLook {
+    /// Who, since when, and its saved registers.
+    pub head: LookHead,
+    /// Kernel addresses, innermost first, all of them behind a call.
+    pub kernel: Box<[u64]>,
+}
+
+impl Kernel {
+    /// Looks at the threads in these slots. Who is on a processor, or gone, is not in the answer.
+    ///
+    /// # Errors
+    /// [`StartError`] if the kernel refuses.
+    pub fn look(&mut self, slots: &[u32]) -> Result<Vec<OutsideLook>, StartError> {
+        self.ask(slots, ASKED_ALL)
+    }
+
+    /// Looks at them again: of the answer only slot, thread, begin of the wait and count of switches mean something.
+    ///
+    /// # Errors
+    /// [`StartError`] if the kernel refuses.
+    pub fn look_again(&mut self, slots: &[u32]) -> Result<Vec<OutsideLook>, StartError> {
+        self.ask(slots, ASKED_AGAIN)
+    }
+
+    fn ask(&mut self, slots: &[u32], what: u32) -> Result<Vec<OutsideLook>, StartError> {
+        let known = |slot: &&u32| (**slot as usize) < self.outside.len();
+        let slots: Vec<u32> = slots.iter().filter(known).copied().collect();
+        for slot in &slots {
+            self.set_asked(*slot, what);
+        }
+        let mut bytes = Vec::new();
+        // A task that is made or ends meanwhile does not make it come twice: twice as many is more than enough.
+        let most = 2 * slots.len() as u64 * size_of::<Look>() as u64;
+        let read = self.iterate("look", &mut bytes, most);
+        for slot in &slots {
+            self.set_asked(*slot, ASKED_NOTHING);
+        }
+        read.map(|()| decode(&bytes))
+    }
+
+    fn set_asked(&self, slot: u32, asked: u32) {
+        let element = self.outside.read(slot as usize);
+        self.outside
+            .write(slot as usize, OutsideStack { asked, ..element });
+    }
+
+    /// The wait of the thread in `slot` that began at `since_ns` has this stack; its frames are known. The switch that ends the wait finds it.
+    pub fn hand_over(&mut self, slot: u32, since_ns: u64, stack: &StackHead) {
+        let index = slot as usize;
+        if index >= self.outside.len() {
+            return;
+        }
+        self.outside.write_first_long(index, 0);
+        fence(Ordering::SeqCst);
+        self.outside.write(
+            index,
+            OutsideStack {
+                since_ns: 0,
+                user: stack.user,
+                kernel: stack.kernel,
+                end: stack.end | stack.image,
+                asked: ASKED_NOTHING,
+            },
+        );
+        // The time last: whoever finds it finds all the rest.
+        fence(Ordering::SeqCst);
+        self.outside.write_first_long(index, since_ns);
+    }
+
+    /// Frames that a user stack has at most.
+    #[must_use]
+    pub const fn max_user_frames(&self) -> usize {
+        if self.unwind.is_some() {
+            self.settings.user_frames as usize
+        } else {
+            MAX_FRAME_POINTER_FRAMES
+        }
+    }
+
+    /// Finds unwind rows as the kernel's walker does.
+    #[must_use]
+    pub fn row_finder(&self) -> RowFinder<'_> {
+        RowFinder::new(self.unwind.as_ref())
+    }
+}
+
+/// What the iterator wrote, up to the first record that makes no sense.
+fn decode(mut bytes: &[u8]) -> Vec<OutsideLook> {
+    const HEAD: usize = size_of::<LookHead>();
+    let mut looks = Vec::new();
+    while let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() {
+        // SAFETY: as many bytes as the struct has; plain data, of which any bytes are a value; read unaligned.
+        let head = unsafe { head.as_ptr().cast::<LookHead>().read_unaligned() };
+        let Some((frames, rest)) = rest.split_at_checked(8 * head.kernel_len as usize) else {
+            break;
+        };
+        let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
+        let kernel = frames.chunks_exact(8).map(word).collect();
+        looks.push(OutsideLook { head, kernel });
+        bytes = rest;
+    }
+    looks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_read_one_behind_the_other() {
+        // Check that looks with and without kernel frames are told apart, and that one that was cut short ends the list.
+        // SAFETY: plain numbers.
+        let mut head: LookHead = unsafe { std::mem::zeroed() };
+        let mut bytes = Vec::new();
+        for (slot, frames) in [(3_u32, 2_u32), (4, 0), (5, 1)] {
+            head.slot = slot;
+            head.kernel_len = frames;
+            // SAFETY: as many bytes as the struct has, none of them padding.
+            let raw = unsafe {
+                std::slice::from_raw_parts((&raw const head).cast::<u8>(), size_of::<LookHead>())
+            };
+            bytes.extend(raw);
+            for frame in 0..u64::from(frames) {
+                bytes.extend((0xffff_0000 + frame).to_ne_bytes());
+            }
+        }
+        let slots = |bytes: &[u8]| -> Vec<(u32, usize)> {
+            let looks = decode(bytes);
+            looks
+                .iter()
+                .map(|look| (look.head.slot, look.kernel.len()))
+                .collect()
+        };
+        assert_eq!(slots(&bytes), [(3, 2), (4, 0), (5, 1)]);
+        assert_eq!(slots(&bytes[..bytes.len() - 1]), [(3, 2), (4, 0)]);
+        assert_eq!(*decode(&bytes)[0].kernel, [0xffff_0000, 0xffff_0001]);
+        assert!(slots(&[]).is_empty());
+    }
+}

@@ -1,0 +1,137 @@
+//! Threads whose end was not seen: their records would stay, and their time grow, for ever. So threads without an event for some time
+//! are looked for in turn, some a second, and the records of those that are gone are ended. Pure but for [`is_gone`].
+
+use profiler_common::Phase;
+use profiler_common::records::ThreadRecord;
+
+use crate::sys::thread_life::{ThreadLife, look};
+
+/// A thread without an event for so long may be gone. Much longer than a thread needs from its last breath to its last switch, so
+/// nothing writes to the record of one that is gone any more.
+const QUIET_NS: u64 = 10_000_000_000;
+/// Least time between two looks.
+const LEAST_NS: u64 = 1_000_000_000;
+/// Threads that are looked for at a time; one takes some 20 microseconds.
+const LOOKS: usize = 32;
+
+/// A thread to look for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Quiet {
+    slot: u32,
+    tid: u32,
+    pid: u32,
+    start_boot_ns: u64,
+    process_start_boot_ns: u64,
+}
+
+impl Quiet {
+    /// The thread of that record, if it may be gone at `at_ns`.
+    pub(super) fn of(slot: u32, record: &ThreadRecord, at_ns: u64) -> Option<Self> {
+        let is_quiet = at_ns.saturating_sub(record.clock.last_ns) >= QUIET_NS;
+        (is_quiet && record.clock.phase != Phase::Exited as u32).then_some(Self {
+            slot,
+            tid: record.tid,
+            pid: record.pid,
+            start_boot_ns: record.start_boot_ns,
+            process_start_boot_ns: record.process_start_boot_ns,
+        })
+    }
+}
+
+/// What is remembered from pass to pass.
+#[derive(Debug, Default)]
+pub(super) struct Phantoms {
+    /// Where the next look goes on.
+    next_slot: u32,
+    last_ns: u64,
+    ended: u64,
+}
+
+impl Phantoms {
+    /// Is it time for a look?
+    pub(super) const fn is_due(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.last_ns) >= LEAST_NS
+    }
+
+    /// Looks for some of these threads, which are in the order of their slots: the next ones in turn. Returns the slots of those that are
+    /// gone.
+    pub(super) fn look(
+        &mut self,
+        now_ns: u64,
+        quiet: &[Quiet],
+        is_gone: impl Fn(&Quiet) -> bool,
+    ) -> Vec<u32> {
+        self.last_ns = now_ns;
+        let first = quiet.partition_point(|thread| thread.slot < self.next_slot);
+        let (before, behind) = quiet.split_at(first);
+        let turn = behind.iter().chain(before).take(LOOKS);
+        let mut gone = Vec::new();
+        for thread in turn {
+            self.next_slot = thread.slot + 1;
+            if is_gone(thread) {
+                gone.push(thread.slot);
+            }
+        }
+        self.ended += gone.len() as u64;
+        gone
+    }
+
+    /// Threads that were found to be gone, since the start.
+    pub(super) const fn ended(&self) -> u64 {
+        self.ended
+    }
+}
+
+/// Is that thread surely past its last event? What cannot be told is taken to live.
+pub(super) fn is_gone(thread: &Quiet) -> bool {
+    match look(thread.pid, thread.tid) {
+        ThreadLife::None | ThreadLife::Ended => true,
+        // One that has executed a program, and was not the first thread of its process, has taken the number and start of that over.
+        ThreadLife::Since(ticks) => {
+            ticks != ThreadLife::ticks(thread.start_boot_ns)
+                && (thread.tid != thread.pid
+                    || ticks != ThreadLife::ticks(thread.process_start_boot_ns))
+        }
+        ThreadLife::Unknown => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thread(slot: u32) -> Quiet {
+        Quiet {
+            slot,
+            tid: slot,
+            pid: slot,
+            start_boot_ns: 0,
+            process_start_boot_ns: 0,
+        }
+    }
+
+    #[test]
+    fn every_quiet_thread_has_its_turn() {
+        // Check that of more quiet threads than are looked for at a time each is looked for in turn, and that those that are gone are told,
+        // once each, and counted.
+        const THREADS: u32 = 100;
+        let mut phantoms = Phantoms::default();
+        let mut quiet: Vec<Quiet> = (1..=THREADS).map(|slot| thread(slot * 3)).collect();
+        let mut found = Vec::new();
+        for second in 1..=4 {
+            assert!(phantoms.is_due(second * LEAST_NS));
+            let gone = phantoms.look(second * LEAST_NS, &quiet, |thread| thread.slot % 2 == 0);
+            assert!(!phantoms.is_due(second * LEAST_NS + 1));
+            quiet.retain(|thread| !gone.contains(&thread.slot));
+            found.extend(gone);
+        }
+        found.sort_unstable();
+        let expected: Vec<u32> = (1..=THREADS)
+            .map(|slot| slot * 3)
+            .filter(|slot| slot % 2 == 0)
+            .collect();
+        assert_eq!(found, expected);
+        assert_eq!(phantoms.ended(), u64::from(THREADS / 2));
+        assert!(phantoms.look(5 * LEAST_NS, &[], |_| true).is_empty());
+    }
+}

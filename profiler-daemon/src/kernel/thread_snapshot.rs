@@ -1,0 +1,167 @@
+//! A thread as passes tell it: its record, closed at the time of the pass, with the stack that its wait has.
+
+use profiler_common::clock::{CALL_SEEN, Class, KERNEL_THREAD, NO_CALL};
+use profiler_common::kinds::KindNs;
+use profiler_common::limits::COMM_BYTES;
+use profiler_common::outside::OutsideStack;
+use profiler_common::records::{END_MASK, IMAGE_SHIFT, ThreadRecord};
+use profiler_common::unwind::UnwindFailure;
+use profiler_common::{CLASS_COUNT, ClassNs, Phase, StackEnd};
+
+/// A thread as it stood at the pass, with its open interval closed.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadSnapshot {
+    /// The record's place: unique among living threads.
+    pub slot: u32,
+    /// The thread's id.
+    pub tid: u32,
+    /// The process's id.
+    pub pid: u32,
+    /// The parent process's id when the thread was first seen.
+    pub parent_pid: u32,
+    /// Start of the thread since boot.
+    pub start_boot_ns: u64,
+    /// Start of the process since boot.
+    pub process_start_boot_ns: u64,
+    /// Start of the process, monotonic.
+    pub process_start_ns: u64,
+    /// Its name, zero-terminated.
+    pub comm: [u8; COMM_BYTES],
+    /// Where it is.
+    pub phase: Phase,
+    /// First event.
+    pub first_event_ns: u64,
+    /// Last event, or the pass.
+    pub last_event_ns: u64,
+    /// Time in between in which it was no target.
+    pub unobserved_ns: u64,
+    /// Totals by class.
+    pub classes: ClassNs,
+    /// Totals of what marks divide, by kind: running time up to the pass, waits that have ended.
+    pub kinds: KindNs,
+    /// Page faults that waited for no device, as of the thread's last tick or switch-out.
+    pub minor_faults: u64,
+    /// Those that did.
+    pub major_faults: u64,
+    /// It has no user mode.
+    pub kernel_thread: bool,
+    /// The system call it is in, if its entry was seen, and since when.
+    pub call: Option<(u32, u64)>,
+    /// While it is off the processor and the wait is exactly a stack's as far as it has come: that stack.
+    pub away: Option<AwayStack>,
+    /// While it is off the processor and its stack was not walked as it left: that wait.
+    pub unwalked: Option<UnwalkedWait>,
+    /// In a call that was walked at its entry: the user stack that its marks and waits are going to refer to.
+    pub entry: Option<EntryStack>,
+}
+
+/// A user stack that was walked at the entry of a call.
+#[derive(Clone, Copy, Debug)]
+pub struct EntryStack {
+    /// Its id.
+    pub user: u64,
+    /// Which program of its thread was walked.
+    pub image: u16,
+}
+
+/// A wait that has no stack, or one that was found from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnwalkedWait {
+    /// When it began, or was first seen.
+    pub since_ns: u64,
+    /// Whether its beginning was seen.
+    pub begin_seen: bool,
+}
+
+/// The stack of a thread that is off the processor, and the time it waits for.
+#[derive(Clone, Copy, Debug)]
+pub struct AwayStack {
+    /// Id of the user stack, 0 = none.
+    pub user: u64,
+    /// Id of the kernel stack, 0 = none.
+    pub kernel: u64,
+    /// How the user walk ended.
+    pub end: StackEnd,
+    /// Which program of its thread was walked.
+    pub image: u16,
+    /// The wait so far, by class.
+    pub classes: ClassNs,
+}
+
+/// A record as of `at_ns`, with the stack that was found from outside, if it is of this wait; `None` for a phase that no program writes.
+pub(super) fn snapshot(
+    slot: u32,
+    record: &ThreadRecord,
+    outside: &OutsideStack,
+    at_ns: u64,
+) -> Option<ThreadSnapshot> {
+    let phase = Phase::from_u32(record.clock.phase)?;
+    let view = record.clock.view(at_ns);
+    let is_away = matches!(phase, Phase::Blocked | Phase::Runnable);
+    let since_ns = record.clock.last_ns;
+    let stack = if record.marks.is_open_exact(view.last_ns - since_ns) {
+        Some((record.away_user, record.away_kernel, record.away_end))
+    } else if record.marks.lacks_stack() && outside.since_ns == since_ns {
+        Some((outside.user, outside.kernel, outside.end))
+    } else {
+        None
+    };
+    let away = stack.filter(|_| is_away).map(|(user, kernel, end)| {
+        let mut classes = [0; CLASS_COUNT];
+        for class in Class::ALL {
+            classes[class as usize] =
+                view.totals[class as usize] - record.clock.totals[class as usize];
+        }
+        AwayStack {
+            user,
+            kernel,
+            end: stack_end(end & END_MASK),
+            image: image(end),
+            classes,
+        }
+    });
+    let is_inside = view.call != NO_CALL && phase != Phase::Exited;
+    let in_call = is_inside && view.flags & CALL_SEEN != 0;
+    let entered = is_inside && record.entry_ns != 0 && record.entry_ns == view.call_entered_ns;
+    // Woken, but not yet on a processor.
+    let woken = phase == Phase::Blocked && record.clock.woken_ns >= record.clock.last_ns;
+    Some(ThreadSnapshot {
+        slot,
+        tid: record.tid,
+        pid: record.pid,
+        parent_pid: record.parent_pid,
+        start_boot_ns: record.start_boot_ns,
+        process_start_boot_ns: record.process_start_boot_ns,
+        process_start_ns: record.process_start_ns,
+        comm: record.comm,
+        phase: if woken { Phase::Runnable } else { phase },
+        first_event_ns: view.first_ns,
+        last_event_ns: view.last_ns,
+        unobserved_ns: view.unobserved_ns,
+        classes: view.totals,
+        kinds: record.marks.kinds(&view),
+        minor_faults: record.faults[0].saturating_sub(record.first_faults[0]),
+        major_faults: record.faults[1].saturating_sub(record.first_faults[1]),
+        kernel_thread: view.flags & KERNEL_THREAD != 0,
+        call: in_call.then_some((view.call, view.call_entered_ns)),
+        away,
+        unwalked: (is_away && record.marks.lacks_stack()).then_some(UnwalkedWait {
+            since_ns,
+            begin_seen: record.clock.resumed_ns != since_ns && !record.marks.is_unseen(is_inside),
+        }),
+        entry: entered.then_some(EntryStack {
+            user: record.entry_user,
+            image: image(record.entry_end),
+        }),
+    })
+}
+
+/// Which program of its thread the row of a stack is of.
+pub(super) const fn image(end: u32) -> u16 {
+    (end >> IMAGE_SHIFT) as u16
+}
+
+/// How a walk ended, by its number; one that no program writes is no walk to rely on.
+pub(super) fn stack_end(number: u32) -> StackEnd {
+    StackEnd::from_u32(number).unwrap_or(StackEnd::Incomplete(UnwindFailure::UnknownKind))
+}

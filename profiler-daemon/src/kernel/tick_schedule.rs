@@ -1,0 +1,172 @@
+//! When each processor's ticks get another rate, and which. Pure: time is an argument, random numbers come from a generator with a
+//! seed. What it takes to change a rate is `ticks`.
+//!
+//! Timers and the programs' clocks are one clock. At a fixed period, a program that does the same again and again is met at the same
+//! few places for ever; so about once a second, at a drawn moment, each processor gets a drawn rate. Changing it begins a period anew,
+//! so that is a drawn phase too.
+//!
+//! **What keeps the mean.** A sample stands for 1 / `frequency_hz`, so *ticks per second* must have that mean: rates are drawn
+//! evenly around it. (Periods drawn evenly around 1 / `frequency_hz` would have a higher mean rate.) Each change gives up a period
+//! that is under way, half of one on average: half a tick is added to what is wanted until the next change. And rates come in pairs:
+//! the second makes good what ticks there were too many or too few under the first, so that also over some seconds, not only in the long
+//! run, ticks are as many as they stand for. The moments depend on nothing but the generator, so no time has another chance of a tick.
+//!
+//! **Few moments.** Time is cut into slots, each with one drawn moment, at which all are served whose turn it is in that slot.
+
+use std::collections::BTreeMap;
+
+use fastrand::Rng;
+
+/// How far a rate may be from `frequency_hz`, as a share of it.
+const SPREAD: f64 = 0.1;
+/// Length of a slot: no second touches more than eight. Longer where it would not hold two ticks: the moments must be drawn over
+/// whole periods.
+const SLOT_NS: u64 = 150_000_000;
+/// Slots from one change of a processor's rate to the next: 0.75 to 1.35 s.
+const SLOTS_AHEAD: std::ops::RangeInclusive<u64> = 6..=8;
+/// A phase is no longer, so that nobody waits long for it. Ticks of less than 50 Hz have theirs from their first change on.
+const MAX_PHASE_NS: u64 = 20_000_000;
+/// Whoever is served later than this is put off to another moment, once: the owner was busy, and the end of what kept it busy is no
+/// drawn moment.
+const LATE_NS: u64 = 5_000_000;
+
+/// The rate of one processor for about a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Epoch {
+    /// When the timer began its first period.
+    pub(super) since_ns: u64,
+    /// Nanoseconds from tick to tick.
+    pub(super) period_ns: u64,
+    /// The second of a pair.
+    makes_good: bool,
+}
+
+impl Epoch {
+    /// Ticks that are due by `now_ns`.
+    pub(super) const fn ticks_until(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.since_ns) / self.period_ns
+    }
+}
+
+/// Whose turn is when.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    frequency_hz: f64,
+    slot_ns: u64,
+    random: Rng,
+    /// The slots in which it is somebody's turn, by number.
+    slots: BTreeMap<u64, Slot>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    moment_ns: u64,
+    turns: Vec<Turn>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    cpu: u32,
+    put_off: bool,
+}
+
+impl Schedule {
+    /// Nobody's turn yet. `frequency_hz` is from 1 to 10000.
+    pub(super) fn new(frequency_hz: u32, random: Rng) -> Self {
+        let frequency_hz = frequency_hz.max(1);
+        Self {
+            frequency_hz: f64::from(frequency_hz),
+            slot_ns: SLOT_NS.max(2 * 1_000_000_000 / u64::from(frequency_hz)),
+            random,
+            slots: BTreeMap::new(),
+        }
+    }
+
+    /// A drawn phase: nanoseconds below one period.
+    pub(super) fn phase_ns(&mut self) -> u64 {
+        let period_ns = (1e9 / self.frequency_hz) as u64;
+        self.random.u64(0..period_ns.min(MAX_PHASE_NS))
+    }
+
+    /// The next moment at which it is somebody's turn.
+    pub(super) fn next_moment_ns(&self) -> Option<u64> {
+        let (_, slot) = self.slots.first_key_value()?;
+        Some(slot.moment_ns)
+    }
+
+    /// Those whose turn has come, each until it is given another one by [`Self::change`] or [`Self::soon`].
+    pub(super) fn due(&mut self, now_ns: u64) -> Vec<u32> {
+        let mut due = Vec::new();
+        while let Some(slot) = self.slots.first_entry()
+            && slot.get().moment_ns <= now_ns
+        {
+            let slot = slot.remove();
+            let late = now_ns - slot.moment_ns > LATE_NS;
+            for turn in slot.turns {
+                if late && !turn.put_off {
+                    self.give_turn(turn.cpu, now_ns, 1, true);
+                } else {
+                    due.push(turn.cpu);
+                }
+            }
+        }
+        due
+    }
+
+    /// Gives a processor its turn at the next moment.
+    pub(super) fn soon(&mut self, cpu: u32, now_ns: u64) {
+        self.give_turn(cpu, now_ns, 1, false);
+    }
+
+    /// It is no turn of this processor any more.
+    pub(super) fn forget(&mut self, cpu: u32) {
+        self.slots.retain(|_, slot| {
+            slot.turns.retain(|turn| turn.cpu != cpu);
+            !slot.turns.is_empty()
+        });
+    }
+
+    /// Draws the rate of a processor from now on, and when its next turn is. `past` is the epoch that ends, if it had one.
+    pub(super) fn change(&mut self, cpu: u32, now_ns: u64, past: Option<Epoch>) -> Epoch {
+        let ahead = self.random.u64(SLOTS_AHEAD);
+        let until_ns = self.give_turn(cpu, now_ns, ahead, false);
+        let ahead_s = seconds(until_ns.saturating_sub(now_ns).max(1));
+        // The period that the next change will give up.
+        let lost_hz = 0.5 / ahead_s;
+        let largest_hz = SPREAD * self.frequency_hz - lost_hz;
+        let (off_hz, makes_good) = match past {
+            Some(past) if !past.makes_good => {
+                let stood_for = self.frequency_hz * seconds(now_ns.saturating_sub(past.since_ns));
+                let owed = stood_for - past.ticks_until(now_ns) as f64;
+                // As far up as down, or the mean would not stay.
+                ((owed / ahead_s).clamp(-largest_hz, largest_hz), true)
+            }
+            _ => (largest_hz * (2.0 * self.random.f64() - 1.0), false),
+        };
+        let rate_hz = self.frequency_hz + lost_hz + off_hz;
+        Epoch {
+            since_ns: now_ns,
+            period_ns: (1e9 / rate_hz).round() as u64,
+            makes_good,
+        }
+    }
+
+    /// Tells the moment of the turn.
+    fn give_turn(&mut self, cpu: u32, now_ns: u64, slots_ahead: u64, put_off: bool) -> u64 {
+        let number = now_ns / self.slot_ns + slots_ahead;
+        let slot = self.slots.entry(number).or_insert_with(|| Slot {
+            moment_ns: number * self.slot_ns + self.random.u64(0..self.slot_ns),
+            turns: Vec::new(),
+        });
+        slot.turns.push(Turn { cpu, put_off });
+        slot.moment_ns
+    }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+#[cfg(test)]
+#[path = "tick_schedule_tests.rs"]
+mod tests;

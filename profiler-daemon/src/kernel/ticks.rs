@@ -1,0 +1,271 @@
+//! The ticks of each processor: started, given new rates when `tick_schedule` says so, and started again where they died with their
+//! processor. Nothing tells that they did: a timer whose processor went offline stands still for ever, also when it is back. So they
+//! are counted, and held against those that were due (`tick_account`).
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::thread;
+use std::time::Duration;
+
+use aya::maps::{MapData, PerCpuArray};
+use fastrand::Rng;
+use profiler_common::Counter;
+use tracing::{info, warn};
+
+use super::load::Kernel;
+use super::tick_account::Account;
+use super::tick_schedule::Schedule;
+use crate::sys::clock::monotonic_ns;
+use crate::sys::proc_fs;
+use crate::sys::tick_event::TickEvent;
+
+/// What happened so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TickCounts {
+    /// Ticks that were due and did not run the program.
+    pub skipped: u64,
+    /// Times that the ticks of one processor were started, after those of all had been.
+    pub restarted: u64,
+    /// Times that a processor that is online could not be given ticks, or not another rate.
+    pub refused: u64,
+}
+
+/// The ticks of all processors.
+pub(super) struct Ticks {
+    program: OwnedFd,
+    schedule: Schedule,
+    /// Every processor that is online, and its ticks, or why it has none.
+    online: BTreeMap<u32, Result<Tick, String>>,
+    counts: TickCounts,
+}
+
+/// The ticks of one processor.
+struct Tick {
+    event: TickEvent,
+    account: Account,
+    /// How long the processor had been at work when no ticks were first found to come, in ticks of 10 ms.
+    busy_ticks: Option<u64>,
+}
+
+/// So much work without a tick of ours, in ticks of 10 ms, tells that ours have died: an idle processor may have none.
+const BUSY_TICKS: u64 = 5;
+
+/// How often the program has run since it was loaded, by processor.
+pub(super) struct Seen<'a> {
+    /// The processors that there can be, ascending: the order of the values.
+    possible: &'a [u32],
+    /// Empty where they cannot be read.
+    values: Vec<u64>,
+}
+
+impl<'a> Seen<'a> {
+    fn read(counts: &PerCpuArray<MapData, u64>, possible: &'a [u32]) -> Self {
+        let values = match counts.get(&(Counter::Ticks as u32), 0) {
+            Ok(values) => values.to_vec(),
+            Err(error) => {
+                warn!("the ticks cannot be counted: {error}");
+                Vec::new()
+            }
+        };
+        Self { possible, values }
+    }
+
+    fn of(&self, cpu: u32) -> Option<u64> {
+        let position = self.possible.binary_search(&cpu).ok()?;
+        self.values.get(position).copied()
+    }
+}
+
+impl Ticks {
+    /// No ticks yet. Each will run `program`.
+    pub(super) fn new(program: OwnedFd, frequency_hz: u32) -> Self {
+        Self {
+            program,
+            schedule: Schedule::new(frequency_hz, Rng::new()),
+            online: BTreeMap::new(),
+            counts: TickCounts::default(),
+        }
+    }
+
+    /// Starts the ticks of all processors that are online, each at a drawn phase. Takes one period, and no more than 20 ms.
+    ///
+    /// # Errors
+    /// They are not allowed, or no processor has any.
+    pub(super) fn start(&mut self) -> io::Result<()> {
+        let mut phases: Vec<(u64, u32)> = proc_fs::online_cpus()?
+            .into_iter()
+            .map(|cpu| (self.schedule.phase_ns(), cpu))
+            .collect();
+        phases.sort_unstable();
+        let begin_ns = monotonic_ns();
+        for (phase_ns, cpu) in phases {
+            let wait_ns = (begin_ns + phase_ns).saturating_sub(monotonic_ns());
+            thread::sleep(Duration::from_nanos(wait_ns));
+            // Not known: the program counts nothing until there are targets.
+            match self.open(cpu, None) {
+                Err(error) if went_offline(&error) => {}
+                opened => opened?,
+            }
+        }
+        if self.processors().next().is_none() {
+            return Err(io::Error::other("no processor is online"));
+        }
+        Ok(())
+    }
+
+    /// The processors that have ticks.
+    pub(super) fn processors(&self) -> impl Iterator<Item = u32> {
+        let online = self.online.iter();
+        online.filter_map(|(cpu, tick)| tick.is_ok().then_some(*cpu))
+    }
+
+    /// Gives the processor ticks, and its next turn whether that succeeds or not.
+    fn open(&mut self, cpu: u32, seen: Option<u64>) -> io::Result<()> {
+        let mut epoch = self.schedule.change(cpu, monotonic_ns(), None);
+        let opened = TickEvent::open(cpu, epoch.period_ns, self.program.as_fd());
+        epoch.since_ns = monotonic_ns();
+        let (tick, done) = match opened {
+            Ok(event) => {
+                let account = Account::new(epoch, seen);
+                (
+                    Ok(Tick {
+                        event,
+                        account,
+                        busy_ticks: None,
+                    }),
+                    Ok(()),
+                )
+            }
+            Err(error) => (Err(error.to_string()), Err(error)),
+        };
+        self.online.insert(cpu, tick);
+        done
+    }
+
+    /// Serves those whose turn it is. `seen` is asked for each: while others are served, ticks go on.
+    fn serve<'a>(&mut self, now_ns: u64, seen: impl Fn() -> Seen<'a>) {
+        for cpu in self.schedule.due(now_ns) {
+            let (now_ns, seen) = (monotonic_ns(), seen().of(cpu));
+            match self.online.get_mut(&cpu) {
+                Some(Ok(tick)) => {
+                    let past = tick.account.epoch();
+                    self.counts.skipped += tick.account.skipped(now_ns, seen);
+                    let mut epoch = self.schedule.change(cpu, now_ns, Some(past));
+                    if let Err(error) = tick.event.set_period(epoch.period_ns) {
+                        self.counts.refused += 1;
+                        warn!("the ticks of processor {cpu} keep their rate: {error}");
+                        epoch.period_ns = past.period_ns;
+                    }
+                    epoch.since_ns = monotonic_ns();
+                    tick.account.begin(epoch, seen);
+                }
+                Some(Err(why)) => {
+                    let why = why.clone();
+                    self.start_again(cpu, seen, &why);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Gives a processor ticks that has none because of `why`.
+    fn start_again(&mut self, cpu: u32, seen: Option<u64>, why: &str) {
+        match self.open(cpu, seen) {
+            Ok(()) => {
+                self.counts.restarted += 1;
+                info!("processor {cpu} has ticks: {why}");
+            }
+            Err(error) if went_offline(&error) => {}
+            Err(error) => {
+                self.counts.refused += 1;
+                warn!("processor {cpu} has no ticks: {error}");
+            }
+        }
+    }
+
+    /// Closes the ticks that stand still, tells whose these are, and has them started again soon.
+    fn look(&mut self, now_ns: u64, seen: &Seen<'_>) -> Vec<u32> {
+        let mut still = Vec::new();
+        for (cpu, entry) in &mut self.online {
+            let seen = seen.of(*cpu);
+            let Ok(tick) = entry else { continue };
+            if !tick.account.stands_still(now_ns, seen) {
+                tick.busy_ticks = None;
+                continue;
+            }
+            let busy_ticks = proc_fs::busy_ticks(*cpu);
+            if busy_ticks >= *tick.busy_ticks.get_or_insert(busy_ticks) + BUSY_TICKS {
+                self.counts.skipped += tick.account.skipped(now_ns, seen);
+                *entry = Err("those it had stood still".to_owned());
+                self.schedule.forget(*cpu);
+                self.schedule.soon(*cpu, now_ns);
+                still.push(*cpu);
+            }
+        }
+        still
+    }
+
+    /// Forgets processors that went offline, and has those that came given ticks soon.
+    fn follow(&mut self, now_ns: u64, online: &[u32]) {
+        let schedule = &mut self.schedule;
+        self.online.retain(|cpu, _| {
+            let stays = online.contains(cpu);
+            if !stays {
+                schedule.forget(*cpu);
+            }
+            stays
+        });
+        for cpu in online {
+            self.online.entry(*cpu).or_insert_with(|| {
+                schedule.soon(*cpu, now_ns);
+                Err("it came online".to_owned())
+            });
+        }
+    }
+}
+
+/// The processor is not there any more: what is online says so soon.
+fn went_offline(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENODEV)
+}
+
+impl Kernel {
+    /// When [`Self::change_ticks`] is to be called next.
+    #[must_use]
+    pub fn next_tick_change_ns(&self) -> Option<u64> {
+        self.ticks.schedule.next_moment_ns()
+    }
+
+    /// Gives the ticks of those processors another rate whose turn it is, some microseconds each.
+    pub fn change_ticks(&mut self, now_ns: u64) {
+        let (counts, possible) = (&self.counts, &self.possible);
+        self.ticks.serve(now_ns, || Seen::read(counts, possible));
+    }
+
+    /// Looks whether ticks stand still, and tells on which processors: their events have died, and not those of ticks alone. To be
+    /// called some times a second.
+    pub fn look_at_ticks(&mut self, now_ns: u64) -> Vec<u32> {
+        let seen = Seen::read(&self.counts, &self.possible);
+        self.ticks.look(now_ns, &seen)
+    }
+
+    /// Follows which processors are online. To be called about once a second.
+    pub fn follow_processors(&mut self, now_ns: u64, online: &[u32]) {
+        self.ticks.follow(now_ns, online);
+    }
+
+    /// What happened to ticks so far.
+    #[must_use]
+    pub const fn tick_counts(&self) -> TickCounts {
+        self.ticks.counts
+    }
+
+    /// The processors that are online and have no ticks, and why.
+    #[must_use]
+    pub fn without_ticks(&self) -> Vec<(u32, String)> {
+        let online = self.ticks.online.iter();
+        let without = online.filter_map(|(cpu, tick)| Some((*cpu, tick.as_ref().err()?.clone())));
+        without.collect()
+    }
+}

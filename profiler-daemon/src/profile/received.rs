@@ -1,0 +1,173 @@
+//! What the stacks of an account receive: marks, which lie where their time passed, and exact waits as far as the totals of
+//! their thread allow. A stack record that holds more of these (the two were read at different moments) is held back and tried
+//! again in the next pass.
+
+use std::sync::Arc;
+
+use profiler_common::{
+    StackEnd,
+    kinds::{Kind, WaitNs},
+};
+
+use super::{
+    account::{Account, Now, Refusals},
+    budget::NodeBudget,
+    input::{LossCause, StackDelta},
+    segments::{FOLDED, What},
+    spread::Spread,
+    stretches::Holder,
+    timeline::Timeline,
+    tree::{NodeId, Place},
+    values::WAIT_CLASSES,
+    weights::{self, EXACT, WALKS},
+};
+use crate::processes::ids::ThreadKey;
+
+/// Most stack records of one process held back for the next pass.
+const MAX_HELD_BACK: usize = 1024;
+
+/// A stack record that waits for its thread's total.
+#[derive(Debug)]
+pub(super) struct HeldBack {
+    pub(super) thread: ThreadKey,
+    pub(super) leaf: NodeId,
+    end: StackEnd,
+    pub(super) exact: WaitNs,
+}
+
+impl Account {
+    /// Adds what a stack received.
+    pub fn add_stack(
+        &mut self,
+        now: Now,
+        delta: &StackDelta,
+        (timeline, budget): (&Timeline, &mut NodeBudget),
+        refusals: &mut Refusals,
+    ) {
+        let landing = self
+            .tree
+            .insert(&delta.user, &delta.kernel, delta.end, delta.lost, budget);
+        let (index, totals) = match Arc::make_mut(&mut self.threads).get_mut(&delta.thread) {
+            Some(thread) => (thread.index, &mut thread.totals),
+            None => (FOLDED, &mut self.folded.totals),
+        };
+        for (tick, count) in delta.primary.ticks.iter().enumerate() {
+            totals.ticks[tick] += count;
+            let what = What::Ticks(tick);
+            self.ring.gain(now.segment_ns, index, what, *count);
+        }
+        let numbers = delta.primary.numbers().into_iter().enumerate();
+        for (what, amount) in numbers.filter(|(_, amount)| *amount > 0) {
+            let what = what as weights::What;
+            if weights::is_exact(what) {
+                continue;
+            }
+            let node = if what == WALKS {
+                landing.outermost
+            } else {
+                landing.leaf
+            };
+            let node = self.receive((node, delta.end), what, amount, budget);
+            let Some(kind) = weights::wait_of(what) else {
+                self.ring.hit(now.segment_ns, node, what, amount);
+                continue;
+            };
+            let of = (index, kind as u8);
+            let pieces = self.spread.pieces(now.pass, of, timeline);
+            let shares = match weights::kind_of(what) {
+                _ if pieces.is_empty() => vec![(Some(now.segment_ns), amount)],
+                Some(Kind::CallBlocked | Kind::CallRunnable) => self.spread.marks(&pieces, amount),
+                _ => Spread::amount(&pieces, amount),
+            };
+            for (segment_ns, share) in shares {
+                if let Some(segment_ns) = segment_ns {
+                    self.ring.hit(segment_ns, node, what, share);
+                }
+            }
+        }
+        let place = (landing.leaf, delta.end);
+        let left = self.attribute(delta.thread, place, delta.primary.exact, budget);
+        self.hold_back(delta.thread, place, left, refusals);
+    }
+
+    /// Adds to one number of a node, or of the one that stands for what has no room. Answers which.
+    fn receive(
+        &mut self,
+        (node, end): (NodeId, StackEnd),
+        what: weights::What,
+        amount: u64,
+        budget: &mut NodeBudget,
+    ) -> NodeId {
+        let is_lost =
+            |node: NodeId| matches!(self.tree.nodes()[node.index()].place, Place::Lost(_));
+        let fits = self.weights.holds(node, what) || is_lost(node) || budget.has_cell();
+        let node = if fits {
+            node
+        } else {
+            budget.count_cut();
+            self.tree.lost(LossCause::TreeFull, end, budget).leaf
+        };
+        if self.weights.add(node, what, amount) {
+            budget.take_cell();
+        }
+        node
+    }
+
+    /// Tries the records held back in the last pass again.
+    pub fn retry(&mut self, budget: &mut NodeBudget, refusals: &mut Refusals) {
+        for held in std::mem::take(&mut self.held_back) {
+            let place = (held.leaf, held.end);
+            let left = self.attribute(held.thread, place, held.exact, budget);
+            self.hold_back(held.thread, place, left, refusals);
+        }
+    }
+
+    /// Gives exact waits to the leaf as far as the thread's total allows; returns the rest.
+    fn attribute(
+        &mut self,
+        thread: ThreadKey,
+        place: (NodeId, StackEnd),
+        exact: WaitNs,
+        budget: &mut NodeBudget,
+    ) -> WaitNs {
+        let mut left = exact;
+        for (wait, left) in left.iter_mut().enumerate().filter(|(_, ns)| **ns > 0) {
+            let class = WAIT_CLASSES[wait] as usize;
+            let (index, totals) = match Arc::make_mut(&mut self.threads).get_mut(&thread) {
+                Some(thread) => (thread.index, &mut thread.totals),
+                None => (FOLDED, &mut self.folded.totals),
+            };
+            let part = (totals.classes[class] - totals.attributed[class]).min(*left);
+            if part > 0 {
+                totals.attributed[class] += part;
+                let leaf = self.receive(place, EXACT + wait as weights::What, part, budget);
+                self.ring.attribute(index, class, Holder::Stack(leaf), part);
+                *left -= part;
+            }
+        }
+        left
+    }
+
+    fn hold_back(
+        &mut self,
+        thread: ThreadKey,
+        (leaf, end): (NodeId, StackEnd),
+        exact: WaitNs,
+        refusals: &mut Refusals,
+    ) {
+        let excess: u64 = exact.iter().sum();
+        if excess == 0 {
+            return;
+        }
+        if self.held_back.len() < MAX_HELD_BACK {
+            self.held_back.push(HeldBack {
+                thread,
+                leaf,
+                end,
+                exact,
+            });
+        } else {
+            refusals.excess_ns += excess;
+        }
+    }
+}
