@@ -71,9 +71,12 @@ impl WaitSums {
         }
     }
 
+    /// `own_ns` of its end is not weighted: waiting for a processor that only this wait had.
     #[inline(always)]
-    fn of_drawn(waited: WaitNs, shift: u32) -> Self {
+    fn of_drawn(waited: WaitNs, own_ns: u64, shift: u32) -> Self {
         let mut sums = Self::default();
+        sums.exact[RUNNABLE] = own_ns;
+        let waited = [waited[BLOCKED], waited[RUNNABLE] - own_ns];
         let mut class = 0;
         while class < WAITS {
             let weighted_ns = waited[class] << shift;
@@ -134,6 +137,8 @@ pub struct Marks {
     pub wait: u32,
     /// A drawn wait stands for `1 << wait_shift`.
     pub wait_shift: u32,
+    /// How long the walk at its switch-out took.
+    pub walk_ns: u64,
 }
 
 impl Marks {
@@ -188,8 +193,8 @@ impl Marks {
         marks
     }
 
-    /// The thread leaves its processor at `now_ns`, inside a call or outside. True: it is to be walked, and [`Marks::keep`] follows
-    /// if that comes to a row.
+    /// The thread leaves its processor at `now_ns`, inside a call or outside. True: it is to be walked. Then
+    /// [`Marks::walk_ns`] is set, and [`Marks::keep`] follows if that comes to a row.
     #[inline(always)]
     pub fn leave(
         &mut self,
@@ -199,6 +204,7 @@ impl Marks {
         random: &mut impl FnMut() -> u32,
     ) -> bool {
         self.wait_shift = 0;
+        self.walk_ns = 0;
         if inside {
             self.wait = wait::UNSEEN;
             if now_ns + (WALK_BURST - 1) * min_interval_ns < self.next_walk_ns {
@@ -258,17 +264,34 @@ impl Marks {
         let sums = if is_long {
             WaitSums::of_exact(waited)
         } else {
+            let own_ns = if known == wait::PASSED {
+                0
+            } else {
+                self.walked_late_ns(waited)
+            };
             self.outside[BLOCKED] += waited[BLOCKED];
-            self.outside[RUNNABLE] += waited[RUNNABLE];
+            self.outside[RUNNABLE] += waited[RUNNABLE] - own_ns;
             if known == wait::PASSED {
                 return Ended::Divided;
             }
-            WaitSums::of_drawn(waited, self.wait_shift)
+            WaitSums::of_drawn(waited, own_ns, self.wait_shift)
         };
         if known == wait::DRAWN {
             Ended::Walked(sums)
         } else {
             Ended::NotKept(sums)
+        }
+    }
+
+    /// For how long a drawn wait went on only because its thread was walked: one that is woken before the walk is over runs after it. The
+    /// waits that it stands for had no walk.
+    #[inline(always)]
+    const fn walked_late_ns(&self, waited: WaitNs) -> u64 {
+        let late_ns = self.walk_ns.saturating_sub(waited[BLOCKED]);
+        if late_ns < waited[RUNNABLE] {
+            late_ns
+        } else {
+            waited[RUNNABLE]
         }
     }
 

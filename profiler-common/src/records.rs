@@ -77,8 +77,42 @@ pub struct OnProcessor {
     pub generation: u32,
     /// As in [`TaskRef`].
     pub flags: u32,
-    /// Zero.
-    pub padding: u32,
+    /// What the processor does since then ([`idle`]).
+    pub idle: u32,
+    /// How long it was idle, nanoseconds, up to then.
+    pub idle_ns: u64,
+}
+
+/// Values of [`OnProcessor::idle`].
+pub mod idle {
+    /// No switch has been seen.
+    pub const NOT_KNOWN: u32 = 0;
+    /// It is idle.
+    pub const IDLE: u32 = 1;
+    /// It runs a thread.
+    pub const AT_WORK: u32 = 2;
+}
+
+impl OnProcessor {
+    /// A switch at `now_ns`, to a thread or to none.
+    #[inline(always)]
+    pub fn switch(&mut self, now_ns: u64, to_idle: bool) {
+        if self.idle == idle::IDLE {
+            self.idle_ns += now_ns.saturating_sub(self.since_ns);
+        }
+        self.since_ns = now_ns;
+        self.idle = if to_idle { idle::IDLE } else { idle::AT_WORK };
+    }
+
+    /// How long it has been idle by `now_ns`, in nanoseconds since the programs were loaded; `None`: not known.
+    #[must_use]
+    pub const fn idle_by(&self, now_ns: u64) -> Option<u64> {
+        match self.idle {
+            idle::NOT_KNOWN => None,
+            idle::IDLE => Some(self.idle_ns + now_ns.saturating_sub(self.since_ns)),
+            _ => Some(self.idle_ns),
+        }
+    }
 }
 
 /// One thread: its clock, its marks, and who it is.
@@ -280,7 +314,7 @@ pub struct Control {
 }
 
 const _: () = assert!(size_of::<TaskRef>() == 24);
-const _: () = assert!(size_of::<OnProcessor>() == 40);
+const _: () = assert!(size_of::<OnProcessor>() == 48);
 const _: () =
     assert!(size_of::<ThreadRecord>().is_multiple_of(8) && size_of::<ThreadRecord>() <= 448);
 const _: () = assert!(size_of::<SyscallRow>() == 48);

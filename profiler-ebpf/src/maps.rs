@@ -18,7 +18,7 @@ use profiler_common::unwind::WALK_ENDS as WALK_ENDS_LEN;
 use crate::capture::Scratch;
 
 /// Key: 0. Value: the thread on this processor, per processor. Writers: the switch, and whoever judges or ends the current
-/// thread. Reader: the system-call programs, which then need not ask the task's storage.
+/// thread. Readers: the system-call programs, which then need not ask the task's storage; the daemon, for how long processors were idle.
 #[map]
 pub static CURRENT: PerCpuArray<OnProcessor> = PerCpuArray::with_max_entries(1, 0);
 

@@ -65,12 +65,15 @@ fn leave(
         task::arrive_unseen(record, slot, current, control, now_ns);
         record.clock.switch_out(now_ns, gave_up);
         record.faults = task.faults();
-        if record.marks.leave(
+        if !record.marks.leave(
             is_inside(&record.clock),
             now_ns,
             settings::min_interval_ns(),
             &mut attribute::random,
-        ) && let Some(stack) = attribute::walk(
+        ) {
+            return;
+        }
+        let stack = attribute::walk(
             ctx.as_ptr(),
             task,
             record,
@@ -78,7 +81,10 @@ fn leave(
             Moment::SwitchOut,
             None,
             control,
-        ) {
+        );
+        // SAFETY: takes nothing.
+        record.marks.walk_ns = unsafe { bpf_ktime_get_ns() } - now_ns;
+        if let Some(stack) = stack {
             record.away_user = stack.user;
             record.away_kernel = stack.kernel;
             record.away_end = stack.end;
@@ -91,8 +97,9 @@ fn leave(
 #[inline(always)]
 fn arrive(task: Task, current: &mut OnProcessor, control: &Control, now_ns: u64) -> Option<()> {
     task::clear_on_processor(current);
-    current.since_ns = now_ns;
-    if task.tid() == 0 {
+    let to_idle = task.tid() == 0;
+    current.switch(now_ns, to_idle);
+    if to_idle {
         return None;
     }
     // One that is no target is noted too: its system calls then cost next to nothing.

@@ -214,6 +214,7 @@ fn near_misses_are_noticed() {
         (Rule::WeightAfterWait, "fast faults, then a long one"),
         (Rule::FirstWaits, "the first faults of each 100 ms"),
         (Rule::OutsideAtExit, "page faults that wait"),
+        (Rule::WalksAreWaited, "quick faults and late ones"),
         (Rule::WalkedStandForAll, "short and long sleeps"),
         (Rule::WaitsAreBlocked, "preempted in calls and outside"),
     ] {

@@ -70,6 +70,7 @@ pub(super) const ALL: &[(&str, Program)] = &[
     ("period of exactly 1 ms", traced(exactly)),
     ("a server", traced(server)),
     ("page faults that wait", traced(faults_that_wait)),
+    ("quick faults and late ones", traced(quick_and_late)),
     ("a burst, then a long wait", traced(burst)),
     ("calls of 4 s and of 50 us", traced(storm)),
     ("60 frames a second", traced(frames_60)),
@@ -151,6 +152,16 @@ fn faults_that_wait(does: &mut dyn Does, draw: &mut Draw) {
         does.away(1, [draw.wiggle(50 * US), 0]);
     }
     does.call(2, 500);
+}
+
+/// Waits outside any call, some as short as it takes to walk them.
+fn quick_and_late(does: &mut dyn Does, draw: &mut Draw) {
+    for _ in 0..3 {
+        does.user(0, 5 * US);
+        does.away(0, [draw.wiggle(4 * US), 2 * US]);
+    }
+    does.user(1, 10 * US);
+    does.away(1, [draw.wiggle(100 * US), 2 * US]);
 }
 
 /// Short waits, then one long one, which is a call of its own.

@@ -31,6 +31,8 @@ pub(super) enum Rule {
     OutsideAtExit,
     /// Unwalked waits are divided as the walked ones are: by the waits that found a token.
     WalkedStandForAll,
+    /// What a drawn wait stands for is as long as it was, its own walk included.
+    WalksAreWaited,
     /// All marks of a wait are marks of its blocked part.
     WaitsAreBlocked,
     /// A look at which no mark has fallen leaves no trace: the next one takes all since an earlier one for one stretch.

@@ -8,6 +8,9 @@ use crate::kinds::{BLOCKED, MARK_BLOCKED, MARK_CALL, MARK_RUNNABLE, MARKS, Prima
 use crate::kinds::{Tick, WaitNs};
 use crate::marks::{Ended, LONG_WAIT_NS, Marks, RATE_NS, WaitSums, is_inside, tick_kind};
 
+/// How long a walk takes.
+const WALK_NS: u64 = 6000;
+
 /// A thread of the world's current process.
 pub(super) struct Thread<'world> {
     world: &'world mut World,
@@ -160,7 +163,7 @@ impl<'world> Thread<'world> {
     }
 
     /// Waits in `place`.
-    fn absent(&mut self, place: usize, waited: WaitNs) {
+    fn absent(&mut self, place: usize, mut waited: WaitNs) {
         let gap_ns = self.world.gap_ns;
         let inside = is_inside(&self.clock);
         let left_ns = self.world.now_ns;
@@ -179,6 +182,12 @@ impl<'world> Thread<'world> {
             }
             self.marks.keep();
             self.row(place).walks += 1;
+            // Who is woken before the walk is over runs after it.
+            let late_ns = WALK_NS.saturating_sub(waited[BLOCKED]);
+            waited[RUNNABLE] += late_ns;
+            if !inside && !matches!(self.world.rule, Rule::FirstWaits | Rule::WalksAreWaited) {
+                self.marks.walk_ns = WALK_NS;
+            }
         }
 
         if waited[BLOCKED] > 0 {
@@ -244,8 +253,12 @@ impl<'world> Thread<'world> {
         let is_lost = matches!(ended, Ended::NotSampled(_));
         let place = if is_lost { NOT_SAMPLED } else { place };
         for (class, index) in [(Class::Blocked, BLOCKED), (Class::Runnable, RUNNABLE)] {
-            let ns = waited[index];
-            self.world.spent(place, class, ns);
+            self.world.spent(place, class, waited[index]);
+            let own_ns = match ended {
+                Ended::Walked(sums) if !inside => sums.exact[index],
+                _ => 0,
+            };
+            let ns = waited[index] - own_ns;
             let truth = &mut self.world.truth[place];
             if inside {
                 if *ended == Ended::Divided {

@@ -82,7 +82,7 @@ pub const COLLECTOR_LOSSES: &[Loss<Sources>] = &[
     },
     Loss {
         name: "ticks_skipped",
-        help: "Timer ticks that were due and did not run the program: the kernel leaves it out while another program of its kind runs, or a map is read or written, on that processor, and a virtual processor that is not run has none. Those on idle processors are among them.",
+        help: "Timer ticks that were due and did not run the program: the kernel leaves it out while another program of its kind runs, or a map is read or written, on that processor, and a virtual processor that is not run has none. Counted while the processor was not idle for about a tenth of a second.",
         read: |from| from.ticks.skipped,
     },
     Loss {

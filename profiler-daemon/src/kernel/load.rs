@@ -23,7 +23,7 @@ use super::offsets;
 use super::records::Records;
 use super::refusal::{StartError, program_refused, refused};
 use super::targets::TargetMaps;
-use super::ticks::Ticks;
+use super::ticks::{Current, Ticks};
 use super::unwind_maps::UnwindMaps;
 use super::variant::{self, Variant};
 use crate::sys::proc_fs;
@@ -78,6 +78,7 @@ pub struct Kernel {
     pub(super) sums: [MapData; 2],
     pub(super) stacks: RingBuf<MapData>,
     pub(super) counts: PerCpuArray<MapData, u64>,
+    pub(super) current: PerCpuArray<MapData, Current>,
     pub(super) targets: TargetMaps,
     pub(super) state: super::drain::DrainState,
     /// `None`: this kernel cannot unwind by tables.
@@ -218,6 +219,7 @@ impl Kernel {
             ],
             stacks: typed("STACKS", take("STACKS")?)?,
             counts: typed("COUNTS", take("COUNTS")?)?,
+            current: typed("CURRENT", take("CURRENT")?)?,
             targets: TargetMaps::new(
                 typed("TARGET_PIDS", take("TARGET_PIDS")?)?,
                 typed("TARGET_COMMS", take("TARGET_COMMS")?)?,

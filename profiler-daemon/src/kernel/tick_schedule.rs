@@ -2,14 +2,14 @@
 //! seed. What it takes to change a rate is `ticks`.
 //!
 //! Timers and the programs' clocks are one clock. At a fixed period, a program that does the same again and again is met at the same
-//! few places for ever; so about once a second, at a drawn moment, each processor gets a drawn rate. Changing it begins a period anew,
-//! so that is a drawn phase too.
+//! few places for ever; so about ten times a second, at a drawn moment, each processor gets a drawn rate. Changing it begins a period
+//! anew, so that is a drawn phase too: what a program in step with the ticks is met at is drawn as often.
 //!
-//! **What keeps the mean.** A sample stands for 1 / `frequency_hz`, so *ticks per second* must have that mean: rates are drawn
-//! evenly around it. (Periods drawn evenly around 1 / `frequency_hz` would have a higher mean rate.) Each change gives up a period
-//! that is under way, half of one on average: half a tick is added to what is wanted until the next change. And rates come in pairs:
-//! the second makes good what ticks there were too many or too few under the first, so that also over some seconds, not only in the long
-//! run, ticks are as many as they stand for. The moments depend on nothing but the generator, so no time has another chance of a tick.
+//! **What keeps the mean.** A sample stands for 1 / `frequency_hz`, so *ticks per second* must have that mean. The next change is drawn
+//! together with the rate, so how many ticks fall until then can be chosen: the period is the time until then over that number and a drawn
+//! part of one. The number is drawn around what the time stands for. Rates come in pairs: the second makes good what ticks there were
+//! too many or too few before it, so that also over some seconds, not only in the long run, ticks are as many as they stand for.
+//! The moments depend on nothing but the generator, so no time has another chance of a tick.
 //!
 //! **Few moments.** Time is cut into slots, each with one drawn moment, at which all are served whose turn it is in that slot.
 
@@ -17,26 +17,30 @@ use std::collections::BTreeMap;
 
 use fastrand::Rng;
 
-/// How far a rate may be from `frequency_hz`, as a share of it.
+/// How many ticks until the next change may be too many or too few, as a share of those that the time stands for.
 const SPREAD: f64 = 0.1;
-/// Length of a slot: no second touches more than eight. Longer where it would not hold two ticks: the moments must be drawn over
+/// Ticks beyond so many, too few or too many, are not made good: the owner had stopped.
+const MAX_OWED: f64 = 20.0;
+/// Length of a slot: no second touches more than 35. Longer where it would not hold two ticks: the moments must be drawn over
 /// whole periods.
-const SLOT_NS: u64 = 150_000_000;
-/// Slots from one change of a processor's rate to the next: 0.75 to 1.35 s.
-const SLOTS_AHEAD: std::ops::RangeInclusive<u64> = 6..=8;
+const SLOT_NS: u64 = 30_000_000;
+/// Slots from one change of a processor's rate to the next: 60 to 150 ms.
+const SLOTS_AHEAD: std::ops::RangeInclusive<u64> = 3..=4;
 /// A phase is no longer, so that nobody waits long for it. Ticks of less than 50 Hz have theirs from their first change on.
 const MAX_PHASE_NS: u64 = 20_000_000;
 /// Whoever is served later than this is put off to another moment, once: the owner was busy, and the end of what kept it busy is no
 /// drawn moment.
 const LATE_NS: u64 = 5_000_000;
 
-/// The rate of one processor for about a second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The rate of one processor until its next turn.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Epoch {
     /// When the timer began its first period.
     pub(super) since_ns: u64,
     /// Nanoseconds from tick to tick.
     pub(super) period_ns: u64,
+    /// Ticks that there had been too few before it.
+    owed: f64,
     /// The second of a pair.
     makes_good: bool,
 }
@@ -131,22 +135,27 @@ impl Schedule {
         let ahead = self.random.u64(SLOTS_AHEAD);
         let until_ns = self.give_turn(cpu, now_ns, ahead, false);
         let ahead_s = seconds(until_ns.saturating_sub(now_ns).max(1));
-        // The period that the next change will give up.
-        let lost_hz = 0.5 / ahead_s;
-        let largest_hz = SPREAD * self.frequency_hz - lost_hz;
-        let (off_hz, makes_good) = match past {
-            Some(past) if !past.makes_good => {
-                let stood_for = self.frequency_hz * seconds(now_ns.saturating_sub(past.since_ns));
-                let owed = stood_for - past.ticks_until(now_ns) as f64;
-                // As far up as down, or the mean would not stay.
-                ((owed / ahead_s).clamp(-largest_hz, largest_hz), true)
-            }
-            _ => (largest_hz * (2.0 * self.random.f64() - 1.0), false),
+        let stands_for = self.frequency_hz * ahead_s;
+        let spread = SPREAD * stands_for;
+        let owed = past.map_or(0.0, |past| {
+            let stood_for = self.frequency_hz * seconds(now_ns.saturating_sub(past.since_ns));
+            past.owed + stood_for - past.ticks_until(now_ns) as f64
+        });
+        let owed = owed.clamp(-MAX_OWED, MAX_OWED);
+        let now_owed = owed.clamp(-spread - 1.0, spread + 1.0);
+        let makes_good = past.is_some_and(|past| !past.makes_good);
+        let off = if makes_good {
+            now_owed
+        } else {
+            now_owed + spread * (2.0 * self.random.f64() - 1.0)
         };
-        let rate_hz = self.frequency_hz + lost_hz + off_hz;
+        let ticks = (stands_for + off + self.random.f64()).floor().max(0.0);
+        // Above the number, so that the last tick is not at the change itself.
+        let parts = ticks + 1.0 - self.random.f64();
         Epoch {
             since_ns: now_ns,
-            period_ns: (1e9 / rate_hz).round() as u64,
+            period_ns: ((1e9 * ahead_s / parts).round() as u64).max(1),
+            owed,
             makes_good,
         }
     }

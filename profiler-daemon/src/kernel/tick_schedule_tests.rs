@@ -72,10 +72,12 @@ fn the_mean_rate_is_what_a_sample_stands_for() {
         for epochs in run.epochs.values() {
             let (mut count, mut window, mut window_ns) = (0, 0, 0);
             for (epoch, end_ns) in epochs {
-                let rate = 1e9 / epoch.period_ns as f64 / wanted;
+                // Each number of ticks is drawn, and so are the parts of one that it is rounded to and that follow the last.
+                let until_s = (end_ns - epoch.since_ns) as f64 / 1e9;
+                let over = until_s * (1e9 / epoch.period_ns as f64 - wanted);
                 assert!(
-                    (rate - 1.0).abs() < SPREAD + 0.001,
-                    "{frequency_hz}: {rate}"
+                    over.abs() <= 2.0 * SPREAD * wanted * until_s + 4.0,
+                    "{frequency_hz}: {over}"
                 );
                 count += epoch.ticks_until(*end_ns);
                 window += epoch.ticks_until(*end_ns);
@@ -103,20 +105,20 @@ fn the_mean_rate_is_what_a_sample_stands_for() {
 
 #[test]
 fn nobody_is_forgotten_and_the_daemon_seldom_woken() {
-    // Check that 256 processors cost at most eight wake-ups in any second, and that each gets another rate at least every 1.5 s.
+    // Check that 256 processors cost at most 35 wake-ups in any second, and that each gets another rate at least every 0.15 s.
     let run = run(99, 256, 500, 0, 3);
     assert!(
         run.moments
-            .windows(9)
-            .all(|nine| nine[8] - nine[0] > SECOND)
+            .windows(36)
+            .all(|moments| moments[35] - moments[0] > SECOND)
     );
     assert_eq!(run.epochs.len(), 256);
     for epochs in run.epochs.values() {
-        assert!(epochs.len() > 400, "{}", epochs.len());
+        assert!(epochs.len() > 4000, "{}", epochs.len());
         assert!(
             epochs
                 .iter()
-                .all(|(epoch, end_ns)| end_ns - epoch.since_ns < 10 * SLOT_NS)
+                .all(|(epoch, end_ns)| end_ns - epoch.since_ns < 5 * SLOT_NS)
         );
     }
 }
@@ -159,7 +161,7 @@ fn no_program_walks_in_step_with_the_ticks() {
                 "{period_ns}: {share} {error}"
             );
             // Of one processor in 5 minutes: the spread over 64 is 8 times the error of their mean.
-            assert!(8.0 * error < 0.03, "{period_ns}: {error}");
+            assert!(8.0 * error < 0.012, "{period_ns}: {error}");
         }
         let even: Vec<u64> = (0..300 * u64::from(frequency_hz))
             .map(|tick| tick * own_ns)

@@ -11,10 +11,11 @@ use std::time::Duration;
 use aya::maps::{MapData, PerCpuArray};
 use fastrand::Rng;
 use profiler_common::Counter;
+use profiler_common::records::OnProcessor;
 use tracing::{info, warn};
 
 use super::load::Kernel;
-use super::tick_account::Account;
+use super::tick_account::{Account, Seen};
 use super::tick_schedule::Schedule;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::proc_fs;
@@ -23,7 +24,7 @@ use crate::sys::tick_event::TickEvent;
 /// What happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TickCounts {
-    /// Ticks that were due and did not run the program.
+    /// Ticks that were due and did not run the program, on processors that were not idle from one change of rate to the next.
     pub skipped: u64,
     /// Times that the ticks of one processor were started, after those of all had been.
     pub restarted: u64,
@@ -44,36 +45,51 @@ pub(super) struct Ticks {
 struct Tick {
     event: TickEvent,
     account: Account,
-    /// How long the processor had been at work when no ticks were first found to come, in ticks of 10 ms.
-    busy_ticks: Option<u64>,
 }
 
-/// So much work without a tick of ours, in ticks of 10 ms, tells that ours have died: an idle processor may have none.
-const BUSY_TICKS: u64 = 5;
+/// A value of `CURRENT`.
+#[derive(Clone, Copy, Default)]
+#[repr(transparent)]
+pub(super) struct Current(OnProcessor);
 
-/// How often the program has run since it was loaded, by processor.
-pub(super) struct Seen<'a> {
-    /// The processors that there can be, ascending: the order of the values.
+// SAFETY: transparent over plain data.
+unsafe impl aya::Pod for Current {}
+
+/// What the kernel programs know of each processor.
+pub(super) struct Processors<'a> {
+    /// Those that there can be, ascending: the order of the values.
     possible: &'a [u32],
-    /// Empty where they cannot be read.
-    values: Vec<u64>,
+    /// How often the tick has run since it was loaded. Empty where that cannot be read.
+    ticks: Vec<u64>,
+    /// Whether they are idle, and how long they were. Empty where that cannot be read.
+    current: Vec<Current>,
 }
 
-impl<'a> Seen<'a> {
-    fn read(counts: &PerCpuArray<MapData, u64>, possible: &'a [u32]) -> Self {
-        let values = match counts.get(&(Counter::Ticks as u32), 0) {
-            Ok(values) => values.to_vec(),
-            Err(error) => {
-                warn!("the ticks cannot be counted: {error}");
-                Vec::new()
-            }
-        };
-        Self { possible, values }
+impl<'a> Processors<'a> {
+    fn read(
+        counts: &PerCpuArray<MapData, u64>,
+        current: &PerCpuArray<MapData, Current>,
+        possible: &'a [u32],
+    ) -> Self {
+        let ticks = counts.get(&(Counter::Ticks as u32), 0);
+        let current = current.get(&0, 0);
+        if let Some(error) = ticks.as_ref().err().or(current.as_ref().err()) {
+            warn!("the ticks cannot be counted: {error}");
+        }
+        Self {
+            possible,
+            ticks: ticks.map(|values| values.to_vec()).unwrap_or_default(),
+            current: current.map(|values| values.to_vec()).unwrap_or_default(),
+        }
     }
 
-    fn of(&self, cpu: u32) -> Option<u64> {
+    /// `now_ns` is when they were read, or earlier.
+    fn seen(&self, cpu: u32, now_ns: u64) -> Option<Seen> {
         let position = self.possible.binary_search(&cpu).ok()?;
-        self.values.get(position).copied()
+        Some(Seen {
+            ticks: *self.ticks.get(position)?,
+            idle_ns: self.current.get(position)?.0.idle_by(now_ns),
+        })
     }
 }
 
@@ -121,21 +137,14 @@ impl Ticks {
     }
 
     /// Gives the processor ticks, and its next turn whether that succeeds or not.
-    fn open(&mut self, cpu: u32, seen: Option<u64>) -> io::Result<()> {
+    fn open(&mut self, cpu: u32, seen: Option<Seen>) -> io::Result<()> {
         let mut epoch = self.schedule.change(cpu, monotonic_ns(), None);
         let opened = TickEvent::open(cpu, epoch.period_ns, self.program.as_fd());
         epoch.since_ns = monotonic_ns();
         let (tick, done) = match opened {
             Ok(event) => {
                 let account = Account::new(epoch, seen);
-                (
-                    Ok(Tick {
-                        event,
-                        account,
-                        busy_ticks: None,
-                    }),
-                    Ok(()),
-                )
+                (Ok(Tick { event, account }), Ok(()))
             }
             Err(error) => (Err(error.to_string()), Err(error)),
         };
@@ -143,10 +152,12 @@ impl Ticks {
         done
     }
 
-    /// Serves those whose turn it is. `seen` is asked for each: while others are served, ticks go on.
-    fn serve<'a>(&mut self, now_ns: u64, seen: impl Fn() -> Seen<'a>) {
+    /// Serves those whose turn it is. `processors` is asked for each: while others are served,
+    /// ticks go on.
+    fn serve<'a>(&mut self, now_ns: u64, processors: impl Fn() -> Processors<'a>) {
         for cpu in self.schedule.due(now_ns) {
-            let (now_ns, seen) = (monotonic_ns(), seen().of(cpu));
+            let now_ns = monotonic_ns();
+            let seen = processors().seen(cpu, now_ns);
             match self.online.get_mut(&cpu) {
                 Some(Ok(tick)) => {
                     let past = tick.account.epoch();
@@ -170,7 +181,7 @@ impl Ticks {
     }
 
     /// Gives a processor ticks that has none because of `why`.
-    fn start_again(&mut self, cpu: u32, seen: Option<u64>, why: &str) {
+    fn start_again(&mut self, cpu: u32, seen: Option<Seen>, why: &str) {
         match self.open(cpu, seen) {
             Ok(()) => {
                 self.counts.restarted += 1;
@@ -185,17 +196,13 @@ impl Ticks {
     }
 
     /// Closes the ticks that stand still, tells whose these are, and has them started again soon.
-    fn look(&mut self, now_ns: u64, seen: &Seen<'_>) -> Vec<u32> {
+    fn look(&mut self, now_ns: u64, processors: &Processors<'_>) -> Vec<u32> {
         let mut still = Vec::new();
         for (cpu, entry) in &mut self.online {
-            let seen = seen.of(*cpu);
-            let Ok(tick) = entry else { continue };
-            if !tick.account.stands_still(now_ns, seen) {
-                tick.busy_ticks = None;
-                continue;
-            }
-            let busy_ticks = proc_fs::busy_ticks(*cpu);
-            if busy_ticks >= *tick.busy_ticks.get_or_insert(busy_ticks) + BUSY_TICKS {
+            let seen = processors.seen(*cpu, now_ns);
+            if let Ok(tick) = entry
+                && tick.account.stands_still(now_ns, seen)
+            {
                 self.counts.skipped += tick.account.skipped(now_ns, seen);
                 *entry = Err("those it had stood still".to_owned());
                 self.schedule.forget(*cpu);
@@ -239,15 +246,16 @@ impl Kernel {
 
     /// Gives the ticks of those processors another rate whose turn it is, some microseconds each.
     pub fn change_ticks(&mut self, now_ns: u64) {
-        let (counts, possible) = (&self.counts, &self.possible);
-        self.ticks.serve(now_ns, || Seen::read(counts, possible));
+        let (counts, current, possible) = (&self.counts, &self.current, &self.possible);
+        let read = || Processors::read(counts, current, possible);
+        self.ticks.serve(now_ns, read);
     }
 
     /// Looks whether ticks stand still, and tells on which processors: their events have died, and not those of ticks alone. To be
     /// called some times a second.
     pub fn look_at_ticks(&mut self, now_ns: u64) -> Vec<u32> {
-        let seen = Seen::read(&self.counts, &self.possible);
-        self.ticks.look(now_ns, &seen)
+        let processors = Processors::read(&self.counts, &self.current, &self.possible);
+        self.ticks.look(now_ns, &processors)
     }
 
     /// Follows which processors are online. To be called about once a second.

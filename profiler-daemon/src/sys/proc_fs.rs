@@ -153,23 +153,6 @@ pub fn online_cpus() -> io::Result<Vec<u32>> {
     cpus("/sys/devices/system/cpu/online")
 }
 
-/// How long a processor has been at work since boot, in ticks of 10 ms; 0 where that cannot be read.
-#[must_use]
-pub fn busy_ticks(cpu: u32) -> u64 {
-    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-    let name = format!("cpu{cpu}");
-    let mut lines = text.lines().map(str::split_ascii_whitespace);
-    let Some(numbers) = lines.find_map(|mut words| (words.next() == Some(&name)).then_some(words))
-    else {
-        return 0;
-    };
-    // user, nice, system, then idle and waiting for disks, then interrupts.
-    let work = numbers.take(7).enumerate();
-    work.filter(|(place, _)| !matches!(place, 3 | 4))
-        .filter_map(|(_, number)| number.parse::<u64>().ok())
-        .sum()
-}
-
 /// The processors that may ever be online, ascending: the order of the values of a map by processor.
 ///
 /// # Errors
