@@ -71,15 +71,13 @@ impl WaitSums {
         }
     }
 
-    /// `own_ns` of its end is not weighted: waiting for a processor that only this wait had.
+    /// `own` of it is not weighted: only this wait had that.
     #[inline(always)]
-    fn of_drawn(waited: WaitNs, own_ns: u64, shift: u32) -> Self {
-        let mut sums = Self::default();
-        sums.exact[RUNNABLE] = own_ns;
-        let waited = [waited[BLOCKED], waited[RUNNABLE] - own_ns];
+    fn of_drawn(waited: WaitNs, own: WaitNs, shift: u32) -> Self {
+        let mut sums = Self::of_exact(own);
         let mut class = 0;
         while class < WAITS {
-            let weighted_ns = waited[class] << shift;
+            let weighted_ns = (waited[class] - own[class]) << shift;
             // As many as can be squared.
             let us = weighted_ns / 1000;
             let us = if us > u32::MAX as u64 {
@@ -137,8 +135,15 @@ pub struct Marks {
     pub wait: u32,
     /// A drawn wait stands for `1 << wait_shift`.
     pub wait_shift: u32,
-    /// How long the walk at its switch-out took.
+    /// How long the walk at its switch-out took; 0 = not drawn.
     pub walk_ns: u64,
+    /// What ended it had to wait for that walk: it ran on the same processor, which had no pause since. Written by wakers,
+    /// on any processor.
+    pub woken_behind: u32,
+    /// The processor of the walk.
+    pub walk_cpu: u32,
+    /// How long that had been idle then, as in `OnProcessor::idle_ns`.
+    pub walk_idle_ns: u64,
 }
 
 impl Marks {
@@ -194,7 +199,7 @@ impl Marks {
     }
 
     /// The thread leaves its processor at `now_ns`, inside a call or outside. True: it is to be walked. Then
-    /// [`Marks::walk_ns`] is set, and [`Marks::keep`] follows if that comes to a row.
+    /// [`Marks::walked`] follows outside calls, and [`Marks::keep`] if that comes to a row.
     #[inline(always)]
     pub fn leave(
         &mut self,
@@ -205,6 +210,7 @@ impl Marks {
     ) -> bool {
         self.wait_shift = 0;
         self.walk_ns = 0;
+        self.woken_behind = 0;
         if inside {
             self.wait = wait::UNSEEN;
             if now_ns + (WALK_BURST - 1) * min_interval_ns < self.next_walk_ns {
@@ -264,17 +270,17 @@ impl Marks {
         let sums = if is_long {
             WaitSums::of_exact(waited)
         } else {
-            let own_ns = if known == wait::PASSED {
-                0
+            let own = if known == wait::PASSED {
+                [0; WAITS]
             } else {
-                self.walked_late_ns(waited)
+                self.own_of_walk(waited)
             };
-            self.outside[BLOCKED] += waited[BLOCKED];
-            self.outside[RUNNABLE] += waited[RUNNABLE] - own_ns;
+            self.outside[BLOCKED] += waited[BLOCKED] - own[BLOCKED];
+            self.outside[RUNNABLE] += waited[RUNNABLE] - own[RUNNABLE];
             if known == wait::PASSED {
                 return Ended::Divided;
             }
-            WaitSums::of_drawn(waited, own_ns, self.wait_shift)
+            WaitSums::of_drawn(waited, own, self.wait_shift)
         };
         if known == wait::DRAWN {
             Ended::Walked(sums)
@@ -283,16 +289,35 @@ impl Marks {
         }
     }
 
-    /// For how long a drawn wait went on only because its thread was walked: one that is woken before the walk is over runs after it. The
-    /// waits that it stands for had no walk.
+    /// For how long a drawn wait went on only because its thread was walked: what came to end it had to wait for the walk, or the thread, woken
+    /// before the walk was over, had to. The waits that it stands for had no walk.
     #[inline(always)]
-    const fn walked_late_ns(&self, waited: WaitNs) -> u64 {
+    const fn own_of_walk(&self, waited: WaitNs) -> WaitNs {
         let late_ns = self.walk_ns.saturating_sub(waited[BLOCKED]);
-        if late_ns < waited[RUNNABLE] {
-            late_ns
-        } else {
-            waited[RUNNABLE]
+        let mut own = [0, late_ns];
+        if self.woken_behind != 0 {
+            own[BLOCKED] = self.walk_ns - late_ns;
         }
+        if own[RUNNABLE] > waited[RUNNABLE] {
+            own[RUNNABLE] = waited[RUNNABLE];
+        }
+        own
+    }
+
+    /// The wait was drawn at `left_ns`, and its thread has been walked by `now_ns`, on a processor that had been idle for so long.
+    #[inline(always)]
+    pub fn walked(&mut self, left_ns: u64, now_ns: u64, cpu: u32, idle_ns: u64) {
+        self.walk_ns = now_ns - left_ns;
+        self.walk_cpu = cpu;
+        self.walk_idle_ns = idle_ns;
+    }
+
+    /// The thread is woken on this processor, which is at work and was idle for so long. Is what wakes it delayed by the walk?
+    /// (An interrupt is not; whether it is one cannot be told.)
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_woken_behind(&self, cpu: u32, idle_ns: u64) -> bool {
+        self.walk_ns != 0 && self.walk_cpu == cpu && self.walk_idle_ns == idle_ns
     }
 
     /// A stack that was walked cannot be given `sums` after all: inside a call the wait is one that was not walked. (Which waits are

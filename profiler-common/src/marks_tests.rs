@@ -300,7 +300,7 @@ fn long_waits_are_exact_or_not_sampled() {
     };
     let none = [0; WAITS];
     let exact = WaitSums::of_exact(long);
-    let eight = WaitSums::of_drawn(short, 0, 3);
+    let eight = WaitSums::of_drawn(short, [0; WAITS], 3);
     assert_eq!(eight.weighted, [8 * short[0], 8]);
     assert_eq!(end(wait::DRAWN, long), (Ended::Walked(exact), none));
     assert_eq!(end(wait::UNKEPT, long), (Ended::NotKept(exact), none));
@@ -315,7 +315,7 @@ fn long_waits_are_exact_or_not_sampled() {
 #[test]
 fn weights_that_cannot_be_squared_saturate() {
     // Check that the largest weight of the longest drawn wait overflows nothing.
-    let mut sums = WaitSums::of_drawn([LONG_WAIT_NS - 1; WAITS], 0, MAX_RATE_SHIFT);
+    let mut sums = WaitSums::of_drawn([LONG_WAIT_NS - 1; WAITS], [0; WAITS], MAX_RATE_SHIFT);
     let one = sums;
     assert_eq!(sums.squares_us2[0], u64::from(u32::MAX).pow(2));
     sums.add(&one);
@@ -451,25 +451,29 @@ fn the_walk_of_a_drawn_wait_stands_for_nothing() {
     // Check that the time by which a walk delayed its thread is that stack's once, and is neither weighted nor divided; and that a walk
     // delays nobody who is woken after it.
     let mut random = || 0;
-    for (waited, walk_ns, own_ns) in [
-        ([4000, 7000], 10_000, 6000),
-        ([4000, 3000], 10_000, 3000),
-        ([0, 12_000], 10_000, 10_000),
-        ([50_000, 7000], 10_000, 0),
-        ([4000, 7000], 0, 0),
+    for (waited, walk_ns, woken_behind, own) in [
+        ([4000, 7000], 10_000, 0, [0, 6000]),
+        ([4000, 3000], 10_000, 0, [0, 3000]),
+        ([0, 12_000], 10_000, 0, [0, 10_000]),
+        ([50_000, 7000], 10_000, 0, [0, 0]),
+        ([50_000, 7000], 10_000, 1, [10_000, 0]),
+        ([4000, 7000], 10_000, 1, [4000, 6000]),
+        ([4000, 7000], 0, 0, [0, 0]),
     ] {
         let mut marks = Marks {
             wait: wait::DRAWN,
             wait_shift: 3,
             walk_ns,
+            woken_behind,
             ..Marks::default()
         };
         let Ended::Walked(sums) = marks.end_wait(false, waited, MS, &mut random) else {
             panic!("a drawn wait is its stack's");
         };
-        assert_eq!(sums.exact, [0, own_ns]);
-        assert_eq!(sums.weighted, [8 * waited[0], 8 * (waited[1] - own_ns)]);
-        assert_eq!(marks.outside, [waited[0], waited[1] - own_ns]);
+        let divided = [waited[0] - own[0], waited[1] - own[1]];
+        assert_eq!(sums.exact, own);
+        assert_eq!(sums.weighted, divided.map(|ns| 8 * ns));
+        assert_eq!(marks.outside, divided);
         let mut passed = Marks {
             wait: wait::PASSED,
             ..Marks::default()

@@ -316,7 +316,7 @@ pub struct Control {
 const _: () = assert!(size_of::<TaskRef>() == 24);
 const _: () = assert!(size_of::<OnProcessor>() == 48);
 const _: () =
-    assert!(size_of::<ThreadRecord>().is_multiple_of(8) && size_of::<ThreadRecord>() <= 448);
+    assert!(size_of::<ThreadRecord>().is_multiple_of(8) && size_of::<ThreadRecord>() <= 480);
 const _: () = assert!(size_of::<SyscallRow>() == 48);
 const _: () = assert!(size_of::<SyscallKey>() == 8);
 const _: () = assert!(size_of::<SumKey>() == 24);

@@ -3,6 +3,7 @@
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
+use aya_ebpf::helpers::generated::bpf_get_smp_processor_id;
 use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
 use profiler_common::Counter;
@@ -65,8 +66,9 @@ fn leave(
         task::arrive_unseen(record, slot, current, control, now_ns);
         record.clock.switch_out(now_ns, gave_up);
         record.faults = task.faults();
+        let inside = is_inside(&record.clock);
         if !record.marks.leave(
-            is_inside(&record.clock),
+            inside,
             now_ns,
             settings::min_interval_ns(),
             &mut attribute::random,
@@ -82,13 +84,16 @@ fn leave(
             None,
             control,
         );
-        // SAFETY: takes nothing.
-        record.marks.walk_ns = unsafe { bpf_ktime_get_ns() } - now_ns;
         if let Some(stack) = stack {
             record.away_user = stack.user;
             record.away_kernel = stack.kernel;
             record.away_end = stack.end;
             record.marks.keep();
+        }
+        if !inside {
+            // SAFETY: take nothing.
+            let (walked_ns, cpu) = unsafe { (bpf_ktime_get_ns(), bpf_get_smp_processor_id()) };
+            record.marks.walked(now_ns, walked_ns, cpu, current.idle_ns);
         }
     });
     Some(())

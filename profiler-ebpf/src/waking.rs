@@ -1,11 +1,12 @@
-//! Wakes: the one word of a record that others than its own thread write.
+//! Wakes: the words of a record that others than its own thread write.
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
+use aya_ebpf::helpers::generated::bpf_get_smp_processor_id;
 use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
-use profiler_common::records::{GONE_SLOT, NO_SLOT};
+use profiler_common::records::{GONE_SLOT, NO_SLOT, idle};
 
-use crate::task::{Task, control, record};
+use crate::task::{self, Task, control, record};
 
 /// A sleeping thread is about to be made runnable.
 #[btf_tracepoint(function = "sched_waking")]
@@ -34,5 +35,16 @@ fn wake(ctx: &BtfTracePointContext) -> Option<()> {
     let record = record(reference.slot)?;
     // SAFETY: takes nothing. The store is one aligned word.
     unsafe { core::ptr::write_volatile(&raw mut record.clock.woken_ns, bpf_ktime_get_ns()) };
+    if record.marks.walk_ns != 0
+        && let Some(here) = task::on_processor()
+        && here.idle == idle::AT_WORK
+    {
+        // SAFETY: takes nothing.
+        let cpu = unsafe { bpf_get_smp_processor_id() };
+        if record.marks.is_woken_behind(cpu, here.idle_ns) {
+            // SAFETY: one aligned word.
+            unsafe { core::ptr::write_volatile(&raw mut record.marks.woken_behind, 1) };
+        }
+    }
     Some(())
 }

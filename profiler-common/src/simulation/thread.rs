@@ -186,7 +186,7 @@ impl<'world> Thread<'world> {
             let late_ns = WALK_NS.saturating_sub(waited[BLOCKED]);
             waited[RUNNABLE] += late_ns;
             if !inside && !matches!(self.world.rule, Rule::FirstWaits | Rule::WalksAreWaited) {
-                self.marks.walk_ns = WALK_NS;
+                self.marks.walked(left_ns, left_ns + WALK_NS, 0, 0);
             }
         }
 
