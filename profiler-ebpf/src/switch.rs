@@ -9,7 +9,7 @@ use aya_ebpf::programs::BtfTracePointContext;
 use profiler_common::Counter;
 use profiler_common::clock::{Phase, Wake};
 use profiler_common::marks::{is_inside, wait};
-use profiler_common::records::{Control, OnProcessor};
+use profiler_common::records::{Control, OnProcessor, idle};
 
 use crate::attribute::{self, Moment};
 use crate::counters::count;
@@ -46,6 +46,8 @@ fn leave(
     if current.task != task.address() || current.generation != control.generation {
         // The idle thread of each processor has id 0: it is no work, and no thread of the ledger.
         if task.tid() == 0 {
+            // Whether or not the switch to it was seen: some kernels do not tell of each.
+            current.idle = idle::IDLE;
             return None;
         }
         let reference = judge::judged_at_switch(task, control, now_ns, Some(Phase::Running))?;

@@ -232,7 +232,7 @@ fn a_sleeper_sleeps_until_it_is_told() {
 #[test]
 fn what_is_unknown_is_refused() {
     // Check that an unknown program or option ends with a sentence and not with a default.
-    for arguments in ["nothing", "split --second 1", "split --seconds x"] {
+    for arguments in ["no-such-program", "split --second 1", "split --seconds x"] {
         let output = workload(arguments)
             .output()
             .expect("the workload can be executed");

@@ -10,9 +10,8 @@ const STILL_NS: u64 = 400_000_000;
 const STILL_PERIODS: u64 = 8;
 /// ... and that was seen at so many looks in a row: where the whole machine had stopped, they have come again at the second, ...
 const STILL_LOOKS: u32 = 3;
-/// ... and the processor was at work for so long of it, and for so many periods: an idle one may have no ticks.
-const WORK_NS: u64 = 50_000_000;
-const WORK_PERIODS: u64 = 2;
+/// ... and the processor was at work for so many periods: an idle one may have no ticks.
+const WORK_PERIODS: u64 = 20;
 
 /// What the kernel programs have counted of a processor since they were loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +27,9 @@ pub(super) struct Account {
     epoch: Epoch,
     /// What there had been when the epoch began; `None` where that could not be read.
     before: Option<Seen>,
-    /// What there was when the last tick had been seen, and when that was.
+    /// Ticks of the epoch before it that did not come, and what there was at its end.
+    missed: Option<(u64, Seen)>,
+    /// What there was when a tick had last been found to have come, and when that was.
     last: Option<Seen>,
     since_ns: u64,
     /// Looks since then.
@@ -37,10 +38,11 @@ pub(super) struct Account {
 
 impl Account {
     /// Ticks begin with this epoch; there had been `seen` before.
-    pub(super) const fn new(epoch: Epoch, seen: Option<Seen>) -> Self {
+    pub(super) fn new(epoch: Epoch, seen: Option<Seen>) -> Self {
         Self {
             epoch,
             before: seen,
+            missed: None,
             last: seen,
             since_ns: epoch.since_ns,
             looks: 0,
@@ -60,10 +62,8 @@ impl Account {
 
     /// Ticks of this epoch that were due and did not come, if this is `seen` now. None where the processor was idle meanwhile: which
     /// ticks that cost is not known.
-    pub(super) fn skipped(&self, now_ns: u64, seen: Option<Seen>) -> u64 {
-        let (Some(before), Some(seen)) = (self.before, seen) else {
-            return 0;
-        };
+    fn missing(&self, now_ns: u64, seen: Seen) -> u64 {
+        let Some(before) = self.before else { return 0 };
         if seen.idle_ns.is_none() || seen.idle_ns != before.idle_ns {
             return 0;
         }
@@ -71,33 +71,49 @@ impl Account {
         due.saturating_sub(seen.ticks.saturating_sub(before.ticks))
     }
 
-    /// Looks what there is now. True if ticks stand still.
-    pub(super) fn stands_still(&mut self, now_ns: u64, seen: Option<Seen>) -> bool {
-        let (Some(last), Some(now)) = (self.last, seen) else {
-            self.start_over(now_ns, seen);
-            return false;
+    /// The epoch ends at `now_ns`. Ticks of the one before it that were due and did not come: only now is it known that the processor
+    /// was at work, because some kernels do not tell of each switch, and that it has ticks at all.
+    pub(super) fn skipped(&mut self, now_ns: u64, seen: Option<Seen>) -> u64 {
+        let Some(seen) = seen else {
+            self.missed = None;
+            return 0;
         };
-        let (Some(idle_before), Some(idle_now)) = (last.idle_ns, now.idle_ns) else {
-            self.start_over(now_ns, seen);
-            return false;
-        };
-        if now.ticks != last.ticks {
-            self.start_over(now_ns, seen);
-            return false;
-        }
-        self.looks += 1;
-        let period_ns = self.epoch.period_ns;
-        let still_ns = now_ns.saturating_sub(self.since_ns);
-        let work_ns = still_ns.saturating_sub(idle_now.saturating_sub(idle_before));
-        self.looks >= STILL_LOOKS
-            && still_ns >= STILL_NS.max(STILL_PERIODS * period_ns)
-            && work_ns >= WORK_NS.max(WORK_PERIODS * period_ns)
+        let known = self.missed.take().filter(|(_, then)| {
+            seen.idle_ns.is_some() && seen.idle_ns == then.idle_ns && seen.ticks > then.ticks
+        });
+        self.missed = Some((self.missing(now_ns, seen), seen));
+        known.map_or(0, |(missing, _)| missing)
     }
 
-    fn start_over(&mut self, now_ns: u64, seen: Option<Seen>) {
-        self.last = seen;
-        self.since_ns = now_ns;
-        self.looks = 0;
+    /// Looks what there is now. True if no tick has come for so long that they may have died.
+    pub(super) fn stands_still(&mut self, now_ns: u64, seen: Option<Seen>) -> bool {
+        let (Some(last), Some(seen)) = (
+            self.last
+                .filter(|last| seen.is_some_and(|seen| seen.ticks == last.ticks)),
+            seen,
+        ) else {
+            self.last = seen;
+            self.since_ns = now_ns;
+            self.looks = 0;
+            return false;
+        };
+        self.looks += 1;
+        let still_ns = now_ns.saturating_sub(self.since_ns);
+        if self.looks < STILL_LOOKS || still_ns < STILL_NS.max(STILL_PERIODS * self.epoch.period_ns)
+        {
+            return false;
+        }
+        // Where that is known: else, and for certain, the kernel's own count says it.
+        let idle_ns = match (last.idle_ns, seen.idle_ns) {
+            (Some(before), Some(now)) => now.saturating_sub(before),
+            _ => 0,
+        };
+        still_ns.saturating_sub(idle_ns) >= self.enough_work_ns().min(still_ns)
+    }
+
+    /// A processor that has been at work for so long since ticks were found to stand still must have had some.
+    pub(super) const fn enough_work_ns(&self) -> u64 {
+        WORK_PERIODS * self.epoch.period_ns
     }
 }
 
@@ -123,33 +139,51 @@ mod tests {
 
     #[test]
     fn what_was_due_and_did_not_come_is_skipped() {
-        // Check that a tick is skipped once it is late by more than a wake-up takes, that ticks before the epoch do not count, and that a
-        // count that could not be read accuses nobody.
+        // Check that a tick is missing once it is late by more than a wake-up takes, that ticks before the epoch do not count, that a
+        // count that could not be read accuses nobody, and that the processor must be seen to have ticks afterwards.
         let epoch = epoch();
-        let account = Account::new(epoch, seen(7, 3));
         let due_ns = |ticks: u64| epoch.since_ns + ticks * epoch.period_ns;
-        assert_eq!(account.skipped(due_ns(5) + LATE_NS, seen(12, 3)), 0);
-        assert_eq!(account.skipped(due_ns(5) + LATE_NS, seen(10, 3)), 2);
-        assert_eq!(account.skipped(due_ns(5) + LATE_NS - 1, seen(10, 3)), 1);
-        assert_eq!(account.skipped(due_ns(5), seen(14, 3)), 0);
-        assert_eq!(account.skipped(due_ns(5) + LATE_NS, None), 0);
-        assert_eq!(Account::new(epoch, None).skipped(due_ns(9), seen(0, 3)), 0);
+        let skipped = |before, end_ns, at_end, after| {
+            let mut account = Account::new(epoch, before);
+            assert_eq!(account.skipped(end_ns, at_end), 0);
+            account.begin(epoch, at_end);
+            account.skipped(end_ns, after)
+        };
+        let (before, after) = (seen(7, 3), seen(20, 3));
+        assert_eq!(skipped(before, due_ns(5) + LATE_NS, seen(12, 3), after), 0);
+        assert_eq!(skipped(before, due_ns(5) + LATE_NS, seen(10, 3), after), 2);
+        assert_eq!(
+            skipped(before, due_ns(5) + LATE_NS - 1, seen(10, 3), after),
+            1
+        );
+        assert_eq!(skipped(before, due_ns(5), seen(14, 3), after), 0);
+        assert_eq!(skipped(before, due_ns(5) + LATE_NS, None, after), 0);
+        assert_eq!(skipped(None, due_ns(9), seen(0, 3), after), 0);
+        assert_eq!(skipped(before, due_ns(9), seen(7, 3), seen(7, 3)), 0);
+        assert_eq!(skipped(before, due_ns(9), seen(7, 3), None), 0);
     }
 
     #[test]
     fn an_idle_processor_skips_nothing() {
-        // Check that ticks are not missed in an epoch in which the processor was idle, or may have been.
+        // Check that ticks are not missing in an epoch in which the processor was idle, or may have been, also where that is only found
+        // at the end of the next one.
         let epoch = epoch();
         let end_ns = epoch.since_ns + 9 * epoch.period_ns;
-        let account = Account::new(epoch, seen(7, 3));
-        assert!(account.skipped(end_ns, seen(7, 3)) > 0);
-        assert_eq!(account.skipped(end_ns, seen(7, 4)), 0);
+        let skipped = |before, at_end, after| {
+            let mut account = Account::new(epoch, before);
+            account.skipped(end_ns, at_end);
+            account.begin(epoch, at_end);
+            account.skipped(end_ns, after)
+        };
+        assert!(skipped(seen(7, 3), seen(7, 3), seen(8, 3)) > 0);
+        assert_eq!(skipped(seen(7, 3), seen(7, 4), seen(8, 4)), 0);
+        assert_eq!(skipped(seen(7, 3), seen(7, 3), seen(8, 9)), 0);
         let unknown = Some(Seen {
             ticks: 7,
             idle_ns: None,
         });
-        assert_eq!(account.skipped(end_ns, unknown), 0);
-        assert_eq!(Account::new(epoch, unknown).skipped(end_ns, unknown), 0);
+        assert_eq!(skipped(seen(7, 3), unknown, seen(8, 3)), 0);
+        assert_eq!(skipped(unknown, unknown, unknown), 0);
     }
 
     #[test]
@@ -178,11 +212,10 @@ mod tests {
         // Check that ticks that do not come while the processor is idle do not stand still, and that they do as soon as it has worked for a
         // while without one.
         let mut account = Account::new(epoch(), seen(0, 0));
-        for look in 1..=100 {
-            let idle_ns = 99 * look * MS;
+        for look in 1..=400 {
             assert_eq!(
-                account.stands_still((1000 + 100 * look) * MS, seen(0, idle_ns)),
-                look >= 50,
+                account.stands_still((1000 + 100 * look) * MS, seen(0, 99 * look * MS)),
+                look * MS >= account.enough_work_ns(),
                 "{look}"
             );
         }

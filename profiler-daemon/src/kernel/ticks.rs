@@ -45,6 +45,8 @@ pub(super) struct Ticks {
 struct Tick {
     event: TickEvent,
     account: Account,
+    /// How long the processor had been at work when no ticks were first found to come.
+    work_ns: Option<u64>,
 }
 
 /// A value of `CURRENT`.
@@ -144,7 +146,14 @@ impl Ticks {
         let (tick, done) = match opened {
             Ok(event) => {
                 let account = Account::new(epoch, seen);
-                (Ok(Tick { event, account }), Ok(()))
+                (
+                    Ok(Tick {
+                        event,
+                        account,
+                        work_ns: None,
+                    }),
+                    Ok(()),
+                )
             }
             Err(error) => (Err(error.to_string()), Err(error)),
         };
@@ -200,10 +209,23 @@ impl Ticks {
         let mut still = Vec::new();
         for (cpu, entry) in &mut self.online {
             let seen = processors.seen(*cpu, now_ns);
-            if let Ok(tick) = entry
-                && tick.account.stands_still(now_ns, seen)
-            {
-                self.counts.skipped += tick.account.skipped(now_ns, seen);
+            let Ok(tick) = entry else { continue };
+            if !tick.account.stands_still(now_ns, seen) {
+                tick.work_ns = None;
+                continue;
+            }
+            // As the kernel counts it: of some switches, and so of some idle time, it does not tell the programs.
+            let has_worked = match proc_fs::work_ns(*cpu) {
+                Ok(work_ns) => {
+                    let before_ns = *tick.work_ns.get_or_insert(work_ns);
+                    work_ns.saturating_sub(before_ns) >= tick.account.enough_work_ns()
+                }
+                Err(error) => {
+                    warn!("how long processor {cpu} was at work cannot be read: {error}");
+                    true
+                }
+            };
+            if has_worked {
                 *entry = Err("those it had stood still".to_owned());
                 self.schedule.forget(*cpu);
                 self.schedule.soon(*cpu, now_ns);

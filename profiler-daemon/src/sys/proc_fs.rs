@@ -15,6 +15,8 @@ use super::{
 
 /// Most bytes read from one small file.
 const MAX_SMALL_BYTES: usize = 16 << 10;
+/// Most bytes read from `/proc/stat`, whose first lines are those of processors: some 8000 of them.
+const MAX_PROCESSORS_BYTES: usize = 1 << 20;
 /// Most bytes read from one `maps` file: some 200 000 mappings.
 const MAX_MAPS_BYTES: usize = 32 << 20;
 /// Bytes of `maps` looked at in one go; longer than any line.
@@ -151,6 +153,29 @@ pub fn cmdline(pid: u32) -> Option<String> {
 /// The list cannot be read or is not one.
 pub fn online_cpus() -> io::Result<Vec<u32>> {
     cpus("/sys/devices/system/cpu/online")
+}
+
+/// How long a processor has been at work since boot, nanoseconds, in steps of the kernel's clock tick of user space (10 ms).
+///
+/// # Errors
+///
+/// It cannot be read, or says nothing of this processor.
+pub fn work_ns(cpu: u32) -> io::Result<u64> {
+    let text = read_bounded("/proc/stat", MAX_PROCESSORS_BYTES)?;
+    let text = String::from_utf8_lossy(&text);
+    let name = format!("cpu{cpu}");
+    let mut lines = text.lines().map(str::split_ascii_whitespace);
+    let numbers = lines.find_map(|mut words| (words.next() == Some(&name)).then_some(words));
+    let Some(numbers) = numbers else {
+        return Err(io::Error::other(format!("/proc/stat has no line {name}")));
+    };
+    // user, nice, system, then idle and waiting for disks, then interrupts of both kinds.
+    let work = numbers.take(7).enumerate();
+    let ticks: u64 = work
+        .filter(|(place, _)| !matches!(place, 3 | 4))
+        .filter_map(|(_, number)| number.parse::<u64>().ok())
+        .sum();
+    Ok(ticks.saturating_mul(10_000_000))
 }
 
 /// The processors that may ever be online, ascending: the order of the values of a map by processor.

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::daemon::{self, EXE, Settings, privileged};
+use crate::daemon::{self, Daemon, EXE, Settings, privileged};
 use crate::http;
 use crate::reads::{assert_share, function, number, rows, text};
 use crate::workload::{self, Workload};
@@ -267,10 +267,28 @@ fn a_process_recorded_over_a_daemon() {
     );
 }
 
+/// A shell's loop of sixty short programs.
+const SHORT_PROGRAMS: &str = "i=0; while [ $i -lt 60 ]; do /bin/true; i=$((i+1)); done; sleep 4";
+
+/// Records that loop over the daemon: what was said, and the report.
+fn recorded_short_programs(daemon: &Daemon) -> (String, Value) {
+    let url = format!("http://{}", daemon.address());
+    let output = Command::new(EXE)
+        .args(["record", "--connect", &url, "--format", "json", "--"])
+        .args(["sh", "-c", SHORT_PROGRAMS])
+        .stdin(Stdio::null())
+        .output()
+        .expect("the program can be executed");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    let report = serde_json::from_slice(&output.stdout).expect("JSON");
+    (said, report)
+}
+
 #[test]
-fn what_a_daemon_no_longer_keeps_is_told() {
-    // Check that a command's processes that ended, and that the daemon it is recorded over had dropped by its end, are counted in what
-    // the report lacks, with their time, and told in a sentence.
+fn what_a_daemon_keeps_by_image_is_recorded() {
+    // Check that a command's processes that ended, and that the daemon it is recorded over keeps only by their image, are one row of that
+    // image; and that those whose image others have too are counted in what the report lacks, with their time, and told in a sentence.
     let settings = Settings {
         limits: "exited_processes = 5",
         ..Settings::default()
@@ -278,19 +296,25 @@ fn what_a_daemon_no_longer_keeps_is_told() {
     let Some(daemon) = daemon::own(&settings) else {
         return;
     };
-    let url = format!("http://{}", daemon.address());
-    let script = "i=0; while [ $i -lt 60 ]; do /bin/true; i=$((i+1)); done; sleep 4";
-    let output = Command::new(EXE)
-        .args(["record", "--connect", &url, "--format", "json", "--"])
-        .args(["sh", "-c", script])
+    let (_, report) = recorded_short_programs(&daemon);
+    let of_image = |report: &Value| -> u64 {
+        let rows = rows(&report["processes"]).iter();
+        rows.filter(|row| row["comm"] == "true" && row["pid"].is_null())
+            .map(|row| number(row, "/ended"))
+            .sum()
+    };
+    let ended = of_image(&report);
+    assert!((50..=60).contains(&ended), "{ended}: {report}");
+
+    let mut other = Command::new("sh")
+        .args(["-c", SHORT_PROGRAMS])
         .stdin(Stdio::null())
-        .output()
-        .expect("the program can be executed");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+        .spawn()
+        .expect("a shell");
+    let (said, report) = recorded_short_programs(&daemon);
+    assert!(other.wait().expect("the shell ends").success());
     assert!(said.contains("were no longer kept by the daemon"), "{said}");
-    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert!(rows(&report["processes"]).len() < 20);
+    assert_eq!(of_image(&report), 0, "whose they were is not known");
     let session = &report["session"];
     let dropped = number(session, "/completeness/causes/dropped_processes");
     assert!(dropped >= 40, "{dropped}: {session}");
