@@ -201,6 +201,17 @@ impl Account {
             self.next_index += 1;
             Thread::new(self.next_index - 1, update)
         });
+        for kind in Kind::ALL {
+            let index = kind as usize;
+            let back = thread.totals.kinds[index].saturating_sub(update.kinds[index]);
+            if back > 0 && !is_wait(kind) {
+                // The thread had left its processor and the kernel had not told: the time since then was no running time.
+                let class = class_of(kind) as usize;
+                thread.totals.kinds[index] -= back;
+                thread.totals.attributed[class] -= back;
+                self.ring.take_back(thread.index, class, kind, back);
+            }
+        }
         if (0..CLASS_COUNT).any(|class| update.classes[class] < thread.totals.attributed[class]) {
             refusals.regressed_threads += 1;
             self.exited += usize::from(thread.set_state(update.state, now.pass));

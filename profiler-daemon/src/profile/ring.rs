@@ -5,7 +5,10 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use profiler_common::{CLASS_COUNT, Class, ClassNs, kinds::WaitNs};
+use profiler_common::{
+    CLASS_COUNT, Class, ClassNs,
+    kinds::{Kind, WaitNs},
+};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -223,6 +226,18 @@ impl Ring {
             self.change(last, |segment| segment.give(thread, class, holder, amount));
         } else {
             self.attribute(thread, class, holder, amount);
+        }
+    }
+
+    /// `amount` of a thread's running time that had been found to be of a kind was none: newest first.
+    pub(super) fn take_back(&mut self, thread: u32, class: usize, kind: Kind, mut amount: u64) {
+        for index in (0..self.segments.len()).rev() {
+            if amount == 0 {
+                return;
+            }
+            self.change(index, |segment| {
+                amount -= segment.take_back(thread, class, kind, amount);
+            });
         }
     }
 

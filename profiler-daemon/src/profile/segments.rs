@@ -161,6 +161,33 @@ impl Segment {
         }
     }
 
+    /// Takes up to `amount` of a thread's running time from a kind again, and answers how much.
+    pub(super) fn take_back(&mut self, thread: u32, class: usize, kind: Kind, amount: u64) -> u64 {
+        let untraced = kind == Kind::Untraced;
+        let what = if untraced {
+            What::Untraced
+        } else {
+            What::Class(class)
+        };
+        let has = |cell: &Cell| {
+            if untraced {
+                cell.total
+            } else {
+                cell.attributed
+            }
+        };
+        let Some(cell) = self.cells.get(&(thread, what.code())) else {
+            return 0;
+        };
+        let part = amount.min(has(cell)).min(self.kinds[kind as usize]);
+        self.kinds[kind as usize] -= part;
+        self.cell(thread, What::Class(class)).attributed -= part;
+        if untraced {
+            self.cell(thread, What::Untraced).total -= part;
+        }
+        part
+    }
+
     /// Whether all its cells count something that is known.
     pub(super) fn has_known_cells(&self) -> bool {
         let known = |(_, what): &(u32, u8)| What::of_code(*what).is_some();

@@ -21,9 +21,16 @@ pub(crate) fn at_one_moment<const N: usize>(
     paths: [&str; N],
 ) -> Option<[Value; N]> {
     for _ in 0..ATTEMPTS {
+        // Asked for at once: one after the other they may take longer than a pass is good for.
+        let answers = std::thread::scope(|scope| {
+            let asked = paths.map(|path| {
+                let path = format!("/api/v1{path}");
+                scope.spawn(move || daemon.try_get(&path))
+            });
+            asked.map(|answer| answer.join().expect("the daemon is asked"))
+        });
         let mut reports = Vec::new();
-        for path in paths {
-            let answer = daemon.try_get(&format!("/api/v1{path}"));
+        for (path, answer) in paths.into_iter().zip(answers) {
             if matches!(answer.status, 404 | 410) {
                 return None; // Dropped by retention between the list and here.
             }

@@ -10,19 +10,21 @@ use crate::daemon::{self, Daemon, say};
 use crate::reads::{number, rows};
 
 /// Lines 6 and 7 run the same loop, three times as often and once; line 3 is inlined into line 8, and runs it twice as often.
-const SOURCE: &str = "volatile unsigned long sink;
-static inline __attribute__((always_inline)) void inlined(void) {
-  for (int i = 0; i < 20000; i++) sink += 7;
-}
-__attribute__((noinline)) void work(void) {
-  for (int i = 0; i < 30000; i++) sink += 7;
-  for (int i = 0; i < 10000; i++) sink += 7;
-  inlined();
+///
+/// Each turn waits for the multiplication of the one before: loops through memory do not run alike on some processors.
+const SOURCE: &str = r#"#define STEP { x = x * 2862933555777941757UL + 3; __asm__ volatile("" : "+r"(x)); }
+static inline __attribute__((always_inline)) unsigned long inlined(unsigned long x) {
+  for (int i = 0; i < 20000; i++) STEP
+  return x; }
+__attribute__((noinline)) unsigned long work(unsigned long x) {
+  for (int i = 0; i < 30000; i++) STEP
+  for (int i = 0; i < 10000; i++) STEP
+  return inlined(x);
 }
 int main(void) {
-  for (;;) work();
+  for (unsigned long x = 1;;) x = work(x);
 }
-";
+"#;
 
 /// Samples of the program from which on shares are judged.
 const SAMPLES: u64 = 600;

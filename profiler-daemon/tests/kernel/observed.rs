@@ -10,6 +10,7 @@ use profiler_common::{Class, Counter, Phase};
 use profiler_daemon::kernel::{
     Kernel, KernelSettings, Missing, NamedTargets, SystemCalls, ThreadSnapshot,
 };
+use profiler_daemon::sys::clock::monotonic_ns;
 
 use crate::daemon::privileged;
 
@@ -180,7 +181,17 @@ pub(crate) fn observe_all<T: Send>(
         let tid = receiver.recv().expect("the thread starts");
         let until = Instant::now() + Duration::from_secs_f64(seconds);
         while Instant::now() < until {
-            std::thread::sleep(PASS);
+            let pass = Instant::now() + PASS;
+            while Instant::now() < pass {
+                std::thread::sleep(Duration::from_millis(5));
+                let now_ns = monotonic_ns();
+                if kernel
+                    .next_tick_change_ns()
+                    .is_some_and(|at_ns| at_ns <= now_ns)
+                {
+                    kernel.change_ticks(now_ns);
+                }
+            }
             observed.pass(&mut kernel);
         }
         stop.store(true, Ordering::Relaxed);

@@ -134,12 +134,12 @@ fn open_interval_is_of_one_pass() {
 fn broken_updates_are_counted() {
     let mut small = Small::new(Limits::default());
     let mut pass = small.pass(2);
-    update(&mut pass, THREAD, ThreadState::Running, seconds(2, 0));
+    update(&mut pass, THREAD, ThreadState::Running, seconds(0, 2));
     pass.stacks
-        .push(small.delta(&["main"], &[], 0, seconds(2, 0)));
+        .push(small.delta(&["main"], &[], 0, seconds(0, 2)));
     small.profile.apply(pass);
     let mut pass = small.pass(3);
-    update(&mut pass, THREAD, ThreadState::Exited, seconds(1, 2));
+    update(&mut pass, THREAD, ThreadState::Exited, seconds(2, 1));
     pass.threads[0].last_event_ns += 1;
     small.profile.apply(pass);
     let causes = session(&small).completeness.causes;
@@ -152,9 +152,36 @@ fn broken_updates_are_counted() {
     );
     let rows = threads(&small);
     assert_eq!(
-        (rows[0].state, rows[0].classes.user_ns),
+        (rows[0].state, rows[0].classes.blocked_ns),
         ("exited", 2 * SECOND_NS)
     );
+}
+
+// Check that running time is taken back where it turns out that the thread had left its processor unseen: totals and windows are those of
+// the last update, and nothing is refused.
+#[test]
+fn time_of_an_unseen_switch_is_taken_back() {
+    let mut small = Small::new(Limits::default());
+    for (at, user, blocked) in [(2, 2, 0), (4, 4, 0), (5, 1, 4), (9, 1, 8)] {
+        let mut pass = small.pass(at);
+        update(
+            &mut pass,
+            THREAD,
+            ThreadState::Blocked,
+            seconds(user, blocked),
+        );
+        small.profile.apply(pass);
+        let rows = threads(&small);
+        assert_eq!(
+            (rows[0].classes.user_ns, rows[0].classes.blocked_ns),
+            (user * SECOND_NS, blocked * SECOND_NS)
+        );
+        assert_eq!(
+            session(&small).completeness.causes.get("thread_regressed"),
+            None
+        );
+    }
+    assert_eq!(functions(&small), [("[not sampled]".to_owned(), 1)]);
 }
 
 // Check that beyond the bound the threads that exited first share one row, and that a late update of one of them does
