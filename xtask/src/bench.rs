@@ -9,7 +9,7 @@ use crate::workspace::Workspace;
 use crate::{build, packages};
 
 /// What the measurement compares with and loads the machine with.
-const PACKAGES: [&str; 3] = ["libbpf-tools", "linux-perf", "redis-server"];
+const PACKAGES: [&str; 4] = ["bpftool", "libbpf-tools", "linux-perf", "redis-server"];
 
 /// Builds optimized, then measures as root.
 pub(crate) fn bench(workspace: &Workspace, arguments: &[OsString]) -> anyhow::Result<()> {

@@ -54,6 +54,17 @@ impl Account {
         self.epoch
     }
 
+    /// Was the processor idle since the epoch began, if this is `seen` now?
+    pub(super) fn was_idle(&self, now_ns: u64, seen: Option<Seen>) -> bool {
+        let (Some(before), Some(seen)) = (self.before, seen) else {
+            return false;
+        };
+        let (Some(before_ns), Some(idle_ns)) = (before.idle_ns, seen.idle_ns) else {
+            return false;
+        };
+        idle_ns.saturating_sub(before_ns) >= now_ns.saturating_sub(self.epoch.since_ns)
+    }
+
     /// Another epoch begins.
     pub(super) const fn begin(&mut self, epoch: Epoch, seen: Option<Seen>) {
         self.epoch = epoch;
@@ -184,6 +195,18 @@ mod tests {
         });
         assert_eq!(skipped(seen(7, 3), unknown, seen(8, 3)), 0);
         assert_eq!(skipped(unknown, unknown, unknown), 0);
+    }
+
+    #[test]
+    fn idle_is_who_did_nothing_at_all() {
+        // Check that a processor that worked for a nanosecond of the epoch was not idle, nor one of which that is not known.
+        let epoch = epoch();
+        let account = Account::new(epoch, seen(7, 3));
+        let now_ns = epoch.since_ns + 50 * MS;
+        assert!(account.was_idle(now_ns, seen(9, 3 + 50 * MS)));
+        assert!(!account.was_idle(now_ns, seen(9, 2 + 50 * MS)));
+        assert!(!account.was_idle(now_ns, None));
+        assert!(!Account::new(epoch, None).was_idle(now_ns, seen(9, 3 + 50 * MS)));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! seed. What it takes to change a rate is `ticks`.
 //!
 //! Timers and the programs' clocks are one clock. At a fixed period, a program that does the same again and again is met at the same
-//! few places for ever; so about ten times a second, at a drawn moment, each processor gets a drawn rate. Changing it begins a period
+//! few places for ever; so ten times a second or more often, at a drawn moment, each processor gets a drawn rate. Changing it begins a period
 //! anew, so that is a drawn phase too: what a program in step with the ticks is met at is drawn as often.
 //!
 //! **What keeps the mean.** A sample stands for 1 / `frequency_hz`, so *ticks per second* must have that mean. The next change is drawn
@@ -18,13 +18,14 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 
 /// How many ticks until the next change may be too many or too few, as a share of those that the time stands for.
-const SPREAD: f64 = 0.1;
-/// Ticks beyond so many, too few or too many, are not made good: the owner had stopped.
+const SPREAD: f64 = 0.3;
+/// Ticks beyond so many and twice that, too few or too many, are not made good: the owner had stopped.
 const MAX_OWED: f64 = 20.0;
-/// Length of a slot: no second touches more than 35. Longer where it would not hold two ticks: the moments must be drawn over
-/// whole periods.
-const SLOT_NS: u64 = 30_000_000;
-/// Slots from one change of a processor's rate to the next: 60 to 150 ms.
+/// Length of a slot in periods: the moments must be drawn over whole ones.
+const SLOT_PERIODS: u64 = 3;
+/// And at least: no second touches more than 68. (34 at 99 Hz.)
+const SLOT_NS: u64 = 15_000_000;
+/// Slots from one change of a processor's rate to the next: 60 to 150 ms at 99 Hz, half of it at 997.
 const SLOTS_AHEAD: std::ops::RangeInclusive<u64> = 3..=4;
 /// A phase is no longer, so that nobody waits long for it. Ticks of less than 50 Hz have theirs from their first change on.
 const MAX_PHASE_NS: u64 = 20_000_000;
@@ -80,7 +81,7 @@ impl Schedule {
         let frequency_hz = frequency_hz.max(1);
         Self {
             frequency_hz: f64::from(frequency_hz),
-            slot_ns: SLOT_NS.max(2 * 1_000_000_000 / u64::from(frequency_hz)),
+            slot_ns: SLOT_NS.max(SLOT_PERIODS * 1_000_000_000 / u64::from(frequency_hz)),
             random,
             slots: BTreeMap::new(),
         }
@@ -130,6 +131,12 @@ impl Schedule {
         });
     }
 
+    /// The processor keeps its rate until its next turn.
+    pub(super) fn keep(&mut self, cpu: u32, now_ns: u64) {
+        let ahead = self.random.u64(SLOTS_AHEAD);
+        self.give_turn(cpu, now_ns, ahead, false);
+    }
+
     /// Draws the rate of a processor from now on, and when its next turn is. `past` is the epoch that ends, if it had one.
     pub(super) fn change(&mut self, cpu: u32, now_ns: u64, past: Option<Epoch>) -> Epoch {
         let ahead = self.random.u64(SLOTS_AHEAD);
@@ -141,7 +148,8 @@ impl Schedule {
             let stood_for = self.frequency_hz * seconds(now_ns.saturating_sub(past.since_ns));
             past.owed + stood_for - past.ticks_until(now_ns) as f64
         });
-        let owed = owed.clamp(-MAX_OWED, MAX_OWED);
+        let max_owed = MAX_OWED + 2.0 * spread;
+        let owed = owed.clamp(-max_owed, max_owed);
         let now_owed = owed.clamp(-spread - 1.0, spread + 1.0);
         let makes_good = past.is_some_and(|past| !past.makes_good);
         let off = if makes_good {

@@ -161,17 +161,19 @@ impl Ticks {
         done
     }
 
-    /// Serves those whose turn it is. `processors` is asked for each: while others are served,
-    /// ticks go on.
-    fn serve<'a>(&mut self, now_ns: u64, processors: impl Fn() -> Processors<'a>) {
+    /// Serves those whose turn it is. `processors` is what was known at `now_ns`. One that was idle
+    /// all the time keeps its rate, since nothing was met by it, and is not woken.
+    fn serve(&mut self, now_ns: u64, processors: &Processors<'_>) {
         for cpu in self.schedule.due(now_ns) {
-            let now_ns = monotonic_ns();
-            let seen = processors().seen(cpu, now_ns);
+            let seen = processors.seen(cpu, now_ns);
             match self.online.get_mut(&cpu) {
+                Some(Ok(tick)) if tick.account.was_idle(now_ns, seen) => {
+                    self.schedule.keep(cpu, now_ns);
+                }
                 Some(Ok(tick)) => {
                     let past = tick.account.epoch();
                     self.counts.skipped += tick.account.skipped(now_ns, seen);
-                    let mut epoch = self.schedule.change(cpu, now_ns, Some(past));
+                    let mut epoch = self.schedule.change(cpu, monotonic_ns(), Some(past));
                     if let Err(error) = tick.event.set_period(epoch.period_ns) {
                         self.counts.refused += 1;
                         warn!("the ticks of processor {cpu} keep their rate: {error}");
@@ -268,9 +270,8 @@ impl Kernel {
 
     /// Gives the ticks of those processors another rate whose turn it is, some microseconds each.
     pub fn change_ticks(&mut self, now_ns: u64) {
-        let (counts, current, possible) = (&self.counts, &self.current, &self.possible);
-        let read = || Processors::read(counts, current, possible);
-        self.ticks.serve(now_ns, read);
+        let processors = Processors::read(&self.counts, &self.current, &self.possible);
+        self.ticks.serve(now_ns, &processors);
     }
 
     /// Looks whether ticks stand still, and tells on which processors: their events have died, and not those of ticks alone. To be

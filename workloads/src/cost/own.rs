@@ -43,6 +43,10 @@ pub(crate) fn measure(
     results.own.push(among?);
     running.stop()?;
 
+    if !process::installed("bpftool") {
+        process::say("not installed, left out: bpftool, which tells what the kernel programs take");
+        return Ok(());
+    }
     process::say("the daemon's kernel programs");
     let before = programs()?;
     let was = std::fs::read_to_string(STATISTICS)
