@@ -68,6 +68,8 @@ pub(crate) struct Places {
     names: Vec<&'static str>,
     times: Vec<Times>,
     per_ms: u64,
+    /// What the host had taken from the processors when this began.
+    stolen_before_ns: u64,
 }
 
 impl Places {
@@ -82,6 +84,7 @@ impl Places {
             names: names.to_vec(),
             times: vec![Times::default(); names.len()],
             per_ms,
+            stolen_before_ns: sys::stolen_ns(),
         }
     }
 
@@ -161,6 +164,10 @@ impl Places {
     /// the first as application time and all as elapsed time, each with the error of this measurement.
     pub(crate) fn json(&self) -> Value {
         let round_ns = self.round_ns();
+        // Nobody knows from which function the host took it, nor does a tick fall in it.
+        let stolen_ns = sys::stolen_ns().saturating_sub(self.stolen_before_ns);
+        let running_ns = |times: &Times| times.work_ns + times.user_ns + times.fault_ns;
+        let all_running_ns: u64 = self.times.iter().map(running_ns).sum();
         let mut functions = Map::new();
         for (name, times) in self.names.iter().zip(&self.times) {
             let cut_ns = (times.rounds - times.whole_rounds) as f64 * round_ns;
@@ -168,7 +175,9 @@ impl Places {
             let user_ns = worked_ns + times.user_ns;
             let outside_ns = times.work_ns - worked_ns + times.outside_ns;
             let elapsed_ns = user_ns + times.fault_ns + times.call_ns + outside_ns;
-            let reading_ns = times.readings * READING_NS;
+            let stolen_ns =
+                stolen_ns as f64 * running_ns(times) as f64 / all_running_ns.max(1) as f64;
+            let reading_ns = times.readings * READING_NS + stolen_ns as u64;
             functions.insert(
                 (*name).to_owned(),
                 json!({
