@@ -150,6 +150,14 @@ impl Observed {
     }
 }
 
+/// What the host has taken from this machine's processors since boot, nanoseconds.
+pub(crate) fn stolen_ns() -> u64 {
+    let text = std::fs::read_to_string("/proc/stat").expect("the machine's processor time");
+    let ticks = text.split_ascii_whitespace().nth(8);
+    let ticks = ticks.and_then(|ticks| ticks.parse::<u64>().ok());
+    ticks.unwrap_or(0) * 10_000_000
+}
+
 /// Runs `work` in a thread of this process, which is the target with its children, until `seconds` are over. All that was observed to
 /// its end, its id, and what it returns.
 pub(crate) fn observe_all<T: Send>(
