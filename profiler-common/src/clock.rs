@@ -6,8 +6,8 @@
 //!
 //! Who writes: all fields are written on the processor the thread runs on (or switches on), one event at a time, or by the scan of
 //! all tasks, which keeps the thread's own events out. The exceptions are two words that any processor may store
-//! ([`ThreadClock::woken_ns`], [`ThreadClock::gone_ns`]), and one of the marks (`Marks::woken_behind`). So a waker never races with the switch-out: what a wake means is
-//! decided later, by the thread itself, when it is switched in.
+//! ([`ThreadClock::woken_ns`], [`ThreadClock::gone_ns`]), and one of the marks (`Marks::woken_behind`). So a waker never
+//! races with the switch-out: what a wake means is decided later, by the thread itself, when it is switched in.
 
 use crate::kinds::{WAITS, WaitNs};
 

@@ -248,9 +248,10 @@ mod tests {
         let other = memory_file(b"").unwrap();
         let fd = file.as_raw_fd();
         let not_given = other.as_raw_fd();
-        // The shell itself looks: a program of its own would have opened descriptors of its own.
+        // The shell itself looks for what it was not given: a program of its own would have opened descriptors of its own.
+        // It reads the file by its path, because the number may have two digits, which a shell does not redirect.
         let script = format!(
-            "cat; echo; cat <&{fd}; echo; [ -h /proc/self/fd/{not_given} ] && echo inherited; env | grep -c CARGO; nice; grep NoNewPrivs /proc/self/status; exit 7"
+            "cat; echo; cat /proc/self/fd/{fd}; echo; [ -h /proc/self/fd/{not_given} ] && echo inherited; env | grep -c CARGO; nice; grep NoNewPrivs /proc/self/status; exit 7"
         );
         let (ended, text) = shell(&script, &[&file], LIMITS);
         assert_eq!(ended, Ended::Exited(7));
