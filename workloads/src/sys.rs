@@ -90,22 +90,24 @@ pub(crate) fn unix_ns() -> u64 {
 }
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = timespec(0);
     // SAFETY: `time` is a valid place for the answer.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+#[inline(always)]
+const fn timespec(ns: u64) -> libc::timespec {
+    libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as i64,
+    }
+}
+
 /// Sleeps once, at least `ns` nanoseconds unless a signal ends it.
 #[inline(always)]
 pub(crate) fn nanosleep(ns: u64) {
-    let time = libc::timespec {
-        tv_sec: (ns / 1_000_000_000) as i64,
-        tv_nsec: (ns % 1_000_000_000) as i64,
-    };
+    let time = timespec(ns);
     // SAFETY: `time` outlives the call; no remainder is asked for.
     unsafe {
         raw(

@@ -6,7 +6,7 @@ use std::{
     fs::File,
     io::{self, Seek as _},
     os::{
-        fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
+        fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
         unix::process::CommandExt as _,
     },
     path::PathBuf,
@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{memory_file::memory_file, poll::poll};
+use super::{memory_file::memory_file, poll::readable_before};
 
 /// What a child may take.
 #[derive(Clone, Copy, Debug)]
@@ -179,19 +179,7 @@ fn wait_until(child: &Child, deadline: Instant) -> io::Result<bool> {
     }
     // SAFETY: a new descriptor that nobody else owns.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let mut wanted = [libc::pollfd {
-            fd: fd.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        }];
-        match poll(&mut wanted, left)? {
-            0 if left.is_zero() => return Ok(false),
-            0 => {}
-            _ => return Ok(true),
-        }
-    }
+    readable_before(fd.as_fd(), deadline)
 }
 
 fn kill(child: &Child) {

@@ -9,14 +9,14 @@ mod child;
 mod shared;
 
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::memory_file::memory_file;
-use super::poll::poll;
+use super::poll::readable_before;
 use shared::{Shared, State};
 
 pub use child::run;
@@ -268,19 +268,7 @@ fn prepare(files: [i32; 3]) -> io::Result<()> {
 
 /// Whether the child answered, or ended, before that time.
 fn wait(running: &Running, deadline: Instant) -> io::Result<bool> {
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let mut wanted = [libc::pollfd {
-            fd: running.answer.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        }];
-        match poll(&mut wanted, left)? {
-            0 if left.is_zero() => return Ok(false),
-            0 => {}
-            _ => return Ok(true),
-        }
-    }
+    readable_before(running.answer.as_fd(), deadline)
 }
 
 #[cfg(test)]

@@ -1,6 +1,10 @@
 //! Waiting for file descriptors, to the nanosecond: `poll(2)` counts milliseconds, and whoever waits for the rest of one spins.
 
-use std::{io, time::Duration};
+use std::{
+    io,
+    os::fd::{AsRawFd as _, BorrowedFd},
+    time::{Duration, Instant},
+};
 
 /// Waits until one of `entries` is ready or `timeout` is over. Returns how many are ready; a signal ends the wait early, with
 /// none.
@@ -32,10 +36,31 @@ pub(super) fn poll(entries: &mut [libc::pollfd], timeout: Duration) -> io::Resul
     })
 }
 
+/// Whether `fd` can be read, or its other side is gone, before `deadline`. Signals do not end the wait.
+///
+/// # Errors
+///
+/// As [`poll`].
+pub(super) fn readable_before(fd: BorrowedFd<'_>, deadline: Instant) -> io::Result<bool> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let mut wanted = [libc::pollfd {
+            fd: fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        }];
+        match poll(&mut wanted, left)? {
+            0 if left.is_zero() => return Ok(false),
+            0 => {}
+            _ => return Ok(true),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{io::Write as _, os::fd::AsRawFd as _, time::Instant};
+    use std::io::Write as _;
 
     // Check that a wait lasts as long as it was asked to, also where that is no whole millisecond, and that what is ready ends it.
     #[test]

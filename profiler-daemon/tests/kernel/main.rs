@@ -8,6 +8,8 @@
 mod accuracy;
 mod accuracy_rows;
 mod asleep;
+#[path = "../shared/class_names.rs"]
+mod class_names;
 mod classes;
 mod daemon;
 mod existing;

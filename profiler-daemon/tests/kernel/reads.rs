@@ -4,17 +4,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
+use crate::class_names::CLASSES;
 use crate::daemon::Daemon;
 use crate::workload::Finished;
-
-/// The fields of `classes`, in the order of the contract.
-pub(crate) const CLASSES: [&str; 5] = [
-    "user_ns",
-    "syscall_ns",
-    "blocked_ns",
-    "runnable_ns",
-    "kernel_ns",
-];
 
 const FRESH_WITHIN: Duration = Duration::from_secs(10);
 

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::class_names::CLASSES;
 use crate::daemon::{EXE, privileged};
-use crate::reads::{self, CLASSES, assert_share, number, rows, text};
+use crate::reads::{self, assert_share, number, rows, text};
 use crate::workload::{self, Workload};
 
 const SPLIT: [(&str, f64); 3] = [

@@ -8,6 +8,8 @@
 
 mod backend;
 mod names;
+#[path = "../shared/primary.rs"]
+mod primary;
 mod programs;
 mod replay;
 mod world;

@@ -1,8 +1,7 @@
 //! A made-up machine: how its time passes. Which programs it has is in `programs`.
 
-use profiler_common::kinds::{Kind, KindNs, MARK_CALL, Primary, Tick};
 use profiler_common::unwind::UnwindFailure;
-use profiler_common::{Class, ClassNs, StackEnd};
+use profiler_common::{ClassNs, StackEnd};
 use profiler_daemon::processes::ids::{ProcessKey, ThreadKey};
 use profiler_daemon::profile::Profile;
 use profiler_daemon::profile::frames::FrameId;
@@ -14,6 +13,7 @@ use profiler_daemon::profile::sessions::{SessionChange, SessionChanged, SessionR
 use profiler_daemon::profile::snapshot::Snapshot;
 
 use crate::names::{Functions, KERNEL};
+use crate::primary::{kinds, primary};
 
 /// The busiest process, the one with the large tree, the one with hostile names, the one that was dropped.
 pub(crate) const BUSY: u32 = 1864;
@@ -308,40 +308,6 @@ impl World {
             call(program.info.key, thread, length_ns, pass);
         }
     }
-}
-
-/// What a stack has that was in running time with so many samples: ticks, and marks where it is time inside calls. Waits are exactly
-/// its own.
-fn primary(samples: u64, classes: &ClassNs) -> Primary {
-    let mut primary = Primary {
-        exact: [
-            classes[Class::Blocked as usize],
-            classes[Class::Runnable as usize],
-        ],
-        walks: samples.max(1),
-        ..Primary::default()
-    };
-    let tick = if classes[Class::Kernel as usize] > 0 {
-        Tick::Kernel
-    } else if classes[Class::Syscall as usize] > classes[Class::User as usize] {
-        Tick::Call
-    } else {
-        Tick::User
-    };
-    primary.ticks[tick as usize] = samples;
-    if classes[Class::Syscall as usize] > 0 {
-        primary.marks[MARK_CALL] = samples.max(1);
-    }
-    primary
-}
-
-/// The kinds of running time by class; waits are in none.
-fn kinds(classes: &ClassNs) -> KindNs {
-    let mut kinds = KindNs::default();
-    kinds[Kind::User as usize] = classes[Class::User as usize];
-    kinds[Kind::Call as usize] = classes[Class::Syscall as usize];
-    kinds[Kind::Kernel as usize] = classes[Class::Kernel as usize];
-    kinds
 }
 
 /// Adds the system calls of a stretch of time.

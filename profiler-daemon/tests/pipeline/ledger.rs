@@ -18,10 +18,11 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use crate::{
+    class_names::CLASSES,
     machine::{ByOffset, Machine, PassPlan, SECOND_NS, START_NS, START_UNIX_NS, plans},
     rules::{
-        CLASSES, Total, check_functions, check_table, check_threads, check_tree, classes, json,
-        number, rows, sum,
+        Total, check_functions, check_table, check_threads, check_tree, classes, json, number,
+        rows, sum,
     },
     sessions, timeline,
 };

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod accounts;
+#[path = "../shared/class_names.rs"]
+mod class_names;
 mod counts;
 mod diff;
 mod divided;
@@ -14,6 +16,8 @@ mod machine;
 mod neighbours;
 mod oracle;
 mod pprof;
+#[path = "../shared/primary.rs"]
+mod primary;
 mod records;
 mod room;
 mod rules;

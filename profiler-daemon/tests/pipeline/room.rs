@@ -13,6 +13,7 @@ use profiler_daemon::{
 
 use crate::{
     machine::SECOND_NS,
+    primary::primary,
     small::{self, Small},
 };
 
@@ -66,7 +67,7 @@ fn run(
             kernel: Vec::new(),
             end: StackEnd::Complete,
             lost: None,
-            primary: small::primary(*ms, &user(*ms)),
+            primary: primary(*ms, &user(*ms)),
         });
     }
 }

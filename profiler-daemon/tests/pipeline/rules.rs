@@ -3,13 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
-pub(crate) const CLASSES: [&str; 5] = [
-    "user_ns",
-    "syscall_ns",
-    "blocked_ns",
-    "runnable_ns",
-    "kernel_ns",
-];
+use crate::class_names::CLASSES;
+
 const GROUPS: [(&str, &str); 3] = [("samples", ""), ("elapsed", "_ns"), ("application", "_ns")];
 
 pub(crate) fn json(answer: &impl Serialize) -> Value {

@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use profiler_common::{
-    Class, ClassNs, StackEnd,
-    kinds::{Kind, KindNs, MARK_CALL, Primary, Tick},
-};
+use profiler_common::{ClassNs, StackEnd};
 use profiler_daemon::{
     processes::{
         ids::{ProcessKey, ThreadKey},
@@ -25,7 +22,10 @@ use profiler_daemon::{
     symbols::names::{FunctionKind, FunctionName},
 };
 
-use crate::machine::{SECOND_NS, START_NS, START_UNIX_NS};
+use crate::{
+    machine::{SECOND_NS, START_NS, START_UNIX_NS},
+    primary::{kinds, primary},
+};
 
 pub(crate) const PROCESS: ProcessKey = ProcessKey {
     pid: 42,
@@ -191,40 +191,6 @@ pub(crate) const TICK_NS: u64 = 1_000;
 /// The time of a stack that was found running so often, and waited so long.
 pub(crate) const fn ran_and_waited(ticks: u64, wait_ns: u64) -> ClassNs {
     [ticks * TICK_NS, 0, wait_ns, 0, 0]
-}
-
-/// What a stack has that was in running time with so many samples: ticks, and marks where it is time inside calls. Waits are exactly
-/// its own.
-pub(crate) fn primary(samples: u64, classes: &ClassNs) -> Primary {
-    let mut primary = Primary {
-        exact: [
-            classes[Class::Blocked as usize],
-            classes[Class::Runnable as usize],
-        ],
-        walks: samples.max(1),
-        ..Primary::default()
-    };
-    let tick = if classes[Class::Kernel as usize] > 0 {
-        Tick::Kernel
-    } else if classes[Class::Syscall as usize] > classes[Class::User as usize] {
-        Tick::Call
-    } else {
-        Tick::User
-    };
-    primary.ticks[tick as usize] = samples;
-    if classes[Class::Syscall as usize] > 0 {
-        primary.marks[MARK_CALL] = samples.max(1);
-    }
-    primary
-}
-
-/// The kinds of running time by class; waits are in none.
-pub(crate) fn kinds(classes: &ClassNs) -> KindNs {
-    let mut kinds = KindNs::default();
-    kinds[Kind::User as usize] = classes[Class::User as usize];
-    kinds[Kind::Call as usize] = classes[Class::Syscall as usize];
-    kinds[Kind::Kernel as usize] = classes[Class::Kernel as usize];
-    kinds
 }
 
 /// A process as its collector describes it.

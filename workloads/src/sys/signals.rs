@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{checked, raw};
+use super::{checked, raw, timespec};
 
 /// Sets a handler; calls that can are begun again after it.
 pub(crate) fn on_signal(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) {
@@ -48,18 +48,11 @@ pub(crate) fn timer_fd() -> io::Result<i32> {
     .map(|fd| fd as i32)
 }
 
-/// Its time comes once, in so many nanoseconds (less than a second).
+/// Its time comes once, in so many nanoseconds.
 pub(crate) fn arm_timer_fd(fd: i32, in_ns: u64) {
-    let zero = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
     let once = libc::itimerspec {
-        it_interval: zero,
-        it_value: libc::timespec {
-            tv_sec: 0,
-            tv_nsec: in_ns as i64,
-        },
+        it_interval: timespec(0),
+        it_value: timespec(in_ns),
     };
     // SAFETY: a valid time; the old one is not asked for.
     unsafe {
@@ -73,10 +66,7 @@ pub(crate) fn arm_timer_fd(fd: i32, in_ns: u64) {
 /// Sleeps until a time of the monotonic clock.
 #[inline(always)]
 pub(crate) fn sleep_until(at_ns: u64) {
-    let time = libc::timespec {
-        tv_sec: (at_ns / 1_000_000_000) as i64,
-        tv_nsec: (at_ns % 1_000_000_000) as i64,
-    };
+    let time = timespec(at_ns);
     // SAFETY: `time` outlives the call; no remainder is asked for.
     unsafe {
         raw(
