@@ -68,7 +68,8 @@ counters! {
     SamplesNoRecord = 7, "samples_no_record", SampleLost;
     /// Stack walks.
     Walks = 8, "walks", Event;
-    /// Walks at other events whose stack was not kept because the map of rows per stack was full.
+    /// Walks at other events whose stack, or the marks that fell before them, were not kept because the map of rows per stack was
+    /// full.
     WalksMapFull = 9, "walks_map_full", Loss;
     /// Walks at other events whose stack was not kept because the ring of stacks was full.
     WalksRingFull = 10, "walks_ring_full", Loss;

@@ -8,6 +8,7 @@
 #[cfg(any(test, feature = "user"))]
 extern crate std;
 
+pub mod call_numbers;
 pub mod clock;
 pub mod counter;
 #[cfg(any(test, feature = "user"))]

@@ -78,15 +78,13 @@ impl WaitSums {
         let mut class = 0;
         while class < WAITS {
             let weighted_ns = (waited[class] - own[class]) << shift;
-            // As many as can be squared.
             let us = weighted_ns / 1000;
-            let us = if us > u32::MAX as u64 {
-                u32::MAX as u64
-            } else {
-                us
-            };
             sums.weighted[class] = weighted_ns;
-            sums.squares_us2[class] = us * us;
+            sums.squares_us2[class] = if us > u32::MAX as u64 {
+                u64::MAX
+            } else {
+                us * us
+            };
             class += 1;
         }
         sums

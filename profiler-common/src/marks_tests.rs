@@ -314,10 +314,12 @@ fn long_waits_are_exact_or_not_sampled() {
 
 #[test]
 fn weights_that_cannot_be_squared_saturate() {
-    // Check that the largest weight of the longest drawn wait overflows nothing.
+    // Check that the largest weight of the longest drawn wait overflows nothing, and has a square that says so.
+    let squared = WaitSums::of_drawn([u64::from(u32::MAX) * 1000; WAITS], [0; WAITS], 0);
+    assert_eq!(squared.squares_us2[0], u64::from(u32::MAX).pow(2));
     let mut sums = WaitSums::of_drawn([LONG_WAIT_NS - 1; WAITS], [0; WAITS], MAX_RATE_SHIFT);
     let one = sums;
-    assert_eq!(sums.squares_us2[0], u64::from(u32::MAX).pow(2));
+    assert_eq!(sums.squares_us2[0], u64::MAX);
     sums.add(&one);
     assert_eq!(sums.squares_us2[0], u64::MAX);
     assert_eq!(sums.weighted[0], 2 * one.weighted[0]);

@@ -163,8 +163,8 @@ pub struct ThreadRecord {
     pub exec_count: u32,
     /// The parent process's id when the record was made.
     pub parent_pid: u32,
-    /// Zero.
-    pub padding: u32,
+    /// Not 0: the stack of the entry at `entry_ns` was not kept, and there is no other that its call can be given to.
+    pub entry_lost: u32,
 }
 
 /// Counts of one system call of one thread. Grows as long as the thread lives.
@@ -246,7 +246,7 @@ impl SumValue {
 
 /// What of a thread has no stack, for as long as it lives: no mark is ever dropped. It grows only, ticks and walks modulo 2^32.
 ///
-/// Written at the thread's own events, without a lock: each number stands alone.
+/// Written at the thread's own events or by the scan of all tasks, without a lock: each number stands alone.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reserve {

@@ -41,7 +41,8 @@ pub fn random() -> u32 {
 }
 
 /// Walks the stack of the current thread: its row has the walk, the tick if it is one, and, inside a call or at its end, the
-/// marks that have fallen. `None` if no row could be had: the thread's reserve has them.
+/// marks that have fallen. `None` if no row could be had, or the stack of the call's entry, which is its, was not kept: the
+/// thread's reserve has them.
 #[inline(always)]
 pub fn walk(
     ctx: *mut c_void,
@@ -57,18 +58,20 @@ pub fn walk(
         count(Counter::Samples);
     }
     let scratch = capture::scratch(moment)?;
-    let key = capture::walk(ctx, task, record, slot, moment, scratch);
-    let mut found = find(&key, control);
+    let entered = capture::is_in_walked_entry(ctx, record, moment);
+    let key = capture::walk(ctx, task, record, slot, (moment, entered), scratch);
+    let lost = entered && record.entry_lost != 0;
+    let mut found = if lost { None } else { find(&key, control) };
     if found.is_none() {
         // A row of its own is new in this drain period: its frames travel first, so that no row is without them.
-        if !capture::send(&mut scratch.stack) {
+        if !lost && !capture::send(&mut scratch.stack) {
             count(if tick.is_some() {
                 Counter::SamplesRingFull
             } else {
                 Counter::WalksRingFull
             });
         } else {
-            found = make(&key, control);
+            found = if lost { None } else { make(&key, control) };
             if found.is_none() {
                 count(if tick.is_some() {
                     Counter::SamplesMapFull
@@ -127,11 +130,15 @@ pub fn walk_entry(
     control: &Control,
 ) {
     record.entry_ns = 0;
-    if let Some(key) = walk(ctx, task, record, slot, Moment::Enter, None, control) {
-        record.entry_user = key.user;
-        record.entry_end = key.end;
-        record.entry_ns = record.clock.call_entered_ns;
+    match walk(ctx, task, record, slot, Moment::Enter, None, control) {
+        Some(key) => {
+            record.entry_user = key.user;
+            record.entry_end = key.end;
+            record.entry_lost = 0;
+        }
+        None => record.entry_lost = 1,
     }
+    record.entry_ns = record.clock.call_entered_ns;
 }
 
 /// The call has ended, or is held to have ended, without a look: what has fallen in it was not sampled.
@@ -179,7 +186,7 @@ pub fn end_wait(
                 slot,
                 end: record.away_end,
             };
-            // The frames travelled when the thread left; the daemon keeps the stacks of absent threads.
+            // The frames travelled when the thread left; the daemon keeps the stacks of absent threads that were walked.
             let row = match find(&key, control) {
                 Some(row) => Some(row),
                 None => make(&key, control),

@@ -55,25 +55,31 @@ pub fn is_user_mode(ctx: *mut c_void) -> bool {
     unsafe { (*data).regs.cs & 3 == 3 }
 }
 
-/// Is the stack of the thread's call that of its entry, which was walked?
+/// Is the user stack that of the entry of the thread's call, which was walked?
 #[inline(always)]
-fn is_walked_entry(record: &ThreadRecord, moment: Moment) -> bool {
+pub fn is_in_walked_entry(ctx: *mut c_void, record: &ThreadRecord, moment: Moment) -> bool {
     record.entry_ns != 0
         && record.entry_ns == record.clock.call_entered_ns
         && (moment == Moment::Leave || is_inside(&record.clock))
+        && !(is_tick(moment) && is_user_mode(ctx))
 }
 
-/// Walks the current thread. Returns whose row the walk is of.
+#[inline(always)]
+fn is_tick(moment: Moment) -> bool {
+    moment == Moment::Tick || moment == Moment::NestedTick
+}
+
+/// Walks the current thread, in a call that was `entered` where a walk was made or not. Returns whose row the walk is of.
 #[inline(always)]
 pub fn walk(
     ctx: *mut c_void,
     task: Task,
     record: &ThreadRecord,
     slot: u32,
-    moment: Moment,
+    (moment, entered): (Moment, bool),
     scratch: &mut Scratch,
 ) -> SumKey {
-    let is_tick = moment == Moment::Tick || moment == Moment::NestedTick;
+    let is_tick = is_tick(moment);
     let mut in_kernel = moment == Moment::SwitchOut || moment == Moment::Exit;
     let head = &mut scratch.stack.head;
     head.user = 0;
@@ -82,7 +88,6 @@ pub fn walk(
     head.kernel_len = 0;
     head.end = StackEnd::None.to_u32();
     head.image = image_bits(record.exec_count);
-    let entered = is_walked_entry(record, moment) && !(is_tick && is_user_mode(ctx));
     if record.clock.flags & KERNEL_THREAD != 0 {
         in_kernel = true;
     } else if entered {

@@ -235,7 +235,11 @@ fn judge(
             });
         } else if (record.clock.flags ^ clock_flags) & KERNEL_THREAD != 0 {
             // A kernel thread that executes a program becomes a process.
-            update(record, |record| record.clock.set_flags(clock_flags));
+            update(record, |record| {
+                // What it ran so far was of the other kind.
+                record.clock.tick(now_ns);
+                record.clock.set_flags(clock_flags);
+            });
         }
     }
     // Last: a thread that is a target has its record by then, or was turned away.

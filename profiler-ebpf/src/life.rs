@@ -7,7 +7,6 @@ use aya_ebpf::programs::BtfTracePointContext;
 use aya_log_ebpf::warn;
 use profiler_common::Counter;
 use profiler_common::clock::Phase;
-use profiler_common::marks::is_inside;
 use profiler_common::records::{Control, GONE_SLOT, JUDGE_ITSELF, NO_SLOT};
 
 use crate::attribute::{self, Moment};
@@ -132,12 +131,14 @@ fn leave(ctx: &BtfTracePointContext, task: Task, control: &Control) -> Option<()
     judge::exit(task, control, |record, slot| {
         // SAFETY: takes nothing.
         let now_ns = unsafe { bpf_ktime_get_ns() };
-        let inside = is_inside(&record.clock);
-        if let Some(absence) = record.clock.arrive_unseen(now_ns, 0) {
-            attribute::end_wait(record, slot, inside, absence.waited(), control);
+        if let Some(current) = task::on_processor() {
+            task::arrive_unseen(record, slot, current, control, now_ns);
+        }
+        // Those of a thread that is no target are not counted.
+        if record.clock.phase != Phase::Unobserved as u32 {
+            record.faults = task.faults();
         }
         record.clock.exit(now_ns);
-        record.faults = task.faults();
         // What has fallen has no later look to wait for. Most end in a call that was walked at its entry.
         if record.marks.is_due(&record.clock) {
             attribute::walk(

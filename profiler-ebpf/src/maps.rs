@@ -17,8 +17,9 @@ use profiler_common::unwind::WALK_ENDS as WALK_ENDS_LEN;
 
 use crate::capture::Scratch;
 
-/// Key: 0. Value: the thread on this processor, per processor. Writers: the switch, and whoever judges or ends the current
-/// thread. Readers: the system-call programs, which then need not ask the task's storage; the daemon, for how long processors were idle.
+/// Key: 0. Value: the thread on this processor, per processor. Writers: the switch, the tick and the system-call programs, and
+/// whoever judges or ends the current thread. Readers: these, the wake, and the daemon, for how long processors were idle. With
+/// it the system-call programs need not ask the task's storage.
 #[map]
 pub static CURRENT: PerCpuArray<OnProcessor> = PerCpuArray::with_max_entries(1, 0);
 
@@ -34,12 +35,13 @@ pub static CONTROL: Array<Control> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 pub static THREADS: Array<ThreadRecord> = Array::with_max_entries(DEFAULT_THREADS, BPF_F_MMAPABLE);
 
 /// Key: slot. Value: what the daemon asks about the slot's thread, and the stack that it found for the thread's wait. Writer: the daemon,
-/// through a mapping. Readers: the look from outside, and the switch that ends the wait. Size: as many as there are slots.
+/// through a mapping. Readers: the look from outside, and whatever ends the wait: the switch, and the programs that find that the
+/// thread came unseen. Size: as many as there are slots.
 #[map]
 pub static OUTSIDE: Array<OutsideStack> = Array::with_max_entries(DEFAULT_THREADS, BPF_F_MMAPABLE);
 
-/// Key: 0. Value: the look that is being written, too large for the program stack. Writer and reader: the look, of which the daemon
-/// runs one at a time.
+/// Key: 0. Value: the look that is being written, too large for the program stack. Writer and reader: the look. Size: one, because
+/// the daemon runs one at a time.
 #[map]
 pub static LOOK: Array<Look> = Array::with_max_entries(1, 0);
 
@@ -54,7 +56,8 @@ pub static RESERVES: Array<Reserve> = Array::with_max_entries(DEFAULT_THREADS, B
 #[map]
 pub static FREE_SLOTS: Stack<u32> = Stack::with_max_entries(DEFAULT_THREADS, 0);
 
-/// Key: address of a task. Value: nothing. Writers: the programs, while they judge a task (`judge`). Size: more than there are processors.
+/// Key: address of a task. Value: nothing. Writers and readers: the programs, while they judge a task (`judge`). Size: more than
+/// there are processors.
 #[map]
 pub static CLAIMS: HashMap<u64, u8> = HashMap::with_max_entries(4096, 0);
 
@@ -77,7 +80,7 @@ pub static FREE_CALL_ROWS: Stack<u32> =
 
 /// Key: thread and stack. Value: ticks, marks and waits, of one drain period. Writers: the programs, into the half that
 /// [`Control::half`] names. Reader: the daemon empties the other half once no program can still be writing to it.
-/// Size: configuration `limits.stacks_per_drain`; full, [`RESERVES`] takes what has no room. Preallocated:
+/// Size: configuration `limits.stack_entries`; full, [`RESERVES`] takes what has no room. Preallocated:
 /// programs on timer ticks must not allocate before 6.1.
 #[map]
 pub static SUMS_0: HashMap<SumKey, SumValue> = HashMap::with_max_entries(DEFAULT_SUMS, 0);
@@ -87,12 +90,13 @@ pub static SUMS_0: HashMap<SumKey, SumValue> = HashMap::with_max_entries(DEFAULT
 pub static SUMS_1: HashMap<SumKey, SumValue> = HashMap::with_max_entries(DEFAULT_SUMS, 0);
 
 /// Records of stacks that are new in this drain period. Writers: the programs that walk. Reader: the daemon, some times a
-/// second. Size: configuration `limits.ring_bytes`; full, the walk's stack is not kept.
+/// second. Size: configuration `limits.stack_ring_bytes`; full, the walk's stack is not kept.
 #[map]
 pub static STACKS: RingBuf = RingBuf::with_byte_size(DEFAULT_RING_BYTES, 0);
 
 /// Key: the program that walks (`capture::scratch`): one may be interrupted, or from Linux 7.2 on preempted, by another, but
-/// none by itself. Value: the stack being walked and the walk's state, too large for the program stack. Per processor.
+/// none by itself. Value: the stack being walked and the walk's state, too large for the program stack. Writers and readers: these
+/// programs. Size: one each, per processor.
 #[map]
 pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(5, 0);
 

@@ -4,6 +4,7 @@ use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
+use profiler_common::call_numbers;
 use profiler_common::Counter;
 use profiler_common::clock::Phase;
 use profiler_common::marks::is_inside;
@@ -27,7 +28,7 @@ pub fn sys_enter(ctx: BtfTracePointContext) -> i32 {
             count(Counter::CallsNested);
         }
         record.clock.enter_call(now_ns, number);
-        if is_walked_at_entry(number) {
+        if call_numbers::leaves_elsewhere(number) {
             attribute::walk_entry(ctx.as_ptr(), Task::current(), record, slot, control);
         }
     });
@@ -43,7 +44,7 @@ pub fn sys_exit(ctx: BtfTracePointContext) -> i32 {
             calls::count_call(record, slot, &call);
         }
         if record.marks.is_due(&record.clock) {
-            if number == RT_SIGRETURN {
+            if call_numbers::leaves_to_signal(number) {
                 attribute::abandon_marks(record, slot);
             } else {
                 attribute::walk(
@@ -59,16 +60,6 @@ pub fn sys_exit(ctx: BtfTracePointContext) -> i32 {
         }
     });
     0
-}
-
-/// `rt_sigreturn` (x86-64): it leaves to where a signal came in, which is not where it was entered.
-const RT_SIGRETURN: u32 = 15;
-
-/// Does the call leave to another stack than it was entered from, or not at all? (`vfork`, `execve`, `exit`, `exit_group` and
-/// `execveat` of x86-64.)
-#[inline(always)]
-const fn is_walked_at_entry(number: u32) -> bool {
-    matches!(number, 58 | 59 | 60 | 231 | 322)
 }
 
 /// What both borders share: find the thread, drive its clock.

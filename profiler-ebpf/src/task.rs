@@ -286,7 +286,7 @@ pub fn record(slot: u32) -> Option<&'static mut ThreadRecord> {
 #[inline(always)]
 pub fn on_processor() -> Option<&'static mut OnProcessor> {
     let current = CURRENT.get_ptr_mut(0)?;
-    // SAFETY: this processor's element, written by programs that cannot interrupt each other.
+    // SAFETY: this processor's element; fields are words, each read and written alone. A tick may interrupt the others.
     Some(unsafe { &mut *current })
 }
 
@@ -326,11 +326,11 @@ pub fn forget_on_processor(task: Task) {
 /// (The kernel runs no program while it runs another one of the same kind, and some run none on behalf of some tasks.)
 #[inline(always)]
 pub fn notice_unseen_switch(current: &mut OnProcessor, task: Task, now_ns: u64) {
-    if current.task == task.address() {
+    // With none noted there is none to have left: a tick may have interrupted who is just noting this one.
+    if current.task == task.address() || current.task == 0 {
         return;
     }
-    if current.task != 0
-        && current.flags != 0
+    if current.flags != 0
         && let Some(gone) = record(current.slot)
     {
         let at = |offset: u32| current.task + u64::from(offset);

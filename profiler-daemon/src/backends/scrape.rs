@@ -179,7 +179,11 @@ fn outside(counts: &OutsideCounts) -> OutsideInput {
             ("late", counts.late),
             ("unreadable", counts.unreadable),
         ],
-        readers_total: counts.reader.started,
+        readers_total: vec![
+            ("started", counts.reader.started),
+            ("late", counts.reader.late),
+            ("died", counts.reader.died),
+        ],
         busy_ns_total: counts.busy_ns,
     }
 }

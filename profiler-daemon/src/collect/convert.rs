@@ -193,9 +193,10 @@ pub(super) fn convert(
         });
     }
     for thread in &pass.threads {
-        if let Some(entry) = &thread.entry {
-            // Rows of later passes refer to it: it is kept as long as the call goes on.
-            stacks.user(Owner::of(thread).process, entry.image, entry.user);
+        for awaited in [&thread.entry, &thread.drawn].into_iter().flatten() {
+            // Rows of later passes refer to it: it is kept as long as the call or the wait goes on.
+            stacks.user(Owner::of(thread).process, awaited.image, awaited.user);
+            stacks.kernel(awaited.kernel);
         }
         if let Some(away) = &thread.away
             && away.classes != ClassNs::default()

@@ -264,9 +264,13 @@ impl Outside {
             let head = &subject.look.head;
             if again.get(&head.slot) != Some(&(head.tid, head.since_ns, head.switches)) {
                 self.counts.torn += 1;
-                continue;
+            } else if !in_time && subject.waits_for_memory() {
+                // The reader was late for another: this one's turn comes again, as if it had not been.
+                self.counts.tried -= 1;
+                self.put_off(head.slot, now_ns);
+            } else {
+                self.keep(kernel, subject, add);
             }
-            self.keep(kernel, subject, add);
         }
         Ok(in_time)
     }
@@ -397,6 +401,11 @@ impl Subject {
         self.walked = Some(walked);
         self.lacks = lacks;
         lacks.is_some() && !self.is_at_its_bound()
+    }
+
+    /// It lacks memory that nobody has tried to read.
+    fn waits_for_memory(&self) -> bool {
+        self.lacks.is_some() && !self.late && !self.unreadable && !self.is_at_its_bound()
     }
 
     /// As much of its memory was read as may be.

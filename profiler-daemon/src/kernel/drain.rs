@@ -185,7 +185,7 @@ impl Kernel {
             ("stacks_per_drain", pass.sums.len() as u64),
             ("system_call_rows", pass.calls.len() as u64),
         ];
-        self.readmit(&pass, freed)?;
+        self.readmit(&pass, freed);
         self.flush_log();
         Ok(pass)
     }
@@ -295,18 +295,21 @@ impl Kernel {
     }
 
     /// Threads that were turned away for want of a record get another chance once there are some again, those that are not known are
-    /// made known, and those whose process has another name now are judged by it.
-    fn readmit(&mut self, pass: &Pass, freed: usize) -> Result<(), StartError> {
+    /// made known, and those whose process has another name now are judged by it. Where that fails it is tried again at a later pass:
+    /// what this one has taken out of the maps is not lost.
+    fn readmit(&mut self, pass: &Pass, freed: usize) {
         let count = |counter: Counter| pass.counters.get(counter as usize).copied().unwrap_or(0);
         let counted = Counted {
             turned_away: count(Counter::ThreadsNoRecord),
             late: count(Counter::ThreadsLate),
             renamed: count(Counter::LeadersRenamed),
         };
-        if self.state.readmission.pass(pass.at_ns, counted, freed) {
-            self.judge_anew()?;
+        if self.state.readmission.pass(pass.at_ns, counted, freed)
+            && let Err(error) = self.judge_anew()
+        {
+            warn!("threads cannot be judged anew, and are in a second: {error}");
+            self.state.readmission.again();
         }
-        Ok(())
     }
 
     fn counters(&self) -> Vec<u64> {
@@ -353,7 +356,11 @@ fn grown(slot: u32, before: &Reserve, now: &Reserve) -> impl Iterator<Item = Sta
         marks: std::array::from_fn(|at| since(&new.marks, &old.marks, at)),
         exact: waits(&new.waits.exact, &old.waits.exact),
         weighted: waits(&new.waits.weighted, &old.waits.weighted),
-        squares_us2: waits(&new.waits.squares_us2, &old.waits.squares_us2),
+        squares_us2: std::array::from_fn(|at| match new.waits.squares_us2[at] {
+            // Nobody knows what came since: as if it were all one.
+            u64::MAX => u64::MAX,
+            now => now.saturating_sub(old.waits.squares_us2[at]),
+        }),
         walks: new.walks.wrapping_sub(old.walks).into(),
     };
     let not_sampled = Primary {

@@ -49,6 +49,11 @@ impl Readmission {
         }
         due
     }
+
+    /// They were not judged anew after all: they are to be, as soon as may be.
+    pub(super) const fn again(&mut self) {
+        self.due = true;
+    }
 }
 
 #[cfg(test)]

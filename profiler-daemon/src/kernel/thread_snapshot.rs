@@ -52,14 +52,18 @@ pub struct ThreadSnapshot {
     /// While it is off the processor and its stack was not walked as it left: that wait.
     pub unwalked: Option<UnwalkedWait>,
     /// In a call that was walked at its entry: the user stack that its marks and waits are going to refer to.
-    pub entry: Option<EntryStack>,
+    pub entry: Option<AwaitedStack>,
+    /// While it is off the processor and was walked as it left, but what the wait is worth is known only at its end.
+    pub drawn: Option<AwaitedStack>,
 }
 
-/// A user stack that was walked at the entry of a call.
+/// A stack that a later pass is going to refer to.
 #[derive(Clone, Copy, Debug)]
-pub struct EntryStack {
-    /// Its id.
+pub struct AwaitedStack {
+    /// Id of the user stack, 0 = none.
     pub user: u64,
+    /// Id of the kernel stack, 0 = none.
+    pub kernel: u64,
     /// Which program of its thread was walked.
     pub image: u16,
 }
@@ -122,7 +126,11 @@ pub(super) fn snapshot(
     });
     let is_inside = view.call != NO_CALL && phase != Phase::Exited;
     let in_call = is_inside && view.flags & CALL_SEEN != 0;
-    let entered = is_inside && record.entry_ns != 0 && record.entry_ns == view.call_entered_ns;
+    let entered = is_inside
+        && record.entry_ns != 0
+        && record.entry_ns == view.call_entered_ns
+        && record.entry_lost == 0;
+    let is_drawn = is_away && away.is_none() && !record.marks.lacks_stack();
     // Woken, but not yet on a processor.
     let woken = phase == Phase::Blocked && record.clock.woken_ns >= record.clock.last_ns;
     Some(ThreadSnapshot {
@@ -149,9 +157,15 @@ pub(super) fn snapshot(
             since_ns,
             begin_seen: record.clock.resumed_ns != since_ns && !record.marks.is_unseen(is_inside),
         }),
-        entry: entered.then_some(EntryStack {
+        entry: entered.then_some(AwaitedStack {
             user: record.entry_user,
+            kernel: 0,
             image: image(record.entry_end),
+        }),
+        drawn: is_drawn.then_some(AwaitedStack {
+            user: record.away_user,
+            kernel: record.away_kernel,
+            image: image(record.away_end),
         }),
     })
 }

@@ -27,6 +27,8 @@ const SLOT_PERIODS: u64 = 3;
 const SLOT_NS: u64 = 15_000_000;
 /// Slots from one change of a processor's rate to the next: 60 to 150 ms at 99 Hz, half of it at 997.
 const SLOTS_AHEAD: std::ops::RangeInclusive<u64> = 3..=4;
+/// Whoever was refused by the kernel has its turn after so long.
+const LATER_NS: u64 = 1_000_000_000;
 /// A phase is no longer, so that nobody waits long for it. Ticks of less than 50 Hz have theirs from their first change on.
 const MAX_PHASE_NS: u64 = 20_000_000;
 /// Whoever is served later than this is put off to another moment, once: the owner was busy, and the end of what kept it busy is no
@@ -121,6 +123,12 @@ impl Schedule {
     /// Gives a processor its turn at the next moment.
     pub(super) fn soon(&mut self, cpu: u32, now_ns: u64) {
         self.give_turn(cpu, now_ns, 1, false);
+    }
+
+    /// Gives a processor its turn in about a second, and no other.
+    pub(super) fn later(&mut self, cpu: u32, now_ns: u64) {
+        self.forget(cpu);
+        self.give_turn(cpu, now_ns, (LATER_NS / self.slot_ns).max(1), false);
     }
 
     /// It is no turn of this processor any more.

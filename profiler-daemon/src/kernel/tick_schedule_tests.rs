@@ -55,6 +55,20 @@ fn mean(values: &[f64]) -> (f64, f64) {
 }
 
 #[test]
+fn who_was_refused_has_one_turn_a_second_later() {
+    // Check that a processor that the kernel refused has no other turn than one in about a second.
+    let mut schedule = Schedule::new(997, Rng::with_seed(7));
+    for _ in 0..20 {
+        schedule.change(3, SECOND, None);
+        schedule.later(3, SECOND);
+        let moment_ns = schedule.next_moment_ns().unwrap();
+        assert!(moment_ns.abs_diff(2 * SECOND) < SECOND / 10);
+        assert_eq!(schedule.due(moment_ns), [3]);
+        assert_eq!(schedule.next_moment_ns(), None);
+    }
+}
+
+#[test]
 fn the_mean_rate_is_what_a_sample_stands_for() {
     // Check that there are `frequency_hz` ticks a second and processor, within 4 standard errors and those within a thousandth, that no
     // rate is farther off than it may be, and that 20 seconds are never off by 1.5 %, and seldom by 1 %.

@@ -47,6 +47,8 @@ struct Tick {
     account: Account,
     /// How long the processor had been at work when no ticks were first found to come.
     work_ns: Option<u64>,
+    /// Its last change of rate was refused, and that was said.
+    is_refused: bool,
 }
 
 /// A value of `CURRENT`.
@@ -138,7 +140,7 @@ impl Ticks {
         online.filter_map(|(cpu, tick)| tick.is_ok().then_some(*cpu))
     }
 
-    /// Gives the processor ticks, and its next turn whether that succeeds or not.
+    /// Gives the processor ticks, and its next turn, which is in a second where that fails.
     fn open(&mut self, cpu: u32, seen: Option<Seen>) -> io::Result<()> {
         let mut epoch = self.schedule.change(cpu, monotonic_ns(), None);
         let opened = TickEvent::open(cpu, epoch.period_ns, self.program.as_fd());
@@ -151,11 +153,15 @@ impl Ticks {
                         event,
                         account,
                         work_ns: None,
+                        is_refused: false,
                     }),
                     Ok(()),
                 )
             }
-            Err(error) => (Err(error.to_string()), Err(error)),
+            Err(error) => {
+                self.schedule.later(cpu, monotonic_ns());
+                (Err(error.to_string()), Err(error))
+            }
         };
         self.online.insert(cpu, tick);
         done
@@ -174,11 +180,16 @@ impl Ticks {
                     let past = tick.account.epoch();
                     self.counts.skipped += tick.account.skipped(now_ns, seen);
                     let mut epoch = self.schedule.change(cpu, monotonic_ns(), Some(past));
-                    if let Err(error) = tick.event.set_period(epoch.period_ns) {
+                    let refused = tick.event.set_period(epoch.period_ns).err();
+                    if let Some(error) = &refused {
                         self.counts.refused += 1;
-                        warn!("the ticks of processor {cpu} keep their rate: {error}");
                         epoch.period_ns = past.period_ns;
+                        self.schedule.later(cpu, now_ns);
+                        if !tick.is_refused {
+                            warn!("the ticks of processor {cpu} keep their rate: {error}");
+                        }
                     }
+                    tick.is_refused = refused.is_some();
                     epoch.since_ns = monotonic_ns();
                     tick.account.begin(epoch, seen);
                 }
@@ -201,7 +212,10 @@ impl Ticks {
             Err(error) if went_offline(&error) => {}
             Err(error) => {
                 self.counts.refused += 1;
-                warn!("processor {cpu} has no ticks: {error}");
+                // Said once: it is asked again each second.
+                if error.to_string() != why {
+                    warn!("processor {cpu} has no ticks: {error}");
+                }
             }
         }
     }

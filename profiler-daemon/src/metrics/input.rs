@@ -111,8 +111,8 @@ pub struct UnwindInput {
 pub struct OutsideInput {
     /// Looks at threads in such waits, by what became of them.
     pub looks_total: Vec<(&'static str, u64)>,
-    /// Processes started to read memory.
-    pub readers_total: u64,
+    /// Processes that read memory, by what became of them.
+    pub readers_total: Vec<(&'static str, u64)>,
     /// Time spent.
     pub busy_ns_total: u64,
 }

@@ -84,7 +84,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// The same as if only these processes had been profiled, for what passed since a moment. Images stay of which it is known that all
-    /// processes are among these that did anything since then, and [`Snapshot::retired_ns`] tells what else was dropped. Losses stay, as
+    /// processes are among these that did anything since then, and count only those processes, and [`Snapshot::retired_ns`] tells what else was dropped. Losses stay, as
     /// nobody knows whose they were.
     #[must_use]
     pub fn only(&self, since_ns: u64, wanted: impl Fn(ProcessKey) -> bool) -> Self {
@@ -96,7 +96,7 @@ impl Snapshot {
         for (key, ended) in self.dropped.iter() {
             let (place, is_wanted) = (ended.place as usize, wanted(*key));
             lacking[place] |= ended.last_ns > since_ns && !is_wanted;
-            of_images[place] += u64::from(is_wanted);
+            of_images[place] += u64::from(ended.last_ns > since_ns && is_wanted);
         }
         let rows = only.images.iter_mut().zip(lacking.iter().zip(of_images));
         for (view, (lacks, ended)) in rows {

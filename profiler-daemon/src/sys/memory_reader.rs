@@ -132,12 +132,16 @@ impl MemoryReader {
             Some(running) => running,
             None => self.start()?,
         };
-        let deadline = Instant::now() + time;
         running.shared.ask(ranges);
-        let answered = running
-            .ask
-            .write_all(&[0])
-            .and_then(|()| wait(&running, deadline));
+        if running.ask.write_all(&[0]).is_err() {
+            // It ended while it had nothing to do, which is nobody's fault whose memory is asked for.
+            self.counts.died += 1;
+            self.end(running.child);
+            running = self.start()?;
+            running.shared.ask(ranges);
+            running.ask.write_all(&[0])?;
+        }
+        let answered = wait(&running, Instant::now() + time);
         let done = running.shared.done().min(ranges.len());
         for (index, range) in ranges[..done].iter().enumerate() {
             let count = (range.count as usize).min(RANGE_PAGES);
@@ -214,6 +218,8 @@ impl MemoryReader {
             answer,
         };
         self.counts.started += 1;
+        // What only the child is to have open: else its end would not show.
+        drop((asked, answering));
         // A question for nothing: from here on, who is late is late because of what it reads.
         running.shared.ask(&[]);
         let ready = running

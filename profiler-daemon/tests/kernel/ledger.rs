@@ -3,6 +3,7 @@
 //! Reports that are compared must be of one moment, so they are read until they carry the same `as_of`.
 
 use std::collections::HashMap;
+use std::thread;
 
 use serde_json::Value;
 
@@ -47,6 +48,9 @@ pub(crate) fn at_one_moment<const N: usize>(
     panic!("{ATTEMPTS} times a pass came between the reading of {paths:?}");
 }
 
+/// Processes that are checked at a time.
+const ASKERS: usize = 4;
+
 /// Rules 1 to 5 for the session and for every process in it.
 pub(crate) fn check(daemon: &Daemon) {
     let [session, processes, threads] = at_one_moment(
@@ -59,11 +63,25 @@ pub(crate) fn check(daemon: &Daemon) {
     check_rows("session functions", &daemon.get("/functions?limit=0"), None);
     check_rows("session modules", &daemon.get("/modules?limit=0"), None);
     check_tree("session", &daemon.get("/calltree"));
-    let mut checked = 0;
-    for row in rows(&processes).iter().filter(|row| !row["pid"].is_null()) {
-        let selector = format!("{}.{}", row["pid"], row["start_ticks"]);
-        checked += u32::from(check_process(daemon, &selector));
-    }
+    let rows = rows(&processes).iter();
+    let selectors: Vec<String> = rows
+        .filter(|row| !row["pid"].is_null())
+        .map(|row| format!("{}.{}", row["pid"], row["start_ticks"]))
+        .collect();
+    // Each report waits for a pass: as many at a time as the daemon makes.
+    let checked: usize = thread::scope(|scope| {
+        let askers: Vec<_> = (0..ASKERS)
+            .map(|asker| {
+                let mine = selectors.iter().skip(asker).step_by(ASKERS);
+                scope.spawn(move || mine.filter(|each| check_process(daemon, each)).count())
+            })
+            .collect();
+        let counts = askers.into_iter().map(|asker| match asker.join() {
+            Ok(count) => count,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        counts.sum()
+    });
     assert!(checked > 0, "no process could be checked");
 }
 

@@ -198,7 +198,7 @@ fn a_reused_pid_is_another_process() {
             running_ns(row),
             number(&finished.truth, used),
             0.01,
-            SLACK_NS,
+            SLACK_NS + finished.stolen_ns,
         );
         let list = daemon.get(&format!(
             "/processes/{pid}.{}/functions?limit=0",

@@ -101,7 +101,7 @@ fn without_the_hooks_the_rest_is_exact() {
         reads::classes(&process)[2],
         3 * held_ns,
         0.03,
-        30_000_000,
+        30_000_000 + 3 * finished.stolen_ns,
     );
     assert!(
         ledger::check_process(&daemon, &finished.selector),

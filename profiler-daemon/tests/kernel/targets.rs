@@ -95,6 +95,37 @@ fn targets_change_while_it_runs() {
 }
 
 #[test]
+fn page_faults_are_those_of_a_target() {
+    // Check that page faults of a process that is no target any more are not counted when it ends.
+    let Some(daemon) = daemon::own(&Settings::default()) else {
+        return;
+    };
+    let mut left = Workload::start("minor-faults --seconds 1 --wait");
+    left.ready();
+    let before = reads::until(
+        &daemon,
+        &format!("/processes/{}", left.selector()),
+        unix_now_ns(),
+        |_| true,
+    );
+    put(&daemon, &json!({"pids": [std::process::id()]}));
+    left.go();
+    let ended = left.finish();
+    let faults = number(&ended.truth, "/minor_faults");
+    let after = reads::until(
+        &daemon,
+        &format!("/processes/{}", ended.selector),
+        ended.unix_ns,
+        |row| row["state"] == "exited",
+    );
+    let counted = number(&after, "/minor_faults") - number(&before, "/minor_faults");
+    assert!(
+        faults > 100_000 && counted < 1_000,
+        "{counted} of {faults} faults"
+    );
+}
+
+#[test]
 fn children_of_a_target_are_targets() {
     // Check that with children:true what a target forks is profiled, and without it is not.
     let Some(daemon) = daemon::own(&Settings::default()) else {

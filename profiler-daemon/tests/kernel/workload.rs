@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::observed::stolen_ns;
 use crate::reads::{self, unix_now_ns};
 
 const LINE_WITHIN: Duration = Duration::from_secs(60);
@@ -54,6 +55,8 @@ pub(crate) struct Workload {
     lines: mpsc::Receiver<Value>,
     /// When it was started, nanoseconds since 1970.
     pub(crate) started_unix_ns: u64,
+    /// What the host had taken then.
+    stolen_before_ns: u64,
     /// Field 22 of its stat file.
     pub(crate) start_ticks: u64,
 }
@@ -67,6 +70,8 @@ pub(crate) struct Finished {
     pub(crate) selector: String,
     /// From before its start to after its end by this process's clock.
     pub(crate) wall_ns: u64,
+    /// What the host took meanwhile from this machine's processors: in that time nobody runs, whatever the clocks say.
+    pub(crate) stolen_ns: u64,
     /// When the truth was read (held: it still sleeps) or the end was seen, nanoseconds since 1970.
     pub(crate) unix_ns: u64,
 }
@@ -82,6 +87,7 @@ impl Workload {
     pub(crate) fn start_with(arguments: &[&str]) -> Self {
         let exe = exe();
         let started_unix_ns = unix_now_ns();
+        let stolen_before_ns = stolen_ns();
         let mut child = Command::new(exe)
             .args(arguments)
             .stdin(Stdio::piped())
@@ -105,6 +111,7 @@ impl Workload {
             stdin,
             lines,
             started_unix_ns,
+            stolen_before_ns,
             start_ticks,
         }
     }
@@ -150,6 +157,7 @@ impl Workload {
             truth,
             selector: self.selector(),
             wall_ns: unix_ns - self.started_unix_ns,
+            stolen_ns: stolen_ns().saturating_sub(self.stolen_before_ns),
             unix_ns,
         }
     }
@@ -173,6 +181,7 @@ impl Workload {
         assert!(status.success(), "the workload ended with {status}");
         finished.unix_ns = unix_now_ns();
         finished.wall_ns = finished.unix_ns - self.started_unix_ns;
+        finished.stolen_ns = stolen_ns().saturating_sub(self.stolen_before_ns);
         finished
     }
 }

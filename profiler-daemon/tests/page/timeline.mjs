@@ -84,7 +84,9 @@ check("by keys a span of time is chosen and given up", async (page) => {
   await open(page, `${ONE}/timeline?window=5m`);
   await drawn(page);
   await strip(page).focus();
-  await page.keyboard.press("Home");
+  // Late stretches stay as they are while others come; early ones are joined.
+  await page.keyboard.press("End");
+  for (let step = 0; step < 8; step += 1) await page.keyboard.press("ArrowLeft");
   await page.keyboard.press("Shift+ArrowRight");
   const two = await parameters(page);
   await page.keyboard.press("Shift+ArrowRight");

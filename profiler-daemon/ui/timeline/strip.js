@@ -10,6 +10,7 @@ export const ROW = 26;
 const AXIS = 20;
 // A drag shorter than this is a click, in pixels.
 const DRAG = 4;
+const middle = ({ fromMs, toMs }) => (fromMs + toMs) / 2;
 // Room for one time on the axis, in pixels.
 const TICK = 84;
 const KEYS = MEASURED.map(({ key }) => key);
@@ -171,7 +172,6 @@ export function createStrip({ label, describedBy, onPlace, onChoose }) {
     const { row, index } = place.index < 0 ? { row: 0, index: made.stretches.length - 1 } : place;
     const moves = { ArrowLeft: [row, index - 1], ArrowRight: [row, index + 1], ArrowUp: [row - 1, index], ArrowDown: [row + 1, index], Home: [row, 0], End: [row, made.stretches.length - 1] };
     if (moves[event.key]) {
-      const middle = ({ fromMs, toMs }) => (fromMs + toMs) / 2;
       if (!event.shiftKey) anchorMs = null;
       else anchorMs ??= middle(made.stretches[index]);
       mean(...moves[event.key]);
@@ -196,8 +196,10 @@ export function createStrip({ label, describedBy, onPlace, onChoose }) {
     // Shows a timeline, and which span of times of it is chosen: both null, or in milliseconds since 1970.
     set(fresh, fromMs, toMs) {
       if (made !== fresh) drawn = null;
+      // The place that is meant stays where it was in time: older stretches are joined, so that numbers change.
+      const meant = made?.stretches[place.index];
       made = fresh;
-      place = { row: Math.min(place.row, Math.max(0, made.rows.length - 1)), index: Math.min(place.index, made.stretches.length - 1) };
+      place = { row: Math.min(place.row, Math.max(0, made.rows.length - 1)), index: meant ? stretchAt(made, middle(meant)) : -1 };
       if (!drag) chosen = fromMs === null && toMs === null ? null : touched(made, fromMs ?? made.fromMs, toMs ?? made.toMs);
       soon();
     },

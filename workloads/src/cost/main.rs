@@ -6,6 +6,7 @@
 
 mod loads;
 mod own;
+mod postgres;
 mod process;
 mod profilers;
 mod results;

@@ -14,6 +14,7 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 
 use crate::loads;
+use crate::postgres;
 use crate::process::{self, Running};
 use crate::profilers;
 
@@ -35,11 +36,23 @@ const PYTHON: &str = "import json\n\
 /// A server and its clients, in one process.
 const GO: &str = include_str!("server.go");
 
-/// A program that runs, and what loads it.
+/// A program that runs, and what belongs to it.
 struct Loaded {
     name: &'static str,
-    program: Running,
-    _load: Option<Running>,
+    /// The process that is looked at.
+    pid: u32,
+    /// Stopped in this order.
+    _running: Vec<Running>,
+}
+
+impl Loaded {
+    fn alone(name: &'static str, program: Running) -> Self {
+        Self {
+            name,
+            pid: program.pid(),
+            _running: vec![program],
+        }
+    }
 }
 
 /// Measures each program that is installed and returns the table.
@@ -56,14 +69,19 @@ pub(crate) fn measure(daemon: &Path) -> anyhow::Result<String> {
          | program | function | perf record -F {FREQUENCY_HZ} | profiler-daemon at {FREQUENCY_HZ} Hz |\n|---|---|---|---|\n"
     );
     type Start = fn(&Path) -> anyhow::Result<Loaded>;
-    let programs: [(&str, Start); 4] = [
-        ("python3", python),
-        ("redis-server", redis),
-        ("gcc", compiler),
-        ("go", go_server),
+    let programs: [(&str, bool, Start); 5] = [
+        ("python3", process::installed("python3"), python),
+        ("redis-server", process::installed("redis-server"), redis),
+        (
+            "postgresql",
+            postgres::programs().is_some(),
+            postgres_backend,
+        ),
+        ("gcc", process::installed("gcc"), compiler),
+        ("go", process::installed("go"), go_server),
     ];
-    for (needed, start) in programs {
-        if !process::installed(needed) {
+    for (needed, installed, start) in programs {
+        if !installed {
             process::say(&format!("not installed, left out: {needed}"));
             continue;
         }
@@ -80,11 +98,8 @@ pub(crate) fn measure(daemon: &Path) -> anyhow::Result<String> {
 fn python(_: &Path) -> anyhow::Result<Loaded> {
     let mut command = Command::new("python3");
     command.args(["-c", PYTHON]);
-    Ok(Loaded {
-        name: "python3, json",
-        program: Running::start(command, libc::SIGKILL)?,
-        _load: None,
-    })
+    let program = Running::start(command, libc::SIGKILL)?;
+    Ok(Loaded::alone("python3, json", program))
 }
 
 fn redis(_: &Path) -> anyhow::Result<Loaded> {
@@ -94,8 +109,17 @@ fn redis(_: &Path) -> anyhow::Result<Loaded> {
     command.arg(port.to_string());
     Ok(Loaded {
         name: "redis-server",
-        program: server,
-        _load: Some(Running::start(command, libc::SIGKILL)?),
+        pid: server.pid(),
+        _running: vec![Running::start(command, libc::SIGKILL)?, server],
+    })
+}
+
+fn postgres_backend(directory: &Path) -> anyhow::Result<Loaded> {
+    let postgres = postgres::start(directory)?;
+    Ok(Loaded {
+        name: "postgres, pgbench -S",
+        pid: postgres.backend,
+        _running: vec![postgres.client, postgres.server],
     })
 }
 
@@ -107,11 +131,8 @@ fn compiler(directory: &Path) -> anyhow::Result<Loaded> {
     command
         .args(["-quiet", "-O2", "-o", "/dev/null"])
         .arg(&source);
-    Ok(Loaded {
-        name: "cc1 -O2",
-        program: Running::start(command, libc::SIGKILL)?,
-        _load: None,
-    })
+    let program = Running::start(command, libc::SIGKILL)?;
+    Ok(Loaded::alone("cc1 -O2", program))
 }
 
 fn go_server(directory: &Path) -> anyhow::Result<Loaded> {
@@ -125,11 +146,8 @@ fn go_server(directory: &Path) -> anyhow::Result<Loaded> {
             .arg(&built)
             .arg(&source),
     )?;
-    Ok(Loaded {
-        name: "Go, net/http and encoding/json",
-        program: Running::start(Command::new(&built), libc::SIGKILL)?,
-        _load: None,
-    })
+    let program = Running::start(Command::new(&built), libc::SIGKILL)?;
+    Ok(Loaded::alone("Go, net/http and encoding/json", program))
 }
 
 /// Lets both look at the program for the same seconds and adds its rows.
@@ -140,7 +158,7 @@ fn compare(
     text: &mut String,
 ) -> anyhow::Result<()> {
     std::thread::sleep(WARM_UP);
-    let pid = loaded.program.pid();
+    let pid = loaded.pid;
     let data = directory.join("perf.data");
     process::output(
         Command::new("perf")

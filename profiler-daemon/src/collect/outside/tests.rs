@@ -94,6 +94,13 @@ fn who_keeps_the_reader_waiting_is_left_alone() {
     assert_eq!(known, [1, 0, 0]);
     let late: Vec<bool> = subjects.iter().map(|subject| subject.late).collect();
     assert_eq!(late, [false, true, false]);
+    // Each lacked memory: the first has it now, and only the last was not looked at because of another.
+    for subject in &mut subjects {
+        subject.lacks = Some(1);
+    }
+    subjects[0].lacks = None;
+    let waits = subjects.each_ref().map(Subject::waits_for_memory);
+    assert_eq!(waits, [false, false, true]);
     assert!(outside.read(&wanted[2..], &mut subjects), "another child");
     assert_eq!(outside.counts().reader.late, 1);
 

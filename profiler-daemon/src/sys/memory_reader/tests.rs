@@ -168,20 +168,35 @@ fn a_page_that_never_comes() {
 
 #[test]
 fn a_child_that_dies_is_replaced() {
-    // Check that a child that was killed by somebody is noticed, and that the next question is answered; that one that cannot begin is
-    // an error; and that an idle one ends.
+    // Check that a child that was killed while it had nothing to do is replaced, and nobody blamed; that one that was killed at work
+    // is noticed, and the next question answered; that one that cannot begin is an error, at once; and that an idle one ends.
     let here = pages(1);
     let ranges = [range(here, 1)];
     let mut reader = reader("careful_child");
     assert_eq!(firsts(&mut reader, &ranges, LONG).0, Ended::Whole);
-    reader.running.as_mut().unwrap().child.kill().unwrap();
+    let child = &mut reader.running.as_mut().unwrap().child;
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(firsts(&mut reader, &ranges, LONG).0, Ended::Whole);
+    assert_eq!(reader.counts().died, 1);
+    let pid = reader.running.as_mut().unwrap().child.id().cast_signed();
+    // SAFETY: a child that was not waited for.
+    let signal = move |signal| unsafe { libc::kill(pid, signal) };
+    signal(libc::SIGSTOP);
+    let killer = std::thread::spawn(move || {
+        std::thread::sleep(SHORT);
+        signal(libc::SIGKILL)
+    });
     assert_eq!(firsts(&mut reader, &ranges, LONG), (Ended::Died(0), vec![]));
+    assert_eq!(killer.join().unwrap(), 0);
     assert_eq!(firsts(&mut reader, &ranges, LONG).0, Ended::Whole);
     reader.used -= IDLE;
     reader.rest();
     assert!(reader.running.is_none());
     assert_eq!(firsts(&mut reader, &ranges, LONG).0, Ended::Whole);
     let mut broken = MemoryReader::new("/bin/false".into(), &[]);
+    let began = Instant::now();
     assert!(broken.read(&ranges, LONG, &mut |_, _| {}).is_err());
     assert_eq!(broken.counts().died, 1);
+    assert!(began.elapsed() < START_WITHIN, "its end is seen");
 }
