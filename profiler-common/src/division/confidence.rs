@@ -115,6 +115,9 @@ impl Estimate {
         // The stack has it exactly, but this value does not.
         let exact_ns = whole((share * float(part.exact_ns)).ceil());
         self.exact_ns = self.exact_ns.saturating_sub(exact_ns);
+        let (kind_ns, marks) = &mut self.kinds[Kind::Call as usize];
+        *kind_ns += float(exact_ns);
+        *marks += float(exact_ns);
         let more_ns = part.exact_ns.saturating_sub(exact_ns);
         self.ceiling_ns = self.ceiling_ns.saturating_add(more_ns);
     }
