@@ -401,6 +401,14 @@ fn strata() {
     assert_eq!(row.image.as_deref(), Some("/usr/bin/tool"));
     let image = Scope::Image(row.image_id.as_deref().unwrap().parse().unwrap());
     assert_eq!(shown(&image), rows([("[not sampled]", user(30))]));
+    let threads = report::threads(&snapshot, &Scope::Session, &TableQuery::default(), &names);
+    let threads = threads.unwrap();
+    let of_image = threads.rows.iter().find(|row| row.pid == 0).unwrap();
+    assert_eq!(of_image.comm, "tool (1 ended)");
+    assert_eq!(
+        (&of_image.image, &of_image.image_id),
+        (&row.image, &row.image_id)
+    );
     let session = report::session(&snapshot, &ViewQuery::default(), &names).unwrap();
     assert_eq!(session.totals.elapsed_ns, 1070 * MS);
     assert_eq!(session.retired.totals.elapsed_ns, 30 * MS);
