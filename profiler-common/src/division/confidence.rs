@@ -13,6 +13,9 @@ const Z: f64 = 1.959_964;
 /// Rows that rest for more than half on fewer marks are thin.
 const FEW_MARKS: f64 = 3.0;
 
+/// Into so many parts a mark can be divided where what it stands for is: among kernel functions, by ticks.
+pub const MARK_PARTS: u64 = 1024;
+
 /// A column of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Column {
@@ -74,6 +77,8 @@ pub struct Estimate {
     ceiling_ns: u64,
     /// Estimated nanoseconds and marks by kind.
     kinds: [(f64, f64); KINDS],
+    /// Of running time in calls: nanoseconds that further ticks say are in the value, and how many of them do.
+    told: (f64, f64),
     /// Squares of the half-widths, added up.
     below: f64,
     above: f64,
@@ -88,8 +93,33 @@ impl Estimate {
             to.0 += from.0;
             to.1 += from.1;
         }
+        self.told.0 += other.told.0;
+        self.told.1 += other.told.1;
         self.below += other.below;
         self.above += other.above;
+    }
+
+    /// Widens it by what is not known of the kernel functions of a user stack: of its running time in calls, `part.call_ns`, this value has
+    /// the share of `ticks`.
+    pub fn tell_apart(&mut self, part: &KernelTicks, ticks: u64) {
+        if part.ticks == 0 {
+            return;
+        }
+        let share = (float(ticks) / float(part.ticks)).min(1.0);
+        let call_ns = float(part.call_ns);
+        let (low, high) = wilson(share, float(part.ticks) / part.in_step.max(1.0));
+        self.below += ((share - low) * call_ns).powi(2);
+        self.above += ((high - share) * call_ns).powi(2);
+        self.told.0 += share * call_ns;
+        self.told.1 += float(ticks);
+        // The stack has it exactly, but this value does not.
+        let exact_ns = whole((share * float(part.exact_ns)).ceil());
+        self.exact_ns = self.exact_ns.saturating_sub(exact_ns);
+        let (kind_ns, marks) = &mut self.kinds[Kind::Call as usize];
+        *kind_ns += float(exact_ns);
+        *marks += float(exact_ns);
+        let more_ns = part.exact_ns.saturating_sub(exact_ns);
+        self.ceiling_ns = self.ceiling_ns.saturating_add(more_ns);
     }
 
     /// The interval of the value, which is `value_ns`.
@@ -103,7 +133,8 @@ impl Estimate {
         }
     }
 
-    /// Does the value rest for more than half on kinds of which it has fewer than three marks?
+    /// Does the value rest for more than half on kinds of which it has fewer than three marks, or on fewer than three ticks for the kernel
+    /// function?
     #[must_use]
     pub fn is_thin(&self) -> bool {
         let mut value_ns = float(self.exact_ns);
@@ -113,6 +144,9 @@ impl Estimate {
             if marks < FEW_MARKS {
                 thin_ns += kind_ns;
             }
+        }
+        if self.told.1 < FEW_MARKS && self.kinds[Kind::Call as usize].1 >= FEW_MARKS {
+            thin_ns += self.told.0;
         }
         thin_ns * 2.0 > value_ns
     }
@@ -135,6 +169,19 @@ impl Estimate {
     }
 }
 
+/// The ticks that divide the running time in calls of one user stack among its kernel functions.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct KernelTicks {
+    /// The time, nanoseconds.
+    pub call_ns: u64,
+    /// Of it, what is exactly the user stack's.
+    pub exact_ns: u64,
+    /// How many there are.
+    pub ticks: u64,
+    /// So many of them fell at once, as so many threads ran.
+    pub in_step: f64,
+}
+
 impl Stratum {
     /// What the value of `column` rests on, of stacks whose primary data add up to `cells`.
     ///
@@ -142,12 +189,37 @@ impl Stratum {
     /// mark periods. A kind without any mark is a row of its own, and in no interval.
     #[must_use]
     pub fn estimate(&self, cells: &Primary, column: Column) -> Estimate {
+        self.estimate_with(cells, 0, column)
+    }
+
+    /// The same of stacks that have `call_parts` parts ([`MARK_PARTS`] are one) of marks of running time in calls besides.
+    #[must_use]
+    pub fn estimate_with(&self, cells: &Primary, call_parts: u64, column: Column) -> Estimate {
         let mut estimate = Estimate::default();
         estimate.add_exact(column.exact_ns(cells));
         for kind in Kind::ALL {
-            self.add_kind(&mut estimate, kind, cells, column);
+            let parts = if kind == Kind::Call { call_parts } else { 0 };
+            self.add_kind(&mut estimate, kind, (cells, parts), column);
         }
         estimate
+    }
+
+    /// How many threads ran at once, on average, and at least one: so many ticks fall together.
+    #[must_use]
+    pub const fn threads_at_once(&self) -> f64 {
+        self.threads_at_once
+    }
+
+    /// Whether the marks of `kind` are its time itself, so that nothing of it is left to chance.
+    #[must_use]
+    pub fn is_exact(&self, kind: Kind) -> bool {
+        self.marks_of(kind) == u128::from(self.kinds[kind as usize])
+    }
+
+    fn marks_of(&self, kind: Kind) -> u128 {
+        parts_of(kind)
+            .map(|part| u128::from(part.of(&self.sum)))
+            .sum()
     }
 
     /// What the stratum's total of `column` rests on: kinds that are whole in it are measured, the others estimated.
@@ -172,13 +244,19 @@ impl Stratum {
                     estimate.above += square;
                 }
             } else {
-                self.add_kind(&mut estimate, kind, &self.sum, column);
+                self.add_kind(&mut estimate, kind, (&self.sum, 0), column);
             }
         }
         estimate
     }
 
-    fn add_kind(&self, estimate: &mut Estimate, kind: Kind, cells: &Primary, column: Column) {
+    fn add_kind(
+        &self,
+        estimate: &mut Estimate,
+        kind: Kind,
+        (cells, parts): (&Primary, u64),
+        column: Column,
+    ) {
         if !column.holds_any(kind) {
             return;
         }
@@ -186,19 +264,19 @@ impl Stratum {
             .filter(|part| column.holds(*part))
             .map(|part| u128::from(part.of(cells)))
             .sum();
-        let all: u128 = parts_of(kind)
-            .map(|part| u128::from(part.of(&self.sum)))
-            .sum();
+        let held_parts = held * u128::from(MARK_PARTS) + u128::from(parts);
+        let all = self.marks_of(kind);
         let kind_ns = self.kinds[kind as usize];
         if all == 0 || kind_ns == 0 {
             return;
         }
-        if all == u128::from(kind_ns) && column.holds_all(kind) {
+        if self.is_exact(kind) && column.holds_all(kind) {
             // The weights are the time itself: nothing was left to chance.
-            estimate.add_exact(u64::try_from(held).unwrap_or(u64::MAX).min(kind_ns));
+            let held_ns = u64::try_from(held_parts / u128::from(MARK_PARTS)).unwrap_or(u64::MAX);
+            estimate.add_exact(held_ns.min(kind_ns));
             return;
         }
-        let share = wide(held) / wide(all);
+        let share = wide(held_parts) / wide(all * u128::from(MARK_PARTS));
         let first = parts_of(kind).next().expect("each kind has a part");
         let (marks, in_step) = match first.marks {
             Marks::Ticks(_) => (wide(all), self.threads_at_once),

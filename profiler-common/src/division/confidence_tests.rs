@@ -1,6 +1,6 @@
 //! Intervals: what widens them, what has none, and how often they hold the truth.
 
-use super::Column;
+use super::{Column, KernelTicks, MARK_PARTS};
 use crate::clock::Class;
 use crate::division::Stratum;
 use crate::division::tests::{calls, kinds, sum_of, ticks};
@@ -15,6 +15,43 @@ fn the_interval_is_that_of_wilson() {
         .interval(100_000);
     assert!(interval.low_ns.abs_diff(55_230) < 50, "{interval:?}");
     assert!(interval.high_ns.abs_diff(174_370) < 50, "{interval:?}");
+}
+
+/// Check that parts of marks count as these, and that a value that only some of a stack's ticks give it is as unsure as they are few:
+/// also where the stack has its time exactly.
+#[test]
+fn kernel_functions_rest_on_ticks_too() {
+    for marks in [100, 1_000_000] {
+        let stratum = Stratum::new(&kinds(&[(Kind::Call, 1_000_000)]), &calls(marks), 0);
+        let whole = stratum.estimate(&calls(marks / 10), Column::Elapsed);
+        let parts = marks / 10 * MARK_PARTS;
+        let divided = stratum.estimate_with(&Primary::default(), parts, Column::Elapsed);
+        assert_eq!(divided, whole);
+        let ticks = KernelTicks {
+            call_ns: 100_000,
+            exact_ns: if marks == 100 { 0 } else { 100_000 },
+            ticks: 1,
+            in_step: 1.0,
+        };
+        let mut one = whole;
+        one.tell_apart(&ticks, 1);
+        // One of one: between 21 and 100 %.
+        let interval = one.interval(100_000);
+        assert!(interval.low_ns < 21_000, "{interval:?}");
+        assert!(one.is_thin() && !whole.is_thin());
+        let half = parts / 2;
+        let mut half = stratum.estimate_with(&Primary::default(), half, Column::Elapsed);
+        let many = KernelTicks {
+            ticks: 100,
+            ..ticks
+        };
+        half.tell_apart(&many, 50);
+        let interval = half.interval(50_000);
+        assert!(interval.low_ns < 40_500, "{interval:?}");
+        assert!(interval.high_ns >= 59_500, "{interval:?}");
+        assert!(marks == 100 || interval.high_ns <= 100_000);
+        assert!(!half.is_thin());
+    }
 }
 
 /// Check that threads that run at once widen the intervals of ticks, that weights count as fewer, and that marks at gaps

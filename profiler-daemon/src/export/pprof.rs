@@ -58,8 +58,7 @@ const SAMPLES: Column = Column {
     unit: "count",
     value: |values, _| values.samples,
 };
-/// What readers take it for. The measured time would be exact in sum, but between functions it leans to where threads are walked, which is
-/// where they wait; the samples lean nowhere.
+/// What readers take it for: that many periods. The times of the other columns are unbiased estimates too, with exact sums.
 const CPU: Column = nanoseconds("cpu", |values, period_ns| {
     values.samples.saturating_mul(period_ns)
 });

@@ -46,6 +46,10 @@ pub enum Gain {
     Ticks(usize, u64),
     /// Nanoseconds, of those by class, of running where calls were not traced.
     Untraced(u64),
+    /// Page faults that read nothing.
+    MinorFaults(u64),
+    /// Page faults that waited for a page to be read.
+    MajorFaults(u64),
 }
 
 impl Gain {
@@ -222,7 +226,9 @@ impl AccountView {
                     What::Class(class) => add(key(thread), span, Gain::time(class, cell.total)),
                     What::Ticks(tick) => add(key(thread), span, Gain::Ticks(tick, cell.total)),
                     What::Untraced => add(key(thread), span, Gain::Untraced(cell.total)),
-                    What::Unobserved | What::MinorFaults | What::MajorFaults => {}
+                    What::MinorFaults => add(key(thread), span, Gain::MinorFaults(cell.total)),
+                    What::MajorFaults => add(key(thread), span, Gain::MajorFaults(cell.total)),
+                    What::Unobserved => {}
                 }
             }
         }

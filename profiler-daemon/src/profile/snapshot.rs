@@ -115,6 +115,13 @@ impl Snapshot {
         &self.dropped
     }
 
+    /// Of a process that is not kept one by one: whose it became a part of. None where that is no longer known.
+    #[must_use]
+    pub fn merged_with(&self, key: ProcessKey) -> Option<&ImageView> {
+        let ended = self.dropped.get(&key)?;
+        self.images.get(ended.place as usize)
+    }
+
     /// The same with a loss that nobody counted when it happened: every window has it that begins at this moment or before, and ends
     /// later.
     #[must_use]

@@ -12,7 +12,7 @@ use super::{
     answer::List,
     completeness::Completeness,
     fold::Folding,
-    forest::{Forest, Function, Label, ROOT, Standing},
+    forest::{Forest, Function, Label, ROOT, Standing, with_accuracy},
     functions::FunctionRow,
     grow::Shape,
     meant::meant,
@@ -133,7 +133,11 @@ impl Places {
                     sums[*row as usize].add(&node.own);
                 }
             }
-            forest.with_accuracy(sums, |cell, rows| rows.extend(places[cell.node as usize]))
+            let accuracy = forest
+                .divided
+                .holdings
+                .of_own(sums.len(), |node| places[node as usize]);
+            with_accuracy(sums, accuracy)
         };
         let values = sum(&self.inclusive).into_iter().zip(sum(&self.exclusive));
         let mut rows: Vec<_> = self.rows.iter().copied().zip(values).collect();

@@ -4,9 +4,9 @@
 use serde::Serialize;
 
 use super::{
+    accuracy::Accuracy,
     answer::WindowSpan,
     completeness::Completeness,
-    divided::Accuracy,
     fold::Folding,
     forest::{Forest, Label, kind_name},
     grow::Shape,
@@ -143,7 +143,7 @@ fn nest(
     query: &TreeQuery,
 ) -> (TreeNode, u64) {
     let nodes = &forest.nodes;
-    let (inclusive, own) = forest.accuracy_of_nodes();
+    let (inclusive, own) = forest.accuracy_of_nodes(visible);
     let figures = |index: usize| {
         let node = &nodes[index];
         let of = |values, accuracy: &Accuracy| Figures {

@@ -11,8 +11,9 @@ use std::borrow::Cow;
 use profiler_common::kinds::Primary;
 
 use super::{
+    accuracy::Accuracy,
     completeness::{Lacks, Seen, Stacks},
-    divided::{Accuracy, Cell, Divided},
+    divided::Divided,
     grow::{Grower, Shape},
     product::{Figures, Values},
     query::Frames,
@@ -140,8 +141,6 @@ pub(super) struct Forest<'n> {
     pub(super) lacks: Lacks,
     /// Of a difference: what was there earlier and is not any more.
     pub(super) shrunk: Primary,
-    /// What nodes hold of marks and exact waits.
-    pub(super) cells: Vec<Cell>,
     pub(super) divided: Divided,
 }
 
@@ -162,7 +161,6 @@ impl<'n> Forest<'n> {
             stacks: Stacks::default(),
             lacks: Lacks::default(),
             shrunk: Primary::default(),
-            cells: Vec::new(),
             divided: Divided::default(),
         }
     }
@@ -173,17 +171,18 @@ impl<'n> Forest<'n> {
         for node in &self.nodes[1..] {
             exclusive[node.function as usize].add(&node.own);
         }
-        self.with_accuracy(exclusive, |cell, rows| {
-            let function = self.nodes[cell.node as usize].function;
-            if function != NO_FUNCTION {
-                rows.push(function);
-            }
-        })
+        let row_of = |node: u32| {
+            let function = self.nodes[node as usize].function;
+            (function != NO_FUNCTION).then_some(function)
+        };
+        let accuracy = self.divided.holdings.of_own(exclusive.len(), row_of);
+        with_accuracy(exclusive, accuracy)
     }
 
     /// What each function received with everything it called. A stack counts once, however often the function is on it.
     pub(super) fn inclusive(&self) -> Vec<Figures> {
         let mut inclusive = vec![Values::default(); self.functions.len()];
+        let mut outermost = vec![false; self.nodes.len()];
         let mut on_path = vec![0u32; self.functions.len()];
         let children = self.children();
         let mut steps: Vec<Step> = children.of(ROOT).map(Step::Enter).collect();
@@ -194,6 +193,7 @@ impl<'n> Forest<'n> {
                     let function = node.function as usize;
                     if on_path[function] == 0 {
                         inclusive[function].add(&node.total);
+                        outermost[index as usize] = true;
                     }
                     on_path[function] += 1;
                     steps.push(Step::Leave(node.function));
@@ -202,55 +202,26 @@ impl<'n> Forest<'n> {
                 Step::Leave(function) => on_path[function as usize] -= 1,
             }
         }
-        // The last cell on whose path each function was found: each counts once.
-        let mut last = vec![u64::MAX; self.functions.len()];
-        let mut paths = 0u64;
-        self.with_accuracy(inclusive, |cell, rows| {
-            for node in self.path(cell.node) {
-                let function = self.nodes[node as usize].function;
-                if last[function as usize] != paths {
-                    last[function as usize] = paths;
-                    rows.push(function);
-                }
-            }
-            paths += 1;
-        })
-    }
-
-    /// How good the inclusive and the own values of each node are.
-    pub(super) fn accuracy_of_nodes(&self) -> (Vec<Accuracy>, Vec<Accuracy>) {
-        let nodes = self.nodes.len();
-        let inclusive = self.divided.accuracy(&self.cells, nodes, |cell, rows| {
-            rows.extend(self.path(cell.node));
-            rows.push(ROOT);
-        });
-        let own = self
+        let row_of = |node: u32| {
+            let function = self.nodes[node as usize].function;
+            outermost[node as usize].then_some(function)
+        };
+        let rows = inclusive.len();
+        let accuracy = self
             .divided
-            .accuracy(&self.cells, nodes, |cell, rows| rows.push(cell.node));
-        (inclusive, own)
+            .holdings
+            .with_callees(&self.nodes, rows, row_of);
+        with_accuracy(inclusive, accuracy)
     }
 
-    /// The values of rows with how good they are; `rows_of` says which rows a cell counts for.
-    pub(super) fn with_accuracy(
-        &self,
-        values: Vec<Values>,
-        rows_of: impl FnMut(&Cell, &mut Vec<u32>),
-    ) -> Vec<Figures> {
-        let accuracy = self.divided.accuracy(&self.cells, values.len(), rows_of);
-        let rows = values.into_iter().zip(accuracy);
-        let figures = rows.map(|(values, accuracy)| Figures {
-            values,
-            accuracy: Some(accuracy),
-        });
-        figures.collect()
-    }
-
-    /// A node and its callers, without the root.
-    pub(super) fn path(&self, node: u32) -> impl Iterator<Item = u32> {
-        let listed = |node: u32| (node != ROOT).then_some(node);
-        std::iter::successors(listed(node), move |node| {
-            listed(self.nodes[*node as usize].parent)
-        })
+    /// How good the inclusive and the own values of the `wanted` nodes are; of others nothing is said.
+    pub(super) fn accuracy_of_nodes(&self, wanted: &[bool]) -> (Vec<Accuracy>, Vec<Accuracy>) {
+        let row_of = |node: u32| wanted[node as usize].then_some(node);
+        let (holdings, nodes) = (&self.divided.holdings, self.nodes.len());
+        (
+            holdings.with_callees(&self.nodes, nodes, row_of),
+            holdings.of_own(nodes, row_of),
+        )
     }
 
     /// What the receipt needs to know of the stacks.
@@ -305,6 +276,16 @@ impl<'n> Forest<'n> {
         }
         children
     }
+}
+
+/// The values of rows with how good they are.
+pub(super) fn with_accuracy(values: Vec<Values>, accuracy: Vec<Accuracy>) -> Vec<Figures> {
+    let rows = values.into_iter().zip(accuracy);
+    let figures = rows.map(|(values, accuracy)| Figures {
+        values,
+        accuracy: Some(accuracy),
+    });
+    figures.collect()
 }
 
 /// How much time of a view was folded, that in kernel frames included, whatever a report shows.

@@ -13,6 +13,7 @@ use profiler_common::{
 };
 
 use super::{
+    accuracy::IntoKernel,
     completeness::named_entry,
     divided::{Cell, Divided},
     fold::Folding,
@@ -164,7 +165,7 @@ impl<'v, 'n> Grower<'v, 'n> {
         // Of a difference, what was there earlier is in no stratum.
         let periods = self.view.snapshot.mark_periods();
         let strata = strata(&self.view.members, &self.kinds, periods);
-        let divided = Divided::new(&strata, &self.kinds, &self.cells, span_ns);
+        let mut divided = Divided::new(&strata, &self.kinds, &self.cells, span_ns);
         for (cell, values) in self.cells.iter().zip(&divided.values) {
             self.forest.nodes[cell.node as usize].own.add(values);
         }
@@ -177,7 +178,8 @@ impl<'v, 'n> Grower<'v, 'n> {
             }
         }
         if self.shape.frames == Frames::All {
-            self.divide_among_kernel_functions(&divided.values);
+            let moves = self.divide_among_kernel_functions(&divided.values);
+            divided.holdings.move_into_kernel(moves);
         }
         let mut forest = self.forest;
         for node in &mut forest.nodes {
@@ -188,15 +190,16 @@ impl<'v, 'n> Grower<'v, 'n> {
             let parent = forest.nodes[index].parent as usize;
             forest.nodes[parent].total.add(&total);
         }
-        forest.cells = self.cells;
         forest.divided = divided;
         forest
     }
 
     /// Of what a user function has in the kernel, the running time inside calls is divided among kernel functions by the ticks
-    /// that found calls at its stack. Where there are none, and of waits that were not walked, its function is not known.
-    fn divide_among_kernel_functions(&mut self, values: &[Values]) {
-        let mut ticks: BTreeMap<u32, Vec<(u32, u64)>> = BTreeMap::new();
+    /// that found calls at its stack. Where there are none, and of waits that were not walked, its function is not known. Says where
+    /// that of each user function went.
+    fn divide_among_kernel_functions(&mut self, values: &[Values]) -> BTreeMap<u32, IntoKernel> {
+        let mut moves = BTreeMap::new();
+        let mut ticks: BTreeMap<u32, BTreeMap<u32, u64>> = BTreeMap::new();
         // Of walked waits it is what was walked.
         let mut walked: HashMap<u32, WaitNs> = HashMap::new();
         for (cell, values) in self.cells.iter().zip(values) {
@@ -214,7 +217,8 @@ impl<'v, 'n> Grower<'v, 'n> {
                 && self.mode_of(cell.node) == Some(Mode::Kernel)
                 && let Some(user) = self.user_ancestor(cell.node)
             {
-                ticks.entry(user).or_default().push((cell.node, count));
+                let of_node = ticks.entry(user).or_default().entry(cell.node).or_default();
+                *of_node = of_node.saturating_add(count);
             }
         }
         for node in 0..self.modes.len() as u32 {
@@ -225,7 +229,8 @@ impl<'v, 'n> Grower<'v, 'n> {
             let own = &mut self.forest.nodes[node as usize].own;
             let in_kernel = own.take_kernel_time(&walked);
             let call_ns = in_kernel.classes[Class::Syscall as usize];
-            let found = ticks.get(&node).map(Vec::as_slice).unwrap_or_default();
+            let found = ticks.remove(&node).unwrap_or_default();
+            let found: Vec<(u32, u64)> = found.into_iter().collect();
             let weights: Vec<u64> = found.iter().map(|(_, count)| *count).collect();
             let (parts, unknown_ns) = kernel_parts(call_ns, &weights);
             for ((kernel, _), ns) in found.iter().zip(parts) {
@@ -237,11 +242,21 @@ impl<'v, 'n> Grower<'v, 'n> {
             rest.estimated_ns = in_kernel.estimated_ns.min(rest.elapsed_ns());
             self.forest.nodes[node as usize].own.estimated_ns +=
                 in_kernel.estimated_ns - rest.estimated_ns;
-            if rest != Values::default() {
+            let unknown = (rest != Values::default()).then(|| {
                 let unknown = self.unnamed(node, "[kernel, not sampled]");
                 self.forest.nodes[unknown as usize].own.add(&rest);
+                unknown
+            });
+            if in_kernel != Values::default() {
+                let to = IntoKernel {
+                    call_ns,
+                    ticks: found,
+                    unknown,
+                };
+                moves.insert(node, to);
             }
         }
+        moves
     }
 
     fn mode_of(&self, node: u32) -> Option<Mode> {

@@ -4,6 +4,7 @@
 //! Pure: names of functions come from outside ([`names::Names`]), and only the snapshot's time is known.
 //! Every answer obeys the ledger of docs/semantics.md section 5; tests/pipeline checks all of it on random profiles.
 
+mod accuracy;
 pub mod answer;
 pub mod callers;
 pub mod calltree;

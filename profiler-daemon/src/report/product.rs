@@ -2,7 +2,7 @@
 
 use profiler_common::{CLASS_COUNT, Class, ClassNs, kinds::WaitNs};
 
-use super::divided::Accuracy;
+use super::accuracy::Accuracy;
 use crate::profile::values::{WAIT_CLASSES, add_classes, sum};
 
 /// Samples, walks and time of one place. Of a place that is divided by marks, the time is an estimate.

@@ -135,7 +135,7 @@ impl<'a> View<'a> {
         TotalValues::new(
             &self.figures[index],
             &self.totals[index],
-            &not_sampled.classes,
+            Some(&not_sampled.classes),
         )
     }
 
@@ -145,7 +145,7 @@ impl<'a> View<'a> {
         for (index, member) in self.members.iter().enumerate() {
             not_sampled.add(&places.not_sampled(index, member));
         }
-        TotalValues::new(&self.total, &self.totals(), &not_sampled.classes)
+        TotalValues::new(&self.total, &self.totals(), Some(&not_sampled.classes))
     }
 
     /// How long the time covered is, nanoseconds.

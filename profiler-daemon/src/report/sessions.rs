@@ -1,5 +1,9 @@
 //! The named sessions, and the totals of one and of its spans.
 
+use profiler_common::{
+    Class,
+    kinds::{KINDS, Kind},
+};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -9,13 +13,16 @@ use super::{
     places::Places,
     query::{ReportError, Scope, Window},
     scope::View,
+    strata::{self, Shared},
     values::TotalValues,
 };
 use crate::{
     profile::{
         name::Name,
+        over::Gain,
         sessions::{DEFAULT, Session, SpanStart},
         snapshot::Snapshot,
+        values::{Totals, add_classes},
     },
     report::names::Names,
 };
@@ -70,7 +77,7 @@ pub struct SessionTotals {
     /// Its totals.
     #[serde(flatten)]
     pub totals: TotalValues,
-    /// Its spans, oldest first. They sum to its totals, to the nanosecond.
+    /// Its spans, oldest first. What is measured of them sums to its totals, to the nanosecond; what ticks say is said of each by its own.
     pub spans: Vec<SpanTotals>,
 }
 
@@ -167,28 +174,55 @@ pub fn session_totals(
         duration_ns: head.duration_ns,
         totals: view.all_values(&places),
         spans: match session {
-            Some(session) => spans(snapshot, session)?,
+            Some(session) => spans(&view, session),
             None => Vec::new(),
         },
     })
 }
 
-fn spans(snapshot: &Snapshot, session: &Session) -> Result<Vec<SpanTotals>, ReportError> {
-    let of = |(index, span): (usize, &SpanStart)| {
-        let window = Window::Named {
-            session: session.name,
-            span: Some(span.name),
-        };
-        let view = View::new(snapshot, &Scope::Session, window)?;
+fn spans(view: &View<'_>, session: &Session) -> Vec<SpanTotals> {
+    let now_ns = view.snapshot.now_ns();
+    let of = |((index, span), exact): ((usize, &SpanStart), Totals)| {
         let to = session.span_end(index);
-        let end_ns = to.map_or(snapshot.now_ns(), |to| to.ns);
-        Ok(SpanTotals {
+        let duration_ns = to.map_or(now_ns, |to| to.ns) - span.from.ns;
+        // All that ran in it is one: its ticks tell what they found of all processes together.
+        let together = Shared {
+            members: vec![(0, [true; KINDS])],
+            kinds: exact.kinds,
+        };
+        let (_, figures) = strata::totals(&[together], &[exact], duration_ns);
+        SpanTotals {
             name: span.name.to_string(),
             from_at: rfc3339(span.from.unix_ns),
             to_at: to.map(|to| rfc3339(to.unix_ns)),
-            duration_ns: end_ns - span.from.ns,
-            totals: view.all_values(&Places::new(&view)),
-        })
+            duration_ns,
+            totals: TotalValues::new(&figures, &exact, None),
+        }
     };
-    session.spans.iter().enumerate().map(of).collect()
+    let spans = session.spans.iter().enumerate();
+    spans.zip(exact_totals(view, session)).map(of).collect()
+}
+
+/// The totals of each span, of kinds those of running outside system calls; all spans in one pass.
+fn exact_totals(view: &View<'_>, session: &Session) -> Vec<Totals> {
+    let mut borders_ns: Vec<u64> = session.spans.iter().map(|span| span.from.ns).collect();
+    borders_ns.push(session.stopped.map_or(u64::MAX, |at| at.ns));
+    let mut totals = vec![Totals::default(); session.spans.len()];
+    for member in &view.members {
+        member
+            .account
+            .gains_by_span(&borders_ns, |_, span, gain| match gain {
+                Gain::Time(classes) => add_classes(&mut totals[span].classes, &classes),
+                Gain::Ticks(tick, count) => totals[span].ticks[tick] += count,
+                Gain::Untraced(ns) => totals[span].kinds[Kind::Untraced as usize] += ns,
+                Gain::MinorFaults(count) => totals[span].minor_faults += count,
+                Gain::MajorFaults(count) => totals[span].major_faults += count,
+            });
+    }
+    for of in &mut totals {
+        let user_ns = of.classes[Class::User as usize];
+        let untraced_ns = of.kinds[Kind::Untraced as usize];
+        of.kinds[Kind::User as usize] = user_ns.saturating_sub(untraced_ns);
+    }
+    totals
 }

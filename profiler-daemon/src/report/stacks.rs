@@ -187,18 +187,23 @@ pub fn stacks_between(
     })
 }
 
-/// The member of a later view that one of an earlier view is, or is a part of: a process that was dropped meanwhile is one of its
-/// image's ended ones.
+/// The member of a later view that one of an earlier view is, or is a part of: a process that was dropped meanwhile is one of the ended
+/// ones of the file that it executed last, which need not be the one it had earlier. Where it is no longer known which, it is taken
+/// for one of the earlier file's.
 fn part_of(later: &View<'_>, earlier: &Member<'_>) -> Option<u32> {
-    let key = |member: &Member<'_>| member.process.map(|(key, _)| key);
     let find = |is: &dyn Fn(&Member<'_>) -> bool| later.members.iter().position(is);
+    let key = earlier.process.map(|(key, _)| key);
+    let same = key.and_then(|of| find(&|member| member.process.is_some_and(|(key, _)| key == of)));
+    let merged = key.and_then(|of| later.snapshot.merged_with(of));
     let ended = |member: &Member<'_>| {
         member.process.is_none() && member.kernel_thread == earlier.kernel_thread
     };
-    let same = key(earlier).and_then(|of| find(&|member| key(member) == Some(of)));
-    let index = same
-        .or_else(|| find(&|member| ended(member) && member.image == earlier.image))
-        .or_else(|| find(&|member| ended(member) && member.image.is_none()))?;
+    let index = match (same, merged) {
+        (Some(index), _) => Some(index),
+        (None, Some(image)) => find(&|member| std::ptr::eq(member.account, &image.account)),
+        (None, None) => find(&|member| ended(member) && member.image == earlier.image)
+            .or_else(|| find(&|member| ended(member) && member.image.is_none())),
+    }?;
     u32::try_from(index).ok()
 }
 

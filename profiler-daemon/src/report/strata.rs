@@ -178,7 +178,7 @@ pub(super) fn totals(
 }
 
 /// The totals of the threads of a member as rows show them, whose own are `of`, exact and as shown: theirs add up to it. What ticks
-/// say of a thread is said by its own where it has enough time for some, else by those of its process.
+/// say of a thread is said by its own where it has enough time for some; the others share what these leave of their process's.
 pub(super) fn thread_values(
     threads: &[Totals],
     of: (&Totals, &Values),
@@ -188,22 +188,23 @@ pub(super) fn thread_values(
     let calls_ns = (shown.classes[Class::Syscall as usize])
         .saturating_sub(process.classes[Class::Syscall as usize]);
     let mut values: Vec<Values> = threads.iter().map(as_measured).collect();
-    let told: Vec<(u64, u64)> = threads
+    let told: Vec<Option<Told>> = threads
         .iter()
         .map(|of| told_by_ticks(of, periods))
         .collect();
+    let told = |ns: fn(&Told) -> u64| -> Vec<Option<u64>> {
+        told.iter().map(|told| told.as_ref().map(ns)).collect()
+    };
     let untraced: Vec<u64> = threads
         .iter()
         .map(|of| of.kinds[Kind::Untraced as usize])
         .collect();
-    let calls: Vec<u64> = told.iter().map(|(call_ns, _)| *call_ns).collect();
-    let calls = within(calls_ns, &calls, &untraced);
+    let calls = within(calls_ns, &told(|told| told.calls_ns), &untraced);
     let room = threads.iter().zip(&calls);
     let room: Vec<u64> = room
         .map(|(of, call_ns)| of.classes[Class::User as usize].saturating_sub(*call_ns))
         .collect();
-    let faults: Vec<u64> = told.iter().map(|(_, fault_ns)| *fault_ns).collect();
-    let faults = within(shown.fault_ns, &faults, &room);
+    let faults = within(shown.fault_ns, &told(|told| told.fault_ns), &room);
     for (index, values) in values.iter_mut().enumerate() {
         values.classes[Class::User as usize] -= calls[index];
         values.classes[Class::Syscall as usize] += calls[index];
@@ -213,13 +214,20 @@ pub(super) fn thread_values(
     values
 }
 
-/// What a thread's own ticks say was in calls, of untraced time, and in kernel mode outside them; of one with little time all of it is as
-/// likely as any other's.
-fn told_by_ticks(thread: &Totals, periods: MarkPeriods) -> (u64, u64) {
+/// What a thread's own ticks say of its running time.
+struct Told {
+    /// Of untraced time, what was in calls, nanoseconds.
+    calls_ns: u64,
+    /// What was in kernel mode outside calls, nanoseconds.
+    fault_ns: u64,
+}
+
+/// What is said of a thread by its own ticks; nothing of one with little time, all of which is as likely as any other's.
+fn told_by_ticks(thread: &Totals, periods: MarkPeriods) -> Option<Told> {
     let running_ns = thread.classes[Class::User as usize];
     let untraced_ns = thread.kinds[Kind::Untraced as usize];
     if running_ns < PERIODS.saturating_mul(periods.tick_ns) {
-        return (0, 0);
+        return None;
     }
     let mut kinds = KindNs::default();
     kinds[Kind::Untraced as usize] = untraced_ns;
@@ -229,30 +237,40 @@ fn told_by_ticks(thread: &Totals, periods: MarkPeriods) -> (u64, u64) {
         ..Primary::default()
     };
     let total = Stratum::new(&kinds, &ticks, 0).total();
-    (total.classes[Class::Syscall as usize], total.fault_ns)
+    Some(Told {
+        calls_ns: total.classes[Class::Syscall as usize],
+        fault_ns: total.fault_ns,
+    })
 }
 
-/// `total_ns` in parts like `wanted`, none larger than its `room`; what is left goes by the room that is left.
-fn within(total_ns: u64, wanted: &[u64], room: &[u64]) -> Vec<u64> {
-    let mut parts: Vec<u64> = match shares(total_ns, wanted) {
-        Some(parts) => parts
-            .iter()
-            .zip(room)
-            .map(|(part, room)| *part.min(room))
-            .collect(),
-        None => vec![0; wanted.len()],
-    };
-    let given = parts
-        .iter()
-        .fold(0u64, |sum, part| sum.saturating_add(*part));
-    let free: Vec<u64> = room
-        .iter()
-        .zip(&parts)
-        .map(|(room, part)| room - part)
+/// `total_ns` in parts, none larger than its `room`: what is `told`, in proportion where that is too much together. What is left goes
+/// by room to those of whom nothing is told, and what they have no room for to the others.
+fn within(total_ns: u64, told: &[Option<u64>], room: &[u64]) -> Vec<u64> {
+    let known = told.iter().zip(room);
+    let known: Vec<u64> = known
+        .map(|(told, room)| told.unwrap_or_default().min(*room))
         .collect();
-    if let Some(rest) = shares(total_ns.saturating_sub(given), &free) {
-        for ((part, rest), free) in parts.iter_mut().zip(rest).zip(&free) {
-            *part += rest.min(*free);
+    let known_ns = known.iter().copied().fold(0, u64::saturating_add);
+    let mut parts = if known_ns <= total_ns {
+        known
+    } else {
+        shares(total_ns, &known).unwrap_or(known)
+    };
+    for only_untold in [true, false] {
+        let free = parts.iter().zip(told).zip(room);
+        let free: Vec<u64> = free
+            .map(|((part, told), room)| match told {
+                Some(_) if only_untold => 0,
+                _ => room - part,
+            })
+            .collect();
+        let sum = |parts: &[u64]| parts.iter().copied().fold(0, u64::saturating_add);
+        let rest_ns = total_ns.saturating_sub(sum(&parts)).min(sum(&free));
+        for (part, more) in parts
+            .iter_mut()
+            .zip(shares(rest_ns, &free).unwrap_or_default())
+        {
+            *part += more;
         }
     }
     parts
@@ -264,5 +282,82 @@ fn as_measured(totals: &Totals) -> Values {
         samples: totals.samples(),
         classes: totals.classes,
         ..Values::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use profiler_common::kinds::Tick;
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const PERIODS_OF_10_MS: MarkPeriods = MarkPeriods {
+        tick_ns: 10 * MS,
+        gap_ns: MS,
+    };
+
+    fn thread(user_ms: u64, untraced_ms: u64, ticks: &[(Tick, u64)]) -> Totals {
+        let mut totals = Totals::default();
+        totals.classes[Class::User as usize] = user_ms * MS;
+        totals.kinds[Kind::Untraced as usize] = untraced_ms * MS;
+        for (tick, count) in ticks {
+            totals.ticks[*tick as usize] = *count;
+        }
+        totals
+    }
+
+    /// Values by thread, in milliseconds: of calls, of faults.
+    fn shown(threads: &[Totals], calls_ms: u64, fault_ms: u64) -> Vec<[u64; 2]> {
+        let mut process = Totals::default();
+        threads.iter().for_each(|of| process.add(of));
+        let mut values = as_measured(&process);
+        values.classes[Class::User as usize] -= calls_ms * MS;
+        values.classes[Class::Syscall as usize] += calls_ms * MS;
+        values.fault_ns = fault_ms * MS;
+        let of_threads = thread_values(threads, (&process, &values), PERIODS_OF_10_MS);
+        let calls_ns = |of: &Values| of.classes[Class::Syscall as usize];
+        assert_eq!(of_threads.iter().map(calls_ns).sum::<u64>(), calls_ms * MS);
+        let faults = of_threads.iter().map(|of| of.fault_ns);
+        assert_eq!(faults.sum::<u64>(), fault_ms * MS);
+        let of_threads = of_threads.iter();
+        of_threads
+            .map(|of| [calls_ns(of) / MS, of.fault_ns / MS])
+            .collect()
+    }
+
+    // Check that a thread with enough time has what its own ticks say, however much its process has besides, and that those with
+    // little time share the rest.
+    #[test]
+    fn own_ticks_are_not_scaled_up() {
+        let main = thread(1000, 0, &[(Tick::User, 90), (Tick::Fault, 10)]);
+        let worker = thread(50, 0, &[]);
+        let mut threads = vec![main];
+        threads.extend([worker; 200]);
+        let shown_faults = shown(&threads, 0, 3000);
+        assert_eq!(shown_faults[0], [0, 100]);
+        assert!(shown_faults[1..].iter().all(|of| *of == [0, 14]));
+
+        let main = thread(
+            1000,
+            1000,
+            &[(Tick::UntracedUser, 90), (Tick::UntracedCall, 10)],
+        );
+        let mut threads = vec![main];
+        threads.extend([thread(50, 50, &[]); 40]);
+        let shown_calls = shown(&threads, 2000, 0);
+        assert_eq!(shown_calls[0], [100, 0]);
+        assert!(shown_calls[1..].iter().all(|of| *of == [47, 0]));
+    }
+
+    // Check that what threads' ticks say is cut to what there is, and that time for which the others have no room is somewhere.
+    #[test]
+    fn parts_add_up() {
+        let told = [Some(30), Some(10), None];
+        assert_eq!(within(20, &told, &[100, 100, 100]), [15, 5, 0]);
+        assert_eq!(within(45, &told, &[100, 100, 100]), [30, 10, 5]);
+        assert_eq!(within(60, &told, &[30, 30, 5]), [30, 25, 5]);
+        assert_eq!(within(60, &told, &[20, 10, 0]), [20, 10, 0]);
+        assert_eq!(within(0, &[], &[]), [0u64; 0]);
     }
 }

@@ -19,15 +19,22 @@ use crate::{
     report::names::Names,
 };
 
-/// One thread, or in the row without `started_at` all exited threads that have no row of their own any more.
+/// One thread, or in the row without `started_at` all exited threads that have no row of their own any more: of a process, or of those
+/// that ended and are one by image.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct ThreadRow {
-    /// The process; 0 for processes that were dropped.
+    /// The process; 0 for processes that are one by image.
     pub pid: u32,
     /// The process's start, 10 ms ticks since boot.
     pub start_ticks: u64,
     /// The thread; 0 for threads folded into one row.
     pub tid: u32,
+    /// Path of the file that its process executed last, as far as that is known.
+    #[schema(required)]
+    pub image: Option<String>,
+    /// Of processes that are one by image: what `/api/v1/images/{id}` calls them.
+    #[schema(required)]
+    pub image_id: Option<String>,
     /// Its name.
     pub comm: String,
     /// `running`, `blocked`, `runnable` or `exited`.
@@ -62,6 +69,8 @@ impl Columns for ThreadRow {
         "pid",
         "start_ticks",
         "tid",
+        "image",
+        "image_id",
         "comm",
         "state",
         "started_at",
@@ -87,6 +96,8 @@ impl Row for ThreadRow {
             "pid" => Key::Number(self.pid.into()),
             "start_ticks" => Key::Number(self.start_ticks as f64),
             "tid" => Key::Number(self.tid.into()),
+            "image" => Key::Text(self.image.as_deref()?),
+            "image_id" => Key::Text(self.image_id.as_deref()?),
             "comm" => Key::Text(&self.comm),
             "state" => Key::Text(self.state),
             "started_at" => Key::Text(self.started_at.as_deref()?),
@@ -112,6 +123,7 @@ impl Row for ThreadRow {
         (self.pid, self.start_ticks, self.tid)
             .cmp(&(other.pid, other.start_ticks, other.tid))
             .then_with(|| self.started_at.cmp(&other.started_at))
+            .then_with(|| self.image_id.cmp(&other.image_id))
     }
 }
 
@@ -150,6 +162,8 @@ fn add_rows(view: &View<'_>, index: usize, rows: &mut Vec<ThreadRow>) {
             pid,
             start_ticks,
             tid: 0,
+            image: member.image.map(|image| image.path.to_string()),
+            image_id: member.image_id().map(|id| id.to_string()),
             comm: String::new(),
             state: ThreadState::Exited.name(),
             started_at: None,
@@ -189,13 +203,12 @@ fn add_rows(view: &View<'_>, index: usize, rows: &mut Vec<ThreadRow>) {
         });
     }
     if over.folded != Totals::default() || over.folded_count.is_some_and(|count| count > 0) {
-        let of = match member.process {
-            Some(_) => "threads",
-            None if member.kernel_thread => "kernel threads",
-            None => "processes",
+        let comm = match member.process {
+            Some(_) => "[exited threads]".to_owned(),
+            None => member.title(),
         };
         rows.push(ThreadRow {
-            comm: format!("[exited {of}]"),
+            comm,
             threads: over.folded_count,
             ..row(over.rows.len())
         });

@@ -315,13 +315,18 @@ pub struct TotalValues {
     pub estimated_ns: u64,
     /// `elapsed_ns` by class.
     pub classes: ClassValues,
-    /// Time in whose kind no mark fell: in the row `[not sampled]`.
-    pub not_sampled: ClassValues,
+    /// Time in whose kind no mark fell: in the row `[not sampled]`. Absent of spans of sessions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_sampled: Option<ClassValues>,
 }
 
 impl TotalValues {
-    /// Of totals, and what of them has no mark.
-    pub(super) fn new(figures: &TotalFigures, exact: &Totals, not_sampled: &ClassNs) -> Self {
+    /// Of totals, and what of them has no mark, where that is told.
+    pub(super) fn new(
+        figures: &TotalFigures,
+        exact: &Totals,
+        not_sampled: Option<&ClassNs>,
+    ) -> Self {
         let values = &figures.values;
         let estimated = values.fault_ns > 0 || values.estimated_ns > 0;
         let interval = estimated.then_some(figures.application);
@@ -336,7 +341,7 @@ impl TotalValues {
             major_faults: exact.major_faults,
             estimated_ns: values.estimated_ns,
             classes: ClassValues::from(&values.classes),
-            not_sampled: ClassValues::from(not_sampled),
+            not_sampled: not_sampled.map(ClassValues::from),
         }
     }
 
@@ -353,7 +358,7 @@ impl TotalValues {
         Self {
             application_low_ns: None,
             application_high_ns: None,
-            ..Self::new(&figures, exact, not_sampled)
+            ..Self::new(&figures, exact, Some(not_sampled))
         }
     }
 
@@ -371,7 +376,7 @@ impl TotalValues {
             "major_faults" => self.major_faults as f64,
             "estimated_ns" => self.estimated_ns as f64,
             _ => match name.strip_prefix("not_sampled.") {
-                Some(class) => return self.not_sampled.class(class),
+                Some(class) => return self.not_sampled?.class(class),
                 None => return self.classes.column(name),
             },
         })

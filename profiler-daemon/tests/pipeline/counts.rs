@@ -101,17 +101,23 @@ fn threads((snapshot, names): &(Snapshot, ByName), window: Window) -> Vec<Thread
         .rows
 }
 
-// Check that what was dropped has a row for programs and one for threads of the kernel, and that these say which they are.
+// Check that what was dropped has a row by image and one for threads of the kernel, and that these say which they are.
 #[test]
 fn rows_of_what_was_dropped() {
     let rows = threads(&forty_seconds(), Window::Session);
     let together = rows.iter().filter(|row| row.pid == 0);
-    let found: Vec<(&str, u64)> = together
-        .map(|row| (&*row.comm, row.classes.kernel_ns / SECOND_NS))
+    let found: Vec<(&str, Option<&str>, u64)> = together
+        .map(|row| {
+            let seconds = row.classes.kernel_ns / SECOND_NS;
+            (&*row.comm, row.image_id.as_deref(), seconds)
+        })
         .collect();
     assert_eq!(
         found,
-        [("[exited processes]", 0), ("[exited kernel threads]", 2)]
+        [
+            ("[other images] (1 ended)", Some("other"), 0),
+            ("[kernel threads] (1 ended)", Some("kernel"), 2)
+        ]
     );
 }
 

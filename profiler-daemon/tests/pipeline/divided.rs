@@ -14,7 +14,10 @@ use profiler_daemon::{
         limits::Limits,
         snapshot::Snapshot,
     },
-    report::{self, Frames, ProcessSelector, Scope, TableQuery, ViewQuery, values::ClassValues},
+    report::{
+        self, Frames, ProcessSelector, Scope, TableQuery, ViewQuery,
+        values::{ClassValues, RowValues},
+    },
 };
 
 use crate::{
@@ -172,7 +175,7 @@ fn kinds() {
         kernel_ns: 0,
     };
     assert_eq!(totals.classes, classes([1000, 500, 184, 50]));
-    assert_eq!(totals.not_sampled, classes([0, 100, 70, 0]));
+    assert_eq!(totals.not_sampled, Some(classes([0, 100, 70, 0])));
     assert_eq!(
         [totals.application_ns, totals.fault_ns, totals.estimated_ns],
         [700, 300, 500].map(|ms| ms * MS)
@@ -203,6 +206,106 @@ fn kernel_functions() {
             ("[not sampled]", [170, 0, 0, 0]),
         ])
     );
+}
+
+/// A process with a second of user mode and one of calls: `read` has all user time, half of the marks of calls and one tick in a kernel
+/// function, `write` the other half and no tick.
+fn two_calls() -> (Snapshot, ByName) {
+    let mut small = Small::new(limits());
+    let mut pass = small.pass(2);
+    pass.processes.push(small::info(PROCESS));
+    let read = stack(&mut small, &["main", "read"], &[], |held| {
+        held.ticks[Tick::User as usize] = 400;
+        held.marks[MARK_CALL] = 50;
+    });
+    let in_read = stack(&mut small, &["main", "read"], &["k:vfs_read"], |held| {
+        held.ticks[Tick::Call as usize] = 1;
+    });
+    let write = stack(&mut small, &["main", "write"], &[], |held| {
+        held.marks[MARK_CALL] = 50;
+    });
+    pass.stacks = vec![read, in_read, write];
+    let classes = [SECOND_NS, SECOND_NS, 0, 0, 0];
+    pass.threads.push(small::thread(
+        PROCESS,
+        THREAD,
+        ThreadState::Running,
+        classes,
+    ));
+    small.profile.apply(pass);
+    (small.profile.snapshot(), small.names)
+}
+
+// Check that kernel functions are as unsure as the marks of their callers and their own ticks, that what has no kernel function keeps
+// the interval of its marks, and that user functions have none for time that is not theirs any more.
+#[test]
+fn intervals_of_kernel_functions() {
+    let (snapshot, names) = two_calls();
+    let table = |frames| {
+        let query = TableQuery {
+            frames,
+            ..TableQuery::default()
+        };
+        let list = report::functions(&snapshot, &OF_PROCESS, &query, &names).unwrap();
+        let rows = list.rows.into_iter();
+        rows.map(|row| (row.function, row.values))
+            .collect::<BTreeMap<_, _>>()
+    };
+    let (user, all) = (table(Frames::User), table(Frames::All));
+    let own = |name: &str| {
+        let time = all[name].elapsed;
+        let ends = [time.exclusive_low_ns, time.exclusive_high_ns];
+        let [low, high] = ends.map(|ns| ns.unwrap() / MS);
+        (low, time.exclusive_ns / MS, high)
+    };
+    let (low, value, high) = own("vfs_read");
+    assert!(low < 150 && value == 500 && high > 550, "{low} to {high}");
+    assert!(all["vfs_read"].few_marks && !user["read"].few_marks);
+    let (low, value, high) = own("[kernel, not sampled]");
+    assert!((390..420).contains(&low), "{low}");
+    assert!(value == 500 && (580..610).contains(&high), "{high}");
+    assert!(!all["[kernel, not sampled]"].few_marks);
+    let (low, value, _) = own("read");
+    assert!(low > 980 && value == 1000, "{low}");
+    for name in ["main", "read", "write"] {
+        let time = |rows: &BTreeMap<String, RowValues>| {
+            let time = rows[name].elapsed;
+            [time.inclusive_low_ns, time.inclusive_high_ns]
+        };
+        assert_eq!(time(&user), time(&all));
+    }
+}
+
+// Check that waits that are exactly a row's are in its interval, and that it does not rest on few marks for the little else it has.
+#[test]
+fn exact_waits_are_in_intervals() {
+    let mut small = Small::new(limits());
+    let mut pass = small.pass(12);
+    pass.processes.push(small::info(PROCESS));
+    let wait = stack(&mut small, &["main", "wait"], &[], |held| {
+        held.ticks[Tick::User as usize] = 2;
+        held.exact[0] = 10 * SECOND_NS;
+    });
+    let work = stack(&mut small, &["main", "work"], &[], |held| {
+        held.ticks[Tick::User as usize] = 2;
+    });
+    pass.stacks = vec![wait, work];
+    let classes = [SECOND_NS, 0, 10 * SECOND_NS, 0, 0];
+    let mut update = small::thread(PROCESS, THREAD, ThreadState::Blocked, classes);
+    update.kinds = KindNs::default();
+    update.kinds[Kind::User as usize] = SECOND_NS;
+    pass.threads.push(update);
+    small.profile.apply(pass);
+    let query = TableQuery::default();
+    let list =
+        report::functions(&small.profile.snapshot(), &OF_PROCESS, &query, &small.names).unwrap();
+    let row = list.rows.iter().find(|row| row.function == "wait").unwrap();
+    let elapsed = row.values.elapsed;
+    assert_eq!(elapsed.exclusive_ns, 10 * SECOND_NS + SECOND_NS / 2);
+    let (low_ns, high_ns) = (elapsed.exclusive_low_ns, elapsed.exclusive_high_ns);
+    assert!(low_ns.unwrap() >= 10 * SECOND_NS && low_ns.unwrap() < elapsed.exclusive_ns);
+    assert!(high_ns.unwrap() <= 11 * SECOND_NS && high_ns.unwrap() > elapsed.exclusive_ns);
+    assert!(!row.values.few_marks);
 }
 
 /// A process of this number that executed one file, and its thread with so much user time.
@@ -298,9 +401,17 @@ fn strata() {
     assert_eq!(row.image.as_deref(), Some("/usr/bin/tool"));
     let image = Scope::Image(row.image_id.as_deref().unwrap().parse().unwrap());
     assert_eq!(shown(&image), rows([("[not sampled]", user(30))]));
+    let threads = report::threads(&snapshot, &Scope::Session, &TableQuery::default(), &names);
+    let threads = threads.unwrap();
+    let of_image = threads.rows.iter().find(|row| row.pid == 0).unwrap();
+    assert_eq!(of_image.comm, "tool (1 ended)");
+    assert_eq!(
+        (&of_image.image, &of_image.image_id),
+        (&row.image, &row.image_id)
+    );
     let session = report::session(&snapshot, &ViewQuery::default(), &names).unwrap();
     assert_eq!(session.totals.elapsed_ns, 1070 * MS);
     assert_eq!(session.retired.totals.elapsed_ns, 30 * MS);
     // None of the image's together has a mark of another process alone in it.
-    assert_eq!(session.totals.not_sampled.user_ns, 0);
+    assert_eq!(session.totals.not_sampled.unwrap().user_ns, 0);
 }

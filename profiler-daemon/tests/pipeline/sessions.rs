@@ -1,6 +1,9 @@
 //! Named sessions: what passed between their borders, exactly, and for as long as there is room.
 
-use profiler_common::ClassNs;
+use profiler_common::{
+    ClassNs,
+    kinds::{Kind, KindNs, Tick},
+};
 use profiler_daemon::{
     processes::ids::{ProcessKey, ThreadKey},
     profile::{
@@ -13,7 +16,7 @@ use profiler_daemon::{
     },
     report::{
         self, ReportError, Scope, SessionTotals, TableQuery, ViewQuery, Window, names::Names,
-        values::TotalValues,
+        sessions::SpanTotals, values::TotalValues,
     },
 };
 
@@ -21,6 +24,8 @@ use crate::{
     machine::SECOND_NS,
     small::{self, ByName, PROCESS, Small, THREAD},
 };
+
+const MS: u64 = SECOND_NS / 1000;
 
 fn name(text: &str) -> Name {
     text.parse().unwrap()
@@ -83,9 +88,72 @@ fn totals(snapshot: &Snapshot, session: Name, names: &dyn Names) -> SessionTotal
     ] {
         assert_eq!(sum(class), class(whole));
     }
+    assert!(whole.not_sampled.is_some());
+    let unsaid = |span: &SpanTotals| span.totals.not_sampled.is_none();
+    assert!(totals.spans.iter().all(unsaid), "places are not asked for");
     let durations: u64 = totals.spans.iter().map(|span| span.duration_ns).sum();
     assert_eq!(durations, totals.duration_ns);
     totals
+}
+
+// Check that what ticks say of a span is said by its own: faults of one are none of the other's, and of untraced time calls are.
+#[test]
+fn spans_by_their_own_ticks() {
+    let mut small = Small::new(Limits::default());
+    let run = |small: &mut Small, now: u64, ticks: &[(Tick, u64)]| {
+        let mut pass = small.pass(now);
+        update(&mut pass, now, 0);
+        let of_thread = &mut pass.threads[0];
+        of_thread.kinds = KindNs::default();
+        of_thread.kinds[Kind::User as usize] = now.min(2) * SECOND_NS;
+        of_thread.kinds[Kind::Untraced as usize] = now.saturating_sub(2) * SECOND_NS;
+        (of_thread.minor_faults, of_thread.major_faults) = (now * 10, now);
+        let mut delta = small.delta(&["main"], &[], 0, ClassNs::default());
+        for (tick, count) in ticks {
+            delta.primary.ticks[*tick as usize] = *count;
+        }
+        pass.stacks.push(delta);
+        small.profile.apply(pass);
+    };
+    start(&mut small.profile, "s");
+    run(&mut small, 1, &[(Tick::User, 100)]);
+    mark(&mut small.profile, "faulty", None);
+    run(&mut small, 2, &[(Tick::User, 50), (Tick::Fault, 50)]);
+    mark(&mut small.profile, "untraced", None);
+    let calls = [
+        (Tick::UntracedUser, 50),
+        (Tick::UntracedFault, 25),
+        (Tick::UntracedCall, 25),
+    ];
+    run(&mut small, 3, &calls);
+    end(&mut small.profile, "s");
+    let totals = totals(&small.profile.snapshot(), name("s"), &small.names);
+    let spans: Vec<_> = totals
+        .spans
+        .iter()
+        .map(|span| {
+            let of = &span.totals;
+            let ns = [
+                of.application_ns,
+                of.fault_ns,
+                of.classes.syscall_ns,
+                of.estimated_ns,
+            ];
+            (ns.map(|ns| ns / MS), [of.minor_faults, of.major_faults])
+        })
+        .collect();
+    assert_eq!(
+        spans,
+        [
+            ([1000, 0, 0, 0], [10, 1]),
+            ([500, 500, 0, 0], [10, 1]),
+            ([500, 250, 250, 1000], [10, 1]),
+        ]
+    );
+    let faulty = &totals.spans[1].totals;
+    assert!(
+        faulty.application_low_ns < Some(450 * MS) && faulty.application_high_ns > Some(550 * MS)
+    );
 }
 
 /// What was observed at the beginning of a session, and what it held when it was stopped: elapsed time, samples.

@@ -55,7 +55,7 @@ export function createModulesTab() {
 
 export function createThreadsTab(process) {
   const name = textColumn({ id: "comm", label: "Thread", header: true, class: "name" }, (row) => ({
-    text: row.threads > 1 ? `${shown(row.comm)} (${count(row.threads)})` : shown(row.comm),
+    text: row.threads > 1 && !row.image_id ? `${shown(row.comm)} (${count(row.threads)})` : shown(row.comm),
     title: row.started_at ? `started ${clock(row.started_at)}` : undefined,
     href: process === null && row.pid > 0 ? link("scope", `${row.pid}.${row.start_ticks}`, "threads") : undefined,
   }));
@@ -92,7 +92,7 @@ export function createThreadsTab(process) {
       numberColumn({ id: "major_faults", label: "major", group: "Page faults", title: "Page faults that waited for data to be read" }, (row) => ({ text: count(row.major_faults) })),
       numberColumn({ id: "unobserved_ns", label: "unobserved", title: "Time in which it was no target" }, (row) => ({ text: time(row.unobserved_ns), title: exactTime(row.unobserved_ns) })),
     ],
-    key: (row) => `${row.pid}.${row.tid}.${row.started_at}.${row.comm}`,
+    key: (row) => `${row.pid}.${row.tid}.${row.started_at}.${row.image_id}.${row.comm}`,
     defaultSort: "elapsed.exclusive_ns",
     filterLabel: "part of a thread's name…",
   });

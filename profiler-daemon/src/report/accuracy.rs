@@ -1,0 +1,369 @@
+//! How far the values of rows may be from the truth: what places hold of each stratum, added up by row.
+
+use std::collections::BTreeMap;
+
+use profiler_common::{
+    division::{Column, Estimate, KernelTicks, MARK_PARTS, Stratum, shares},
+    kinds::{Kind, MARK_BLOCKED, MARK_CALL, MARK_RUNNABLE, Primary, Tick},
+};
+
+use super::{
+    forest::{ForestNode, ROOT},
+    product::Marks,
+};
+
+/// How good the values of a row are.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Accuracy {
+    /// Of all time.
+    pub(super) elapsed: Estimate,
+    /// Of application time.
+    pub(super) application: Estimate,
+    /// What they rest on.
+    pub(super) marks: Marks,
+}
+
+impl Accuracy {
+    fn add(&mut self, stratum: &Stratum, held: &Held) {
+        let Held {
+            primary,
+            call_parts,
+        } = held;
+        let estimate = |column| stratum.estimate_with(primary, *call_parts, column);
+        self.elapsed.add(&estimate(Column::Elapsed));
+        self.application.add(&estimate(Column::Application));
+        self.marks.ticks = self.marks.ticks.saturating_add(primary.samples());
+        for gaps in primary.marks {
+            self.marks.gaps = self.marks.gaps.saturating_add(gaps);
+        }
+        let gaps = call_parts.div_ceil(MARK_PARTS);
+        self.marks.gaps = self.marks.gaps.saturating_add(gaps);
+        for (ns, squares_us2) in primary.weighted.iter().zip(primary.squares_us2) {
+            self.marks.waits = self
+                .marks
+                .waits
+                .saturating_add(equal_weights(*ns, squares_us2));
+        }
+    }
+
+    /// Of a row that is this one and another.
+    pub(super) fn join(&mut self, other: &Self) {
+        self.elapsed.add(&other.elapsed);
+        self.application.add(&other.application);
+        self.marks.add(&other.marks);
+    }
+}
+
+/// How many equal weights tell as much as these.
+fn equal_weights(ns: u64, squares_us2: u64) -> u64 {
+    let us = ns as f64 / 1e3;
+    // A wait of less than a microsecond has a square of nothing.
+    let squares = (squares_us2 as f64).max(us).max(1.0);
+    (us * us / squares).ceil() as u64
+}
+
+/// What a row holds of a stratum.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    primary: Primary,
+    /// Parts of marks of running time in calls ([`MARK_PARTS`]), beside those above.
+    call_parts: u64,
+}
+
+impl Held {
+    fn add(&mut self, other: &Self) {
+        self.primary.add(&other.primary);
+        self.call_parts = self.call_parts.saturating_add(other.call_parts);
+    }
+}
+
+/// A stratum, and what places hold of its kinds.
+struct Part {
+    stratum: Stratum,
+    held: Vec<(u32, Primary)>,
+    /// Parts of marks that kernel functions have.
+    calls: Vec<(u32, u64)>,
+}
+
+/// Where the time of a user function goes that it spent in the kernel.
+pub(super) struct IntoKernel {
+    /// Its running time in calls, nanoseconds.
+    pub(super) call_ns: u64,
+    /// The kernel functions that have it, each with the ticks that say so.
+    pub(super) ticks: Vec<(u32, u64)>,
+    /// The place for what has no function.
+    pub(super) unknown: Option<u32>,
+}
+
+/// How the running time in calls of a user function was divided.
+struct InKernel {
+    user: u32,
+    ticks: KernelTicks,
+    places: Vec<(u32, u64)>,
+}
+
+/// What places hold.
+#[derive(Default)]
+pub(super) struct Holdings {
+    parts: Vec<Part>,
+    in_kernel: Vec<InKernel>,
+}
+
+impl Holdings {
+    /// Adds what places hold of a stratum.
+    pub(super) fn add(&mut self, stratum: Stratum, held: Vec<(u32, Primary)>) {
+        self.parts.push(Part {
+            stratum,
+            held,
+            calls: Vec::new(),
+        });
+    }
+
+    /// Moves what user functions hold of time in the kernel to where that time went. `moves` are by place of the user function.
+    pub(super) fn move_into_kernel(&mut self, moves: BTreeMap<u32, IntoKernel>) {
+        let mut known: BTreeMap<u32, KernelTicks> = BTreeMap::new();
+        for part in &mut self.parts {
+            let mut moved = Vec::new();
+            for (node, held) in &mut part.held {
+                let Some(to) = moves.get(node) else {
+                    continue;
+                };
+                let known = known.entry(*node).or_default();
+                known.in_step = known.in_step.max(part.stratum.threads_at_once());
+                let mut rest = take_kernel_part(held);
+                if part.stratum.is_exact(Kind::Call) {
+                    let exact_ns = rest.marks[MARK_CALL];
+                    known.exact_ns = known.exact_ns.saturating_add(exact_ns);
+                }
+                let weights: Vec<u64> = to.ticks.iter().map(|(_, ticks)| *ticks).collect();
+                let parts = rest.marks[MARK_CALL].saturating_mul(MARK_PARTS);
+                if let Some(parts) = shares(parts, &weights).filter(|parts| !parts.is_empty()) {
+                    rest.marks[MARK_CALL] = 0;
+                    let parts = to
+                        .ticks
+                        .iter()
+                        .zip(parts)
+                        .map(|((at, _), part)| (*at, part));
+                    part.calls.extend(parts.filter(|(_, part)| *part > 0));
+                }
+                match to.unknown {
+                    Some(unknown) if rest != Primary::default() => moved.push((unknown, rest)),
+                    Some(_) => {}
+                    // No time of it was left: it is that of untraced calls, which went with the others.
+                    None => held.add(&rest),
+                }
+            }
+            part.held.append(&mut moved);
+        }
+        for (user, to) in moves {
+            let ticks = KernelTicks {
+                call_ns: to.call_ns,
+                ticks: (to.ticks.iter()).fold(0, |sum, (_, ticks)| sum.saturating_add(*ticks)),
+                ..known.get(&user).copied().unwrap_or_default()
+            };
+            self.in_kernel.push(InKernel {
+                user,
+                ticks,
+                places: to.ticks,
+            });
+        }
+    }
+
+    /// How good the values of `rows` rows are that have what places hold themselves. `row_of` says which row that is.
+    pub(super) fn of_own(&self, rows: usize, row_of: impl Fn(u32) -> Option<u32>) -> Vec<Accuracy> {
+        let mut accuracy = vec![Accuracy::default(); rows];
+        let mut sums = Sums::new(rows);
+        for part in &self.parts {
+            for (node, held) in part.held() {
+                if let Some(row) = row_of(node) {
+                    sums.of(row).add(&held);
+                }
+            }
+            sums.drain(|row, held| accuracy[row as usize].add(&part.stratum, &held));
+        }
+        let mut ticks = Counts::new(rows);
+        for of in &self.in_kernel {
+            let whole = row_of(of.user);
+            for (node, count) in &of.places {
+                if let Some(row) = row_of(*node).filter(|row| Some(*row) != whole) {
+                    ticks.add(row, *count);
+                }
+            }
+            ticks.drain(|row, count| {
+                accuracy[row as usize].elapsed.tell_apart(&of.ticks, count);
+            });
+        }
+        accuracy
+    }
+
+    /// The same of rows that have what places hold with all below them. `row_of` says where; no place may be below another of its row.
+    pub(super) fn with_callees(
+        &self,
+        nodes: &[ForestNode],
+        rows: usize,
+        row_of: impl Fn(u32) -> Option<u32>,
+    ) -> Vec<Accuracy> {
+        let mut accuracy = vec![Accuracy::default(); rows];
+        let (mut by_node, mut by_row) = (Sums::new(nodes.len()), Sums::new(rows));
+        for part in &self.parts {
+            for (node, held) in part.held() {
+                by_node.of(node).add(&held);
+            }
+            by_node.add_to_callers(nodes);
+            by_node.drain(|node, held| {
+                if let Some(row) = row_of(node) {
+                    by_row.of(row).add(&held);
+                }
+            });
+            by_row.drain(|row, held| accuracy[row as usize].add(&part.stratum, &held));
+        }
+        let mut ticks = Counts::new(rows);
+        for of in &self.in_kernel {
+            for (node, count) in &of.places {
+                let mut at = *node;
+                while at != of.user && at != ROOT {
+                    if let Some(row) = row_of(at) {
+                        ticks.add(row, *count);
+                    }
+                    at = nodes[at as usize].parent;
+                }
+            }
+            ticks.drain(|row, count| {
+                accuracy[row as usize].elapsed.tell_apart(&of.ticks, count);
+            });
+        }
+        accuracy
+    }
+}
+
+impl Part {
+    fn held(&self) -> impl Iterator<Item = (u32, Held)> {
+        let held = self.held.iter().map(|(node, primary)| {
+            let held = Held {
+                primary: *primary,
+                call_parts: 0,
+            };
+            (*node, held)
+        });
+        let calls = self.calls.iter().map(|(node, call_parts)| {
+            let held = Held {
+                primary: Primary::default(),
+                call_parts: *call_parts,
+            };
+            (*node, held)
+        });
+        held.chain(calls)
+    }
+}
+
+/// Takes out what was spent in the kernel, as the time is ([`Values::take_kernel_time`](super::product::Values::take_kernel_time)):
+/// all but user mode, and but waits that were walked. Ticks that found calls have no time.
+fn take_kernel_part(held: &mut Primary) -> Primary {
+    let mut part = Primary {
+        marks: std::mem::take(&mut held.marks),
+        ..Primary::default()
+    };
+    let in_kernel = [
+        Tick::Fault,
+        Tick::UntracedFault,
+        Tick::UntracedCall,
+        Tick::Kernel,
+    ];
+    for tick in in_kernel.map(|tick| tick as usize) {
+        part.ticks[tick] = std::mem::take(&mut held.ticks[tick]);
+    }
+    for (wait, mark) in [MARK_BLOCKED, MARK_RUNNABLE].into_iter().enumerate() {
+        // Where marks at gaps have a part in it, only what is exact is sure to have been walked.
+        if part.marks[mark] > 0 {
+            part.weighted[wait] = std::mem::take(&mut held.weighted[wait]);
+            part.squares_us2[wait] = std::mem::take(&mut held.squares_us2[wait]);
+        }
+    }
+    part
+}
+
+/// What some rows hold; only those that hold anything take room.
+struct Sums {
+    /// By row: its place among those that hold anything.
+    places: Vec<u32>,
+    held: Vec<(u32, Held)>,
+}
+
+/// The place of a row that holds nothing.
+const NOWHERE: u32 = u32::MAX;
+
+impl Sums {
+    fn new(rows: usize) -> Self {
+        Self {
+            places: vec![NOWHERE; rows],
+            held: Vec::new(),
+        }
+    }
+
+    fn of(&mut self, row: u32) -> &mut Held {
+        let place = &mut self.places[row as usize];
+        if *place == NOWHERE {
+            *place = u32::try_from(self.held.len()).expect("rows are numbered by u32");
+            self.held.push((row, Held::default()));
+        }
+        &mut self.held[*place as usize].1
+    }
+
+    /// Where rows are nodes: adds what each holds to all that it is below of, but the root.
+    fn add_to_callers(&mut self, nodes: &[ForestNode]) {
+        let mut at = 0;
+        while let Some((node, _)) = self.held.get(at) {
+            let parent = nodes[*node as usize].parent;
+            if parent != ROOT {
+                self.of(parent);
+            }
+            at += 1;
+        }
+        // Callees have higher numbers than their callers.
+        let mut order: Vec<u32> = self.held.iter().map(|(node, _)| *node).collect();
+        order.sort_unstable_by(|a, b| b.cmp(a));
+        for node in order {
+            let parent = nodes[node as usize].parent;
+            if parent != ROOT {
+                let held = *self.of(node);
+                self.of(parent).add(&held);
+            }
+        }
+    }
+
+    fn drain(&mut self, mut each: impl FnMut(u32, Held)) {
+        for (row, held) in self.held.drain(..) {
+            self.places[row as usize] = NOWHERE;
+            each(row, held);
+        }
+    }
+}
+
+/// Counts of some rows.
+struct Counts {
+    counts: Vec<u64>,
+    touched: Vec<u32>,
+}
+
+impl Counts {
+    fn new(rows: usize) -> Self {
+        Self {
+            counts: vec![0; rows],
+            touched: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, row: u32, count: u64) {
+        let sum = &mut self.counts[row as usize];
+        if *sum == 0 {
+            self.touched.push(row);
+        }
+        *sum = sum.saturating_add(count);
+    }
+
+    fn drain(&mut self, mut each: impl FnMut(u32, u64)) {
+        for row in self.touched.drain(..) {
+            each(row, std::mem::take(&mut self.counts[row as usize]));
+        }
+    }
+}
