@@ -70,6 +70,7 @@ fn full() -> MetricsInput {
         },
         outside: OutsideInput {
             looks_total: vec![("kept", 5)],
+            readers_total: vec![("started", 2)],
             ..OutsideInput::default()
         },
         symbol_cache: SymbolCacheInput {

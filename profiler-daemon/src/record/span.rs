@@ -314,8 +314,8 @@ mod tests {
         assert_eq!(span.dropped(&all, &mine, reading(3)), None);
         assert_eq!(mine.ended(), 1);
         // One that had ended before is none of it.
-        let mine = all.only(later.since_ns(&all), |key| key.pid == 10);
-        assert_eq!(mine.ended(), 0);
+        let of_later = all.only(later.since_ns(&all), |key| key.pid == 10);
+        assert_eq!(of_later.ended(), 0);
         assert_eq!(seconds(&mine, span), (3, 15, 2));
     }
 }

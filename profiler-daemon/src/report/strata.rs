@@ -206,7 +206,8 @@ pub(super) fn thread_values(
         .collect();
     let faults = within(shown.fault_ns, &told(|told| told.fault_ns), &room);
     for (index, values) in values.iter_mut().enumerate() {
-        values.classes[Class::User as usize] -= calls[index];
+        values.classes[Class::User as usize] =
+            values.classes[Class::User as usize].saturating_sub(calls[index]);
         values.classes[Class::Syscall as usize] += calls[index];
         values.fault_ns = faults[index];
         values.estimated_ns = untraced[index];
