@@ -1,17 +1,76 @@
 //! Differences between two snapshots: of which account what was there earlier is taken.
 
-use std::sync::Arc;
+use std::{ops::RangeInclusive, sync::Arc};
 
 use profiler_daemon::{
     processes::ids::{Image, ProcessKey, ThreadKey},
-    profile::{input::ThreadState, limits::Limits},
-    report::{self, Scope, StackQuery, product::Values},
+    profile::{input::ThreadState, limits::Limits, snapshot::Snapshot},
+    report::{self, Scope, StackQuery, TableQuery, product::Values},
 };
 
 use crate::{
     machine::SECOND_NS,
     small::{self, PROCESS, Small},
 };
+
+/// What happens in a pass to a process.
+#[derive(Clone, Copy)]
+struct Act {
+    pid: u32,
+    /// Of the file that it executed last.
+    inode: u64,
+    user_s: u64,
+    /// A function, with so many seconds and ticks.
+    stack: Option<(&'static str, u64)>,
+    ended: bool,
+}
+
+/// Takes processes through a pass.
+fn step(small: &mut Small, second: u64, acts: &[Act]) -> Snapshot {
+    let mut pass = small.pass(second);
+    for act in acts {
+        let key = ProcessKey {
+            pid: act.pid,
+            start_ns: PROCESS.start_ns,
+        };
+        let thread = ThreadKey {
+            tid: act.pid,
+            start_ns: key.start_ns,
+        };
+        let mut info = small::info(key);
+        info.exited_at_unix_ns = act.ended.then_some(pass.now_unix_ns);
+        info.image = Some(Arc::new(Image {
+            device: 1,
+            inode: act.inode,
+            path: "/usr/bin/tool".into(),
+        }));
+        pass.processes.push(info);
+        let state = if act.ended {
+            ThreadState::Exited
+        } else {
+            ThreadState::Running
+        };
+        let classes = [act.user_s * SECOND_NS, 0, 0, 0, 0];
+        pass.threads
+            .push(small::thread(key, thread, state, classes));
+        if let Some((name, seconds)) = act.stack {
+            let classes = [seconds * SECOND_NS, 0, 0, 0, 0];
+            let mut delta = small.delta(&[name], &[], seconds, classes);
+            (delta.process, delta.thread) = (key, thread);
+            pass.stacks.push(delta);
+        }
+    }
+    small.profile.apply(pass);
+    small.profile.snapshot()
+}
+
+/// Some passes in which nothing happens: ended processes are dropped.
+fn rest(small: &mut Small, seconds: RangeInclusive<u64>) -> Snapshot {
+    for second in seconds {
+        step(small, second, &[]);
+    }
+    small.profile.snapshot()
+}
 
 // Check that of a process which executed another file between two moments, and ended, what it had done before is taken from the
 // file that it is one of now, and not from that which it had been.
@@ -21,81 +80,55 @@ fn a_process_that_became_another() {
         exited_processes: 0,
         ..Limits::default()
     });
-    /// What happens in a pass to a process that executed the file of this inode.
-    struct Act {
-        pid: u32,
-        inode: u64,
-        user_s: u64,
-        stack: Option<(&'static str, u64)>,
-        ended: bool,
-    }
-    let act = |pid, inode, user_s, stack, ended| Act {
-        pid,
-        inode,
-        user_s,
-        stack,
-        ended,
+    let first = Act {
+        pid: 1,
+        inode: 5,
+        user_s: 1,
+        stack: Some(("first", 1)),
+        ended: false,
     };
-    let step = |small: &mut Small, second: u64, acts: &[Act]| {
-        let mut pass = small.pass(second);
-        for act in acts {
-            let key = ProcessKey {
-                pid: act.pid,
-                start_ns: PROCESS.start_ns,
-            };
-            let thread = ThreadKey {
-                tid: act.pid,
-                start_ns: key.start_ns,
-            };
-            let mut info = small::info(key);
-            info.exited_at_unix_ns = act.ended.then_some(pass.now_unix_ns);
-            info.image = Some(Arc::new(Image {
-                device: 1,
-                inode: act.inode,
-                path: "/usr/bin/tool".into(),
-            }));
-            pass.processes.push(info);
-            let state = match act.ended {
-                true => ThreadState::Exited,
-                false => ThreadState::Running,
-            };
-            let classes = [act.user_s * SECOND_NS, 0, 0, 0, 0];
-            pass.threads
-                .push(small::thread(key, thread, state, classes));
-            for (name, ticks) in act.stack {
-                let classes = [ticks * SECOND_NS, 0, 0, 0, 0];
-                let mut delta = small.delta(&[name], &[], ticks, classes);
-                (delta.process, delta.thread) = (key, thread);
-                pass.stacks.push(delta);
-            }
-        }
-        small.profile.apply(pass);
-        small.profile.snapshot()
+    let other = Act {
+        pid: 2,
+        stack: Some(("other", 1)),
+        ended: true,
+        ..first
     };
-    let first = act(1, 5, 1, Some(("first", 1)), false);
-    step(
-        &mut small,
-        2,
-        &[first, act(2, 5, 1, Some(("other", 1)), true)],
-    );
-    let before = (3..=6).map(|second| step(&mut small, second, &[])).last();
-    let before = before.unwrap();
+    let second = Act {
+        inode: 6,
+        user_s: 3,
+        stack: Some(("second", 2)),
+        ..first
+    };
+    let end = Act {
+        stack: None,
+        ended: true,
+        ..second
+    };
+    step(&mut small, 2, &[first, other]);
+    let before = rest(&mut small, 3..=6);
     assert_eq!((before.ended(), before.processes().len()), (1, 1));
-    step(&mut small, 7, &[act(1, 6, 3, Some(("second", 2)), false)]);
-    step(&mut small, 8, &[act(1, 6, 3, None, true)]);
-    let after = (9..=12).map(|second| step(&mut small, second, &[])).last();
-    let after = after.unwrap();
+    step(&mut small, 7, &[second]);
+    step(&mut small, 8, &[end]);
+    let after = rest(&mut small, 9..=12);
     assert_eq!((after.ended(), after.processes().len()), (2, 0));
+
     let query = StackQuery::default();
     let stacks = report::stacks_between(&before, &after, &Scope::Session, &query, &small.names);
     let stacks = stacks.unwrap();
-    let nodes = (1..stacks.nodes.len()).filter(|node| stacks.nodes[*node].own != Values::default());
+    let nodes = stacks.nodes.iter().skip(1);
     let rows: Vec<_> = nodes
+        .filter(|node| node.own != Values::default())
         .map(|node| {
-            let function = stacks.nodes[node].function as usize;
-            let name = stacks.functions[function].name.as_str();
-            (name, stacks.nodes[node].own.elapsed_ns() / SECOND_NS)
+            let name = stacks.functions[node.function as usize].name.as_str();
+            (name, node.own.elapsed_ns() / SECOND_NS)
         })
         .collect();
     assert_eq!(rows, [("second", 2)]);
+
+    // The files have the same name, and are told apart all the same.
+    let query = TableQuery::default();
+    let threads = report::threads(&after, &Scope::Session, &query, &small.names).unwrap();
+    let images: Vec<_> = threads.rows.iter().filter(|row| row.pid == 0).collect();
+    assert!(images.iter().all(|row| row.comm == "tool (1 ended)"));
+    assert!(images.len() == 2 && images[0].image_id != images[1].image_id);
 }
