@@ -10,8 +10,8 @@ use crate::shell::{self, Root};
 use crate::workspace::Workspace;
 use crate::{packages, test, toolchain};
 
-/// What real programs are compared with, and one of them.
-const PACKAGES: [&str; 2] = ["linux-perf", "redis-server"];
+/// What real programs are compared with, and two of them.
+const PACKAGES: [&str; 3] = ["linux-perf", "postgresql", "redis-server"];
 
 /// Builds optimized, then measures as root. `only` chooses programs by a word of their command line, and leaves the real ones out.
 ///
