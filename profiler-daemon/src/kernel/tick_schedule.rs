@@ -27,6 +27,10 @@ const SLOT_PERIODS: u64 = 3;
 const SLOT_NS: u64 = 15_000_000;
 /// Slots from one change of a processor's rate to the next: 60 to 150 ms at 99 Hz, half of it at 997.
 const SLOTS_AHEAD: std::ops::RangeInclusive<u64> = 3..=4;
+/// Processors that have their turn together at most, where they need not.
+const TOGETHER: usize = 8;
+/// The time to the next turn of an idle processor is doubled so often at most: to a second at 99 Hz.
+const MAX_DOUBLED: u32 = 3;
 /// Whoever was refused by the kernel has its turn after so long.
 const LATER_NS: u64 = 1_000_000_000;
 /// A phase is no longer, so that nobody waits long for it. Ticks of less than 50 Hz have theirs from their first change on.
@@ -139,15 +143,16 @@ impl Schedule {
         });
     }
 
-    /// The processor keeps its rate until its next turn.
-    pub(super) fn keep(&mut self, cpu: u32, now_ns: u64) {
-        let ahead = self.random.u64(SLOTS_AHEAD);
+    /// The processor keeps its rate until its next turn, as it did `times` times in a row before: nothing was met by it, and who
+    /// is idle for long is not looked at often.
+    pub(super) fn keep(&mut self, cpu: u32, now_ns: u64, times: u32) {
+        let ahead = self.random.u64(SLOTS_AHEAD) << times.min(MAX_DOUBLED);
         self.give_turn(cpu, now_ns, ahead, false);
     }
 
     /// Draws the rate of a processor from now on, and when its next turn is. `past` is the epoch that ends, if it had one.
     pub(super) fn change(&mut self, cpu: u32, now_ns: u64, past: Option<Epoch>) -> Epoch {
-        let ahead = self.random.u64(SLOTS_AHEAD);
+        let ahead = self.ahead(now_ns);
         let until_ns = self.give_turn(cpu, now_ns, ahead, false);
         let ahead_s = seconds(until_ns.saturating_sub(now_ns).max(1));
         let stands_for = self.frequency_hz * ahead_s;
@@ -174,6 +179,16 @@ impl Schedule {
             owed,
             makes_good,
         }
+    }
+
+    /// Slots to a turn: with others where there are some, so that few processors cost few wake-ups; not with many.
+    fn ahead(&mut self, now_ns: u64) -> u64 {
+        let has_room = |ahead: &u64| {
+            let slot = self.slots.get(&(now_ns / self.slot_ns + ahead));
+            slot.is_some_and(|slot| slot.turns.len() < TOGETHER)
+        };
+        let others = SLOTS_AHEAD.into_iter().find(has_room);
+        others.unwrap_or_else(|| self.random.u64(SLOTS_AHEAD))
     }
 
     /// Tells the moment of the turn.

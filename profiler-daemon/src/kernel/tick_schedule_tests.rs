@@ -138,6 +138,29 @@ fn nobody_is_forgotten_and_the_daemon_seldom_woken() {
 }
 
 #[test]
+fn few_or_idle_processors_cost_few_wake_ups() {
+    // Check that two processors at work have most of their turns together, and that one that stays idle has at most two a second.
+    let run = run(99, 2, 500, 0, 3);
+    let turns: usize = run.epochs.values().map(Vec::len).sum();
+    assert!(
+        run.moments.len() * 10 < turns * 6,
+        "{} of {turns}",
+        run.moments.len()
+    );
+    let mut schedule = Schedule::new(99, Rng::with_seed(7));
+    schedule.soon(0, SECOND);
+    let mut times = 0;
+    while let Some(moment_ns) = schedule.next_moment_ns()
+        && moment_ns < 100 * SECOND
+    {
+        assert_eq!(schedule.due(moment_ns), [0]);
+        schedule.keep(0, moment_ns, times);
+        times += 1;
+    }
+    assert!((99..200).contains(&times), "{times}");
+}
+
+#[test]
 fn no_program_walks_in_step_with_the_ticks() {
     // Check that programs of a fixed period, also one as long as that of the ticks or a multiple, are met in the first quarter of it a quarter of
     // the times, on each processor. (With ticks of a fixed period some are met there always and others never.)

@@ -49,6 +49,8 @@ struct Tick {
     work_ns: Option<u64>,
     /// Its last change of rate was refused, and that was said.
     is_refused: bool,
+    /// Turns since its last change of rate: it was idle.
+    kept: u32,
 }
 
 /// A value of `CURRENT`.
@@ -154,6 +156,7 @@ impl Ticks {
                         account,
                         work_ns: None,
                         is_refused: false,
+                        kept: 0,
                     }),
                     Ok(()),
                 )
@@ -174,9 +177,11 @@ impl Ticks {
             let seen = processors.seen(cpu, now_ns);
             match self.online.get_mut(&cpu) {
                 Some(Ok(tick)) if tick.account.was_idle(now_ns, seen) => {
-                    self.schedule.keep(cpu, now_ns);
+                    self.schedule.keep(cpu, now_ns, tick.kept);
+                    tick.kept += 1;
                 }
                 Some(Ok(tick)) => {
+                    tick.kept = 0;
                     let past = tick.account.epoch();
                     self.counts.skipped += tick.account.skipped(now_ns, seen);
                     let mut epoch = self.schedule.change(cpu, monotonic_ns(), Some(past));
