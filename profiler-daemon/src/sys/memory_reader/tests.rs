@@ -2,6 +2,7 @@
 
 use super::child::{Pages, serve};
 use super::*;
+use crate::sys::poll::poll;
 
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(150);
@@ -166,6 +167,17 @@ fn a_page_that_never_comes() {
     assert_eq!((counts.started, counts.late, counts.died), (2, 1, 0));
 }
 
+/// Whether nobody can read what is written.
+fn is_without_reader(pipe: &io::PipeWriter) -> bool {
+    let mut entry = [libc::pollfd {
+        fd: std::os::fd::AsRawFd::as_raw_fd(pipe),
+        events: 0,
+        revents: 0,
+    }];
+    poll(&mut entry, Duration::ZERO).unwrap();
+    entry[0].revents & libc::POLLERR != 0
+}
+
 #[test]
 fn a_child_that_dies_is_replaced() {
     // Check that a child that was killed while it had nothing to do is replaced, and nobody blamed; that one that was killed at work
@@ -174,15 +186,23 @@ fn a_child_that_dies_is_replaced() {
     let ranges = [range(here, 1)];
     let mut reader = reader("careful_child");
     assert_eq!(firsts(&mut reader, &ranges, LONG).0, Ended::Whole);
-    let child = &mut reader.running.as_mut().unwrap().child;
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let running = reader.running.as_mut().unwrap();
+    running.child.kill().unwrap();
+    running.child.wait().unwrap();
+    // A child that another test is just starting has its pipe too, for a moment.
+    while !is_without_reader(&running.ask) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     assert_eq!(firsts(&mut reader, &ranges, LONG).0, Ended::Whole);
     assert_eq!(reader.counts().died, 1);
     let pid = reader.running.as_mut().unwrap().child.id().cast_signed();
     // SAFETY: a child that was not waited for.
     let signal = move |signal| unsafe { libc::kill(pid, signal) };
     signal(libc::SIGSTOP);
+    // Until each of its threads has stopped.
+    // SAFETY: no status is asked for.
+    let stopped = unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WUNTRACED) };
+    assert_eq!(stopped, pid);
     let killer = std::thread::spawn(move || {
         // Not before it is asked, on a busy machine neither.
         std::thread::sleep(Duration::from_secs(2));
