@@ -136,7 +136,8 @@ fn theirs(modules: &mut Modules, mappings: &[Mapping], thread: &Stopped) -> (Vec
     let mut exact = (user.orig_rax as i64) < 0;
     let mut frames = Vec::new();
     while frames.len() < MAX_FRAMES {
-        let address = registers[16].unwrap() - u64::from(!exact);
+        // The caller of a thread's first frame may be 0, which is in no mapping.
+        let address = registers[16].unwrap().wrapping_sub(u64::from(!exact));
         let Some(mapping) = find(mappings, address) else {
             return (frames, false);
         };
