@@ -54,7 +54,7 @@ impl Account {
         self.epoch
     }
 
-    /// Was the processor idle since the epoch began, if this is `seen` now?
+    /// Was the processor idle since the epoch began, but for a hundredth, if this is `seen` now?
     pub(super) fn was_idle(&self, now_ns: u64, seen: Option<Seen>) -> bool {
         let (Some(before), Some(seen)) = (self.before, seen) else {
             return false;
@@ -62,7 +62,8 @@ impl Account {
         let (Some(before_ns), Some(idle_ns)) = (before.idle_ns, seen.idle_ns) else {
             return false;
         };
-        idle_ns.saturating_sub(before_ns) >= now_ns.saturating_sub(self.epoch.since_ns)
+        let past_ns = now_ns.saturating_sub(self.epoch.since_ns);
+        idle_ns.saturating_sub(before_ns) >= past_ns - past_ns / 100
     }
 
     /// Another epoch begins.
@@ -198,13 +199,15 @@ mod tests {
     }
 
     #[test]
-    fn idle_is_who_did_nothing_at_all() {
-        // Check that a processor that worked for a nanosecond of the epoch was not idle, nor one of which that is not known.
+    fn idle_is_who_did_hardly_anything() {
+        // Check that a processor that worked for a hundredth of the epoch was idle, one that worked longer was not, nor one of which
+        // that is not known.
         let epoch = epoch();
         let account = Account::new(epoch, seen(7, 3));
         let now_ns = epoch.since_ns + 50 * MS;
         assert!(account.was_idle(now_ns, seen(9, 3 + 50 * MS)));
-        assert!(!account.was_idle(now_ns, seen(9, 2 + 50 * MS)));
+        assert!(account.was_idle(now_ns, seen(9, 3 + 50 * MS - MS / 2)));
+        assert!(!account.was_idle(now_ns, seen(9, 2 + 50 * MS - MS / 2)));
         assert!(!account.was_idle(now_ns, None));
         assert!(!Account::new(epoch, None).was_idle(now_ns, seen(9, 3 + 50 * MS)));
     }

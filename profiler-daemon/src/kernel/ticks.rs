@@ -21,6 +21,9 @@ use crate::sys::clock::monotonic_ns;
 use crate::sys::proc_fs;
 use crate::sys::tick_event::TickEvent;
 
+/// Turns at which an idle processor keeps its rate.
+const MAX_KEPT: u32 = 4;
+
 /// What happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TickCounts {
@@ -170,13 +173,13 @@ impl Ticks {
         done
     }
 
-    /// Serves those whose turn it is. `processors` is what was known at `now_ns`. One that was idle
-    /// all the time keeps its rate, since nothing was met by it, and is not woken.
+    /// Serves those whose turn it is. `processors` is what was known at `now_ns`. One that was idle keeps its rate for a second
+    /// or two, since hardly anything was met by it, and is not woken.
     fn serve(&mut self, now_ns: u64, processors: &Processors<'_>) {
         for cpu in self.schedule.due(now_ns) {
             let seen = processors.seen(cpu, now_ns);
             match self.online.get_mut(&cpu) {
-                Some(Ok(tick)) if tick.account.was_idle(now_ns, seen) => {
+                Some(Ok(tick)) if tick.kept < MAX_KEPT && tick.account.was_idle(now_ns, seen) => {
                     self.schedule.keep(cpu, now_ns, tick.kept);
                     tick.kept += 1;
                 }
