@@ -26,6 +26,7 @@ mod problem;
 mod profile;
 mod questions;
 mod reports;
+mod seats;
 mod serve;
 mod sessions;
 mod speedscope;
@@ -153,6 +154,7 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
             Arc::clone(&shared),
             guard::check_host,
         ))
+        .layer(axum::middleware::from_fn(guard::check_site))
         .layer(axum::middleware::from_fn(guard::limit_head))
         .layer(axum::middleware::from_fn_with_state(
             Arc::clone(&shared),

@@ -50,6 +50,7 @@ pub(super) fn input(
         lines: line_input(&lines),
         own: own(facts),
         http_requests_total: live.requests.totals(),
+        http_connections_given_up_total: live.requests.given_up(),
         http_streams: live.requests.streams.totals(),
         ..MetricsInput::default()
     };

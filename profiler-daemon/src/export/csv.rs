@@ -1,15 +1,16 @@
 //! Tables as CSV for spreadsheets and scripts (RFC 4180): a header of dotted column names, lines that end in CR LF, quotes
 //! where they are needed. The columns are the same whatever the rows hold; what a row lacks is empty.
 //!
-//! A text that a spreadsheet would take for a formula (it begins with `=`, `+`, `-`, `@`, a tab or a line break; quotes do not
-//! help) gets an apostrophe before it: names come from programs, and a formula can read other cells and files. Numbers are
-//! left alone. Who needs the exact name reads the JSON.
+//! A text that a spreadsheet would take for a formula (it begins with `=`, `+`, `-` or `@`; quotes do not help) gets an
+//! apostrophe before it: names come from programs, and a formula can read other cells and files. Numbers are left alone. What
+//! would steer a terminal is shown as an escape, as in the tables for people. Who needs the exact name reads the JSON.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::Value;
 
+use super::human;
 use crate::report::{
     Columns, Diff, DiffRow, FunctionRow, List, Neighbours, OsEvents, os_events::SyscallRow,
 };
@@ -80,15 +81,15 @@ pub fn write<R: CsvReport>(report: &R, out: &mut impl Write) -> io::Result<()> {
 fn write_cell(cell: &Value, out: &mut impl Write) -> io::Result<()> {
     let text = match cell {
         Value::Null => return Ok(()),
-        Value::String(text) => text,
+        Value::String(text) => human::name(text),
         number => return write!(out, "{number}"),
     };
-    let guard = if text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
+    let guard = if text.starts_with(['=', '+', '-', '@']) {
         "'"
     } else {
         ""
     };
-    if text.contains(['"', ',', '\r', '\n']) {
+    if text.contains(['"', ',']) {
         write!(out, "\"{guard}{}\"", text.replace('"', "\"\""))
     } else {
         write!(out, "{guard}{text}")
@@ -99,7 +100,7 @@ fn write_cell(cell: &Value, out: &mut impl Write) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    // Check that quotes, separators and line breaks are quoted, formulas are defused, and numbers are written exactly.
+    // Check that quotes and separators are quoted, what steers a terminal is escaped, formulas are defused, and numbers are written exactly.
     #[test]
     fn cells() {
         let shown = |cell: Value| {
@@ -112,7 +113,11 @@ mod tests {
             ("", ""),
             ("a,b", "\"a,b\""),
             ("say \"x\"", "\"say \"\"x\"\"\""),
-            ("two\nlines", "\"two\nlines\""),
+            ("two\nlines", "two\\u{a}lines"),
+            (
+                "\u{1b}[2J\u{9b}31m\u{202e}",
+                "\\u{1b}[2J\\u{9b}31m\\u{202e}",
+            ),
             (
                 "=HYPERLINK(\"http://x\",\"y\")",
                 "\"'=HYPERLINK(\"\"http://x\"\",\"\"y\"\")\"",
@@ -120,8 +125,7 @@ mod tests {
             ("+1", "'+1"),
             ("-1", "'-1"),
             ("@SUM(A1)", "'@SUM(A1)"),
-            ("\t=1", "'\t=1"),
-            ("\r=1", "\"'\r=1\""),
+            ("\t=1", "\\u{9}=1"),
             ("a=1", "a=1"),
         ] {
             assert_eq!(shown(Value::from(text)), cell, "{text:?}");

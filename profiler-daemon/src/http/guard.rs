@@ -164,6 +164,29 @@ pub(super) async fn check_host(
     }
 }
 
+/// Refuses what a page of another site makes the browser fetch, as an image or in a frame: the page could not read the answer,
+/// but take the places of those who may. To follow a link to here is allowed. Who is no browser does not say where it comes from.
+pub(super) async fn check_site(request: Request, next: Next) -> Response {
+    if !is_embedded(request.headers()) {
+        return next.run(request).await;
+    }
+    Problem::new(
+        StatusCode::FORBIDDEN,
+        "cross-site",
+        "The request comes from a page of another site",
+        "a page of another site may link to this server, and not fetch from it (header Sec-Fetch-Site)",
+    )
+    .into_response()
+}
+
+/// Whether a page of another site asks, and not a person who followed its link.
+fn is_embedded(headers: &HeaderMap) -> bool {
+    let said = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
+    let followed = said("sec-fetch-mode") == Some(b"navigate")
+        && said("sec-fetch-dest").is_none_or(|kind| kind == b"document");
+    said("sec-fetch-site") == Some(b"cross-site") && !followed
+}
+
 fn meant_host(headers: &HeaderMap, uri: &Uri, options: &HttpOptions) -> Result<(), Problem> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {

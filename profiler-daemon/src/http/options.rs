@@ -15,7 +15,8 @@ const MAX_REPORTS: usize = 4;
 const MAX_LINE_REPORTS: usize = 2;
 /// Profiles of the next seconds that are waited for at the same time.
 const MAX_RECORDINGS: usize = 4;
-/// Streams of events that are open at the same time. Each holds a connection for as long as its client likes.
+/// Streams of events that are open at the same time, at most a quarter of all connections. Each holds one for as long as its
+/// client likes.
 const MAX_STREAMS: usize = 16;
 /// How long one stream of events may be. Clients made for events come back by themselves.
 const MAX_STREAM_AGE: Duration = Duration::from_secs(3_600);
@@ -95,7 +96,7 @@ impl HttpOptions {
             shutdown_grace: SHUTDOWN_GRACE,
             sampling_period_ns: 1_000_000_000 / u64::from(config.frequency_hz.max(1)),
             max_recordings: MAX_RECORDINGS,
-            max_streams: MAX_STREAMS,
+            max_streams: MAX_STREAMS.min(config.http.max_connections / 4).max(1),
             max_stream_age: MAX_STREAM_AGE,
             heartbeat: HEARTBEAT,
             stopping: watch::Sender::new(false),

@@ -2,7 +2,9 @@
 //!
 //! A client that hangs holds one of a bounded number of connections for a bounded time: the head of a request, its
 //! body, the making of the answer and the taking of it each have a deadline, and the connection as a whole has an age.
+//! Where all are held, the one silent longest gives way to a new one at once (`seats`).
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
@@ -10,18 +12,20 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::response::{IntoResponse as _, Response};
-use hyper::body::Incoming;
+use axum::response::IntoResponse as _;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+use tower::ServiceExt as _;
 
 use super::options::HttpOptions;
 use super::problem::Problem;
+use super::seats::{Seat, Seats};
 use super::stall::Stalling;
 use super::ties::{Endless, Ties};
 
@@ -48,8 +52,8 @@ pub async fn serve(
     options: HttpOptions,
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
-    let places = Arc::new(Semaphore::new(options.max_connections));
-    let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
+    let seats = Seats::new(options.max_connections);
+    let refusals = Seats::new(MAX_REFUSALS);
     let refusal = refusal_app(&options);
     let stopped = options.stopping.subscribe();
     let mut connections = JoinSet::new();
@@ -74,17 +78,20 @@ pub async fn serve(
                 continue;
             }
         };
-        if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
+        if let Some((seat, gave_way)) = seats.take() {
+            if gave_way {
+                options.requests.count_given_up();
+            }
             let connection = Connection {
                 app: app.clone(),
-                place,
+                seat,
                 stopped: stopped.clone(),
             };
             connections.spawn(connection.run(stream, options.clone()));
-        } else if let Ok(place) = Arc::clone(&refusals).try_acquire_owned() {
+        } else if let Some((seat, _)) = refusals.take() {
             let connection = Connection {
                 app: refusal.clone(),
-                place,
+                seat,
                 stopped: stopped.clone(),
             };
             connections.spawn(connection.refuse(stream, options.clone()));
@@ -153,7 +160,7 @@ fn refusal_app(options: &HttpOptions) -> Router {
 /// One connection and its place among the bounded number.
 struct Connection {
     app: Router,
-    place: OwnedSemaphorePermit,
+    seat: Seat,
     stopped: watch::Receiver<bool>,
 }
 
@@ -181,26 +188,41 @@ impl Connection {
             return;
         }
         let endless = Endless::default();
-        let io = TokioIo::new(Stalling::new(stream, options.write_stall, endless.clone()));
-        let begun = endless.clone();
-        let app = tower::ServiceExt::<hyper::Request<Incoming>>::map_response(
-            self.app,
-            move |response: Response| {
+        let place = self.seat.place();
+        let io = TokioIo::new(Stalling::new(
+            stream,
+            options.write_stall,
+            endless.clone(),
+            Arc::clone(&place),
+        ));
+        let app = self.app;
+        let service = tower::service_fn(move |request: hyper::Request<Incoming>| {
+            // The rest of a request is its client's to send: until then nothing is at work.
+            let work = request.body().is_end_stream().then(|| place.work());
+            let answer = app.clone().oneshot(request);
+            let (place, endless) = (Arc::clone(&place), endless.clone());
+            async move {
+                let Ok(response) = answer.await;
                 if let Some(ties) = response.extensions().get::<Arc<Ties>>() {
-                    begun.begin(Arc::clone(ties));
+                    endless.begin(Arc::clone(ties));
                 }
-                response
-            },
-        );
+                let work = work.unwrap_or_else(|| place.work());
+                Ok::<_, Infallible>(response.map(|body| work.until_the_end_of(body)))
+            }
+        });
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(options.header_timeout)
             .max_buf_size(MAX_HEAD_BYTES)
             .max_headers(MAX_HEADERS)
-            .serve_connection(io, TowerToHyperService::new(app));
+            .serve_connection(io, TowerToHyperService::new(service));
         tokio::pin!(served);
         let ended = tokio::select! {
             ended = served.as_mut() => Some(ended),
+            () = self.seat.given_up() => {
+                tracing::debug!("a silent connection gave way to a new one");
+                return;
+            }
             () = sleep(options.max_connection_age) => None,
             // An error means that the server is gone, which is the same.
             _ = self.stopped.wait_for(|stopped| *stopped) => None,
@@ -211,16 +233,16 @@ impl Connection {
                 served.as_mut().graceful_shutdown();
                 // The answer under way is made and taken; of a client that takes it by the byte, no longer than a stream. Where
                 // the server stops, that ends it sooner.
-                match timeout(options.max_answer_age, served).await {
-                    Ok(ended) => ended,
-                    Err(_) => {
+                let last = timeout(options.max_answer_age, served);
+                tokio::select! {
+                    ended = last => ended.unwrap_or_else(|_| {
                         tracing::debug!("a connection outlived its age and was closed");
                         Ok(())
-                    }
+                    }),
+                    () = self.seat.given_up() => Ok(()),
                 }
             }
         };
         report_end(ended);
-        drop(self.place);
     }
 }

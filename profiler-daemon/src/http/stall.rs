@@ -3,6 +3,7 @@
 use std::future::Future as _;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
+use super::seats::Place;
 use super::ties::Endless;
 
 /// A connection that fails when the client takes nothing for `patience`.
@@ -20,15 +22,23 @@ pub(super) struct Stalling {
     deadline: Option<Pin<Box<Sleep>>>,
     /// Told when the connection is given up.
     endless: Endless,
+    /// Told whether the client takes what is written.
+    place: Arc<Place>,
 }
 
 impl Stalling {
-    pub(super) fn new(stream: TcpStream, patience: Duration, endless: Endless) -> Self {
+    pub(super) fn new(
+        stream: TcpStream,
+        patience: Duration,
+        endless: Endless,
+        place: Arc<Place>,
+    ) -> Self {
         Self {
             stream,
             patience,
             deadline: None,
             endless,
+            place,
         }
     }
 
@@ -39,8 +49,13 @@ impl Stalling {
         answer: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if answer.is_ready() {
-            self.deadline = None;
+            if self.deadline.take().is_some() {
+                self.place.stalled(false);
+            }
             return answer;
+        }
+        if self.deadline.is_none() {
+            self.place.stalled(true);
         }
         let patience = self.patience;
         let deadline = self

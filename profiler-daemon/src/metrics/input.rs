@@ -68,6 +68,8 @@ pub struct MetricsInput {
     pub http_requests_total: Vec<(&'static str, u16, u64)>,
     /// Streams of events.
     pub http_streams: StreamTotals,
+    /// Connections that gave way to new ones.
+    pub http_connections_given_up_total: u64,
 }
 
 /// How the walks of user stacks ended, counted in walks.

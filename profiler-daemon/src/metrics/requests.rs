@@ -9,11 +9,24 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug, Default)]
 pub struct RequestCounts {
     answers: Mutex<BTreeMap<(&'static str, u16), u64>>,
+    /// Connections that gave way to new ones.
+    given_up: AtomicU64,
     /// Streams of events.
     pub streams: StreamCounts,
 }
 
 impl RequestCounts {
+    /// Counts a connection that gave way to a new one.
+    pub fn count_given_up(&self) {
+        self.given_up.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many connections gave way to new ones.
+    #[must_use]
+    pub fn given_up(&self) -> u64 {
+        self.given_up.load(Ordering::Relaxed)
+    }
+
     /// Counts one answer.
     pub fn count(&self, handler: &'static str, code: u16) {
         let mut counts = self.answers.lock().unwrap_or_else(PoisonError::into_inner);

@@ -250,6 +250,9 @@ pub(super) const FAMILIES: &[Family] = &[
     |input, series| input.http_requests_total.iter().for_each(|(handler, code, n)| {
         series.add(&[handler, &code.to_string()], count(*n));
     })),
+    family!(Counter "profiler_http_connections_given_up_total", "connections", [],
+        "Connections whose client was silent longest, closed for a new one when setting http.max_connections was reached.",
+        |input, series| series.add(&[], count(input.http_connections_given_up_total))),
     family!(Gauge "profiler_http_streams", "streams", [],
         "Streams of events that are open.",
         |input, series| series.add(&[], count(input.http_streams.open))),

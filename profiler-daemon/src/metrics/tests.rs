@@ -93,6 +93,7 @@ fn full() -> MetricsInput {
             ..OwnInput::default()
         },
         http_requests_total: vec![("functions", 200, 3), ("functions", 400, 1)],
+        http_connections_given_up_total: 3,
         http_streams: StreamTotals {
             open: 2,
             sent_total: 5,
@@ -123,6 +124,7 @@ fn every_metric_is_exposed_with_its_numbers() {
         "profiler_group_class_seconds_total{group=\"ssh.service\",class=\"blocked\"} 3",
         "profiler_program_run_seconds_total{program=\"tick\"} 2",
         "profiler_http_requests_total{handler=\"functions\",code=\"400\"} 1",
+        "profiler_http_connections_given_up_total 3",
         "profiler_http_streams 2",
         "profiler_http_streams_ended_total{reason=\"slow\"} 4",
         "profiler_losses_total{cause=\"map_full\"} 0",

@@ -196,7 +196,7 @@ impl Files {
         mapped: &Mapped,
     ) -> Identified {
         match sort_of(mapped) {
-            Sort::Vdso => self.vdso(table, source, pid, mapped),
+            Sort::Vdso => self.vdso(table, source, mapped),
             Sort::Anonymous => Identified::by_address(ModuleId::JIT),
             Sort::Special => {
                 Identified::by_address(named(table, &mapped.path, ModuleKind::Unknown))
@@ -400,26 +400,20 @@ impl Files {
         self.kept.get(&key).map(|kept| Arc::clone(&kept.file))
     }
 
-    /// Addresses above 4 GiB can only hold the vDSO of this machine's own word size, which is the same in every process.
+    /// Addresses above 4 GiB can only hold the vDSO of this machine's own word size, which is the same in every process. What
+    /// lies below may be that of 32-bit programs: it has a name, and nothing of it is read.
     fn vdso(
         &mut self,
         table: &mut ModuleTable,
         source: &dyn Source,
-        pid: u32,
         mapped: &Mapped,
     ) -> Identified {
         let native = mapped.start > u64::from(u32::MAX);
-        let module = match self.native_vdso {
-            Some(module) if native => Some(module),
-            _ => {
-                let image = source.vdso(if native { 0 } else { pid }, mapped.start, mapped.end);
-                let module = image.and_then(|image| self.vdso_image(table, &image));
-                if native {
-                    self.native_vdso = module;
-                }
-                module
-            }
-        };
+        if native && self.native_vdso.is_none() {
+            let image = source.own_vdso();
+            self.native_vdso = image.and_then(|image| self.vdso_image(table, &image));
+        }
+        let module = self.native_vdso.filter(|_| native);
         Identified {
             module: module.unwrap_or_else(|| named(table, b"[vdso]", ModuleKind::Vdso)),
             is_file: true,

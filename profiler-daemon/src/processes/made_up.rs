@@ -126,7 +126,7 @@ impl Source for Machine {
         File::open(self.get(pid)?.perf_map?).ok()
     }
 
-    fn vdso(&self, _: u32, _: u64, _: u64) -> Option<Vec<u8>> {
+    fn own_vdso(&self) -> Option<Vec<u8>> {
         None
     }
 }

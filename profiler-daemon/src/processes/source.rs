@@ -2,8 +2,7 @@
 //! `/proc`. Decides nothing but whether an opened file is the one that was mapped.
 
 use std::{
-    ffi::OsStr,
-    fs::{File, OpenOptions},
+    fs::{File, Metadata, OpenOptions},
     os::unix::{
         ffi::OsStrExt as _,
         fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
@@ -71,11 +70,12 @@ pub trait Source: Send {
     fn describe(&self, pid: u32, with_cmdline: bool) -> Description;
     /// Opens the very file that is mapped; never waits for a device or a pipe.
     fn open(&self, pid: u32, ppid: u32, mapped: &Mapped) -> Option<File>;
-    /// The file in which the process names the code it makes at run time. Only the process's own user, or root, may have
-    /// written it.
+    /// The file in which the process names the code it makes at run time, if it belongs to the process's own user. Another
+    /// user's, root's too, is not read: a process can have any file mounted in its place.
     fn perf_map(&self, pid: u32) -> Option<File>;
-    /// The vDSO image at this range of the process; with pid 0 that of this process, wherever it is.
-    fn vdso(&self, pid: u32, start: u64, end: u64) -> Option<Vec<u8>>;
+    /// This process's own vDSO image: that of every process of this machine's word size. The memory of others is never read for
+    /// one: what they map there can make the reader wait for ever.
+    fn own_vdso(&self) -> Option<Vec<u8>>;
 }
 
 /// The machine this runs on.
@@ -119,7 +119,10 @@ impl Source for ProcFs {
                 let link = std::fs::read_link(&by_address);
                 link.is_ok_and(|link| link.as_os_str().as_bytes() == &*mapped.path)
             };
-            if is_the_file(&file, mapped) || same_path() {
+            let is_the_file = file
+                .metadata()
+                .is_ok_and(|metadata| is_the_file(&metadata, mapped));
+            if is_the_file || same_path() {
                 return Some(file);
             }
         }
@@ -127,16 +130,11 @@ impl Source for ProcFs {
         if !path.starts_with(b"/") {
             return None;
         }
-        let roots = [
-            format!("/proc/{pid}/root"),
-            format!("/proc/{ppid}/root"),
-            String::new(),
-        ];
-        roots.iter().find_map(|root| {
-            let mut full = root.as_bytes().to_vec();
-            full.extend(path);
-            open_regular(Path::new(OsStr::from_bytes(&full)))
-                .filter(|file| is_the_file(file, mapped))
+        let uid = proc_fs::uid(pid);
+        let roots = [Root::of_process(pid), Root::of_process(ppid), Root::own()];
+        roots.into_iter().flatten().find_map(|root| {
+            let file = root.open(path, LastLink::Refuse).ok()?;
+            may_be_the_file(&file, mapped, uid).then_some(file)
         })
     }
 
@@ -145,25 +143,18 @@ impl Source for ProcFs {
         let root = Root::of_process(pid).ok()?;
         let file = root.open(path.as_bytes(), LastLink::Refuse).ok()?;
         let owner = file.metadata().ok()?.uid();
-        (owner == 0 || Some(owner) == proc_fs::uid(pid)).then_some(file)
+        (Some(owner) == proc_fs::uid(pid)).then_some(file)
     }
 
-    fn vdso(&self, pid: u32, start: u64, end: u64) -> Option<Vec<u8>> {
-        let (start, end, memory) = if pid == 0 {
-            let maps = proc_fs::exec_maps(std::process::id(), usize::MAX)?;
-            let own = maps
-                .entries
-                .into_iter()
-                .find(|entry| &*entry.path == b"[vdso]")?;
-            (own.start, own.end, File::open("/proc/self/mem").ok()?)
-        } else {
-            (start, end, File::open(format!("/proc/{pid}/mem")).ok()?)
-        };
-        let bytes = end
-            .checked_sub(start)
-            .filter(|bytes| *bytes <= MAX_VDSO_BYTES)?;
+    fn own_vdso(&self) -> Option<Vec<u8>> {
+        let maps = proc_fs::exec_maps(std::process::id(), usize::MAX)?;
+        let mut entries = maps.entries.into_iter();
+        let own = entries.find(|entry| &*entry.path == b"[vdso]")?;
+        let bytes = own.end.checked_sub(own.start);
+        let bytes = bytes.filter(|bytes| *bytes <= MAX_VDSO_BYTES)?;
         let mut image = vec![0; usize::try_from(bytes).ok()?];
-        memory.read_exact_at(&mut image, start).ok()?;
+        let memory = File::open("/proc/self/mem").ok()?;
+        memory.read_exact_at(&mut image, own.start).ok()?;
         Some(image)
     }
 }
@@ -178,16 +169,23 @@ fn open_regular(path: &Path) -> Option<File> {
     open_in_root::open_regular(&looked_at).ok()
 }
 
-/// Whether an open file is the mapped one. File systems without a disk of their own (overlay, btrfs) show another device in
-/// `stat` than in the mapping; there the inode has to do.
-fn is_the_file(file: &File, mapped: &Mapped) -> bool {
+/// Whether an open file has the device and the inode of the mapped one.
+fn is_the_file(metadata: &Metadata, mapped: &Mapped) -> bool {
+    let device = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
+    device == (mapped.device.major, mapped.device.minor) && metadata.ino() == mapped.inode
+}
+
+/// Whether a file found at the path of a mapping may be the mapped one. File systems without a disk of their own (overlay,
+/// btrfs) show another device in `stat` than in the mapping. There only the inode can be compared, which decides nothing of its
+/// own: whoever owns a process can give a file of its own any inode, and mount another file at its path. So such a file is
+/// taken only if the process's user (`None`: no longer known) may read it anyway.
+fn may_be_the_file(file: &File, mapped: &Mapped, uid: Option<u32>) -> bool {
     let Ok(metadata) = file.metadata() else {
         return false;
     };
-    let (major, minor) = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
-    let same_device = (major, minor) == (mapped.device.major, mapped.device.minor);
-    let no_disk = major == 0 || mapped.device.major == 0;
-    metadata.ino() == mapped.inode && (same_device || no_disk)
+    let no_disk = libc::major(metadata.dev()) == 0 || mapped.device.major == 0;
+    let may_read = metadata.mode() & 0o004 != 0 || uid == Some(0) || uid == Some(metadata.uid());
+    is_the_file(&metadata, mapped) || (metadata.ino() == mapped.inode && no_disk && may_read)
 }
 
 #[cfg(test)]
@@ -230,6 +228,41 @@ mod tests {
         assert!(ProcFs.open(pid, 0, &mapped).is_none());
     }
 
+    // Check that a link at the path of a mapping is not followed, and that a file of which only the inode is known to be right is
+    // taken if the process's user may read it, and not else.
+    #[test]
+    fn no_file_that_others_put_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, link) = (directory.path().join("file"), directory.path().join("link"));
+        std::fs::write(&path, "secret").unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let file = File::open(&path).unwrap();
+        let metadata = file.metadata().unwrap();
+        let device = Device {
+            major: libc::major(metadata.dev()),
+            minor: libc::minor(metadata.dev()),
+        };
+        let mapped = |path: &Path, device| Mapped {
+            start: 0x1000,
+            end: 0x2000,
+            device,
+            inode: metadata.ino(),
+            path: path.as_os_str().as_bytes().into(),
+        };
+        let pid = std::process::id();
+        assert!(ProcFs.open(pid, 0, &mapped(&path, device)).is_some());
+        assert!(ProcFs.open(pid, 0, &mapped(&link, device)).is_none());
+        let elsewhere = mapped(&path, Device { major: 0, minor: 9 });
+        let (owner, other) = (metadata.uid(), metadata.uid() + 1);
+        let may_be = |mode, uid| {
+            file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(mode))
+                .unwrap();
+            may_be_the_file(&file, &elsewhere, uid)
+        };
+        assert!(may_be(0o600, Some(owner)) && may_be(0o604, Some(other)) && may_be(0o604, None));
+        assert!(!may_be(0o640, Some(other)) && !may_be(0o640, None));
+    }
+
     // Check that neither a directory nor a pipe is opened, and that this does not wait for the pipe's writer.
     #[test]
     fn only_regular_files() {
@@ -245,19 +278,13 @@ mod tests {
         assert!(open_regular(Path::new("/dev/zero")).is_none());
     }
 
-    // Check that this process's vDSO is an ELF image, whether asked for by address or not.
+    // Check that this process's vDSO is an ELF image.
     #[test]
     fn own_vdso() {
-        let mapped = own_mapping(|path| path == b"[vdso]");
-        let image = ProcFs.vdso(0, 0, 0).unwrap();
+        let image = ProcFs.own_vdso().unwrap();
         assert!(!matches!(
             elf_id::of_bytes(&image),
             ElfIdentity::NotElf | ElfIdentity::Corrupt
         ));
-        assert_eq!(
-            ProcFs.vdso(std::process::id(), mapped.start, mapped.end),
-            Some(image)
-        );
-        assert!(ProcFs.vdso(std::process::id(), 0, u64::MAX).is_none());
     }
 }

@@ -40,8 +40,7 @@ impl Root {
     /// # Errors
     /// What the kernel says: no such process, no permission.
     pub fn of_process(pid: u32) -> io::Result<Self> {
-        let directory = File::open(format!("/proc/{pid}/root"))?;
-        Ok(Self { directory })
+        Self::at(&format!("/proc/{pid}/root"))
     }
 
     /// This process's own.
@@ -49,7 +48,15 @@ impl Root {
     /// # Errors
     /// What the kernel says.
     pub fn own() -> io::Result<Self> {
-        let directory = File::open("/")?;
+        Self::at("/")
+    }
+
+    /// Looks at the directory only: to open one would ask its file system, which may be one that never answers.
+    fn at(path: &str) -> io::Result<Self> {
+        let directory = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC)
+            .open(path)?;
         Ok(Self { directory })
     }
 

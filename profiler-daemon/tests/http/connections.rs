@@ -261,22 +261,25 @@ async fn clients_that_do_not_read_lose_their_place() {
 
 #[tokio::test]
 async fn connections_beyond_the_limit_are_told_so() {
-    // Check that one client too many gets 503 and a time to retry, and that a free place is used again.
+    // Check that where answers are being made on all connections, one client too many gets 503 and a time to retry, and that a
+    // free place is used again.
     let mut options = hasty();
     options.max_connections = 2;
     options.header_timeout = FOREVER;
-    let server = start(Fake::default(), options).await;
+    options.request_timeout = FOREVER;
+    let fake = Fake {
+        delay: FOREVER,
+        ..Fake::default()
+    };
+    let server = start(fake, options).await;
     let mut kept = Vec::new();
     for _ in 0..2 {
         let mut stream = server.connect().await;
-        send(&mut stream, HEALTH).await;
-        assert!(
-            read_answer(&mut stream, "ok\n")
-                .await
-                .starts_with("HTTP/1.1 200")
-        );
+        send(&mut stream, SESSION).await;
         kept.push(stream);
     }
+    // Those before it are at work once the requests have been read; until then the older one gives way.
+    tokio::time::sleep(Duration::from_millis(200)).await;
     let mut refused = server.connect().await;
     send(&mut refused, HEALTH).await;
     let answer = read_all(&mut refused).await.to_ascii_lowercase();
@@ -302,6 +305,52 @@ async fn connections_beyond_the_limit_are_told_so() {
         }
         assert!(begin.elapsed() < FOREVER, "the free place is not used");
     }
+}
+
+#[tokio::test]
+async fn silent_connections_give_way() {
+    // Check that clients that hold every connection and say nothing, half a head, half a body, or nothing after an answer, keep
+    // nobody out, and that the one whose answer is being made keeps its place.
+    let mut options = hasty();
+    options.max_connections = 5;
+    options.header_timeout = FOREVER;
+    options.request_timeout = FOREVER;
+    let fake = Fake {
+        delay: Duration::from_secs(1),
+        ..Fake::default()
+    };
+    let counts = Arc::clone(&options.requests);
+    let server = start(fake, options).await;
+    let mut waiting = server.connect().await;
+    send(&mut waiting, SESSION).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let half_a_body = "PUT /api/v1/targets HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n{";
+    let mut silent = Vec::new();
+    for said in ["", "GET /healthz HTTP/1.1\r\nHost: local", half_a_body] {
+        let mut stream = server.connect().await;
+        send(&mut stream, said).await;
+        silent.push(stream);
+    }
+    let mut answered = server.connect().await;
+    send(&mut answered, HEALTH).await;
+    read_answer(&mut answered, "ok\n").await;
+    silent.push(answered);
+    let begin = Instant::now();
+    let mut served = Vec::new();
+    for _ in 0..silent.len() {
+        let mut stream = server.connect().await;
+        send(&mut stream, HEALTH).await;
+        let answer = read_answer(&mut stream, "ok\n").await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        served.push(stream);
+    }
+    assert!(begin.elapsed() < FOREVER / 4, "{:?}", begin.elapsed());
+    for mut stream in silent {
+        assert_eq!(read_all(&mut stream).await, "", "it was not closed");
+    }
+    assert_eq!(counts.given_up(), 4);
+    let answer = read_all(&mut waiting).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Which hosts a request may mean.
+//! Which hosts a request may mean, and which sites it may come from.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, header};
@@ -53,4 +53,40 @@ async fn exactly_one_host_is_needed() {
         HeaderValue::from_bytes(b"local\xffhost").unwrap(),
     );
     ask(server(), unreadable).await.problem(421);
+}
+
+#[tokio::test]
+async fn pages_of_other_sites_fetch_nothing() {
+    // Check that what a page of another site embeds is refused everywhere, and that its links, own pages and programs are answered.
+    let from = |path: &str, headers: [&'static str; 3]| {
+        let mut request = request("GET", path);
+        for (name, value) in ["sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest"]
+            .into_iter()
+            .zip(headers)
+        {
+            request
+                .headers_mut()
+                .insert(name, HeaderValue::from_static(value));
+        }
+        request
+    };
+    for endpoint in ENDPOINTS {
+        let path = example(endpoint.path);
+        for embedded in [
+            ["cross-site", "no-cors", "image"],
+            ["cross-site", "cors", "empty"],
+            ["cross-site", "navigate", "iframe"],
+        ] {
+            let problem = ask(server(), from(&path, embedded)).await.problem(403);
+            assert!(problem["type"].as_str().unwrap().ends_with("cross-site"));
+        }
+    }
+    for allowed in [
+        ["cross-site", "navigate", "document"],
+        ["same-origin", "cors", "empty"],
+        ["none", "navigate", "document"],
+    ] {
+        let answer = ask(server(), from("/healthz", allowed)).await;
+        assert_eq!(answer.status, 200, "{allowed:?}");
+    }
 }

