@@ -47,7 +47,13 @@ impl Facts {
         now_ns: u64,
     ) -> Vec<Degraded> {
         let late = state.and_then(|state| unread(&state.unreadable, now_ns));
-        self.degraded.iter().cloned().chain(late).collect()
+        let told = state.map_or(&[][..], |state| &state.tables_told);
+        let told = told.iter().map(|told| Degraded {
+            what: format!("room for {}", told.fill.holds),
+            why: told.to_string(),
+        });
+        let since_start = self.degraded.iter().cloned();
+        since_start.chain(late).chain(told).collect()
     }
 
     pub(super) fn degrade(&mut self, what: &str, why: String) {

@@ -87,6 +87,11 @@ fn of_state(state: &CollectorState, input: &mut MetricsInput) {
     input.ready = state.passes > 0;
     input.samples_total = counter(Counter::Samples);
     input.threads = state.threads;
+    input.tables = state
+        .tables
+        .iter()
+        .map(|fill| (fill.table, fill.used, fill.limit))
+        .collect();
     input.drain = DrainInput {
         passes_total: state.passes,
         failures_total: state.failures,

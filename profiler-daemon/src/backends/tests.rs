@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::Live;
-use crate::collect::{CollectorState, Command, Commander};
+use crate::collect::{CollectorState, Command, Commander, TableFill, TableTold};
 use crate::config::Config;
 use crate::config::targets::Targets;
 use crate::http::{Backend as _, BoxFuture, TargetsFailure, Unavailable};
@@ -76,6 +76,8 @@ fn state(passes: u64) -> CollectorState {
         processes: Default::default(),
         files: Default::default(),
         threads: 1,
+        tables: Vec::new(),
+        tables_told: Vec::new(),
         stack_bytes: 0,
         recent_past_bytes: 0,
         losses: Default::default(),
@@ -94,10 +96,19 @@ async fn answering<T>(
     passes: u64,
     work: impl Future<Output = T>,
 ) -> T {
+    answering_with(commands, &state(passes), work).await
+}
+
+/// Answers them as a collector that is in this state.
+async fn answering_with<T>(
+    commands: &Receiver<Command>,
+    state: &CollectorState,
+    work: impl Future<Output = T>,
+) -> T {
     let answers = async {
         loop {
             match commands.try_recv() {
-                Ok(Command::State { answer }) => drop(answer.send(state(passes))),
+                Ok(Command::State { answer }) => drop(answer.send(state.clone())),
                 Ok(Command::Snapshot { answer, .. }) => {
                     let profile = Profile::new(Limits::default(), 0, 0);
                     drop(answer.send(Arc::new(profile.snapshot())));
@@ -172,6 +183,42 @@ async fn a_processor_without_ticks_is_told() {
     assert_eq!(degraded[0].what, "samples on processor 3");
     assert_eq!(degraded[0].why, "it has no timer tick: it came online");
     let metrics = answering(&commands, 1, live.metrics()).await.unwrap();
+    assert!(metrics.contains("\nprofiler_degraded_features 1\n"));
+}
+
+#[tokio::test]
+async fn a_table_that_fills_is_told() {
+    // Check that a table that is nearly full is among what works less well than it should, with what happens to what finds no room, and
+    // that metrics tell how full each table is, and count it.
+    let (live, commands, _commander) = live();
+    let frames = TableFill {
+        table: "frames",
+        holds: "frames",
+        used: 950,
+        limit: 1_000,
+        refused: 3,
+        consequence: "what finds none is [unknown] (frames_full)",
+    };
+    let mut full = state(1);
+    full.without_ticks.clear();
+    full.tables = vec![frames];
+    answering_with(&commands, &full, live.look()).await.unwrap();
+    assert!(live.status().degraded.is_empty(), "it is not told yet");
+    full.tables_told = vec![TableTold {
+        fill: frames,
+        refused: 2,
+    }];
+    answering_with(&commands, &full, live.look()).await.unwrap();
+    let degraded = live.status().degraded;
+    assert_eq!((degraded.len(), &*degraded[0].what), (1, "room for frames"));
+    assert_eq!(
+        degraded[0].why,
+        "950 of 1000 are in use (95 %), and 2 found no room of late: what finds none is [unknown] (frames_full)"
+    );
+    let metrics = answering_with(&commands, &full, live.metrics())
+        .await
+        .unwrap();
+    assert!(metrics.contains("\nprofiler_table_used_ratio{table=\"frames\"} 0.95\n"));
     assert!(metrics.contains("\nprofiler_degraded_features 1\n"));
 }
 

@@ -1,6 +1,6 @@
 //! The collector's thread: waits for the side-band, for the next pass and for commands, whichever comes first.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -10,35 +10,38 @@ use tokio::sync::watch;
 use tracing::{debug, warn};
 
 use crate::config::targets::Targets;
-use crate::kernel::{Attached, Kernel, KernelSettings, MapCost, Pass};
-use crate::processes::files::{FileCounts, OpenModule};
+use crate::kernel::{Kernel, Pass};
+use crate::processes::files::OpenModule;
 use crate::processes::kernel_modules::KernelModules;
-use crate::processes::live::{ProcessCounts, Processes};
+use crate::processes::live::Processes;
 use crate::profile::Profile;
-use crate::profile::input::{Counts, DrainPass};
+use crate::profile::input::DrainPass;
 use crate::profile::losses::counts;
 use crate::profile::sessions::{SessionChange, SessionChanged};
 use crate::profile::snapshot::Snapshot;
 use crate::sys::bell::Bell;
 use crate::sys::clock::{ClockOffsets, monotonic_ns};
-use crate::sys::perf_event::{SideBand, SideBandCounts};
+use crate::sys::perf_event::SideBand;
 use crate::sys::proc_fs;
 use crate::unwind::worker::TableWorker;
 
 use super::command::{Command, SessionUnchanged, reply};
 use super::convert::{Owner, Unowned, convert};
-use super::cost::{Estimate, EstimatedCost, Step};
-use super::coverage::{Coverage, WalkCounts};
+use super::cost::{Estimate, Step};
+use super::coverage::Coverage;
 use super::descriptions::Descriptions;
-use super::files_without::FilesWithout;
+use super::fills;
 use super::losses::{COLLECTOR_LOSSES, Sources};
-use super::outside::{Outside, OutsideCounts};
+use super::outside::Outside;
 use super::own_frames::OwnFrames;
 use super::processors;
 use super::rests::Rests;
 use super::stacks::Stacks;
+use super::state::{CollectorState, Unreadable};
+use super::sweep::Sweeps;
+use super::tables::Tables;
 use super::targets;
-use super::unwinding::{Unwinding, UnwindingState};
+use super::unwinding::Unwinding;
 
 /// Time between two passes.
 const PASS_NS: u64 = 1_000_000_000;
@@ -70,68 +73,6 @@ pub struct CollectorOptions {
     pub program: PathBuf,
 }
 
-/// How the collector is.
-#[derive(Clone, Debug)]
-pub struct CollectorState {
-    /// What is attached.
-    pub attached: Attached,
-    /// Processors that are online and have no ticks, and why.
-    pub without_ticks: Vec<(u32, String)>,
-    /// The settings of the programs.
-    pub settings: KernelSettings,
-    /// Passes that ended.
-    pub passes: u64,
-    /// Passes that failed.
-    pub failures: u64,
-    /// Time spent on passes, nanoseconds.
-    pub busy_ns: u64,
-    /// Counters of the programs as of the last pass, in the order of `Counter::ALL`.
-    pub counters: Vec<u64>,
-    /// Elements in use at the last pass, by what.
-    pub fill: Vec<(&'static str, u64)>,
-    /// The maps.
-    pub maps: Vec<MapCost>,
-    /// Estimated cost of the programs.
-    pub programs: BTreeMap<String, EstimatedCost>,
-    /// How the side-band went; `None` without one.
-    pub side_band: Option<SideBandCounts>,
-    /// How following processes went.
-    pub processes: ProcessCounts,
-    /// How opening their files went.
-    pub files: FileCounts,
-    /// Living threads at the last pass.
-    pub threads: usize,
-    /// Bytes that the call trees take.
-    pub stack_bytes: u64,
-    /// Bytes that the recent past takes.
-    pub recent_past_bytes: u64,
-    /// What the profile itself counts, by name.
-    pub losses: Counts,
-    /// Records of threads that could not be read.
-    pub unreadable: Unreadable,
-    /// How walks of user stacks ended, by the number of a `StackEnd`, as of the last pass.
-    pub walk_ends: Vec<u64>,
-    /// The same by executable, most walked first.
-    pub coverage: Vec<(Arc<str>, WalkCounts)>,
-    /// Unwind tables; `None` where the kernel cannot use them.
-    pub unwinding: Option<UnwindingState>,
-    /// Stacks found from outside.
-    pub outside: OutsideCounts,
-    /// Files whose unwind information could not be used.
-    pub files_without: FilesWithout,
-}
-
-/// Records of threads that were being changed whenever they were looked at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unreadable {
-    /// Since the start, each once in each pass.
-    pub total: u64,
-    /// In the last pass that had any.
-    pub last: usize,
-    /// When that was, monotonic nanoseconds.
-    pub last_ns: u64,
-}
-
 /// Owns the stages from the kernel to the profile.
 pub struct Collector {
     kernel: Kernel,
@@ -148,6 +89,8 @@ pub struct Collector {
     unowned: Unowned,
     unreadable: Unreadable,
     estimate: Estimate,
+    sweeps: Sweeps,
+    tables: Tables,
     snapshot: Option<Arc<Snapshot>>,
     targets: watch::Sender<Targets>,
     last_pass: Option<LastPass>,
@@ -191,6 +134,8 @@ impl Collector {
             unowned: Unowned::default(),
             unreadable: Unreadable::default(),
             estimate: Estimate::new(monotonic_ns()),
+            sweeps: Sweeps::default(),
+            tables: Tables::default(),
             snapshot: None,
             targets: options.targets,
             last_pass: None,
@@ -401,7 +346,7 @@ impl Collector {
             missed_ends: self.kernel.missed_ends(),
         };
         drained.losses.extend(counts(COLLECTOR_LOSSES, &sources));
-        drained.modules = self.processes.modules().clone();
+        drained.modules = self.processes.modules().view();
         for stack in &drained.stacks {
             let info = self.processes.info(stack.process);
             let executable = info.as_ref().and_then(|info| info.facts.exe.as_ref());
@@ -414,6 +359,15 @@ impl Collector {
             unwinding.pass(&mut self.kernel, &mut self.processes, used, missed);
         }
         self.stacks.end_pass();
+        let unwinding = self.unwinding.as_ref();
+        let unwinding = unwinding.map(|unwinding| unwinding.state(&self.kernel));
+        let fills = fills::of_pass(
+            (&self.kernel, pass),
+            (&self.processes, &self.stacks, self.profile.frames()),
+            unwinding.as_ref(),
+        );
+        self.tables.read(pass.at_ns, fills);
+        self.sweep();
         self.owners = owners;
         self.passes += 1;
         self.snapshot = None;
@@ -428,6 +382,33 @@ impl Collector {
                 .filter(|thread| thread.phase != profiler_common::Phase::Exited)
                 .count(),
         });
+    }
+
+    /// Has what nothing names any more leave, where that is worth its time.
+    fn sweep(&mut self) {
+        let began_ns = monotonic_ns();
+        let wanted = self.profile.frames().wants_sweep() || self.processes.modules().wants_sweep();
+        if !wanted || !self.sweeps.may_begin(began_ns) {
+            return;
+        }
+        let stacks = &self.stacks;
+        let frames = self.profile.sweep_frames(|marks| stacks.mark(marks));
+        // After these: the last frame of a module may have left.
+        let table = self.profile.frames();
+        let gone = self.processes.sweep_modules(|marks| {
+            table.mark_modules(marks);
+            stacks.mark_modules(marks);
+        });
+        if let Some(unwinding) = &mut self.unwinding {
+            unwinding.forget_modules(&mut self.kernel, &gone);
+        }
+        let ended_ns = monotonic_ns();
+        self.sweeps.done(began_ns, ended_ns);
+        debug!(
+            "{frames} frames and {} modules left in {} us",
+            gone.len(),
+            (ended_ns - began_ns) / 1_000
+        );
     }
 
     fn obey(&mut self, command: Command) {
@@ -514,6 +495,8 @@ impl Collector {
             processes: self.processes.counts(),
             files: self.processes.file_counts(),
             threads: last.map_or(0, |pass| pass.threads),
+            tables: self.tables.fills().to_vec(),
+            tables_told: self.tables.told(),
             stack_bytes: self.profile.stack_bytes(),
             recent_past_bytes: self.profile.recent_past_bytes(),
             losses: self.profile.own_losses(),

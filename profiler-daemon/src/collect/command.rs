@@ -14,7 +14,7 @@ use crate::profile::sessions::{SessionChange, SessionChanged, SessionRefusal};
 use crate::profile::snapshot::Snapshot;
 use crate::sys::bell::Bell;
 
-use super::collector::CollectorState;
+use super::state::CollectorState;
 
 /// Where an answer goes. Closed once the asker has gone: then the command is not executed.
 pub type Answer<T> = oneshot::Sender<T>;

@@ -3,6 +3,7 @@
 use super::convert::Unowned;
 use crate::kernel::TickCounts;
 use crate::processes::live::ProcessCounts;
+use crate::processes::shares::Refused;
 use crate::profile::losses::Loss;
 use crate::sys::perf_event::SideBandCounts;
 
@@ -13,7 +14,7 @@ use super::outside::OutsideCounts;
 pub struct Sources {
     pub(super) side_band: SideBandCounts,
     pub(super) processes: ProcessCounts,
-    pub(super) stacks_refused: u64,
+    pub(super) stacks_refused: Refused,
     pub(super) skipped_runs: u64,
     pub(super) outside: OutsideCounts,
     pub(super) ticks: TickCounts,
@@ -58,7 +59,12 @@ pub const COLLECTOR_LOSSES: &[Loss<Sources>] = &[
     Loss {
         name: "stacks_refused",
         help: "Stacks that were not kept because too many are.",
-        read: |from| from.stacks_refused,
+        read: |from| from.stacks_refused.full,
+    },
+    Loss {
+        name: "stacks_over_share",
+        help: "Stacks that were not kept because their process, or all of its user, has its share of those that are known.",
+        read: |from| from.stacks_refused.over_share,
     },
     Loss {
         name: "outside_stacks_torn",

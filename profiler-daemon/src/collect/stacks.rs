@@ -11,8 +11,9 @@ use crate::kernel::RawStack;
 use crate::processes::ids::ProcessKey;
 use crate::processes::kernel_modules::KernelModules;
 use crate::processes::live::Processes;
-use crate::processes::module::ModuleId;
-use crate::profile::frames::{Frame, FrameId, FrameTable};
+use crate::processes::module::{ModuleId, ModuleMarks};
+use crate::processes::shares::{HolderId, Refused, Shares};
+use crate::profile::frames::{Frame, FrameId, FrameTable, Marks};
 
 use super::own_frames::OwnFrames;
 
@@ -20,7 +21,10 @@ use super::own_frames::OwnFrames;
 /// time between a walk and the pass that counts it; the stacks of sleeping threads are used in every pass.
 const KEEP_PASSES: u64 = 5;
 /// Stacks kept at most, of each kind; the kernel side sends no more in one drain period unless configured to.
-const MAX_STACKS: usize = 65_536;
+pub(super) const MAX_STACKS: usize = 65_536;
+
+/// From this part of these on, unused ones are kept for a single pass.
+const CROWDED: usize = 4;
 
 /// A user stack whose frames are known.
 #[derive(Clone, Debug)]
@@ -35,6 +39,18 @@ pub(super) struct UserStack {
     mapped: Mapped,
     /// Whether addresses of it were in no mapping: they may be in one that is heard of later.
     unmapped: bool,
+    /// Whether frames of it found no room: they may find some when it travels again.
+    cramped: bool,
+    by: HolderId,
+    used: u64,
+}
+
+/// A kernel stack whose frames are known.
+#[derive(Clone, Debug)]
+struct KernelStack {
+    /// Outermost first.
+    frames: Arc<[FrameId]>,
+    by: HolderId,
     used: u64,
 }
 
@@ -48,7 +64,8 @@ struct Mapped {
 impl UserStack {
     /// Whether it would be resolved as it was.
     fn holds(&self, key: ProcessKey, now: Mapped, time_ns: u64, processes: &mut Processes) -> bool {
-        self.mapped.generation == now.generation
+        !self.cramped
+            && self.mapped.generation == now.generation
             && (!self.unmapped || self.mapped.changes == now.changes)
             && (!self.modules.contains(&ModuleId::JIT)
                 || processes.jit(key, time_ns) == ModuleId::JIT)
@@ -56,11 +73,13 @@ impl UserStack {
 }
 
 /// Known stacks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Stacks {
     /// By process, the program its thread was in, and id: equal addresses of two programs are two stacks.
     user: HashMap<(ProcessKey, u16, u64), UserStack>,
-    kernel: HashMap<u64, (Arc<[FrameId]>, u64)>,
+    user_room: Shares,
+    kernel: HashMap<u64, KernelStack>,
+    kernel_room: Shares,
     own: OwnFrames,
     modules: KernelModules,
     pass: u64,
@@ -68,15 +87,29 @@ pub(super) struct Stacks {
     on_stacks: HashSet<ModuleId>,
     /// Modules whose tables walks of this pass did not find.
     missed: HashSet<ModuleId>,
-    /// Stacks that were not kept for want of room.
-    refused: u64,
+    /// Stacks that were not kept for want of room, of user and of kernel frames.
+    refused: [Refused; 2],
+}
+
+impl Default for Stacks {
+    fn default() -> Self {
+        Self::new(OwnFrames::default())
+    }
 }
 
 impl Stacks {
     pub(super) fn new(own: OwnFrames) -> Self {
         Self {
+            user: HashMap::new(),
+            user_room: Shares::new(MAX_STACKS),
+            kernel: HashMap::new(),
+            kernel_room: Shares::new(MAX_STACKS),
             own,
-            ..Self::default()
+            modules: KernelModules::default(),
+            pass: 0,
+            on_stacks: HashSet::new(),
+            missed: HashSet::new(),
+            refused: <[Refused; 2]>::default(),
         }
     }
 
@@ -85,6 +118,7 @@ impl Stacks {
         if self.modules != modules {
             self.modules = modules;
             self.kernel.clear();
+            self.kernel_room = Shares::new(MAX_STACKS);
         }
     }
 
@@ -100,10 +134,14 @@ impl Stacks {
             self.add_user(raw, processes, table);
         }
         if head.kernel != 0 && !self.kernel.contains_key(&head.kernel) {
-            if self.kernel.len() >= MAX_STACKS {
-                self.refused += 1;
-                return;
-            }
+            let key = processes.link(head.pid, head.process_start_ns, head.process_start_boot_ns);
+            let by = match self.kernel_room.take(processes.owner(key), 1) {
+                Ok(by) => by,
+                Err(why) => {
+                    self.refused[1].count(why);
+                    return;
+                }
+            };
             let mut frames: Vec<FrameId> = self
                 .own
                 .cut(&raw.kernel)
@@ -126,7 +164,12 @@ impl Stacks {
                 })
                 .collect();
             frames.reverse();
-            self.kernel.insert(head.kernel, (frames.into(), self.pass));
+            let stack = KernelStack {
+                frames: frames.into(),
+                by,
+                used: self.pass,
+            };
+            self.kernel.insert(head.kernel, stack);
         }
     }
 
@@ -144,25 +187,37 @@ impl Stacks {
         if known.is_some_and(|stack| stack.holds(key, mapped, head.time_ns, processes)) {
             return;
         }
-        if known.is_none() && self.user.len() >= MAX_STACKS {
-            self.refused += 1;
-            return;
-        }
+        let owner = processes.owner(key);
+        let by = match known {
+            Some(known) => known.by,
+            None => match self.user_room.take(owner, 1) {
+                Ok(by) => by,
+                Err(why) => {
+                    self.refused[0].count(why);
+                    return;
+                }
+            },
+        };
+        let refused_before = table.refused();
         let mut frames = Vec::with_capacity(raw.user.len());
         let mut end = None;
         let mut unmapped = false;
         for (index, address) in raw.user.iter().enumerate() {
             match processes.resolve(key, head.time_ns, *address) {
-                Some(place) => frames.push(table.intern(Frame {
-                    module: place.module,
-                    offset: place.offset,
-                })),
+                Some(place) => {
+                    let frame = Frame {
+                        module: place.module,
+                        offset: place.offset,
+                    };
+                    frames.push(table.intern_for(owner, frame));
+                }
                 None if index == 0 => {
                     unmapped = true;
-                    frames.push(table.intern(Frame {
+                    let frame = Frame {
                         module: ModuleId::UNKNOWN,
                         offset: *address,
-                    }));
+                    };
+                    frames.push(table.intern_for(owner, frame));
                 }
                 // A caller that is no code: the frame pointer was none, and what lies beyond is invented.
                 None => {
@@ -188,6 +243,8 @@ impl Stacks {
             modules: modules.into_iter().collect(),
             mapped,
             unmapped,
+            cramped: table.refused() != refused_before,
+            by,
             used: self.pass,
         };
         self.user.insert(id, stack);
@@ -203,9 +260,9 @@ impl Stacks {
 
     /// The kernel stack of that id, outermost first.
     pub(super) fn kernel(&mut self, id: u64) -> Option<Arc<[FrameId]>> {
-        let (frames, used) = self.kernel.get_mut(&id)?;
-        *used = self.pass;
-        Some(Arc::clone(frames))
+        let stack = self.kernel.get_mut(&id)?;
+        stack.used = self.pass;
+        Some(Arc::clone(&stack.frames))
     }
 
     /// Modules on the stacks used since the last call, and those whose tables walks did not find.
@@ -218,14 +275,57 @@ impl Stacks {
 
     /// A pass is over: forgets what has not been used for some.
     pub(super) fn end_pass(&mut self) {
-        let oldest = self.pass.saturating_sub(KEEP_PASSES);
-        self.user.retain(|_, stack| stack.used >= oldest);
-        self.kernel.retain(|_, (_, used)| *used >= oldest);
+        let most = self.user.len().max(self.kernel.len());
+        let is_crowded = most > MAX_STACKS / CROWDED;
+        let keep = if is_crowded { 1 } else { KEEP_PASSES };
+        let oldest = self.pass.saturating_sub(keep);
+        let room = &mut self.user_room;
+        self.user.retain(|_, stack| {
+            let stays = stack.used >= oldest;
+            if !stays {
+                room.give_back(stack.by, 1);
+            }
+            stays
+        });
+        let room = &mut self.kernel_room;
+        self.kernel.retain(|_, stack| {
+            let stays = stack.used >= oldest;
+            if !stays {
+                room.give_back(stack.by, 1);
+            }
+            stays
+        });
         self.pass += 1;
     }
 
+    /// Marks the frames of all stacks that are known.
+    pub(super) fn mark(&self, marks: &mut Marks) {
+        let user = self.user.values().flat_map(|stack| stack.frames.iter());
+        let kernel = self.kernel.values().flat_map(|stack| stack.frames.iter());
+        user.chain(kernel).for_each(|frame| marks.keep(*frame));
+    }
+
+    /// Marks the modules that kernel code is loaded in.
+    pub(super) fn mark_modules(&self, marks: &mut ModuleMarks) {
+        self.modules.modules().for_each(|id| marks.keep(id));
+    }
+
+    /// How many stacks are known, of user and of kernel frames.
+    pub(super) fn known(&self) -> [usize; 2] {
+        [self.user.len(), self.kernel.len()]
+    }
+
     /// Stacks that were not kept for want of room.
-    pub(super) const fn refused(&self) -> u64 {
+    pub(super) const fn refused(&self) -> Refused {
+        let [user, kernel] = self.refused;
+        Refused {
+            full: user.full + kernel.full,
+            over_share: user.over_share + kernel.over_share,
+        }
+    }
+
+    /// The same, of user and of kernel frames.
+    pub(super) const fn refused_of_each(&self) -> [Refused; 2] {
         self.refused
     }
 }

@@ -104,3 +104,114 @@ fn mappings_known_later() {
         assert_eq!((modules.len(), &*modules[1], cut), (2, "/lib/late", false));
     }
 }
+
+/// A walk of user code of a process that began when it was shown.
+fn walk(pid: u32, id: u64, addresses: &[u64]) -> RawStack {
+    RawStack {
+        head: StackHead {
+            user: id,
+            kernel: id,
+            time_ns: 10 * SECOND,
+            process_start_boot_ns: 1,
+            process_start_ns: 1,
+            pid,
+            user_len: u16::try_from(addresses.len()).unwrap(),
+            kernel_len: 1,
+            end: StackEnd::Complete.to_u32(),
+            image: 0,
+        },
+        user: addresses.into(),
+        kernel: [0xffff_ffff_8000_0000 + id % 0x1000_0000].into(),
+    }
+}
+
+// Check that a process that invents frames and stacks, more than the tables hold, leaves room for the stacks of others while
+// it does so, of its user's too, and that its frames leave with its stacks, so that it can have others then.
+#[test]
+fn invented_stacks_leave_room() {
+    const ATTACKER: u32 = 2;
+    let machine = Machine::default();
+    let invented: Vec<(u64, &'static str)> = (0..512u64)
+        .map(|page| (0x1000_0000 + page * 0x1000, "//anon"))
+        .collect();
+    machine.show(ATTACKER, 0, &invented);
+    let victims = [(3, 1001), (4, 1000)];
+    for (pid, uid) in victims {
+        machine.show(pid, 0, &[(0x1000, "/bin/victim")]);
+        machine.user(pid, uid);
+    }
+    machine.user(ATTACKER, 1000);
+    let options = ProcessOptions {
+        cmdline: false,
+        open_files: 10,
+    };
+    let mut processes = Processes::new(Box::new(machine.clone()), options, 0);
+    processes.seed_from_proc();
+    let (mut stacks, mut table) = (Stacks::default(), FrameTable::new(1 << 20));
+    // Whether all of a new stack of a process is known, of user and of kernel frames.
+    let travel =
+        |stacks: &mut Stacks, table: &mut FrameTable, processes: &mut Processes, pid, id| {
+            let addresses = [0x1000 + id % 0x1000, 0x1001 + id % 0xfff];
+            stacks.add(
+                &walk(pid, u64::from(pid) << 32 | id, &addresses),
+                processes,
+                table,
+            );
+            let key = processes.link(pid, 1, 1);
+            let user = stacks.user(key, 0, u64::from(pid) << 32 | id);
+            let kernel = stacks.kernel(u64::from(pid) << 32 | id);
+            let is_known = |frames: &[FrameId]| !frames.contains(&FrameId::UNKNOWN);
+            user.is_some_and(|stack| is_known(&stack.frames) && stack.end.is_none())
+                && kernel.is_some_and(|frames| is_known(&frames))
+        };
+    let pages = invented.len() as u64;
+    for id in 0..80_000 {
+        // Of the first ones each frame is new.
+        let first = 0x1000_0000 + id * 64 % (pages * 0x1000 - 64);
+        let addresses: Vec<u64> = (first..first + 64).collect();
+        let frames = if id < 32_000 { 64 } else { 1 };
+        stacks.add(
+            &walk(ATTACKER, 1 + id, &addresses[..frames]),
+            &mut processes,
+            &mut table,
+        );
+        if id % 500 == 0 {
+            for (pid, _) in victims {
+                assert!(
+                    travel(&mut stacks, &mut table, &mut processes, pid, id),
+                    "{pid} at {id}"
+                );
+            }
+        }
+    }
+    assert_eq!((table.refused().full, stacks.refused().full), (0, 0));
+    assert!(table.refused().over_share > 1_000_000 && table.len() < (1 << 20) / 3 + 100_000);
+    assert!(stacks.refused().over_share > 50_000 && stacks.known()[0] < MAX_STACKS / 2);
+    for _ in 0..3 {
+        stacks.end_pass();
+    }
+    let gone = table.sweep(|marks| stacks.mark(marks));
+    assert!(gone > 300_000 && table.len() < 1_000, "{gone}");
+    machine.show(9, 0, &[(0x1000, "/bin/late")]);
+    assert!(travel(&mut stacks, &mut table, &mut processes, 9, 1));
+    stacks.add(
+        &walk(ATTACKER, 1, &[0x1000_0000]),
+        &mut processes,
+        &mut table,
+    );
+    let key = processes.link(ATTACKER, 1, 1);
+    assert!(stacks.user(key, 0, 1).is_some_and(|stack| !stack.cramped));
+}
+
+// Check that a stack whose frames found no room is whole once it travels again and there is some.
+#[test]
+fn cramped_stacks_are_resolved_again() {
+    let mut seen = Seen::new(&[(0x1000, "/bin/engine")]);
+    seen.table = FrameTable::new(2);
+    let (_, _) = seen.travel(10 * SECOND, &[0x1010, 0x1020]);
+    assert_eq!(seen.table.refused().total(), 1);
+    let full = std::mem::replace(&mut seen.table, FrameTable::new(10));
+    assert!(full.wants_sweep());
+    let (modules, _) = seen.travel(11 * SECOND, &[0x1010, 0x1020]);
+    assert_eq!(modules, ["/bin/engine", "/bin/engine"]);
+}

@@ -225,7 +225,22 @@ impl Unwinding {
         }
     }
 
+    /// Modules have left: nothing has them mapped, so no row of a mapping points to their tables.
+    pub(super) fn forget_modules(&mut self, kernel: &mut Kernel, gone: &HashSet<ModuleId>) {
+        for module in gone {
+            if let Some(Table::Loaded { id, .. }) = self.tables.remove(module) {
+                kernel.unload_table(id);
+            }
+            self.unasked.remove(module);
+        }
+        self.waiting.retain(|(module, _)| !gone.contains(module));
+    }
+
     fn take_answer(&mut self, kernel: &mut Kernel, answer: TableAnswer) {
+        if !self.tables.contains_key(&answer.module) {
+            debug!("module {} has left", answer.module.0);
+            return;
+        }
         match answer.table {
             Ok(table) => self.load(kernel, answer.module, &table),
             Err(why) => {

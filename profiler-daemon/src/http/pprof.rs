@@ -16,8 +16,10 @@ use super::format::written;
 use super::guard::in_time;
 use super::params::Params;
 use super::problem::Problem;
-use super::reports::{all_frames, body};
+use super::reports::{all_frames, aside, body, body_of, permit};
 use crate::export::pprof::{self, Content};
+use crate::profile::snapshot::Snapshot;
+use crate::report::names::Names;
 use crate::report::{self, StackValue};
 
 /// What profiles are sent as. The compression is part of the format.
@@ -67,20 +69,27 @@ async fn record(shared: &Arc<Shared>, ask: &Ask, content: Content) -> Answer {
         query.tree.value = Some(StackValue::Samples);
     }
     let period_ns = shared.options.sampling_period_ns;
-    let seen = Arc::clone(&earlier);
-    let frames = move |later: &_| {
-        // What has its time from before is taken away under the same names.
-        let mut frames = report::frames_needed(later, &scope)?;
-        frames.extend(report::frames_needed(&seen, &scope).unwrap_or_default());
-        frames.sort_unstable();
-        frames.dedup();
-        Ok(frames)
+    let made = async {
+        let permit = permit(shared).await?;
+        let later = shared.backend.snapshot().await?;
+        let beside = move || Snapshot::with_one_numbering(earlier, later);
+        let (permit, (earlier, later)) = aside(permit, beside).await?;
+        let seen = Arc::clone(&earlier);
+        let frames = move |later: &_| {
+            // What has its time from before is taken away under the same names.
+            let mut frames = report::frames_needed(later, &scope)?;
+            frames.extend(report::frames_needed(&seen, &scope).unwrap_or_default());
+            frames.sort_unstable();
+            frames.dedup();
+            Ok(frames)
+        };
+        let write = move |later: &Snapshot, names: &dyn Names| {
+            let stacks = report::stacks_between(&earlier, later, &scope, &query, names)?;
+            written(|out| pprof::write(&stacks, content, period_ns, out))
+        };
+        body_of(shared, permit, later, frames, write).await
     };
-    let body = body(shared, frames, move |later, names| {
-        let stacks = report::stacks_between(&earlier, later, &scope, &query, names)?;
-        written(|out| pprof::write(&stacks, content, period_ns, out))
-    });
-    Ok(respond(in_time(shared, body).await??))
+    Ok(respond(in_time(shared, made).await??))
 }
 
 fn respond(body: Vec<u8>) -> Response {

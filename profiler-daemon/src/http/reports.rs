@@ -314,7 +314,7 @@ pub(super) async fn permit(shared: &Shared) -> Result<OwnedSemaphorePermit, Prob
 }
 
 /// The bytes of an answer from this snapshot.
-async fn body_of<F, W>(
+pub(super) async fn body_of<F, W>(
     shared: &Shared,
     permit: OwnedSemaphorePermit,
     snapshot: Arc<Snapshot>,

@@ -40,6 +40,8 @@ pub struct MetricsInput {
     pub processes_exited: usize,
     /// Threads that run and are followed.
     pub threads: usize,
+    /// Tables that all processes share: name, what is in use, and what there is room for.
+    pub tables: Vec<(&'static str, u64, u64)>,
     /// Memory that the stacks of the profile take, in bytes.
     pub profile_stack_bytes: u64,
     /// The most they may take, in bytes.

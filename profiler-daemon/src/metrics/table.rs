@@ -180,6 +180,11 @@ pub(super) const FAMILIES: &[Family] = &[
     family!(Counter "profiler_drain_seconds_total", "seconds", [],
         "Time spent reading the kernel's maps.",
         |input, series| series.add(&[], seconds(input.drain.busy_ns_total))),
+    family!(Gauge "profiler_table_used_ratio", "ratio", ["table"],
+    "Part of a table that all processes share which is in use at the last read, from 0 to 1; from 0.9 on /api/v1/status tells of it.",
+    |input, series| for (table, used, limit) in &input.tables {
+        series.add(&[table], count(*used) / count((*limit).max(1)));
+    }),
     family!(Gauge "profiler_map_entries", "entries", ["map"],
         "Entries in use in a map of the kernel at the last read.",
         |input, series| input.maps.iter().for_each(|map| series.add(&[&map.name], count(map.entries)))),

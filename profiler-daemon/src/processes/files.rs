@@ -2,7 +2,7 @@
 //! afterwards the path may be gone or mean another file; an open file also keeps its inode from being used again.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     fs::{File, Metadata},
     hash::{BuildHasher as _, RandomState},
     os::unix::fs::MetadataExt as _,
@@ -11,7 +11,10 @@ use std::{
 
 use super::{
     elf_id::{self, ElfIdentity},
-    module::{FileIdentity, Module, ModuleId, ModuleIdentity, ModuleKind, ModuleTable},
+    module::{
+        FileIdentity, Module, ModuleId, ModuleIdentity, ModuleKind, ModuleMarks, ModuleTable,
+    },
+    shares::Owner,
     source::{Mapped, Source},
 };
 use crate::sys::{memory_file::memory_file, perf_record::Device};
@@ -90,6 +93,14 @@ struct Kept {
     last_used: u64,
 }
 
+/// What a file is that was opened.
+struct Looked {
+    identity: FileIdentity,
+    /// `None`: what it holds is told apart by address.
+    unique: Option<ModuleIdentity>,
+    build_id: Option<Box<[u8]>>,
+}
+
 #[derive(Debug)]
 struct LastSeen {
     pid: u32,
@@ -108,6 +119,11 @@ pub struct Identified {
 }
 
 impl Identified {
+    /// Whether it is a module that the table had no room for.
+    pub(super) fn found_no_room(&self) -> bool {
+        self.is_file && self.module == ModuleId::UNKNOWN
+    }
+
     const fn by_address(module: ModuleId) -> Self {
         Self {
             module,
@@ -186,20 +202,19 @@ impl Files {
         self.kept.len() + self.images.len() + self.perf_maps.len()
     }
 
-    /// The module of a mapping; opens its file if it is new.
+    /// The module of a mapping, which takes room of `owner` if it is new; opens its file then.
     pub fn identify(
         &mut self,
-        table: &mut ModuleTable,
+        (table, owner): (&mut ModuleTable, Owner),
         source: &dyn Source,
-        pid: u32,
-        ppid: u32,
+        (pid, ppid): (u32, u32),
         mapped: &Mapped,
     ) -> Identified {
         match sort_of(mapped) {
-            Sort::Vdso => self.vdso(table, source, mapped),
+            Sort::Vdso => self.vdso((table, owner), source, mapped),
             Sort::Anonymous => Identified::by_address(ModuleId::JIT),
             Sort::Special => {
-                Identified::by_address(named(table, &mapped.path, ModuleKind::Unknown))
+                Identified::by_address(named((table, owner), &mapped.path, ModuleKind::Unknown))
             }
             Sort::File { memory } => {
                 let key = FileKey::of(mapped);
@@ -209,13 +224,13 @@ impl Files {
                 }
                 let Some(file) = source.open(pid, ppid, mapped) else {
                     self.counts.not_opened += 1;
-                    let module = named(table, mapped.plain_path(), ModuleKind::User);
+                    let module = named((table, owner), mapped.plain_path(), ModuleKind::User);
                     return Identified {
                         module,
                         is_file: true,
                     };
                 };
-                let identified = self.take_in(table, key.clone(), file, mapped, memory);
+                let identified = self.take_in((table, owner), key.clone(), file, mapped, memory);
                 self.see(table, &key, pid, mapped);
                 identified
             }
@@ -250,7 +265,7 @@ impl Files {
         }
         let before_bytes = seen.map_or(0, |seen| seen.counted_bytes);
         let counted_bytes = before_bytes.max(mapped.path.len());
-        if table.hold(counted_bytes - before_bytes) {
+        if table.hold(module, counted_bytes - before_bytes) {
             let mapped = mapped.clone();
             self.seen.insert(
                 module,
@@ -291,58 +306,87 @@ impl Files {
 
     fn take_in(
         &mut self,
-        table: &mut ModuleTable,
+        (table, owner): (&mut ModuleTable, Owner),
         key: FileKey,
         file: File,
         mapped: &Mapped,
         memory: bool,
     ) -> Identified {
         self.counts.opened += 1;
-        let Ok(metadata) = file.metadata() else {
+        let Some(looked) = self.look_at(&file, memory) else {
             self.counts.not_opened += 1;
             return Identified {
-                module: named(table, mapped.plain_path(), ModuleKind::User),
+                module: named((table, owner), mapped.plain_path(), ModuleKind::User),
                 is_file: true,
             };
         };
+        let module = match looked.unique {
+            Some(unique) => table.intern_for(owner, unique, || Module {
+                name: printable(mapped.plain_path()),
+                build_id: looked.build_id,
+                kind: ModuleKind::User,
+            }),
+            None => ModuleId::JIT,
+        };
+        let is_file = module != ModuleId::JIT;
+        // What found no room may find some later.
+        if module != ModuleId::UNKNOWN {
+            self.keep(key, file, looked.identity, module);
+        }
+        Identified { module, is_file }
+    }
+
+    /// What a file is.
+    fn look_at(&mut self, file: &File, memory: bool) -> Option<Looked> {
+        let metadata = file.metadata().ok()?;
         let identity = identity_of(&metadata);
-        let elf = elf_id::of_file(&file);
+        let elf = elf_id::of_file(file);
         self.counts.corrupt += u64::from(elf == ElfIdentity::Corrupt);
         let is_file = !(memory && elf == ElfIdentity::NotElf);
         let build_id = match elf {
             ElfIdentity::BuildId(id) => Some(id),
             ElfIdentity::NoBuildId | ElfIdentity::NotElf | ElfIdentity::Corrupt => None,
         };
-        let module = if is_file {
-            let shared = build_id.clone().filter(|_| only_root_writes(&metadata));
-            let unique = shared.map_or(ModuleIdentity::File(identity), ModuleIdentity::BuildId);
-            table.intern(unique, || Module {
-                name: printable(mapped.plain_path()),
-                build_id,
-                kind: ModuleKind::User,
-            })
-        } else {
-            ModuleId::JIT
-        };
+        let shared = build_id.clone().filter(|_| only_root_writes(&metadata));
+        let unique = shared.map_or(ModuleIdentity::File(identity), ModuleIdentity::BuildId);
+        Some(Looked {
+            identity,
+            unique: is_file.then_some(unique),
+            build_id,
+        })
+    }
+
+    /// Keeps a file open.
+    fn keep(&mut self, key: FileKey, file: File, identity: FileIdentity, module: ModuleId) {
         self.uses += 1;
         if self.kept.len() >= self.limit {
             self.close_idle();
         }
-        let last_used = self.uses;
-        let file = Arc::new(ModuleFile {
-            module,
-            file,
-            identity,
-        });
-        self.kept.insert(
-            key,
-            Kept {
+        let kept = Kept {
+            file: Arc::new(ModuleFile {
+                module,
                 file,
-                is_file,
-                last_used,
-            },
-        );
-        Identified { module, is_file }
+                identity,
+            }),
+            is_file: module != ModuleId::JIT,
+            last_used: self.uses,
+        };
+        self.kept.insert(key, kept);
+    }
+
+    /// Marks the modules that are needed whatever is mapped.
+    pub(super) fn mark(&self, marks: &mut ModuleMarks) {
+        let images = self.images.keys().copied();
+        let maps = self.perf_maps.iter().map(|map| map.module);
+        let modules = images.chain(maps).chain(self.native_vdso);
+        modules.for_each(|module| marks.keep(module));
+    }
+
+    /// Closes the files of modules that have left, and forgets where they were.
+    pub(super) fn forget(&mut self, gone: &HashSet<ModuleId>) {
+        self.kept
+            .retain(|_, kept| !gone.contains(&kept.file.module));
+        self.seen.retain(|module, _| !gone.contains(module));
     }
 
     /// Closes the quarter that was not used for longest.
@@ -390,13 +434,12 @@ impl Files {
             return Some(Arc::clone(&copy.file));
         }
         let file = source.open(pid, pid, &mapped)?;
-        // Another file's module is new in the copy only.
-        let mut table = table.clone();
-        let again = self.take_in(&mut table, key.clone(), file, &mapped, false);
-        if again.module != module {
-            self.kept.remove(&key);
+        self.counts.opened += 1;
+        let looked = self.look_at(&file, false)?;
+        if looked.unique.and_then(|unique| table.find(&unique)) != Some(module) {
             return None;
         }
+        self.keep(key.clone(), file, looked.identity, module);
         self.kept.get(&key).map(|kept| Arc::clone(&kept.file))
     }
 
@@ -404,18 +447,19 @@ impl Files {
     /// lies below may be that of 32-bit programs: it has a name, and nothing of it is read.
     fn vdso(
         &mut self,
-        table: &mut ModuleTable,
+        (table, owner): (&mut ModuleTable, Owner),
         source: &dyn Source,
         mapped: &Mapped,
     ) -> Identified {
         let native = mapped.start > u64::from(u32::MAX);
         if native && self.native_vdso.is_none() {
             let image = source.own_vdso();
-            self.native_vdso = image.and_then(|image| self.vdso_image(table, &image));
+            self.native_vdso =
+                image.and_then(|image| self.vdso_image((&mut *table, Owner::System), &image));
         }
         let module = self.native_vdso.filter(|_| native);
         Identified {
-            module: module.unwrap_or_else(|| named(table, b"[vdso]", ModuleKind::Vdso)),
+            module: module.unwrap_or_else(|| named((table, owner), b"[vdso]", ModuleKind::Vdso)),
             is_file: true,
         }
     }
@@ -424,7 +468,7 @@ impl Files {
     /// `start_ns` tells processes of one number apart.
     pub fn perf_map(
         &mut self,
-        table: &mut ModuleTable,
+        (table, owner): (&mut ModuleTable, Owner),
         source: &dyn Source,
         pid: u32,
         start_ns: u64,
@@ -433,7 +477,7 @@ impl Files {
         let file = source.perf_map(pid)?;
         let identity = file_identity(&file)?;
         let unique = format!("[jit] {pid} {start_ns}");
-        let module = table.intern(ModuleIdentity::Named(unique.into()), || {
+        let module = table.intern_for(owner, ModuleIdentity::Named(unique.into()), || {
             Module::named(&format!("[jit] /tmp/perf-{pid}.map"), ModuleKind::Jit)
         });
         if module == ModuleId::UNKNOWN {
@@ -452,12 +496,16 @@ impl Files {
         Some(module)
     }
 
-    fn vdso_image(&mut self, table: &mut ModuleTable, image: &[u8]) -> Option<ModuleId> {
+    fn vdso_image(
+        &mut self,
+        (table, owner): (&mut ModuleTable, Owner),
+        image: &[u8],
+    ) -> Option<ModuleId> {
         let ElfIdentity::BuildId(id) = elf_id::of_bytes(image) else {
             return None;
         };
         let unique = format!("[vdso] {:x}", self.image_hashes.hash_one(image));
-        let module = table.intern(ModuleIdentity::Named(unique.into()), || Module {
+        let module = table.intern_for(owner, ModuleIdentity::Named(unique.into()), || Module {
             name: "[vdso]".into(),
             build_id: Some(id),
             kind: ModuleKind::Vdso,
@@ -477,9 +525,9 @@ impl Files {
     }
 }
 
-fn named(table: &mut ModuleTable, path: &[u8], kind: ModuleKind) -> ModuleId {
+fn named((table, owner): (&mut ModuleTable, Owner), path: &[u8], kind: ModuleKind) -> ModuleId {
     let name = printable(path);
-    table.intern(ModuleIdentity::Named(name.clone()), || {
+    table.intern_for(owner, ModuleIdentity::Named(name.clone()), || {
         Module::named(&name, kind)
     })
 }

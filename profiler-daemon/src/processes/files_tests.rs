@@ -24,7 +24,12 @@ fn mapped(path: &Path) -> Mapped {
 }
 
 fn identify(files: &mut Files, table: &mut ModuleTable, mapped: &Mapped) -> Identified {
-    files.identify(table, &ProcFs, std::process::id(), 1, mapped)
+    files.identify(
+        (table, Owner::System),
+        &ProcFs,
+        (std::process::id(), 1),
+        mapped,
+    )
 }
 
 /// The C library that this program runs with: it has a build ID.
@@ -54,7 +59,7 @@ fn copies_are_one_module() {
     let (mut files, mut table) = (Files::new(10), ModuleTable::new());
     let first = identify(&mut files, &mut table, &copies[0]);
     // Another process, else only the first sight would count.
-    let second = files.identify(&mut table, &ProcFs, 1, 1, &copies[1]);
+    let second = files.identify((&mut table, Owner::System), &ProcFs, (1, 1), &copies[1]);
     assert!(table.get(first.module).build_id.is_some());
     assert_eq!(first == second, is_roots);
     assert_eq!(
@@ -63,7 +68,7 @@ fn copies_are_one_module() {
     );
     assert_eq!(&*table.get(first.module).name, paths[0].to_str().unwrap());
     fs::write(&paths[0], "no program").unwrap();
-    files.identify(&mut table, &ProcFs, 1, 1, &copies[1]);
+    files.identify((&mut table, Owner::System), &ProcFs, (1, 1), &copies[1]);
     let now = files.seen(second.module).unwrap().path;
     assert_eq!(*now, *paths[1].as_os_str().as_bytes());
     let texts = ["one", "two"].map(|name| {
@@ -111,10 +116,15 @@ fn a_vdso_is_no_file() {
     let file = table.intern(ModuleIdentity::BuildId(id.clone()), || {
         Module::named("/lib/file", ModuleKind::User)
     });
-    let vdso = files.vdso_image(&mut table, &image).unwrap();
+    let vdso = files
+        .vdso_image((&mut table, Owner::System), &image)
+        .unwrap();
     assert_ne!(vdso, file);
     assert_eq!(table.get(vdso).build_id.as_deref(), Some(&*id));
-    assert_eq!(files.vdso_image(&mut table, &image), Some(vdso));
+    assert_eq!(
+        files.vdso_image((&mut table, Owner::System), &image),
+        Some(vdso)
+    );
     assert!(files.file(&table, &ProcFs, file).is_none());
 }
 
@@ -208,21 +218,22 @@ fn paths_are_bounded() {
         path: [&*short.path, &[b'/'; 1000]].concat().into(),
         ..short.clone()
     };
-    while table.hold(1000) {}
-    while table.hold(1) {}
+    while table.hold(module, 1000) {}
+    while table.hold(module, 1) {}
     // On a file system without a disk of its own it is another file by its path.
     if short.device.major != 0 {
-        files.identify(&mut table, &ProcFs, 1, 1, &long);
+        files.identify((&mut table, Owner::System), &ProcFs, (1, 1), &long);
         assert_eq!(seen(&files), short.path);
     }
     let refused = table.refused();
-    files.identify(&mut table, &ProcFs, 1, 1, &short);
+    files.identify((&mut table, Owner::System), &ProcFs, (1, 1), &short);
     assert_eq!((seen(&files), table.refused()), (short.path, refused));
     let other = directory.path().join("other");
     fs::write(&other, "text").unwrap();
     let none = identify(&mut files, &mut table, &mapped(&other)).module;
     assert_eq!(none, ModuleId::UNKNOWN);
-    assert!(!ModuleTable::new().hold(MAX_MODULE_TEXT_BYTES + 1));
+    let more = ModuleTable::new().hold(ModuleId::KERNEL, MAX_MODULE_TEXT_BYTES + 1);
+    assert!(!more);
 }
 
 // Check that a second sight of this process's own mappings opens nothing more.
@@ -246,4 +257,25 @@ fn known_files_stay_open() {
     let (first, second) = (rounds.next().unwrap(), rounds.next().unwrap());
     assert_eq!(first, second);
     assert!(first.1 > 1);
+}
+
+// Check that a module that left has its file closed and its path forgotten, and that the same file mapped again is another module
+// with a name.
+#[test]
+fn what_left_is_closed() {
+    let directory = tempfile::tempdir().unwrap();
+    let paths = ["stays", "leaves"].map(|name| directory.path().join(name));
+    let (mut files, mut table) = (Files::new(10), ModuleTable::new());
+    let [stays, leaves] = [0, 1].map(|index| {
+        fs::write(&paths[index], "text").unwrap();
+        identify(&mut files, &mut table, &mapped(&paths[index])).module
+    });
+    let gone = table.sweep(|marks| marks.keep(stays));
+    files.forget(&gone);
+    assert_eq!(gone, HashSet::from([leaves]));
+    assert!(files.open_files() == 1 && files.seen(leaves).is_none());
+    assert!(files.file(&table, &ProcFs, leaves).is_none());
+    assert!(files.file(&table, &ProcFs, stays).is_some());
+    let again = identify(&mut files, &mut table, &mapped(&paths[1])).module;
+    assert!(again != leaves && &*table.get(again).name == paths[1].to_str().unwrap());
 }

@@ -35,6 +35,11 @@ impl KernelModules {
         Self { ranges }
     }
 
+    /// All of them.
+    pub fn modules(&self) -> impl Iterator<Item = ModuleId> {
+        self.ranges.iter().map(|(_, _, module)| *module)
+    }
+
     /// Where a kernel address is; its offset is the address itself.
     #[must_use]
     pub fn place(&self, address: u64) -> Place {

@@ -332,12 +332,14 @@ impl Processes {
             instance.note_mapped(&mapped);
         }
         let identified = self.files.identify(
-            &mut self.table,
+            (&mut self.table, instance.owner(id)),
             &*self.source,
-            event.pid,
-            instance.ppid,
+            (event.pid, instance.ppid),
             &mapped,
         );
+        if identified.found_no_room() {
+            instance.incomplete_since_ns.get_or_insert(event.time_ns);
+        }
         let added = Arc::make_mut(&mut instance.mappings).add(Mapping {
             start: mapped.start,
             end: mapped.end,
@@ -368,6 +370,7 @@ impl Processes {
             return false;
         };
         let mut listed = Vec::with_capacity(maps.entries.len());
+        let mut found_no_room = false;
         for entry in maps.entries {
             let mapped = Mapped {
                 start: entry.start,
@@ -380,12 +383,12 @@ impl Processes {
                 instance.note_image(&mapped);
             }
             let identified = self.files.identify(
-                &mut self.table,
+                (&mut self.table, instance.owner(id)),
                 &*self.source,
-                instance.pid,
-                instance.ppid,
+                (instance.pid, instance.ppid),
                 &mapped,
             );
+            found_no_room |= identified.found_no_room();
             listed.push(Mapping {
                 start: mapped.start,
                 end: mapped.end,
@@ -397,6 +400,9 @@ impl Processes {
         self.changed.insert(instance.pid);
         let full = Arc::make_mut(&mut instance.mappings).replace_all(&listed, since_ns, now_ns);
         self.counts.mappings_full += full + u64::from(maps.truncated);
+        if found_no_room {
+            instance.incomplete_since_ns.get_or_insert(since_ns);
+        }
         true
     }
 
@@ -463,28 +469,6 @@ impl Processes {
             }
         }
         place
-    }
-
-    /// The module of the code that a linked process makes at run time: [`ModuleId::JIT`] until it says how that is called,
-    /// which is looked at once a second at most.
-    pub fn jit(&mut self, key: ProcessKey, time_ns: u64) -> ModuleId {
-        let id = self.by_key.get(&key);
-        let Some(instance) = id.and_then(|id| self.instances.get_mut(id)) else {
-            return ModuleId::JIT;
-        };
-        if instance.jit == ModuleId::JIT
-            && time_ns.saturating_sub(instance.jit_looked_ns) > JIT_WAIT_NS
-        {
-            instance.jit_looked_ns = time_ns;
-            let named = self.files.perf_map(
-                &mut self.table,
-                &*self.source,
-                instance.pid,
-                instance.start_ns,
-            );
-            instance.jit = named.unwrap_or(ModuleId::JIT);
-        }
-        instance.jit
     }
 
     /// What a linked process is. Read once when it is first asked for after a fork, and again after each exec.
@@ -560,9 +544,6 @@ impl Processes {
         self.instances.is_empty()
     }
 }
-
-/// Shortest wait between two looks for the file in which a process names the code it makes, nanoseconds.
-const JIT_WAIT_NS: u64 = 1_000_000_000;
 
 /// Whether what is mapped is the file of the program that a process runs, as far as paths tell.
 fn entry_is_program(instance: &Instance, mapped: &Mapped) -> bool {

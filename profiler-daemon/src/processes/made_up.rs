@@ -22,6 +22,7 @@ struct Shown {
     threads: u32,
     maps: Vec<(u64, &'static str)>,
     exe: &'static str,
+    uid: u32,
     perf_map: Option<PathBuf>,
     described: u32,
 }
@@ -42,6 +43,7 @@ impl Machine {
             threads: 1,
             maps: maps.to_vec(),
             exe: "/bin/shown",
+            uid: 7,
             perf_map: None,
             described: 0,
         };
@@ -54,6 +56,11 @@ impl Machine {
 
     pub(crate) fn threads(&self, pid: u32, threads: u32) {
         self.0.lock().unwrap().get_mut(&pid).unwrap().threads = threads;
+    }
+
+    /// From now on the process is this user's.
+    pub(crate) fn user(&self, pid: u32, uid: u32) {
+        self.0.lock().unwrap().get_mut(&pid).unwrap().uid = uid;
     }
 
     /// From now on the process names the code it makes in that file.
@@ -113,7 +120,7 @@ impl Source for Machine {
         }
         Description {
             exe: self.get(pid).map(|shown| shown.exe.into()),
-            uid: Some(7),
+            uid: self.get(pid).map(|shown| shown.uid),
             ..Description::default()
         }
     }

@@ -126,6 +126,17 @@ impl Mappings {
         &self.present
     }
 
+    /// The modules of all mappings, of those that ended and of programs before the present one too.
+    pub fn modules(&self) -> impl Iterator<Item = ModuleId> {
+        std::iter::successors(Some(self), |of| {
+            of.before.as_ref().map(|(_, before)| &**before)
+        })
+        .flat_map(|of| {
+            let ended = of.ended.iter().map(|(_, mapping)| mapping);
+            of.present.iter().chain(ended).map(|mapping| mapping.module)
+        })
+    }
+
     /// Memory held, bytes.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
@@ -465,7 +476,7 @@ mod tests {
             (Some((B, 0)), None)
         );
         for time_ns in 3..5000 {
-            mappings.add(file(ModuleId(time_ns), 0x800, 0x900, 0, u64::from(time_ns)));
+            mappings.add(file(ModuleId(time_ns), 0x800, 0x900, 0, time_ns));
         }
         assert!(mappings.present.len() <= MAX_MAPPINGS && mappings.ended.len() <= MAX_ENDED);
     }
@@ -514,7 +525,7 @@ mod tests {
             let mut mappings = Mappings::default();
             let mut model = [None; 80];
             for (index, (start, len, module, offset)) in adds.into_iter().enumerate() {
-                let new = file(ModuleId(module), start, start + len, offset, index as u64);
+                let new = file(ModuleId(u64::from(module)), start, start + len, offset, index as u64);
                 mappings.add(new);
                 for address in start..start + len {
                     model[usize::try_from(address).unwrap()] = Some(new.place(address));

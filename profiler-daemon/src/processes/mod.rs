@@ -6,10 +6,13 @@ pub mod elf_id;
 pub mod files;
 pub mod ids;
 pub mod instance;
+mod jit;
 pub mod kernel_modules;
+mod leaving;
 pub mod live;
 pub mod mappings;
 pub mod module;
+pub mod shares;
 pub mod source;
 mod upkeep;
 

@@ -132,10 +132,7 @@ impl Snapshot {
             "a process is of an image that is not there",
         )?;
         expect(self.modules.is_whole(), "its table of modules is broken")?;
-        expect(
-            self.frames.is_whole(self.modules.len()),
-            "its table of frames is broken",
-        )?;
+        expect(self.frames.is_whole(), "its table of frames is broken")?;
         let mut sums = Sums::default();
         let images = self.images.iter().map(|image| &image.account);
         let kept = self.processes.iter().map(|(key, process)| {
@@ -179,7 +176,10 @@ impl AccountView {
             depths.push(depth);
             expect(
                 match node.place {
-                    Place::User(frame) | Place::Kernel(frame) => snapshot.frames.holds(frame),
+                    Place::User(frame) | Place::Kernel(frame) => {
+                        snapshot.frames.holds(frame)
+                            && snapshot.modules.holds(snapshot.frame(frame).module)
+                    }
                     Place::Lost(_) => parent == 0,
                     Place::Cut | Place::Folded { .. } => true,
                 },

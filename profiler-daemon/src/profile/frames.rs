@@ -1,16 +1,26 @@
 //! Frames under small numbers: a place in a module is stored once, whatever number of stacks it is on.
 //!
-//! The table only grows, up to a bound; what comes beyond is `[unknown]` and counted. Copies share full chunks, so a
-//! snapshot costs one reference count per chunk and a writer copies at most one chunk.
+//! The table is bounded, and so is what one process or user may have of it ([`Shares`]); what finds no room is `[unknown]` and
+//! counted. Frames that nothing names leave ([`FrameTable::sweep`]): whoever has numbers of frames says which, the rest is free
+//! for others. A number means one frame as long as anything names it, and may mean another one later.
+//!
+//! Copies share full chunks, so a snapshot costs one reference count per chunk and a writer copies a chunk at most once for
+//! it. **A number belongs to the copy that it was read from**: what a number means in a snapshot never changes, but two snapshots
+//! may mean different frames by it ([`FrameList::same_numbers`], [`FrameList::adopt`]).
 
 use std::{collections::HashMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::processes::module::ModuleId;
+use crate::processes::{
+    module::{ModuleId, ModuleMarks},
+    shares::{HolderId, Owner, Refused, Shares},
+};
 
 /// Frames per shared chunk.
 const CHUNK: usize = 4096;
+/// The table is swept when it has grown by this part of its limit, whatever it held.
+const LEAST_GROWTH: usize = 16;
 
 /// A place in a module.
 #[derive(
@@ -34,11 +44,14 @@ impl FrameId {
     pub const UNKNOWN: Self = Self(0);
 }
 
-/// All frames by number: what a snapshot keeps.
+/// All frames by number: what a snapshot keeps. Numbers of frames that left read as `[unknown]`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FrameList {
     chunks: Vec<Arc<Vec<Frame>>>,
     len: usize,
+    /// Grows whenever a number may mean another frame than before.
+    #[serde(skip)]
+    sweeps: u64,
 }
 
 impl FrameList {
@@ -53,24 +66,33 @@ impl FrameList {
             .unwrap_or_default()
     }
 
-    /// Whether a frame has this number.
+    /// Whether a frame may have this number.
     pub(super) fn holds(&self, id: FrameId) -> bool {
         (id.0 as usize) < self.len
     }
 
-    /// Whether all chunks but the last are full, the first frame is the reserved one, and each is in one of `modules`.
-    pub(super) fn is_whole(&self, modules: usize) -> bool {
+    /// Whether all chunks but the last are full, and the first frame is the reserved one.
+    pub(super) fn is_whole(&self) -> bool {
         let held: usize = self.chunks.iter().map(|chunk| chunk.len()).sum();
         let full = self.chunks.iter().rev().skip(1);
         held == self.len
             && full.clone().all(|chunk| chunk.len() == CHUNK)
             && self.chunks.last().is_none_or(|last| last.len() <= CHUNK)
             && self.get(FrameId::UNKNOWN) == Frame::default()
-            && self
-                .chunks
-                .iter()
-                .flat_map(|chunk| chunk.iter())
-                .all(|frame| (frame.module.0 as usize) < modules)
+    }
+
+    /// Whether numbers of either copy mean the same in the other, as far as both have them.
+    pub(super) const fn same_numbers(&self, other: &Self) -> bool {
+        self.sweeps == other.sweeps
+    }
+
+    /// A number for a frame of an older copy, beyond all that this one has.
+    pub(super) fn adopt(&mut self, frame: Frame) -> FrameId {
+        let id = FrameId(u32::try_from(self.len).unwrap_or(FrameId::UNKNOWN.0));
+        if id != FrameId::UNKNOWN {
+            self.push(frame);
+        }
+        id
     }
 
     fn push(&mut self, frame: Frame) {
@@ -81,15 +103,57 @@ impl FrameList {
         Arc::make_mut(last).push(frame);
         self.len += 1;
     }
+
+    fn set(&mut self, id: FrameId, frame: Frame) {
+        let index = id.0 as usize;
+        if let Some(chunk) = self.chunks.get_mut(index / CHUNK) {
+            Arc::make_mut(chunk)[index % CHUNK] = frame;
+        }
+    }
+}
+
+/// Which frames something names.
+#[derive(Debug)]
+pub struct Marks(Vec<u64>);
+
+impl Marks {
+    fn new(len: usize) -> Self {
+        Self(vec![0; len.div_ceil(64)])
+    }
+
+    /// This one stays.
+    pub fn keep(&mut self, id: FrameId) {
+        let index = id.0 as usize;
+        if let Some(word) = self.0.get_mut(index / 64) {
+            *word |= 1 << (index % 64);
+        }
+    }
+
+    fn has(&self, index: usize) -> bool {
+        self.0[index / 64] >> (index % 64) & 1 == 1
+    }
+}
+
+/// A frame's number, and whose room it takes.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    id: FrameId,
+    by: HolderId,
 }
 
 /// Frames and their numbers.
 #[derive(Debug)]
 pub struct FrameTable {
-    ids: HashMap<Frame, FrameId>,
+    held: HashMap<Frame, Held>,
     list: FrameList,
-    limit: usize,
-    refused: u64,
+    /// Numbers that no frame has, highest first.
+    free: Vec<u32>,
+    shares: Shares,
+    refused: Refused,
+    /// What the last sweep left, and what had been refused by then.
+    swept: (usize, u64),
+    /// A chunk of numbers that no frame has.
+    vacant: Arc<Vec<Frame>>,
 }
 
 impl FrameTable {
@@ -97,27 +161,48 @@ impl FrameTable {
     #[must_use]
     pub fn new(limit: usize) -> Self {
         let mut table = Self {
-            ids: HashMap::new(),
+            held: HashMap::new(),
             list: FrameList::default(),
-            limit: limit.clamp(1, u32::MAX as usize),
-            refused: 0,
+            free: Vec::new(),
+            shares: Shares::new(limit.clamp(1, u32::MAX as usize)),
+            refused: Refused::default(),
+            swept: (1, 0),
+            vacant: Arc::new(vec![Frame::default(); CHUNK]),
         };
         table.intern(Frame::default());
         table
     }
 
-    /// The number of `frame`; [`FrameId::UNKNOWN`], counted, when the table is full.
+    /// The number of a frame that is nobody's in particular; [`FrameId::UNKNOWN`], counted, when the table is full.
     pub fn intern(&mut self, frame: Frame) -> FrameId {
-        if let Some(id) = self.ids.get(&frame) {
-            return *id;
+        self.intern_for(Owner::System, frame)
+    }
+
+    /// The number of `frame`, which takes room of `owner` if it is new. [`FrameId::UNKNOWN`], counted, where there is none.
+    pub fn intern_for(&mut self, owner: Owner, frame: Frame) -> FrameId {
+        if let Some(held) = self.held.get(&frame) {
+            return held.id;
         }
-        if self.list.len >= self.limit {
-            self.refused += 1;
-            return FrameId::UNKNOWN;
-        }
-        let id = FrameId(u32::try_from(self.list.len).expect("the limit fits u32"));
-        self.list.push(frame);
-        self.ids.insert(frame, id);
+        let by = match self.shares.take(owner, 1) {
+            Ok(by) => by,
+            Err(why) => {
+                self.refused.count(why);
+                return FrameId::UNKNOWN;
+            }
+        };
+        let id = match self.free.pop() {
+            Some(number) => {
+                let id = FrameId(number);
+                self.list.set(id, frame);
+                id
+            }
+            None => {
+                let id = FrameId(u32::try_from(self.list.len).expect("the limit fits u32"));
+                self.list.push(frame);
+                id
+            }
+        };
+        self.held.insert(frame, Held { id, by });
         id
     }
 
@@ -130,19 +215,30 @@ impl FrameTable {
     /// How many frames there are, the reserved one included.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.list.len
+        self.held.len()
     }
 
     /// Never true: the reserved frame is always there.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.list.len == 0
+        self.held.is_empty()
     }
 
-    /// How many times a frame became `[unknown]` because the table was full.
+    /// How many there may be.
     #[must_use]
-    pub fn refused(&self) -> u64 {
+    pub const fn limit(&self) -> usize {
+        self.shares.limit()
+    }
+
+    /// How many times a frame became `[unknown]`, by why.
+    #[must_use]
+    pub const fn refused(&self) -> Refused {
         self.refused
+    }
+
+    /// Marks the modules that frames are in.
+    pub fn mark_modules(&self, marks: &mut ModuleMarks) {
+        self.held.keys().for_each(|frame| marks.keep(frame.module));
     }
 
     /// A copy that does not see what is added later.
@@ -150,42 +246,81 @@ impl FrameTable {
     pub fn list(&self) -> FrameList {
         self.list.clone()
     }
+
+    /// Whether a sweep is worth its time: the table has grown by half of what the last one left, or found no room for something
+    /// since, or is three quarters full, and has grown by some part in any case.
+    #[must_use]
+    pub fn wants_sweep(&self) -> bool {
+        let (left, refused) = self.swept;
+        let grown = self.len().saturating_sub(left);
+        let least = self.limit() / LEAST_GROWTH;
+        let is_crowded = self.len() >= self.limit() / 4 * 3;
+        self.refused.total() > refused
+            || grown >= (left / 2).max(least)
+            || (is_crowded && grown >= least / 2)
+    }
+
+    /// Forgets all frames but those that `name` marks: it is to mark every number that anything still uses with this table.
+    /// Answers how many left. What copies hold does not change.
+    pub fn sweep(&mut self, name: impl FnOnce(&mut Marks)) -> usize {
+        let mut marks = Marks::new(self.list.len);
+        marks.keep(FrameId::UNKNOWN);
+        name(&mut marks);
+        let before = self.len();
+        let shares = &mut self.shares;
+        self.held.retain(|_, held| {
+            let stays = marks.has(held.id.0 as usize);
+            if !stays {
+                shares.give_back(held.by, 1);
+            }
+            stays
+        });
+        let gone = before - self.held.len();
+        if gone > 0 {
+            if self.held.capacity() / 4 > self.held.len() {
+                self.held.shrink_to(self.held.len() * 2);
+            }
+            self.clear(&marks);
+            self.list.sweeps += 1;
+        }
+        self.swept = (self.len(), self.refused.total());
+        gone
+    }
+
+    /// Frees the numbers that have no mark, and the memory of chunks and of the end of the list that have none at all.
+    fn clear(&mut self, marks: &Marks) {
+        let is_vacant = |chunk: usize, len: usize| {
+            (chunk * CHUNK..chunk * CHUNK + len).all(|index| !marks.has(index))
+        };
+        while let Some(last) = self.list.chunks.last() {
+            if !is_vacant(self.list.chunks.len() - 1, last.len()) {
+                break;
+            }
+            self.list.len -= last.len();
+            self.list.chunks.pop();
+        }
+        self.free.clear();
+        for (index, chunk) in self.list.chunks.iter_mut().enumerate().rev() {
+            let first = index * CHUNK;
+            let dead = (0..chunk.len()).filter(|place| !marks.has(first + place));
+            let dead: Vec<usize> = dead.collect();
+            if dead.len() == CHUNK {
+                *chunk = Arc::clone(&self.vacant);
+            } else if dead.iter().any(|place| chunk[*place] != Frame::default()) {
+                let chunk = Arc::make_mut(chunk);
+                for place in &dead {
+                    chunk[*place] = Frame::default();
+                }
+            }
+            let numbers = dead.iter().rev().map(|place| (first + place) as u32);
+            self.free.extend(numbers);
+        }
+        if self.free.capacity() / 4 > self.free.len() {
+            self.free.shrink_to(self.free.len() * 2);
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn frame(offset: u64) -> Frame {
-        Frame {
-            module: ModuleId(5),
-            offset,
-        }
-    }
-
-    // Check that a frame keeps its number, that a copy is not changed by later ones, and that number 0 is reserved.
-    #[test]
-    fn numbers_are_stable() {
-        let mut table = FrameTable::new(10_000);
-        for offset in 0..5000 {
-            assert_eq!(table.intern(frame(offset)).0 as u64, offset + 1);
-        }
-        let copy = table.list();
-        let late = table.intern(frame(9_999));
-        assert_eq!(table.get(late), frame(9_999));
-        assert_eq!(copy.get(late), Frame::default());
-        assert_eq!(copy.get(FrameId(4097)), frame(4096));
-        assert_eq!(table.intern(frame(0)), FrameId(1));
-        assert_eq!(table.get(FrameId::UNKNOWN), Frame::default());
-    }
-
-    // Check that a full table answers "unknown" for new frames only, and counts each.
-    #[test]
-    fn full_table_counts() {
-        let mut table = FrameTable::new(2);
-        let known = table.intern(frame(1));
-        assert_eq!(table.intern(frame(2)), FrameId::UNKNOWN);
-        assert_eq!(table.intern(frame(1)), known);
-        assert_eq!(table.refused(), 1);
-    }
-}
+#[path = "frames_tests.rs"]
+mod tests;

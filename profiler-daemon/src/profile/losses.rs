@@ -26,12 +26,22 @@ pub const OWN_LOSSES: &[Loss<Profile>] = &[
     Loss {
         name: "frames_full",
         help: "Frames that are [unknown] because the table of frames is full.",
-        read: |profile| profile.frames.refused(),
+        read: |profile| profile.frames.refused().full,
+    },
+    Loss {
+        name: "frames_over_share",
+        help: "Frames that are [unknown] because their process, or all of its user, has its share of the table of frames.",
+        read: |profile| profile.frames.refused().over_share,
     },
     Loss {
         name: "modules_full",
         help: "Modules that are [unknown] because the table of modules is full.",
-        read: |profile| profile.modules.refused(),
+        read: |profile| profile.modules.refused().full,
+    },
+    Loss {
+        name: "modules_over_share",
+        help: "Modules that are [unknown] because their process, or all of its user, has its share of the table of modules, or because there are too many versions of their file.",
+        read: |profile| profile.modules.refused().over_share,
     },
     Loss {
         name: "tree_full",

@@ -28,6 +28,7 @@ pub mod sessions;
 pub mod snapshot;
 mod spread;
 mod stretches;
+mod sweep;
 pub mod threads;
 pub mod timeline;
 pub mod tree;

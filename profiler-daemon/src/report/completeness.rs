@@ -9,7 +9,7 @@ use super::{
     entry::is_entry, places::Places, product::Values, query::Frames, scope::View, values::percent,
 };
 use crate::{
-    processes::mappings,
+    processes::{mappings, module::ModuleId},
     profile::{
         account::AccountView,
         frames::FrameId,
@@ -32,7 +32,8 @@ pub struct Completeness {
     pub stacks_unwind_failed: u64,
     /// Time in the totals that no row has.
     pub elapsed_unattributed_ns: u64,
-    /// Share of frames without a name, each weighted by the time it was on the stack.
+    /// Share of frames without a name, each weighted by the time it was on the stack. Where no names are shown: of those of which not
+    /// even the module is known, such as frames that found no room.
     pub frames_unknown_percent: f64,
     /// Share of frames whose line is not known, weighted likewise; absent where lines are not shown.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -152,7 +153,7 @@ impl Completeness {
                 stacks,
                 lacks: places.lacks(view, names),
                 unattributed_ns: 0,
-                frames_unknown_percent: 0.0,
+                frames_unknown_percent: modules_unknown_percent(view, places),
             },
         )
     }
@@ -218,6 +219,38 @@ fn causes(view: &View<'_>, lacks: &Lacks) -> BTreeMap<CounterName, u64> {
         causes.insert("folded_ns".into(), lacks.folded_ns);
     }
     causes
+}
+
+/// Share of user frames in no known module, weighted by time, or by samples where no time was measured.
+fn modules_unknown_percent(view: &View<'_>, places: &Places) -> f64 {
+    let is_unknown = |node: &Node| match node.place {
+        Place::User(frame) => view.snapshot.frame(frame).module == ModuleId::UNKNOWN,
+        Place::Kernel(_) | Place::Lost(_) | Place::Cut | Place::Folded { .. } => false,
+    };
+    let mut nodes = view.members.iter().flat_map(|of| of.account.nodes());
+    if !nodes.any(is_unknown) {
+        return 0.0;
+    }
+    let (mut all, mut unknown) = (Values::default(), Values::default());
+    for (index, member) in view.members.iter().enumerate() {
+        let totals = places.inclusive(index, member);
+        for (node, total) in member.account.nodes().iter().zip(&totals).skip(1) {
+            if !matches!(
+                node.place,
+                Place::Kernel(_) | Place::Folded { kernel: true }
+            ) {
+                all.add(total);
+            }
+            if is_unknown(node) {
+                unknown.add(total);
+            }
+        }
+    }
+    if all.elapsed_ns() > 0 {
+        percent(unknown.elapsed_ns(), all.elapsed_ns())
+    } else {
+        percent(unknown.samples, all.samples)
+    }
 }
 
 /// Shares of frames without a line, by reason: weighted by time, or by samples where no time was measured.

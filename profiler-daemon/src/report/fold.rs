@@ -1,5 +1,7 @@
 //! Which modules' frames are shown: those of the others are folded into their callers, so no total changes.
 
+use std::collections::HashSet;
+
 use super::query::ReportError;
 use crate::{
     processes::module::{Module, ModuleId},
@@ -18,8 +20,8 @@ pub struct Fold {
 /// A [`Fold`] with each module looked up.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Folding {
-    /// By module number; what lies beyond is shown.
-    hidden: Vec<bool>,
+    /// All others are shown.
+    hidden: HashSet<ModuleId>,
 }
 
 impl Folding {
@@ -43,12 +45,12 @@ impl Folding {
             }
         }
         let named = |names: &[String], module: &Module| names.iter().any(|n| is_named(module, n));
-        let hidden = snapshot.modules().iter().map(|(_, module)| {
+        let hidden = snapshot.modules().iter().filter(|(_, module)| {
             let wanted = fold.modules.is_empty() || named(&fold.modules, module);
             !wanted || named(&fold.hide, module)
         });
         Ok(Self {
-            hidden: hidden.collect(),
+            hidden: hidden.map(|(id, _)| id).collect(),
         })
     }
 
@@ -57,13 +59,12 @@ impl Folding {
     /// # Errors
     /// When the name is that of no module.
     pub(super) fn only(snapshot: &Snapshot, module: &str) -> Result<Self, ReportError> {
-        let hidden: Vec<bool> = snapshot
-            .modules()
-            .iter()
-            .map(|(_, known)| !is_named(known, module))
-            .collect();
-        if hidden.contains(&false) {
-            Ok(Self { hidden })
+        let all = snapshot.modules().iter();
+        let (shown, hidden): (Vec<_>, Vec<_>) = all.partition(|(_, known)| is_named(known, module));
+        if !shown.is_empty() {
+            Ok(Self {
+                hidden: hidden.into_iter().map(|(id, _)| id).collect(),
+            })
         } else {
             Err(ReportError::UnknownModule {
                 parameter: "module",
@@ -74,10 +75,7 @@ impl Folding {
 
     /// Whether frames of this module are folded into their callers.
     pub(super) fn hides(&self, module: ModuleId) -> bool {
-        self.hidden
-            .get(module.0 as usize)
-            .copied()
-            .unwrap_or_default()
+        self.hidden.contains(&module)
     }
 }
 

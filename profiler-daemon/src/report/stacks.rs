@@ -1,6 +1,8 @@
 //! All stacks with what each received, for export in the formats of other tools; of the session, of a window, or of the time
 //! between two snapshots.
 
+use std::collections::HashMap;
+
 use super::{
     calltree::{CUT, visible},
     completeness::Completeness,
@@ -253,7 +255,7 @@ fn flat(view: &View<'_>, forest: &Forest<'_>, query: &StackQuery) -> Stacks {
         shrunk_ns: forest.shrunk_ns(),
     };
     let mut tables = Tables {
-        modules: vec![None; view.snapshot.modules().len()],
+        modules: HashMap::new(),
         functions: vec![None; forest.functions.len()],
         cut: None,
     };
@@ -300,7 +302,7 @@ fn push(nodes: &mut Vec<StackNode>, parent: u32, function: u32, own: Values) -> 
 
 /// The new numbers of modules and functions.
 struct Tables {
-    modules: Vec<Option<usize>>,
+    modules: HashMap<ModuleId, usize>,
     functions: Vec<Option<u32>>,
     cut: Option<u32>,
 }
@@ -351,7 +353,7 @@ impl Tables {
 
     fn module(&mut self, stacks: &mut Stacks, view: &View<'_>, id: ModuleId) -> usize {
         let modules = &mut stacks.modules;
-        *self.modules[id.0 as usize].get_or_insert_with(|| {
+        *self.modules.entry(id).or_insert_with(|| {
             let module = view.snapshot.module(id);
             modules.push(StackModule {
                 name: module.name.to_string(),

@@ -273,7 +273,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    fn request(module: u32, file: File) -> TableRequest {
+    fn request(module: u64, file: File) -> TableRequest {
         let metadata = file.metadata().unwrap();
         TableRequest {
             module: ModuleId(module),
@@ -312,7 +312,7 @@ mod tests {
             .map(|(bytes, module)| request(module, file(*bytes)))
             .collect();
         let taken = (0..4).map(|_| take_smallest(&mut waiting).module.0);
-        assert_eq!(taken.collect::<Vec<u32>>(), [2, 1, 3, 0]);
+        assert_eq!(taken.collect::<Vec<u64>>(), [2, 1, 3, 0]);
     }
 
     // Check that files with unwind information get tables and others reasons, each counted.

@@ -11,6 +11,7 @@ mod diff;
 mod divided;
 mod golden;
 mod identity;
+mod leaving;
 mod ledger;
 mod lines;
 mod machine;

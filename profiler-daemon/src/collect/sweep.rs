@@ -1,0 +1,38 @@
+//! When what nothing names any more leaves the tables that all processes share, so that it takes no more than its part of the
+//! collector's time.
+
+/// What a sweep took is not spent again for so many times as long.
+const REST: u64 = 20;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Sweeps {
+    next_ns: u64,
+}
+
+impl Sweeps {
+    /// Whether another one may begin at this moment, monotonic nanoseconds.
+    pub(super) const fn may_begin(&self, now_ns: u64) -> bool {
+        now_ns >= self.next_ns
+    }
+
+    /// One was done between these moments.
+    pub(super) fn done(&mut self, began_ns: u64, ended_ns: u64) {
+        let took_ns = ended_ns.saturating_sub(began_ns);
+        self.next_ns = ended_ns.saturating_add(took_ns.saturating_mul(REST));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Check that sweeps that take long rest long, so that all of them take a twentieth of the time at most.
+    #[test]
+    fn sweeps_rest() {
+        let mut sweeps = Sweeps::default();
+        assert!(sweeps.may_begin(0));
+        sweeps.done(100, 150);
+        assert!(!sweeps.may_begin(1_149) && sweeps.may_begin(1_150));
+    }
+}

@@ -1,0 +1,64 @@
+//! Who takes room of what all processes share, and what of it leaves.
+
+use std::{collections::HashSet, sync::Arc};
+
+use super::{
+    ids::ProcessKey,
+    instance::Instance,
+    live::Processes,
+    module::{ModuleId, ModuleMarks},
+    shares::Owner,
+};
+
+/// The number of nobody that is known.
+const UNKNOWN: u64 = u64::MAX;
+/// The user of threads of the kernel.
+const ROOT: u32 = 0;
+
+impl Processes {
+    /// Has modules leave that nothing names: no mapping of a process that is known, and nothing that `others` marks, which is to be
+    /// every module that somebody else has in use. Answers which they were: their files are closed, their numbers never come back.
+    pub fn sweep_modules(&mut self, others: impl FnOnce(&mut ModuleMarks)) -> HashSet<ModuleId> {
+        let (instances, files) = (&self.instances, &self.files);
+        let gone = self.table.sweep(|marks| {
+            let mut seen = HashSet::new();
+            for instance in instances.values() {
+                marks.keep(instance.jit);
+                // Children share what their parent has mapped.
+                if seen.insert(Arc::as_ptr(&instance.mappings)) {
+                    instance.mappings.modules().for_each(|id| marks.keep(id));
+                }
+            }
+            files.mark(marks);
+            others(marks);
+        });
+        self.files.forget(&gone);
+        gone
+    }
+
+    /// Who takes the room that is taken for a linked process. Those that are not followed are one.
+    #[must_use]
+    pub fn owner(&self, key: ProcessKey) -> Owner {
+        let id = self.by_key.get(&key).copied();
+        let instance = id.and_then(|id| Some((id, self.instances.get(&id)?)));
+        instance.map_or(
+            Owner::Process {
+                number: UNKNOWN,
+                user: None,
+            },
+            |(id, instance)| instance.owner(id),
+        )
+    }
+}
+
+impl Instance {
+    /// The same, of the instance of this number.
+    pub(super) fn owner(&self, id: u64) -> Owner {
+        let user = if self.kernel_thread {
+            Some(ROOT)
+        } else {
+            self.facts.uid
+        };
+        Owner::Process { number: id, user }
+    }
+}

@@ -1,0 +1,93 @@
+//! What the table of modules knows beside the modules: who takes their room, and by what they are found.
+
+use std::collections::HashMap;
+
+use super::{MAX_FILE_VERSIONS, MAX_MODULE_TEXT_BYTES, MAX_MODULES, ModuleId, ModuleIdentity};
+use crate::processes::shares::{HolderId, NoRoom, Owner, Shares};
+
+/// What only the table itself needs to know of a module.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    identity: ModuleIdentity,
+    by: HolderId,
+    pub(super) text_by: HolderId,
+    pub(super) text_bytes: usize,
+}
+
+/// What only the table itself needs to know: copies for readers do without.
+#[derive(Clone, Debug)]
+pub(super) struct Register {
+    pub(super) ids: HashMap<ModuleIdentity, ModuleId>,
+    /// By place.
+    pub(super) kept: Vec<Option<Kept>>,
+    pub(super) free: Vec<u32>,
+    pub(super) room: Shares,
+    pub(super) text: Shares,
+    /// Versions of each file: device and inode.
+    versions: HashMap<(u64, u64), u32>,
+    /// What the last sweep left, and what had been refused by then.
+    pub(super) swept: (usize, u64),
+}
+
+impl Default for Register {
+    fn default() -> Self {
+        Self {
+            ids: HashMap::new(),
+            kept: Vec::new(),
+            free: Vec::new(),
+            room: Shares::new(MAX_MODULES),
+            text: Shares::new(MAX_MODULE_TEXT_BYTES),
+            versions: HashMap::new(),
+            swept: (0, 0),
+        }
+    }
+}
+
+impl Register {
+    /// Takes room for a module.
+    pub(super) fn take(
+        &mut self,
+        owner: Owner,
+        identity: &ModuleIdentity,
+        text_bytes: usize,
+    ) -> Result<Kept, NoRoom> {
+        let file = identity.file();
+        let versions = file.and_then(|file| self.versions.get(&file));
+        if versions.is_some_and(|versions| *versions >= MAX_FILE_VERSIONS) {
+            return Err(NoRoom::OverShare);
+        }
+        let by = self.room.take(owner, 1)?;
+        let text_by = match self.text.take(owner, text_bytes) {
+            Ok(text_by) => text_by,
+            Err(why) => {
+                self.room.give_back(by, 1);
+                return Err(why);
+            }
+        };
+        if let Some(file) = file {
+            *self.versions.entry(file).or_default() += 1;
+        }
+        Ok(Kept {
+            identity: identity.clone(),
+            by,
+            text_by,
+            text_bytes,
+        })
+    }
+
+    /// Gives back what a module had.
+    pub(super) fn give_back(&mut self, kept: &Kept) {
+        self.ids.remove(&kept.identity);
+        self.room.give_back(kept.by, 1);
+        self.text.give_back(kept.text_by, kept.text_bytes);
+        let file = kept.identity.file();
+        if let Some(file) = file
+            && let Some(versions) = self.versions.get_mut(&file)
+        {
+            *versions -= 1;
+            if *versions == 0 {
+                self.versions.remove(&file);
+            }
+        }
+    }
+}

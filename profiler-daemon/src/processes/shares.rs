@@ -1,0 +1,263 @@
+//! Room that all processes share, and how much of it each may have.
+//!
+//! The rule: what a process holds is no more than half of what is free, and what all processes of one user hold together is no
+//! more than what is free. So a process that takes whatever it can get has a third of the room at most, and its user half; the more
+//! there are who do that, the less each of them gets; and whoever holds little finds room all the time. Root's processes are
+//! bounded one by one only, and what the system itself needs by the room alone.
+
+use std::collections::HashMap;
+
+/// Root, whose processes are not bounded together.
+const ROOT: u32 = 0;
+
+/// Who something is kept for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Owner {
+    /// The machine: the kernel's own code, and what nobody in particular brought.
+    System,
+    /// A process.
+    Process {
+        /// Tells it apart from all others, those that ended included.
+        number: u64,
+        /// Its real user; those of whom it is not known are one.
+        user: Option<u32>,
+    },
+}
+
+/// An [`Owner`] that holds something: small, because there is one beside each thing that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HolderId(u32);
+
+/// Why there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoRoom {
+    /// All of it is taken.
+    Full,
+    /// There is some, but the owner, or its user, has as much already.
+    OverShare,
+}
+
+/// What found no room so far, by why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// Because all was taken.
+    pub full: u64,
+    /// Because the owner, or its user, had its share.
+    pub over_share: u64,
+}
+
+impl Refused {
+    /// Counts one.
+    pub fn count(&mut self, why: NoRoom) {
+        match why {
+            NoRoom::Full => self.full += 1,
+            NoRoom::OverShare => self.over_share += 1,
+        }
+    }
+
+    /// All of it.
+    #[must_use]
+    pub const fn total(self) -> u64 {
+        self.full.saturating_add(self.over_share)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Holder {
+    owner: Owner,
+    held: usize,
+}
+
+/// See the module. Amounts are in whatever unit the room has, and are never 0.
+#[derive(Clone, Debug)]
+pub struct Shares {
+    limit: usize,
+    used: usize,
+    holders: Vec<Holder>,
+    /// Places in `holders` that are free.
+    free: Vec<u32>,
+    ids: HashMap<Owner, HolderId>,
+    of_process: HashMap<u64, usize>,
+    of_user: HashMap<Option<u32>, usize>,
+}
+
+impl Shares {
+    /// So much room.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            used: 0,
+            holders: Vec::new(),
+            free: Vec::new(),
+            ids: HashMap::new(),
+            of_process: HashMap::new(),
+            of_user: HashMap::new(),
+        }
+    }
+
+    /// How much there is.
+    #[must_use]
+    pub const fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// How much of it is taken.
+    #[must_use]
+    pub const fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Takes room. What comes back is what gives it back.
+    ///
+    /// # Errors
+    /// There is none for this owner; nothing changes.
+    pub fn take(&mut self, owner: Owner, amount: usize) -> Result<HolderId, NoRoom> {
+        self.check(owner, amount)?;
+        let id = match self.ids.get(&owner) {
+            Some(id) => *id,
+            None => self.add(owner),
+        };
+        self.charge(id, amount);
+        Ok(id)
+    }
+
+    /// Takes more room for who has some already.
+    ///
+    /// # Errors
+    /// There is none for this owner; nothing changes.
+    pub fn take_more(&mut self, id: HolderId, amount: usize) -> Result<(), NoRoom> {
+        self.check(self.holders[id.0 as usize].owner, amount)?;
+        self.charge(id, amount);
+        Ok(())
+    }
+
+    /// Gives room back that this holder took.
+    pub fn give_back(&mut self, id: HolderId, amount: usize) {
+        let holder = &mut self.holders[id.0 as usize];
+        debug_assert!(holder.held >= amount, "more is given back than was taken");
+        let amount = amount.min(holder.held);
+        holder.held -= amount;
+        self.used -= amount;
+        let (owner, is_done) = (holder.owner, holder.held == 0);
+        if let Owner::Process { number, user } = owner {
+            reduce(&mut self.of_process, number, amount);
+            reduce(&mut self.of_user, user, amount);
+        }
+        if is_done {
+            self.ids.remove(&owner);
+            self.free.push(id.0);
+        }
+    }
+
+    fn check(&self, owner: Owner, amount: usize) -> Result<(), NoRoom> {
+        let free = self.limit.saturating_sub(self.used);
+        let left = free.checked_sub(amount).ok_or(NoRoom::Full)?;
+        let Owner::Process { number, user } = owner else {
+            return Ok(());
+        };
+        let of_process = self.of_process.get(&number).copied().unwrap_or_default();
+        let of_user = self.of_user.get(&user).copied().unwrap_or_default();
+        // The first thing of each fits wherever there is room at all.
+        let fits = |held: usize, part: usize| held == 0 || (held + amount) <= left / part;
+        if fits(of_process, 2) && (user == Some(ROOT) || fits(of_user, 1)) {
+            Ok(())
+        } else {
+            Err(NoRoom::OverShare)
+        }
+    }
+
+    fn add(&mut self, owner: Owner) -> HolderId {
+        let holder = Holder { owner, held: 0 };
+        let id = match self.free.pop() {
+            Some(place) => {
+                self.holders[place as usize] = holder;
+                HolderId(place)
+            }
+            None => {
+                self.holders.push(holder);
+                let last = self.holders.len() - 1;
+                HolderId(u32::try_from(last).expect("no more holders than things that are held"))
+            }
+        };
+        self.ids.insert(owner, id);
+        id
+    }
+
+    fn charge(&mut self, id: HolderId, amount: usize) {
+        let holder = &mut self.holders[id.0 as usize];
+        holder.held += amount;
+        self.used += amount;
+        if let Owner::Process { number, user } = holder.owner {
+            *self.of_process.entry(number).or_default() += amount;
+            *self.of_user.entry(user).or_default() += amount;
+        }
+    }
+}
+
+fn reduce<K: std::hash::Hash + Eq>(held: &mut HashMap<K, usize>, key: K, amount: usize) {
+    if let Some(sum) = held.get_mut(&key) {
+        *sum -= amount;
+        if *sum == 0 {
+            held.remove(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(number: u64, user: u32) -> Owner {
+        Owner::Process {
+            number,
+            user: Some(user),
+        }
+    }
+
+    /// Takes until it is refused; how much that was, and why no more.
+    fn grab(shares: &mut Shares, owner: Owner) -> (usize, NoRoom) {
+        let mut got = 0;
+        loop {
+            match shares.take(owner, 1) {
+                Ok(_) => got += 1,
+                Err(why) => return (got, why),
+            }
+        }
+    }
+
+    // Check that one process gets a third, and with another one of its user half, another user's process a third of the rest,
+    // root's as much again each, and the system all that is left.
+    #[test]
+    fn nobody_has_more_than_is_free() {
+        let mut shares = Shares::new(1000);
+        assert_eq!(grab(&mut shares, of(1, 7)), (333, NoRoom::OverShare));
+        assert_eq!(grab(&mut shares, of(2, 7)), (167, NoRoom::OverShare));
+        assert_eq!(grab(&mut shares, of(3, 8)), (166, NoRoom::OverShare));
+        assert_eq!(grab(&mut shares, of(4, 0)), (111, NoRoom::OverShare));
+        assert_eq!(grab(&mut shares, of(5, 0)).0, 74);
+        let unknown = Owner::Process {
+            number: 6,
+            user: None,
+        };
+        assert_eq!(grab(&mut shares, unknown).0, 49);
+        assert_eq!(grab(&mut shares, Owner::System), (100, NoRoom::Full));
+        assert_eq!(shares.used(), 1000);
+    }
+
+    // Check that what is given back is there for others, that a holder's number is used again, and that larger amounts count as
+    // what they are.
+    #[test]
+    fn room_comes_back() {
+        let mut shares = Shares::new(100);
+        let first = shares.take(of(1, 7), 20).unwrap();
+        assert_eq!(shares.take(of(1, 7), 15), Err(NoRoom::OverShare));
+        assert_eq!(shares.take_more(first, 15), Err(NoRoom::OverShare));
+        shares.take_more(first, 10).unwrap();
+        assert_eq!(shares.take(of(2, 8), 71), Err(NoRoom::Full));
+        shares.give_back(first, 30);
+        assert_eq!((shares.used(), shares.ids.len()), (0, 0));
+        assert_eq!(shares.take(of(2, 8), 50), Ok(first));
+        assert!(shares.of_process.len() == 1 && shares.of_user.len() == 1);
+    }
+}
