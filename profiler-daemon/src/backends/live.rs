@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use profiler_common::StackEnd;
 use profiler_common::unwind::UnwindFailure;
+use tracing::{error, info};
 
 use crate::collect::{CollectorState, Command, SessionUnchanged};
 use crate::config::Config;
@@ -26,6 +27,7 @@ use crate::stages::{Access, Unanswered};
 use crate::symbols::lines::NoLine;
 use crate::symbols::lines::finder::LineCounts;
 use crate::sys::clock::monotonic_ns;
+use crate::sys::heartbeat::{Pulse, Watch};
 use crate::sys::own_cost;
 
 use super::facts::Facts;
@@ -33,7 +35,7 @@ use super::scrape;
 
 /// A pass that is not older than this is fresh.
 const FRESH_NS: u64 = 100_000_000;
-/// How often the collector's state is asked for, for `status`.
+/// How often the collector's state is asked for, for `status`, and threads are looked at.
 const STATE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Running stages, as the server sees them.
@@ -93,8 +95,16 @@ impl Live {
         Some(state)
     }
 
-    /// Keeps the collector's state at hand until the future is dropped, and tells it, or that there is none, each time.
-    pub async fn watch(&self, mut tell: impl FnMut(Option<&CollectorState>)) -> Infallible {
+    /// Keeps the collector's state at hand until the future is dropped, and tells it, or that there is none, each time. Says in the
+    /// log when threads get stuck, and when they move again.
+    pub async fn watch(&self, tell: impl FnMut(Option<&CollectorState>)) -> Infallible {
+        tokio::select! {
+            never = self.watch_collector(tell) => never,
+            never = self.watch_threads() => never,
+        }
+    }
+
+    async fn watch_collector(&self, mut tell: impl FnMut(Option<&CollectorState>)) -> Infallible {
         let mut is_ready = false;
         loop {
             let state = self.look().await;
@@ -107,6 +117,24 @@ impl Live {
             })
             .await;
         }
+    }
+
+    async fn watch_threads(&self) -> Infallible {
+        let mut watch = Watch::over(self.access.heartbeats().clone());
+        loop {
+            for pulse in watch.look(monotonic_ns()) {
+                match pulse.trouble {
+                    Some(_) => error!("{pulse}"),
+                    None => info!("{pulse}"),
+                }
+            }
+            tokio::time::sleep(STATE_PERIOD).await;
+        }
+    }
+
+    /// The threads that are stuck now.
+    fn stuck(&self) -> Vec<Pulse> {
+        self.access.heartbeats().stuck(monotonic_ns()).collect()
     }
 
     /// Whether the first pass is over: until then a question would wait for it.
@@ -145,6 +173,11 @@ impl Live {
         let input = scrape::input(
             self,
             &facts,
+            &self
+                .access
+                .heartbeats()
+                .pulses(monotonic_ns())
+                .collect::<Vec<_>>(),
             state.as_ref(),
             snapshot.as_deref(),
             self.access.symbol_counts(),
@@ -214,6 +247,7 @@ impl Backend for Live {
             degraded: degraded
                 .into_iter()
                 .chain(state.iter().flat_map(without_ticks))
+                .chain(self.stuck().iter().map(stuck))
                 .collect(),
             own_cost: OwnCost {
                 cpu_seconds_total: (own.user_ns + own.system_ns) as f64 / 1e9,
@@ -248,15 +282,24 @@ impl Backend for Live {
 
     fn readiness(&self) -> Result<(), Vec<String>> {
         let known = lock(&self.known);
-        let missing = match (&known.state, known.silence) {
-            (_, Some(silence)) => silence.to_string(),
-            (None, None) => "the kernel programs are not attached yet".to_owned(),
+        let silence = match (&known.state, known.silence) {
+            (_, Some(silence)) => Some(silence.to_string()),
+            (None, None) => Some("the kernel programs are not attached yet".to_owned()),
             (Some(state), None) if state.passes == 0 => {
-                "the kernel's maps have not been read yet".to_owned()
+                Some("the kernel's maps have not been read yet".to_owned())
             }
-            (Some(_), None) => return Ok(()),
+            (Some(_), None) => None,
         };
-        Err(vec![missing])
+        let stuck = self.stuck();
+        let missing: Vec<String> = silence
+            .into_iter()
+            .chain(stuck.iter().map(Pulse::to_string))
+            .collect();
+        if missing.is_empty() {
+            Ok(())
+        } else {
+            Err(missing)
+        }
     }
 
     fn targets(&self) -> Targets {
@@ -304,6 +347,14 @@ fn without_ticks(state: &CollectorState) -> impl Iterator<Item = Degraded> {
         what: format!("samples on processor {cpu}"),
         why: format!("it has no timer tick: {why}"),
     })
+}
+
+/// A thread that is stuck.
+fn stuck(pulse: &Pulse) -> Degraded {
+    Degraded {
+        what: format!("thread {}", pulse.thread),
+        why: pulse.to_string(),
+    }
 }
 
 fn unavailable(unanswered: Unanswered) -> Unavailable {

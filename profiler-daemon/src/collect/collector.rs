@@ -21,6 +21,7 @@ use crate::profile::sessions::{SessionChange, SessionChanged};
 use crate::profile::snapshot::Snapshot;
 use crate::sys::bell::Bell;
 use crate::sys::clock::{ClockOffsets, monotonic_ns};
+use crate::sys::heartbeat::Heartbeat;
 use crate::sys::perf_event::{SideBand, SideBandCounts};
 use crate::sys::proc_fs;
 use crate::unwind::worker::TableWorker;
@@ -42,6 +43,8 @@ use super::unwinding::{Unwinding, UnwindingState};
 
 /// Time between two passes.
 const PASS_NS: u64 = 1_000_000_000;
+/// No pass, and no other piece of work, takes longer unless something is wrong.
+const LONGEST_PIECE: Duration = Duration::from_secs(5);
 /// Time between two looks at the ring of stacks, so that it need not hold a whole drain period's.
 const LOOK_NS: u64 = 100_000_000;
 /// Time between two looks at which groups lie below the named control groups, and at which processors are online.
@@ -68,6 +71,14 @@ pub struct CollectorOptions {
     pub tables: Option<TableWorker>,
     /// This program: the process that reads memory of others is started from it.
     pub program: PathBuf,
+    /// Says that its thread moves: what [`heartbeat`] makes.
+    pub heartbeat: Heartbeat,
+}
+
+/// The heartbeat of a collector's thread.
+#[must_use]
+pub fn heartbeat() -> Heartbeat {
+    Heartbeat::new("collector", LONGEST_PIECE)
 }
 
 /// How the collector is.
@@ -155,6 +166,7 @@ pub struct Collector {
     failures: u64,
     busy_ns: u64,
     groups_at_ns: u64,
+    heartbeat: Heartbeat,
 }
 
 struct LastPass {
@@ -198,6 +210,7 @@ impl Collector {
             failures: 0,
             busy_ns: 0,
             groups_at_ns: 0,
+            heartbeat: options.heartbeat,
         };
         collector.processes.seed_from_proc();
         collector.look_at_kernel_modules();
@@ -212,22 +225,26 @@ impl Collector {
         let mut next_pass_ns = monotonic_ns();
         let mut next_look_ns = next_pass_ns;
         loop {
+            let piece = self.heartbeat.begin("the rates of ticks");
             let now_ns = monotonic_ns();
             // First: the end of a pass is no drawn moment.
             if self.next_tick_change_ns() <= now_ns {
                 self.kernel.change_ticks(now_ns);
             }
             if now_ns >= next_pass_ns {
+                piece.next("a pass over the kernel's maps");
                 self.pass();
                 self.look_from_outside();
                 next_pass_ns = monotonic_ns().max(next_pass_ns + PASS_NS);
                 next_look_ns = monotonic_ns() + LOOK_NS;
             } else if now_ns >= next_look_ns {
+                piece.next("the ring of stacks");
                 self.look();
                 self.look_from_outside();
                 next_look_ns = monotonic_ns() + LOOK_NS;
             }
             loop {
+                piece.next("a question");
                 match commands.try_recv() {
                     Ok(Command::Stop) | Err(TryRecvError::Disconnected) => {
                         self.pass();
@@ -238,6 +255,7 @@ impl Collector {
                 }
             }
             self.measure();
+            drop(piece);
             let wait_ns = next_pass_ns
                 .min(next_look_ns)
                 .min(self.next_tick_change_ns())
@@ -254,6 +272,7 @@ impl Collector {
     fn wait(&mut self, timeout: Duration, bell: &Bell) {
         let Some(side_band) = &mut self.side_band else {
             bell.wait(timeout);
+            let _piece = self.heartbeat.begin("unwind tables");
             self.sync_unwinding();
             return;
         };
@@ -261,7 +280,10 @@ impl Collector {
             warn!("cannot wait for process events: {error}");
             self.rests.rest(monotonic_ns());
         }
-        if self.hear() {
+        let piece = self.heartbeat.begin("events of processes");
+        let heard = self.hear();
+        drop(piece);
+        if heard {
             self.rests.rest(monotonic_ns());
         }
     }

@@ -3,6 +3,7 @@
 //! `kernel::Pass` + side-band events -> stacks as module + offset while the process is known -> `profile::DrainPass`.
 //! One thread owns all of it, so nothing here is locked; others send it [`Command`]s.
 
+mod asking;
 mod collector;
 mod command;
 mod convert;
@@ -18,10 +19,11 @@ mod processors;
 mod rations;
 mod rests;
 mod stacks;
+mod table_queue;
 mod targets;
 mod unwinding;
 
-pub use collector::{Collector, CollectorOptions, CollectorState, Unreadable};
+pub use collector::{Collector, CollectorOptions, CollectorState, Unreadable, heartbeat};
 pub use command::{Answer, Command, Commander, Gone, SessionUnchanged};
 pub use cost::EstimatedCost;
 pub use coverage::{Coverage, WalkCounts};

@@ -18,6 +18,8 @@ pub struct MetricsInput {
     pub ready: bool,
     /// How many features work less well than they should.
     pub degraded_features: usize,
+    /// How long each thread has been at its present piece of work, by its name.
+    pub heartbeat_ages_ns: Vec<(&'static str, u64)>,
     /// Samples per second and processor that were asked for.
     pub frequency_hz: u32,
     /// Samples that were taken of profiled threads.

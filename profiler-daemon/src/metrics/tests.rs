@@ -17,6 +17,7 @@ fn full() -> MetricsInput {
         kernel_release: "6.1.0".to_owned(),
         ready: true,
         degraded_features: 1,
+        heartbeat_ages_ns: vec![("symbols", 1_500_000_000), ("unwind", 0)],
         frequency_hz: 99,
         samples_total: 1_000,
         discarded_total: vec![("idle".to_owned(), 5)],

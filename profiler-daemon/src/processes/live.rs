@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    files::{FileCounts, Files, ModuleFile, Seen},
+    files::{FileCounts, FileOwner, Files, ModuleFile, Seen},
     ids::{ProcessKey, START_TICK_NS},
     instance::{Facts, Instance, ProcessInfo},
     mappings::{Added, MAX_MAPPINGS, Mapping, Mappings, Place},
@@ -528,6 +528,12 @@ impl Processes {
     /// The open file of a module; `None` where it is no file or gone.
     pub fn file(&mut self, module: ModuleId) -> Option<Arc<ModuleFile>> {
         self.files.file(&self.table, &*self.source, module)
+    }
+
+    /// Whose the file of a module is; `None` for what is no file or was never opened. Opens nothing.
+    #[must_use]
+    pub fn file_owner(&self, module: ModuleId) -> Option<FileOwner> {
+        self.files.owner(module)
     }
 
     /// Where the file of a module was mapped last; `None` for what is no file or was never opened.
