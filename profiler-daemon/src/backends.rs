@@ -2,6 +2,7 @@
 
 mod facts;
 mod live;
+mod memory;
 mod replay;
 mod scrape;
 #[cfg(test)]

@@ -18,7 +18,9 @@ use crate::config::Config;
 use crate::http::{self, Backend, HttpOptions};
 use crate::metrics::RequestCounts;
 use crate::stages;
+use crate::sys::clock::monotonic_ns;
 use crate::sys::heap;
+use crate::sys::heartbeat::Heartbeats;
 
 /// Runs until SIGTERM or SIGINT.
 ///
@@ -69,9 +71,16 @@ async fn profile(config: Config) -> anyhow::Result<()> {
             Ok(Ok(degraded)) => {
                 live.set_degraded(degraded);
                 info!("profiling; ready in {:.1} s; http://{address}/api/v1/processes?format=text", started.elapsed().as_secs_f64());
+                // A task among those that serve: where none of them gets on, the service manager hears nothing.
+                let watched = Arc::clone(&live);
+                let tell = tell_service_manager(stages.access.heartbeats().clone());
+                let mut watch = tokio::spawn(async move { watched.watch(tell).await });
                 tokio::select! {
-                    () = stop.told() => {}
-                    never = live.watch(tell_service_manager()) => match never {},
+                    () = stop.told() => watch.abort(),
+                    broken = &mut watch => match broken {
+                        Ok(never) => match never {},
+                        Err(error) => result = Err(anyhow!("watching over the threads failed: {error}")),
+                    },
                 }
             }
             Ok(Err(error)) => result = Err(error),
@@ -169,8 +178,8 @@ impl Stop {
     }
 }
 
-/// Tells the service manager once the daemon is ready, and then that it lives.
-fn tell_service_manager() -> impl FnMut(Option<&CollectorState>) {
+/// Tells the service manager once the daemon is ready, and then that it lives, for as long as all threads move.
+fn tell_service_manager(beats: Heartbeats) -> impl FnMut(Option<&CollectorState>) {
     let mut told_ready = false;
     move |state| {
         let Some(state) = state else { return };
@@ -182,13 +191,43 @@ fn tell_service_manager() -> impl FnMut(Option<&CollectorState>) {
                 sd_notify::NotifyState::Status(&status),
             ]);
         }
-        notify(&[sd_notify::NotifyState::Watchdog]);
+        if all_move(&beats, monotonic_ns()) {
+            notify(&[sd_notify::NotifyState::Watchdog]);
+        }
     }
+}
+
+/// Whether no thread is stuck.
+fn all_move(beats: &Heartbeats, now_ns: u64) -> bool {
+    beats.stuck(now_ns).next().is_none()
 }
 
 /// Tells systemd, where it listens.
 fn notify(states: &[sd_notify::NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(false, states) {
         debug!("the service manager cannot be told: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::sys::heartbeat::Heartbeat;
+
+    // Check that the service manager is told that the daemon lives while its threads move or wait for work, and not while one is
+    // at a piece of work for too long.
+    #[test]
+    fn a_stuck_thread_starves_the_watchdog() {
+        let [busy, idle] =
+            ["busy", "idle"].map(|name| Heartbeat::new(name, Duration::from_secs(5)));
+        let beats: Heartbeats = [busy.clone(), idle].into_iter().collect();
+        let piece = busy.begin("names");
+        let now_ns = monotonic_ns();
+        assert!(all_move(&beats, now_ns));
+        assert!(!all_move(&beats, now_ns + 6_000_000_000));
+        drop(piece);
+        assert!(all_move(&beats, u64::MAX));
     }
 }

@@ -11,7 +11,7 @@ use anyhow::{Context as _, anyhow};
 use tokio::sync::{oneshot, watch};
 use tracing::{debug, warn};
 
-use crate::collect::{Collector, CollectorOptions, Command, Commander};
+use crate::collect::{self, Collector, CollectorOptions, Command, Commander};
 use crate::config::targets::Targets;
 use crate::config::{Config, SystemCalls};
 use crate::kernel::{self, Kernel, KernelSettings};
@@ -23,6 +23,7 @@ use crate::symbols::lines::finder::{LineFinder, LineOptions, WorkerOptions as Li
 use crate::symbols::symbolizer::{SymbolOptions, Symbolizer};
 use crate::sys::bell::Bell;
 use crate::sys::clock::{ClockOffsets, monotonic_ns, unix_ns};
+use crate::sys::heartbeat::Heartbeat;
 use crate::sys::limited_child::ChildLimits;
 use crate::sys::own_cost;
 use crate::sys::perf_event::SideBand;
@@ -76,33 +77,43 @@ pub fn start(config: &Config) -> anyhow::Result<Stages> {
         Commander::new().context("cannot make a way to the collector")?;
     let (tell, attached) = oneshot::channel();
     let (targets, in_force) = watch::channel(config.targets.clone());
+    let heartbeat = collect::heartbeat();
+    let tables = WorkerOptions::default();
+    let beats = [heartbeat.clone(), tables.heartbeat.clone()];
     let collector = {
         let config = config.clone();
+        let life = heartbeat.clone();
+        let work = move || {
+            let mut degraded = Degraded::new();
+            if let Err(error) = open_files {
+                degraded.push((
+                    "open files".to_owned(),
+                    format!("the limit on open files cannot be raised: {error}"),
+                ));
+            }
+            let parts = Parts {
+                targets,
+                tables,
+                heartbeat,
+            };
+            match build(&config, parts, Arc::clone(&bell), &mut degraded) {
+                Ok(collector) => {
+                    // Nobody hears it only if all is stopping already; then the loop below ends at once as well.
+                    tell.send(Ok(degraded)).ok();
+                    // Programs that begin are followed once it has heard of them, on a busy machine too.
+                    if let Err(error) = put_own_thread_ahead() {
+                        debug!("the collector waits for its turn like others: {error}");
+                    }
+                    collector.run(&commands, &bell);
+                }
+                Err(error) => {
+                    tell.send(Err(error)).ok();
+                }
+            }
+        };
         thread::Builder::new()
             .name("collector".into())
-            .spawn(move || {
-                let mut degraded = Degraded::new();
-                if let Err(error) = open_files {
-                    degraded.push((
-                        "open files".to_owned(),
-                        format!("the limit on open files cannot be raised: {error}"),
-                    ));
-                }
-                match build(&config, targets, Arc::clone(&bell), &mut degraded) {
-                    Ok(collector) => {
-                        // Nobody hears it only if all is stopping already; then the loop below ends at once as well.
-                        tell.send(Ok(degraded)).ok();
-                        // Programs that begin are followed once it has heard of them, on a busy machine too.
-                        if let Err(error) = put_own_thread_ahead() {
-                            debug!("the collector waits for its turn like others: {error}");
-                        }
-                        collector.run(&commands, &bell);
-                    }
-                    Err(error) => {
-                        tell.send(Err(error)).ok();
-                    }
-                }
-            })
+            .spawn(move || life.live(work))
             .context("cannot start the collector's thread")?
     };
     let symbolizer = Symbolizer::spawn(SymbolOptions {
@@ -121,7 +132,7 @@ pub fn start(config: &Config) -> anyhow::Result<Stages> {
     })
     .context("cannot start the thread that finds lines")?;
     Ok(Stages {
-        access: Access::new(commander, symbolizer, lines, in_force),
+        access: Access::new(commander, symbolizer, lines, in_force, beats),
         attached,
         collector,
     })
@@ -148,10 +159,17 @@ impl Stages {
     }
 }
 
+/// What the collector's thread gets from the one that starts it.
+struct Parts {
+    targets: watch::Sender<Targets>,
+    tables: WorkerOptions,
+    heartbeat: Heartbeat,
+}
+
 /// The stages from the kernel to the profile, on the thread that will own them, and what works less well than it should.
 fn build(
     config: &Config,
-    targets: watch::Sender<Targets>,
+    parts: Parts,
     bell: Arc<Bell>,
     degraded: &mut Degraded,
 ) -> anyhow::Result<Collector> {
@@ -191,7 +209,7 @@ fn build(
     }
     let tables = kernel
         .unwinds_by_tables()
-        .then(|| table_worker(config, bell, degraded))
+        .then(|| table_worker(config, parts.tables, bell, degraded))
         .transpose()?;
     let offsets = ClockOffsets::now();
     let processes = Processes::new(
@@ -221,15 +239,17 @@ fn build(
         side_band,
         processes,
         profile: Profile::new(limits, monotonic_ns(), unix_ns()),
-        targets,
+        targets: parts.targets,
         tables,
         program: PROGRAM.into(),
+        heartbeat: parts.heartbeat,
     })
 }
 
 /// The thread that makes unwind tables, with its folder on disk where there can be one.
 fn table_worker(
     config: &Config,
+    options: WorkerOptions,
     bell: Arc<Bell>,
     degraded: &mut Degraded,
 ) -> anyhow::Result<TableWorker> {
@@ -244,6 +264,6 @@ fn table_worker(
             None
         }
     };
-    TableWorker::spawn(WorkerOptions::default(), cache, move || bell.ring())
+    TableWorker::spawn(options, cache, move || bell.ring())
         .context("cannot start the thread that makes unwind tables")
 }

@@ -7,6 +7,7 @@ pub mod cgroup;
 pub mod clock;
 pub mod confine;
 pub mod heap;
+pub mod heartbeat;
 pub mod held_command;
 pub mod limited_child;
 pub mod mapped_file;

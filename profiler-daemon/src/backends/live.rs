@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use profiler_common::StackEnd;
 use profiler_common::unwind::UnwindFailure;
+use tracing::{error, info};
 
-use crate::collect::{CollectorState, Command, SessionUnchanged};
+use crate::collect::{CollectorState, Command, MemoryPart, SessionUnchanged};
 use crate::config::Config;
 use crate::config::targets::Targets;
 use crate::http::{
@@ -26,15 +27,19 @@ use crate::stages::{Access, Unanswered};
 use crate::symbols::lines::NoLine;
 use crate::symbols::lines::finder::LineCounts;
 use crate::sys::clock::monotonic_ns;
-use crate::sys::own_cost;
+use crate::sys::heartbeat::{Pulse, Watch};
+use crate::sys::{heap, own_cost};
 
 use super::facts::Facts;
+use super::memory;
 use super::scrape;
 
 /// A pass that is not older than this is fresh.
 const FRESH_NS: u64 = 100_000_000;
-/// How often the collector's state is asked for, for `status`.
+/// How often the collector's state is asked for, for `status`, and threads are looked at.
 const STATE_PERIOD: Duration = Duration::from_secs(1);
+/// How often memory that is free is given back to the system.
+const TRIM_PERIOD: Duration = Duration::from_secs(10);
 
 /// Running stages, as the server sees them.
 pub struct Live {
@@ -93,8 +98,17 @@ impl Live {
         Some(state)
     }
 
-    /// Keeps the collector's state at hand until the future is dropped, and tells it, or that there is none, each time.
-    pub async fn watch(&self, mut tell: impl FnMut(Option<&CollectorState>)) -> Infallible {
+    /// Keeps the collector's state at hand, and memory that is free with the system, until the future is dropped, and tells it, or that there is none, each time. Says in the
+    /// log when threads get stuck, and when they move again.
+    pub async fn watch(&self, tell: impl FnMut(Option<&CollectorState>)) -> Infallible {
+        tokio::select! {
+            never = self.watch_collector(tell) => never,
+            never = self.watch_threads() => never,
+            never = self.give_memory_back() => never,
+        }
+    }
+
+    async fn watch_collector(&self, mut tell: impl FnMut(Option<&CollectorState>)) -> Infallible {
         let mut is_ready = false;
         loop {
             let state = self.look().await;
@@ -107,6 +121,50 @@ impl Live {
             })
             .await;
         }
+    }
+
+    async fn watch_threads(&self) -> Infallible {
+        let mut watch = Watch::over(self.access.heartbeats().clone());
+        loop {
+            for pulse in watch.look(monotonic_ns()) {
+                match pulse.trouble {
+                    Some(_) => error!("{pulse}"),
+                    None => info!("{pulse}"),
+                }
+            }
+            tokio::time::sleep(STATE_PERIOD).await;
+        }
+    }
+
+    /// Gives memory that is free back to the system. Not on a thread that serves: it can take milliseconds.
+    async fn give_memory_back(&self) -> Infallible {
+        loop {
+            tokio::time::sleep(TRIM_PERIOD).await;
+            if let Err(error) = tokio::task::spawn_blocking(heap::trim_if_much).await {
+                error!("giving memory back failed: {error}");
+            }
+        }
+    }
+
+    /// Where the memory is that is resident.
+    pub(super) fn memory(
+        &self,
+        state: Option<&CollectorState>,
+        own: own_cost::OwnCost,
+    ) -> Vec<MemoryPart> {
+        let symbols = self.access.symbol_counts();
+        let lines = self.access.line_counts();
+        let mut known = state.map(|state| state.memory.clone()).unwrap_or_default();
+        known.extend([
+            ("names", symbols.cache_bytes + symbols.kernel_bytes),
+            ("lines", lines.cache_bytes),
+        ]);
+        memory::parts(&known, heap::usage(), own)
+    }
+
+    /// The threads that are stuck now.
+    fn stuck(&self) -> Vec<Pulse> {
+        self.access.heartbeats().stuck(monotonic_ns()).collect()
     }
 
     /// Whether the first pass is over: until then a question would wait for it.
@@ -145,6 +203,11 @@ impl Live {
         let input = scrape::input(
             self,
             &facts,
+            &self
+                .access
+                .heartbeats()
+                .pulses(monotonic_ns())
+                .collect::<Vec<_>>(),
             state.as_ref(),
             snapshot.as_deref(),
             self.access.symbol_counts(),
@@ -214,10 +277,16 @@ impl Backend for Live {
             degraded: degraded
                 .into_iter()
                 .chain(state.iter().flat_map(without_ticks))
+                .chain(self.stuck().iter().map(stuck))
                 .collect(),
             own_cost: OwnCost {
                 cpu_seconds_total: (own.user_ns + own.system_ns) as f64 / 1e9,
                 resident_bytes: own.resident_bytes,
+                memory_bytes: self
+                    .memory(state.as_ref(), own)
+                    .into_iter()
+                    .map(|(part, bytes)| (part.to_owned(), bytes))
+                    .collect(),
                 kernel_map_bytes: state.as_ref().map(kernel_bytes),
                 programs: state
                     .iter()
@@ -248,15 +317,24 @@ impl Backend for Live {
 
     fn readiness(&self) -> Result<(), Vec<String>> {
         let known = lock(&self.known);
-        let missing = match (&known.state, known.silence) {
-            (_, Some(silence)) => silence.to_string(),
-            (None, None) => "the kernel programs are not attached yet".to_owned(),
+        let silence = match (&known.state, known.silence) {
+            (_, Some(silence)) => Some(silence.to_string()),
+            (None, None) => Some("the kernel programs are not attached yet".to_owned()),
             (Some(state), None) if state.passes == 0 => {
-                "the kernel's maps have not been read yet".to_owned()
+                Some("the kernel's maps have not been read yet".to_owned())
             }
-            (Some(_), None) => return Ok(()),
+            (Some(_), None) => None,
         };
-        Err(vec![missing])
+        let stuck = self.stuck();
+        let missing: Vec<String> = silence
+            .into_iter()
+            .chain(stuck.iter().map(Pulse::to_string))
+            .collect();
+        if missing.is_empty() {
+            Ok(())
+        } else {
+            Err(missing)
+        }
     }
 
     fn targets(&self) -> Targets {
@@ -304,6 +382,14 @@ fn without_ticks(state: &CollectorState) -> impl Iterator<Item = Degraded> {
         what: format!("samples on processor {cpu}"),
         why: format!("it has no timer tick: {why}"),
     })
+}
+
+/// A thread that is stuck.
+fn stuck(pulse: &Pulse) -> Degraded {
+    Degraded {
+        what: format!("thread {}", pulse.thread),
+        why: pulse.to_string(),
+    }
 }
 
 fn unavailable(unanswered: Unanswered) -> Unavailable {

@@ -16,6 +16,7 @@ use crate::symbols::lines::NoLine;
 use crate::symbols::lines::finder::LineCounts;
 use crate::symbols::symbolizer::SymbolCounts;
 use crate::sys::clock::monotonic_ns;
+use crate::sys::heartbeat::Pulse;
 use crate::sys::own_cost::{self, OwnCost};
 use crate::unwind::NoTable;
 
@@ -26,6 +27,7 @@ use super::live::Live;
 pub(super) fn input(
     live: &Live,
     facts: &Facts,
+    pulses: &[Pulse],
     state: Option<&CollectorState>,
     snapshot: Option<&Snapshot>,
     symbols: SymbolCounts,
@@ -34,7 +36,15 @@ pub(super) fn input(
     let mut input = MetricsInput {
         version: facts.version.clone(),
         kernel_release: facts.kernel_release.clone(),
-        degraded_features: facts.degraded_now(state, monotonic_ns()).len(),
+        degraded_features: facts.degraded_now(state, monotonic_ns()).len()
+            + pulses
+                .iter()
+                .filter(|pulse| pulse.trouble.is_some())
+                .count(),
+        heartbeat_ages_ns: pulses
+            .iter()
+            .map(|pulse| (pulse.thread, pulse.age_ns))
+            .collect(),
         frequency_hz: live.config.frequency_hz,
         profile_stack_max_bytes: live.config.limits.profile_stack_bytes as u64,
         recent_past_max_bytes: live.config.limits.recent_past_bytes as u64,
@@ -49,6 +59,7 @@ pub(super) fn input(
         },
         lines: line_input(&lines),
         own: own(facts),
+        memory_bytes: live.memory(state, OwnCost::now()),
         http_requests_total: live.requests.totals(),
         http_connections_given_up_total: live.requests.given_up(),
         http_streams: live.requests.streams.totals(),

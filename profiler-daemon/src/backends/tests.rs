@@ -19,6 +19,7 @@ use crate::profile::limits::Limits;
 use crate::stages::Access;
 use crate::symbols::lines::finder::{LineFinder, LineOptions, WorkerOptions};
 use crate::symbols::symbolizer::{SymbolOptions, Symbolizer};
+use crate::sys::heartbeat::Heartbeat;
 use crate::sys::limited_child::ChildLimits;
 
 /// A backend, the queue of its collector, and who else fills that.
@@ -29,6 +30,13 @@ fn live() -> (Live, Receiver<Command>, Commander) {
 
 /// The same with the collector's end of what is profiled.
 fn live_with_targets() -> (Live, Receiver<Command>, Commander, watch::Sender<Targets>) {
+    live_with(None)
+}
+
+/// The same beside a thread that is elsewhere.
+fn live_with(
+    thread: Option<Heartbeat>,
+) -> (Live, Receiver<Command>, Commander, watch::Sender<Targets>) {
     let (commander, commands, _bell) = Commander::new().unwrap();
     let symbolizer = Symbolizer::spawn(SymbolOptions { cache_bytes: 0 }).unwrap();
     let lines = LineFinder::spawn(LineOptions {
@@ -45,7 +53,7 @@ fn live_with_targets() -> (Live, Receiver<Command>, Commander, watch::Sender<Tar
     })
     .unwrap();
     let (targets, in_force) = watch::channel(Targets::default());
-    let access = Access::new(commander.clone(), symbolizer, lines, in_force);
+    let access = Access::new(commander.clone(), symbolizer, lines, in_force, thread);
     let live = Live::new(Config::default(), access, Arc::default());
     (live, commands, commander, targets)
 }
@@ -78,6 +86,7 @@ fn state(passes: u64) -> CollectorState {
         threads: 1,
         tables: Vec::new(),
         tables_told: Vec::new(),
+        memory: vec![("frames", 100)],
         stack_bytes: 0,
         recent_past_bytes: 0,
         losses: Default::default(),
@@ -220,6 +229,33 @@ async fn a_table_that_fills_is_told() {
         .unwrap();
     assert!(metrics.contains("\nprofiler_table_used_ratio{table=\"frames\"} 0.95\n"));
     assert!(metrics.contains("\nprofiler_degraded_features 1\n"));
+}
+
+#[tokio::test]
+async fn a_stuck_thread_is_told() {
+    // Check that a thread that is at one piece of work for too long makes the daemon not ready, is among what works less well than
+    // it should, and in the metrics, each by its name; and that nothing of it is left once it moves.
+    let unwind = Heartbeat::new("unwind", Duration::ZERO);
+    let (live, commands, _commander, _targets) = live_with(Some(unwind.clone()));
+    answering(&commands, 1, live.look()).await.unwrap();
+    let piece = unwind.begin("a table");
+    let missing = live.readiness().unwrap_err();
+    assert_eq!(missing.len(), 1, "{missing:?}");
+    assert!(missing[0].starts_with("the thread unwind has been at a table for 0 s"));
+    let degraded = live.status().degraded;
+    let told = degraded
+        .iter()
+        .find(|degraded| degraded.what == "thread unwind");
+    assert_eq!(told.unwrap().why, missing[0]);
+    let metrics = answering(&commands, 1, live.metrics()).await.unwrap();
+    assert!(metrics.contains("\nprofiler_degraded_features 2\n"));
+    let age = "\nprofiler_thread_heartbeat_age_seconds{thread=\"unwind\"} ";
+    let age = metrics.split_once(age).unwrap().1.lines().next().unwrap();
+    assert!(age.parse::<f64>().unwrap() > 0.0);
+    assert!(metrics.contains("\nprofiler_thread_heartbeat_age_seconds{thread=\"symbols\"} 0\n"));
+    drop(piece);
+    assert_eq!(live.readiness(), Ok(()));
+    assert_eq!(live.status().degraded.len(), 1);
 }
 
 #[tokio::test]

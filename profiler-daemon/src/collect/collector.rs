@@ -21,6 +21,7 @@ use crate::profile::sessions::{SessionChange, SessionChanged};
 use crate::profile::snapshot::Snapshot;
 use crate::sys::bell::Bell;
 use crate::sys::clock::{ClockOffsets, monotonic_ns};
+use crate::sys::heartbeat::Heartbeat;
 use crate::sys::perf_event::SideBand;
 use crate::sys::proc_fs;
 use crate::unwind::worker::TableWorker;
@@ -32,6 +33,7 @@ use super::coverage::Coverage;
 use super::descriptions::Descriptions;
 use super::fills;
 use super::losses::{COLLECTOR_LOSSES, Sources};
+use super::memory::{self, MemoryPart};
 use super::outside::Outside;
 use super::own_frames::OwnFrames;
 use super::processors;
@@ -45,6 +47,8 @@ use super::unwinding::Unwinding;
 
 /// Time between two passes.
 const PASS_NS: u64 = 1_000_000_000;
+/// No pass, and no other piece of work, takes longer unless something is wrong.
+const LONGEST_PIECE: Duration = Duration::from_secs(5);
 /// Time between two looks at the ring of stacks, so that it need not hold a whole drain period's.
 const LOOK_NS: u64 = 100_000_000;
 /// Time between two looks at which groups lie below the named control groups, and at which processors are online.
@@ -71,6 +75,14 @@ pub struct CollectorOptions {
     pub tables: Option<TableWorker>,
     /// This program: the process that reads memory of others is started from it.
     pub program: PathBuf,
+    /// Says that its thread moves: what [`heartbeat`] makes.
+    pub heartbeat: Heartbeat,
+}
+
+/// The heartbeat of a collector's thread.
+#[must_use]
+pub fn heartbeat() -> Heartbeat {
+    Heartbeat::new("collector", LONGEST_PIECE)
 }
 
 /// Owns the stages from the kernel to the profile.
@@ -91,6 +103,7 @@ pub struct Collector {
     estimate: Estimate,
     sweeps: Sweeps,
     tables: Tables,
+    memory: Vec<MemoryPart>,
     snapshot: Option<Arc<Snapshot>>,
     targets: watch::Sender<Targets>,
     last_pass: Option<LastPass>,
@@ -98,6 +111,7 @@ pub struct Collector {
     failures: u64,
     busy_ns: u64,
     groups_at_ns: u64,
+    heartbeat: Heartbeat,
 }
 
 struct LastPass {
@@ -136,6 +150,7 @@ impl Collector {
             estimate: Estimate::new(monotonic_ns()),
             sweeps: Sweeps::default(),
             tables: Tables::default(),
+            memory: Vec::new(),
             snapshot: None,
             targets: options.targets,
             last_pass: None,
@@ -143,6 +158,7 @@ impl Collector {
             failures: 0,
             busy_ns: 0,
             groups_at_ns: 0,
+            heartbeat: options.heartbeat,
         };
         collector.processes.seed_from_proc();
         collector.look_at_kernel_modules();
@@ -157,22 +173,26 @@ impl Collector {
         let mut next_pass_ns = monotonic_ns();
         let mut next_look_ns = next_pass_ns;
         loop {
+            let piece = self.heartbeat.begin("the rates of ticks");
             let now_ns = monotonic_ns();
             // First: the end of a pass is no drawn moment.
             if self.next_tick_change_ns() <= now_ns {
                 self.kernel.change_ticks(now_ns);
             }
             if now_ns >= next_pass_ns {
+                piece.next("a pass over the kernel's maps");
                 self.pass();
                 self.look_from_outside();
                 next_pass_ns = monotonic_ns().max(next_pass_ns + PASS_NS);
                 next_look_ns = monotonic_ns() + LOOK_NS;
             } else if now_ns >= next_look_ns {
+                piece.next("the ring of stacks");
                 self.look();
                 self.look_from_outside();
                 next_look_ns = monotonic_ns() + LOOK_NS;
             }
             loop {
+                piece.next("a question");
                 match commands.try_recv() {
                     Ok(Command::Stop) | Err(TryRecvError::Disconnected) => {
                         self.pass();
@@ -183,6 +203,7 @@ impl Collector {
                 }
             }
             self.measure();
+            drop(piece);
             let wait_ns = next_pass_ns
                 .min(next_look_ns)
                 .min(self.next_tick_change_ns())
@@ -199,6 +220,7 @@ impl Collector {
     fn wait(&mut self, timeout: Duration, bell: &Bell) {
         let Some(side_band) = &mut self.side_band else {
             bell.wait(timeout);
+            let _piece = self.heartbeat.begin("unwind tables");
             self.sync_unwinding();
             return;
         };
@@ -206,7 +228,10 @@ impl Collector {
             warn!("cannot wait for process events: {error}");
             self.rests.rest(monotonic_ns());
         }
-        if self.hear() {
+        let piece = self.heartbeat.begin("events of processes");
+        let heard = self.hear();
+        drop(piece);
+        if heard {
             self.rests.rest(monotonic_ns());
         }
     }
@@ -368,6 +393,7 @@ impl Collector {
         );
         self.tables.read(pass.at_ns, fills);
         self.sweep();
+        self.memory = memory::of_pass(&mut self.profile, &self.stacks, &self.processes);
         self.owners = owners;
         self.passes += 1;
         self.snapshot = None;
@@ -497,6 +523,7 @@ impl Collector {
             threads: last.map_or(0, |pass| pass.threads),
             tables: self.tables.fills().to_vec(),
             tables_told: self.tables.told(),
+            memory: self.memory.clone(),
             stack_bytes: self.profile.stack_bytes(),
             recent_past_bytes: self.profile.recent_past_bytes(),
             losses: self.profile.own_losses(),

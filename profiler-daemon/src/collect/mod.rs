@@ -3,6 +3,7 @@
 //! `kernel::Pass` + side-band events -> stacks as module + offset while the process is known -> `profile::DrainPass`.
 //! One thread owns all of it, so nothing here is locked; others send it [`Command`]s.
 
+mod asking;
 mod collector;
 mod command;
 mod convert;
@@ -13,6 +14,7 @@ mod descriptions;
 mod files_without;
 mod fills;
 mod losses;
+mod memory;
 mod outside;
 mod own_frames;
 mod processors;
@@ -21,16 +23,18 @@ mod rests;
 mod stacks;
 mod state;
 mod sweep;
+mod table_queue;
 mod tables;
 mod targets;
 mod unwinding;
 
-pub use collector::{Collector, CollectorOptions};
+pub use collector::{Collector, CollectorOptions, heartbeat};
 pub use command::{Answer, Command, Commander, Gone, SessionUnchanged};
 pub use cost::EstimatedCost;
 pub use coverage::{Coverage, WalkCounts};
 pub use files_without::{FileWithout, FilesWithout, FollowedBy};
 pub use losses::{COLLECTOR_LOSSES, Sources};
+pub use memory::MemoryPart;
 pub use outside::OutsideCounts;
 pub use state::{CollectorState, Unreadable};
 pub use tables::{TableFill, TableTold};

@@ -310,6 +310,22 @@ impl Stacks {
         self.modules.modules().for_each(|id| marks.keep(id));
     }
 
+    /// Memory held, bytes, roughly.
+    pub(super) fn held_bytes(&self) -> usize {
+        let user = self
+            .user
+            .values()
+            .map(|stack| size_of_val(&*stack.frames) + size_of_val(&*stack.modules));
+        let kernel = self
+            .kernel
+            .values()
+            .map(|stack| size_of_val(&*stack.frames));
+        user.sum::<usize>()
+            + kernel.sum::<usize>()
+            + self.user.capacity() * size_of::<((ProcessKey, u16, u64), UserStack)>()
+            + self.kernel.capacity() * size_of::<(u64, KernelStack)>()
+    }
+
     /// How many stacks are known, of user and of kernel frames.
     pub(super) fn known(&self) -> [usize; 2] {
         [self.user.len(), self.kernel.len()]

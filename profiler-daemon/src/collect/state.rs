@@ -12,6 +12,7 @@ use crate::sys::perf_event::SideBandCounts;
 use super::cost::EstimatedCost;
 use super::coverage::WalkCounts;
 use super::files_without::FilesWithout;
+use super::memory::MemoryPart;
 use super::outside::OutsideCounts;
 use super::tables::{TableFill, TableTold};
 use super::unwinding::UnwindingState;
@@ -51,6 +52,8 @@ pub struct CollectorState {
     pub tables: Vec<TableFill>,
     /// Those that are nearly full, or had no room for something of late.
     pub tables_told: Vec<TableTold>,
+    /// How much memory the collector's parts took at the last pass.
+    pub memory: Vec<MemoryPart>,
     /// Bytes that the call trees take.
     pub stack_bytes: u64,
     /// Bytes that the recent past takes.

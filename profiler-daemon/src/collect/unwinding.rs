@@ -16,13 +16,16 @@ use crate::processes::changes::{Changed, Image};
 use crate::processes::live::Processes;
 use crate::processes::mappings::{Mapping, Mappings};
 use crate::processes::module::ModuleId;
+use crate::sys::clock::monotonic_ns;
 use crate::unwind::elf::Segment;
 use crate::unwind::table::bias;
-use crate::unwind::worker::{TableAnswer, TableRequest, TableWorker, WorkerCounts};
+use crate::unwind::worker::{TableAnswer, TableWorker, WorkerCounts};
 use crate::unwind::{NoTable, UnwindTable};
 
+use super::asking::{Asking, Dropped, Turn};
 use super::files_without::{FileWithout, FilesWithout, FollowedBy};
 use super::rations::Rations;
+use super::table_queue::Waiting;
 
 /// Passes within which a table that was used is not given up for another.
 const KEEP_PASSES: u64 = 10;
@@ -75,6 +78,18 @@ struct Shared {
     stale: bool,
 }
 
+impl Shared {
+    fn has(&self, module: ModuleId) -> bool {
+        let mut mappings = self.mappings.present().iter();
+        mappings.any(|mapping| mapping.module == module)
+    }
+}
+
+/// Whether a process that the walker knows has it mapped.
+fn is_mapped(shared: &HashMap<usize, Shared>, module: ModuleId) -> bool {
+    shared.values().any(|shared| shared.has(module))
+}
+
 /// A process that the walker knows.
 struct Known {
     image: Image,
@@ -84,13 +99,13 @@ struct Known {
 
 /// See the module.
 pub(super) struct Unwinding {
-    worker: TableWorker,
+    asking: Asking,
     tables: HashMap<ModuleId, Table>,
     shared: HashMap<usize, Shared>,
     known: HashMap<u32, Known>,
     /// Tables that wait for room to become free.
     waiting: Vec<(ModuleId, Arc<UnwindTable>)>,
-    /// Modules whose request found the worker's queue full.
+    /// Modules whose request found the queue full, and that are asked for again at the next pass.
     unasked: HashSet<ModuleId>,
     /// Processes to look at again at the next pass: the programs did not know them, or there was no room.
     again: HashSet<u32>,
@@ -107,7 +122,7 @@ impl Unwinding {
     /// With this worker, where the walker has room for so many mapping rows.
     pub(super) fn new(worker: TableWorker, mapping_rows: u32) -> Self {
         Self {
-            worker,
+            asking: Asking::new(worker),
             tables: HashMap::new(),
             shared: HashMap::new(),
             known: HashMap::new(),
@@ -125,7 +140,7 @@ impl Unwinding {
     /// What happened so far, and how full it is.
     pub(super) fn state(&self, kernel: &Kernel) -> UnwindingState {
         UnwindingState {
-            worker: self.worker.counts(),
+            worker: self.asking.counts(),
             fill: kernel.unwind_fill(),
             processes: self.known.len(),
             ..self.state
@@ -154,12 +169,13 @@ impl Unwinding {
 
     /// Takes in the tables that are ready and the mappings that changed. Cheap when nothing did.
     pub(super) fn sync(&mut self, kernel: &mut Kernel, processes: &mut Processes) {
-        while let Some(answer) = self.worker.poll() {
+        while let Some(answer) = self.asking.answer() {
             self.take_answer(kernel, answer);
         }
         for changed in processes.take_changed() {
             self.set(kernel, processes, changed, false);
         }
+        self.hand_over(processes);
         self.renew(kernel);
     }
 
@@ -192,9 +208,19 @@ impl Unwinding {
                 self.ask(processes, module);
             }
         }
+        let mut unasked = unasked;
+        if !unasked.is_empty() {
+            let mappings = self
+                .shared
+                .values()
+                .flat_map(|shared| shared.mappings.present());
+            let mapped: HashSet<ModuleId> = mappings.map(|mapping| mapping.module).collect();
+            unasked.retain(|module| mapped.contains(module));
+        }
         for module in unasked {
             self.ask(processes, module);
         }
+        self.hand_over(processes);
         for (module, table) in std::mem::take(&mut self.waiting) {
             self.load(kernel, module, &table);
         }
@@ -208,17 +234,16 @@ impl Unwinding {
     }
 
     fn ask(&mut self, processes: &mut Processes, module: ModuleId) {
-        let Some(file) = processes.file(module) else {
+        let Some(file) = processes.file_owner(module) else {
             self.tables.insert(module, Table::None(NoTable::Unreadable));
             return;
         };
-        let build_id = processes.modules().get(module).build_id.clone();
-        let asked = self.worker.request(TableRequest {
+        let file = Waiting {
             module,
-            file,
-            build_id,
-        });
-        if asked {
+            owner: file.uid,
+            size_bytes: file.size_bytes,
+        };
+        if self.asking.ask(file, monotonic_ns()) {
             self.tables.insert(module, Table::Asked);
         } else {
             self.unasked.insert(module);
@@ -234,6 +259,29 @@ impl Unwinding {
             self.unasked.remove(module);
         }
         self.waiting.retain(|(module, _)| !gone.contains(module));
+    }
+
+    /// Has the worker make the next table.
+    fn hand_over(&mut self, processes: &mut Processes) {
+        let shared = &self.shared;
+        let dropped = self.asking.hand_over(monotonic_ns(), |module| {
+            if !is_mapped(shared, module) {
+                return Turn::Unneeded;
+            }
+            let build_id = processes.modules().get(module).build_id.clone();
+            let file = processes.file(module);
+            file.map_or(Turn::Gone, |file| Turn::Open(file, build_id))
+        });
+        for (module, why) in dropped {
+            match why {
+                Dropped::Gone => {
+                    self.tables.insert(module, Table::None(NoTable::Unreadable));
+                    self.mark_stale(module);
+                }
+                // Whoever maps it anew asks anew.
+                Dropped::Unneeded => drop(self.tables.remove(&module)),
+            }
+        }
     }
 
     fn take_answer(&mut self, kernel: &mut Kernel, answer: TableAnswer) {
@@ -315,8 +363,7 @@ impl Unwinding {
     /// Rows of processes that have the module mapped are to be written anew.
     fn mark_stale(&mut self, module: ModuleId) {
         for shared in self.shared.values_mut() {
-            let mut mappings = shared.mappings.present().iter();
-            shared.stale |= mappings.any(|mapping| mapping.module == module);
+            shared.stale |= shared.has(module);
         }
     }
 

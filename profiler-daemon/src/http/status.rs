@@ -139,6 +139,9 @@ pub struct OwnCost {
     pub cpu_seconds_total: f64,
     /// Resident memory of the process, in bytes.
     pub resident_bytes: u64,
+    /// Where that memory is, in bytes, estimated: what the daemon's parts hold, `other` that is in use, `free` that the heap has not
+    /// given back yet, `outside_heap` as stacks of threads, `mapped` as the program and memory shared with the kernel.
+    pub memory_bytes: BTreeMap<String, u64>,
     /// Kernel memory of the maps, in bytes; null where the kernel does not tell.
     #[schema(required)]
     pub kernel_map_bytes: Option<u64>,
@@ -172,6 +175,15 @@ impl Status {
             (
                 "own resident memory".to_owned(),
                 format!("{} KiB", self.own_cost.resident_bytes >> 10),
+            ),
+            (
+                "of that".to_owned(),
+                self.own_cost
+                    .memory_bytes
+                    .iter()
+                    .map(|(part, bytes)| format!("{part} {} KiB", bytes >> 10))
+                    .collect::<Vec<_>>()
+                    .join(", "),
             ),
         ];
         if let Some(replay) = &self.replay {

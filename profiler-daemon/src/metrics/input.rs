@@ -18,6 +18,8 @@ pub struct MetricsInput {
     pub ready: bool,
     /// How many features work less well than they should.
     pub degraded_features: usize,
+    /// How long each thread has been at its present piece of work, by its name.
+    pub heartbeat_ages_ns: Vec<(&'static str, u64)>,
     /// Samples per second and processor that were asked for.
     pub frequency_hz: u32,
     /// Samples that were taken of profiled threads.
@@ -70,6 +72,8 @@ pub struct MetricsInput {
     pub http_requests_total: Vec<(&'static str, u16, u64)>,
     /// Streams of events.
     pub http_streams: StreamTotals,
+    /// Where resident memory is, by part, bytes.
+    pub memory_bytes: Vec<(&'static str, u64)>,
     /// Connections that gave way to new ones.
     pub http_connections_given_up_total: u64,
 }

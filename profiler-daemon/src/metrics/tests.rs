@@ -17,6 +17,7 @@ fn full() -> MetricsInput {
         kernel_release: "6.1.0".to_owned(),
         ready: true,
         degraded_features: 1,
+        heartbeat_ages_ns: vec![("symbols", 1_500_000_000), ("unwind", 0)],
         frequency_hz: 99,
         samples_total: 1_000,
         discarded_total: vec![("idle".to_owned(), 5)],
@@ -95,6 +96,7 @@ fn full() -> MetricsInput {
         },
         http_requests_total: vec![("functions", 200, 3), ("functions", 400, 1)],
         http_connections_given_up_total: 3,
+        memory_bytes: vec![("frames", 300)],
         http_streams: StreamTotals {
             open: 2,
             sent_total: 5,
@@ -125,6 +127,7 @@ fn every_metric_is_exposed_with_its_numbers() {
         "profiler_group_class_seconds_total{group=\"ssh.service\",class=\"blocked\"} 3",
         "profiler_program_run_seconds_total{program=\"tick\"} 2",
         "profiler_http_requests_total{handler=\"functions\",code=\"400\"} 1",
+        "profiler_memory_bytes{part=\"frames\"} 300",
         "profiler_http_connections_given_up_total 3",
         "profiler_table_used_ratio{table=\"frames\"} 0.9",
         "profiler_http_streams 2",

@@ -22,6 +22,9 @@ use crate::sys::{memory_file::memory_file, perf_record::Device};
 /// Most files kept open unless set otherwise.
 pub const DEFAULT_OPEN_FILES: usize = 1024;
 
+/// Who owns a file of which that cannot be told.
+const NOBODY: u32 = u32::MAX;
+
 /// The open file of a module.
 #[derive(Debug)]
 pub struct ModuleFile {
@@ -49,6 +52,15 @@ pub struct OpenModule {
     pub file: Arc<ModuleFile>,
     /// `None` for what was never mapped as a file.
     pub seen: Option<Seen>,
+}
+
+/// Whose a file is, and how large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileOwner {
+    /// The user who owns it, by the kernel's own number.
+    pub uid: u32,
+    /// Its size when it was mapped last, bytes.
+    pub size_bytes: u64,
 }
 
 /// How file lookups went.
@@ -107,6 +119,7 @@ struct LastSeen {
     mapped: Mapped,
     /// Bytes counted for the path: it may have been longer before.
     counted_bytes: usize,
+    owner: FileOwner,
 }
 
 /// A module together with what its offsets mean.
@@ -241,9 +254,10 @@ impl Files {
     /// first one that is still open stays. Where there is no room for a path, what was noted before stays.
     fn see(&mut self, table: &mut ModuleTable, key: &FileKey, pid: u32, mapped: &Mapped) {
         let kept = self.kept.get(key).filter(|kept| kept.is_file);
-        let Some(module) = kept.map(|kept| kept.file.module) else {
+        let Some(file) = kept.map(|kept| Arc::clone(&kept.file)) else {
             return;
         };
+        let module = file.module;
         if module == ModuleId::UNKNOWN {
             return;
         }
@@ -273,6 +287,13 @@ impl Files {
                     pid,
                     mapped,
                     counted_bytes,
+                    owner: FileOwner {
+                        uid: file
+                            .file
+                            .metadata()
+                            .map_or(NOBODY, |metadata| metadata.uid()),
+                        size_bytes: file.identity.size_bytes,
+                    },
                 },
             );
         }
@@ -286,6 +307,18 @@ impl Files {
             pid: seen.pid,
             path: seen.mapped.plain_path().into(),
         })
+    }
+
+    /// Whose the file of a module is; `None` for what is no file or was never opened. Opens nothing.
+    #[must_use]
+    pub fn owner(&self, module: ModuleId) -> Option<FileOwner> {
+        if let Some(image) = self.images.get(&module) {
+            return Some(FileOwner {
+                uid: 0,
+                size_bytes: image.identity.size_bytes,
+            });
+        }
+        Some(self.seen.get(&module)?.owner)
     }
 
     /// A file already open under this key, unless its contents changed since.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    files::{FileCounts, Files, ModuleFile, Seen},
+    files::{FileCounts, FileOwner, Files, ModuleFile, Seen},
     ids::{ProcessKey, START_TICK_NS},
     instance::{Facts, Instance, ProcessInfo},
     mappings::{Added, MAX_MAPPINGS, Mapping, Mappings, Place},
@@ -514,6 +514,12 @@ impl Processes {
         self.files.file(&self.table, &*self.source, module)
     }
 
+    /// Whose the file of a module is; `None` for what is no file or was never opened. Opens nothing.
+    #[must_use]
+    pub fn file_owner(&self, module: ModuleId) -> Option<FileOwner> {
+        self.files.owner(module)
+    }
+
     /// Where the file of a module was mapped last; `None` for what is no file or was never opened.
     #[must_use]
     pub fn seen(&self, module: ModuleId) -> Option<Seen> {
@@ -530,6 +536,19 @@ impl Processes {
     #[must_use]
     pub fn file_counts(&self) -> FileCounts {
         self.files.counts()
+    }
+
+    /// Memory held for processes and what they have mapped, bytes, roughly.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        let instances = self.instances.values();
+        instances
+            .map(|instance| {
+                // Forked processes share them.
+                let sharers = Arc::strong_count(&instance.mappings);
+                size_of::<Instance>() + 256 + instance.mappings.held_bytes() / sharers
+            })
+            .sum()
     }
 
     /// How many processes are known, ended ones included.

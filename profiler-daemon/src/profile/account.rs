@@ -133,10 +133,13 @@ impl Account {
     /// Bytes held, roughly.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        512 + self.budgeted()
-            + self.threads.len() * 480
-            + self.seen_calls.len() * 96
-            + self.ring.bytes()
+        self.row_bytes() + self.budgeted() + self.ring.bytes()
+    }
+
+    /// Those of them that are neither its tree's nor its segments', roughly.
+    #[must_use]
+    pub fn row_bytes(&self) -> usize {
+        512 + self.threads.len() * 480 + self.seen_calls.len() * 96
     }
 
     /// Bytes of its segments, roughly.

@@ -218,6 +218,14 @@ impl FrameTable {
         self.held.len()
     }
 
+    /// Memory held, bytes, roughly.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.held.capacity() * (size_of::<(Frame, Held)>() + 1)
+            + self.list.chunks.len() * CHUNK * size_of::<Frame>()
+            + self.free.capacity() * size_of::<u32>()
+    }
+
     /// Never true: the reserved frame is always there.
     #[must_use]
     pub fn is_empty(&self) -> bool {

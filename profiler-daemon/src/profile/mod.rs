@@ -291,6 +291,14 @@ impl Profile {
         accounts.map(|account| account.segment_bytes() as u64).sum()
     }
 
+    /// Bytes of all processes beside their call trees and recent past: their facts, threads and system calls.
+    #[must_use]
+    pub fn row_bytes(&self) -> u64 {
+        let kept = self.processes.values().map(|process| &process.account);
+        let accounts = kept.chain(self.images.accounts());
+        accounts.map(|account| account.row_bytes() as u64).sum()
+    }
+
     /// The state as of the last pass. Cheap: it shares everything that the next pass does not change.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {

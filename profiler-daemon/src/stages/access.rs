@@ -17,6 +17,7 @@ use crate::report::names::{Lines, Names};
 use crate::symbols::lines::finder::{LineCounts, LineFinder};
 use crate::symbols::names::{FunctionName, NameTable, Unnamed};
 use crate::symbols::symbolizer::{Request, SymbolCounts, Symbolizer};
+use crate::sys::heartbeat::{Heartbeat, Heartbeats};
 
 /// How long a question to the collector may take.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -42,16 +43,21 @@ pub struct Access {
     symbolizer: Symbolizer,
     lines: LineFinder,
     targets: watch::Receiver<Targets>,
+    heartbeats: Heartbeats,
 }
 
 impl Access {
+    /// `others`: the heartbeats of threads beside those that find names and lines.
     pub(crate) fn new(
         commander: Commander,
         symbolizer: Symbolizer,
         lines: LineFinder,
         targets: watch::Receiver<Targets>,
+        others: impl IntoIterator<Item = Heartbeat>,
     ) -> Self {
+        let own = [symbolizer.heartbeat(), lines.heartbeat()];
         Self {
+            heartbeats: others.into_iter().chain(own).collect(),
             commander,
             symbolizer,
             lines,
@@ -114,6 +120,12 @@ impl Access {
     #[must_use]
     pub fn targets(&self) -> Targets {
         self.targets.borrow().clone()
+    }
+
+    /// Whether the threads of the stages move.
+    #[must_use]
+    pub fn heartbeats(&self) -> &Heartbeats {
+        &self.heartbeats
     }
 
     /// How finding names went.

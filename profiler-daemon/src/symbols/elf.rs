@@ -24,7 +24,7 @@ use blazesym::symbolize::{
 use super::{debug_files::DebugFile, demangle::demangle, names::Unnamed, tables};
 use crate::{
     processes::{files::ModuleFile, module::ModuleId},
-    sys::{bus_guard, own_cost},
+    sys::{bus_guard, heap},
 };
 
 /// Most files loaded at a time.
@@ -240,7 +240,7 @@ impl ElfNames {
             }
         }
         if unloaded {
-            own_cost::release_free_memory();
+            heap::trim();
         }
     }
 }

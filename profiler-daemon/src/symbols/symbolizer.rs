@@ -25,7 +25,7 @@ use crate::{
         mappings::Place,
         module::{Module, ModuleId, ModuleKind},
     },
-    sys::clock,
+    sys::{clock, heartbeat::Heartbeat},
 };
 
 /// Questions that may wait; whoever asks beyond that waits too.
@@ -34,6 +34,9 @@ const MAX_WAITING: usize = 64;
 const IDLE_CHECK: Duration = Duration::from_secs(10);
 /// The kernel's table is read again at most this often, when an address was not found in it, nanoseconds.
 const KERNEL_AGAIN_NS: u64 = 30_000_000_000;
+
+/// Names of one file's functions are not looked for longer than this unless something is wrong.
+const LONGEST_PIECE: Duration = Duration::from_secs(15);
 
 /// How to find names.
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +97,7 @@ type Question = (Vec<Request>, oneshot::Sender<Vec<Named>>);
 pub struct Symbolizer {
     questions: mpsc::SyncSender<Question>,
     counts: Arc<Mutex<SymbolCounts>>,
+    heartbeat: Heartbeat,
 }
 
 impl Symbolizer {
@@ -106,26 +110,32 @@ impl Symbolizer {
         let (questions, waiting) = mpsc::sync_channel::<Question>(MAX_WAITING);
         let counts = Arc::new(Mutex::new(SymbolCounts::default()));
         let shared = Arc::clone(&counts);
+        let heartbeat = Heartbeat::new("symbols", LONGEST_PIECE);
+        let life = heartbeat.clone();
+        let work = move |heartbeat| {
+            let mut worker = Worker::new(options, heartbeat);
+            loop {
+                match waiting.recv_timeout(IDLE_CHECK) {
+                    Ok((requests, answer)) => {
+                        let names = worker.resolve(&requests, clock::monotonic_ns());
+                        // Nobody waits any more: the names stay in the cache for the next time.
+                        drop(answer.send(names));
+                    }
+                    Err(mpsc::RecvTimeoutError::Timeout) => {}
+                    Err(mpsc::RecvTimeoutError::Disconnected) => return,
+                }
+                worker.unload(clock::monotonic_ns());
+                *shared.lock().unwrap_or_else(PoisonError::into_inner) = worker.counts();
+            }
+        };
         thread::Builder::new()
             .name("symbols".into())
-            .spawn(move || {
-                let mut worker = Worker::new(options);
-                loop {
-                    match waiting.recv_timeout(IDLE_CHECK) {
-                        Ok((requests, answer)) => {
-                            let names = worker.resolve(&requests, clock::monotonic_ns());
-                            // Nobody waits any more: the names stay in the cache for the next time.
-                            drop(answer.send(names));
-                        }
-                        Err(mpsc::RecvTimeoutError::Timeout) => {}
-                        Err(mpsc::RecvTimeoutError::Disconnected) => return,
-                    }
-                    worker.elf.unload(clock::monotonic_ns());
-                    worker.perf_maps.unload(clock::monotonic_ns());
-                    *shared.lock().unwrap_or_else(PoisonError::into_inner) = worker.counts();
-                }
-            })?;
-        Ok(Self { questions, counts })
+            .spawn(move || life.live(|| work(life.clone())))?;
+        Ok(Self {
+            questions,
+            counts,
+            heartbeat,
+        })
     }
 
     /// Asks for names: one for each request, in order. To be awaited, or waited for with `blocking_recv`; an error there
@@ -147,6 +157,12 @@ impl Symbolizer {
         places.into_iter().zip(names).collect()
     }
 
+    /// Whether the thread moves.
+    #[must_use]
+    pub fn heartbeat(&self) -> Heartbeat {
+        self.heartbeat.clone()
+    }
+
     /// What happened so far.
     #[must_use]
     pub fn counts(&self) -> SymbolCounts {
@@ -162,10 +178,11 @@ struct Worker {
     kernel: Option<Kallsyms>,
     kernel_read_ns: u64,
     counts: SymbolCounts,
+    heartbeat: Heartbeat,
 }
 
 impl Worker {
-    fn new(options: SymbolOptions) -> Self {
+    fn new(options: SymbolOptions, heartbeat: Heartbeat) -> Self {
         Self {
             elf: ElfNames::new(),
             debug_files: DebugFiles::default(),
@@ -174,7 +191,15 @@ impl Worker {
             kernel: None,
             kernel_read_ns: 0,
             counts: SymbolCounts::default(),
+            heartbeat,
         }
+    }
+
+    /// Gives up what was not used for long.
+    fn unload(&mut self, now_ns: u64) {
+        let _piece = self.heartbeat.begin("unloading symbol tables");
+        self.elf.unload(now_ns);
+        self.perf_maps.unload(now_ns);
     }
 
     fn counts(&self) -> SymbolCounts {
@@ -193,6 +218,7 @@ impl Worker {
     }
 
     fn resolve(&mut self, requests: &[Request], now_ns: u64) -> Vec<Named> {
+        let piece = self.heartbeat.begin("looking for files of symbols");
         self.counts.requests += requests.len() as u64;
         self.look_again(requests, now_ns);
         let mut answers: Vec<Option<Named>> = requests
@@ -214,6 +240,7 @@ impl Worker {
                 .iter()
                 .map(|index| requests[*index].place.offset)
                 .collect();
+            piece.next("names of a file's functions");
             let found = self.find(&requests[indexes[0]], &offsets, now_ns);
             // Before the next one is loaded: a report over the machine asks for all of them.
             self.elf.unload(now_ns);

@@ -51,7 +51,10 @@ impl Own {
 }
 
 fn worker() -> Worker {
-    Worker::new(SymbolOptions::default())
+    Worker::new(
+        SymbolOptions::default(),
+        Heartbeat::new("symbols", LONGEST_PIECE),
+    )
 }
 
 fn name(worker: &mut Worker, request: Request) -> Named {
@@ -211,7 +214,10 @@ fn broken_files() {
     assert_eq!(name(&mut worker, request).reason, Some(Unnamed::NoFile));
     let exe = fs::read(std::env::current_exe().unwrap()).unwrap();
     for keep in [64, 1000, exe.len() / 2, exe.len() - 100] {
-        let mut worker = Worker::new(SymbolOptions::default());
+        let mut worker = Worker::new(
+            SymbolOptions::default(),
+            Heartbeat::new("symbols", LONGEST_PIECE),
+        );
         fs::write(&path, &exe[..keep]).unwrap();
         let named = name(&mut worker, file_request(&path, 0x2000));
         assert!(

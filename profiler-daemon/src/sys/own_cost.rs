@@ -119,16 +119,6 @@ pub fn open_files() -> (u64, u64) {
     (open, if failed == 0 { limit.rlim_cur } else { 0 })
 }
 
-/// Hands memory that was freed back to the system. The allocator keeps it otherwise, and a short burst of work would
-/// count against this process for ever.
-pub fn release_free_memory() {
-    #[cfg(target_env = "gnu")]
-    {
-        // SAFETY: takes no pointer; the allocator locks itself.
-        unsafe { libc::malloc_trim(0) };
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,7 +20,7 @@ use super::{
 /// Most bytes of one entry. The largest real ones are some ten kilobytes.
 const MAX_ENTRY_BYTES: usize = 1 << 20;
 /// Most bytes of an entry that functions share: each function runs its instructions again. Real ones are below a hundred.
-const MAX_SHARED_BYTES: usize = 4096;
+const MAX_SHARED_BYTES: usize = 512;
 /// Most shared entries kept.
 const MAX_SHARED: usize = 65_536;
 

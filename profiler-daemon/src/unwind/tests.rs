@@ -4,7 +4,11 @@ use std::{fs::File, time::Instant};
 
 use profiler_common::unwind::{UnwindFailure, kind};
 
-use super::{BuildLimits, NoTable, UnwindTable, build_file};
+use super::{
+    BuildLimits, NoTable, UnwindTable, build_file,
+    made_files::{CODE_ADDRESS, MadeSection, program},
+};
+use crate::sys::clock::thread_ns;
 
 /// Files that any machine with these tests has some of.
 fn real_files() -> Vec<std::path::PathBuf> {
@@ -131,4 +135,43 @@ fn other_files() {
         build_file(&*own, &few, &mut || true).map(|_| ()),
         Err(NoTable::TooManyRows)
     );
+}
+
+/// A program of 40 000 functions whose unwind information shares one entry with so many bytes of instructions.
+fn functions_that_share(bytes: usize) -> Vec<u8> {
+    const FUNCTIONS: u64 = 40_000;
+    let entry = |id: u32, body: &[u8]| {
+        let length = (body.len() + 4) as u32;
+        [&length.to_le_bytes(), &id.to_le_bytes(), body].concat()
+    };
+    // Version 1, no augmentation; units of 1 and -8 bytes; rip at the stack address less 8.
+    let mut shared = vec![1, 0, 1, 0x78, 16, 0x0c, 7, 8, 0x90, 1];
+    while shared.len() < bytes {
+        // The stack address is 8 or 16 bytes above rsp.
+        shared.extend([0x0e, 16, 0x0e, 8]);
+    }
+    let mut section = entry(0, &shared);
+    for function in 0..FUNCTIONS {
+        let start = CODE_ADDRESS + function * 16;
+        let body = [start.to_le_bytes(), 16_u64.to_le_bytes()].concat();
+        let back = section.len() as u32 + 4;
+        section.extend(entry(back, &body));
+    }
+    let code = vec![0xc3; FUNCTIONS as usize * 16];
+    program(&code, &[MadeSection::new(".eh_frame", section)])
+}
+
+// Check that forty thousand functions under one entry that is far longer than real ones cost little, because such an entry is
+// refused, and that they do not under the longest one that is taken, which means what it says.
+#[test]
+fn functions_under_one_long_entry() {
+    for (bytes, is_taken) in [(4000, false), (480, true)] {
+        let file = functions_that_share(bytes);
+        let before_ns = thread_ns();
+        let table = build_file(&*file, &BuildLimits::default(), &mut || true).unwrap();
+        let took_ns = thread_ns() - before_ns;
+        assert!(took_ns < 3_000_000_000, "{bytes} bytes took {took_ns} ns");
+        assert_eq!(table.without.is_none(), is_taken);
+        assert_eq!(table.stats.functions, if is_taken { 40_000 } else { 0 });
+    }
 }

@@ -1,6 +1,6 @@
 //! The thread that makes tables: asked with open files, answers with tables or the reason why there is none. Reading files
-//! and the disk happens here and nowhere else. A file that is slow, huge or breaks the reader costs its own table only, and the
-//! smallest of those that wait is next: a small program has its table while a compiler waits for its own.
+//! and the disk happens here and nowhere else. A file that is slow, huge or breaks the reader costs its own table only, and no
+//! more of the processor than a file of its size has a use for. Whose turn it is, is decided by those who ask.
 
 use std::{
     io,
@@ -20,31 +20,43 @@ use crate::{
         files::{ModuleFile, only_root_writes},
         module::ModuleId,
     },
-    sys::heap,
+    sys::{clock::thread_ns, heap, heartbeat::Heartbeat},
 };
 
-/// Files that may wait for their tables at the thread, and as many on the way to it.
-const MAX_WAITING: usize = 1024;
+/// Files that may wait for their tables.
+const MAX_WAITING: usize = 16;
 /// Answers that may wait to be taken; the thread rests meanwhile.
 const MAX_ANSWERS: usize = 16;
+
+/// Longest time that one table may take.
+const MAX_TIME: Duration = Duration::from_secs(10);
+/// Processor time that a table may take, and what is added for each byte of the file that lies on a disk: real files take about
+/// a twentieth of it.
+const BASE_PROCESSOR_NS: u64 = 500_000_000;
+const PROCESSOR_NS_PER_BYTE: u64 = 100;
+/// How much longer it takes at most to notice that it took too long, unless something is wrong.
+const UNNOTICED: Duration = Duration::from_secs(10);
 
 /// Quiet time after which memory is given back.
 const TIDY_AFTER: Duration = Duration::from_secs(2);
 
 /// How to make tables.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct WorkerOptions {
     /// Bounds of one table.
     pub limits: BuildLimits,
-    /// Longest time that one table may take.
+    /// Longest time that one table may take, of a processor's too.
     pub max_time: Duration,
+    /// Says that the thread moves.
+    pub heartbeat: Heartbeat,
 }
 
 impl Default for WorkerOptions {
     fn default() -> Self {
         Self {
             limits: BuildLimits::default(),
-            max_time: Duration::from_secs(10),
+            max_time: MAX_TIME,
+            heartbeat: Heartbeat::new("unwind", MAX_TIME + UNNOTICED),
         }
     }
 }
@@ -117,35 +129,31 @@ impl TableWorker {
             cache,
             counts: Arc::clone(&counts),
         };
+        let life = worker.options.heartbeat.clone();
+        let work = move || {
+            // What building takes is given back once all that came together is built.
+            let mut untidy = false;
+            loop {
+                let request = match coming.recv_timeout(TIDY_AFTER) {
+                    Ok(request) => request,
+                    Err(mpsc::RecvTimeoutError::Timeout) => {
+                        if std::mem::take(&mut untidy) {
+                            heap::trim();
+                        }
+                        continue;
+                    }
+                    Err(mpsc::RecvTimeoutError::Disconnected) => return,
+                };
+                if answer.send(worker.answer(request)).is_err() {
+                    return;
+                }
+                bell();
+                untidy = true;
+            }
+        };
         thread::Builder::new()
             .name("unwind".into())
-            .spawn(move || {
-                // What building takes is given back once all that came together is built.
-                let mut untidy = false;
-                let mut waiting = Vec::new();
-                loop {
-                    if waiting.is_empty() {
-                        match coming.recv_timeout(TIDY_AFTER) {
-                            Ok(request) => waiting.push(request),
-                            Err(mpsc::RecvTimeoutError::Timeout) => {
-                                if std::mem::take(&mut untidy) {
-                                    heap::trim();
-                                }
-                                continue;
-                            }
-                            Err(mpsc::RecvTimeoutError::Disconnected) => return,
-                        }
-                    }
-                    let room = MAX_WAITING - waiting.len();
-                    waiting.extend(coming.try_iter().take(room));
-                    let request = take_smallest(&mut waiting);
-                    if answer.send(worker.answer(request)).is_err() {
-                        return;
-                    }
-                    bell();
-                    untidy = true;
-                }
-            })?;
+            .spawn(move || life.live(work))?;
         Ok(Self {
             requests,
             answers,
@@ -186,13 +194,6 @@ impl TableWorker {
     }
 }
 
-/// The request for the smallest file; of several the one that came first. There is one at least.
-fn take_smallest(waiting: &mut Vec<TableRequest>) -> TableRequest {
-    let size_bytes = |at: &usize| waiting[*at].file.identity.size_bytes;
-    let at = (0..waiting.len()).min_by_key(size_bytes);
-    waiting.remove(at.unwrap_or_default())
-}
-
 struct Worker {
     options: WorkerOptions,
     cache: Option<TableCache>,
@@ -202,6 +203,7 @@ struct Worker {
 impl Worker {
     fn answer(&mut self, request: TableRequest) -> TableAnswer {
         let start = Instant::now();
+        let _piece = self.options.heartbeat.begin("an unwind table");
         let key = key_to_keep(&request);
         let mut cache = self.cache.as_mut().zip(key);
         let found = cache.as_mut().and_then(|(cache, key)| cache.get(key));
@@ -244,12 +246,22 @@ fn build(
     options: &WorkerOptions,
     start: Instant,
 ) -> Result<UnwindTable, NoTable> {
-    let mut keep_going = || start.elapsed() < options.max_time;
     let file = &request.file.file;
+    let budget_ns = file.metadata().map_or(0, |metadata| {
+        let max_ns = u64::try_from(options.max_time.as_nanos()).unwrap_or(u64::MAX);
+        processor_ns(metadata.blocks().saturating_mul(512)).min(max_ns)
+    });
+    let end_ns = thread_ns().saturating_add(budget_ns);
+    let mut keep_going = || start.elapsed() < options.max_time && thread_ns() < end_ns;
     catch_unwind(AssertUnwindSafe(|| {
         build_file(file, &options.limits, &mut keep_going)
     }))
     .unwrap_or(Err(NoTable::Panicked))
+}
+
+/// Processor time for the table of a file that has so many bytes on its disk. What a sparse file claims to hold earns it none.
+fn processor_ns(held_bytes: u64) -> u64 {
+    BASE_PROCESSOR_NS.saturating_add(held_bytes.saturating_mul(PROCESSOR_NS_PER_BYTE))
 }
 
 /// What the table is kept under on disk. Only tables of files that nobody but root can write are kept: others could bear the
@@ -295,24 +307,6 @@ mod tests {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let line = maps.lines().find(|line| line.contains("/libc.so")).unwrap();
         File::open(line.split_whitespace().nth(5).unwrap()).unwrap()
-    }
-
-    // Check that the smallest file is next, and of those as large the one that came first.
-    #[test]
-    fn small_files_first() {
-        let file = |bytes: u64| {
-            let file = tempfile::tempfile().unwrap();
-            file.set_len(bytes).unwrap();
-            file
-        };
-        let sizes = [500, 20, 3, 20];
-        let mut waiting: Vec<TableRequest> = sizes
-            .iter()
-            .zip(0..)
-            .map(|(bytes, module)| request(module, file(*bytes)))
-            .collect();
-        let taken = (0..4).map(|_| take_smallest(&mut waiting).module.0);
-        assert_eq!(taken.collect::<Vec<u64>>(), [2, 1, 3, 0]);
     }
 
     // Check that files with unwind information get tables and others reasons, each counted.
@@ -365,6 +359,17 @@ mod tests {
             assert!(answer.table.is_ok() && !answer.from_disk);
         }
         assert_eq!(worker.counts().disk.written, 1);
+    }
+
+    // Check that a file of which most is a hole earns no time for it, and a large one does.
+    #[test]
+    fn time_for_what_is_there() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 40).unwrap();
+        let held_bytes = file.metadata().unwrap().blocks() * 512;
+        assert!(processor_ns(held_bytes) < 600_000_000);
+        assert!(processor_ns(100 << 20) >= 10_000_000_000);
+        assert_eq!(processor_ns(u64::MAX), u64::MAX);
     }
 
     // Check that a file that takes too long is given up, and that the thread goes on with the next.

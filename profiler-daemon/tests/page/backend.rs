@@ -101,6 +101,7 @@ impl Backend for Machine {
             own_cost: OwnCost {
                 cpu_seconds_total: 0.21,
                 resident_bytes: 41 << 20,
+                memory_bytes: [("call_trees".to_owned(), 10 << 20)].into(),
                 kernel_map_bytes: Some(30 << 20),
                 programs: vec![
                     program("tick", 19_800, 61_000_000),

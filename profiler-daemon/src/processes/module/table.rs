@@ -257,6 +257,13 @@ impl ModuleTable {
         self.slots.is_empty()
     }
 
+    /// Memory held, bytes, roughly: text, and of each module its row, its place and its identity.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        const MODULE_BYTES: usize = 320;
+        self.text_bytes() + self.len() * MODULE_BYTES
+    }
+
     /// Bytes of text that are kept for modules, here or by others; 0 in copies for readers.
     #[must_use]
     pub fn text_bytes(&self) -> usize {

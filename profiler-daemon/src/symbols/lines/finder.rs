@@ -18,7 +18,7 @@ use crate::{
         debug_files::{DebugFiles, ProgramFacts, supplementary},
         symbolizer::Request,
     },
-    sys::clock,
+    sys::{clock, heartbeat::Heartbeat},
 };
 
 /// Questions that may wait; one beyond that is told to ask again.
@@ -27,6 +27,8 @@ const MAX_WAITING: usize = 8;
 const MAX_PLACES: usize = 32_768;
 /// Longest time that one question may keep the thread.
 const QUESTION_TIME: Duration = Duration::from_secs(60);
+/// One file, and one process that reads it, do not take longer than this unless something is wrong: such a process has 30 s.
+const LONGEST_PIECE: Duration = Duration::from_secs(40);
 /// What could not be found is tried again after this time, nanoseconds.
 const AGAIN_NS: u64 = 60_000_000_000;
 
@@ -75,6 +77,7 @@ type Question = (Vec<Request>, mpsc::SyncSender<Vec<Code>>);
 pub struct LineFinder {
     questions: mpsc::SyncSender<Question>,
     shared: Arc<Mutex<Shared>>,
+    heartbeat: Heartbeat,
 }
 
 impl LineFinder {
@@ -89,18 +92,28 @@ impl LineFinder {
             cache: LineCache::new(options.cache_bytes),
             counts: LineCounts::default(),
         }));
+        let heartbeat = Heartbeat::new("lines", LONGEST_PIECE);
         let mut finder = Finder {
+            heartbeat: heartbeat.clone(),
             options: options.worker,
             debug_files: DebugFiles::default(),
             shared: Arc::clone(&shared),
         };
-        thread::Builder::new().name("lines".into()).spawn(move || {
+        let life = heartbeat.clone();
+        let work = move || {
             while let Ok((requests, answer)) = waiting.recv() {
                 // Whoever asked may not wait any more: then it is for the next time.
                 answer.send(finder.answer(&requests)).ok();
             }
-        })?;
-        Ok(Self { questions, shared })
+        };
+        thread::Builder::new()
+            .name("lines".into())
+            .spawn(move || life.live(work))?;
+        Ok(Self {
+            questions,
+            shared,
+            heartbeat,
+        })
     }
 
     /// Asks for lines, those that matter most first, and waits for them no longer than `patience`. Not to be called on a
@@ -158,6 +171,12 @@ impl LineFinder {
         answers.recv_timeout(patience).ok()
     }
 
+    /// Whether the thread moves.
+    #[must_use]
+    pub fn heartbeat(&self) -> Heartbeat {
+        self.heartbeat.clone()
+    }
+
     /// What happened so far.
     #[must_use]
     pub fn counts(&self) -> LineCounts {
@@ -184,6 +203,7 @@ struct Finder {
     options: WorkerOptions,
     debug_files: DebugFiles,
     shared: Arc<Mutex<Shared>>,
+    heartbeat: Heartbeat,
 }
 
 impl Finder {
@@ -227,6 +247,7 @@ impl Finder {
         let Some(request) = requests.first() else {
             return Vec::new();
         };
+        let piece = self.heartbeat.begin("looking for a file of lines");
         let now_ns = clock::monotonic_ns();
         let file = request.file.as_deref().filter(|file| !has_shrunk(file));
         let Some(file) = file else {
@@ -256,6 +277,7 @@ impl Finder {
             }
         }
         while !left.is_empty() && Instant::now() < deadline {
+            piece.next("lines of a file");
             let answer = ask(left.iter().map(|(_, address)| *address).collect());
             self.count(&answer);
             let found = answer.found.len();
