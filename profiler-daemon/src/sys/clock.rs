@@ -33,6 +33,12 @@ pub fn unix_ns() -> u64 {
     read_ns(libc::CLOCK_REALTIME)
 }
 
+/// Nanoseconds that this thread has been running.
+#[cfg(test)]
+pub(crate) fn thread_cpu_ns() -> u64 {
+    read_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
 /// What to add to a monotonic or boot time to get wall-clock or boot time. Taken anew when it matters: the wall clock
 /// can be set, and the boot clock runs ahead while the machine sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
