@@ -13,6 +13,8 @@ mod endpoints;
 mod events;
 mod files;
 mod format;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod guard;
 mod kinds;
 mod lines;

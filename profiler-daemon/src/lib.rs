@@ -40,3 +40,6 @@ pub mod daemon;
 pub mod record;
 
 pub mod top;
+
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;

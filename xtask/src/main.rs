@@ -8,6 +8,7 @@
 mod accuracy;
 mod bench;
 mod build;
+mod fuzz;
 mod kernels;
 mod lint;
 mod packages;
@@ -72,6 +73,17 @@ enum Task {
         /// Only the programs whose command line contains this, and no real ones
         only: Option<OsString>,
     },
+    /// Give each reader of bytes from outside inputs that a fuzzer makes up
+    Fuzz {
+        /// The targets; all where none is named
+        targets: Vec<String>,
+        /// How long each
+        #[arg(long, default_value_t = 60)]
+        seconds: u32,
+        /// Where there is no nightly Rust, say so and succeed
+        #[arg(long)]
+        or_skip: bool,
+    },
     /// Check formatting, lints (host and kernel programs) and tidiness
     Lint,
     /// Check who imports whom, where unsafe stands, and the sizes of files
@@ -118,6 +130,11 @@ fn perform(task: Task) -> anyhow::Result<()> {
         Task::TestKernel { versions } => kernels::test_kernels(&workspace, &versions),
         Task::Bench { arguments } => bench::bench(&workspace, &arguments),
         Task::Accuracy { only } => accuracy::accuracy(&workspace, only.as_ref()),
+        Task::Fuzz {
+            targets,
+            seconds,
+            or_skip,
+        } => fuzz::fuzz(&workspace, &targets, seconds, or_skip),
         Task::Lint => lint::lint(&workspace),
         Task::Tidy => tidy::tidy(&workspace),
         Task::Toolchain => toolchain::ensure(&workspace).map(drop),

@@ -23,6 +23,10 @@ const KEEP_PASSES: u64 = 5;
 /// Stacks kept at most, of each kind; the kernel side sends no more in one drain period unless configured to.
 pub(super) const MAX_STACKS: usize = 65_536;
 
+/// A stack is cut off where so many of its frames found no room: whoever invents frames faster than they leave does not keep
+/// the collector busy with them.
+const MAX_REFUSED_FRAMES: u64 = 8;
+
 /// From this part of these on, unused ones are kept for a single pass.
 const CROWDED: usize = 4;
 
@@ -203,6 +207,10 @@ impl Stacks {
         let mut end = None;
         let mut unmapped = false;
         for (index, address) in raw.user.iter().enumerate() {
+            if table.refused().total() - refused_before.total() >= MAX_REFUSED_FRAMES {
+                end = Some(StackEnd::TRUNCATED);
+                break;
+            }
             match processes.resolve(key, head.time_ns, *address) {
                 Some(place) => {
                     let frame = Frame {

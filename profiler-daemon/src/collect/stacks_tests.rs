@@ -185,7 +185,7 @@ fn invented_stacks_leave_room() {
         }
     }
     assert_eq!((table.refused().full, stacks.refused().full), (0, 0));
-    assert!(table.refused().over_share > 1_000_000 && table.len() < (1 << 20) / 3 + 100_000);
+    assert!(table.refused().over_share > 100_000 && table.len() < (1 << 20) / 3 + 100_000);
     assert!(stacks.refused().over_share > 50_000 && stacks.known()[0] < MAX_STACKS / 2);
     for _ in 0..3 {
         stacks.end_pass();

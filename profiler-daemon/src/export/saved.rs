@@ -9,6 +9,8 @@
 //! A file is hostile: bytes and memory are bounded while it is read ([`meter`]), and what was read is checked as a whole
 //! before anybody sees it ([`Snapshot::check`]).
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod meter;
 mod names;
 
@@ -109,21 +111,26 @@ impl Saved {
     /// # Errors
     /// [`Unreadable`]: whatever the bytes are, there is an answer, and it takes bounded memory.
     pub fn read(file: &[u8]) -> Result<Self, Unreadable> {
+        Self::read_within(file, MAX_BYTES, MAX_MEMORY_BYTES)
+    }
+
+    /// The same, with so many bytes behind the head and so much memory at most.
+    fn read_within(file: &[u8], max_bytes: u64, memory_bytes: u64) -> Result<Self, Unreadable> {
         let packed = head(file)?;
         let mut unpacked = Vec::new();
         let mut decoder = GzDecoder::new(packed);
         decoder
             .by_ref()
-            .take(MAX_BYTES + 1)
+            .take(max_bytes + 1)
             .read_to_end(&mut unpacked)
             .map_err(|error| Unreadable::Damaged(error.to_string()))?;
-        if unpacked.len() as u64 > MAX_BYTES {
+        if unpacked.len() as u64 > max_bytes {
             return Err(Unreadable::TooLarge("there are too many bytes in it"));
         }
         if !decoder.into_inner().is_empty() {
             return Err(Unreadable::Damaged("something follows its end".to_owned()));
         }
-        let saved = Self::decode(&unpacked, MAX_MEMORY_BYTES)?;
+        let saved = Self::decode(&unpacked, memory_bytes)?;
         saved.check()?;
         Ok(saved)
     }

@@ -181,14 +181,21 @@ pub(super) async fn read_object<T: DeserializeOwned>(
     Params::parse(request.uri().query(), &[]).finish()?;
     let (parts, body) = request.into_parts();
     check_is_json(&parts.headers)?;
-    let body = read_body(shared, body).await?;
+    checked_object(&read_body(shared, body).await?, examples)
+}
+
+/// The JSON object that a body is.
+pub(super) fn checked_object<T: DeserializeOwned>(
+    body: &[u8],
+    examples: &str,
+) -> Result<T, Problem> {
     // A list would be read as the object's values in their order.
     if !body.trim_ascii_start().starts_with(b"{") {
         return Err(invalid_body(&format!(
             "the body must be a JSON object, as in {examples}"
         )));
     }
-    serde_json::from_slice(&body).map_err(|error| invalid_body(&shown_sentence(&error.to_string())))
+    serde_json::from_slice(body).map_err(|error| invalid_body(&shown_sentence(&error.to_string())))
 }
 
 pub(super) fn invalid_body(detail: &str) -> Problem {

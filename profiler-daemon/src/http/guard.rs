@@ -117,7 +117,7 @@ pub(super) async fn limit_head(request: Request, next: Next) -> Response {
     }
 }
 
-fn head_problem(headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
+pub(super) fn head_problem(headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
     let uri_bytes = uri
         .path_and_query()
         .map_or(0, |address| address.as_str().len());
@@ -187,7 +187,11 @@ fn is_embedded(headers: &HeaderMap) -> bool {
     said("sec-fetch-site") == Some(b"cross-site") && !followed
 }
 
-fn meant_host(headers: &HeaderMap, uri: &Uri, options: &HttpOptions) -> Result<(), Problem> {
+pub(super) fn meant_host(
+    headers: &HeaderMap,
+    uri: &Uri,
+    options: &HttpOptions,
+) -> Result<(), Problem> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
         return Err(Problem::new(

@@ -7,6 +7,9 @@ use super::problem::{Fault, Problem};
 
 /// Bytes of a given value that are repeated in an answer.
 const MAX_SHOWN_BYTES: usize = 64;
+/// Parameters of one query that are looked at: several times what any endpoint takes. Each fault is told with what is allowed, so that
+/// a short query could have a long answer.
+const MAX_PARAMETERS: usize = 64;
 
 /// The parameters of one request, taken one by one; the faults are told together.
 pub(super) struct Params {
@@ -22,8 +25,13 @@ impl Params {
             faults: Vec::new(),
         };
         let query = query.unwrap_or_default();
-        for part in query.split('&').filter(|part| !part.is_empty()) {
+        let mut parts = query.split('&').filter(|part| !part.is_empty());
+        for part in parts.by_ref().take(MAX_PARAMETERS) {
             params.add(part, allowed);
+        }
+        if parts.next().is_some() {
+            let detail = format!("there are more than {MAX_PARAMETERS} parameters");
+            params.faults.push(Fault::plain(detail));
         }
         params
     }
@@ -345,6 +353,12 @@ mod tests {
                 "{query} was accepted"
             );
         }
+        let many = "a&".repeat(4000);
+        let told = format!(
+            "{:?}",
+            Params::parse(Some(&many), VIEW).finish().unwrap_err()
+        );
+        assert!(told.contains("more than 64") && told.len() < 64 << 10);
         assert_eq!(decoded("%41+b"), Some("A b".to_owned()));
         assert!(shown(&"é\n".repeat(100)).len() < 100);
         assert!(!shown("a\nb").contains('\n'));

@@ -51,7 +51,7 @@ pub(super) async fn one(State(shared): App, AskNamed { name, ask }: AskNamed) ->
 /// What a session is started with.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Start {
+pub(super) struct Start {
     #[serde(default, deserialize_with = "given")]
     name: Option<String>,
 }
@@ -59,7 +59,7 @@ struct Start {
 /// What a mark is made with.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Mark {
+pub(super) struct Mark {
     name: String,
     #[serde(default, deserialize_with = "given")]
     session: Option<String>,

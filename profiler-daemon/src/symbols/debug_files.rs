@@ -272,7 +272,7 @@ impl<'a> Search<'a> {
 }
 
 /// Where a file of that build ID is.
-fn build_id_path(id: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn build_id_path(id: &[u8]) -> Option<Vec<u8>> {
     use std::fmt::Write as _;
     let (first, rest) = id.split_first().filter(|(_, rest)| !rest.is_empty())?;
     let mut path = format!("{DEBUG_FOLDER}/.build-id/{first:02x}/");
@@ -295,7 +295,7 @@ fn link(file: &File, sections: &Sections, name: &str) -> Option<Vec<u8>> {
 }
 
 /// Name and checksum of a `.gnu_debuglink`: a text, zeros up to a multiple of four, four bytes.
-fn debug_link(section: &[u8]) -> Option<(Box<[u8]>, u32)> {
+pub(super) fn debug_link(section: &[u8]) -> Option<(Box<[u8]>, u32)> {
     let length = section.iter().position(|byte| *byte == 0)?;
     let name = &section[..length];
     let at = (length + 1).next_multiple_of(4);

@@ -4,6 +4,8 @@ mod cache;
 mod debug_files;
 pub mod demangle;
 mod elf;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 pub mod kallsyms;
 pub mod lines;
 pub mod names;

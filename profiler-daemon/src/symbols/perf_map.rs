@@ -273,6 +273,43 @@ fn read(file: &File, size_bytes: u64) -> Vec<u8> {
     text
 }
 
+/// What reads the file, for `crate::fuzzing`.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) mod fuzzing {
+    use super::{MAX_NAME_BYTES, Map, parse_line};
+
+    /// Finds at each bound what a search through all lines from the last to the first finds.
+    pub(in crate::symbols) fn check(text: &[u8]) {
+        let map = Map::parse(text.to_vec());
+        assert!(map.bounds.is_sorted_by(|a, b| a < b));
+        let mut at = 0;
+        let lines = text.split_inclusive(|byte| *byte == b'\n').map(|line| {
+            at += line.len();
+            (at - line.len(), at)
+        });
+        let lines = lines.filter_map(|(start, end)| parse_line(text, start, end));
+        let lines: Vec<_> = lines.collect();
+        assert!(map.cut || lines.len() == map.functions.len());
+        let bounds = map.bounds.iter().take(100);
+        for address in bounds.flat_map(|bound| [bound.wrapping_sub(1), *bound]) {
+            let last = lines.iter().rev();
+            let expected = last
+                .clone()
+                .find(|line| line.start <= address && address < line.end);
+            let found = map.find(address);
+            if !map.cut {
+                let start = found.as_ref().and_then(|found| found.address);
+                assert_eq!(start, expected.map(|line| line.start), "{address:#x}");
+            }
+            if let Some(found) = found {
+                // Bytes that are no text become three.
+                assert!(found.name.len() <= 3 * MAX_NAME_BYTES);
+                assert!(!found.name.chars().any(char::is_control));
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 #[path = "perf_map_tests.rs"]
 mod tests;

@@ -99,12 +99,12 @@ pub fn exe(pid: u32) -> Option<PathBuf> {
 /// The real user of a process.
 #[must_use]
 pub fn uid(pid: u32) -> Option<u32> {
-    let status = read_bounded(format!("/proc/{pid}/status"), MAX_SMALL_BYTES).ok()?;
-    let line = status
-        .split(|byte| *byte == b'\n')
-        .find_map(|line| line.strip_prefix(b"Uid:"))?;
-    std::str::from_utf8(line)
-        .ok()?
+    real_user(&read_bounded(format!("/proc/{pid}/status"), MAX_SMALL_BYTES).ok()?)
+}
+
+/// The real user, of the text of `status`.
+fn real_user(status: &[u8]) -> Option<u32> {
+    field(status, b"Uid:")?
         .split_ascii_whitespace()
         .next()?
         .parse()
@@ -114,12 +114,20 @@ pub fn uid(pid: u32) -> Option<u32> {
 /// The number that a process has in its own world, which a container's differs in.
 #[must_use]
 pub fn own_pid(pid: u32) -> Option<u32> {
-    let status = read_bounded(format!("/proc/{pid}/status"), MAX_SMALL_BYTES).ok()?;
-    let line = status
-        .split(|byte| *byte == b'\n')
-        .find_map(|line| line.strip_prefix(b"NSpid:"))?;
-    let text = std::str::from_utf8(line).ok()?;
-    text.split_ascii_whitespace().next_back()?.parse().ok()
+    innermost_pid(&read_bounded(format!("/proc/{pid}/status"), MAX_SMALL_BYTES).ok()?)
+}
+
+/// The number in the innermost world, of the text of `status`.
+fn innermost_pid(status: &[u8]) -> Option<u32> {
+    let numbers = field(status, b"NSpid:")?;
+    numbers.split_ascii_whitespace().next_back()?.parse().ok()
+}
+
+/// What follows the name of a field, of the text of `status`. Line ends in names of programs are escaped there.
+fn field<'a>(status: &'a [u8], name: &[u8]) -> Option<&'a str> {
+    let mut lines = status.split(|byte| *byte == b'\n');
+    let line = lines.find_map(|line| line.strip_prefix(name))?;
+    std::str::from_utf8(line).ok()
 }
 
 /// The control group of a process.
@@ -162,20 +170,22 @@ pub fn online_cpus() -> io::Result<Vec<u32>> {
 /// It cannot be read, or says nothing of this processor.
 pub fn work_ns(cpu: u32) -> io::Result<u64> {
     let text = read_bounded("/proc/stat", MAX_PROCESSORS_BYTES)?;
-    let text = String::from_utf8_lossy(&text);
+    work_of(&text, cpu).ok_or_else(|| io::Error::other(format!("/proc/stat has no line cpu{cpu}")))
+}
+
+/// The same, of the text of `/proc/stat`.
+fn work_of(text: &[u8], cpu: u32) -> Option<u64> {
+    let text = String::from_utf8_lossy(text);
     let name = format!("cpu{cpu}");
     let mut lines = text.lines().map(str::split_ascii_whitespace);
-    let numbers = lines.find_map(|mut words| (words.next() == Some(&name)).then_some(words));
-    let Some(numbers) = numbers else {
-        return Err(io::Error::other(format!("/proc/stat has no line {name}")));
-    };
+    let numbers = lines.find_map(|mut words| (words.next() == Some(&name)).then_some(words))?;
     // user, nice, system, then idle and waiting for disks, then interrupts of both kinds.
     let work = numbers.take(7).enumerate();
     let ticks: u64 = work
         .filter(|(place, _)| !matches!(place, 3 | 4))
         .filter_map(|(_, number)| number.parse::<u64>().ok())
-        .sum();
-    Ok(ticks.saturating_mul(10_000_000))
+        .fold(0, u64::saturating_add);
+    Some(ticks.saturating_mul(10_000_000))
 }
 
 /// The processors that may ever be online, ascending: the order of the values of a map by processor.
@@ -211,6 +221,20 @@ fn cpu_list(text: &str) -> Option<Vec<u32>> {
         cpus.extend(first..=last);
     }
     Some(cpus)
+}
+
+/// What reads these texts, for `crate::fuzzing`.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing {
+    use super::{cpu_list, innermost_pid, real_user, work_of};
+
+    pub(crate) fn check(text: &[u8]) {
+        let _numbers = (real_user(text), innermost_pid(text));
+        assert!(work_of(text, 0).is_none_or(|ns| ns == u64::MAX || ns % 10_000_000 == 0));
+        let list = String::from_utf8_lossy(text);
+        let cpus = cpu_list(list.trim()).unwrap_or_default();
+        assert!(cpus.len() <= 8192 + 1);
+    }
 }
 
 #[cfg(test)]

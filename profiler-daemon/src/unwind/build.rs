@@ -21,6 +21,11 @@ use super::{
 /// Shorter holes between functions are padding, and continue the function before: the row saved is one in three.
 pub(super) const PADDING_BYTES: u64 = 16;
 
+/// Bytes of unwind information after which it is asked whether to go on. A function counts as [`FUNCTION_BYTES`] more: it runs the
+/// instructions that it shares with others, too.
+const ASK_BYTES: usize = 1 << 20;
+const FUNCTION_BYTES: usize = 1 << 10;
+
 /// Bounds on what a table may take to build.
 #[derive(Clone, Copy, Debug)]
 pub struct BuildLimits {
@@ -45,8 +50,8 @@ impl Default for BuildLimits {
     }
 }
 
-/// Builds the table of a file. `keep_going` is asked now and then (at least every 1024 functions); once it says no, the file
-/// is given up as too slow.
+/// Builds the table of a file. `keep_going` is asked now and then (at least every 1024 functions and every mebibyte or
+/// two of unwind information); once it says no, the file is given up as too slow.
 ///
 /// # Errors
 ///
@@ -132,10 +137,17 @@ where
     let start = elf.segments.first().map_or(0, |segment| segment.address);
     let mut rows = Rows::new(start, limits.max_rows);
     rows.push(start, gap)?;
+    let mut unasked_bytes = 0;
     for (index, span) in spans.iter().enumerate() {
-        // One can have a megabyte of rules.
-        if index % 32 == 31 && !keep_going() {
-            return Err(NoTable::TooSlow);
+        unasked_bytes += FUNCTION_BYTES;
+        if let Described::Frames(offset) = span.described {
+            unasked_bytes += frames.entry_bytes(offset);
+        }
+        if unasked_bytes >= ASK_BYTES {
+            unasked_bytes = 0;
+            if !keep_going() {
+                return Err(NoTable::TooSlow);
+            }
         }
         while let Some((address, rule)) = filling.next_if(|(address, _)| *address <= span.start) {
             rows.push(address, rule)?;

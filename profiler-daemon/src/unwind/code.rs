@@ -17,6 +17,8 @@ use super::rule::Rule;
 
 /// Most bytes of one function that are read; a longer one is cut there.
 pub(super) const MAX_FUNCTION_BYTES: usize = 256 << 10;
+/// Most bytes of padding behind a call that are read. Code is padded to a page at most.
+const MAX_PADDING_BYTES: usize = 4096;
 /// Stack frames beyond this are taken for a misunderstanding.
 const MAX_FRAME_BYTES: i32 = 16 << 20;
 
@@ -344,6 +346,10 @@ impl CodeReader {
         let mut at = behind;
         while decode(decoder, address, at, &mut instruction) && is_padding(&instruction) {
             at += instruction.len();
+            // Instructions can lie within others: many calls can have the same padding behind them.
+            if at - behind > MAX_PADDING_BYTES {
+                return;
+            }
         }
         if at == behind {
             self.returns.push_back((at, state));

@@ -5,6 +5,8 @@ use std::fs;
 use gimli::EhFrame;
 use profiler_common::unwind::{FRAME_UNCHANGED, kind};
 
+use crate::sys::clock::thread_ns;
+
 use super::{
     BuildLimits, BuildStats,
     code::{CodeReader, State, call_targets},
@@ -241,4 +243,25 @@ fn any_bytes() {
         let targets = call_targets(&code, 0, 0);
         assert!(targets.read_bytes >= length && targets.found.len() <= length / 5 + 1);
     }
+}
+
+// Check that calls within padding, each of which has all of it behind it, do not have it read once for each.
+#[test]
+fn shared_padding() {
+    const CALLS: usize = 17_000;
+    // A long nop whose operand is a call that ends within the next nop, behind its first byte.
+    const NOP: [u8; 9] = [0x66, 0x0f, 0x1f, 0x84, 0x00, 0xe8, 0, 0, 0];
+    let mut code = Vec::new();
+    for number in 0..CALLS {
+        let target = (CALLS * 6 + number * NOP.len() + 5) as i32;
+        code.extend([0x0f, 0x84]);
+        code.extend((target - (code.len() as i32 + 4)).to_le_bytes());
+    }
+    code.extend(NOP.repeat(CALLS));
+    let start_ns = thread_ns();
+    let mut states = 0;
+    CodeReader::new().states(&code, 0x1000, |_, _| states += 1);
+    assert!(states > CALLS, "the jumps at least");
+    let took_ns = thread_ns() - start_ns;
+    assert!(took_ns < 5_000_000_000, "{took_ns} ns");
 }

@@ -58,7 +58,7 @@ pub struct Elf {
     /// Virtual address of `.text`; 0: there is none.
     pub(super) text: u64,
     /// Offsets and sizes of its symbol tables.
-    symbols: Vec<(u64, u64)>,
+    pub(super) symbols: Vec<(u64, u64)>,
 }
 
 impl From<NoElf> for NoTable {

@@ -180,7 +180,7 @@ const fn stats_of(numbers: [u64; STATS]) -> BuildStats {
 }
 
 /// Against accidents, not against malice: the folder is the daemon's own.
-fn checksum(bytes: &[u8]) -> u64 {
+pub(super) fn checksum(bytes: &[u8]) -> u64 {
     let mix = |sum: u64, word: u64| {
         let mixed = (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         mixed ^ (mixed >> 32)

@@ -196,6 +196,12 @@ where
         }
     }
 
+    /// Bytes of the entry at `offset`.
+    pub(super) fn entry_bytes(&self, offset: u32) -> usize {
+        let offset = offset as usize;
+        entry_at(self.bytes, offset).map_or(0, |entry| entry.end - offset)
+    }
+
     fn function(&mut self, offset: usize) -> Option<FrameDescriptionEntry<Bytes<'a>>> {
         let shared = &mut self.shared;
         let bytes = self.bytes;

@@ -22,7 +22,7 @@ const MAGIC_1_18: u32 = 0xffff_fff0;
 const MAGIC_1_20: u32 = 0xffff_fff1;
 /// Bytes of the header: the mark, four bytes, and eight words.
 const HEADER_BYTES: u64 = 72;
-/// Most rows of one function. A real one has a few.
+/// Most rows of one function that are read. A real one has a few.
 const MAX_ROWS: usize = 16_384;
 /// Functions whose code is looked at to learn whether the table fits it.
 const MAX_SAMPLES: usize = 64;
@@ -110,10 +110,11 @@ impl GoFunctions {
         let known = [text, elf.text].into_iter().map(|text| (text, 1));
         let behind = (0..SEARCHED_BYTES).step_by(CODE_ALIGNMENT);
         let searched = behind.map(|behind| (elf.text.saturating_add(behind), MAX_SAMPLES));
-        known.chain(searched).find(|(text, samples)| {
-            found.text = *text;
-            *text != 0 && found.fits(elf, file, *samples)
+        let frames = found.sampled_frames();
+        let (text, _) = known.chain(searched).find(|(text, samples)| {
+            *text != 0 && frames.len() >= *samples && fit(&frames, *text, elf, file)
         })?;
+        found.text = text;
         Some(found)
     }
 
@@ -164,9 +165,7 @@ impl GoFunctions {
             // Handlers return to its first byte, and callers are looked up one byte before where they go on.
             return row(span.start.saturating_sub(1), Rule::SIGNAL);
         }
-        let first = self
-            .rows(function)
-            .find(|(_, frame_bytes)| *frame_bytes > 0);
+        let first = self.first_frame(function);
         let has_frame = first.is_some();
         let frame = match first {
             Some((at, _)) if is_assembly && !saves_frame_pointer(at, read_code) => FRAME_UNCHANGED,
@@ -202,29 +201,28 @@ impl GoFunctions {
         Ok(())
     }
 
-    /// Whether the code is what the table says: frames begin behind instructions that make room for them, in so many functions at
-    /// least and in all that are looked at.
-    fn fits(&self, elf: &Elf, file: &(impl ReadAt + ?Sized), samples: usize) -> bool {
+    /// Where frames of compiled functions begin, of some functions from all over the table. Before `text` is known: by addresses
+    /// from 0 on.
+    fn sampled_frames(&self) -> Vec<Frame> {
         let step = (self.count as usize / (4 * MAX_SAMPLES)).max(1);
         let compiled = (0..self.count).step_by(step).filter_map(|number| {
             let function = self.function(number)?;
-            let mut rows = self.rows(function);
-            let (at, frame_bytes) = rows.find(|(_, frame_bytes)| *frame_bytes > 0)?;
+            let (address, frame_bytes) = self.first_frame(function)?;
             let is_compiled = function.flags & flag::ASSEMBLY == 0;
-            is_compiled.then_some((function.start, at, frame_bytes))
+            is_compiled.then_some(Frame {
+                address,
+                code_bytes: address - function.start,
+                frame_bytes,
+            })
         });
-        let mut fitting = 0;
-        for (start, at, frame_bytes) in compiled.take(MAX_SAMPLES) {
-            let mut code = [0; 7];
-            let length = (at - start).min(code.len() as u64);
-            let before = code.len() - length as usize;
-            let instruction = &mut code[before..];
-            if !elf.read_code(file, at - length, instruction) || !makes_room(code, frame_bytes) {
-                return false;
-            }
-            fitting += 1;
-        }
-        fitting >= samples
+        compiled.take(MAX_SAMPLES).collect()
+    }
+
+    /// From which address on a function has a frame, and of how many bytes at first.
+    fn first_frame(&self, function: Function) -> Option<(u64, i32)> {
+        self.rows(function)
+            .take(MAX_ROWS)
+            .find(|(_, frame_bytes)| *frame_bytes > 0)
     }
 
     /// The address of a function.
@@ -263,6 +261,28 @@ impl GoFunctions {
             is_first: true,
         }
     }
+}
+
+/// Where a function's first frame begins.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    address: u64,
+    /// Bytes of the function before that.
+    code_bytes: u64,
+    frame_bytes: i32,
+}
+
+/// Whether the code from `text` on is what the table says: all of these frames begin behind instructions that make room for
+/// them.
+fn fit(frames: &[Frame], text: u64, elf: &Elf, file: &(impl ReadAt + ?Sized)) -> bool {
+    frames.iter().all(|frame| {
+        let mut code = [0; 7];
+        let length = frame.code_bytes.min(code.len() as u64);
+        let before = code.len() - length as usize;
+        let start = text.checked_add(frame.address - length);
+        start.is_some_and(|start| elf.read_code(file, start, &mut code[before..]))
+            && makes_room(code, frame.frame_bytes)
+    })
 }
 
 /// See [`GoFunctions::rows`]. Pairs of how much the frame grows, and for how many bytes of code it stays so.

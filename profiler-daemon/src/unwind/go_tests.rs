@@ -5,6 +5,8 @@ use profiler_common::unwind::{
 };
 use proptest::prelude::*;
 
+use crate::sys::clock::thread_ns;
+
 use super::{
     BuildLimits, UnwindTable, build_file,
     made_files::{CODE_ADDRESS, MadeSection, program},
@@ -83,6 +85,16 @@ fn made(functions: &[Made], text: u64) -> Vec<u8> {
 
 /// The same behind so many bytes of other code.
 fn made_behind(other_bytes: usize, functions: &[Made], text: u64) -> Vec<u8> {
+    let (code, section) = parts_behind(other_bytes, functions, text);
+    program(&code, &[MadeSection::new(".gopclntab", section)])
+}
+
+/// Code and table of a program with functions of each kind.
+pub(crate) fn parts() -> (Vec<u8>, Vec<u8>) {
+    parts_behind(0, &FUNCTIONS, CODE_ADDRESS)
+}
+
+fn parts_behind(other_bytes: usize, functions: &[Made], text: u64) -> (Vec<u8>, Vec<u8>) {
     let mut code = vec![0xc3; other_bytes];
     // No function has the first byte.
     let mut rows = vec![0];
@@ -123,7 +135,7 @@ fn made_behind(other_bytes: usize, functions: &[Made], text: u64) -> Vec<u8> {
     section.extend(words.iter().flat_map(|word| word.to_le_bytes()));
     section.extend((rows_at + rows.len() as u64).to_le_bytes());
     section.extend([rows, table, described].concat());
-    program(&code, &[MadeSection::new(".gopclntab", section)])
+    (code, section)
 }
 
 fn table(file: &[u8]) -> UnwindTable {
@@ -226,6 +238,44 @@ fn frames_that_make_no_sense() {
         assert_eq!((row.kind, row.param), (kind::UNSUPPORTED, why));
     }
     assert_eq!(row(&table, 1, 8).param, 48);
+}
+
+// Check that functions whose rows lead nowhere cost a bounded time, however many rows they share.
+#[test]
+fn rows_without_end() {
+    const FUNCTIONS: u32 = 256;
+    let rows = [
+        [0, 0, 0].as_slice(),
+        [1, 0, 2, 0].repeat(2 << 20).as_slice(),
+    ]
+    .concat();
+    let mut section = MAGIC.to_le_bytes().to_vec();
+    section.extend([0, 0, 1, 8]);
+    let words = [
+        u64::from(FUNCTIONS),
+        0,
+        0,
+        0,
+        0,
+        0,
+        72,
+        72 + rows.len() as u64,
+    ];
+    section.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+    section.extend(rows);
+    for number in 0..FUNCTIONS {
+        section.extend((number * 16).to_le_bytes());
+        section.extend((FUNCTIONS * 8 + 8).to_le_bytes());
+    }
+    section.extend(u64::from(FUNCTIONS * 16).to_le_bytes());
+    let mut function = [0; 44];
+    function[16] = 1;
+    section.extend(function);
+    let file = program(&[0x90; 4096], &[MadeSection::new(".gopclntab", section)]);
+    let start_ns = thread_ns();
+    assert!(table(&file).without.is_some());
+    let took_ns = thread_ns() - start_ns;
+    assert!(took_ns < 5_000_000_000, "{took_ns} ns");
 }
 
 proptest! {

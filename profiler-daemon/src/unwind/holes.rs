@@ -33,6 +33,9 @@ struct Shape {
     rule: Rule,
 }
 
+/// Holes after which it is asked whether to go on.
+const ASK_HOLES: usize = 1024;
+
 /// What it takes to look through a file's code.
 struct Search<'a, File: ?Sized> {
     elf: &'a Elf,
@@ -70,14 +73,16 @@ pub(super) fn fill(
     let mut starts =
         elf.function_starts(file, limits.max_functions, |address| is_in(&holes, address));
     let mut trampolines = Vec::new();
-    for hole in &holes {
+    for (index, hole) in holes.iter().enumerate() {
+        search.ask(index)?;
         search.scan(hole, &mut starts, &mut trampolines)?;
     }
     starts.sort_unstable();
     starts.dedup();
     let mut filling = Vec::new();
     let mut reader = CodeReader::new();
-    for hole in &holes {
+    for (index, hole) in holes.iter().enumerate() {
+        search.ask(index)?;
         let mut at = hole.start;
         for shape in shapes(elf, hole, &starts, &trampolines) {
             search.read(&mut reader, at..shape.start, &starts, &mut filling)?;
@@ -92,6 +97,14 @@ pub(super) fn fill(
 }
 
 impl<File: ReadAt + ?Sized> Search<'_, File> {
+    /// Asks whether to go on, now and then.
+    fn ask(&mut self, hole: usize) -> Result<(), NoTable> {
+        if hole % ASK_HOLES == ASK_HOLES - 1 && !(self.keep_going)() {
+            return Err(NoTable::TooSlow);
+        }
+        Ok(())
+    }
+
     /// Looks through a hole once: adds where direct calls lead to within it, and the trampolines.
     fn scan(
         &mut self,

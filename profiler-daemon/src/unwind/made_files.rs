@@ -1,19 +1,19 @@
-//! Program files made by hand, for tests: one segment of code, and sections.
+//! Program files made by hand, for tests and fuzzing: one segment of code, and sections.
 
 /// Where the code of made files lies.
-pub(super) const CODE_ADDRESS: u64 = 0x40_1000;
+pub(crate) const CODE_ADDRESS: u64 = 0x40_1000;
 /// Offset of the code in the file.
 const CODE_OFFSET: usize = 0x1000;
 
 /// A section of a made file.
-pub(super) struct MadeSection {
-    pub(super) name: &'static str,
-    pub(super) flags: u64,
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct MadeSection {
+    pub(crate) name: &'static str,
+    pub(crate) flags: u64,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl MadeSection {
-    pub(super) fn new(name: &'static str, bytes: Vec<u8>) -> Self {
+    pub(crate) fn new(name: &'static str, bytes: Vec<u8>) -> Self {
         Self {
             name,
             flags: 0,
@@ -23,7 +23,7 @@ impl MadeSection {
 }
 
 /// A linked 64-bit program with that code, and `.text` for it besides the sections.
-pub(super) fn program(code: &[u8], sections: &[MadeSection]) -> Vec<u8> {
+pub(crate) fn program(code: &[u8], sections: &[MadeSection]) -> Vec<u8> {
     let mut file = vec![0; CODE_OFFSET];
     file.extend(code);
     let mut names = b"\0.text\0.shstrtab\0".to_vec();

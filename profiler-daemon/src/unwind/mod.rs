@@ -23,10 +23,12 @@ pub use table::{BuildStats, UnwindTable};
 
 #[cfg(test)]
 mod code_tests;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 #[cfg(test)]
-mod go_tests;
-#[cfg(test)]
-mod made_files;
+pub(crate) mod go_tests;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod made_files;
 #[cfg(test)]
 mod section_tests;
 #[cfg(test)]

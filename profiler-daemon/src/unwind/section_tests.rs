@@ -184,3 +184,28 @@ fn code_alone() {
     let nothing = build_file(&*file, &BuildLimits::default(), &mut || true);
     assert_eq!(nothing.unwrap_err(), NoTable::NoUnwindInformation);
 }
+
+// Check that few functions with much to say are asked about as often as many with little, so that they are given up in time.
+#[test]
+fn long_functions_are_asked_about() {
+    const FUNCTIONS: u64 = 8;
+    let mut section = debug_frame();
+    section.truncate(20);
+    let instructions = [0x0a, 0x0b].repeat(500_000);
+    for number in 0..FUNCTIONS {
+        let mut function = 0_u32.to_le_bytes().to_vec();
+        function.extend((CODE_ADDRESS + number * 4).to_le_bytes());
+        function.extend(4_u64.to_le_bytes());
+        function.extend(&instructions);
+        section.extend((function.len() as u32).to_le_bytes());
+        section.extend(function);
+    }
+    let file = program(&code(), &[MadeSection::new(".debug_frame", section)]);
+    let mut asked = 0;
+    let mut keep_going = || {
+        asked += 1;
+        asked < FUNCTIONS / 4
+    };
+    let refused = build_file(&*file, &BuildLimits::default(), &mut keep_going);
+    assert_eq!(refused.unwrap_err(), NoTable::TooSlow);
+}

@@ -206,6 +206,33 @@ fn rich() -> Saved {
     saved(limits, &plan)
 }
 
+// Check that what fuzzing begins with is a profile of this format, whole and unpacked. UPDATE_GENERATED=1 writes it.
+#[test]
+fn the_corpus_is_current() {
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    let plan = plans().new_tree(&mut runner).unwrap().current();
+    let packed = file(&saved(Limits::default(), &plan[..plan.len().min(3)]));
+    let mut unpacked = Vec::new();
+    GzDecoder::new(&packed[HEAD_BYTES..])
+        .read_to_end(&mut unpacked)
+        .unwrap();
+    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus");
+    for (name, bytes) in [
+        ("saved_profile/few_passes", packed),
+        ("saved_content/few_passes", unpacked),
+    ] {
+        let file = corpus.join(name);
+        if std::env::var_os("UPDATE_GENERATED").is_some() {
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(&file, &bytes).unwrap();
+        }
+        let kept = std::fs::read(&file).unwrap_or_default();
+        assert!(kept == bytes, "{name}: set UPDATE_GENERATED=1 to write it");
+        assert!(bytes.len() < 32 << 10, "{name} has {} bytes", bytes.len());
+    }
+}
+
 /// Numbers that look random and are the same each time.
 fn numbers() -> impl FnMut(usize) -> usize {
     let mut state = 1u64;

@@ -22,7 +22,7 @@ const ORDER: [&[&str]; 17] = [
     &["backends"],
     &["doctor"],
     &["daemon", "record", "top"],
-    &["main"],
+    &["main", "fuzzing"],
 ];
 
 /// Modules without files, clocks, threads and globals: time and bytes are their arguments.

@@ -5,6 +5,7 @@
 mod files;
 mod layers;
 mod owners;
+mod shown;
 mod tokens;
 
 use std::fmt;
@@ -47,6 +48,9 @@ pub(crate) fn tidy(workspace: &Workspace) -> anyhow::Result<()> {
         // Images and the like are not text.
         if let Ok(text) = String::from_utf8(bytes) {
             findings.extend(check(path, &text));
+            if path == shown::PAGE {
+                findings.extend(shown::check(workspace.root(), &text));
+            }
         }
     }
     for finding in &findings {

@@ -1,6 +1,8 @@
 //! Reads lines and inlined functions from the DWARF sections of a file in memory, by addr2line. Runs in the worker only: what
 //! it takes in memory and time is up to whoever wrote the file.
 
+use std::{borrow::Cow, convert::Infallible};
+
 use addr2line::{
     Context,
     gimli::{Dwarf, EndianSlice, LittleEndian, SectionId},
@@ -28,6 +30,47 @@ pub(super) enum Broken {
 const COMPRESSION_HEADER_BYTES: usize = 24;
 /// Its kind where it was compressed as zlib does.
 const COMPRESSED_ZLIB: u32 = 1;
+/// What a byte that zlib packed can stand for at most is a little less.
+const MAX_RATIO: usize = 1040;
+
+/// The sections of a file that lines are read from, unpacked.
+pub(super) struct DebugSections<'a>(Vec<(SectionId, Cow<'a, [u8]>)>);
+
+impl<'a> DebugSections<'a> {
+    /// Takes them out of the file.
+    pub(super) fn read(image: &'a [u8]) -> Result<Self, Broken> {
+        let elf = ElfFile::read(image).map_err(|_| Broken::Unreadable)?;
+        let sections = elf.sections(image).ok_or(Broken::Unreadable)?;
+        let there = READ
+            .into_iter()
+            .filter_map(|id| Some((id, sections.find(id.name())?)));
+        let read = there.map(|(id, section)| Ok((id, contents(image, section)?)));
+        read.collect::<Result<_, _>>().map(Self)
+    }
+
+    fn dwarf(&self) -> Dwarf<Reader<'_>> {
+        let found = |id| self.0.iter().find(|(known, _)| *known == id);
+        let Ok(dwarf) = Dwarf::load(|id| {
+            let bytes = found(id).map_or(&[][..], |(_, bytes)| bytes);
+            Ok::<_, Infallible>(Reader::new(bytes, LittleEndian))
+        });
+        dwarf
+    }
+}
+
+/// What lines and inlined functions are found by. The other sections can be as large, and are left alone.
+const READ: [SectionId; 10] = [
+    SectionId::DebugAbbrev,
+    SectionId::DebugAddr,
+    SectionId::DebugAranges,
+    SectionId::DebugInfo,
+    SectionId::DebugLine,
+    SectionId::DebugLineStr,
+    SectionId::DebugRanges,
+    SectionId::DebugRngLists,
+    SectionId::DebugStr,
+    SectionId::DebugStrOffsets,
+];
 
 /// The lines of one file.
 pub(super) struct Lines<'a> {
@@ -35,11 +78,14 @@ pub(super) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Takes the sections out of the file, and out of the supplementary one that several files share (dwz), if there is one.
-    pub(super) fn open(image: &'a [u8], supplementary: Option<&'a [u8]>) -> Result<Self, Broken> {
-        let mut dwarf = sections(image)?;
-        if let Some(image) = supplementary {
-            dwarf.set_sup(sections(image)?);
+    /// Finds its way in the sections of a file, and of the supplementary one that several files share (dwz), if there is one.
+    pub(super) fn open(
+        sections: &'a DebugSections<'_>,
+        supplementary: Option<&'a DebugSections<'_>>,
+    ) -> Result<Self, Broken> {
+        let mut dwarf = sections.dwarf();
+        if let Some(supplementary) = supplementary {
+            dwarf.set_sup(supplementary.dwarf());
         }
         let context = Context::from_dwarf(dwarf).map_err(|_| Broken::Unreadable)?;
         Ok(Self { context })
@@ -83,49 +129,20 @@ fn path(path: &str) -> String {
     without_control(&path[from..]).into_owned()
 }
 
-fn sections(image: &[u8]) -> Result<Dwarf<Reader<'_>>, Broken> {
-    let elf = ElfFile::read(image).map_err(|_| Broken::Unreadable)?;
-    let sections = elf.sections(image).ok_or(Broken::Unreadable)?;
-    Dwarf::load(|id| {
-        let bytes = match sections.find(id.name()) {
-            Some(section) if is_read(id) => contents(image, section)?,
-            _ => &[],
-        };
-        Ok(Reader::new(bytes, LittleEndian))
-    })
-}
-
-/// What lines and inlined functions are found by. The other sections can be as large, and are left alone.
-const fn is_read(id: SectionId) -> bool {
-    matches!(
-        id,
-        SectionId::DebugAbbrev
-            | SectionId::DebugAddr
-            | SectionId::DebugAranges
-            | SectionId::DebugInfo
-            | SectionId::DebugLine
-            | SectionId::DebugLineStr
-            | SectionId::DebugRanges
-            | SectionId::DebugRngLists
-            | SectionId::DebugStr
-            | SectionId::DebugStrOffsets
-    )
-}
-
-fn contents<'a>(image: &'a [u8], section: &Section) -> Result<&'a [u8], Broken> {
+fn contents<'a>(image: &'a [u8], section: &Section) -> Result<Cow<'a, [u8]>, Broken> {
     let from = usize::try_from(section.offset).map_err(|_| Broken::Unreadable)?;
     let length = usize::try_from(section.size_bytes).map_err(|_| Broken::Unreadable)?;
     let bytes = from.checked_add(length).and_then(|to| image.get(from..to));
     let bytes = bytes.ok_or(Broken::Unreadable)?;
     if section.is_compressed() {
-        inflated(bytes)
+        inflated(bytes).map(Cow::Owned)
     } else {
-        Ok(bytes)
+        Ok(Cow::Borrowed(bytes))
     }
 }
 
-/// What a compressed section stands for. It stays as long as the process.
-fn inflated(section: &[u8]) -> Result<&'static [u8], Broken> {
+/// What a compressed section stands for.
+fn inflated(section: &[u8]) -> Result<Vec<u8>, Broken> {
     let (header, stream) = section
         .split_at_checked(COMPRESSION_HEADER_BYTES)
         .ok_or(Broken::Unreadable)?;
@@ -135,6 +152,9 @@ fn inflated(section: &[u8]) -> Result<&'static [u8], Broken> {
         return Err(Broken::Unreadable);
     }
     let length = usize::try_from(length).map_err(|_| Broken::NoMemory)?;
+    if length > stream.len().saturating_mul(MAX_RATIO) {
+        return Err(Broken::Unreadable);
+    }
     let mut bytes = Vec::new();
     bytes
         .try_reserve_exact(length)
@@ -142,7 +162,7 @@ fn inflated(section: &[u8]) -> Result<&'static [u8], Broken> {
     bytes.resize(length, 0);
     let filled = decompress_slice_iter_to_slice(&mut bytes, std::iter::once(stream), true, true);
     if filled == Ok(length) {
-        Ok(bytes.leak())
+        Ok(bytes)
     } else {
         Err(Broken::Unreadable)
     }

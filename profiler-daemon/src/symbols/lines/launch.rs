@@ -107,7 +107,7 @@ fn reason(outcome: &Outcome, limits: ChildLimits) -> NoLine {
 }
 
 /// The whole lines of an answer, up to the first that makes no sense.
-fn read(output: &File, max_bytes: u64) -> Vec<Result<Steps, NoLine>> {
+pub(super) fn read(output: &File, max_bytes: u64) -> Vec<Result<Steps, NoLine>> {
     let length = output.metadata().map_or(0, |metadata| metadata.len());
     let length = usize::try_from(length.min(max_bytes)).unwrap_or(0);
     let mut text = vec![0; length];

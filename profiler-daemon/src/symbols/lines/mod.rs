@@ -6,6 +6,8 @@
 mod cache;
 mod dwarf;
 pub mod finder;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) mod fuzzing;
 mod launch;
 mod protocol;
 pub mod worker;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    dwarf::{Broken, Lines},
+    dwarf::{Broken, DebugSections, Lines},
     protocol::{Found, MAX_ADDRESSES, MAX_QUESTION_BYTES, Question, exit},
 };
 use crate::sys::{confine::confine, limited_child::inherited_file, mapped_file::MappedFile};
@@ -31,8 +31,21 @@ pub fn run(files: &[i32]) -> u8 {
     let [image, supplementary @ ..] = images.as_slice() else {
         return exit::REFUSED;
     };
-    let opened = catch_unwind(|| Lines::open(image, supplementary.first().map(|image| &**image)));
-    let lines = match opened.unwrap_or(Err(Broken::Unreadable)) {
+    let read = || {
+        let own = DebugSections::read(image)?;
+        let other = supplementary.first();
+        let other = other.map(|image| DebugSections::read(image)).transpose()?;
+        Ok((own, other))
+    };
+    let sections = catch_unwind(read).unwrap_or(Err(Broken::Unreadable));
+    let opened = match &sections {
+        Ok((own, other)) => {
+            let open = AssertUnwindSafe(|| Lines::open(own, other.as_ref()));
+            catch_unwind(open).unwrap_or(Err(Broken::Unreadable))
+        }
+        Err(why) => Err(*why),
+    };
+    let lines = match opened {
         Ok(lines) => lines,
         Err(Broken::Unreadable) => return exit::UNREADABLE,
         Err(Broken::NoMemory) => return exit::NO_MEMORY,
@@ -55,6 +68,7 @@ pub fn run(files: &[i32]) -> u8 {
     }
     // Freeing what is about to be gone anyway takes seconds for large files.
     std::mem::forget(lines);
+    std::mem::forget(sections);
     0
 }
 
