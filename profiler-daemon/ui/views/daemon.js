@@ -63,6 +63,7 @@ export function createDaemonView() {
       setChildren(body, [
         el("dl", { class: "facts" }, ...facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))),
         table("Kernel programs", [["program"], ["attached to"], ["runs", true], ["time", true], ["per run", true]], programs),
+        Object.keys(cost.memory_bytes).length > 0 ? table("Own memory", [["part"], ["resident", true]], Object.entries(cost.memory_bytes).map(([part, held]) => [shown(part), bytes(held)])) : null,
         Object.keys(room.losses).length > 0 ? table("What the profile counts", [["name"], ["count", true]], Object.entries(room.losses).map(([name, number]) => [shown(name), count(number)])) : null,
         table("Settings in force", [["setting"], ["value"]], flat(status.settings).map(([name, value]) => [shown(name), shown(value)])),
       ]);
