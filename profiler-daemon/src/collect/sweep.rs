@@ -1,5 +1,5 @@
-//! When what nothing names any more leaves the tables that all processes share, so that it takes no more than its part of the
-//! collector's time.
+//! When what nothing names any more leaves the tables that all processes share, so that it takes no more than its
+//! part of the collector's time.
 
 /// What a sweep took is not spent again for so many times as long.
 const REST: u64 = 20;

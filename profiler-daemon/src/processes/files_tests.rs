@@ -279,3 +279,41 @@ fn what_left_is_closed() {
     let again = identify(&mut files, &mut table, &mapped(&paths[1])).module;
     assert!(again != leaves && &*table.get(again).name == paths[1].to_str().unwrap());
 }
+
+// Check that a file that changes again and again while it is mapped fills no table: few of its versions are modules at a time, they
+// leave, and meanwhile the files of others are modules with names.
+#[test]
+fn a_file_that_changes_without_end() {
+    const VERSIONS: u64 = 70_000;
+    let attacker = Owner::Process {
+        number: 1,
+        user: Some(1000),
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("changes");
+    fs::write(&path, "text").unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    let (mut files, mut table) = (Files::new(10), ModuleTable::new());
+    let (mapped_now, caller) = (mapped(&path), (std::process::id(), 1));
+    let (mut given, mut sweeps) = (0, 0);
+    for version in 0..VERSIONS {
+        let changed = std::time::UNIX_EPOCH + std::time::Duration::from_secs(version);
+        file.set_modified(changed).unwrap();
+        let now = files.identify((&mut table, attacker), &ProcFs, caller, &mapped_now);
+        given += u64::from(!now.found_no_room());
+        assert!(table.len() < 200 && files.open_files() <= 10);
+        if version % 1_000 == 0 {
+            let other = directory.path().join(version.to_string());
+            fs::write(&other, "text").unwrap();
+            let module = identify(&mut files, &mut table, &mapped(&other)).module;
+            assert_eq!(&*table.get(module).name, other.to_str().unwrap());
+        }
+        if version % 100 == 0 && table.wants_sweep() {
+            sweeps += 1;
+            let gone = table.sweep(|marks| marks.keep(now.module));
+            files.forget(&gone);
+        }
+    }
+    assert!(sweeps > 100 && given > VERSIONS / 4, "{given} in {sweeps}");
+    assert!(table.refused().over_share > 0 && table.refused().full == 0);
+}

@@ -1,9 +1,10 @@
 //! Room that all processes share, and how much of it each may have.
 //!
-//! The rule: what a process holds is no more than half of what is free, and what all processes of one user hold together is no
-//! more than what is free. So a process that takes whatever it can get has a third of the room at most, and its user half; the more
-//! there are who do that, the less each of them gets; and whoever holds little finds room all the time. Root's processes are
-//! bounded one by one only, and what the system itself needs by the room alone.
+//! The rule: what a process holds is no more than half of what is free, and what all processes of one user hold
+//! together is no more than what is free. So a process that takes whatever it can get has a third of the room at
+//! most, and its user half; the more there are who do that, the less each of them gets; and whoever holds little
+//! finds room all the time. Root's processes are bounded one by one only, and what the system itself needs by the
+//! room alone.
 
 use std::collections::HashMap;
 
@@ -27,6 +28,20 @@ pub enum Owner {
 /// An [`Owner`] that holds something: small, because there is one beside each thing that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HolderId(u32);
+
+impl HolderId {
+    /// As an index into a list of what is to be given back: below 2^32, and small as long as few hold anything.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The other way round.
+    #[must_use]
+    pub fn of_index(index: usize) -> Option<Self> {
+        u32::try_from(index).ok().map(Self)
+    }
+}
 
 /// Why there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,8 +241,8 @@ mod tests {
         }
     }
 
-    // Check that one process gets a third, and with another one of its user half, another user's process a third of the rest,
-    // root's as much again each, and the system all that is left.
+    // Check that one process gets a third, and with another one of its user half, another user's process a third of
+    // the rest, root's as much again each, and the system all that is left.
     #[test]
     fn nobody_has_more_than_is_free() {
         let mut shares = Shares::new(1000);
@@ -245,8 +260,8 @@ mod tests {
         assert_eq!(shares.used(), 1000);
     }
 
-    // Check that what is given back is there for others, that a holder's number is used again, and that larger amounts count as
-    // what they are.
+    // Check that what is given back is there for others, that a holder's number is used again, and that larger
+    // amounts count as what they are.
     #[test]
     fn room_comes_back() {
         let mut shares = Shares::new(100);

@@ -1,12 +1,13 @@
 //! Frames under small numbers: a place in a module is stored once, whatever number of stacks it is on.
 //!
-//! The table is bounded, and so is what one process or user may have of it ([`Shares`]); what finds no room is `[unknown]` and
-//! counted. Frames that nothing names leave ([`FrameTable::sweep`]): whoever has numbers of frames says which, the rest is free
-//! for others. A number means one frame as long as anything names it, and may mean another one later.
+//! The table is bounded, and so is what one process or user may have of it ([`Shares`]); what finds no room is
+//! `[unknown]` and counted. Frames that nothing names leave ([`FrameTable::sweep`]): whoever has numbers of frames
+//! says which, the rest is free for others. A number means one frame as long as anything names it, and may mean
+//! another one later.
 //!
-//! Copies share full chunks, so a snapshot costs one reference count per chunk and a writer copies a chunk at most once for
-//! it. **A number belongs to the copy that it was read from**: what a number means in a snapshot never changes, but two snapshots
-//! may mean different frames by it ([`FrameList::same_numbers`], [`FrameList::adopt`]).
+//! Copies share full chunks, so a snapshot costs one reference count per chunk and a writer copies a chunk at most
+//! once for it. **A number belongs to the copy that it was read from**: what a number means in a snapshot never
+//! changes, but two snapshots may mean different frames by it ([`FrameList::same_numbers`], [`FrameList::adopt`]).
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -178,7 +179,8 @@ impl FrameTable {
         self.intern_for(Owner::System, frame)
     }
 
-    /// The number of `frame`, which takes room of `owner` if it is new. [`FrameId::UNKNOWN`], counted, where there is none.
+    /// The number of `frame`, which takes room of `owner` if it is new. [`FrameId::UNKNOWN`], counted, where there is
+    /// none.
     pub fn intern_for(&mut self, owner: Owner, frame: Frame) -> FrameId {
         if let Some(held) = self.held.get(&frame) {
             return held.id;
@@ -255,8 +257,8 @@ impl FrameTable {
         self.list.clone()
     }
 
-    /// Whether a sweep is worth its time: the table has grown by half of what the last one left, or found no room for something
-    /// since, or is three quarters full, and has grown by some part in any case.
+    /// Whether a sweep is worth its time: the table has grown by half of what the last one left, or found no room for
+    /// something since, or is three quarters full, and has grown by some part in any case.
     #[must_use]
     pub fn wants_sweep(&self) -> bool {
         let (left, refused) = self.swept;
@@ -268,21 +270,30 @@ impl FrameTable {
             || (is_crowded && grown >= least / 2)
     }
 
-    /// Forgets all frames but those that `name` marks: it is to mark every number that anything still uses with this table.
-    /// Answers how many left. What copies hold does not change.
+    /// Forgets all frames but those that `name` marks: it is to mark every number that anything still uses with this
+    /// table. Answers how many left. What copies hold does not change.
     pub fn sweep(&mut self, name: impl FnOnce(&mut Marks)) -> usize {
         let mut marks = Marks::new(self.list.len);
         marks.keep(FrameId::UNKNOWN);
         name(&mut marks);
         let before = self.len();
-        let shares = &mut self.shares;
+        let mut given_back: Vec<usize> = Vec::new();
         self.held.retain(|_, held| {
             let stays = marks.has(held.id.0 as usize);
             if !stays {
-                shares.give_back(held.by, 1);
+                let holder = held.by.index();
+                if given_back.len() <= holder {
+                    given_back.resize(holder + 1, 0);
+                }
+                given_back[holder] += 1;
             }
             stays
         });
+        for (holder, amount) in given_back.into_iter().enumerate() {
+            if let Some(holder) = HolderId::of_index(holder).filter(|_| amount > 0) {
+                self.shares.give_back(holder, amount);
+            }
+        }
         let gone = before - self.held.len();
         if gone > 0 {
             if self.held.capacity() / 4 > self.held.len() {

@@ -50,8 +50,8 @@ fn process(number: u64) -> Owner {
     }
 }
 
-// Check that frames leave that nothing names, that their numbers and their memory are used again, and that a copy made before
-// goes on to mean what it meant.
+// Check that frames leave that nothing names, that their numbers and their memory are used again, and that a copy
+// made before goes on to mean what it meant.
 #[test]
 fn what_nothing_names_leaves() {
     let mut table = FrameTable::new(40_000);
@@ -81,8 +81,8 @@ fn what_nothing_names_leaves() {
     assert!(!list.holds(adopted) && both.get(adopted) == frame(1));
 }
 
-// Check that one process cannot have more than a third of the table, however many frames it invents, that others find room
-// meanwhile, of its user too, and that what it was refused has it ask for a sweep, which gives it all back.
+// Check that one process cannot have more than a third of the table, however many frames it invents, that others find
+// room meanwhile, of its user too, and that what it was refused has it ask for a sweep, which gives it all back.
 #[test]
 fn one_process_leaves_room_for_others() {
     let mut table = FrameTable::new(1 << 16);
@@ -125,6 +125,9 @@ enum Act {
     Copy,
 }
 
+/// The number of each frame by its offset, and who brought it.
+type Model = BTreeMap<u64, (FrameId, u64)>;
+
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
         60 => (0..4u64, 0..200u64).prop_map(|(process, offset)| Act::Intern(process, offset)),
@@ -135,14 +138,14 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 }
 
 proptest! {
-    // Check that, whatever comes and goes, no frame that is still named is lost or changes its number, no number means two
-    // frames, copies stay as they were, and what each process has is what it has in a simple model.
+    // Check that, whatever comes and goes, no frame that is still named is lost or changes its number, no number
+    // means two frames, copies stay as they were, and what each process has is what it has in a simple model.
     #[test]
     fn no_named_frame_is_lost(acts in acts()) {
         let limit = 120;
         let mut table = FrameTable::new(limit);
-        let mut model: BTreeMap<u64, (FrameId, u64)> = BTreeMap::new();
-        let mut copies: Vec<(FrameList, BTreeMap<u64, (FrameId, u64)>)> = Vec::new();
+        let mut model = Model::new();
+        let mut copies: Vec<(FrameList, Model)> = Vec::new();
         for act in acts {
             match act {
                 Act::Intern(owner, offset) => {

@@ -126,8 +126,8 @@ impl ModuleTable {
         self.intern_for(Owner::System, identity, describe)
     }
 
-    /// The number of the module with this identity; `describe` is asked only for one that is not there, which takes room of
-    /// `owner`. Where there is none, the answer is `[unknown]`, and counted.
+    /// The number of the module with this identity; `describe` is asked only for one that is not there, which takes
+    /// room of `owner`. Where there is none, the answer is `[unknown]`, and counted.
     pub fn intern_for(
         &mut self,
         owner: Owner,
@@ -169,8 +169,8 @@ impl ModuleTable {
         id
     }
 
-    /// Counts bytes of text that others keep for a module from now on, as long as it is there. False, and counted, where there is no
-    /// room for them.
+    /// Counts bytes of text that others keep for a module from now on, as long as it is there. False, and counted,
+    /// where there is no room for them.
     #[must_use]
     pub fn hold(&mut self, id: ModuleId, bytes: usize) -> bool {
         if bytes == 0 {
@@ -196,8 +196,8 @@ impl ModuleTable {
         }
     }
 
-    /// Whether a sweep is worth its time: the table has grown by half of what the last one left, or by a sixteenth of all there is room
-    /// for, or found no room for something since.
+    /// Whether a sweep is worth its time: the table has grown by half of what the last one left, or by a sixteenth of
+    /// all there is room for, or found no room for something since.
     #[must_use]
     pub fn wants_sweep(&self) -> bool {
         let Some(register) = &self.register else {
@@ -208,8 +208,8 @@ impl ModuleTable {
         self.refused.total() > refused || grown >= (left / 2).max(MAX_MODULES / 16)
     }
 
-    /// Forgets all modules but the fixed ones and those that `name` marks: it is to mark every one that anything names. Answers
-    /// which left. What copies hold does not change.
+    /// Forgets all modules but the fixed ones and those that `name` marks: it is to mark every one that anything
+    /// names. Answers which left. What copies hold does not change.
     pub fn sweep(&mut self, name: impl FnOnce(&mut ModuleMarks)) -> HashSet<ModuleId> {
         let mut marks = ModuleMarks(vec![false; self.slots.len()]);
         for fixed in [ModuleId::UNKNOWN, ModuleId::KERNEL, ModuleId::JIT] {

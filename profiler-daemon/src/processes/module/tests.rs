@@ -101,8 +101,8 @@ const ATTACKER: Owner = Owner::Process {
     user: Some(7),
 };
 
-// Check that one file cannot fill the table however often it changes, that its versions leave when nothing names them, and that
-// their numbers do not come back.
+// Check that one file cannot fill the table however often it changes, that its versions leave when nothing names
+// them, and that their numbers do not come back.
 #[test]
 fn versions_of_one_file() {
     let mut table = ModuleTable::new();
@@ -128,8 +128,8 @@ fn versions_of_one_file() {
     assert!(table.holds(later) && given.iter().all(|id| table.holds(*id)));
 }
 
-// Check that a process that maps ever more files with long names has a third of the table at most, of its places and of its text,
-// while others find room.
+// Check that a process that maps ever more files with long names has a third of the table at most, of its places and
+// of its text, while others find room.
 #[test]
 fn one_process_leaves_room_for_others() {
     for name in ["/f", &"x".repeat(1000)] {
@@ -165,8 +165,8 @@ fn one_process_leaves_room_for_others() {
 }
 
 proptest! {
-    // Check that, whatever comes and goes, no module that is still named is lost or takes another's number, that what left is
-    // [unknown], and that views stay as they were.
+    // Check that, whatever comes and goes, no module that is still named is lost or takes another's number, that what
+    // left is [unknown], and that views stay as they were.
     #[test]
     fn no_named_module_is_lost(
         acts in prop::collection::vec((0..40u64, any::<u8>(), prop::bool::weighted(0.1)), 1..200),
