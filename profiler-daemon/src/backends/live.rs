@@ -36,6 +36,8 @@ use super::scrape;
 
 /// A pass that is not older than this is fresh.
 const FRESH_NS: u64 = 100_000_000;
+/// How long a report waits for names.
+const NAMES_PATIENCE: Duration = Duration::from_secs(5);
 /// How often the collector's state is asked for, for `status`, and threads are looked at.
 const STATE_PERIOD: Duration = Duration::from_secs(1);
 /// How often memory that is free is given back to the system.
@@ -188,7 +190,7 @@ impl Live {
         snapshot: Arc<Snapshot>,
         frames: Vec<FrameId>,
     ) -> Arc<dyn Names + Send + Sync> {
-        self.access.names(snapshot, frames).await
+        self.access.names(snapshot, frames, NAMES_PATIENCE).await
     }
 
     async fn scrape(&self) -> Result<String, Unavailable> {

@@ -12,13 +12,16 @@ use crate::backends::Live;
 use crate::export::pprof::{self, Content};
 use crate::export::saved::{Saved, SavedNames};
 use crate::export::{csv, firefox, flamegraph, folded, speedscope, text};
-use crate::http::{self, Backend as _};
+use crate::http;
 use crate::report::recording::all_functions;
 use crate::report::{
     self, Scope, Sections, SessionReport, StackQuery, TreeQuery, ViewQuery, Window,
 };
 
 use super::wanted::Wanted;
+
+/// How long names are waited for: there is one chance to have them.
+const NAMES_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A report that is ready to be written.
 pub(super) struct Report {
@@ -44,7 +47,10 @@ pub(super) async fn take(live: &Live, wanted: &Wanted, scope: Scope) -> anyhow::
     frames.extend(report::outermost_frames(&snapshot, &Scope::Session)?);
     frames.sort_unstable();
     frames.dedup();
-    let names = live.names(Arc::clone(&snapshot), frames.clone()).await;
+    let names = live
+        .access()
+        .names(Arc::clone(&snapshot), frames.clone(), NAMES_PATIENCE)
+        .await;
     live.look().await;
     let names = SavedNames::new(&frames, &*names);
     http::saved(live, snapshot, names, wanted.sampling_period_ns)

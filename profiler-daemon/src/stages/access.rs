@@ -140,11 +140,12 @@ impl Access {
         self.lines.counts()
     }
 
-    /// The names of frames of a snapshot. Those that cannot be found are unknown.
+    /// The names of frames of a snapshot, as far as they are found within `patience`. The others are unknown.
     pub async fn names(
         &self,
         snapshot: Arc<Snapshot>,
         frames: Vec<FrameId>,
+        patience: Duration,
     ) -> Arc<dyn Names + Send + Sync> {
         let places: Vec<(FrameId, Place)> = frames
             .into_iter()
@@ -154,7 +155,7 @@ impl Access {
         let requests = requests.await;
         let symbolizer = self.symbolizer.clone();
         // The thread that finds names may be busy: it is waited for on a thread made for waiting.
-        let table = tokio::task::spawn_blocking(move || symbolizer.table(requests))
+        let table = tokio::task::spawn_blocking(move || symbolizer.table(requests, patience))
             .await
             .unwrap_or_default();
         Arc::new(FrameNames {

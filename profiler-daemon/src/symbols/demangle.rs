@@ -9,9 +9,11 @@ use std::{
 /// Longest name kept, bytes; what is longer loses its end.
 pub const MAX_NAME_BYTES: usize = 2048;
 
-/// Deepest nesting of a C++ name that is read. The time it takes to parse one doubles with each level: some names of 127 bytes would take
-/// for ever at 40, none a millisecond here; of 6000 names of real programs five are nested deeper.
+/// Deepest nesting of a C++ name that is read. Of 6000 names of real programs five are nested deeper.
 const MAX_NESTING: u32 = 32;
+/// The same of a name with an expression in it. What it takes to parse nested ones doubles with each level: some names of 1300 bytes
+/// take more than a second at 26, and half a minute at 32; none takes 10 ms here.
+const MAX_NESTING_OF_EXPRESSIONS: u32 = 18;
 
 /// Collects text up to a limit, and then fails.
 struct Bounded {
@@ -74,7 +76,13 @@ fn cpp(raw: &str) -> Option<String> {
     if !raw.starts_with("_Z") && !raw.starts_with("__Z") && !raw.starts_with("_GLOBAL__") {
         return None;
     }
-    let parse = cpp_demangle::ParseOptions::default().recursion_limit(MAX_NESTING);
+    let parse = cpp_demangle::ParseOptions::default().recursion_limit(
+        if may_have_expression(raw.as_bytes()) {
+            MAX_NESTING_OF_EXPRESSIONS
+        } else {
+            MAX_NESTING
+        },
+    );
     let symbol = cpp_demangle::BorrowedSymbol::new_with_options(raw.as_bytes(), &parse).ok()?;
     let mut out = Bounded {
         text: String::new(),
@@ -82,6 +90,70 @@ fn cpp(raw: &str) -> Option<String> {
     let options = cpp_demangle::DemangleOptions::new();
     symbol.structured_demangle(&mut out, &options).ok()?;
     Some(out.text)
+}
+
+/// Whether an expression may begin somewhere in a C++ name. Identifiers, of which the length is written before them, are passed over,
+/// but where a number may be something else than a length: a name that is made to deceive this has its letters read as well.
+fn may_have_expression(raw: &[u8]) -> bool {
+    let at_before = |at: usize, back: usize| at.checked_sub(back).map_or(0, |at| raw[at]);
+    let mut at = 0;
+    while let Some(byte) = raw.get(at) {
+        let next = raw.get(at + 1).copied().unwrap_or_default();
+        if byte.is_ascii_digit() {
+            let digits = raw[at..].iter().take_while(|byte| byte.is_ascii_digit());
+            let (mut end, mut length) = (at, 0_usize);
+            for digit in digits {
+                length = length
+                    .saturating_mul(10)
+                    .saturating_add(usize::from(digit - b'0'));
+                end += 1;
+            }
+            let (first, second) = (at_before(at, 1), at_before(at, 2));
+            let is_number = b"STLCDA.vhpn".contains(&first)
+                || (first == b'_' && b"E_s".contains(&second))
+                || (first == b'I' && second == b'C')
+                || raw.get(end).is_none_or(|byte| b"_E".contains(byte));
+            at = if is_number || length > raw.len() - end {
+                end
+            } else {
+                end + length
+            };
+            continue;
+        }
+        match byte {
+            b'X' => return true,
+            b'D' if b"TtO".contains(&next) => return true,
+            b'D' if next == b'v' => {
+                if !at_digit(raw, at + 2) {
+                    return true;
+                }
+            }
+            b'A' if next != b'_' && !next.is_ascii_digit() => return true,
+            // A literal of a built-in type reaches to the next `E`, whatever is in it.
+            b'L' if next.is_ascii_lowercase() => {
+                let value = raw[at..].iter().position(|byte| *byte == b'E');
+                at += value.unwrap_or(raw.len());
+            }
+            // What is in others cannot be told from lengths.
+            b'L' if at_before(at, 1) != b'Z' => return holds_letters_of_expression(raw),
+            _ => {}
+        }
+        at += 1;
+    }
+    false
+}
+
+fn at_digit(raw: &[u8], at: usize) -> bool {
+    raw.get(at).is_some_and(u8::is_ascii_digit)
+}
+
+/// The same where identifiers cannot be told from the rest.
+fn holds_letters_of_expression(raw: &[u8]) -> bool {
+    raw.contains(&b'X')
+        || raw.windows(2).any(|pair| {
+            matches!(pair, b"DT" | b"Dt" | b"DO" | b"Dv")
+                || (pair[0] == b'A' && pair[1] != b'_' && !pair[1].is_ascii_digit())
+        })
 }
 
 fn cut(raw: &str) -> &str {
@@ -95,6 +167,7 @@ fn cut(raw: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::clock::thread_ns;
     use proptest::prelude::*;
 
     // Check that Rust names of both kinds lose their hash, C++ names keep their parameters, and C names stay.
@@ -151,6 +224,68 @@ mod tests {
                 let raw = format!("{head}{}", step.repeat(steps));
                 assert_eq!(&*demangle(&raw), cut(&raw));
             }
+        }
+    }
+
+    // Check that names that are made to take long are left as they are within 10 ms, also where an expression hides behind what looks
+    // like the length of an identifier.
+    #[test]
+    fn no_name_takes_long() {
+        let chain = |step: &str, times: usize, tail: &str| {
+            format!("{}{}", step.repeat(times), tail.repeat(450))
+        };
+        let mut slowest_ns = 0;
+        for times in [7, 12, 15, 20, 25] {
+            for (step, tail) in [
+                ("nw", "onaN"),
+                ("da", "ngS1_T1_"),
+                ("nw", "fp_Dp"),
+                ("cl", "nw"),
+            ] {
+                for head in [
+                    "_Z1fDT",
+                    "_Z1fIX",
+                    "_Z1fA",
+                    "_Z1fv9DT",
+                    "_Z1fLf40aEDT",
+                    "_Z1fL3foo99xEDT",
+                    "_ZZ1fvE_9DT",
+                    "_Z1fLi99EDT",
+                ] {
+                    let mut raw = format!("{head}{}", chain(step, times, tail));
+                    raw.truncate(1400);
+                    let before_ns = thread_ns();
+                    assert_eq!(&*demangle(&raw), raw);
+                    slowest_ns = slowest_ns.max(thread_ns() - before_ns);
+                }
+            }
+        }
+        // Ten times as much, because tests are not compiled for speed.
+        assert!(slowest_ns < 100_000_000, "{slowest_ns} ns");
+    }
+
+    // Check that expressions are found in types and literals, and that letters of identifiers are taken for none.
+    #[test]
+    fn expressions_are_told_from_identifiers() {
+        for raw in [
+            "_Z1fDTcl1gEE",
+            "_Z1fIXadL_Z1gvEEEvv",
+            "_Z1fILin5EXT_E",
+            "_Z1fA2_AstS_1a_",
+            "_Z1fLf9aEDT",
+        ] {
+            assert!(may_have_expression(raw.as_bytes()), "{raw}");
+        }
+        for raw in [
+            "_ZN3DTX4Args3AddEv",
+            "_Z1fILi5ELb1EEvv",
+            "_Z1fA3_i",
+            "_ZN1XC1ERKS_",
+            "_Z1fDv4_f",
+            "_Z",
+            "_Z9999999999999999999999",
+        ] {
+            assert!(!may_have_expression(raw.as_bytes()), "{raw}");
         }
     }
 

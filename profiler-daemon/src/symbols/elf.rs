@@ -24,7 +24,7 @@ use blazesym::symbolize::{
 use super::{debug_files::DebugFile, demangle::demangle, names::Unnamed, tables};
 use crate::{
     processes::{files::ModuleFile, module::ModuleId},
-    sys::{bus_guard, heap},
+    sys::{bus_guard, clock::thread_ns, heap},
 };
 
 /// Most files loaded at a time.
@@ -36,6 +36,13 @@ const MAX_LOADED_BYTES: u64 = 16 << 20;
 const IDLE_NS: u64 = 30_000_000_000;
 /// Most files remembered as having broken the symbolizer.
 const MAX_BROKEN: usize = 1024;
+/// Processor time for the names of one file at a time, and what is added for each byte of its symbol tables. One that takes longer is
+/// given up.
+const BUDGET_NS: u64 = 2_000_000_000;
+const BUDGET_NS_PER_BYTE: u64 = 20;
+/// Most places named between two looks at the time, and how long such a piece may take to grow.
+const MAX_PIECE: usize = 256;
+const PIECE_NS: u64 = 20_000_000;
 
 /// A function found in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,6 +126,9 @@ pub(super) struct ElfNames {
     symbolizer: Symbolizer,
     loaded: HashMap<PartId, Loaded>,
     broken: Vec<PartId>,
+    /// Files that took longer than their time.
+    slow: Vec<PartId>,
+    budget_ns: u64,
     panics: u64,
     /// Most bytes of symbol tables that stay loaded.
     max_bytes: u64,
@@ -136,6 +146,8 @@ impl ElfNames {
             symbolizer: symbolizer(),
             loaded: HashMap::new(),
             broken: Vec::new(),
+            slow: Vec::new(),
+            budget_ns: BUDGET_NS,
             panics: 0,
         }
     }
@@ -161,6 +173,9 @@ impl ElfNames {
         if self.broken.contains(&id) {
             return vec![Err(Unnamed::Panicked); places.len()];
         }
+        if self.slow.contains(&id) {
+            return vec![Err(Unnamed::TooSlow); places.len()];
+        }
         if part.has_shrunk() {
             return vec![Err(Unnamed::NoFile); places.len()];
         }
@@ -181,29 +196,50 @@ impl ElfNames {
         let mut source = source::Elf::new(loaded.part.path());
         source.debug_syms = false;
         let source = Source::Elf(source);
-        let input = loaded.part.input(places);
+        let end_ns = self
+            .budget_ns
+            .saturating_add(loaded.table_bytes * BUDGET_NS_PER_BYTE);
+        let end_ns = thread_ns().saturating_add(end_ns);
         let symbolizer = &self.symbolizer;
-        let result = bus_guard::while_guarded(|| {
-            catch_unwind(AssertUnwindSafe(|| {
-                symbolizer
-                    .symbolize(&source, input)
-                    .map(|answers| answers.iter().map(answer).collect::<Vec<_>>())
-            }))
-        });
-        match result {
-            Ok(Ok(answers)) if answers.len() == places.len() => answers,
-            Ok(_) => vec![Err(Unnamed::Unreadable); places.len()],
-            Err(_) => {
-                self.panics += 1;
-                if self.broken.len() < MAX_BROKEN {
-                    self.broken.push(id);
-                }
-                // Whatever state it was left in goes with it.
-                self.loaded.clear();
-                self.symbolizer = symbolizer_anew();
-                vec![Err(Unnamed::Panicked); places.len()]
+        let mut answers = Vec::with_capacity(places.len());
+        let mut piece = 1;
+        while answers.len() < places.len() {
+            let began_ns = thread_ns();
+            if began_ns >= end_ns {
+                // Names that were found stay; for the others it is not tried again.
+                remember(&mut self.slow, id);
+                answers.resize(places.len(), Err(Unnamed::TooSlow));
+                break;
             }
+            let rest = &places[answers.len()..];
+            let part = &rest[..piece.min(rest.len())];
+            let input = loaded.part.input(part);
+            let result = bus_guard::while_guarded(|| {
+                catch_unwind(AssertUnwindSafe(|| {
+                    symbolizer
+                        .symbolize(&source, input)
+                        .map(|answers| answers.iter().map(answer).collect::<Vec<_>>())
+                }))
+            });
+            match result {
+                Ok(Ok(found)) if found.len() == part.len() => answers.extend(found),
+                Ok(_) => return vec![Err(Unnamed::Unreadable); places.len()],
+                Err(_) => {
+                    self.panics += 1;
+                    remember(&mut self.broken, id);
+                    // Whatever state it was left in goes with it.
+                    self.loaded.clear();
+                    self.symbolizer = symbolizer_anew();
+                    return vec![Err(Unnamed::Panicked); places.len()];
+                }
+            }
+            piece = if thread_ns().saturating_sub(began_ns) < PIECE_NS {
+                (piece * 4).min(MAX_PIECE)
+            } else {
+                1
+            };
         }
+        answers
     }
 
     /// Unloads files that are idle, and the longest idle ones of too many or too large ones. Hands freed memory back to the
@@ -243,6 +279,14 @@ impl ElfNames {
             heap::trim();
         }
     }
+}
+
+/// Adds a file to those that are left alone, in the place of the oldest where there are many.
+fn remember(files: &mut Vec<PartId>, id: PartId) {
+    if files.len() >= MAX_BROKEN {
+        files.remove(0);
+    }
+    files.push(id);
 }
 
 fn symbolizer() -> Symbolizer {

@@ -65,11 +65,15 @@ pub enum Unnamed {
     Restricted,
     /// The symbolizer broke over this file.
     Panicked,
+    /// Finding names in this file took too long, so it was given up.
+    TooSlow,
+    /// It is still being looked for: ask again.
+    Pending,
 }
 
 impl Unnamed {
     /// Every reason.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::UnknownModule,
         Self::Jit,
         Self::NoFile,
@@ -78,6 +82,8 @@ impl Unnamed {
         Self::NoSymbolThere,
         Self::Restricted,
         Self::Panicked,
+        Self::TooSlow,
+        Self::Pending,
     ];
 
     /// The name used in metrics and reports.
@@ -92,6 +98,8 @@ impl Unnamed {
             Self::NoSymbolThere => "no_symbol_there",
             Self::Restricted => "restricted",
             Self::Panicked => "panicked",
+            Self::TooSlow => "too_slow",
+            Self::Pending => "pending",
         }
     }
 }

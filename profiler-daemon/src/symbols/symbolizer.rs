@@ -4,12 +4,11 @@
 use std::{
     collections::HashMap,
     io,
+    os::unix::fs::MetadataExt as _,
     sync::{Arc, Mutex, PoisonError, mpsc},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
-
-use tokio::sync::oneshot;
 
 use super::{
     cache::NameCache,
@@ -28,8 +27,10 @@ use crate::{
     sys::{clock, heartbeat::Heartbeat},
 };
 
-/// Questions that may wait; whoever asks beyond that waits too.
+/// Questions that may wait; one beyond that is told to ask again.
 const MAX_WAITING: usize = 64;
+/// Longest time that one question may keep the thread, whether somebody waits or not; the file under way is done with first.
+const QUESTION_TIME: Duration = Duration::from_secs(20);
 /// How often the thread looks whether files can be unloaded while nobody asks.
 const IDLE_CHECK: Duration = Duration::from_secs(10);
 /// The kernel's table is read again at most this often, when an address was not found in it, nanoseconds.
@@ -90,7 +91,8 @@ pub struct SymbolCounts {
     pub perf_maps_cut: u64,
 }
 
-type Question = (Vec<Request>, oneshot::Sender<Vec<Named>>);
+/// Places, and where each name goes once it is found, with the place's number.
+type Question = (Vec<Request>, mpsc::Sender<(usize, Named)>);
 
 /// The way to the thread. It ends when the last copy of this is gone.
 #[derive(Clone, Debug)]
@@ -117,9 +119,12 @@ impl Symbolizer {
             loop {
                 match waiting.recv_timeout(IDLE_CHECK) {
                     Ok((requests, answer)) => {
-                        let names = worker.resolve(&requests, clock::monotonic_ns());
-                        // Nobody waits any more: the names stay in the cache for the next time.
-                        drop(answer.send(names));
+                        let until = Instant::now() + QUESTION_TIME;
+                        // Where nobody waits any more, the names stay in the cache for the next time.
+                        let tell = &mut |index, named: &Named| {
+                            answer.send((index, named.clone())).ok();
+                        };
+                        worker.resolve(&requests, clock::monotonic_ns(), until, tell);
                     }
                     Err(mpsc::RecvTimeoutError::Timeout) => {}
                     Err(mpsc::RecvTimeoutError::Disconnected) => return,
@@ -138,23 +143,30 @@ impl Symbolizer {
         })
     }
 
-    /// Asks for names: one for each request, in order. To be awaited, or waited for with `blocking_recv`; an error there
-    /// means the thread is gone. Waits here only when many questions wait already.
+    /// Asks for names, waits for them no longer than `patience`, and puts them in a table. What is not found by then says that it is
+    /// pending, and is there when it is asked for again. Not to be called on a thread that runs async tasks.
     #[must_use]
-    pub fn resolve(&self, requests: Vec<Request>) -> oneshot::Receiver<Vec<Named>> {
-        let (answer, receiver) = oneshot::channel();
-        // Without a thread the question is dropped, and its answer with it, which the receiver reports.
-        drop(self.questions.send((requests, answer)));
-        receiver
-    }
-
-    /// Asks, waits, and puts the answers in a table. Not to be called on a thread that runs async tasks. Places have no
-    /// name in it if the thread is gone.
-    #[must_use]
-    pub fn table(&self, requests: Vec<Request>) -> NameTable {
-        let places: Vec<Place> = requests.iter().map(|request| request.place).collect();
-        let names = self.resolve(requests).blocking_recv().unwrap_or_default();
-        places.into_iter().zip(names).collect()
+    pub fn table(&self, requests: Vec<Request>, patience: Duration) -> NameTable {
+        let deadline = Instant::now() + patience;
+        let places = requests.iter();
+        let places: Vec<(Place, Arc<Module>)> = places
+            .map(|request| (request.place, Arc::clone(&request.module)))
+            .collect();
+        let mut names: Vec<Option<Named>> = vec![None; places.len()];
+        let (answer, answers) = mpsc::channel();
+        if self.questions.try_send((requests, answer)).is_ok() {
+            // The other end is gone once all are answered.
+            while let Ok((index, named)) =
+                answers.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            {
+                names[index] = Some(named);
+            }
+        }
+        let named = |((place, module), named): ((Place, Arc<Module>), Option<Named>)| {
+            let pending = || Named::unnamed(place, &module, Unnamed::Pending);
+            (place, named.unwrap_or_else(pending))
+        };
+        places.into_iter().zip(names).map(named).collect()
     }
 
     /// Whether the thread moves.
@@ -217,25 +229,41 @@ impl Worker {
         }
     }
 
-    fn resolve(&mut self, requests: &[Request], now_ns: u64) -> Vec<Named> {
+    /// Tells the name of each place by its number, those first that are known, then files of root's, small ones first. After `until`
+    /// no other file is looked at.
+    fn resolve(
+        &mut self,
+        requests: &[Request],
+        now_ns: u64,
+        until: Instant,
+        tell: &mut dyn FnMut(usize, &Named),
+    ) {
         let piece = self.heartbeat.begin("looking for files of symbols");
         self.counts.requests += requests.len() as u64;
         self.look_again(requests, now_ns);
-        let mut answers: Vec<Option<Named>> = requests
-            .iter()
-            .map(|request| self.cache.get(request.place))
-            .collect();
-        self.counts.hits += answers.iter().flatten().count() as u64;
         let mut by_module: HashMap<ModuleId, Vec<usize>> = HashMap::new();
         for (index, request) in requests.iter().enumerate() {
-            if answers[index].is_none() {
-                by_module
+            match self.cache.get(request.place) {
+                Some(named) => {
+                    self.counts.hits += 1;
+                    tell(index, &named);
+                }
+                None => by_module
                     .entry(request.place.module)
                     .or_default()
-                    .push(index);
+                    .push(index),
             }
         }
-        for indexes in by_module.into_values() {
+        let mut by_module: Vec<Vec<usize>> = by_module.into_values().collect();
+        by_module.sort_by_cached_key(|indexes| {
+            let file = requests[indexes[0]].file.as_ref()?;
+            let is_root = file.file.metadata().is_ok_and(|found| found.uid() == 0);
+            Some((!is_root, file.identity.size_bytes))
+        });
+        for indexes in by_module {
+            if Instant::now() >= until {
+                return;
+            }
             let offsets: Vec<u64> = indexes
                 .iter()
                 .map(|index| requests[*index].place.offset)
@@ -259,21 +287,14 @@ impl Worker {
                 // A file that could not be opened may be opened for another process later; code made at run time may be
                 // named later.
                 let passing = matches!(named.reason, Some(Unnamed::NoFile | Unnamed::Jit));
-                answers[index] = Some(if passing {
+                let named = if passing {
                     named
                 } else {
                     self.cache.insert(request.place, named)
-                });
+                };
+                tell(index, &named);
             }
         }
-        let unknown = |request: &Request| {
-            Named::unnamed(request.place, &request.module, Unnamed::UnknownModule)
-        };
-        answers
-            .into_iter()
-            .zip(requests)
-            .map(|(answer, request)| answer.unwrap_or_else(|| unknown(request)))
-            .collect()
     }
 
     /// The functions at offsets of one module.

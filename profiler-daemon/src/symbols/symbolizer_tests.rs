@@ -15,6 +15,18 @@ use crate::{
     symbols::names::FunctionKind,
 };
 
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// All names, in order.
+fn resolve(worker: &mut Worker, requests: &[Request], now_ns: u64) -> Vec<Named> {
+    let mut names = vec![None; requests.len()];
+    let until = Instant::now() + PATIENCE;
+    worker.resolve(requests, now_ns, until, &mut |index, named| {
+        names[index] = Some(named.clone());
+    });
+    names.into_iter().map(Option::unwrap).collect()
+}
+
 /// This process, and where its own addresses are.
 struct Own {
     processes: Processes,
@@ -58,7 +70,7 @@ fn worker() -> Worker {
 }
 
 fn name(worker: &mut Worker, request: Request) -> Named {
-    worker.resolve(&[request], 1).pop().unwrap()
+    resolve(worker, &[request], 1).pop().unwrap()
 }
 
 #[inline(never)]
@@ -115,10 +127,10 @@ fn library_function() {
     let requests: Vec<_> = [0, 1]
         .map(|step| own.request(libc::getrlimit as *const () as usize + step))
         .into();
-    let names = worker.resolve(&requests, 1);
+    let names = resolve(&mut worker, &requests, 1);
     assert!(names[0].function.name.contains("getrlimit"), "{names:?}");
     assert!(Arc::ptr_eq(&names[0].function, &names[1].function));
-    assert_eq!(worker.resolve(&requests, 2), names);
+    assert_eq!(resolve(&mut worker, &requests, 2), names);
     assert_eq!((worker.counts.requests, worker.counts.hits), (4, 2));
 }
 
@@ -304,12 +316,12 @@ fn unloads_idle_files() {
     let first = own.request(libc::getrlimit as *const () as usize);
     let second = own.request(libc::getrlimit as *const () as usize + 1);
     let now_ns = 1_000_000_000_000;
-    let named = worker.resolve(&[first], now_ns);
+    let named = resolve(&mut worker, &[first], now_ns);
     worker.elf.unload(now_ns + 1_000_000_000);
     assert_eq!(worker.elf.loaded(), 1);
     worker.elf.unload(now_ns + 60_000_000_000);
     assert_eq!(worker.elf.loaded(), 0);
-    assert_eq!(worker.resolve(&[second], now_ns), named);
+    assert_eq!(resolve(&mut worker, &[second], now_ns), named);
 }
 
 // Check that a file whose tables are larger than the room for them is unloaded after the answer, and read again for the next.
@@ -320,10 +332,10 @@ fn unloads_large_files() {
     worker.elf = ElfNames::with_room(1_000);
     let first = own.request(libc::getrlimit as *const () as usize);
     let second = own.request(libc::getrlimit as *const () as usize + 1);
-    let named = worker.resolve(&[first], 1);
+    let named = resolve(&mut worker, &[first], 1);
     assert!(named[0].function.known);
     assert_eq!(worker.elf.loaded(), 0);
-    assert_eq!(worker.resolve(&[second], 2), named);
+    assert_eq!(resolve(&mut worker, &[second], 2), named);
 }
 
 // Check that an answer over several modules does not have the tables of all loaded, when there is room for those of one.
@@ -346,7 +358,7 @@ fn unloads_between_modules() {
         request.file = Some(Arc::new(file));
         request
     });
-    let names = worker.resolve(&copies.collect::<Vec<_>>(), 1);
+    let names = resolve(&mut worker, &copies.collect::<Vec<_>>(), 1);
     assert!(names.iter().all(|named| named.function.known), "{names:?}");
     assert!(worker.elf.loaded() <= 1);
 }
@@ -366,16 +378,35 @@ fn thread_answers() {
         file: None,
         seen: None,
     };
-    let table = symbolizer.table(vec![jit.clone(), known.clone()]);
+    let table = symbolizer.table(vec![jit.clone(), known.clone()], PATIENCE);
     assert_eq!(&*table.function(jit.place).name, "[jit]+0x1234");
     assert!(table.function(known.place).known);
     // The thread publishes its counts after each answer, so those of the first are there with the second.
-    drop(symbolizer.table(vec![known]));
+    drop(symbolizer.table(vec![known], PATIENCE));
     let counts = symbolizer.counts();
     assert!(
         counts.requests >= 2 && counts.unnamed[Unnamed::Jit as usize] == 1,
         "{counts:?}"
     );
+}
+
+// Check that whoever does not wait is told that names are pending, and that they are there for whoever asks again; and that no file is
+// looked at once a question's time is over.
+#[test]
+fn names_that_are_not_there_in_time() {
+    let symbolizer = Symbolizer::spawn(SymbolOptions::default()).unwrap();
+    let mut own = Own::new();
+    let known = own.request(libc::getrlimit as *const () as usize);
+    let place = known.place;
+    let early = symbolizer.table(vec![known.clone()], Duration::ZERO);
+    assert_eq!(early.reason(place), Some(Unnamed::Pending));
+    assert!(early.function(place).name.contains("+0x"));
+    let late = symbolizer.table(vec![known.clone()], PATIENCE);
+    assert!(late.function(place).known);
+    let mut told = 0;
+    let mut worker = worker();
+    worker.resolve(&[known], 1, Instant::now(), &mut |_, _| told += 1);
+    assert_eq!(told, 0);
 }
 
 // Check that a function of a stripped file is named once its debug file is there, though it had no name before: after a minute.
@@ -422,9 +453,7 @@ fn a_debug_file_that_comes_later() {
     request.module = Arc::new(Module::named(stripped.to_str().unwrap(), ModuleKind::User));
     let mut worker = worker();
     let mut named_at = |now_ns| {
-        let named = worker
-            .resolve(std::slice::from_ref(&request), now_ns)
-            .remove(0);
+        let named = resolve(&mut worker, std::slice::from_ref(&request), now_ns).remove(0);
         named.function.name.to_string()
     };
     let (before, minute_ns) = (named_at(1), 60_000_000_000);

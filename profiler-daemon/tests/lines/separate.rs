@@ -60,7 +60,11 @@ impl Split {
         let symbolizer = Symbolizer::spawn(SymbolOptions::default()).unwrap();
         let request = request(&self.stripped, self.offset);
         let place = request.place;
-        let name = symbolizer.table(vec![request]).function(place).name.clone();
+        let name = symbolizer
+            .table(vec![request], programs::PATIENCE)
+            .function(place)
+            .name
+            .clone();
         name.into()
     }
 }
