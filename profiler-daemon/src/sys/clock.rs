@@ -34,7 +34,7 @@ pub fn unix_ns() -> u64 {
 }
 
 /// Nanoseconds that this thread has been running.
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn thread_cpu_ns() -> u64 {
     read_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
