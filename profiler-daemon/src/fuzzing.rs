@@ -12,10 +12,22 @@ use crate::processes::elf_id::{self, ElfIdentity};
 use crate::processes::kernel_modules::KernelModules;
 use crate::processes::module::ModuleTable;
 use crate::sys::cgroup::CgroupFacts;
+use crate::sys::clock::thread_ns;
 use crate::sys::perf_record::{self, Event, HEADER_BYTES, Header, MAX_PATH_BYTES};
 use crate::sys::proc_stat::ProcStat;
 use crate::sys::{proc_fs, proc_maps};
 use crate::{config, export, http, symbols, unwind};
+
+/// Most time of a processor that one input may take, nanoseconds. Most take a ten-thousandth.
+const MAX_NS: u64 = 5_000_000_000;
+
+/// Gives a function its input, and fails when it takes too long: by the time that it ran, as the machine may have other things to do.
+fn in_time(read: Target, bytes: &[u8]) {
+    let start_ns = thread_ns();
+    read(bytes);
+    let took_ns = thread_ns() - start_ns;
+    assert!(took_ns < MAX_NS, "it took {took_ns} ns");
+}
 
 /// A function that is given bytes from outside.
 pub type Target = fn(&[u8]);
@@ -23,7 +35,7 @@ pub type Target = fn(&[u8]);
 macro_rules! targets {
     ($($(#[doc = $doc:literal])+ $name:ident => $function:expr;)+) => {
         $($(#[doc = $doc])+ pub fn $name(bytes: &[u8]) {
-            $function(bytes);
+            in_time($function, bytes);
         })+
 
         /// All of them by name.

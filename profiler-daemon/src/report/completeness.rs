@@ -151,7 +151,7 @@ impl Completeness {
             view,
             &Seen {
                 stacks,
-                lacks: places.lacks(view, names),
+                lacks: places.lacks(view),
                 unattributed_ns: 0,
                 frames_unknown_percent: modules_unknown_percent(view, places),
             },

@@ -7,7 +7,6 @@ use profiler_common::kinds::Primary;
 use super::{
     completeness::{Lacks, Stacks},
     divided::{Cell, Divided},
-    forest::folded_ns,
     product::Values,
     scope::{Member, View},
 };
@@ -89,15 +88,18 @@ impl Places {
         stacks
     }
 
-    /// What the view's stacks lack.
-    pub(super) fn lacks(&self, view: &View<'_>, names: &dyn Names) -> Lacks {
+    /// What the view's stacks lack. Time in the kernel stays where the walk of user code was folded, or was not: which kernel
+    /// functions it is divided among, only a forest says.
+    pub(super) fn lacks(&self, view: &View<'_>) -> Lacks {
         let mut lacks = Lacks::default();
         for (index, member) in view.members.iter().enumerate() {
-            for (_, node, primary, _) in self.of_member(index, member) {
+            for (_, node, primary, values) in self.of_member(index, member) {
                 lacks.note(node, primary);
+                if node.place.is_folded() {
+                    lacks.folded_ns = lacks.folded_ns.saturating_add(values.elapsed_ns());
+                }
             }
         }
-        lacks.folded_ns = folded_ns(view, names);
         lacks
     }
 

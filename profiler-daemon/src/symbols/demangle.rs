@@ -42,7 +42,8 @@ pub fn demangle(raw: &str) -> Box<str> {
     let name = readable.unwrap_or_else(|| cut(raw).to_owned());
     match without_control(&name) {
         Cow::Borrowed(_) => name.into(),
-        Cow::Owned(harmless) => harmless.into(),
+        // What replaces a control character is longer than it.
+        Cow::Owned(harmless) => cut(&harmless).into(),
     }
 }
 
@@ -202,6 +203,7 @@ mod tests {
             raw.push_str(&format!("St4pairIS{}_S{}_E", step % 10, step % 10));
         }
         assert!(demangle(&raw).len() <= MAX_NAME_BYTES.max(raw.len()));
+        assert!(demangle(&"\n".repeat(MAX_NAME_BYTES)).len() <= MAX_NAME_BYTES);
         let long = format!("_Z{}", "é".repeat(MAX_NAME_BYTES));
         assert!(demangle(&long).len() <= MAX_NAME_BYTES);
     }

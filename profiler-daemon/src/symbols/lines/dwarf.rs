@@ -122,11 +122,17 @@ impl<'a> Lines<'a> {
 }
 
 fn path(path: &str) -> String {
+    // What replaces a control character is longer than it.
+    end(&without_control(end(path))).to_owned()
+}
+
+/// The end of a path, as much as is kept.
+fn end(path: &str) -> &str {
     let mut from = path.len().saturating_sub(MAX_PATH_BYTES);
     while !path.is_char_boundary(from) {
         from += 1;
     }
-    without_control(&path[from..]).into_owned()
+    &path[from..]
 }
 
 fn contents<'a>(image: &'a [u8], section: &Section) -> Result<Cow<'a, [u8]>, Broken> {
