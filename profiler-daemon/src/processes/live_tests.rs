@@ -458,3 +458,68 @@ fn names_of_code_after_an_exec() {
         named
     );
 }
+
+// Check that modules stay that a process has mapped, or had before it ended or executed another program a short while ago, and leave
+// when that is forgotten.
+#[test]
+fn modules_leave_with_their_last_mapping() {
+    const SECOND: u64 = 1_000_000_000;
+    let (machine, mut processes) = machine();
+    machine.show(1, 0, &[(0x1000, "/bin/old"), (0x3000, "/lib/shared")]);
+    machine.show(2, 0, &[(0x1000, "/bin/ends"), (0x3000, "/lib/shared")]);
+    processes.seed_from_proc();
+    apply(
+        &mut processes,
+        &[exec(1, "new", 200), mmap(1, 0x5000, "/bin/new", 210)],
+    );
+    machine.hide(2);
+    apply(&mut processes, &[exit(2, 2, 300)]);
+    let left = |processes: &mut Processes| {
+        let before = processes.modules().view();
+        let gone = processes.sweep_modules(|_| {});
+        let mut names: Vec<String> = gone
+            .iter()
+            .map(|id| before.get(*id).name.to_string())
+            .collect();
+        names.sort();
+        names
+    };
+    assert!(left(&mut processes).is_empty());
+    processes.sweep(SECOND, BOOT);
+    assert!(left(&mut processes).is_empty());
+    processes.sweep(7 * SECOND, BOOT);
+    assert_eq!(
+        left(&mut processes),
+        ["/bin/ends", "/bin/old", "/lib/shared"]
+    );
+    let key = processes.link(1, 0, 0);
+    let now = module(&mut processes, key, 7 * SECOND, 0x5010);
+    assert_eq!(now.as_deref(), Some("/bin/new"));
+}
+
+// Check that a file that was mapped when there was no room for its module is one once there is some.
+#[test]
+fn a_module_without_room_is_looked_at_again() {
+    use super::super::module::{Module, ModuleIdentity, ModuleKind};
+    let (machine, mut processes) = machine();
+    machine.show(2, 0, &[(0x1000, "/bin/shown")]);
+    processes.seed_from_proc();
+    for number in 0.. {
+        let name: Box<str> = format!("[{number}]").into();
+        let table = processes.modules_mut();
+        let filler = || Module::named("[filler]", ModuleKind::KernelModule);
+        if table.intern(ModuleIdentity::Named(name), filler) == ModuleId::UNKNOWN {
+            break;
+        }
+    }
+    apply(&mut processes, &[mmap(2, 0x9000, "/lib/late", 220)]);
+    let key = processes.link(2, 0, 0);
+    let name = module(&mut processes, key, 300, 0x9010);
+    assert_eq!(name.as_deref(), Some("[unknown]"));
+    assert!(processes.modules().wants_sweep());
+    assert!(processes.sweep_modules(|_| {}).len() > 60_000);
+    machine.show(2, 0, &[(0x1000, "/bin/shown"), (0x9000, "/lib/late")]);
+    processes.sweep(1_000, BOOT);
+    let name = module(&mut processes, key, 1_100, 0x9010);
+    assert_eq!(name.as_deref(), Some("/lib/late"));
+}
