@@ -15,6 +15,7 @@ use super::{
         FileIdentity, Module, ModuleId, ModuleIdentity, ModuleKind, ModuleMarks, ModuleTable,
     },
     shares::Owner,
+    sort::{Sort, sort_of},
     source::{Mapped, Source},
 };
 use crate::sys::{memory_file::memory_file, perf_record::Device};
@@ -142,29 +143,6 @@ impl Identified {
             module,
             is_file: false,
         }
-    }
-}
-
-/// What a mapping holds, by its name alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sort {
-    Vdso,
-    Special,
-    Anonymous,
-    File { memory: bool },
-}
-
-fn sort_of(mapped: &Mapped) -> Sort {
-    let path = &*mapped.path;
-    match path {
-        b"[vdso]" => Sort::Vdso,
-        b"[vsyscall]" | b"[uprobes]" | b"[sigpage]" | b"[vectors]" => Sort::Special,
-        _ if mapped.inode == 0 || path.starts_with(b"/SYSV") || path.starts_with(b"/dev/zero") => {
-            Sort::Anonymous
-        }
-        _ => Sort::File {
-            memory: path.starts_with(b"/memfd:") || path.starts_with(b"/dev/shm/"),
-        },
     }
 }
 

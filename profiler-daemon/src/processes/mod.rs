@@ -13,6 +13,7 @@ pub mod live;
 pub mod mappings;
 pub mod module;
 pub mod shares;
+mod sort;
 pub mod source;
 mod upkeep;
 

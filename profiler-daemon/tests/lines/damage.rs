@@ -83,8 +83,8 @@ fn flipped_bits() {
     assert!(differing > 4, "the damage is seen");
 }
 
-// Check that a compressed section that claims more than the worker may have ends in a reason, as does one that does not hold
-// what it says or is compressed in an unknown way.
+// Check that a compressed section that claims more than can have been packed into it ends in a reason, as does one that does not
+// hold what it says or is compressed in an unknown way.
 #[test]
 fn compressed_nonsense() {
     let folder = tempfile::tempdir().unwrap();
@@ -104,7 +104,7 @@ fn compressed_nonsense() {
     };
     assert!(with(0, &[]).is_ok());
     let huge = 1_u64 << 40;
-    assert_eq!(with(8, &huge.to_le_bytes()), Err(NoLine::WorkerMemory));
+    assert_eq!(with(8, &huge.to_le_bytes()), Err(NoLine::Unreadable));
     assert_eq!(with(8, &5_u64.to_le_bytes()), Err(NoLine::Unreadable));
     assert_eq!(with(0, &[9]), Err(NoLine::Unreadable));
     assert_eq!(with(30, &[0xff; 8]), Err(NoLine::Unreadable));
