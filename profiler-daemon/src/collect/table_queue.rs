@@ -154,7 +154,7 @@ mod tests {
             let now_ns = now_ms * MS_NS;
             while pushed_ms <= now_ms {
                 // Beyond his share he is refused, and asks again.
-                let _ = queue.push(file(100_000, HOSTILE, 800), now_ns);
+                let _taken = queue.push(file(100_000, HOSTILE, 800), now_ns);
                 pushed_ms += 20;
             }
             if now_ms == begin_ms {
@@ -195,10 +195,10 @@ mod tests {
         let mut had_ns: HashMap<u32, u64> = HashMap::new();
         for round in 0..3000 {
             for _ in 0..10 {
-                let _ = queue.push(file(1, HOSTILE, 10), round);
+                let _taken = queue.push(file(1, HOSTILE, 10), round);
             }
-            let _ = queue.push(file(2, OTHER, 1 << 20), round);
-            let _ = queue.push(file(3, ROOT, 1 << 20), round);
+            let _taken = queue.push(file(2, OTHER, 1 << 20), round);
+            let _taken = queue.push(file(3, ROOT, 1 << 20), round);
             let next = queue.next(round).unwrap();
             let cost_ns = [7, 100, 1][next.module.0 as usize - 1] * MS_NS;
             queue.charge(next.owner, cost_ns);
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(taken.count(), MAX_OF_OWNER);
         assert!(queue.push(file(1, ROOT, 1), 0));
         for owner in 1..100_000 {
-            let _ = queue.push(file(1, owner, 1), 0);
+            let _taken = queue.push(file(1, owner, 1), 0);
         }
         assert_eq!(queue.len(), MAX_WAITING);
         assert!(queue.push(file(2, ROOT, 1), 0));

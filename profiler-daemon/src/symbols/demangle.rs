@@ -124,11 +124,7 @@ fn may_have_expression(raw: &[u8]) -> bool {
         match byte {
             b'X' => return true,
             b'D' if b"TtO".contains(&next) => return true,
-            b'D' if next == b'v' => {
-                if !at_digit(raw, at + 2) {
-                    return true;
-                }
-            }
+            b'D' if next == b'v' && !at_digit(raw, at + 2) => return true,
             b'A' if next != b'_' && !next.is_ascii_digit() => return true,
             // A literal of a built-in type reaches to the next `E`, whatever is in it.
             b'L' if next.is_ascii_lowercase() => {
