@@ -413,7 +413,9 @@ impl Collector {
     /// Has what nothing names any more leave, where that is worth its time.
     fn sweep(&mut self) {
         let began_ns = monotonic_ns();
-        let wanted = self.profile.frames().wants_sweep() || self.processes.modules().wants_sweep();
+        let wanted = self.profile.frames().wants_sweep()
+            || self.processes.modules().wants_sweep()
+            || (self.profile.frames().is_large() && self.sweeps.is_due(began_ns));
         if !wanted || !self.sweeps.may_begin(began_ns) {
             return;
         }

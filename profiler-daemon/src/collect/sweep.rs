@@ -3,11 +3,14 @@
 
 /// What a sweep took is not spent again for so many times as long.
 const REST: u64 = 20;
+/// What was left is looked at again after this time, nanoseconds: stacks leave later than whoever brought them.
+const AGAIN_NS: u64 = 30_000_000_000;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Sweeps {
     next_ns: u64,
+    again_ns: u64,
 }
 
 impl Sweeps {
@@ -16,10 +19,16 @@ impl Sweeps {
         now_ns >= self.next_ns
     }
 
+    /// Whether the last one is so long ago that what it left should be looked at again.
+    pub(super) const fn is_due(&self, now_ns: u64) -> bool {
+        now_ns >= self.again_ns
+    }
+
     /// One was done between these moments.
     pub(super) fn done(&mut self, began_ns: u64, ended_ns: u64) {
         let took_ns = ended_ns.saturating_sub(began_ns);
         self.next_ns = ended_ns.saturating_add(took_ns.saturating_mul(REST));
+        self.again_ns = ended_ns.saturating_add(AGAIN_NS);
     }
 }
 
@@ -34,5 +43,6 @@ mod tests {
         assert!(sweeps.may_begin(0));
         sweeps.done(100, 150);
         assert!(!sweeps.may_begin(1_149) && sweeps.may_begin(1_150));
+        assert!(!sweeps.is_due(150 + AGAIN_NS - 1) && sweeps.is_due(150 + AGAIN_NS));
     }
 }

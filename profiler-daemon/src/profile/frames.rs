@@ -270,6 +270,12 @@ impl FrameTable {
             || (is_crowded && grown >= least / 2)
     }
 
+    /// Whether there are so many that what holds them should not wait for more.
+    #[must_use]
+    pub fn is_large(&self) -> bool {
+        self.len() >= self.limit() / LEAST_GROWTH / 2
+    }
+
     /// Forgets all frames but those that `name` marks: it is to mark every number that anything still uses with this
     /// table. Answers how many left. What copies hold does not change.
     pub fn sweep(&mut self, name: impl FnOnce(&mut Marks)) -> usize {

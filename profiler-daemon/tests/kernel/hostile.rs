@@ -204,7 +204,11 @@ fn bear(daemon: &Daemon, victim: &Workload, mut attack: Attack) {
 #[test]
 fn who_attacks_it_harms_no_other() {
     // Check that what an ordinary user does harms no other program's profile, delays no answer, and leaves no memory taken.
-    let Some(daemon) = daemon::own(&Settings::default()) else {
+    // With little room for call trees: whoever is first may fill it, and by default it is half as large as such a daemon.
+    let Some(daemon) = daemon::own(&Settings {
+        limits: "profile_stack_bytes = \"4MiB\"",
+        ..Settings::default()
+    }) else {
         return;
     };
     let stage = Stage::set();
@@ -225,17 +229,17 @@ fn who_attacks_it_harms_no_other() {
         ("attack-chains", vec![]),
     ] {
         let options: Vec<_> = options.iter().map(String::as_str).collect();
-        bear(&daemon, &victim, stage.attack(program, &options));
+        let attack = stage.attack(program, &options);
+        let attacker = attack.child.id();
+        bear(&daemon, &victim, attack);
+        let path = format!("/api/v1/processes/{attacker}/functions?limit=0&window={SECONDS}s");
+        let shown = daemon.try_get(&path).text();
+        assert!(!shown.contains(SECRET), "a line of root's file is shown");
+        assert!(
+            program != "attack-names" || shown.contains("_Z1fDTnwnw"),
+            "the dear name is shown as it is: {shown}"
+        );
     }
-    let everything = daemon.try_get("/api/v1/functions?limit=0").text();
-    assert!(
-        everything.contains("_Z1fDTnwnw"),
-        "the dear name is shown as it is"
-    );
-    assert!(
-        !everything.contains(SECRET),
-        "a line of root's file is shown"
-    );
     let deadline = Instant::now() + SETTLED_WITHIN;
     loop {
         let now_kib = resident_kib(&daemon);
