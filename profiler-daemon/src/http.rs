@@ -69,6 +69,8 @@ struct Shared {
     options: HttpOptions,
     /// Permits for reports that are made at the same time.
     reports: Arc<Semaphore>,
+    /// Permits to wait for one of these.
+    waiting_reports: Semaphore,
     /// Permits for those that wait for debug information.
     line_reports: Semaphore,
     /// Permits for profiles of the next seconds.
@@ -98,6 +100,7 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
     let shared = Arc::new(Shared {
         backend,
         reports,
+        waiting_reports: Semaphore::new((options.max_connections / 4).max(1)),
         line_reports: Semaphore::new(options.max_line_reports),
         recordings: Semaphore::new(options.max_recordings),
         streams: Streams::new(options.max_streams),

@@ -88,7 +88,7 @@ fn nightly() -> Result<(), &'static str> {
     let list = shell::output(Command::new("rustup").args(["toolchain", "list"]));
     let is_there = list.is_ok_and(|list| {
         list.lines()
-            .any(|line| line.starts_with("nightly") && line.contains(HOST))
+            .any(|line| line.split_whitespace().next() == Some(&*format!("nightly-{HOST}")))
     });
     is_there.then_some(()).ok_or("there is no nightly Rust")
 }

@@ -47,8 +47,8 @@ use super::unwinding::Unwinding;
 
 /// Time between two passes.
 const PASS_NS: u64 = 1_000_000_000;
-/// No pass, and no other piece of work, takes longer unless something is wrong.
-const LONGEST_PIECE: Duration = Duration::from_secs(5);
+/// No pass, and no other piece of work, takes longer unless something is wrong, however busy the machine is.
+const LONGEST_PIECE: Duration = Duration::from_secs(20);
 /// Time between two looks at the ring of stacks, so that it need not hold a whole drain period's.
 const LOOK_NS: u64 = 100_000_000;
 /// Time between two looks at which groups lie below the named control groups, and at which processors are online.

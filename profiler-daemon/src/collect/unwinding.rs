@@ -265,7 +265,7 @@ impl Unwinding {
     fn hand_over(&mut self, processes: &mut Processes) {
         let shared = &self.shared;
         let dropped = self.asking.hand_over(monotonic_ns(), |module| {
-            if !is_mapped(shared, module) {
+            if !is_mapped(shared, module) || !processes.modules().holds(module) {
                 return Turn::Unneeded;
             }
             let build_id = processes.modules().get(module).build_id.clone();

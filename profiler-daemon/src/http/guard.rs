@@ -182,7 +182,9 @@ pub(super) async fn check_site(request: Request, next: Next) -> Response {
 /// Whether a page of another site asks, and not a person who followed its link.
 fn is_embedded(headers: &HeaderMap) -> bool {
     let said = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
-    let followed = said("sec-fetch-mode") == Some(b"navigate")
+    // What is fetched ahead of a link is not followed yet.
+    let followed = said("sec-purpose").is_none()
+        && said("sec-fetch-mode") == Some(b"navigate")
         && said("sec-fetch-dest").is_none_or(|kind| kind == b"document");
     said("sec-fetch-site") == Some(b"cross-site") && !followed
 }

@@ -309,6 +309,11 @@ where
 
 /// Waits for its turn to make a report.
 pub(super) async fn permit(shared: &Shared) -> Result<OwnedSemaphorePermit, Problem> {
+    // Whoever keeps asking for reports would else have all connections wait for them.
+    let _waiting = shared
+        .waiting_reports
+        .try_acquire()
+        .map_err(|_| Problem::overloaded("too many reports are waited for already"))?;
     let permit = Arc::clone(&shared.reports).acquire_owned().await;
     permit.map_err(|_| Problem::overloaded("the server is stopping"))
 }

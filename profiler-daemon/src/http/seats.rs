@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
-use hyper::body::{Frame, SizeHint};
+use hyper::body::{Frame, Incoming, SizeHint};
 use tokio::sync::Notify;
 
 /// A client that takes an answer may pause for so long before its connection counts as silent.
@@ -128,14 +128,18 @@ impl Place {
 
     /// Notes that the client stopped or began to take what is written.
     pub(super) fn stalled(&self, stalled: bool) {
-        self.state().stalled_since = stalled.then(Instant::now);
+        let now = Instant::now();
+        let mut state = self.state();
+        // What is taken is a sign of life, also where the whole of the answer was handed over long ago.
+        state.idle_since = now;
+        state.stalled_since = stalled.then_some(now);
     }
 
     fn silent_since(&self, now: Instant) -> Option<Instant> {
         let state = self.state();
         match state.stalled_since {
-            Some(since) if now.duration_since(since) >= PAUSE => Some(since),
-            _ => (state.at_work == 0).then_some(state.idle_since),
+            Some(since) => (now.duration_since(since) >= PAUSE).then_some(since),
+            None => (state.at_work == 0).then_some(state.idle_since),
         }
     }
 
@@ -152,6 +156,49 @@ impl Work {
     /// The body of the answer, whose end is the end of the work.
     pub(super) fn until_the_end_of(self, body: Body) -> Body {
         Body::new(Attended { body, _work: self })
+    }
+}
+
+/// The body of a request. Once it was read, or nobody wants it any more, the answer is being made.
+pub(super) struct Arriving {
+    body: Incoming,
+    place: Arc<Place>,
+    begun: Begun,
+}
+
+/// Where the work is that began when a body had arrived.
+pub(super) type Begun = Arc<Mutex<Option<Work>>>;
+
+impl Arriving {
+    pub(super) fn new(body: Incoming, place: Arc<Place>, begun: Begun) -> Self {
+        Self { body, place, begun }
+    }
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        let work = self.place.work();
+        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(work);
+    }
+}
+
+impl hyper::body::Body for Arriving {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -25,7 +25,7 @@ use tower::ServiceExt as _;
 
 use super::options::HttpOptions;
 use super::problem::Problem;
-use super::seats::{Seat, Seats};
+use super::seats::{Arriving, Begun, Seat, Seats};
 use super::stall::Stalling;
 use super::ties::{Endless, Ties};
 
@@ -33,7 +33,7 @@ use super::ties::{Endless, Ties};
 const MAX_HEAD_BYTES: usize = 64 << 10;
 /// The most headers of a request that are read. As above.
 const MAX_HEADERS: usize = 1_024;
-/// Connections beyond the limit that are told so at the same time. What comes beyond these is closed without a word.
+/// Connections beyond the limit that are told so at the same time. For one more, the one silent longest is closed without a word.
 const MAX_REFUSALS: usize = 32;
 /// How long a client that is refused may take to listen.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
@@ -199,6 +199,9 @@ impl Connection {
         let service = tower::service_fn(move |request: hyper::Request<Incoming>| {
             // The rest of a request is its client's to send: until then nothing is at work.
             let work = request.body().is_end_stream().then(|| place.work());
+            let begun = Begun::default();
+            let arriving = Arc::clone(&begun);
+            let request = request.map(|body| Arriving::new(body, Arc::clone(&place), arriving));
             let answer = app.clone().oneshot(request);
             let (place, endless) = (Arc::clone(&place), endless.clone());
             async move {
@@ -206,7 +209,8 @@ impl Connection {
                 if let Some(ties) = response.extensions().get::<Arc<Ties>>() {
                     endless.begin(Arc::clone(ties));
                 }
-                let work = work.unwrap_or_else(|| place.work());
+                let begun = begun.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let work = work.or(begun).unwrap_or_else(|| place.work());
                 Ok::<_, Infallible>(response.map(|body| work.until_the_end_of(body)))
             }
         });

@@ -133,7 +133,11 @@ fn notes(read: &impl Fn(u64, &mut [u8]) -> bool, ident: [u8; 16]) -> Option<Opti
     if !read(table_at, &mut table) {
         return None;
     }
+    let mut left_bytes = MAX_NOTE_BYTES;
     for entry in table.chunks_exact(usize::from(entry_bytes).max(1)) {
+        if left_bytes == 0 {
+            break;
+        }
         if order.u32(entry, 0)? != PT_NOTE {
             continue;
         }
@@ -147,12 +151,9 @@ fn notes(read: &impl Fn(u64, &mut [u8]) -> bool, ident: [u8; 16]) -> Option<Opti
             let [at, bytes, align] = [4, 16, 28].map(|field| order.u32(entry, field));
             (u64::from(at?), u64::from(bytes?), u64::from(align?))
         };
-        let mut segment = vec![
-            0;
-            usize::try_from(bytes)
-                .unwrap_or(usize::MAX)
-                .min(MAX_NOTE_BYTES)
-        ];
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(left_bytes);
+        left_bytes -= bytes;
+        let mut segment = vec![0; bytes];
         if !read(at, &mut segment) {
             return None;
         }

@@ -11,14 +11,15 @@ use std::{
 
 use super::{
     elf_id::{self, ElfIdentity},
+    file_key::FileKey,
     module::{
         FileIdentity, Module, ModuleId, ModuleIdentity, ModuleKind, ModuleMarks, ModuleTable,
     },
     shares::Owner,
     sort::{Sort, sort_of},
-    source::{Mapped, Source},
+    source::{Mapped, Source, is_the_file},
 };
-use crate::sys::{memory_file::memory_file, perf_record::Device};
+use crate::sys::memory_file::memory_file;
 
 /// Most files kept open unless set otherwise.
 pub const DEFAULT_OPEN_FILES: usize = 1024;
@@ -79,25 +80,6 @@ pub struct FileCounts {
     pub changed: u64,
 }
 
-/// How the kernel tells mapped files apart. On file systems without a disk of their own two subvolumes can share both
-/// numbers, so there the path belongs to it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct FileKey {
-    device: Device,
-    inode: u64,
-    path: Option<Box<[u8]>>,
-}
-
-impl FileKey {
-    fn of(mapped: &Mapped) -> Self {
-        Self {
-            device: mapped.device,
-            inode: mapped.inode,
-            path: (mapped.device.major == 0).then(|| mapped.plain_path().into()),
-        }
-    }
-}
-
 #[derive(Debug)]
 struct Kept {
     file: Arc<ModuleFile>,
@@ -118,6 +100,7 @@ struct Looked {
 struct LastSeen {
     pid: u32,
     mapped: Mapped,
+    key: FileKey,
     /// Bytes counted for the path: it may have been longer before.
     counted_bytes: usize,
     owner: FileOwner,
@@ -208,10 +191,13 @@ impl Files {
                 Identified::by_address(named((table, owner), &mapped.path, ModuleKind::Unknown))
             }
             Sort::File { memory } => {
-                let key = FileKey::of(mapped);
-                if let Some(known) = self.known(&key) {
-                    self.see(table, &key, pid, mapped);
-                    return known;
+                let of_all = FileKey::of(mapped);
+                let of_user = of_all.of_user(owner);
+                for key in [&of_all, &of_user] {
+                    if let Some(known) = self.known(key) {
+                        self.see(table, key, pid, mapped);
+                        return known;
+                    }
                 }
                 let Some(file) = source.open(pid, ppid, mapped) else {
                     self.counts.not_opened += 1;
@@ -221,6 +207,10 @@ impl Files {
                         is_file: true,
                     };
                 };
+                let is_exact = file
+                    .metadata()
+                    .is_ok_and(|metadata| is_the_file(&metadata, mapped));
+                let key = if is_exact { of_all } else { of_user };
                 let identified = self.take_in((table, owner), key.clone(), file, mapped, memory);
                 self.see(table, &key, pid, mapped);
                 identified
@@ -241,15 +231,15 @@ impl Files {
         }
         let seen = self.seen.get(&module);
         if let Some(seen) = seen {
-            let last_key = FileKey::of(&seen.mapped);
+            let last_key = &seen.key;
             let is_open = |kept: &Kept| {
                 kept.file.module == module
                     && file_identity(&kept.file.file) == Some(kept.file.identity)
             };
-            let stays = if last_key == *key {
+            let stays = if last_key == key {
                 seen.pid == pid
             } else {
-                self.kept.get(&last_key).is_some_and(is_open)
+                self.kept.get(last_key).is_some_and(is_open)
             };
             if stays {
                 return;
@@ -264,6 +254,7 @@ impl Files {
                 LastSeen {
                     pid,
                     mapped,
+                    key: key.clone(),
                     counted_bytes,
                     owner: FileOwner {
                         uid: file
@@ -428,7 +419,7 @@ impl Files {
         }
         let seen = self.seen.get(&module)?;
         let (pid, mapped) = (seen.pid, seen.mapped.clone());
-        let key = FileKey::of(&mapped);
+        let key = seen.key.clone();
         self.uses += 1;
         if let Some(kept) = self.kept.get_mut(&key)
             && kept.file.module == module

@@ -1,6 +1,7 @@
 //! Tests of `files` with real files and real mappings of this process.
 
 use super::*;
+use crate::sys::perf_record::Device;
 use crate::{processes::source::ProcFs, sys::proc_fs};
 use std::{
     ffi::OsStr,
@@ -301,7 +302,7 @@ fn a_file_that_changes_without_end() {
         file.set_modified(changed).unwrap();
         let now = files.identify((&mut table, attacker), &ProcFs, caller, &mapped_now);
         given += u64::from(!now.found_no_room());
-        assert!(table.len() < 200 && files.open_files() <= 10);
+        assert!(table.len() < 1_200 && files.open_files() <= 10);
         if version % 1_000 == 0 {
             let other = directory.path().join(version.to_string());
             fs::write(&other, "text").unwrap();
@@ -314,6 +315,6 @@ fn a_file_that_changes_without_end() {
             files.forget(&gone);
         }
     }
-    assert!(sweeps > 100 && given > VERSIONS / 4, "{given} in {sweeps}");
+    assert!(sweeps > 20 && given > VERSIONS / 4, "{given} in {sweeps}");
     assert!(table.refused().over_share > 0 && table.refused().full == 0);
 }

@@ -149,6 +149,18 @@ pub(super) struct Instance {
 }
 
 impl Instance {
+    /// A child begins as a copy of its parent.
+    pub(super) fn inherit(&mut self, parent: &Self) {
+        self.comm = parent.comm;
+        self.facts = Arc::clone(&parent.facts);
+        self.kernel_thread = parent.kernel_thread;
+        self.mappings = Arc::clone(&parent.mappings);
+        self.incomplete_since_ns = parent.incomplete_since_ns;
+        // Else whoever forks without end would have all turns of being read again.
+        self.reread_ns = parent.reread_ns;
+        self.reread_wait_ns = parent.reread_wait_ns;
+    }
+
     pub(super) fn new(pid: u32, start_ns: u64) -> Self {
         Self {
             pid,

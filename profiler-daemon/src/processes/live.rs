@@ -15,6 +15,7 @@ use super::{
     instance::{Facts, Instance, ProcessInfo},
     mappings::{Added, MAX_MAPPINGS, Mapping, Mappings, Place},
     module::{ModuleId, ModuleTable},
+    row_room::RowRoom,
     source::{Mapped, Source},
 };
 use crate::sys::{
@@ -66,6 +67,8 @@ pub struct Processes {
     pub(super) by_pid: HashMap<u32, Vec<u64>>,
     pub(super) by_key: HashMap<ProcessKey, u64>,
     next_id: u64,
+    /// As of the last pass, less what came since.
+    pub(super) rows: RowRoom,
     pub(super) boot_minus_monotonic_ns: u64,
     pub(super) lost_since_ns: Option<u64>,
     /// Processes that executed a program and are to be described, no more than `gathers_left`.
@@ -94,6 +97,7 @@ impl Processes {
             by_pid: HashMap::new(),
             by_key: HashMap::new(),
             next_id: 0,
+            rows: RowRoom::default(),
             boot_minus_monotonic_ns,
             lost_since_ns: None,
             undescribed: Vec::new(),
@@ -234,7 +238,7 @@ impl Processes {
             if let Some(parent) = parent
                 && instance.mappings.present().is_empty()
             {
-                inherit(instance, &parent);
+                instance.inherit(&parent);
             }
             return;
         }
@@ -251,7 +255,7 @@ impl Processes {
         instance.forked_ns = Some(time_ns);
         instance.ppid = ppid;
         match parent {
-            Some(parent) => inherit(&mut instance, &parent),
+            Some(parent) => instance.inherit(&parent),
             None => instance.incomplete_since_ns = Some(time_ns),
         }
         self.insert(instance);
@@ -340,6 +344,15 @@ impl Processes {
         if identified.found_no_room() {
             instance.incomplete_since_ns.get_or_insert(event.time_ns);
         }
+        let copied_rows = match Arc::strong_count(&instance.mappings) {
+            1 => 0,
+            _ => instance.mappings.present().len(),
+        };
+        if !self.rows.take(copied_rows + 1) {
+            self.counts.mappings_full += 1;
+            instance.incomplete_since_ns.get_or_insert(event.time_ns);
+            return;
+        }
         let added = Arc::make_mut(&mut instance.mappings).add(Mapping {
             start: mapped.start,
             end: mapped.end,
@@ -398,6 +411,11 @@ impl Processes {
             });
         }
         self.changed.insert(instance.pid);
+        if !self.rows.take(listed.len()) {
+            self.counts.mappings_full += listed.len() as u64;
+            instance.incomplete_since_ns.get_or_insert(since_ns);
+            return true;
+        }
         let full = Arc::make_mut(&mut instance.mappings).replace_all(&listed, since_ns, now_ns);
         self.counts.mappings_full += full + u64::from(maps.truncated);
         if found_no_room {
@@ -568,15 +586,6 @@ impl Processes {
 fn entry_is_program(instance: &Instance, mapped: &Mapped) -> bool {
     let exe = instance.facts.exe.as_deref();
     mapped.inode != 0 && exe.is_some_and(|exe| exe.as_bytes() == &*mapped.path)
-}
-
-/// A child begins as a copy of its parent.
-fn inherit(instance: &mut Instance, parent: &Instance) {
-    instance.comm = parent.comm;
-    instance.facts = Arc::clone(&parent.facts);
-    instance.kernel_thread = parent.kernel_thread;
-    instance.mappings = Arc::clone(&parent.mappings);
-    instance.incomplete_since_ns = parent.incomplete_since_ns;
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 pub mod changes;
 pub mod elf_file;
 pub mod elf_id;
+mod file_key;
 pub mod files;
 pub mod ids;
 pub mod instance;
@@ -12,6 +13,7 @@ mod leaving;
 pub mod live;
 pub mod mappings;
 pub mod module;
+mod row_room;
 pub mod shares;
 mod sort;
 pub mod source;

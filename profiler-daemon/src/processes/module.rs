@@ -25,7 +25,7 @@ pub const MAX_MODULE_TEXT_BYTES: usize = 16 << 20;
 pub const MAX_NAME_BYTES: usize = 1024;
 
 /// Most versions of one file that are modules at a time: whoever writes a file can make as many of them as he likes.
-pub const MAX_FILE_VERSIONS: u32 = 64;
+pub const MAX_FILE_VERSIONS: u32 = 1024;
 
 /// The number of a module in the [`ModuleTable`]: its place in the lower half, in the upper one how many modules have
 /// left that place before it. Never reused while the daemon runs.

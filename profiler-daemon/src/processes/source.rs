@@ -115,6 +115,12 @@ impl Source for ProcFs {
             mapped.start, mapped.end
         ));
         if let Some(file) = open_regular(&by_address) {
+            // File systems without a disk of their own show another device than in the mapping; a path alone decides nothing:
+            // whoever owns the process mounts what he likes there.
+            let no_disk = file
+                .metadata()
+                .is_ok_and(|metadata| libc::major(metadata.dev()) == 0)
+                || mapped.device.major == 0;
             let same_path = || {
                 let link = std::fs::read_link(&by_address);
                 link.is_ok_and(|link| link.as_os_str().as_bytes() == &*mapped.path)
@@ -122,7 +128,7 @@ impl Source for ProcFs {
             let is_the_file = file
                 .metadata()
                 .is_ok_and(|metadata| is_the_file(&metadata, mapped));
-            if is_the_file || same_path() {
+            if is_the_file || (no_disk && same_path()) {
                 return Some(file);
             }
         }
@@ -170,7 +176,7 @@ fn open_regular(path: &Path) -> Option<File> {
 }
 
 /// Whether an open file has the device and the inode of the mapped one.
-fn is_the_file(metadata: &Metadata, mapped: &Mapped) -> bool {
+pub(super) fn is_the_file(metadata: &Metadata, mapped: &Mapped) -> bool {
     let device = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
     device == (mapped.device.major, mapped.device.minor) && metadata.ino() == mapped.inode
 }

@@ -6,7 +6,9 @@ use std::{collections::HashSet, sync::Arc};
 use super::{
     live::{MAX_GATHERS, Processes},
     mappings::KEEP_ENDED_NS,
+    row_room::RowRoom,
 };
+use crate::sys::clock::monotonic_ns;
 
 /// How long an ended process is kept for stacks walked before its end, nanoseconds.
 const KEEP_EXITED_NS: u64 = KEEP_ENDED_NS;
@@ -14,6 +16,8 @@ const KEEP_EXITED_NS: u64 = KEEP_ENDED_NS;
 const KEEP_UNRETIRED_NS: u64 = 600_000_000_000;
 /// Most processes whose mappings are read again in one pass.
 const MAX_REREADS: usize = 32;
+/// Time after which no other process is read again in this pass, nanoseconds.
+const REREAD_NS: u64 = 100_000_000;
 /// Shortest and longest wait between two such readings of one process, nanoseconds; it doubles each time.
 const REREAD_WAIT_NS: (u64, u64) = (1_000_000_000, 64_000_000_000);
 /// Records lost were lost at most this long before the loss was noticed.
@@ -132,7 +136,11 @@ impl Processes {
     }
 
     fn reread(&mut self, now_ns: u64) {
+        let began_ns = monotonic_ns();
         for (id, since_ns) in self.due(now_ns) {
+            if monotonic_ns().saturating_sub(began_ns) > REREAD_NS {
+                break;
+            }
             self.counts.reread += 1;
             let Some(instance) = self.instances.get_mut(&id) else {
                 continue;
@@ -159,6 +167,9 @@ impl Processes {
     }
 
     fn forget(&mut self, now_ns: u64) {
+        let tables = self.instances.values().map(|instance| &instance.mappings);
+        let rows = tables.map(|table| table.present().len() / Arc::strong_count(table));
+        self.rows = RowRoom::of(rows.sum());
         for instance in self.instances.values_mut() {
             if instance.mappings.has_old(now_ns) {
                 Arc::make_mut(&mut instance.mappings).forget_old(now_ns);

@@ -112,12 +112,20 @@ fn may_have_expression(raw: &[u8]) -> bool {
             let (first, second) = (at_before(at, 1), at_before(at, 2));
             let is_number = b"STLCDA.vhpn".contains(&first)
                 || (first == b'_' && b"E_s".contains(&second))
-                || (first == b'I' && second == b'C')
-                || raw.get(end).is_none_or(|byte| b"_E".contains(byte));
-            at = if is_number || length > raw.len() - end {
-                end
-            } else {
-                end + length
+                || (first == b'I' && second == b'C');
+            // An identifier, with what follows it: letters that begin in one and end behind it are no part of it.
+            let identifier = raw.get(end..end.saturating_add(length).saturating_add(1));
+            let identifier = identifier.or_else(|| raw.get(end..end.saturating_add(length)));
+            let may_be_number = raw.get(end).is_none_or(|byte| b"_E".contains(byte));
+            at = match identifier {
+                Some(letters) if !is_number => {
+                    if may_be_number && holds_letters_of_expression(letters) {
+                        end
+                    } else {
+                        end + length
+                    }
+                }
+                _ => end,
             };
             continue;
         }
@@ -125,19 +133,63 @@ fn may_have_expression(raw: &[u8]) -> bool {
             b'X' => return true,
             b'D' if b"TtO".contains(&next) => return true,
             b'D' if next == b'v' && !at_digit(raw, at + 2) => return true,
-            b'A' if next != b'_' && !next.is_ascii_digit() => return true,
+            b'A' if begins_expression(&raw[at + 1..]) => return true,
             // A literal of a built-in type reaches to the next `E`, whatever is in it.
             b'L' if next.is_ascii_lowercase() => {
                 let value = raw[at..].iter().position(|byte| *byte == b'E');
                 at += value.unwrap_or(raw.len());
             }
-            // What is in others cannot be told from lengths.
-            b'L' if at_before(at, 1) != b'Z' => return holds_letters_of_expression(raw),
+            // What is in others, but those of enumerations, cannot be told from lengths.
+            b'L' if at_before(at, 1) != b'Z' => match enumerator(&raw[at..]) {
+                Some(bytes) => {
+                    at += bytes;
+                    continue;
+                }
+                None => return holds_letters_of_expression(raw),
+            },
             _ => {}
         }
         at += 1;
     }
     false
+}
+
+/// How long the literal of an enumeration at the beginning is: its type, of which the names' lengths are written before them, and
+/// its value.
+fn enumerator(raw: &[u8]) -> Option<usize> {
+    let digits = |at: usize| {
+        let rest = raw.get(at..).unwrap_or_default();
+        rest.iter().take_while(|byte| byte.is_ascii_digit()).count()
+    };
+    let is_nested = raw.get(1) == Some(&b'N');
+    let mut at = 1 + usize::from(is_nested);
+    loop {
+        let behind = at + digits(at);
+        let length: usize = std::str::from_utf8(&raw[at..behind]).ok()?.parse().ok()?;
+        at = behind.checked_add(length).filter(|at| *at < raw.len())?;
+        if !is_nested || raw[at] == b'E' {
+            break;
+        }
+    }
+    at += usize::from(is_nested);
+    at += usize::from(raw.get(at) == Some(&b'n'));
+    let value = digits(at);
+    (value > 0 && raw.get(at + value) == Some(&b'E')).then_some(at + value + 1)
+}
+
+/// Whether an expression may begin here, as the length of an array: with an operator, a literal, a parameter.
+fn begins_expression(raw: &[u8]) -> bool {
+    const OPERATORS: &[u8] =
+        b"aNaSaaadanatawazccclcmcocpcvdVdadcdedldndsdtdveOeoeqfLfRflfpfrgegsgtil\
+        ixlSleltlsmImLmimlmmnangnentnwnxonoRooorpLplpmpppsptqurMrSrcrmrssPsZscspsrssstszteti\
+        tltrtsttwtxuu";
+    match raw {
+        [b'L' | b'T' | b'X' | b'u', ..] => true,
+        [first, second, ..] => OPERATORS
+            .chunks_exact(2)
+            .any(|pair| pair == [*first, *second]),
+        _ => false,
+    }
 }
 
 fn at_digit(raw: &[u8], at: usize) -> bool {
@@ -147,10 +199,10 @@ fn at_digit(raw: &[u8], at: usize) -> bool {
 /// The same where identifiers cannot be told from the rest.
 fn holds_letters_of_expression(raw: &[u8]) -> bool {
     raw.contains(&b'X')
-        || raw.windows(2).any(|pair| {
-            matches!(pair, b"DT" | b"Dt" | b"DO" | b"Dv")
-                || (pair[0] == b'A' && pair[1] != b'_' && !pair[1].is_ascii_digit())
-        })
+        || raw
+            .windows(2)
+            .any(|pair| matches!(pair, b"DT" | b"Dt" | b"DO" | b"Dv"))
+        || (0..raw.len()).any(|at| raw[at] == b'A' && begins_expression(&raw[at + 1..]))
 }
 
 fn cut(raw: &str) -> &str {
@@ -180,6 +232,14 @@ mod tests {
             (
                 "_ZNSt6vectorIiSaIiEE9push_backERKi",
                 "std::vector<int, std::allocator<int> >::push_back(int const&)",
+            ),
+            (
+                "_ZNSt17_Function_handlerIFvvEZ4mainEUlvE_E9_M_invokeERKSt9_Any_data",
+                "std::_Function_handler<void (), main::{lambda()#1}>::_M_invoke(std::_Any_data const&)",
+            ),
+            (
+                "_ZNSt23_Sp_counted_ptr_inplaceI11ApplicationSaIvELN9__gnu_cxx12_Lock_policyE2EE10_M_disposeEv",
+                "std::_Sp_counted_ptr_inplace<Application, std::allocator<void>, (__gnu_cxx::_Lock_policy)2>::_M_dispose()",
             ),
             ("main", "main"),
             ("f", "f"),
@@ -271,11 +331,16 @@ mod tests {
             "_Z1fILin5EXT_E",
             "_Z1fA2_AstS_1a_",
             "_Z1fLf9aEDT",
+            "_ZZ1fvE3_aDT",
+            "_Z1fIL3foo9abcE5DTnwE",
         ] {
             assert!(may_have_expression(raw.as_bytes()), "{raw}");
         }
         for raw in [
             "_ZN3DTX4Args3AddEv",
+            "_ZNSt9_Any_dataC1Ev",
+            "_ZN1aILN9__gnu_cxx12_Lock_policyE2EEvv",
+            "_ZN1aIL3foo2EE1bEv",
             "_Z1fILi5ELb1EEvv",
             "_Z1fA3_i",
             "_ZN1XC1ERKS_",

@@ -40,6 +40,8 @@ const MAX_BROKEN: usize = 1024;
 /// given up.
 const BUDGET_NS: u64 = 2_000_000_000;
 const BUDGET_NS_PER_BYTE: u64 = 20;
+/// A file that had so many names made in its time is not slow: it was asked for many.
+const MANY_NAMES: usize = 1000;
 /// Most places named between two looks at the time, and how long such a piece may take to grow.
 const MAX_PIECE: usize = 256;
 const PIECE_NS: u64 = 20_000_000;
@@ -206,9 +208,14 @@ impl ElfNames {
         while answers.len() < places.len() {
             let began_ns = thread_ns();
             if began_ns >= end_ns {
-                // Names that were found stay; for the others it is not tried again.
-                remember(&mut self.slow, id);
-                answers.resize(places.len(), Err(Unnamed::TooSlow));
+                // Of a file that is asked for very many places, the rest has its turn when it is asked for again.
+                let why = if answers.len() < MANY_NAMES {
+                    remember(&mut self.slow, id);
+                    Unnamed::TooSlow
+                } else {
+                    Unnamed::Pending
+                };
+                answers.resize(places.len(), Err(why));
                 break;
             }
             let rest = &places[answers.len()..];

@@ -36,8 +36,9 @@ const IDLE_CHECK: Duration = Duration::from_secs(10);
 /// The kernel's table is read again at most this often, when an address was not found in it, nanoseconds.
 const KERNEL_AGAIN_NS: u64 = 30_000_000_000;
 
-/// Names of one file's functions are not looked for longer than this unless something is wrong.
-const LONGEST_PIECE: Duration = Duration::from_secs(15);
+/// Names of one file's functions are not looked for longer than this unless something is wrong, on a machine that leaves the
+/// thread little time, too: it has 15 s of a processor at most.
+const LONGEST_PIECE: Duration = Duration::from_secs(60);
 
 /// How to find names.
 #[derive(Clone, Copy, Debug)]
@@ -148,25 +149,36 @@ impl Symbolizer {
     #[must_use]
     pub fn table(&self, requests: Vec<Request>, patience: Duration) -> NameTable {
         let deadline = Instant::now() + patience;
-        let places = requests.iter();
-        let places: Vec<(Place, Arc<Module>)> = places
-            .map(|request| (request.place, Arc::clone(&request.module)))
-            .collect();
-        let mut names: Vec<Option<Named>> = vec![None; places.len()];
-        let (answer, answers) = mpsc::channel();
-        if self.questions.try_send((requests, answer)).is_ok() {
-            // The other end is gone once all are answered.
+        let mut names: Vec<Option<Named>> = vec![None; requests.len()];
+        // A question keeps the thread for a time only, so that others have their turn: what is left of it is asked again.
+        loop {
+            let left: Vec<usize> = (0..names.len())
+                .filter(|index| names[*index].is_none())
+                .collect();
+            let asked = left.iter().map(|index| requests[*index].clone()).collect();
+            let (answer, answers) = mpsc::channel();
+            if left.is_empty() || self.questions.try_send((asked, answer)).is_err() {
+                break;
+            }
+            let mut found = 0;
+            // The other end is gone once all are answered, or the time of the question is over.
             while let Ok((index, named)) =
                 answers.recv_timeout(deadline.saturating_duration_since(Instant::now()))
             {
-                names[index] = Some(named);
+                if named.reason != Some(Unnamed::Pending) {
+                    names[left[index]] = Some(named);
+                    found += 1;
+                }
+            }
+            if found == 0 || Instant::now() >= deadline {
+                break;
             }
         }
-        let named = |((place, module), named): ((Place, Arc<Module>), Option<Named>)| {
-            let pending = || Named::unnamed(place, &module, Unnamed::Pending);
-            (place, named.unwrap_or_else(pending))
+        let named = |(request, named): (Request, Option<Named>)| {
+            let pending = || Named::unnamed(request.place, &request.module, Unnamed::Pending);
+            (request.place, named.unwrap_or_else(pending))
         };
-        places.into_iter().zip(names).map(named).collect()
+        requests.into_iter().zip(names).map(named).collect()
     }
 
     /// Whether the thread moves.
@@ -286,7 +298,10 @@ impl Worker {
                 };
                 // A file that could not be opened may be opened for another process later; code made at run time may be
                 // named later.
-                let passing = matches!(named.reason, Some(Unnamed::NoFile | Unnamed::Jit));
+                let passing = matches!(
+                    named.reason,
+                    Some(Unnamed::NoFile | Unnamed::Jit | Unnamed::Pending)
+                );
                 let named = if passing {
                     named
                 } else {

@@ -399,8 +399,14 @@ fn names_that_are_not_there_in_time() {
     let known = own.request(libc::getrlimit as *const () as usize);
     let place = known.place;
     let early = symbolizer.table(vec![known.clone()], Duration::ZERO);
-    assert_eq!(early.reason(place), Some(Unnamed::Pending));
-    assert!(early.function(place).name.contains("+0x"));
+    // The thread may be quicker than whoever does not wait.
+    match early.reason(place) {
+        None => assert!(early.function(place).known),
+        reason => {
+            assert_eq!(reason, Some(Unnamed::Pending));
+            assert!(early.function(place).name.contains("+0x"));
+        }
+    }
     let late = symbolizer.table(vec![known.clone()], PATIENCE);
     assert!(late.function(place).known);
     let mut told = 0;

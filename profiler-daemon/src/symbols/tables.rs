@@ -43,8 +43,10 @@ pub(super) fn bytes_of(file: &File) -> Option<u64> {
             is_symbol_table(file, names_at.saturating_add(u64::from(u32_at(section, 0))))
         })
         .map(|section| layout.word(section, layout.section_size));
+    // There are two; more, or larger ones, would only buy their reader time.
     tables.try_fold(0_u64, |sum, bytes| {
-        (bytes <= MAX_TABLE_BYTES).then_some(sum.saturating_add(bytes))
+        let sum = sum.saturating_add(bytes);
+        (bytes <= MAX_TABLE_BYTES && sum <= 2 * MAX_TABLE_BYTES).then_some(sum)
     })
 }
 

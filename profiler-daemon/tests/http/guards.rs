@@ -81,6 +81,11 @@ async fn pages_of_other_sites_fetch_nothing() {
             assert!(problem["type"].as_str().unwrap().ends_with("cross-site"));
         }
     }
+    let mut ahead = from("/healthz", ["cross-site", "navigate", "document"]);
+    ahead
+        .headers_mut()
+        .insert("sec-purpose", HeaderValue::from_static("prefetch"));
+    ask(server(), ahead).await.problem(403);
     for allowed in [
         ["cross-site", "navigate", "document"],
         ["same-origin", "cors", "empty"],

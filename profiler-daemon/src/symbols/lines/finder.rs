@@ -28,7 +28,7 @@ const MAX_PLACES: usize = 32_768;
 /// Longest time that one question may keep the thread.
 const QUESTION_TIME: Duration = Duration::from_secs(60);
 /// One file, and one process that reads it, do not take longer than this unless something is wrong: such a process has 30 s.
-const LONGEST_PIECE: Duration = Duration::from_secs(40);
+const LONGEST_PIECE: Duration = Duration::from_secs(90);
 /// What could not be found is tried again after this time, nanoseconds.
 const AGAIN_NS: u64 = 60_000_000_000;
 
