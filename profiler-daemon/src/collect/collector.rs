@@ -379,8 +379,9 @@ impl Collector {
                 .add(executable, stack.end, stack.primary.walks);
         }
         self.profile.apply(drained);
+        // Also where no tables are used: they would be kept for ever.
+        let (used, missed) = self.stacks.take_modules();
         if let Some(unwinding) = &mut self.unwinding {
-            let (used, missed) = self.stacks.take_modules();
             unwinding.pass(&mut self.kernel, &mut self.processes, used, missed);
         }
         self.stacks.end_pass();

@@ -11,7 +11,7 @@ use crate::export::saved::fuzzing::nothing;
 use crate::unwind::{
     fuzzing::kept,
     go_tests,
-    made_files::{CODE_ADDRESS, MadeSection, program},
+    made_files::{CODE_ADDRESS, MadeSection, program, shared_padding},
 };
 
 type Seed = (&'static str, &'static str, Vec<u8>);
@@ -65,7 +65,7 @@ fn seeds() -> Vec<Seed> {
         ("go_table", "functions", behind_length(&go_code, &go_table)),
         ("go_table", "rows_without_end", rows_without_end()),
         ("machine_code", "functions", code()),
-        ("machine_code", "shared_padding", shared_padding()),
+        ("machine_code", "shared_padding", shared_padding(700)),
         ("packed_section", "plain", packed(0, 400, &[7; 400])),
         (
             "packed_section",
@@ -178,21 +178,6 @@ fn rows_without_end() -> Vec<u8> {
     function[16] = 1;
     table.extend(function);
     behind_length(&[0x90; 512], &table)
-}
-
-/// Jumps to calls that lie within padding, so that each has all that follows behind it.
-fn shared_padding() -> Vec<u8> {
-    const CALLS: usize = 700;
-    // A long nop whose operand is a call that ends within the next nop, behind its first byte.
-    const NOP: [u8; 9] = [0x66, 0x0f, 0x1f, 0x84, 0x00, 0xe8, 0, 0, 0];
-    let mut code = Vec::new();
-    for number in 0..CALLS {
-        let target = (CALLS * 6 + number * NOP.len() + 5) as i32;
-        code.extend([0x0f, 0x84]);
-        code.extend((target - (code.len() as i32 + 4)).to_le_bytes());
-    }
-    code.extend(NOP.repeat(CALLS));
-    code
 }
 
 /// A compressed section behind the byte that says in which form.

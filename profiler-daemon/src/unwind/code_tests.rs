@@ -12,6 +12,7 @@ use super::{
     code::{CodeReader, State, call_targets},
     elf::{Elf, FrameForm},
     frames::{Described, Frames, bytes},
+    made_files,
     rule::Rule,
 };
 
@@ -249,15 +250,7 @@ fn any_bytes() {
 #[test]
 fn shared_padding() {
     const CALLS: usize = 17_000;
-    // A long nop whose operand is a call that ends within the next nop, behind its first byte.
-    const NOP: [u8; 9] = [0x66, 0x0f, 0x1f, 0x84, 0x00, 0xe8, 0, 0, 0];
-    let mut code = Vec::new();
-    for number in 0..CALLS {
-        let target = (CALLS * 6 + number * NOP.len() + 5) as i32;
-        code.extend([0x0f, 0x84]);
-        code.extend((target - (code.len() as i32 + 4)).to_le_bytes());
-    }
-    code.extend(NOP.repeat(CALLS));
+    let code = made_files::shared_padding(CALLS);
     let start_ns = thread_ns();
     let mut states = 0;
     CodeReader::new().states(&code, 0x1000, |_, _| states += 1);

@@ -79,3 +79,18 @@ pub(crate) fn program(code: &[u8], sections: &[MadeSection]) -> Vec<u8> {
     put(&mut file, 68, &5_u32.to_le_bytes());
     file
 }
+
+/// Jumps to calls that lie within padding, so that each has all that follows behind it.
+#[cfg(test)]
+pub(crate) fn shared_padding(calls: usize) -> Vec<u8> {
+    // A long nop whose operand is a call that ends within the next nop, behind its first byte.
+    const NOP: [u8; 9] = [0x66, 0x0f, 0x1f, 0x84, 0x00, 0xe8, 0, 0, 0];
+    let mut code = Vec::new();
+    for number in 0..calls {
+        let target = (calls * 6 + number * NOP.len() + 5) as i32;
+        code.extend([0x0f, 0x84]);
+        code.extend((target - (code.len() as i32 + 4)).to_le_bytes());
+    }
+    code.extend(NOP.repeat(calls));
+    code
+}

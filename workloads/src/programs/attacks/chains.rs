@@ -3,7 +3,7 @@
 
 use anyhow::bail;
 
-use super::{Program, map};
+use super::{Program, code_page, map};
 use crate::options::Options;
 use crate::sys;
 use crate::truth::Truth;
@@ -40,20 +40,7 @@ fn run(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
         private,
         None,
     )?;
-    let page = map(0, 4096, libc::PROT_READ | libc::PROT_WRITE, private, None)?;
-    // SAFETY: the fresh page is writable and longer than the code.
-    unsafe { std::ptr::copy_nonoverlapping(CODE.as_ptr(), page as *mut u8, CODE.len()) };
-    // SAFETY: changes only that page: from writable to executable.
-    let answer = unsafe {
-        libc::mprotect(
-            page as *mut libc::c_void,
-            4096,
-            libc::PROT_READ | libc::PROT_EXEC,
-        )
-    };
-    if answer != 0 {
-        bail!("the page cannot be made executable");
-    }
+    let page = code_page(0, &CODE)?;
     let until_ns = sys::monotonic_ns() + options.duration_ns();
     let threads: Vec<_> = (0..options.threads_or(4))
         .map(|number| {

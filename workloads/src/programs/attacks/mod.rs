@@ -84,6 +84,29 @@ fn map(
     Ok(address as usize)
 }
 
+/// A page of machine code, at this address or, with 0, anywhere.
+fn code_page(at: usize, code: &[u8]) -> anyhow::Result<usize> {
+    const PAGE_BYTES: usize = 4096;
+    let place = if at == 0 {
+        0
+    } else {
+        libc::MAP_FIXED_NOREPLACE
+    };
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | place;
+    let writable = libc::PROT_READ | libc::PROT_WRITE;
+    let page = map(at, PAGE_BYTES, writable, flags, None)?;
+    anyhow::ensure!(code.len() <= PAGE_BYTES, "more code than a page holds");
+    // SAFETY: the fresh page is writable and no shorter than the code.
+    unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), page as *mut u8, code.len()) };
+    let executable = libc::PROT_READ | libc::PROT_EXEC;
+    // SAFETY: changes only that page: from writable to executable.
+    let answer = unsafe { libc::mprotect(page as *mut libc::c_void, PAGE_BYTES, executable) };
+    if answer != 0 {
+        return Err(std::io::Error::last_os_error()).context("making a page executable");
+    }
+    Ok(page)
+}
+
 /// Gives a mapping back.
 fn unmap(address: usize, bytes: usize) {
     // SAFETY: a mapping made by `map` that nothing refers to any more.

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, bail};
 
-use super::{Program, enter_namespaces, map, mount};
+use super::{Program, code_page, enter_namespaces, mount};
 use crate::options::Options;
 use crate::sys;
 use crate::truth::Truth;
@@ -37,27 +37,7 @@ fn run(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
     std::fs::write(&own, "")?;
     enter_namespaces()?;
     mount(secret, &own, "", libc::MS_BIND, "")?;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
-    let page = map(
-        CODE_AT,
-        4096,
-        libc::PROT_READ | libc::PROT_WRITE,
-        flags,
-        None,
-    )?;
-    // SAFETY: the fresh page is writable and longer than the code.
-    unsafe { std::ptr::copy_nonoverlapping(CODE.as_ptr(), page as *mut u8, CODE.len()) };
-    // SAFETY: changes only that page: from writable to executable.
-    let answer = unsafe {
-        libc::mprotect(
-            page as *mut libc::c_void,
-            4096,
-            libc::PROT_READ | libc::PROT_EXEC,
-        )
-    };
-    if answer != 0 {
-        bail!("the page cannot be made executable");
-    }
+    let page = code_page(CODE_AT, &CODE)?;
     // SAFETY: the page holds a whole function with this signature.
     let code: extern "C" fn(u64) -> u64 = unsafe { std::mem::transmute(page) };
     let until_ns = sys::monotonic_ns() + options.duration_ns();
