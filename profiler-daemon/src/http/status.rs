@@ -176,16 +176,10 @@ impl Status {
                 "own resident memory".to_owned(),
                 format!("{} KiB", self.own_cost.resident_bytes >> 10),
             ),
-            (
-                "of that".to_owned(),
-                self.own_cost
-                    .memory_bytes
-                    .iter()
-                    .map(|(part, bytes)| format!("{part} {} KiB", bytes >> 10))
-                    .collect::<Vec<_>>()
-                    .join(", "),
-            ),
         ];
+        for (part, bytes) in &self.own_cost.memory_bytes {
+            lines.push((format!("  of that {part}"), format!("{} KiB", bytes >> 10)));
+        }
         if let Some(replay) = &self.replay {
             lines.insert(0, ("replay of".to_owned(), replay.file.clone()));
             lines.insert(1, ("saved at".to_owned(), replay.saved_at.clone()));
