@@ -20,6 +20,7 @@ mod own_frames;
 mod processors;
 mod rations;
 mod rests;
+mod row_claims;
 mod stacks;
 mod state;
 mod sweep;

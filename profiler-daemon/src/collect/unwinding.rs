@@ -16,6 +16,7 @@ use crate::processes::changes::{Changed, Image};
 use crate::processes::live::Processes;
 use crate::processes::mappings::{Mapping, Mappings};
 use crate::processes::module::ModuleId;
+use crate::processes::shares::Owner;
 use crate::sys::clock::monotonic_ns;
 use crate::unwind::elf::Segment;
 use crate::unwind::table::bias;
@@ -25,6 +26,7 @@ use crate::unwind::{NoTable, UnwindTable};
 use super::asking::{Asking, Dropped, Turn};
 use super::files_without::{FileWithout, FilesWithout, FollowedBy};
 use super::rations::Rations;
+use super::row_claims::{Claim, RowClaims};
 use super::table_queue::Waiting;
 
 /// Passes within which a table that was used is not given up for another.
@@ -45,7 +47,7 @@ pub struct UnwindingState {
     pub evicted: u64,
     /// Tables that found no room.
     pub refused: u64,
-    /// Times that a process's mappings found no room.
+    /// Times that a process's mappings found no room, or more than the share of the process or its user.
     pub mappings_full: u64,
     /// Times that the kernel refused something else.
     pub failures: u64,
@@ -73,6 +75,7 @@ enum Table {
 struct Shared {
     mappings: Arc<Mappings>,
     range: MappingRange,
+    claim: Claim,
     pids: HashSet<u32>,
     /// A table came or went: the rows are to be written anew.
     stale: bool,
@@ -112,6 +115,7 @@ pub(super) struct Unwinding {
     /// Processes that have had their share of rows, and have others by the next pass.
     later: HashSet<u32>,
     rations: Rations,
+    claims: RowClaims,
     /// Processes that have other rows since they were taken last.
     renewed: HashSet<u32>,
     pass: u64,
@@ -131,6 +135,7 @@ impl Unwinding {
             again: HashSet::new(),
             later: HashSet::new(),
             rations: Rations::new(mapping_rows),
+            claims: RowClaims::new(mapping_rows),
             renewed: HashSet::new(),
             pass: 0,
             state: UnwindingState::default(),
@@ -402,7 +407,8 @@ impl Unwinding {
                 self.later.insert(pid);
                 return;
             }
-            let Some(range) = kernel.add_mappings(&self.rows(&mappings)) else {
+            let Some((range, claim)) = self.add(kernel, processes.owner_of(image), pid, &mappings)
+            else {
                 self.state.mappings_full += 1;
                 self.again.insert(pid);
                 return;
@@ -412,6 +418,7 @@ impl Unwinding {
                 Shared {
                     mappings,
                     range,
+                    claim,
                     pids: HashSet::new(),
                     stale: false,
                 },
@@ -452,6 +459,28 @@ impl Unwinding {
         }
     }
 
+    /// Writes the rows of a process that shares them with none. `None`: there is no room, or none for this owner.
+    fn add(
+        &mut self,
+        kernel: &mut Kernel,
+        owner: Owner,
+        pid: u32,
+        mappings: &Mappings,
+    ) -> Option<(MappingRange, Claim)> {
+        let key = self.known.get(&pid).map(|known| known.rows);
+        let rows = self.rows(mappings);
+        let before = key.and_then(|key| self.shared.get_mut(&key));
+        let mut before = before.filter(|shared| shared.pids.len() == 1);
+        let before_claim = before.as_mut().map(|shared| &mut shared.claim);
+        let claim = self.claims.claim(owner, rows.len(), before_claim).ok()?;
+        let range = kernel.add_mappings(&rows);
+        if range.is_none() {
+            self.claims
+                .undo(&claim, before.map(|shared| &mut shared.claim));
+        }
+        Some((range?, claim))
+    }
+
     /// A process is gone, or has other rows now.
     fn forget(&mut self, kernel: &mut Kernel, pid: u32) {
         if let Some(known) = self.known.remove(&pid) {
@@ -470,6 +499,7 @@ impl Unwinding {
         if self.shared.get(&key).is_some_and(unused)
             && let Some(shared) = self.shared.remove(&key)
         {
+            self.claims.release(&shared.claim);
             kernel.retire_mappings(shared.range);
         }
     }

@@ -14,6 +14,11 @@ pub struct Image {
 }
 
 impl Image {
+    /// Tells the process apart from all others.
+    pub(super) const fn instance(self) -> u64 {
+        self.instance
+    }
+
     /// Whether it began as a copy of another process and is still the same program.
     #[must_use]
     pub const fn is_forked(self) -> bool {

@@ -3,6 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use super::{
+    changes::Image,
     ids::ProcessKey,
     instance::Instance,
     live::Processes,
@@ -10,8 +11,11 @@ use super::{
     shares::Owner,
 };
 
-/// The number of nobody that is known.
-const UNKNOWN: u64 = u64::MAX;
+/// Those that are not followed: nobody that is known.
+const NOBODY: Owner = Owner::Process {
+    number: u64::MAX,
+    user: None,
+};
 /// The user of threads of the kernel.
 const ROOT: u32 = 0;
 
@@ -41,13 +45,14 @@ impl Processes {
     pub fn owner(&self, key: ProcessKey) -> Owner {
         let id = self.by_key.get(&key).copied();
         let instance = id.and_then(|id| Some((id, self.instances.get(&id)?)));
-        instance.map_or(
-            Owner::Process {
-                number: UNKNOWN,
-                user: None,
-            },
-            |(id, instance)| instance.owner(id),
-        )
+        instance.map_or(NOBODY, |(id, instance)| instance.owner(id))
+    }
+
+    /// The same, for the process that executes this image.
+    #[must_use]
+    pub fn owner_of(&self, image: Image) -> Owner {
+        let instance = self.instances.get(&image.instance());
+        instance.map_or(NOBODY, |instance| instance.owner(image.instance()))
     }
 }
 

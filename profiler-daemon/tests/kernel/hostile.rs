@@ -242,6 +242,7 @@ fn who_attacks_it_harms_no_other() {
         ),
         ("attack-fuse", vec!["--path".to_owned(), stage.path("fuse")]),
         ("attack-versions", vec!["--path".to_owned(), own.clone()]),
+        ("attack-mappings", vec!["--path".to_owned(), own.clone()]),
         ("attack-tables", vec!["--path".to_owned(), own]),
         ("attack-chains", vec![]),
     ] {

@@ -4,6 +4,7 @@
 mod chains;
 mod elf;
 mod fuse;
+mod mappings;
 mod names;
 mod perf_map;
 mod tables;
@@ -15,9 +16,10 @@ use anyhow::Context;
 
 use super::Program;
 
-pub(super) const PROGRAMS: [Program; 6] = [
+pub(super) const PROGRAMS: [Program; 7] = [
     chains::PROGRAM,
     fuse::PROGRAM,
+    mappings::PROGRAM,
     names::PROGRAM,
     perf_map::PROGRAM,
     tables::PROGRAM,
