@@ -2,7 +2,7 @@
 //! afterwards the path may be gone or mean another file; an open file also keeps its inode from being used again.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{HashMap, HashSet},
     fs::{File, Metadata},
     hash::{BuildHasher as _, RandomState},
     os::unix::fs::MetadataExt as _,
@@ -15,6 +15,7 @@ use super::{
     module::{
         FileIdentity, Module, ModuleId, ModuleIdentity, ModuleKind, ModuleMarks, ModuleTable,
     },
+    perf_map_files::PerfMapFiles,
     shares::Owner,
     sort::{Sort, sort_of},
     source::{Mapped, Source, is_the_file},
@@ -140,8 +141,8 @@ pub struct Files {
     images: HashMap<ModuleId, Arc<ModuleFile>>,
     /// Tells images apart. A process can write what it likes into its own, but not what hashes like another.
     image_hashes: RandomState,
-    /// Files that name code made at run time, oldest first; a few dozen at most.
-    perf_maps: VecDeque<Arc<ModuleFile>>,
+    /// Files that name code made at run time.
+    perf_maps: PerfMapFiles,
     limit: usize,
     uses: u64,
     counts: FileCounts,
@@ -157,7 +158,7 @@ impl Files {
             native_vdso: None,
             images: HashMap::new(),
             image_hashes: RandomState::new(),
-            perf_maps: VecDeque::new(),
+            perf_maps: PerfMapFiles::default(),
             limit: limit.max(1),
             uses: 0,
             counts: FileCounts::default(),
@@ -379,8 +380,8 @@ impl Files {
     /// Marks the modules that are needed whatever is mapped.
     pub(super) fn mark(&self, marks: &mut ModuleMarks) {
         let images = self.images.keys().copied();
-        let maps = self.perf_maps.iter().map(|map| map.module);
-        let modules = images.chain(maps).chain(self.native_vdso);
+        let modules = images.chain(self.perf_maps.modules());
+        let modules = modules.chain(self.native_vdso);
         modules.for_each(|module| marks.keep(module));
     }
 
@@ -389,6 +390,7 @@ impl Files {
         self.kept
             .retain(|_, kept| !gone.contains(&kept.file.module));
         self.seen.retain(|module, _| !gone.contains(module));
+        self.perf_maps.close(|module| gone.contains(&module));
     }
 
     /// Closes the quarter that was not used for longest.
@@ -414,8 +416,8 @@ impl Files {
         if let Some(image) = self.images.get(&module) {
             return Some(Arc::clone(image));
         }
-        if let Some(map) = self.perf_maps.iter().find(|map| map.module == module) {
-            return Some(Arc::clone(map));
+        if let Some(map) = self.perf_maps.get(module) {
+            return Some(map);
         }
         let seen = self.seen.get(&module)?;
         let (pid, mapped) = (seen.pid, seen.mapped.clone());
@@ -475,7 +477,6 @@ impl Files {
         pid: u32,
         start_ns: u64,
     ) -> Option<ModuleId> {
-        const MAX_PERF_MAPS: usize = 64;
         let file = source.perf_map(pid)?;
         let identity = file_identity(&file)?;
         let unique = format!("[jit] {pid} {start_ns}");
@@ -485,16 +486,13 @@ impl Files {
         if module == ModuleId::UNKNOWN {
             return None;
         }
-        self.perf_maps.retain(|map| map.module != module);
-        if self.perf_maps.len() >= MAX_PERF_MAPS {
-            self.perf_maps.pop_front();
-            self.counts.evicted += 1;
-        }
-        self.perf_maps.push_back(Arc::new(ModuleFile {
+        let file = ModuleFile {
             module,
             file,
             identity,
-        }));
+        };
+        let closed = self.perf_maps.keep(owner, Arc::new(file));
+        self.counts.evicted += u64::from(closed);
         Some(module)
     }
 

@@ -26,7 +26,10 @@ impl Processes {
                 instance.pid,
                 instance.start_ns,
             );
-            instance.jit = named.unwrap_or(ModuleId::JIT);
+            if let Some(module) = named {
+                instance.jit = module;
+                self.jits.insert(module, id);
+            }
         }
         instance.jit
     }

@@ -37,6 +37,7 @@ impl Processes {
             others(marks);
         });
         self.files.forget(&gone);
+        self.jits.retain(|module, _| !gone.contains(module));
         gone
     }
 

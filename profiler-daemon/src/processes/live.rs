@@ -10,12 +10,13 @@ use std::{
 };
 
 use super::{
-    files::{FileCounts, FileOwner, Files, ModuleFile, Seen},
+    files::{FileCounts, Files},
     ids::{ProcessKey, START_TICK_NS},
     instance::{Facts, Instance, ProcessInfo},
     mappings::{Added, MAX_MAPPINGS, Mapping, Mappings, Place},
     module::{ModuleId, ModuleTable},
     row_room::RowRoom,
+    shares::Shares,
     source::{Mapped, Source},
 };
 use crate::sys::{
@@ -29,6 +30,8 @@ pub const MAX_PROCESSES: usize = 100_000;
 /// Most programs described on exec in one pass (some 40 us each); those beyond are described when first asked for, if they
 /// still live.
 pub(super) const MAX_GATHERS: u32 = 256;
+/// How often in one pass files are opened again through processes that have them (some 20 us each), by share.
+pub(super) const MAX_REOPENINGS: usize = 256;
 
 /// How to follow processes.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +69,8 @@ pub struct Processes {
     /// Instances of each number, by start.
     pub(super) by_pid: HashMap<u32, Vec<u64>>,
     pub(super) by_key: HashMap<ProcessKey, u64>,
+    /// Which process makes the code of a module.
+    pub(super) jits: HashMap<ModuleId, u64>,
     next_id: u64,
     /// As of the last pass, less what came since.
     pub(super) rows: RowRoom,
@@ -75,6 +80,8 @@ pub struct Processes {
     undescribed: Vec<u64>,
     /// How many more programs may be described on exec before the next sweep.
     pub(super) gathers_left: u32,
+    /// How often files may be opened again through processes before the next sweep.
+    pub(super) reopenings: Shares,
     /// Numbers of processes whose mappings changed, or that came or went.
     pub(super) changed: HashSet<u32>,
     pub(super) counts: ProcessCounts,
@@ -96,12 +103,14 @@ impl Processes {
             instances: HashMap::new(),
             by_pid: HashMap::new(),
             by_key: HashMap::new(),
+            jits: HashMap::new(),
             next_id: 0,
             rows: RowRoom::default(),
             boot_minus_monotonic_ns,
             lost_since_ns: None,
             undescribed: Vec::new(),
             gathers_left: MAX_GATHERS,
+            reopenings: Shares::new(MAX_REOPENINGS),
             changed: HashSet::new(),
             counts: ProcessCounts::default(),
         }
@@ -525,23 +534,6 @@ impl Processes {
     /// The modules, to add those that are not mapped files (kernel modules).
     pub fn modules_mut(&mut self) -> &mut ModuleTable {
         &mut self.table
-    }
-
-    /// The open file of a module; `None` where it is no file or gone.
-    pub fn file(&mut self, module: ModuleId) -> Option<Arc<ModuleFile>> {
-        self.files.file(&self.table, &*self.source, module)
-    }
-
-    /// Whose the file of a module is; `None` for what is no file or was never opened. Opens nothing.
-    #[must_use]
-    pub fn file_owner(&self, module: ModuleId) -> Option<FileOwner> {
-        self.files.owner(module)
-    }
-
-    /// Where the file of a module was mapped last; `None` for what is no file or was never opened.
-    #[must_use]
-    pub fn seen(&self, module: ModuleId) -> Option<Seen> {
-        self.files.seen(module)
     }
 
     /// What happened so far.

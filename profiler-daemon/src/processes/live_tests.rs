@@ -459,6 +459,31 @@ fn names_of_code_after_an_exec() {
     );
 }
 
+// Check that a user whose processes all name the code they make takes the file of nobody else's, and that those of his own that
+// were closed for want of room are opened again when they are asked for.
+#[test]
+fn many_files_that_name_code() {
+    let (machine, mut processes) = machine();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let now = 10_000_000_000;
+    let modules: Vec<ModuleId> = (2..202)
+        .map(|pid| {
+            machine.show(pid, 0, &[(0x1000, "//anon")]);
+            machine.perf_map(pid, file.path().to_owned());
+            machine.user(pid, if pid == 2 { 7 } else { 8 });
+            let key = processes.link(pid, 1, 1);
+            processes.resolve(key, now, 0x1000).unwrap().module
+        })
+        .collect();
+    assert_eq!(processes.file_counts().evicted, 200 - 64);
+    assert!(processes.file(modules[0]).is_some());
+    assert_eq!(processes.file_counts().evicted, 200 - 64);
+    let again = processes.file(modules[1]).unwrap();
+    assert_eq!(again.module, modules[1]);
+    machine.hide(4);
+    assert!(processes.file(modules[2]).is_none());
+}
+
 // Check that modules stay that a process has mapped, or had before it ended or executed another program a short while ago, and leave
 // when that is forgotten.
 #[test]

@@ -13,6 +13,8 @@ mod leaving;
 pub mod live;
 pub mod mappings;
 pub mod module;
+mod opening;
+mod perf_map_files;
 mod row_room;
 pub mod shares;
 mod sort;

@@ -4,9 +4,10 @@
 use std::{collections::HashSet, sync::Arc};
 
 use super::{
-    live::{MAX_GATHERS, Processes},
+    live::{MAX_GATHERS, MAX_REOPENINGS, Processes},
     mappings::KEEP_ENDED_NS,
     row_room::RowRoom,
+    shares::Shares,
 };
 use crate::sys::clock::monotonic_ns;
 
@@ -61,6 +62,7 @@ impl Processes {
             self.after_loss(since_ns.saturating_sub(LOSS_SPAN_NS), now_ns);
         }
         self.gathers_left = MAX_GATHERS;
+        self.reopenings = Shares::new(MAX_REOPENINGS);
         self.reread(now_ns);
         self.forget(now_ns);
     }
@@ -190,8 +192,10 @@ impl Processes {
             })
             .map(|(id, _)| *id)
             .collect();
-        for id in ended {
-            self.remove(id);
+        if !ended.is_empty() {
+            ended.into_iter().for_each(|id| self.remove(id));
+            let instances = &self.instances;
+            self.jits.retain(|_, id| instances.contains_key(id));
         }
     }
 
