@@ -27,12 +27,8 @@ impl FileKey {
 
     /// The same for processes of this owner's user only.
     pub(super) fn of_user(&self, owner: Owner) -> Self {
-        let user = match owner {
-            Owner::Process { user, .. } => user,
-            Owner::System => Some(0),
-        };
         Self {
-            of_user: Some(user),
+            of_user: Some(owner.user()),
             ..self.clone()
         }
     }

@@ -13,7 +13,7 @@ use super::{
     elf_id::{self, ElfIdentity},
     file_key::FileKey,
     module::{
-        FileIdentity, Module, ModuleId, ModuleIdentity, ModuleKind, ModuleMarks, ModuleTable,
+        FileIdentity, HeldText, Module, ModuleId, ModuleIdentity, ModuleKind, ModuleMarks, ModuleTable,
     },
     perf_map_files::PerfMapFiles,
     shares::Owner,
@@ -102,8 +102,8 @@ struct LastSeen {
     pid: u32,
     mapped: Mapped,
     key: FileKey,
-    /// Bytes counted for the path: it may have been longer before.
-    counted_bytes: usize,
+    /// What is counted for the path, by whoever mapped it so.
+    held: Option<HeldText>,
     owner: FileOwner,
 }
 
@@ -196,7 +196,7 @@ impl Files {
                 let of_user = of_all.of_user(owner);
                 for key in [&of_all, &of_user] {
                     if let Some(known) = self.known(key) {
-                        self.see(table, key, pid, mapped);
+                        self.see((table, owner), key, pid, mapped);
                         return known;
                     }
                 }
@@ -213,7 +213,7 @@ impl Files {
                     .is_ok_and(|metadata| is_the_file(&metadata, mapped));
                 let key = if is_exact { of_all } else { of_user };
                 let identified = self.take_in((table, owner), key.clone(), file, mapped, memory);
-                self.see(table, &key, pid, mapped);
+                self.see((table, owner), &key, pid, mapped);
                 identified
             }
         }
@@ -221,7 +221,13 @@ impl Files {
 
     /// Notes that an open file was mapped: the process that mapped it first may have ended long ago. Of copies of one file the
     /// first one that is still open stays. Where there is no room for a path, what was noted before stays.
-    fn see(&mut self, table: &mut ModuleTable, key: &FileKey, pid: u32, mapped: &Mapped) {
+    fn see(
+        &mut self,
+        (table, owner): (&mut ModuleTable, Owner),
+        key: &FileKey,
+        pid: u32,
+        mapped: &Mapped,
+    ) {
         let kept = self.kept.get(key).filter(|kept| kept.is_file);
         let Some(file) = kept.map(|kept| Arc::clone(&kept.file)) else {
             return;
@@ -246,27 +252,26 @@ impl Files {
                 return;
             }
         }
-        let before_bytes = seen.map_or(0, |seen| seen.counted_bytes);
-        let counted_bytes = before_bytes.max(mapped.path.len());
-        if table.hold(module, counted_bytes - before_bytes) {
-            let mapped = mapped.clone();
-            self.seen.insert(
-                module,
-                LastSeen {
-                    pid,
-                    mapped,
-                    key: key.clone(),
-                    counted_bytes,
-                    owner: FileOwner {
-                        uid: file
-                            .file
-                            .metadata()
-                            .map_or(NOBODY, |metadata| metadata.uid()),
-                        size_bytes: file.identity.size_bytes,
-                    },
-                },
-            );
+        let mut held = self.seen.get_mut(&module).and_then(|seen| seen.held.take());
+        let has_room = table.hold(&mut held, owner, mapped.path.len());
+        if !has_room {
+            if let Some(seen) = self.seen.get_mut(&module) {
+                seen.held = held;
+            }
+            return;
         }
+        let metadata = file.file.metadata();
+        let seen = LastSeen {
+            pid,
+            mapped: mapped.clone(),
+            key: key.clone(),
+            held,
+            owner: FileOwner {
+                uid: metadata.map_or(NOBODY, |metadata| metadata.uid()),
+                size_bytes: file.identity.size_bytes,
+            },
+        };
+        self.seen.insert(module, seen);
     }
 
     /// Where the file of a module was mapped last; `None` for what is no file or was never opened.
@@ -386,10 +391,12 @@ impl Files {
     }
 
     /// Closes the files of modules that have left, and forgets where they were.
-    pub(super) fn forget(&mut self, gone: &HashSet<ModuleId>) {
+    pub(super) fn forget(&mut self, table: &mut ModuleTable, gone: &HashSet<ModuleId>) {
         self.kept
             .retain(|_, kept| !gone.contains(&kept.file.module));
-        self.seen.retain(|module, _| !gone.contains(module));
+        for seen in gone.iter().filter_map(|module| self.seen.remove(module)) {
+            seen.held.iter().for_each(|held| table.release(held));
+        }
         self.perf_maps.close(|module| gone.contains(&module));
     }
 

@@ -219,8 +219,8 @@ fn paths_are_bounded() {
         path: [&*short.path, &[b'/'; 1000]].concat().into(),
         ..short.clone()
     };
-    while table.hold(module, 1000) {}
-    while table.hold(module, 1) {}
+    while table.hold(&mut None, Owner::System, 1000) {}
+    while table.hold(&mut None, Owner::System, 1) {}
     // On a file system without a disk of its own it is another file by its path.
     if short.device.major != 0 {
         files.identify((&mut table, Owner::System), &ProcFs, (1, 1), &long);
@@ -233,7 +233,7 @@ fn paths_are_bounded() {
     fs::write(&other, "text").unwrap();
     let none = identify(&mut files, &mut table, &mapped(&other)).module;
     assert_eq!(none, ModuleId::UNKNOWN);
-    let more = ModuleTable::new().hold(ModuleId::KERNEL, MAX_MODULE_TEXT_BYTES + 1);
+    let more = ModuleTable::new().hold(&mut None, Owner::System, MAX_MODULE_TEXT_BYTES + 1);
     assert!(!more);
 }
 
@@ -272,7 +272,7 @@ fn what_left_is_closed() {
         identify(&mut files, &mut table, &mapped(&paths[index])).module
     });
     let gone = table.sweep(|marks| marks.keep(stays));
-    files.forget(&gone);
+    files.forget(&mut table, &gone);
     assert_eq!(gone, HashSet::from([leaves]));
     assert!(files.open_files() == 1 && files.seen(leaves).is_none());
     assert!(files.file(&table, &ProcFs, leaves).is_none());
@@ -312,7 +312,7 @@ fn a_file_that_changes_without_end() {
         if version % 100 == 0 && table.wants_sweep() {
             sweeps += 1;
             let gone = table.sweep(|marks| marks.keep(now.module));
-            files.forget(&gone);
+            files.forget(&mut table, &gone);
         }
     }
     assert!(sweeps > 20 && given > VERSIONS / 4, "{given} in {sweeps}");

@@ -1,6 +1,9 @@
 //! Who takes room of what all processes share, and what of it leaves.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use super::{
     changes::Image,
@@ -25,18 +28,31 @@ impl Processes {
     pub fn sweep_modules(&mut self, others: impl FnOnce(&mut ModuleMarks)) -> HashSet<ModuleId> {
         let (instances, files) = (&self.instances, &self.files);
         let gone = self.table.sweep(|marks| {
-            let mut seen = HashSet::new();
-            for instance in instances.values() {
+            // Children share what their parent has mapped. Who lives has it, before who ended, and the oldest before its children.
+            let mut holders = HashMap::new();
+            for (id, instance) in instances {
                 marks.keep(instance.jit);
-                // Children share what their parent has mapped.
-                if seen.insert(Arc::as_ptr(&instance.mappings)) {
-                    instance.mappings.modules().for_each(|id| marks.keep(id));
+                let rank = (instance.exited_ns.is_some(), *id);
+                let first = holders.entry(Arc::as_ptr(&instance.mappings));
+                let first = first.or_insert((rank, instance));
+                if rank < first.0 {
+                    *first = (rank, instance);
+                }
+            }
+            for ((is_gone, id), instance) in holders.into_values() {
+                let owner = instance.owner(id);
+                for module in instance.mappings.modules() {
+                    if is_gone {
+                        marks.keep(module);
+                    } else {
+                        marks.keep_for(module, owner);
+                    }
                 }
             }
             files.mark(marks);
             others(marks);
         });
-        self.files.forget(&gone);
+        self.files.forget(&mut self.table, &gone);
         self.jits.retain(|module, _| !gone.contains(module));
         gone
     }

@@ -14,7 +14,7 @@ use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 
 use serde::{Deserialize, Serialize};
 
-pub use table::{ModuleMarks, ModuleTable};
+pub use table::{HeldText, ModuleMarks, ModuleTable};
 
 /// Most modules the table holds; the ones beyond are `[unknown]` and counted.
 pub const MAX_MODULES: usize = 65_536;

@@ -43,10 +43,7 @@ impl PerfMapFiles {
     /// who has most is closed; answers whether one was.
     pub(super) fn keep(&mut self, owner: Owner, file: Arc<ModuleFile>) -> bool {
         self.0.retain(|open| open.file.module != file.module);
-        let user = match owner {
-            Owner::Process { user, .. } => user,
-            Owner::System => Some(0),
-        };
+        let user = owner.user();
         self.0.push_back(Open { user, file });
         self.0.len() > MAX_OPEN && self.close_one()
     }

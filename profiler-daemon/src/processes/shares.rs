@@ -25,6 +25,17 @@ pub enum Owner {
     },
 }
 
+impl Owner {
+    /// Whose process it is, the machine being root's; `None` where that is not known.
+    #[must_use]
+    pub const fn user(self) -> Option<u32> {
+        match self {
+            Self::System => Some(ROOT),
+            Self::Process { user, .. } => user,
+        }
+    }
+}
+
 /// An [`Owner`] that holds something: small, because there is one beside each thing that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HolderId(u32);
@@ -129,22 +140,34 @@ impl Shares {
     /// There is none for this owner; nothing changes.
     pub fn take(&mut self, owner: Owner, amount: usize) -> Result<HolderId, NoRoom> {
         self.check(owner, amount)?;
-        let id = match self.ids.get(&owner) {
-            Some(id) => *id,
-            None => self.add(owner),
-        };
+        let id = self.holder(owner);
         self.charge(id, amount);
         Ok(id)
     }
 
-    /// Takes more room for who has some already.
+    /// Who that is.
+    #[must_use]
+    pub fn owner(&self, id: HolderId) -> Owner {
+        self.holders[id.0 as usize].owner
+    }
+
+    /// Gives room back that a holder took, and takes some for this owner.
     ///
     /// # Errors
-    /// There is none for this owner; nothing changes.
-    pub fn take_more(&mut self, id: HolderId, amount: usize) -> Result<(), NoRoom> {
-        self.check(self.holders[id.0 as usize].owner, amount)?;
-        self.charge(id, amount);
-        Ok(())
+    /// There is none for this owner; the holder keeps what it had.
+    pub fn exchange(
+        &mut self,
+        (id, before): (HolderId, usize),
+        owner: Owner,
+        amount: usize,
+    ) -> Result<HolderId, NoRoom> {
+        let owner_before = self.owner(id);
+        self.give_back(id, before);
+        self.take(owner, amount).inspect_err(|_| {
+            let same = self.holder(owner_before);
+            debug_assert_eq!(same, id, "places are given out again last in, first out");
+            self.charge(same, before);
+        })
     }
 
     /// Gives room back that this holder took.
@@ -182,7 +205,10 @@ impl Shares {
         }
     }
 
-    fn add(&mut self, owner: Owner) -> HolderId {
+    fn holder(&mut self, owner: Owner) -> HolderId {
+        if let Some(id) = self.ids.get(&owner) {
+            return *id;
+        }
         let holder = Holder { owner, held: 0 };
         let id = match self.free.pop() {
             Some(place) => {
@@ -267,12 +293,29 @@ mod tests {
         let mut shares = Shares::new(100);
         let first = shares.take(of(1, 7), 20).unwrap();
         assert_eq!(shares.take(of(1, 7), 15), Err(NoRoom::OverShare));
-        assert_eq!(shares.take_more(first, 15), Err(NoRoom::OverShare));
-        shares.take_more(first, 10).unwrap();
+        assert_eq!(shares.take(of(1, 7), 10), Ok(first));
         assert_eq!(shares.take(of(2, 8), 71), Err(NoRoom::Full));
         shares.give_back(first, 30);
         assert_eq!((shares.used(), shares.ids.len()), (0, 0));
         assert_eq!(shares.take(of(2, 8), 50), Ok(first));
         assert!(shares.of_process.len() == 1 && shares.of_user.len() == 1);
+    }
+
+    // Check that what one gave up another has, that who has its share gets no more by it, and that nothing changes then.
+    #[test]
+    fn room_goes_to_another() {
+        let mut shares = Shares::new(100);
+        let first = shares.take(of(1, 7), 20).unwrap();
+        let larger = shares.exchange((first, 20), of(1, 7), 25).unwrap();
+        let second = shares.exchange((larger, 25), of(2, 8), 30).unwrap();
+        assert_eq!((shares.used(), shares.owner(second)), (30, of(2, 8)));
+        assert!(shares.of_process.len() == 1 && shares.of_user.len() == 1);
+        let third = shares.take(of(3, 9), 20).unwrap();
+        let refused = shares.exchange((second, 30), of(3, 9), 30);
+        assert_eq!(refused, Err(NoRoom::OverShare));
+        assert_eq!((shares.used(), shares.owner(second)), (50, of(2, 8)));
+        shares.give_back(second, 30);
+        shares.give_back(third, 20);
+        assert_eq!((shares.used(), shares.ids.len()), (0, 0));
     }
 }

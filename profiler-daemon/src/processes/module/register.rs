@@ -10,8 +10,8 @@ use crate::processes::shares::{HolderId, NoRoom, Owner, Shares};
 pub(super) struct Kept {
     identity: ModuleIdentity,
     by: HolderId,
-    pub(super) text_by: HolderId,
-    pub(super) text_bytes: usize,
+    text_by: HolderId,
+    text_bytes: usize,
 }
 
 /// What only the table itself needs to know: copies for readers do without.
@@ -73,6 +73,26 @@ impl Register {
             text_by,
             text_bytes,
         })
+    }
+
+    /// Who a module takes room of; `None` for a place that has none.
+    pub(super) fn owner(&self, place: usize) -> Option<Owner> {
+        let kept = self.kept.get(place)?.as_ref()?;
+        Some(self.room.owner(kept.by))
+    }
+
+    /// Has a module take room of another owner from now on, as far as that one has room.
+    pub(super) fn pass_on(&mut self, place: usize, to: Owner) {
+        let Some(kept) = self.kept.get_mut(place).and_then(Option::as_mut) else {
+            return;
+        };
+        if let Ok(by) = self.room.exchange((kept.by, 1), to, 1) {
+            kept.by = by;
+        }
+        let bytes = kept.text_bytes;
+        if let Ok(by) = self.text.exchange((kept.text_by, bytes), to, bytes) {
+            kept.text_by = by;
+        }
     }
 
     /// Gives back what a module had.

@@ -8,7 +8,7 @@ use super::{
     MAX_MODULES, MAX_NAME_BYTES, Module, ModuleId, ModuleIdentity, ModuleKind, bounded_name,
     register::Register,
 };
-use crate::processes::shares::{Owner, Refused};
+use crate::processes::shares::{HolderId, Owner, Refused};
 
 /// One place in the table.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -18,17 +18,50 @@ struct Slot {
     module: Option<Arc<Module>>,
 }
 
-/// Which modules something names.
+/// Which modules something names, and who has them.
 #[derive(Debug)]
-pub struct ModuleMarks(Vec<bool>);
+pub struct ModuleMarks(Vec<Mark>);
+
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    is_named: bool,
+    /// Who it takes room of; `None` where that does not change.
+    owner: Option<Owner>,
+    /// Who has it: its owner, before another process of the same user, before anybody.
+    holder: Option<Owner>,
+}
 
 impl ModuleMarks {
     /// This one stays.
     pub fn keep(&mut self, id: ModuleId) {
         if let Some(mark) = self.0.get_mut(id.place()) {
-            *mark = true;
+            mark.is_named = true;
         }
     }
+
+    /// This one stays, and this process has it.
+    pub fn keep_for(&mut self, id: ModuleId, holder: Owner) {
+        let Some(mark) = self.0.get_mut(id.place()) else {
+            return;
+        };
+        mark.is_named = true;
+        let fits = |of: Option<Owner>| match (of, mark.owner) {
+            (None, _) => 0,
+            (of, owner) if of == owner => 3,
+            (Some(of), Some(owner)) if of.user() == owner.user() => 2,
+            _ => 1,
+        };
+        if fits(Some(holder)) > fits(mark.holder) {
+            mark.holder = Some(holder);
+        }
+    }
+}
+
+/// Bytes of text that somebody keeps for a module, counted until they are released.
+#[derive(Debug)]
+pub struct HeldText {
+    by: HolderId,
+    bytes: usize,
 }
 
 /// The modules there are, by number. Cloning is cheap: the contents are shared until one copy grows.
@@ -169,30 +202,30 @@ impl ModuleTable {
         id
     }
 
-    /// Counts bytes of text that others keep for a module from now on, as long as it is there. False, and counted,
-    /// where there is no room for them.
+    /// Counts bytes of text (one at least) that others keep for a module by this owner, in the place of what they kept for it
+    /// `before`. False, and counted, where there is no room for them: `before` stays as it was.
     #[must_use]
-    pub fn hold(&mut self, id: ModuleId, bytes: usize) -> bool {
-        if bytes == 0 {
-            return true;
+    pub fn hold(&mut self, before: &mut Option<HeldText>, owner: Owner, bytes: usize) -> bool {
+        let Some(register) = &mut self.register else {
+            return false;
+        };
+        let text = &mut Arc::make_mut(register).text;
+        let bytes = bytes.max(1);
+        let taken = match before {
+            Some(held) => text.exchange((held.by, held.bytes), owner, bytes),
+            None => text.take(owner, bytes),
+        };
+        match taken {
+            Ok(by) => *before = Some(HeldText { by, bytes }),
+            Err(why) => self.refused.count(why),
         }
-        let holds = self.holds(id);
-        let Some(register) = self.register.as_mut().filter(|_| holds) else {
-            return false;
-        };
-        let register = Arc::make_mut(register);
-        let Some(kept) = register.kept[id.place()].as_mut() else {
-            return false;
-        };
-        match register.text.take_more(kept.text_by, bytes) {
-            Ok(()) => {
-                kept.text_bytes += bytes;
-                true
-            }
-            Err(why) => {
-                self.refused.count(why);
-                false
-            }
+        taken.is_ok()
+    }
+
+    /// They keep it no longer.
+    pub fn release(&mut self, held: &HeldText) {
+        if let Some(register) = &mut self.register {
+            Arc::make_mut(register).text.give_back(held.by, held.bytes);
         }
     }
 
@@ -209,9 +242,19 @@ impl ModuleTable {
     }
 
     /// Forgets all modules but the fixed ones and those that `name` marks: it is to mark every one that anything
-    /// names. Answers which left. What copies hold does not change.
+    /// names. Answers which left. What copies hold does not change. Of those that stay, who brought it pays as long as
+    /// he has it; then one of those who have it does, if there is room for them.
     pub fn sweep(&mut self, name: impl FnOnce(&mut ModuleMarks)) -> HashSet<ModuleId> {
-        let mut marks = ModuleMarks(vec![false; self.slots.len()]);
+        let owner = |place| {
+            let owner = self.register.as_ref()?.owner(place)?;
+            (owner != Owner::System).then_some(owner)
+        };
+        let marks = (0..self.slots.len()).map(|place| Mark {
+            is_named: false,
+            owner: owner(place),
+            holder: None,
+        });
+        let mut marks = ModuleMarks(marks.collect());
         for fixed in [ModuleId::UNKNOWN, ModuleId::KERNEL, ModuleId::JIT] {
             marks.keep(fixed);
         }
@@ -220,7 +263,7 @@ impl ModuleTable {
         let gone: HashSet<ModuleId> = self
             .iter()
             .map(|(id, _)| id)
-            .filter(|id| !marks.0[id.place()])
+            .filter(|id| !marks.0[id.place()].is_named)
             .collect();
         let Some(register) = &mut self.register else {
             return HashSet::new();
@@ -236,6 +279,14 @@ impl ModuleTable {
                 if let Some(kept) = register.kept[id.place()].take() {
                     register.give_back(&kept);
                 }
+            }
+        }
+        // After these: there is more room now.
+        for (place, mark) in marks.0.into_iter().enumerate() {
+            if let (Some(owner), Some(holder)) = (mark.owner, mark.holder)
+                && owner != holder
+            {
+                register.pass_on(place, holder);
             }
         }
         register.swept = (register.room.used(), refused);

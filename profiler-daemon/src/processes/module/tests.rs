@@ -74,8 +74,8 @@ fn overlong_identities() {
         number += 1;
     }
     assert!(table.text_bytes() <= MAX_MODULE_TEXT_BYTES && table.refused().total() == 1);
-    assert!(table.hold(first, 100) && !table.hold(first, MAX_MODULE_TEXT_BYTES));
-    assert!(!table.hold(ModuleId(1 << 40), 1), "it is not there");
+    let mut hold = |bytes| table.hold(&mut None, Owner::System, bytes);
+    assert!(hold(100) && !hold(MAX_MODULE_TEXT_BYTES));
 }
 
 // Check that a build ID is written as two lower-case digits a byte.
@@ -162,6 +162,52 @@ fn one_process_leaves_room_for_others() {
             only.text_bytes()
         });
     }
+}
+
+// Check that who maps a module pays for it once who brought it is gone, another process of the same user first, so that the latter's
+// user finds room again; that nothing moves while who brought it has it; and that who has no room keeps nobody from having some.
+#[test]
+fn who_has_a_module_pays_for_it() {
+    let of = |number, user| Owner::Process {
+        number,
+        user: Some(user),
+    };
+    let name = || Module::named("/lib/shared", ModuleKind::User);
+    let mut table = ModuleTable::new();
+    let mut ids = Vec::new();
+    while table.refused().total() == 0 {
+        let inode = ids.len() as u64;
+        ids.push(table.intern_for(ATTACKER, version(inode, 0), name));
+    }
+    assert_eq!(ids.pop(), Some(ModuleId::UNKNOWN));
+    let room = |table: &mut ModuleTable, owner| {
+        let mut taken = 0;
+        while taken < 1000
+            && table.intern_for(owner, version(taken, 1), name) != ModuleId::UNKNOWN
+        {
+            taken += 1;
+        }
+        taken
+    };
+    for (holders, more) in [
+        (vec![of(9, 8), ATTACKER], 0),
+        (vec![of(9, 8), of(2, 7)], 1000),
+        (vec![of(9, 8)], 1000),
+    ] {
+        let kept = ids.clone();
+        table.sweep(|marks| {
+            for owner in holders {
+                kept.iter().for_each(|id| marks.keep_for(*id, owner));
+            }
+        });
+        assert_eq!(table.len(), kept.len() + 3);
+        assert_eq!(room(&mut table, ATTACKER), more);
+    }
+    table.sweep(|marks| ids.iter().for_each(|id| marks.keep_for(*id, of(10, 8))));
+    assert_eq!(table.len(), ids.len() + 3);
+    assert!(room(&mut table, of(10, 8)) <= 1);
+    table.sweep(|_| {});
+    assert_eq!((table.len(), table.text_bytes()), (3, ModuleTable::new().text_bytes()));
 }
 
 proptest! {
