@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
-use profiler_common::unwind::{MappingRow, mapping};
+use profiler_common::unwind::MappingRow;
 use tracing::{debug, warn};
 
 use crate::kernel::{Kernel, MappingRange, Published, UnwindFill};
@@ -18,16 +18,16 @@ use crate::processes::mappings::{Mapping, Mappings};
 use crate::processes::module::ModuleId;
 use crate::processes::shares::Owner;
 use crate::sys::clock::monotonic_ns;
-use crate::unwind::elf::Segment;
-use crate::unwind::table::bias;
 use crate::unwind::worker::{TableAnswer, TableWorker, WorkerCounts};
 use crate::unwind::{NoTable, UnwindTable};
 
 use super::asking::{Asking, Dropped, Turn};
 use super::files_without::{FileWithout, FilesWithout, FollowedBy};
 use super::rations::Rations;
+use super::retries::Retries;
 use super::row_claims::{Claim, RowClaims};
 use super::table_queue::Waiting;
+use super::table_state::{Table, row};
 
 /// Passes within which a table that was used is not given up for another.
 const KEEP_PASSES: u64 = 10;
@@ -51,24 +51,6 @@ pub struct UnwindingState {
     pub mappings_full: u64,
     /// Times that the kernel refused something else.
     pub failures: u64,
-}
-
-/// How far a file's table is.
-enum Table {
-    /// Asked for.
-    Asked,
-    /// The walker has it.
-    Loaded {
-        id: u32,
-        segments: Vec<Segment>,
-        used_pass: u64,
-        /// Why it was read off the file's code, if it was.
-        without: Option<NoTable>,
-    },
-    /// It was there or could be, but there was no room. Asked for again when a walk needs it, some passes later.
-    NoRoom { pass: u64 },
-    /// There can be none: frame pointers are all there is.
-    None(NoTable),
 }
 
 /// Rows that one or more processes have.
@@ -110,6 +92,8 @@ pub(super) struct Unwinding {
     waiting: Vec<(ModuleId, Arc<UnwindTable>)>,
     /// Modules whose request found the queue full, and that are asked for again at the next pass.
     unasked: HashSet<ModuleId>,
+    /// Modules without a table because their file could not be opened.
+    unopened: Retries,
     /// Processes to look at again at the next pass: the programs did not know them, or there was no room.
     again: HashSet<u32>,
     /// Processes that have had their share of rows, and have others by the next pass.
@@ -132,6 +116,7 @@ impl Unwinding {
             known: HashMap::new(),
             waiting: Vec::new(),
             unasked: HashSet::new(),
+            unopened: Retries::default(),
             again: HashSet::new(),
             later: HashSet::new(),
             rations: Rations::new(mapping_rows),
@@ -204,7 +189,9 @@ impl Unwinding {
                 *used_pass = self.pass;
             }
         }
-        let unasked = std::mem::take(&mut self.unasked);
+        let mut unasked = std::mem::take(&mut self.unasked);
+        let due = self.unopened.due(self.pass);
+        unasked.extend(due.filter(|module| !self.is_asked(*module)));
         for module in missed {
             if let Some(Table::NoRoom { pass }) = self.tables.get(&module)
                 && pass + KEEP_PASSES < self.pass
@@ -213,17 +200,21 @@ impl Unwinding {
                 self.ask(processes, module);
             }
         }
-        let mut unasked = unasked;
         if !unasked.is_empty() {
             let mappings = self
                 .shared
                 .values()
                 .flat_map(|shared| shared.mappings.present());
             let mapped: HashSet<ModuleId> = mappings.map(|mapping| mapping.module).collect();
-            unasked.retain(|module| mapped.contains(module));
-        }
-        for module in unasked {
-            self.ask(processes, module);
+            for module in unasked {
+                if mapped.contains(&module) {
+                    self.ask(processes, module);
+                } else {
+                    // Whoever maps it anew asks anew.
+                    self.unopened.forget(module);
+                    self.tables.remove(&module);
+                }
+            }
         }
         self.hand_over(processes);
         for (module, table) in std::mem::take(&mut self.waiting) {
@@ -240,7 +231,7 @@ impl Unwinding {
 
     fn ask(&mut self, processes: &mut Processes, module: ModuleId) {
         let Some(file) = processes.file_owner(module) else {
-            self.tables.insert(module, Table::None(NoTable::Unreadable));
+            self.not_opened(processes, module);
             return;
         };
         let file = Waiting {
@@ -255,6 +246,22 @@ impl Unwinding {
         }
     }
 
+    fn is_asked(&self, module: ModuleId) -> bool {
+        matches!(self.tables.get(&module), Some(Table::Asked))
+    }
+
+    /// Its file cannot be opened now. What is known by a name only never can: once it is opened, it is another module.
+    fn not_opened(&mut self, processes: &Processes, module: ModuleId) {
+        if processes.modules().is_file(module) {
+            self.unopened.failed(module, self.pass);
+        }
+        let none = Table::None(NoTable::Unreadable);
+        let before = self.tables.insert(module, none);
+        if !matches!(before, Some(Table::None(_))) {
+            self.mark_stale(module);
+        }
+    }
+
     /// Modules have left: nothing has them mapped, so no row of a mapping points to their tables.
     pub(super) fn forget_modules(&mut self, kernel: &mut Kernel, gone: &HashSet<ModuleId>) {
         for module in gone {
@@ -262,6 +269,7 @@ impl Unwinding {
                 kernel.unload_table(id);
             }
             self.unasked.remove(module);
+            self.unopened.forget(*module);
         }
         self.waiting.retain(|(module, _)| !gone.contains(module));
     }
@@ -279,10 +287,7 @@ impl Unwinding {
         });
         for (module, why) in dropped {
             match why {
-                Dropped::Gone => {
-                    self.tables.insert(module, Table::None(NoTable::Unreadable));
-                    self.mark_stale(module);
-                }
+                Dropped::Gone => self.not_opened(processes, module),
                 // Whoever maps it anew asks anew.
                 Dropped::Unneeded => drop(self.tables.remove(&module)),
             }
@@ -294,6 +299,7 @@ impl Unwinding {
             debug!("module {} has left", answer.module.0);
             return;
         }
+        self.unopened.forget(answer.module);
         match answer.table {
             Ok(table) => self.load(kernel, answer.module, &table),
             Err(why) => {
@@ -393,12 +399,22 @@ impl Unwinding {
         {
             return;
         }
+        let before_has = |this: &Self, module| {
+            let rows = this.known.get(&pid).map(|known| known.rows);
+            let before = rows.and_then(|rows| this.shared.get(&rows));
+            same_image && before.is_some_and(|shared| shared.has(module))
+        };
         for mapping in mappings.present() {
-            if mapping.file_offset.is_some()
-                && !self.tables.contains_key(&mapping.module)
-                && !self.unasked.contains(&mapping.module)
-            {
-                self.ask(processes, mapping.module);
+            let module = mapping.module;
+            let is_unknown =
+                || !self.tables.contains_key(&module) && !self.unasked.contains(&module);
+            let is_anew = || {
+                self.unopened.may_try(module, self.pass)
+                    && !self.is_asked(module)
+                    && !before_has(self, module)
+            };
+            if mapping.file_offset.is_some() && (is_unknown() || is_anew()) {
+                self.ask(processes, module);
             }
         }
         let key = Arc::as_ptr(&mappings).addr();
@@ -552,33 +568,8 @@ impl Unwinding {
 
     fn rows(&self, mappings: &Mappings) -> Vec<MappingRow> {
         let present = mappings.present().iter();
-        present.map(|mapping| self.row(mapping)).collect()
-    }
-
-    fn row(&self, mapped: &Mapping) -> MappingRow {
-        let mut row = MappingRow {
-            start: mapped.start,
-            end: mapped.end,
-            kind: mapping::NO_TABLE,
-            ..MappingRow::default()
-        };
-        let Some(offset) = mapped.file_offset else {
-            // Code made at run time.
-            row.kind = mapping::FRAME_POINTER;
-            return row;
-        };
-        match self.tables.get(&mapped.module) {
-            Some(Table::Loaded { id, segments, .. }) => {
-                if let Some(bias) = bias(segments, mapped.start, offset) {
-                    row.bias = bias;
-                    row.table = *id;
-                    row.kind = mapping::TABLE;
-                }
-            }
-            Some(Table::None(_)) => row.kind = mapping::FRAME_POINTER,
-            Some(Table::Asked | Table::NoRoom { .. }) | None => {}
-        }
-        row
+        let row = |mapping: &Mapping| row(self.tables.get(&mapping.module), mapping);
+        present.map(row).collect()
     }
 
     fn failed(&mut self, what: &str, error: &io::Error) {

@@ -5,6 +5,7 @@ use std::{
     collections::{HashMap, HashSet},
     fs::{File, Metadata},
     hash::{BuildHasher as _, RandomState},
+    ops::Range,
     os::unix::fs::MetadataExt as _,
     sync::Arc,
 };
@@ -13,9 +14,10 @@ use super::{
     elf_id::{self, ElfIdentity},
     file_key::FileKey,
     module::{
-        FileIdentity, HeldText, Module, ModuleId, ModuleIdentity, ModuleKind, ModuleMarks, ModuleTable,
+        FileIdentity, Module, ModuleId, ModuleIdentity, ModuleKind, ModuleMarks, ModuleTable,
     },
     perf_map_files::PerfMapFiles,
+    seen::{FileOwner, Seen, SeenFiles},
     shares::Owner,
     sort::{Sort, sort_of},
     source::{Mapped, Source, is_the_file},
@@ -39,15 +41,6 @@ pub struct ModuleFile {
     pub identity: FileIdentity,
 }
 
-/// Where a module's file was mapped last.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// By which process. It may be gone, and its number be another's.
-    pub pid: u32,
-    /// Path as that process sees it.
-    pub path: Box<[u8]>,
-}
-
 /// The open file of a module, and where it was mapped last.
 #[derive(Clone, Debug)]
 pub struct OpenModule {
@@ -55,15 +48,6 @@ pub struct OpenModule {
     pub file: Arc<ModuleFile>,
     /// `None` for what was never mapped as a file.
     pub seen: Option<Seen>,
-}
-
-/// Whose a file is, and how large.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileOwner {
-    /// The user who owns it, by the kernel's own number.
-    pub uid: u32,
-    /// Its size when it was mapped last, bytes.
-    pub size_bytes: u64,
 }
 
 /// How file lookups went.
@@ -97,16 +81,6 @@ struct Looked {
     build_id: Option<Box<[u8]>>,
 }
 
-#[derive(Debug)]
-struct LastSeen {
-    pid: u32,
-    mapped: Mapped,
-    key: FileKey,
-    /// What is counted for the path, by whoever mapped it so.
-    held: Option<HeldText>,
-    owner: FileOwner,
-}
-
 /// A module together with what its offsets mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identified {
@@ -134,8 +108,7 @@ impl Identified {
 #[derive(Debug)]
 pub struct Files {
     kept: HashMap<FileKey, Kept>,
-    /// Where each file module was last seen, to open it again. Its text is counted by the table of modules.
-    seen: HashMap<ModuleId, LastSeen>,
+    seen: SeenFiles,
     native_vdso: Option<ModuleId>,
     /// Images of vDSOs; a handful at most.
     images: HashMap<ModuleId, Arc<ModuleFile>>,
@@ -154,7 +127,7 @@ impl Files {
     pub fn new(limit: usize) -> Self {
         Self {
             kept: HashMap::new(),
-            seen: HashMap::new(),
+            seen: SeenFiles::default(),
             native_vdso: None,
             images: HashMap::new(),
             image_hashes: RandomState::new(),
@@ -236,51 +209,31 @@ impl Files {
         if module == ModuleId::UNKNOWN {
             return;
         }
-        let seen = self.seen.get(&module);
-        if let Some(seen) = seen {
-            let last_key = &seen.key;
+        if let Some(way) = self.seen.get(module) {
             let is_open = |kept: &Kept| {
                 kept.file.module == module
                     && file_identity(&kept.file.file) == Some(kept.file.identity)
             };
-            let stays = if last_key == key {
-                seen.pid == pid
+            let stays = if way.key == *key {
+                way.pid == pid
             } else {
-                self.kept.get(last_key).is_some_and(is_open)
+                self.kept.get(&way.key).is_some_and(is_open)
             };
-            if stays {
+            if stays || !self.seen.may_replace(module, owner) {
                 return;
             }
         }
-        let mut held = self.seen.get_mut(&module).and_then(|seen| seen.held.take());
-        let has_room = table.hold(&mut held, owner, mapped.path.len());
-        if !has_room {
-            if let Some(seen) = self.seen.get_mut(&module) {
-                seen.held = held;
-            }
-            return;
-        }
-        let metadata = file.file.metadata();
-        let seen = LastSeen {
-            pid,
-            mapped: mapped.clone(),
-            key: key.clone(),
-            held,
-            owner: FileOwner {
-                uid: metadata.map_or(NOBODY, |metadata| metadata.uid()),
-                size_bytes: file.identity.size_bytes,
-            },
-        };
-        self.seen.insert(module, seen);
+        let found = (module, file_owner(&file));
+        self.seen.note((table, owner), found, key, (pid, mapped));
     }
 
     /// Where the file of a module was mapped last; `None` for what is no file or was never opened.
     #[must_use]
     pub fn seen(&self, module: ModuleId) -> Option<Seen> {
-        let seen = self.seen.get(&module)?;
+        let way = self.seen.get(module)?;
         Some(Seen {
-            pid: seen.pid,
-            path: seen.mapped.plain_path().into(),
+            pid: way.pid,
+            path: way.mapped.plain_path().into(),
         })
     }
 
@@ -293,7 +246,19 @@ impl Files {
                 size_bytes: image.identity.size_bytes,
             });
         }
-        Some(self.seen.get(&module)?.owner)
+        let way = self.seen.get(module).map(|way| way.file);
+        let open = || Some(file_owner(&self.open_copy(module)?.1.file));
+        way.or_else(open)
+    }
+
+    /// An open file of a module that is a file.
+    fn open_copy(&self, module: ModuleId) -> Option<(&FileKey, &Kept)> {
+        let is_it = |kept: &Kept| kept.is_file && kept.file.module == module;
+        let way = self.seen.get(module);
+        let by_key = way.and_then(|way| self.kept.get_key_value(&way.key));
+        by_key
+            .filter(|(_, kept)| is_it(kept))
+            .or_else(|| self.kept.iter().find(|(_, kept)| is_it(kept)))
     }
 
     /// A file already open under this key, unless its contents changed since.
@@ -394,9 +359,7 @@ impl Files {
     pub(super) fn forget(&mut self, table: &mut ModuleTable, gone: &HashSet<ModuleId>) {
         self.kept
             .retain(|_, kept| !gone.contains(&kept.file.module));
-        for seen in gone.iter().filter_map(|module| self.seen.remove(module)) {
-            seen.held.iter().for_each(|held| table.release(held));
-        }
+        self.seen.forget(table, gone);
         self.perf_maps.close(|module| gone.contains(&module));
     }
 
@@ -426,25 +389,26 @@ impl Files {
         if let Some(map) = self.perf_maps.get(module) {
             return Some(map);
         }
-        let seen = self.seen.get(&module)?;
-        let (pid, mapped) = (seen.pid, seen.mapped.clone());
-        let key = seen.key.clone();
         self.uses += 1;
-        if let Some(kept) = self.kept.get_mut(&key)
-            && kept.file.module == module
-        {
+        let open = self.open_copy(module).map(|(key, _)| key.clone());
+        if let Some(kept) = open.and_then(|key| self.kept.get_mut(&key)) {
             kept.last_used = self.uses;
             return Some(Arc::clone(&kept.file));
         }
-        if let Some(copy) = self
-            .kept
-            .values_mut()
-            .find(|kept| kept.file.module == module)
-        {
-            copy.last_used = self.uses;
-            return Some(Arc::clone(&copy.file));
-        }
-        let file = source.open(pid, pid, &mapped)?;
+        let way = self.seen.get(module)?;
+        let file = source.open(way.pid, way.pid, &way.mapped)?;
+        let key = way.key.clone();
+        self.keep_again(table, module, key, file)
+    }
+
+    /// Keeps a file that was opened again, if it still is that of the module.
+    fn keep_again(
+        &mut self,
+        table: &ModuleTable,
+        module: ModuleId,
+        key: FileKey,
+        file: File,
+    ) -> Option<Arc<ModuleFile>> {
         self.counts.opened += 1;
         let looked = self.look_at(&file, false)?;
         if looked.unique.and_then(|unique| table.find(&unique)) != Some(module) {
@@ -452,6 +416,22 @@ impl Files {
         }
         self.keep(key.clone(), file, looked.identity, module);
         self.kept.get(&key).map(|kept| Arc::clone(&kept.file))
+    }
+
+    /// The file of a module, opened through another process that has it at this place, and remembered so.
+    pub(super) fn file_of(
+        &mut self,
+        (table, owner): (&mut ModuleTable, Owner),
+        source: &dyn Source,
+        module: ModuleId,
+        (pid, range): (u32, Range<u64>),
+    ) -> Option<Arc<ModuleFile>> {
+        let (file, mapped) = source.open_mapped(pid, range)?;
+        let key = FileKey::of(&mapped);
+        let file = self.keep_again(table, module, key.clone(), file)?;
+        let found = (module, file_owner(&file));
+        self.seen.note((table, owner), found, &key, (pid, &mapped));
+        Some(file)
     }
 
     /// Addresses above 4 GiB can only hold the vDSO of this machine's own word size, which is the same in every process. What
@@ -557,6 +537,14 @@ fn printable(path: &[u8]) -> Box<str> {
 #[must_use]
 pub fn only_root_writes(metadata: &Metadata) -> bool {
     metadata.uid() == 0 && metadata.mode() & 0o022 == 0
+}
+
+fn file_owner(file: &ModuleFile) -> FileOwner {
+    let metadata = file.file.metadata();
+    FileOwner {
+        uid: metadata.map_or(NOBODY, |metadata| metadata.uid()),
+        size_bytes: file.identity.size_bytes,
+    }
 }
 
 fn file_identity(file: &File) -> Option<FileIdentity> {

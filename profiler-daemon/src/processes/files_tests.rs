@@ -237,6 +237,35 @@ fn paths_are_bounded() {
     assert!(!more);
 }
 
+// Check that who maps a file by a path of his own does not come in the place of root or of the file's owner, who come in his.
+#[test]
+fn who_leads_to_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    fs::write(&path, "text").unwrap();
+    let (mut files, mut table) = (Files::new(2), ModuleTable::new());
+    let [mut other, root] = [mapped(&path), mapped(&path)];
+    // On a file system without a disk of its own it is another file by its path.
+    if other.device.major != 0 {
+        other.path = [&*other.path, b"/"].concat().into();
+    }
+    let of = |number, user| Owner::Process {
+        number,
+        user: Some(user),
+    };
+    let user = fs::metadata(&path).unwrap().uid() + 1;
+    for (owner, pid, mapped, leads) in [
+        (of(1, user), 1, &other, 1),
+        (of(2, 0), 2, &root, 2),
+        (of(3, user), 3, &other, 2),
+        (of(4, user - 1), 4, &root, 4),
+    ] {
+        let found = files.identify((&mut table, owner), &ProcFs, (pid, 1), mapped);
+        assert_eq!(files.seen(found.module).unwrap().pid, leads);
+        assert_eq!(files.owner(found.module).unwrap().uid, user - 1);
+    }
+}
+
 // Check that a second sight of this process's own mappings opens nothing more.
 #[test]
 fn known_files_stay_open() {

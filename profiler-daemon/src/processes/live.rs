@@ -15,6 +15,7 @@ use super::{
     instance::{Facts, Instance, ProcessInfo},
     mappings::{Added, MAX_MAPPINGS, Mapping, Mappings, Place},
     module::{ModuleId, ModuleTable},
+    opening::Mappers,
     row_room::RowRoom,
     shares::Shares,
     source::{Mapped, Source},
@@ -82,6 +83,8 @@ pub struct Processes {
     pub(super) gathers_left: u32,
     /// How often files may be opened again through processes before the next sweep.
     pub(super) reopenings: Shares,
+    /// Through whom, as of the first time since the last sweep.
+    pub(super) mappers: Option<Mappers>,
     /// Numbers of processes whose mappings changed, or that came or went.
     pub(super) changed: HashSet<u32>,
     pub(super) counts: ProcessCounts,
@@ -111,6 +114,7 @@ impl Processes {
             undescribed: Vec::new(),
             gathers_left: MAX_GATHERS,
             reopenings: Shares::new(MAX_REOPENINGS),
+            mappers: None,
             changed: HashSet::new(),
             counts: ProcessCounts::default(),
         }

@@ -459,6 +459,40 @@ fn names_of_code_after_an_exec() {
     );
 }
 
+// Check that a file that was closed is opened through another process that has it mapped where the one that mapped it last, by a path
+// of its own, is gone; and that it is gone when nobody has it.
+#[test]
+fn a_file_that_was_mapped_by_another_path() {
+    let (machine, mut processes) = machine();
+    let (now, folder) = (10_000_000_000, tempfile::tempdir().unwrap());
+    let mut show = |processes: &mut Processes, pid, user, path, file: &str| {
+        let file = folder.path().join(file);
+        std::fs::write(&file, "text").unwrap();
+        machine.show(pid, 0, &[(0x1000, path)]);
+        machine.user(pid, user);
+        machine.file(pid, file);
+        let key = processes.link(pid, 1, 1);
+        processes.resolve(key, now, 0x1000).unwrap().module
+    };
+    let module = show(&mut processes, 2, 7, "/lib/own", "own");
+    let attacked = show(&mut processes, 3, 7, "/attack/own", "own");
+    assert_eq!(attacked, module);
+    let seen = |processes: &Processes| processes.seen(module).unwrap();
+    assert_eq!(*seen(&processes).path, *b"/attack/own");
+    machine.hide(3);
+    for pid in 10..30 {
+        show(&mut processes, pid, pid, "/lib/other", &pid.to_string());
+    }
+    let file = processes.file(module).unwrap();
+    assert_eq!(file.module, module);
+    assert_eq!(*seen(&processes).path, *b"/lib/own");
+    for pid in 30..50 {
+        show(&mut processes, pid, pid, "/lib/other", &pid.to_string());
+    }
+    machine.hide(2);
+    assert!(processes.file(module).is_none());
+}
+
 // Check that a user whose processes all name the code they make takes the file of nobody else's, and that those of his own that
 // were closed for want of room are opened again when they are asked for.
 #[test]

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     fs::File,
+    ops::Range,
     path::PathBuf,
     sync::{Arc, Mutex},
 };
@@ -24,6 +25,8 @@ struct Shown {
     exe: &'static str,
     uid: u32,
     perf_map: Option<PathBuf>,
+    /// The file behind all that it has mapped.
+    file: Option<PathBuf>,
     described: u32,
 }
 
@@ -45,6 +48,7 @@ impl Machine {
             exe: "/bin/shown",
             uid: 7,
             perf_map: None,
+            file: None,
             described: 0,
         };
         self.0.lock().unwrap().insert(pid, shown);
@@ -66,6 +70,11 @@ impl Machine {
     /// From now on the process names the code it makes in that file.
     pub(crate) fn perf_map(&self, pid: u32, path: PathBuf) {
         self.0.lock().unwrap().get_mut(&pid).unwrap().perf_map = Some(path);
+    }
+
+    /// From now on this is the file behind all that the process has mapped.
+    pub(crate) fn file(&self, pid: u32, path: PathBuf) {
+        self.0.lock().unwrap().get_mut(&pid).unwrap().file = Some(path);
     }
 
     /// How often it was asked what the process is.
@@ -125,8 +134,21 @@ impl Source for Machine {
         }
     }
 
-    fn open(&self, _: u32, _: u32, _: &Mapped) -> Option<File> {
-        None
+    fn open(&self, pid: u32, _: u32, _: &Mapped) -> Option<File> {
+        File::open(self.get(pid)?.file?).ok()
+    }
+
+    fn open_mapped(&self, pid: u32, range: Range<u64>) -> Option<(File, Mapped)> {
+        let shown = self.get(pid)?;
+        let (start, path) = shown.maps.iter().find(|(start, _)| *start == range.start)?;
+        let mapped = Mapped {
+            start: *start,
+            end: range.end,
+            device: Device { major: 8, minor: 1 },
+            inode: inode(path),
+            path: path.as_bytes().into(),
+        };
+        Some((File::open(shown.file?).ok()?, mapped))
     }
 
     fn perf_map(&self, pid: u32) -> Option<File> {

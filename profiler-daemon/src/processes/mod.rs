@@ -16,6 +16,7 @@ pub mod module;
 mod opening;
 mod perf_map_files;
 mod row_room;
+pub mod seen;
 pub mod shares;
 mod sort;
 pub mod source;

@@ -3,6 +3,7 @@
 
 use std::{
     fs::{File, Metadata, OpenOptions},
+    ops::Range,
     os::unix::{
         ffi::OsStrExt as _,
         fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
@@ -70,6 +71,8 @@ pub trait Source: Send {
     fn describe(&self, pid: u32, with_cmdline: bool) -> Description;
     /// Opens the very file that is mapped; never waits for a device or a pipe.
     fn open(&self, pid: u32, ppid: u32, mapped: &Mapped) -> Option<File>;
+    /// Opens the file that a process has mapped at these addresses, if these are one mapping; and says what is mapped there.
+    fn open_mapped(&self, pid: u32, range: Range<u64>) -> Option<(File, Mapped)>;
     /// The file in which the process names the code it makes at run time, if it belongs to the process's own user. Another
     /// user's, root's too, is not read: a process can have any file mounted in its place.
     fn perf_map(&self, pid: u32) -> Option<File>;
@@ -110,10 +113,7 @@ impl Source for ProcFs {
 
     /// First by address, which is exact even for deleted files; then by path from the process's root, its parent's, ours.
     fn open(&self, pid: u32, ppid: u32, mapped: &Mapped) -> Option<File> {
-        let by_address = PathBuf::from(format!(
-            "/proc/{pid}/map_files/{:x}-{:x}",
-            mapped.start, mapped.end
-        ));
+        let by_address = by_address(pid, mapped.start..mapped.end);
         if let Some(file) = open_regular(&by_address) {
             // File systems without a disk of their own show another device than in the mapping; a path alone decides nothing:
             // whoever owns the process mounts what he likes there.
@@ -144,6 +144,24 @@ impl Source for ProcFs {
         })
     }
 
+    fn open_mapped(&self, pid: u32, range: Range<u64>) -> Option<(File, Mapped)> {
+        let by_address = by_address(pid, range.clone());
+        let file = open_regular(&by_address)?;
+        let metadata = file.metadata().ok()?;
+        let path = std::fs::read_link(&by_address).ok()?;
+        let mapped = Mapped {
+            start: range.start,
+            end: range.end,
+            device: Device {
+                major: libc::major(metadata.dev()),
+                minor: libc::minor(metadata.dev()),
+            },
+            inode: metadata.ino(),
+            path: path.as_os_str().as_bytes().into(),
+        };
+        Some((file, mapped))
+    }
+
     fn perf_map(&self, pid: u32) -> Option<File> {
         let path = format!("tmp/perf-{}.map", proc_fs::own_pid(pid)?);
         let root = Root::of_process(pid).ok()?;
@@ -163,6 +181,11 @@ impl Source for ProcFs {
         memory.read_exact_at(&mut image, own.start).ok()?;
         Some(image)
     }
+}
+
+fn by_address(pid: u32, range: Range<u64>) -> PathBuf {
+    let Range { start, end } = range;
+    format!("/proc/{pid}/map_files/{start:x}-{end:x}").into()
 }
 
 /// Opens a path for reading if it is a regular file. Looks before it opens: opening a device or a pipe can have effects.
@@ -223,11 +246,14 @@ mod tests {
         let pid = std::process::id();
         let inode = std::fs::metadata(&own).unwrap().ino();
         let by_address = ProcFs.open(pid, 0, &mapped).unwrap();
+        let (again, at) = ProcFs.open_mapped(pid, mapped.start..mapped.end).unwrap();
+        assert_eq!((at.start, &at.path), (mapped.start, &mapped.path));
         mapped.start = 0x1000;
         mapped.end = 0x2000;
         let by_path = ProcFs.open(pid, 0, &mapped).unwrap();
+        assert!(ProcFs.open_mapped(pid, 0x1000..0x2000).is_none());
         let gone = ProcFs.open(u32::MAX / 2, u32::MAX / 2, &mapped).unwrap();
-        for file in [by_address, by_path, gone] {
+        for file in [by_address, again, by_path, gone] {
             assert_eq!(file.metadata().unwrap().ino(), inode);
         }
         mapped.inode += 1;

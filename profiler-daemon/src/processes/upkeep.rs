@@ -63,6 +63,7 @@ impl Processes {
         }
         self.gathers_left = MAX_GATHERS;
         self.reopenings = Shares::new(MAX_REOPENINGS);
+        self.mappers = None;
         self.reread(now_ns);
         self.forget(now_ns);
     }

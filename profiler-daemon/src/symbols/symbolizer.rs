@@ -20,9 +20,10 @@ use super::{
 };
 use crate::{
     processes::{
-        files::{ModuleFile, Seen},
+        files::ModuleFile,
         mappings::Place,
         module::{Module, ModuleId, ModuleKind},
+        seen::Seen,
     },
     sys::{clock, heartbeat::Heartbeat},
 };

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use profiler_daemon::processes::elf_id::{self, ElfIdentity};
-use profiler_daemon::processes::files::{ModuleFile, Seen};
+use profiler_daemon::processes::files::ModuleFile;
 use profiler_daemon::processes::mappings::Place;
 use profiler_daemon::processes::module::{FileIdentity, Module, ModuleId, ModuleKind};
+use profiler_daemon::processes::seen::Seen;
 use profiler_daemon::symbols::lines::finder::{LineFinder, LineOptions, WorkerOptions};
 use profiler_daemon::symbols::lines::{Code, NoLine};
 use profiler_daemon::symbols::symbolizer::Request;

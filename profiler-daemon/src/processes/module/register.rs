@@ -81,6 +81,12 @@ impl Register {
         Some(self.room.owner(kept.by))
     }
 
+    /// Whether the module of a place is a file.
+    pub(super) fn is_file(&self, place: usize) -> bool {
+        let kept = self.kept.get(place).and_then(Option::as_ref);
+        kept.is_some_and(|kept| !matches!(kept.identity, ModuleIdentity::Named(_)))
+    }
+
     /// Has a module take room of another owner from now on, as far as that one has room.
     pub(super) fn pass_on(&mut self, place: usize, to: Owner) {
         let Some(kept) = self.kept.get_mut(place).and_then(Option::as_mut) else {

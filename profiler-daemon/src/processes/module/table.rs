@@ -136,6 +136,13 @@ impl ModuleTable {
         self.find_slot(id).is_some()
     }
 
+    /// Whether a module is known to be a certain file; false for what is known by a name only, and in copies for readers.
+    #[must_use]
+    pub fn is_file(&self, id: ModuleId) -> bool {
+        let register = self.register.as_ref().filter(|_| self.holds(id));
+        register.is_some_and(|register| register.is_file(id.place()))
+    }
+
     fn find_slot(&self, id: ModuleId) -> Option<&Arc<Module>> {
         let slot = self.slots.get(id.place());
         slot.filter(|slot| slot.before == id.before())?

@@ -182,8 +182,7 @@ fn who_has_a_module_pays_for_it() {
     assert_eq!(ids.pop(), Some(ModuleId::UNKNOWN));
     let room = |table: &mut ModuleTable, owner| {
         let mut taken = 0;
-        while taken < 1000
-            && table.intern_for(owner, version(taken, 1), name) != ModuleId::UNKNOWN
+        while taken < 1000 && table.intern_for(owner, version(taken, 1), name) != ModuleId::UNKNOWN
         {
             taken += 1;
         }
@@ -207,7 +206,10 @@ fn who_has_a_module_pays_for_it() {
     assert_eq!(table.len(), ids.len() + 3);
     assert!(room(&mut table, of(10, 8)) <= 1);
     table.sweep(|_| {});
-    assert_eq!((table.len(), table.text_bytes()), (3, ModuleTable::new().text_bytes()));
+    assert_eq!(
+        (table.len(), table.text_bytes()),
+        (3, ModuleTable::new().text_bytes())
+    );
 }
 
 proptest! {
