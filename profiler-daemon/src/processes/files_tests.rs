@@ -247,7 +247,7 @@ fn who_leads_to_a_file() {
     let [mut other, root] = [mapped(&path), mapped(&path)];
     // On a file system without a disk of its own it is another file by its path.
     if other.device.major != 0 {
-        other.path = [&*other.path, b"/"].concat().into();
+        other.path = [b"/", &*other.path].concat().into();
     }
     let of = |number, user| Owner::Process {
         number,
@@ -264,6 +264,38 @@ fn who_leads_to_a_file() {
         assert_eq!(files.seen(found.module).unwrap().pid, leads);
         assert_eq!(files.owner(found.module).unwrap().uid, user - 1);
     }
+}
+
+// Check that the path by which a file was mapped takes room of whoever mapped it so: that a user who has no room left keeps nobody else
+// from being remembered, and gets his room back then.
+#[test]
+fn a_path_is_paid_by_who_maps_by_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    fs::write(&path, "text").unwrap();
+    let of = |number, user| Owner::Process {
+        number,
+        user: Some(user),
+    };
+    let (mut files, mut table) = (Files::new(2), ModuleTable::new());
+    let (attacker, short) = (of(1, 1000), mapped(&path));
+    let mut long = short.clone();
+    // On a file system without a disk of its own it is another file by its path.
+    if short.device.major != 0 {
+        long.path = [b"/", &*short.path].concat().into();
+    }
+    let more = long.path.len() - short.path.len();
+    let mut identify = |table: &mut ModuleTable, owner, pid, mapped| {
+        let found = files.identify((table, owner), &ProcFs, (pid, 1), mapped);
+        files.seen(found.module).unwrap().pid
+    };
+    assert_eq!(identify(&mut table, attacker, 1, &short), 1);
+    while table.hold(&mut None, attacker, 1000) {}
+    while table.hold(&mut None, attacker, 1) {}
+    let before = table.text_bytes();
+    assert_eq!(identify(&mut table, of(2, 0), 2, &long), 2);
+    assert_eq!(table.text_bytes(), before + more);
+    assert!(table.hold(&mut None, attacker, 1));
 }
 
 // Check that a second sight of this process's own mappings opens nothing more.

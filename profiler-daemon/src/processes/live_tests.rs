@@ -465,9 +465,11 @@ fn names_of_code_after_an_exec() {
 fn a_file_that_was_mapped_by_another_path() {
     let (machine, mut processes) = machine();
     let (now, folder) = (10_000_000_000, tempfile::tempdir().unwrap());
-    let mut show = |processes: &mut Processes, pid, user, path, file: &str| {
+    let show = |processes: &mut Processes, pid, user, path, file: &str| {
         let file = folder.path().join(file);
-        std::fs::write(&file, "text").unwrap();
+        if !file.exists() {
+            std::fs::write(&file, "text").unwrap();
+        }
         machine.show(pid, 0, &[(0x1000, path)]);
         machine.user(pid, user);
         machine.file(pid, file);
