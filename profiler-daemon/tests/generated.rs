@@ -10,6 +10,7 @@ use profiler_common::unwind::UnwindFailure;
 use profiler_daemon::collect::COLLECTOR_LOSSES;
 use profiler_daemon::profile::losses::OWN_LOSSES;
 use profiler_daemon::symbols::lines::NoLine;
+use profiler_daemon::symbols::names::Unnamed;
 use profiler_daemon::unwind::NoTable;
 use profiler_daemon::{config, http, metrics};
 
@@ -131,6 +132,15 @@ fn counters() -> String {
         | reason | what happened |\n|---|---|\n",
     );
     for why in NoTable::ALL {
+        page.push_str(&format!("| `{}` | {} |\n", why.name(), why.help()));
+    }
+    page.push_str(
+        "\n## Places without a name\n\n\
+        `frames_unknown` of the `completeness` of reports, and `profiler_names_unknown_total` in the metrics. Reports also know `no_frame`\n\
+        (of rows such as `[folded]` and `[unknown: reason]`: what was on the stack is not known) and `not_looked_up`.\n\n\
+        | reason | what happened |\n|---|---|\n",
+    );
+    for why in Unnamed::ALL {
         page.push_str(&format!("| `{}` | {} |\n", why.name(), why.help()));
     }
     page.push_str(

@@ -11,13 +11,14 @@ function lines(completeness, { elapsedNs = 0, stacks = null, named = false }) {
   const { samples_lost: lost, stacks_truncated: truncated, stacks_unwind_failed: failed } = completeness;
   const { elapsed_unattributed_ns: without, frames_unknown_percent: unknown } = completeness;
   const of = stacks && stacks.walked > 0 ? ` of ${count(stacks.walked)}` : "";
+  const reasons = Object.entries(completeness.frames_unknown ?? {}).map(([why, of]) => `${why} ${percent(of)}`);
   const part = elapsedNs > 0 ? ` (${percent(share(without, elapsedNs))})` : "";
   return [
     [lost === 0, `${several(lost, "sample")} lost`, "Samples that could not be stored. Nobody knows whose they were: this is the session's number."],
     [without === 0, `${time(without)} without a stack${part}`, `${exactTime(without)}: in the totals, but of no function. Its thread has not been walked yet, or its stack could not be kept.`],
     [failed === 0, `${count(failed)}${of} stacks end early`, "Walks that could not go on: mostly code built without frame pointers. The executing function and all totals are right; callers are missing."],
     [truncated === 0, `${several(truncated, "stack")} cut at the limit`, "Walks that ended at the bound on frames. Outer callers are missing."],
-    ...(named ? [[unknown === 0, `${percent(unknown)} of frames without a name`, "Weighted by time. They are shown as module+0xoffset."]] : []),
+    ...(named ? [[unknown === 0, `${percent(unknown)} of frames without a name`, `Weighted by time. They are shown as module+0xoffset. ${reasons.join(", ")}`.trim()]] : []),
   ];
 }
 

@@ -14,6 +14,7 @@ use crate::metrics::{
 use crate::profile::snapshot::Snapshot;
 use crate::symbols::lines::NoLine;
 use crate::symbols::lines::finder::LineCounts;
+use crate::symbols::names::Unnamed;
 use crate::symbols::symbolizer::SymbolCounts;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::heartbeat::Pulse;
@@ -52,6 +53,9 @@ pub(super) fn input(
         symbol_cache: SymbolCacheInput {
             requests_total: symbols.requests,
             hits_total: symbols.hits,
+            unknown_total: Unnamed::ALL
+                .map(|why| (why.name(), symbols.unnamed[why as usize]))
+                .into(),
             evictions_total: symbols.evictions,
             perf_maps_cut_total: symbols.perf_maps_cut,
             bytes: symbols.cache_bytes,

@@ -156,6 +156,13 @@ fn remarks(stacks: &Stacks) -> Vec<String> {
             lacks.frames_unknown_percent,
         ),
     ];
+    if let Some(reasons) = &lacks.frames_unknown {
+        let reasons = reasons
+            .iter()
+            .map(|(why, share)| format!("{why}={share:.2}"));
+        let reasons: Vec<String> = reasons.collect();
+        remarks.push(format!("frames unknown, percent: {}", reasons.join(" ")));
+    }
     if !lacks.causes.is_empty() {
         let causes: Vec<String> = lacks
             .causes

@@ -2,6 +2,7 @@
 //!
 //! One writer for every answer; what an answer puts into its columns is said in `tables`. Programs should read the JSON.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use super::human;
@@ -89,26 +90,36 @@ pub fn write<R: TextReport + ?Sized>(report: &R, out: &mut impl Write) -> io::Re
     Ok(())
 }
 
+/// Shares by reason, behind their sum.
+fn by_reason(reasons: &BTreeMap<&'static str, f64>) -> String {
+    let reasons = reasons.iter();
+    let reasons: Vec<String> = reasons
+        .map(|(why, share)| format!("{why} {}", human::percent(*share)))
+        .collect();
+    if reasons.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", reasons.join(", "))
+    }
+}
+
 fn write_completeness(lacks: &Completeness, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
-        "# lacks: {} without a stack, {} samples, {} truncated stacks, {} failed stacks, names of {} of frames",
+        "# lacks: {} without a stack, {} samples, {} truncated stacks, {} failed stacks, names of {} of frames{}",
         human::nanoseconds(lacks.elapsed_unattributed_ns),
         lacks.samples_lost,
         lacks.stacks_truncated,
         lacks.stacks_unwind_failed,
         human::percent(lacks.frames_unknown_percent),
+        lacks
+            .frames_unknown
+            .as_ref()
+            .map(by_reason)
+            .unwrap_or_default(),
     )?;
     if let (Some(percent), Some(reasons)) = (lacks.lines_unknown_percent, &lacks.lines_unknown) {
-        let reasons: Vec<String> = reasons
-            .iter()
-            .map(|(why, share)| format!("{why} {}", human::percent(*share)))
-            .collect();
-        let reasons = if reasons.is_empty() {
-            String::new()
-        } else {
-            format!(": {}", reasons.join(", "))
-        };
+        let reasons = by_reason(reasons);
         let share = human::percent(percent);
         writeln!(out, "# lacks lines of {share} of frames{reasons}")?;
     }

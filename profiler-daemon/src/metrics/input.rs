@@ -172,12 +172,14 @@ pub struct ProgramInput {
 }
 
 /// Names of functions.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SymbolCacheInput {
     /// Names that were asked for.
     pub requests_total: u64,
     /// Names that were there.
     pub hits_total: u64,
+    /// Places that have no function's name, by reason.
+    pub unknown_total: Vec<(&'static str, u64)>,
     /// Names that were dropped for room.
     pub evictions_total: u64,
     /// Times that a file that names code made at run time was not kept whole.

@@ -78,6 +78,7 @@ fn full() -> MetricsInput {
         symbol_cache: SymbolCacheInput {
             requests_total: 9,
             hits_total: 8,
+            unknown_total: vec![("too_slow", 2), ("pending", 7)],
             evictions_total: 0,
             perf_maps_cut_total: 4,
             bytes: 1,

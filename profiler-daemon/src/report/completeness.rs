@@ -35,6 +35,9 @@ pub struct Completeness {
     /// Share of frames without a name, each weighted by the time it was on the stack. Where no names are shown: of those of which not
     /// even the module is known, such as frames that found no room.
     pub frames_unknown_percent: f64,
+    /// The same by reason; the shares sum to it. Absent where there is none, and where neither names nor modules are shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frames_unknown: Option<BTreeMap<&'static str, f64>>,
     /// Share of frames whose line is not known, weighted likewise; absent where lines are not shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lines_unknown_percent: Option<f64>,
@@ -137,7 +140,29 @@ pub(super) struct Seen {
     pub(super) stacks: Stacks,
     pub(super) lacks: Lacks,
     pub(super) unattributed_ns: u64,
-    pub(super) frames_unknown_percent: f64,
+    pub(super) frames_unknown: Unknown,
+}
+
+/// Shares of frames without a name, percent.
+#[derive(Default)]
+pub(super) struct Unknown {
+    /// All.
+    percent: f64,
+    /// By reason; `None` where that is not told.
+    reasons: Option<BTreeMap<&'static str, f64>>,
+}
+
+impl Unknown {
+    /// Of these weights by reason, and that of all frames.
+    pub(super) fn of(weights: &BTreeMap<&'static str, u64>, all: u64) -> Self {
+        let unknown = weights.values().copied().fold(0, u64::saturating_add);
+        let weights = weights.iter().filter(|(_, weight)| **weight > 0);
+        let shares = weights.map(|(why, weight)| (*why, percent(*weight, all)));
+        Self {
+            percent: percent(unknown, all),
+            reasons: (unknown > 0).then(|| shares.collect()),
+        }
+    }
 }
 
 impl Completeness {
@@ -153,7 +178,10 @@ impl Completeness {
                 stacks,
                 lacks: places.lacks(view),
                 unattributed_ns: 0,
-                frames_unknown_percent: modules_unknown_percent(view, places),
+                frames_unknown: Unknown {
+                    percent: modules_unknown_percent(view, places),
+                    reasons: None,
+                },
             },
         )
     }
@@ -172,7 +200,8 @@ impl Completeness {
             stacks_truncated: seen.stacks.truncated,
             stacks_unwind_failed: seen.stacks.failed,
             elapsed_unattributed_ns: seen.unattributed_ns,
-            frames_unknown_percent: seen.frames_unknown_percent,
+            frames_unknown_percent: seen.frames_unknown.percent,
+            frames_unknown: seen.frames_unknown.reasons.clone(),
             lines_unknown_percent: None,
             lines_unknown: None,
             causes: causes(view, &seen.lacks),

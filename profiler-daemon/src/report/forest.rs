@@ -6,20 +6,19 @@
 //! is not known), `[no user stack]` (user frames asked for, only kernel frames seen), and `[hidden]` (frames that are not shown,
 //! called by none that is).
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use profiler_common::kinds::Primary;
 
 use super::{
     accuracy::Accuracy,
-    completeness::{Lacks, Seen, Stacks},
+    completeness::{Lacks, Seen, Stacks, Unknown},
     divided::Divided,
     grow::{Grower, Shape},
     product::{Figures, Values},
     query::Frames,
     scope::View,
     sections::Section,
-    values::percent,
 };
 use crate::{
     processes::module::ModuleId,
@@ -116,10 +115,16 @@ impl<'n> Function<'n> {
     }
 }
 
+/// Why something has no name: what was on the stack is not known.
+pub(super) const NO_FRAME: &str = "no_frame";
+/// The same: nobody looked.
+pub(super) const NOT_LOOKED_UP: &str = "not_looked_up";
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
     Named,
-    Unnamed,
+    /// For this reason: one of [`Unnamed`](crate::symbols::names::Unnamed), or of those below.
+    Unnamed(&'static str),
     /// Not a frame at all: it says something about the stack.
     Remark,
 }
@@ -233,29 +238,29 @@ impl<'n> Forest<'n> {
             stacks: self.stacks,
             lacks,
             unattributed_ns: view.totals().elapsed_ns().saturating_sub(attributed_ns),
-            frames_unknown_percent: self.frames_unknown_percent(),
+            frames_unknown: self.frames_unknown(),
         }
     }
 
-    /// Frames weighted by time, or by samples where no time was measured.
-    fn frames_unknown_percent(&self) -> f64 {
-        let share = |weight: fn(&Values) -> u64| {
-            let (mut all, mut unnamed) = (0u64, 0u64);
+    /// Frames without a name, weighted by time, or by samples where no time was measured.
+    fn frames_unknown(&self) -> Unknown {
+        let shares = |weight: fn(&Values) -> u64| {
+            let (mut all, mut unnamed) = (0u64, BTreeMap::<&'static str, u64>::new());
             for node in &self.nodes[1..] {
                 let weight = weight(&node.total);
-                match self.functions[node.function as usize].standing {
-                    Standing::Named => all = all.saturating_add(weight),
-                    Standing::Unnamed => {
-                        all = all.saturating_add(weight);
-                        unnamed = unnamed.saturating_add(weight);
-                    }
-                    Standing::Remark => {}
+                let standing = self.functions[node.function as usize].standing;
+                if let Standing::Unnamed(why) = standing {
+                    let of = unnamed.entry(why).or_default();
+                    *of = of.saturating_add(weight);
+                }
+                if standing != Standing::Remark {
+                    all = all.saturating_add(weight);
                 }
             }
-            (all > 0).then(|| percent(unnamed, all))
+            (all > 0).then(|| Unknown::of(&unnamed, all))
         };
-        share(Values::elapsed_ns)
-            .or_else(|| share(|values| values.samples))
+        shares(Values::elapsed_ns)
+            .or_else(|| shares(|values| values.samples))
             .unwrap_or_default()
     }
 
@@ -297,7 +302,7 @@ pub(super) fn folded_ns(view: &View<'_>, names: &dyn Names) -> u64 {
     let forest = Forest::new(view, Shape::plain(Frames::All, Label::Functions(names)));
     let is_folded = |node: &&ForestNode| {
         let function = &forest.functions[node.function as usize];
-        function.standing == Standing::Unnamed && FOLDED.contains(&function.name.as_ref())
+        function.standing == Standing::Unnamed(NO_FRAME) && FOLDED.contains(&function.name.as_ref())
     };
     let folded = forest.nodes.iter().skip(1).filter(is_folded);
     folded.fold(0, |sum, node| sum.saturating_add(node.own.elapsed_ns()))

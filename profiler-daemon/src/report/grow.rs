@@ -17,7 +17,7 @@ use super::{
     completeness::named_entry,
     divided::{Cell, Divided},
     fold::Folding,
-    forest::{FOLDED, Forest, ForestNode, Function, Label, ROOT, Standing},
+    forest::{FOLDED, Forest, ForestNode, Function, Label, NO_FRAME, ROOT, Standing},
     identity::{Identity, functions_at},
     product::Values,
     query::Frames,
@@ -291,7 +291,7 @@ impl<'v, 'n> Grower<'v, 'n> {
     /// of its callers. What is not there either is counted.
     fn subtract(&mut self) {
         let folded = FOLDED.map(|name| {
-            let remainder = Function::unknown(Cow::Borrowed(name), Standing::Unnamed);
+            let remainder = Function::unknown(Cow::Borrowed(name), Standing::Unnamed(NO_FRAME));
             self.by_name.get(&Identity::of(&remainder)).copied()
         });
         let mut left = Vec::new();
@@ -424,7 +424,7 @@ impl<'v, 'n> Grower<'v, 'n> {
     }
 
     fn unnamed(&mut self, parent: u32, name: &'static str) -> u32 {
-        self.special(parent, name, Standing::Unnamed)
+        self.special(parent, name, Standing::Unnamed(NO_FRAME))
     }
 
     fn remark(&mut self, parent: u32, name: &'static str) -> u32 {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{
-    forest::{Function, Grain, Label, Standing},
+    forest::{Function, Grain, Label, NOT_LOOKED_UP, Standing},
     names::Names,
     scope::View,
 };
@@ -12,7 +12,7 @@ use crate::{
     profile::frames::FrameId,
     symbols::{
         lines::{Code, NoLine, Step},
-        names::FunctionKind,
+        names::{FunctionKind, Unnamed},
     },
 };
 
@@ -76,7 +76,7 @@ pub(super) fn functions_at<'n>(
 
 fn whole_module(view: &View<'_>, module: ModuleId) -> Function<'static> {
     let standing = if module == ModuleId::UNKNOWN {
-        Standing::Unnamed
+        Standing::Unnamed(Unnamed::UnknownModule.name())
     } else {
         Standing::Named
     };
@@ -92,7 +92,7 @@ fn named<'n>(names: &'n dyn Names, frame: FrameId, module: ModuleId, kernel: boo
     let standing = if name.known {
         Standing::Named
     } else {
-        Standing::Unnamed
+        Standing::Unnamed(names.unnamed(frame).map_or(NOT_LOOKED_UP, Unnamed::name))
     };
     Function {
         module,

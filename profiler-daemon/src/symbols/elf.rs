@@ -131,6 +131,7 @@ pub(super) struct ElfNames {
     /// Files that took longer than their time.
     slow: Vec<PartId>,
     budget_ns: u64,
+    budget_ns_per_byte: u64,
     panics: u64,
     /// Most bytes of symbol tables that stay loaded.
     max_bytes: u64,
@@ -150,8 +151,20 @@ impl ElfNames {
             broken: Vec::new(),
             slow: Vec::new(),
             budget_ns: BUDGET_NS,
+            budget_ns_per_byte: BUDGET_NS_PER_BYTE,
             panics: 0,
         }
+    }
+
+    /// Has files of which no name is known yet be given up at once, or have their time again.
+    #[cfg(test)]
+    pub(super) fn give_no_time(&mut self, none: bool) {
+        let budget = if none {
+            (0, 0)
+        } else {
+            (BUDGET_NS, BUDGET_NS_PER_BYTE)
+        };
+        (self.budget_ns, self.budget_ns_per_byte) = budget;
     }
 
     /// How many times the symbolizer broke over a file.
@@ -200,7 +213,7 @@ impl ElfNames {
         let source = Source::Elf(source);
         let end_ns = self
             .budget_ns
-            .saturating_add(loaded.table_bytes * BUDGET_NS_PER_BYTE);
+            .saturating_add(loaded.table_bytes * self.budget_ns_per_byte);
         let end_ns = thread_ns().saturating_add(end_ns);
         let symbolizer = &self.symbolizer;
         let mut answers = Vec::with_capacity(places.len());

@@ -102,6 +102,31 @@ impl Unnamed {
             Self::Pending => "pending",
         }
     }
+
+    /// What it means, as a sentence.
+    #[must_use]
+    pub const fn help(self) -> &'static str {
+        match self {
+            Self::UnknownModule => "Nobody knows what was mapped there.",
+            Self::Jit => {
+                "Code made at run time, that its process does not name in `/tmp/perf-PID.map`."
+            }
+            Self::NoFile => "The file was gone before it could be opened, or changed since.",
+            Self::Unreadable => "The file is no ELF file, or makes no sense.",
+            Self::NoSymbols => "The file has no symbols, and no separate debug file was found.",
+            Self::NoSymbolThere => "The place is in no function that the symbols tell of.",
+            Self::Restricted => {
+                "The kernel does not show its addresses (`kernel.kptr_restrict`, `CAP_SYSLOG`)."
+            }
+            Self::Panicked => "The reader broke over the file.",
+            Self::TooSlow => {
+                "Finding names in the file took longer than the bound, and it was given up."
+            }
+            Self::Pending => {
+                "It is still being looked for: ask again. Counted at each answer without it."
+            }
+        }
+    }
 }
 
 /// The answer for one place.

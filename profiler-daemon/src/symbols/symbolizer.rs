@@ -5,7 +5,11 @@ use std::{
     collections::HashMap,
     io,
     os::unix::fs::MetadataExt as _,
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -77,7 +81,7 @@ pub struct SymbolCounts {
     /// Places answered from memory.
     pub hits: u64,
     /// Places without a function's name, by reason, in the order of [`Unnamed::ALL`]; each place counts when it is looked
-    /// up, not when it is remembered.
+    /// up, not when it is remembered, but those that are pending in each answer.
     pub unnamed: [u64; Unnamed::ALL.len()],
     /// Times the symbolizer broke over a file.
     pub panics: u64,
@@ -101,6 +105,8 @@ type Question = (Vec<Request>, mpsc::Sender<(usize, Named)>);
 pub struct Symbolizer {
     questions: mpsc::SyncSender<Question>,
     counts: Arc<Mutex<SymbolCounts>>,
+    /// Names that were told to be pending.
+    pending: Arc<AtomicU64>,
     heartbeat: Heartbeat,
 }
 
@@ -141,6 +147,7 @@ impl Symbolizer {
         Ok(Self {
             questions,
             counts,
+            pending: Arc::default(),
             heartbeat,
         })
     }
@@ -175,6 +182,8 @@ impl Symbolizer {
                 break;
             }
         }
+        let pending = names.iter().filter(|named| named.is_none()).count();
+        self.pending.fetch_add(pending as u64, Ordering::Relaxed);
         let named = |(request, named): (Request, Option<Named>)| {
             let pending = || Named::unnamed(request.place, &request.module, Unnamed::Pending);
             (request.place, named.unwrap_or_else(pending))
@@ -191,7 +200,9 @@ impl Symbolizer {
     /// What happened so far.
     #[must_use]
     pub fn counts(&self) -> SymbolCounts {
-        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut counts = *self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.unnamed[Unnamed::Pending as usize] = self.pending.load(Ordering::Relaxed);
+        counts
     }
 }
 

@@ -404,6 +404,7 @@ fn names_that_are_not_there_in_time() {
         None => assert!(early.function(place).known),
         reason => {
             assert_eq!(reason, Some(Unnamed::Pending));
+            assert_eq!(symbolizer.counts().unnamed[Unnamed::Pending as usize], 1);
             assert!(early.function(place).name.contains("+0x"));
         }
     }
@@ -413,6 +414,29 @@ fn names_that_are_not_there_in_time() {
     let mut worker = worker();
     worker.resolve(&[known], 1, Instant::now(), &mut |_, _| told += 1);
     assert_eq!(told, 0);
+}
+
+// Check that a file whose names take longer than its time is given up and left alone from then on, that its places say so and count,
+// and that other files have their names.
+#[test]
+fn a_file_that_takes_too_long() {
+    let (mut worker, mut own) = (worker(), Own::new());
+    let places = [
+        a_function_of_this_test as *const () as usize,
+        library_function as *const () as usize,
+    ];
+    let [first, second] = places.map(|address| own.request(address));
+    assert_eq!(first.place.module, second.place.module);
+    worker.elf.give_no_time(true);
+    let given_up = name(&mut worker, first);
+    assert_eq!(given_up.reason, Some(Unnamed::TooSlow));
+    assert!(given_up.function.name.contains("+0x"));
+    worker.elf.give_no_time(false);
+    let left_alone = name(&mut worker, second);
+    assert_eq!(left_alone.reason, Some(Unnamed::TooSlow));
+    let other = own.request(libc::getrlimit as *const () as usize);
+    assert!(name(&mut worker, other).function.known);
+    assert_eq!(worker.counts().unnamed[Unnamed::TooSlow as usize], 2);
 }
 
 // Check that a function of a stripped file is named once its debug file is there, though it had no name before: after a minute.

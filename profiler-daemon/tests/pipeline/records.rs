@@ -4,15 +4,19 @@ use profiler_common::ClassNs;
 use profiler_daemon::{
     processes::ids::ThreadKey,
     profile::{
+        frames::FrameId,
         input::{DrainPass, LossCause, ThreadState},
         limits::Limits,
     },
-    report::{self, FunctionRow, Scope, SessionReport, TableQuery, ThreadRow, ViewQuery},
+    report::{
+        self, FunctionRow, Scope, SessionReport, TableQuery, ThreadRow, ViewQuery, names::Names,
+    },
+    symbols::names::{FunctionName, Unnamed},
 };
 
 use crate::{
     machine::SECOND_NS,
-    small::{self, PROCESS, Small, THREAD},
+    small::{self, ByName, PROCESS, Small, THREAD},
 };
 
 fn seconds(user: u64, blocked: u64) -> ClassNs {
@@ -277,4 +281,63 @@ fn lost_stack_keeps_its_time() {
         (list.rows.len(), list.rows[0].module.as_str()),
         (1, "[unknown]")
     );
+}
+
+/// The same functions without their names: those of `slow` were given up, all others are still looked for.
+struct Nameless<'a> {
+    names: &'a ByName,
+    slow: FunctionName,
+    others: FunctionName,
+}
+
+impl Names for Nameless<'_> {
+    fn function(&self, frame: FrameId) -> &FunctionName {
+        match self.unnamed(frame) {
+            Some(Unnamed::TooSlow) => &self.slow,
+            _ => &self.others,
+        }
+    }
+
+    fn unnamed(&self, frame: FrameId) -> Option<Unnamed> {
+        Some(match &*self.names.function(frame).name {
+            "slow" => Unnamed::TooSlow,
+            _ => Unnamed::Pending,
+        })
+    }
+}
+
+// Check that an answer says how much of it has no name because that is still looked for, and because it was given up; and that one
+// whose functions all have names says nothing of the kind.
+#[test]
+fn names_that_are_not_there() {
+    let mut small = Small::new(Limits::default());
+    let mut pass = small.pass(2);
+    update(&mut pass, THREAD, ThreadState::Running, seconds(4, 0));
+    for (function, share) in [("slow", 1), ("later", 3)] {
+        let delta = small.delta(&[function], &[], share, seconds(share, 0));
+        pass.stacks.push(delta);
+    }
+    small.profile.apply(pass);
+    let of = small.frames(&["slow"])[0];
+    let stand_in = |name: &str| FunctionName {
+        name: name.into(),
+        known: false,
+        ..small.names.function(of).clone()
+    };
+    let nameless = Nameless {
+        names: &small.names,
+        slow: stand_in("app+0x1"),
+        others: stand_in("app+0x2"),
+    };
+    let completeness = |names: &dyn Names| {
+        let (snapshot, query) = (small.profile.snapshot(), TableQuery::default());
+        let scope = Scope::Process("42".parse().unwrap());
+        let list = report::functions(&snapshot, &scope, &query, names).unwrap();
+        list.completeness
+    };
+    let lacks = completeness(&nameless);
+    assert!((lacks.frames_unknown_percent - 100.0).abs() < 1e-9);
+    let shares: Vec<_> = lacks.frames_unknown.unwrap().into_iter().collect();
+    assert_eq!(shares, [("pending", 75.0), ("too_slow", 25.0)]);
+    assert!(completeness(&small.names).frames_unknown.is_none());
 }
