@@ -112,12 +112,15 @@ mod tests {
             NoRoom::OverShare
         );
         assert!(claim.holder.is_some(), "a claim that fails takes nothing");
-        let undone = claims.claim(of(1, 7), 350, Some(&mut claim)).unwrap();
+        claims.release(&claim);
+        let mut claim = claims.claim(of(1, 7), 300, None).unwrap();
+        let undone = claims.claim(of(1, 7), 320, Some(&mut claim)).unwrap();
         claims.undo(&undone, Some(&mut claim));
-        let undone = claims.claim(of(1, 7), 10, None).unwrap_err();
-        assert_eq!((undone, claims.0.used()), (NoRoom::OverShare, 333));
+        assert_eq!(claims.0.used(), 300);
+        let more = claims.claim(of(1, 7), 50, None).unwrap_err();
+        assert_eq!((more, claims.0.used()), (NoRoom::OverShare, 300));
         let other = claims.claim(of(2, 8), 100, Some(&mut claim)).unwrap();
-        assert_eq!(claims.0.used(), 433);
+        assert_eq!(claims.0.used(), 400);
         claims.release(&claim);
         claims.release(&other);
         assert_eq!(claims.0.used(), 0);
