@@ -206,6 +206,8 @@ impl ThreadClock {
         self.last_ns += gap_ns;
         self.resumed_ns = self.last_ns;
         self.call_entered_ns = self.last_ns;
+        self.call_running_base_ns = self.totals[Class::Syscall as usize];
+        self.call_blocked_base_ns = self.totals[Class::Blocked as usize];
         self.call = call;
         self.trace(flags);
         self.flags = flags;

@@ -8,10 +8,11 @@ use profiler_common::{ClassNs, Counter, Phase, StackEnd};
 
 use crate::kernel::{AwayStack, Missing, Pass, StackSum, ThreadSnapshot};
 use crate::processes::ids::{ProcessKey, ThreadKey};
+use crate::profile::calls::CallTime;
 use crate::profile::frames::FrameId;
 use crate::profile::input::{
-    CommName, Counts, DrainPass, LossCause, OpenStack, StackDelta, SyscallUpdate, ThreadState,
-    ThreadUpdate,
+    CommName, Counts, DrainPass, LossCause, OpenCall, OpenStack, StackDelta, SyscallUpdate,
+    ThreadState, ThreadUpdate,
 };
 
 use super::stacks::Stacks;
@@ -274,8 +275,16 @@ fn thread_update(thread: &ThreadSnapshot) -> ThreadUpdate {
         kinds: thread.kinds,
         minor_faults: thread.minor_faults,
         major_faults: thread.major_faults,
-        in_syscall: thread.call.map(|(number, _)| number),
-        in_syscall_since_ns: thread.call.map_or(0, |(_, since_ns)| since_ns),
+        call: thread.call.map(|call| OpenCall {
+            number: call.number,
+            since_ns: call.since_ns,
+            entry_seen: call.entry_seen,
+            time: CallTime {
+                total_ns: thread.last_event_ns.saturating_sub(call.since_ns),
+                running_ns: call.running_ns,
+                blocked_ns: call.blocked_ns,
+            },
+        }),
         slot: thread.slot,
     }
 }

@@ -430,6 +430,7 @@ impl TextReport for OsEvents {
             "MAX",
             "RUNNING",
             "BLOCKED",
+            "RUNNABLE",
             "INSIDE",
             "INSIDE FOR",
         ];
@@ -446,6 +447,7 @@ impl TextReport for OsEvents {
                 format!("{bound}{}", nanoseconds(call.max_ns)),
                 nanoseconds(call.running_ns),
                 nanoseconds(call.blocked_ns),
+                nanoseconds(call.runnable_ns),
                 call.in_progress.to_string(),
                 nanoseconds(call.in_progress_ns),
                 call.name.to_string(),

@@ -3,6 +3,8 @@
 //! The order: the sums of time per stack first, the threads' totals after them. So what stacks have received is never more
 //! than the totals, and the difference, "not yet attributed", is exact and never negative.
 
+use std::collections::HashSet;
+
 use profiler_common::kinds::{Primary, WaitNs};
 use profiler_common::records::{END_MASK, Reserve, StackHead, SumKey, SumValue, SyscallKey};
 use profiler_common::{Counter, Phase, StackEnd};
@@ -178,8 +180,14 @@ impl Kernel {
         let freed = self.give_back();
         pass.counters = self.counters();
         pass.at_ns = monotonic_ns();
+        // The calls first: one that returns in between is under way at neither reading, and comes with the next pass.
+        self.read_calls(&mut pass, |_| true);
         self.read_threads(&mut pass);
-        self.read_calls(&mut pass);
+        let gone: HashSet<u32> = self.state.dying.iter().copied().collect();
+        if !gone.is_empty() {
+            // Their rows are given up: nothing is read of them later.
+            self.read_calls(&mut pass, |slot| gone.contains(&slot));
+        }
         pass.fill = [
             ("threads", pass.threads.len() as u64),
             ("stacks_per_drain", pass.sums.len() as u64),
@@ -239,10 +247,10 @@ impl Kernel {
         }
     }
 
-    fn read_calls(&self, pass: &mut Pass) {
+    fn read_calls(&self, pass: &mut Pass, is_wanted: impl Fn(u32) -> bool) {
         for index in 1..self.state.rows_used {
             let row = self.rows.read(index);
-            if row.slot != 0 && row.count != 0 {
+            if row.slot != 0 && row.count != 0 && is_wanted(row.slot) {
                 pass.calls.push(SyscallSnapshot {
                     slot: row.slot,
                     number: row.number,

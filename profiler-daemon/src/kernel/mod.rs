@@ -34,7 +34,7 @@ pub use looks::OutsideLook;
 pub use refusal::StartError;
 pub use row_finder::RowFinder;
 pub use targets::{NamedTargets, TargetError, control_groups};
-pub use thread_snapshot::{AwaitedStack, AwayStack, ThreadSnapshot, UnwalkedWait};
+pub use thread_snapshot::{AwaitedStack, AwayStack, CallUnderWay, ThreadSnapshot, UnwalkedWait};
 pub use ticks::TickCounts;
 pub use unwind_maps::{MappingRange, Published, UnwindFill};
 pub use variant::has_loops;

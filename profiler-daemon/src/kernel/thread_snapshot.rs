@@ -45,8 +45,8 @@ pub struct ThreadSnapshot {
     pub major_faults: u64,
     /// It has no user mode.
     pub kernel_thread: bool,
-    /// The system call it is in, if its entry was seen, and since when.
-    pub call: Option<(u32, u64)>,
+    /// The system call it is in.
+    pub call: Option<CallUnderWay>,
     /// While it is off the processor and the wait is exactly a stack's as far as it has come: that stack.
     pub away: Option<AwayStack>,
     /// While it is off the processor and its stack was not walked as it left: that wait.
@@ -66,6 +66,21 @@ pub struct AwaitedStack {
     pub kernel: u64,
     /// Which program of its thread was walked.
     pub image: u16,
+}
+
+/// The system call that a thread is inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallUnderWay {
+    /// Its number.
+    pub number: u32,
+    /// When the thread entered it, or was first observed in it, monotonic nanoseconds.
+    pub since_ns: u64,
+    /// Whether it was seen to enter it: only such a call is counted when it returns.
+    pub entry_seen: bool,
+    /// Nanoseconds of it on a processor.
+    pub running_ns: u64,
+    /// Nanoseconds of it blocked.
+    pub blocked_ns: u64,
 }
 
 /// A wait that has no stack, or one that was found from outside.
@@ -125,7 +140,6 @@ pub(super) fn snapshot(
         }
     });
     let is_inside = view.call != NO_CALL && phase != Phase::Exited;
-    let in_call = is_inside && view.flags & CALL_SEEN != 0;
     let entered = is_inside
         && record.entry_ns != 0
         && record.entry_ns == view.call_entered_ns
@@ -151,7 +165,15 @@ pub(super) fn snapshot(
         minor_faults: record.faults[0].saturating_sub(record.first_faults[0]),
         major_faults: record.faults[1].saturating_sub(record.first_faults[1]),
         kernel_thread: view.flags & KERNEL_THREAD != 0,
-        call: in_call.then_some((view.call, view.call_entered_ns)),
+        call: is_inside.then(|| CallUnderWay {
+            number: view.call,
+            since_ns: view.call_entered_ns,
+            entry_seen: view.flags & CALL_SEEN != 0,
+            running_ns: view.totals[Class::Syscall as usize]
+                .saturating_sub(view.call_running_base_ns),
+            blocked_ns: view.totals[Class::Blocked as usize]
+                .saturating_sub(view.call_blocked_base_ns),
+        }),
         away,
         unwalked: (is_away && record.marks.lacks_stack()).then_some(UnwalkedWait {
             since_ns,

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     budget::{CELL_BYTES, NODE_BYTES, NodeBudget},
-    calls::CallTotals,
-    input::{OpenStack, SyscallUpdate, ThreadUpdate},
+    calls::{CallTime, CallTotals, SeenCalls},
+    input::{OpenCall, OpenStack, SyscallUpdate, ThreadUpdate},
     received::HeldBack,
     ring::Ring,
     segments::What,
@@ -107,7 +107,9 @@ pub struct Account {
     /// Where the open intervals of the last pass were, by thread.
     pub(super) last_open: HashMap<u32, NodeId>,
     pub(super) calls: Arc<BTreeMap<u32, CallTotals>>,
-    pub(super) seen_calls: HashMap<(ThreadKey, u32), CallTotals>,
+    pub(super) seen_calls: HashMap<(ThreadKey, u32), SeenCalls>,
+    /// Calls under way at the last pass, with what is booked for them.
+    pub(super) open_calls: HashMap<ThreadKey, OpenCall>,
     pub(super) held_back: Vec<HeldBack>,
     pub(super) ring: Ring,
     pub(super) spread: Spread,
@@ -139,7 +141,7 @@ impl Account {
     /// Those of them that are neither its tree's nor its segments', roughly.
     #[must_use]
     pub fn row_bytes(&self) -> usize {
-        512 + self.threads.len() * 480 + self.seen_calls.len() * 96
+        512 + self.threads.len() * 480 + self.seen_calls.len() * 128 + self.open_calls.len() * 96
     }
 
     /// Bytes of its segments, roughly.
@@ -224,6 +226,7 @@ impl Account {
         self.exited += usize::from(thread.update(update, now.pass));
         let index = thread.index;
         self.note_past(now, index, &old, update);
+        self.update_open_call(now.segment_ns, update.thread, update.call);
         self.place_kinds(now, update);
     }
 
@@ -364,17 +367,42 @@ impl Account {
             .seen_calls
             .entry((update.thread, update.number))
             .or_default();
-        let now = CallTotals::of(update);
-        let gain = now.since(seen);
-        if gain.count == 0 && gain.total_ns == 0 {
+        let gain = seen.update(CallTotals::of(update));
+        self.add_calls(segment_ns, update.number, &gain);
+    }
+
+    /// Books what has passed of the call that a thread is inside, so that a window has no more and no less of it.
+    fn update_open_call(&mut self, segment_ns: u64, thread: ThreadKey, now: Option<OpenCall>) {
+        let before = self.open_calls.remove(&thread);
+        let same = |now: &OpenCall, before: &OpenCall| {
+            (now.number, now.since_ns) == (before.number, before.since_ns)
+        };
+        let going_on = before.zip(now).filter(|(before, now)| same(now, before));
+        if let Some(before) = before.filter(|before| before.entry_seen && going_on.is_none()) {
+            let key = (thread, before.number);
+            self.seen_calls
+                .entry(key)
+                .or_default()
+                .is_over(&before.time);
+        }
+        if let Some(mut now) = now {
+            let booked = going_on.map_or_else(CallTime::default, |(before, _)| before.time);
+            let gain = CallTotals::under_way(now.time.since(&booked));
+            self.add_calls(segment_ns, now.number, &gain);
+            now.time = now.time.max(&booked);
+            self.open_calls.insert(thread, now);
+        }
+    }
+
+    fn add_calls(&mut self, segment_ns: u64, number: u32, gain: &CallTotals) {
+        if *gain == CallTotals::default() {
             return;
         }
-        *seen = now;
         Arc::make_mut(&mut self.calls)
-            .entry(update.number)
+            .entry(number)
             .or_default()
-            .add(&gain);
-        self.ring.call(segment_ns, update.number, &gain);
+            .add(gain);
+        self.ring.call(segment_ns, number, gain);
     }
 
     /// Changes how its recent past is kept.

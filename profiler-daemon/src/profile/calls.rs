@@ -1,55 +1,141 @@
-//! System calls by number: sums of what each thread's cumulative counts gained.
+//! System calls by number: sums of what each thread's cumulative counts gained, and of what passed in calls under way.
 
 use serde::{Deserialize, Serialize};
 
 use super::input::SyscallUpdate;
+
+/// Time inside calls. What is neither on a processor nor blocked waited for a processor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallTime {
+    /// Nanoseconds since the entry.
+    pub total_ns: u64,
+    /// Of them, on a processor.
+    pub running_ns: u64,
+    /// Of them, blocked.
+    pub blocked_ns: u64,
+}
+
+impl CallTime {
+    /// Nanoseconds in which it could have run and had no processor.
+    #[must_use]
+    pub const fn runnable_ns(&self) -> u64 {
+        let known_ns = self.running_ns.saturating_add(self.blocked_ns);
+        self.total_ns.saturating_sub(known_ns)
+    }
+
+    /// What has come since `earlier`. Its parts are no more than the whole.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let total_ns = self.total_ns.saturating_sub(earlier.total_ns);
+        let running_ns = self.running_ns.saturating_sub(earlier.running_ns);
+        let blocked_ns = self.blocked_ns.saturating_sub(earlier.blocked_ns);
+        let running_ns = running_ns.min(total_ns);
+        Self {
+            total_ns,
+            running_ns,
+            blocked_ns: blocked_ns.min(total_ns - running_ns),
+        }
+    }
+
+    /// Adds another.
+    pub fn add(&mut self, other: &Self) {
+        self.total_ns += other.total_ns;
+        self.running_ns += other.running_ns;
+        self.blocked_ns += other.blocked_ns;
+    }
+
+    /// The larger of each.
+    #[must_use]
+    pub fn max(&self, other: &Self) -> Self {
+        Self {
+            total_ns: self.total_ns.max(other.total_ns),
+            running_ns: self.running_ns.max(other.running_ns),
+            blocked_ns: self.blocked_ns.max(other.blocked_ns),
+        }
+    }
+}
+
+/// What is known of a thread's calls of one number.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SeenCalls {
+    /// Its counts as the last pass told them: of calls that returned.
+    returned: CallTotals,
+    /// What was booked while calls were under way that are over now, and that no count contains yet.
+    booked: CallTime,
+}
+
+impl SeenCalls {
+    /// A call is over that this much was booked for while it was under way.
+    pub(super) fn is_over(&mut self, booked: &CallTime) {
+        self.booked.add(booked);
+    }
+
+    /// Takes newer counts over; what is to be booked for the calls that have returned since.
+    pub(super) fn update(&mut self, now: CallTotals) -> CallTotals {
+        let mut gain = now.since(&self.returned);
+        self.returned = now;
+        if gain.count > 0 {
+            gain.time = gain.time.since(&std::mem::take(&mut self.booked));
+        }
+        gain
+    }
+}
 
 /// The calls of one number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallTotals {
     /// Calls that returned.
     pub count: u64,
-    /// Nanoseconds from entry to exit.
-    pub total_ns: u64,
-    /// Nanoseconds on a processor.
-    pub running_ns: u64,
-    /// Nanoseconds blocked.
-    pub blocked_ns: u64,
-    /// The longest call, nanoseconds; an upper bound where `max_is_bound`.
+    /// Nanoseconds from entry to exit of those.
+    pub returned_ns: u64,
+    /// Time inside calls: of each the part that passed by then, also of those under way.
+    pub time: CallTime,
+    /// The longest call that returned, nanoseconds; an upper bound where `max_is_bound`.
     pub max_ns: u64,
     /// In a window whose longest call was not the thread's longest ever, only a bound is known.
     pub max_is_bound: bool,
 }
 
 impl CallTotals {
-    /// The absolute values of an update.
+    /// The absolute values of an update: no call is under way.
     #[must_use]
-    pub fn of(update: &SyscallUpdate) -> Self {
+    pub const fn of(update: &SyscallUpdate) -> Self {
         Self {
             count: update.count,
-            total_ns: update.total_ns,
-            running_ns: update.running_ns,
-            blocked_ns: update.blocked_ns,
+            returned_ns: update.total_ns,
+            time: CallTime {
+                total_ns: update.total_ns,
+                running_ns: update.running_ns,
+                blocked_ns: update.blocked_ns,
+            },
             max_ns: update.max_ns,
             max_is_bound: false,
+        }
+    }
+
+    /// Time of a call that is under way.
+    #[must_use]
+    pub fn under_way(time: CallTime) -> Self {
+        Self {
+            time,
+            ..Self::default()
         }
     }
 
     /// What has come since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        let total_ns = self.total_ns.saturating_sub(earlier.total_ns);
+        let returned_ns = self.returned_ns.saturating_sub(earlier.returned_ns);
         let count = self.count.saturating_sub(earlier.count);
         let rose = self.max_ns > earlier.max_ns;
         Self {
             count,
-            total_ns,
-            running_ns: self.running_ns.saturating_sub(earlier.running_ns),
-            blocked_ns: self.blocked_ns.saturating_sub(earlier.blocked_ns),
+            returned_ns,
+            time: self.time.since(&earlier.time),
             max_ns: if rose {
                 self.max_ns
             } else {
-                self.max_ns.min(total_ns)
+                self.max_ns.min(returned_ns)
             },
             max_is_bound: !rose && count > 1,
         }
@@ -58,9 +144,8 @@ impl CallTotals {
     /// Adds the counts and keeps the longer maximum.
     pub fn add(&mut self, other: &Self) {
         self.count += other.count;
-        self.total_ns += other.total_ns;
-        self.running_ns += other.running_ns;
-        self.blocked_ns += other.blocked_ns;
+        self.returned_ns += other.returned_ns;
+        self.time.add(&other.time);
         if other.max_ns > self.max_ns {
             self.max_ns = other.max_ns;
             self.max_is_bound = other.max_is_bound;
@@ -72,13 +157,44 @@ impl CallTotals {
 mod tests {
     use super::*;
 
+    fn time(total_ns: u64, running_ns: u64, blocked_ns: u64) -> CallTime {
+        CallTime {
+            total_ns,
+            running_ns,
+            blocked_ns,
+        }
+    }
+
     fn totals(count: u64, total_ns: u64, max_ns: u64) -> CallTotals {
         CallTotals {
             count,
-            total_ns,
+            returned_ns: total_ns,
+            time: time(total_ns, total_ns, 0),
             max_ns,
             ..CallTotals::default()
         }
+    }
+
+    // Check that what was booked for a call under way is not booked again when its count comes, be that a pass later, and that
+    // parts are never more than the whole.
+    #[test]
+    fn what_was_booked_is_not_booked_again() {
+        let mut seen = SeenCalls::default();
+        seen.is_over(&time(70, 10, 60));
+        assert_eq!(seen.update(totals(0, 0, 0)), CallTotals::default());
+        let mut returned = totals(1, 100, 100);
+        returned.time = time(100, 15, 80);
+        let gain = seen.update(returned);
+        assert_eq!((gain.count, gain.returned_ns, gain.max_ns), (1, 100, 100));
+        assert_eq!(gain.time, time(30, 5, 20));
+        let gain = seen.update(totals(2, 110, 100));
+        assert_eq!((gain.returned_ns, gain.time), (10, time(10, 10, 0)));
+        // It had been taken to be blocked, and was not.
+        seen.is_over(&time(50, 0, 50));
+        let mut returned = totals(3, 160, 100);
+        returned.time = time(160, 120, 80);
+        assert_eq!(seen.update(returned).time, time(0, 0, 0));
+        assert_eq!(time(20, 15, 30).since(&time(10, 0, 10)), time(10, 10, 0));
     }
 
     // Check that a gain keeps the new maximum where it rose, the exact length of a single call, and else a bound.
@@ -97,7 +213,7 @@ mod tests {
         let mut sum = rose;
         sum.add(&several);
         assert_eq!(
-            (sum.count, sum.total_ns, sum.max_ns, sum.max_is_bound),
+            (sum.count, sum.time.total_ns, sum.max_ns, sum.max_is_bound),
             (3, 150, 100, false)
         );
     }

@@ -72,9 +72,10 @@ fn of_totals(totals: &Totals) -> u128 {
 fn of_calls(calls: &CallTotals) -> u128 {
     [
         calls.count,
-        calls.total_ns,
-        calls.running_ns,
-        calls.blocked_ns,
+        calls.returned_ns,
+        calls.time.total_ns,
+        calls.time.running_ns,
+        calls.time.blocked_ns,
         calls.max_ns,
     ]
     .iter()
@@ -315,7 +316,8 @@ mod tests {
 
     use super::super::{
         Profile,
-        input::{CommName, DrainPass, ProcessInfo, ThreadState, ThreadUpdate},
+        calls::CallTime,
+        input::{CommName, DrainPass, OpenCall, ProcessInfo, ThreadState, ThreadUpdate},
         limits::Limits,
         sessions::SessionChange,
     };
@@ -352,8 +354,16 @@ mod tests {
                     kinds: [0, 0, 0, now_ns - SECOND_NS, 0, 0, 0, 0],
                     minor_faults: 0,
                     major_faults: 0,
-                    in_syscall: Some(1),
-                    in_syscall_since_ns: SECOND_NS,
+                    call: Some(OpenCall {
+                        number: 1,
+                        since_ns: SECOND_NS,
+                        entry_seen: true,
+                        time: CallTime {
+                            total_ns: now_ns - SECOND_NS,
+                            running_ns: now_ns - SECOND_NS,
+                            blocked_ns: 0,
+                        },
+                    }),
                     slot: 1,
                 }],
                 losses: vec![("ring_full".into(), 2)],

@@ -9,7 +9,7 @@ use profiler_common::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::frames::FrameId;
+use super::{calls::CallTime, frames::FrameId};
 pub use crate::processes::ids::Image;
 use crate::processes::{
     ids::{ProcessKey, ThreadKey},
@@ -99,11 +99,22 @@ pub struct ThreadUpdate {
     /// Page faults that waited for a page to be read, likewise.
     pub major_faults: u64,
     /// The system call it is inside, if any.
-    pub in_syscall: Option<u32>,
-    /// When it entered that system call, monotonic nanoseconds.
-    pub in_syscall_since_ns: u64,
+    pub call: Option<OpenCall>,
     /// Kernel slot: unique among live threads.
     pub slot: u32,
+}
+
+/// The system call that a thread is inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenCall {
+    /// Its number.
+    pub number: u32,
+    /// When the thread entered it, or was first observed in it, monotonic nanoseconds.
+    pub since_ns: u64,
+    /// Whether it was seen to enter it: only then is the call counted when it returns.
+    pub entry_seen: bool,
+    /// What has passed of it.
+    pub time: CallTime,
 }
 
 /// Why the body of a stack is not known. Its time goes under `[unknown]` with this reason.

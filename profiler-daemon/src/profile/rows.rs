@@ -55,6 +55,9 @@ impl Account {
         self.held_back
             .iter_mut()
             .for_each(|held| rename(&mut held.thread));
+        if let Some(call) = self.open_calls.remove(&from) {
+            self.open_calls.insert(to, call);
+        }
         let renamed: Vec<_> = self
             .seen_calls
             .extract_if(|(thread, _), _| *thread == from)
@@ -102,5 +105,6 @@ impl Account {
         }
         self.seen_calls
             .retain(|(thread, _), _| !keys.contains(thread));
+        self.open_calls.retain(|thread, _| !keys.contains(thread));
     }
 }

@@ -110,7 +110,7 @@ impl Segment {
     /// Bytes, roughly.
     pub(super) fn bytes(&self) -> usize {
         // Entries with the share of the tree's own nodes.
-        192 + self.nodes.len() * 40 + self.cells.len() * 48 + self.calls.len() * 80
+        192 + self.nodes.len() * 40 + self.cells.len() * 48 + self.calls.len() * 96
     }
 
     pub(super) fn cell(&mut self, thread: u32, what: What) -> &mut Cell {

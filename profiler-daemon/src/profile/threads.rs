@@ -26,7 +26,7 @@ pub struct Thread {
     pub totals: Totals,
     /// The system call it is inside.
     pub in_syscall: Option<u32>,
-    /// Since when, monotonic nanoseconds.
+    /// Since when, or since when it was seen there, monotonic nanoseconds.
     pub in_syscall_since_ns: u64,
     /// The pass that told it has exited.
     pub(super) exited_pass: Option<u64>,
@@ -58,8 +58,8 @@ impl Thread {
         self.totals.unobserved_ns = update.unobserved_ns;
         self.totals.minor_faults = self.totals.minor_faults.max(update.minor_faults);
         self.totals.major_faults = self.totals.major_faults.max(update.major_faults);
-        self.in_syscall = update.in_syscall;
-        self.in_syscall_since_ns = update.in_syscall_since_ns;
+        self.in_syscall = update.call.map(|call| call.number);
+        self.in_syscall_since_ns = update.call.map_or(0, |call| call.since_ns);
         self.set_state(update.state, pass)
     }
 

@@ -217,8 +217,7 @@ mod tests {
                 kinds: [second * SECOND_NS, 0, 0, 0, 0, 0, 0, 0],
                 minor_faults: 0,
                 major_faults: 0,
-                in_syscall: None,
-                in_syscall_since_ns: 0,
+                call: None,
                 slot: 1,
             };
             let lives = second <= 5;

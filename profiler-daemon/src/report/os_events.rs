@@ -45,23 +45,26 @@ pub struct SyscallRow {
     pub name: Cow<'static, str>,
     /// Its number; for one of the 32-bit table, 65536 + its number there.
     pub number: u32,
-    /// Calls that returned.
+    /// Calls that returned in the window.
     pub count: u64,
-    /// From entry to exit, all calls that returned.
+    /// Time that threads were inside it, within the window: of each call the part that lies there, also of those that are under way.
     pub total_ns: u64,
     /// Of it, on a processor.
     pub running_ns: u64,
     /// Of it, blocked.
     pub blocked_ns: u64,
-    /// `total_ns / count`, rounded down.
+    /// Of it, waiting for a processor. The three add up to `total_ns`.
+    pub runnable_ns: u64,
+    /// Mean time from entry to exit of the calls that returned, whenever they began, rounded down.
     pub average_ns: u64,
-    /// The longest call.
+    /// The longest call that returned, whenever it began.
     pub max_ns: u64,
     /// In a window: `max_ns` is an upper bound, the longest call of the window is not known exactly.
     pub max_is_bound: bool,
     /// Threads that are inside now.
     pub in_progress: u64,
-    /// How long those have been inside, together; not part of `total_ns`.
+    /// How long those have been inside, together: since they entered it, or were first observed in it. What of it lies in the window is part of
+    /// `total_ns`.
     pub in_progress_ns: u64,
 }
 
@@ -73,6 +76,7 @@ impl Columns for SyscallRow {
         "total_ns",
         "running_ns",
         "blocked_ns",
+        "runnable_ns",
         "average_ns",
         "max_ns",
         "max_is_bound",
@@ -114,10 +118,14 @@ pub fn os_events(
             name: syscall_name(number),
             number,
             count: calls.count,
-            total_ns: calls.total_ns,
-            running_ns: calls.running_ns,
-            blocked_ns: calls.blocked_ns,
-            average_ns: calls.total_ns.checked_div(calls.count).unwrap_or_default(),
+            total_ns: calls.time.total_ns,
+            running_ns: calls.time.running_ns,
+            blocked_ns: calls.time.blocked_ns,
+            runnable_ns: calls.time.runnable_ns(),
+            average_ns: calls
+                .returned_ns
+                .checked_div(calls.count)
+                .unwrap_or_default(),
             max_ns: calls.max_ns,
             max_is_bound: calls.max_is_bound,
             in_progress,
@@ -125,12 +133,7 @@ pub fn os_events(
         }
     };
     let mut syscalls: Vec<SyscallRow> = calls.into_iter().map(row).collect();
-    syscalls.sort_by_key(|row| {
-        (
-            std::cmp::Reverse(row.total_ns.max(row.in_progress_ns)),
-            row.number,
-        )
-    });
+    syscalls.sort_by_key(|row| (std::cmp::Reverse(row.total_ns), row.number));
     Ok(OsEvents {
         as_of: view.as_of(),
         window: view.window(),

@@ -187,8 +187,7 @@ fn update(pid: u32, state: ThreadState) -> ThreadUpdate {
         kinds: [400 * MS, 0, 0, 0, 0, 0, 0, 0],
         minor_faults: 0,
         major_faults: 0,
-        in_syscall: None,
-        in_syscall_since_ns: 0,
+        call: None,
         slot: pid,
     }
 }

@@ -138,6 +138,14 @@ pub(crate) fn check_process(daemon: &Daemon, selector: &str) -> bool {
             Some(&Totals::of(&process)),
         );
     }
+    for span in ["", "?window=5s"] {
+        let answer = daemon.try_get(&format!("/api/v1{base}/os-events{span}"));
+        if matches!(answer.status, 404 | 410) {
+            return false;
+        }
+        assert_eq!(answer.status, 200, "{selector}: {}", answer.text());
+        check_calls(selector, &answer.json());
+    }
     let answer = daemon.try_get(&format!("/api/v1{base}/calltree"));
     if matches!(answer.status, 404 | 410) {
         return false;
@@ -145,6 +153,23 @@ pub(crate) fn check_process(daemon: &Daemon, selector: &str) -> bool {
     assert_eq!(answer.status, 200, "{selector}: {}", answer.text());
     check_tree(selector, &answer.json());
     true
+}
+
+/// Rule 6: time in calls is time of the classes that calls have.
+pub(crate) fn check_calls(what: &str, events: &Value) {
+    let classes = classes(events);
+    let calls = events["syscalls"].as_array().expect("a list of calls");
+    for (class, field) in [(1, "running_ns"), (2, "blocked_ns"), (3, "runnable_ns")] {
+        let sum: u64 = calls
+            .iter()
+            .map(|row| number(row, &format!("/{field}")))
+            .sum();
+        assert!(
+            sum <= classes[class],
+            "{what}: {field} of calls sums to {sum}, of {} in all: {events}",
+            classes[class]
+        );
+    }
 }
 
 /// What a process or session says of itself.

@@ -116,3 +116,33 @@ fn a_held_process_is_blocked_in_read() {
     let grown_ns = number(&second, "/elapsed_ns") - number(&first, "/elapsed_ns");
     assert_eq!(after[2] - before[2], grown_ns, "all new time is blocked");
 }
+
+#[test]
+fn calls_over_a_window_are_those_of_the_window() {
+    // Check that of calls that go on, a window of a second has the second, and that what was blocked, run and waited for a
+    // processor in calls is never more than that of their process, in windows and in the session.
+    let Some(daemon) = daemon::shared() else {
+        return;
+    };
+    let mut sleeper = Workload::start("sleeper");
+    sleeper.ready();
+    let path = format!("/processes/{}/os-events", sleeper.selector());
+    reads::until(daemon, &path, unix_now_ns() + 3_000_000_000, |_| true);
+    let window = daemon.get(&format!("{path}?window=1s"));
+    let [from_ns, to_ns] = ["from", "to"].map(|side| unix_ns(text(&window["window"], side)));
+    for name in ["nanosleep", "read", "futex", "poll"] {
+        let row = reads::system_call(&window, name).expect("it is under way");
+        let total_ns = number(row, "/total_ns");
+        let threads = number(row, "/in_progress");
+        assert_near(name, total_ns, threads * (to_ns - from_ns), 0.0, SLACK_NS);
+        assert_near(name, number(row, "/blocked_ns"), total_ns, 0.0, SLACK_NS);
+        assert_eq!(number(row, "/count"), 0, "none has returned: {row}");
+        assert_eq!(number(row, "/average_ns"), 0, "none has returned: {row}");
+    }
+    let session = daemon.get(&path);
+    for events in [&window, &session] {
+        ledger::check_calls("sleeper", events);
+    }
+    sleeper.go();
+    sleeper.finish();
+}

@@ -4,9 +4,11 @@ use profiler_common::unwind::UnwindFailure;
 use profiler_common::{ClassNs, StackEnd};
 use profiler_daemon::processes::ids::{ProcessKey, ThreadKey};
 use profiler_daemon::profile::Profile;
+use profiler_daemon::profile::calls::CallTime;
 use profiler_daemon::profile::frames::FrameId;
 use profiler_daemon::profile::input::{
-    CommName, DrainPass, ProcessInfo, StackDelta, SyscallUpdate, ThreadState, ThreadUpdate,
+    CommName, DrainPass, OpenCall, ProcessInfo, StackDelta, SyscallUpdate, ThreadState,
+    ThreadUpdate,
 };
 use profiler_daemon::profile::limits::Limits;
 use profiler_daemon::profile::sessions::{SessionChange, SessionChanged, SessionRefusal};
@@ -301,8 +303,16 @@ impl World {
                 kinds: kinds(&thread.classes),
                 minor_faults: 0,
                 major_faults: 0,
-                in_syscall: Some(232),
-                in_syscall_since_ns: self.now_ns - 80 * MS,
+                call: Some(OpenCall {
+                    number: 232,
+                    since_ns: self.now_ns - 80 * MS,
+                    entry_seen: true,
+                    time: CallTime {
+                        total_ns: 80 * MS,
+                        running_ns: 0,
+                        blocked_ns: 80 * MS,
+                    },
+                }),
                 slot: thread.key.tid,
             });
             call(program.info.key, thread, length_ns, pass);

@@ -14,10 +14,11 @@ use profiler_daemon::{
     },
     profile::{
         Profile,
+        calls::CallTime,
         frames::{Frame, FrameId},
         input::{
-            CommName, DrainPass, LossCause, OpenStack, ProcessInfo, StackDelta, SyscallUpdate,
-            ThreadState, ThreadUpdate,
+            CommName, DrainPass, LossCause, OpenCall, OpenStack, ProcessInfo, StackDelta,
+            SyscallUpdate, ThreadState, ThreadUpdate,
         },
     },
     report::names::Names,
@@ -448,8 +449,16 @@ impl Machine {
             kinds: life.kinds,
             minor_faults: 7 * life.calls,
             major_faults: life.calls / 2,
-            in_syscall: Some(202),
-            in_syscall_since_ns: pass.now_ns - 5,
+            call: (!exit).then_some(OpenCall {
+                number: 202,
+                since_ns: pass.now_ns - 5,
+                entry_seen: true,
+                time: CallTime {
+                    total_ns: 5,
+                    running_ns: 0,
+                    blocked_ns: 5,
+                },
+            }),
             slot: 0,
         };
         let calls = life.calls;

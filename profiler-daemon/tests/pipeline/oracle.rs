@@ -114,8 +114,7 @@ proptest! {
             kinds: [0; KINDS],
             minor_faults: 0,
             major_faults: 0,
-            in_syscall: None,
-            in_syscall_since_ns: 0,
+            call: None,
             slot: 0,
         });
         profile.apply(pass);

@@ -224,8 +224,7 @@ pub(crate) fn thread(
         kinds: kinds(&classes),
         minor_faults: 0,
         major_faults: 0,
-        in_syscall: None,
-        in_syscall_since_ns: 0,
+        call: None,
         slot: 0,
     }
 }

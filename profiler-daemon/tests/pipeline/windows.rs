@@ -4,7 +4,8 @@ use profiler_common::ClassNs;
 use profiler_daemon::{
     processes::ids::{ProcessKey, ThreadKey},
     profile::{
-        input::{DrainPass, ThreadState},
+        calls::CallTime,
+        input::{DrainPass, OpenCall, SyscallUpdate, ThreadState},
         limits::Limits,
         snapshot::Snapshot,
     },
@@ -15,7 +16,7 @@ use profiler_daemon::{
 };
 
 use crate::{
-    machine::SECOND_NS,
+    machine::{SECOND_NS, START_NS},
     small::{self, ByName, PROCESS, Small, THREAD},
 };
 
@@ -79,6 +80,62 @@ fn long_sleep_is_cut_to_the_window() {
     let snapshot = small.profile.snapshot();
     let found = rows(&snapshot, &small.names, last(11));
     assert_eq!(found, [("sleep".to_owned(), 10), ("work".to_owned(), 1)]);
+}
+
+// Check that of a call of 30 s, and of one that a thread was found in and one that is under way, each window has what passed in it: the
+// time, blocked and waiting for a processor, once; and the count where it returned.
+#[test]
+fn a_call_is_cut_to_the_window() {
+    const SLEEP: u32 = 35;
+    let mut small = Small::new(Limits::default());
+    for now in 1..=60 {
+        let mut pass = small.pass(now);
+        let mut thread = small::thread(PROCESS, THREAD, ThreadState::Blocked, seconds(0, now));
+        let (since, entry_seen) = [(0, false), (10, true), (40, true)]
+            .into_iter()
+            .rfind(|(since, _)| now > *since)
+            .expect("the first begins at 0");
+        let passed_ns = (now - since) * SECOND_NS;
+        thread.call = Some(OpenCall {
+            number: SLEEP,
+            since_ns: START_NS + since * SECOND_NS,
+            entry_seen,
+            time: CallTime {
+                total_ns: passed_ns,
+                running_ns: 0,
+                blocked_ns: passed_ns - passed_ns / 10,
+            },
+        });
+        pass.threads.push(thread);
+        // The count of the call that returned at 40 s comes a pass late.
+        if now > 41 {
+            pass.syscalls.push(SyscallUpdate {
+                running_ns: 0,
+                ..small::calls(SLEEP, 1, 30 * SECOND_NS, 27 * SECOND_NS, 30 * SECOND_NS)
+            });
+        }
+        small.profile.apply(pass);
+    }
+    let snapshot = small.profile.snapshot();
+    let calls = |window| {
+        let query = ViewQuery {
+            window,
+            ..ViewQuery::default()
+        };
+        let events = report::os_events(&snapshot, &Scope::Session, &query, &small.names).unwrap();
+        let row = &events.syscalls[0];
+        assert_eq!(row.runnable_ns, row.total_ns - row.blocked_ns);
+        assert!(row.blocked_ns * 10 == row.total_ns * 9, "{row:?}");
+        (
+            row.total_ns / SECOND_NS,
+            row.count,
+            row.average_ns / SECOND_NS,
+        )
+    };
+    assert_eq!(calls(last(5)), (5, 0, 0));
+    assert_eq!(calls(last(30)), (30, 1, 30));
+    assert_eq!(calls(last(55)), (55, 1, 30));
+    assert_eq!(calls(Window::Session), (60, 1, 30));
 }
 
 // Check that a wait whose stack comes late is shown where it passed, and as missing until then.

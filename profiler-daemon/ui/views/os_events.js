@@ -17,7 +17,7 @@ function ns(id, label, title, group) {
 
 const COLUMNS = [
   textColumn({ id: "name", label: "System call", header: true, class: "name code" }, (row) => ({ text: shown(row.name), title: `number ${row.number}` })),
-  numberColumn({ id: "total_ns", label: "Total", title: "From entry to return, all calls that returned", shares: true }, (row) => ({
+  numberColumn({ id: "total_ns", label: "Total", title: "Time that threads were inside it, those that still are included", shares: true }, (row) => ({
     text: time(row.total_ns),
     title: `${exactTime(row.total_ns)} (${percent(row.part)} of the time of all threads)`,
     share: row.part,
@@ -25,11 +25,12 @@ const COLUMNS = [
   })),
   ns("running_ns", "running", "Of the total, on a processor", "Of it"),
   ns("blocked_ns", "blocked", "Of the total, blocked", "Of it"),
+  ns("runnable_ns", "runnable", "Of the total, waiting for a processor", "Of it"),
   numberColumn({ id: "count", label: "Calls", title: "Calls that returned" }, (row) => ({ text: count(row.count) })),
-  ns("average_ns", "Average", "Total by calls"),
+  ns("average_ns", "Average", "Mean time from entry to return of the calls that returned"),
   numberColumn({ id: "max_ns", label: "Longest", title: "The longest call; ≤ in a time span, where only the bound is known" }, (row) => ({ text: `${row.max_is_bound ? "≤ " : ""}${time(row.max_ns)}`, title: exactTime(row.max_ns) })),
   numberColumn({ id: "in_progress", label: "Inside now", title: "Threads that are inside this call now" }, (row) => ({ text: count(row.in_progress) })),
-  numberColumn({ id: "in_progress_ns", label: "for", title: "How long those have been inside, together; not part of the total" }, (row) => ({ text: time(row.in_progress_ns), title: exactTime(row.in_progress_ns) })),
+  numberColumn({ id: "in_progress_ns", label: "for", title: "How long those have been inside, together" }, (row) => ({ text: time(row.in_progress_ns), title: exactTime(row.in_progress_ns) })),
 ];
 
 export function createOsEventsTab() {
