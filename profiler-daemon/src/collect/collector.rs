@@ -329,6 +329,7 @@ impl Collector {
             now_ns: pass.at_ns,
             now_unix_ns: offsets.unix_from_monotonic(pass.at_ns),
             boot_unix_ns: offsets.unix_from_boot(0),
+            processors: self.kernel.processors(),
             ..DrainPass::default()
         };
         self.outside.note(pass);

@@ -1,8 +1,8 @@
 //! Answers about two things, in columns for people: sides compared, and a function with its callers or callees.
 
 use super::{
-    human::{self, name, nanoseconds, percent},
-    text::{Envelope, Side, Table, TextReport},
+    human::{last_part, name, nanoseconds, share},
+    text::{Cell, Envelope, Kind, Table, TextReport},
 };
 use crate::report::{Diff, DiffRow, FunctionRow, Neighbours};
 
@@ -30,22 +30,21 @@ impl TextReport for Diff {
     }
 
     fn table(&self) -> Option<Table> {
-        let numbers = [
-            "CHANGE",
-            "EXCL% BASE",
-            "EXCL% OTHER",
-            "EXCL% CHANGE",
-            "EXCL CHANGE",
-            "INCL% CHANGE",
-            "APP EXCL% CHANGE",
-            "SAMPLES BASE",
-            "SAMPLES OTHER",
+        let columns = vec![
+            ("LARGEST", Kind::Number),
+            ("BASE%", Kind::Number),
+            ("OTHER%", Kind::Number),
+            ("CHANGE", Kind::Number),
+            ("INCL", Kind::Number),
+            ("APP", Kind::Number),
+            ("SAMPLES", Kind::Number),
+            ("FUNCTION", Kind::Name),
+            ("MODULE", Kind::Name),
         ];
-        let columns = numbers.map(|title| (title, Side::Right)).into_iter();
-        let names = ["KIND", "MODULE", "FUNCTION"].map(|title| (title, Side::Left));
         let shown = self.rows.len();
         Some(Table {
-            columns: columns.chain(names).collect(),
+            head: Some(HEAD.to_owned()),
+            columns,
             rows: self.rows.iter().map(cells).collect(),
             remark: self
                 .truncated
@@ -54,30 +53,27 @@ impl TextReport for Diff {
     }
 }
 
-fn cells(row: &DiffRow) -> Vec<String> {
-    vec![
-        percent(row.largest_change_percent),
-        percent(row.base.elapsed.exclusive_percent),
-        percent(row.other.elapsed.exclusive_percent),
+/// What the columns are.
+const HEAD: &str = "shares are of exclusive elapsed time; changes in points of it, of INCLusive and of APPlication time, and the LARGEST of all";
+
+fn cells(row: &DiffRow) -> Vec<Cell> {
+    let samples = (row.base.samples.exclusive, row.other.samples.exclusive);
+    let cells = [
+        share(row.largest_change_percent),
+        share(row.base.elapsed.exclusive_percent),
+        share(row.other.elapsed.exclusive_percent),
         points(row.change.elapsed.exclusive_percent),
-        signed(row.change.elapsed.exclusive_ns),
         points(row.change.elapsed.inclusive_percent),
         points(row.change.application.exclusive_percent),
-        row.base.samples.exclusive.to_string(),
-        row.other.samples.exclusive.to_string(),
-        row.kind.to_owned(),
-        name(&row.module),
+        format!("{} > {}", samples.0, samples.1),
         name(&row.function),
-    ]
+        name(last_part(&row.module)),
+    ];
+    cells.map(Cell::Text).to_vec()
 }
 
 fn points(change: f64) -> String {
     format!("{change:+.2}")
-}
-
-fn signed(change_ns: i64) -> String {
-    let sign = if change_ns < 0 { '-' } else { '+' };
-    format!("{sign}{}", human::nanoseconds(change_ns.unsigned_abs()))
 }
 
 impl TextReport for Neighbours {

@@ -17,6 +17,28 @@ pub fn nanoseconds(ns: u64) -> String {
     )
 }
 
+/// A share in a column whose title has the sign: two digits.
+pub(super) fn share(value: f64) -> String {
+    format!("{value:.2}")
+}
+
+/// The last part of a path.
+pub(super) fn last_part(path: &str) -> &str {
+    path.rsplit('/')
+        .find(|part| !part.is_empty())
+        .unwrap_or(path)
+}
+
+/// Text of no more than so many characters: what is too long ends in `…`.
+pub(super) fn cut(text: &str, width: usize) -> std::borrow::Cow<'_, str> {
+    if text.chars().count() <= width {
+        return text.into();
+    }
+    let mut short: String = text.chars().take(width.saturating_sub(1)).collect();
+    short.push('…');
+    short.into()
+}
+
 /// A percentage with two digits.
 pub(super) fn percent(value: f64) -> String {
     format!("{value:.2}%")
@@ -63,6 +85,14 @@ mod tests {
             assert_eq!(nanoseconds(ns), text);
         }
         assert_eq!(percent(1.0 / 3.0), "0.33%");
+    }
+
+    // Check that what fits is left alone, what does not ends where it is cut, and that a folder's name is its last part.
+    #[test]
+    fn short_names() {
+        assert_eq!((&*cut("naïve", 5), &*cut("naïves", 5)), ("naïve", "naïv…"));
+        let parts = ["/usr/lib/libc.so.6", "[kernel]", "/", "/usr/", ""].map(last_part);
+        assert_eq!(parts, ["libc.so.6", "[kernel]", "/", "usr", ""]);
     }
 
     // Check that escape sequences, line breaks and direction marks cannot reach a terminal, and ordinary text can.

@@ -14,3 +14,4 @@ pub mod speedscope;
 mod tables;
 pub mod text;
 mod timeline;
+mod unit;

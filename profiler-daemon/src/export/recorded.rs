@@ -1,9 +1,9 @@
 //! A recording for people: totals, and the functions with most of the value that it is sorted by.
 
 use super::{
-    human::{name, nanoseconds, percent},
+    human::{last_part, name, nanoseconds, percent, share},
     tables::{fault_fact, stacks_text},
-    text::{Envelope, Side, Table, TextReport},
+    text::{Cell, Envelope, Kind, Table, TextReport},
 };
 use crate::report::{FunctionRow, Recording, StackValue};
 
@@ -60,16 +60,22 @@ impl TextReport for Recording {
             // Functions have no column of the others.
             _ => "ELAPSED%",
         };
-        let numbers = [title, "INCL%", "SAMPLES", "ELAPSED", "APPLICATION"];
-        let names = [("MODULE", Side::Left), ("FUNCTION", Side::Left)];
+        let columns = vec![
+            (title, Kind::Number),
+            ("INCL%", Kind::Number),
+            ("USER", Kind::Part),
+            ("SYSTEM", Kind::Part),
+            ("BLOCKED", Kind::Part),
+            ("RUNNABLE", Kind::Part),
+            ("SAMPLES", Kind::Number),
+            ("FUNCTION", Kind::Name),
+            ("MODULE", Kind::Name),
+        ];
         let all = &self.functions.rows;
         let shown = all.len().min(MAX_ROWS);
         Some(Table {
-            columns: numbers
-                .map(|title| (title, Side::Right))
-                .into_iter()
-                .chain(names)
-                .collect(),
+            head: None,
+            columns,
             rows: all[..shown].iter().map(|row| self.cells(row)).collect(),
             remark: (shown < all.len())
                 .then(|| format!("{shown} of {} functions; csv and json have all", all.len())),
@@ -98,7 +104,7 @@ impl Recording {
         }
     }
 
-    fn cells(&self, row: &FunctionRow) -> Vec<String> {
+    fn cells(&self, row: &FunctionRow) -> Vec<Cell> {
         let (samples, elapsed, application) = (
             &row.values.samples,
             &row.values.elapsed,
@@ -111,14 +117,17 @@ impl Recording {
             }
             _ => (elapsed.exclusive_percent, elapsed.inclusive_percent),
         };
+        let classes = &row.values.exclusive_classes;
         vec![
-            percent(exclusive),
-            percent(inclusive),
-            samples.exclusive.to_string(),
-            nanoseconds(elapsed.exclusive_ns),
-            nanoseconds(application.exclusive_ns),
-            name(&row.module),
-            name(&row.function),
+            share(exclusive).into(),
+            share(inclusive).into(),
+            Cell::Time(classes.user_ns),
+            Cell::Time(classes.syscall_ns + classes.kernel_ns),
+            Cell::Time(classes.blocked_ns),
+            Cell::Time(classes.runnable_ns),
+            samples.exclusive.to_string().into(),
+            name(&row.function).into(),
+            name(last_part(&row.module)).into(),
         ]
     }
 }

@@ -2,8 +2,7 @@
 
 use super::{
     human::{name, nanoseconds},
-    tables::classes,
-    text::{Envelope, Side, Table, TextReport, rows_to_text},
+    text::{Cell, Envelope, Kind, Table, TextReport, rows_to_text},
 };
 use crate::report::{SessionList, SessionTotals, values::TotalValues};
 
@@ -12,7 +11,7 @@ use crate::report::{SessionList, SessionTotals, values::TotalValues};
 pub fn to_text(list: &SessionList) -> String {
     let row = |session: &crate::report::sessions::SessionHead| {
         let spans: Vec<String> = session.spans.iter().map(|span| name(span)).collect();
-        vec![
+        [
             session.state.to_owned(),
             session.started_at.clone(),
             session.stopped_at.clone().unwrap_or_else(|| "-".to_owned()),
@@ -20,15 +19,18 @@ pub fn to_text(list: &SessionList) -> String {
             name(&session.name),
             spans.join(", "),
         ]
+        .map(Cell::Text)
+        .to_vec()
     };
     let table = Table {
+        head: None,
         columns: vec![
-            ("STATE", Side::Left),
-            ("STARTED", Side::Left),
-            ("STOPPED", Side::Left),
-            ("DURATION", Side::Right),
-            ("NAME", Side::Left),
-            ("SPANS", Side::Left),
+            ("STATE", Kind::Name),
+            ("STARTED", Kind::Number),
+            ("STOPPED", Kind::Number),
+            ("DURATION", Kind::Number),
+            ("NAME", Kind::Name),
+            ("SPANS", Kind::Name),
         ],
         rows: list.sessions.iter().map(row).collect(),
         remark: None,
@@ -36,25 +38,28 @@ pub fn to_text(list: &SessionList) -> String {
     format!("# as of {}\n{}", list.as_of, rows_to_text(&table))
 }
 
-const PART: [(&str, Side); 8] = [
-    ("DURATION", Side::Right),
-    ("ELAPSED", Side::Right),
-    ("SAMPLES", Side::Right),
-    ("USER", Side::Right),
-    ("SYSCALL", Side::Right),
-    ("BLOCKED", Side::Right),
-    ("RUNNABLE", Side::Right),
-    ("KERNEL", Side::Right),
+const PART: [(&str, Kind); 7] = [
+    ("DURATION", Kind::Time),
+    ("ELAPSED", Kind::Part),
+    ("USER", Kind::Part),
+    ("SYSTEM", Kind::Part),
+    ("BLOCKED", Kind::Part),
+    ("RUNNABLE", Kind::Part),
+    ("SAMPLES", Kind::Number),
 ];
 
-fn part(duration_ns: u64, totals: &TotalValues) -> Vec<String> {
-    let mut cells = vec![
-        nanoseconds(duration_ns),
-        nanoseconds(totals.elapsed_ns),
-        totals.samples.to_string(),
-    ];
-    cells.extend(classes(&totals.classes));
-    cells
+fn part(title: String, duration_ns: u64, totals: &TotalValues) -> Vec<Cell> {
+    let classes = &totals.classes;
+    vec![
+        Cell::Time(duration_ns),
+        Cell::Time(totals.elapsed_ns),
+        Cell::Time(classes.user_ns),
+        Cell::Time(classes.syscall_ns + classes.kernel_ns),
+        Cell::Time(classes.blocked_ns),
+        Cell::Time(classes.runnable_ns),
+        totals.samples.to_string().into(),
+        title.into(),
+    ]
 }
 
 impl TextReport for SessionTotals {
@@ -79,16 +84,13 @@ impl TextReport for SessionTotals {
     }
 
     fn table(&self) -> Option<Table> {
-        let all = ("[all]".to_owned(), part(self.duration_ns, &self.totals));
+        let all = part("[all]".to_owned(), self.duration_ns, &self.totals);
         let spans = self.spans.iter();
-        let spans = spans.map(|span| (name(&span.name), part(span.duration_ns, &span.totals)));
-        let rows = std::iter::once(all).chain(spans).map(|(title, mut cells)| {
-            cells.push(title);
-            cells
-        });
+        let spans = spans.map(|span| part(name(&span.name), span.duration_ns, &span.totals));
         Some(Table {
-            columns: PART.into_iter().chain([("SPAN", Side::Left)]).collect(),
-            rows: rows.collect(),
+            head: None,
+            columns: PART.into_iter().chain([("SPAN", Kind::Name)]).collect(),
+            rows: std::iter::once(all).chain(spans).collect(),
             remark: None,
         })
     }

@@ -1,48 +1,57 @@
 //! What each answer puts into its columns for people.
 
 use super::{
-    human::{name, nanoseconds, percent},
-    text::{Envelope, Side, Table, TextReport},
+    human::{last_part, name, nanoseconds, percent, share},
+    text::{Cell, Envelope, Kind, Table, TextReport},
 };
 use crate::report::{
     CallTree, FunctionRow, InstructionRow, LineRow, List, ModuleRow, OsEvents, ProcessReport,
-    ProcessRow, SessionReport, ThreadRow, TreeNode,
+    ProcessRow, SessionReport, ThreadRow, TreeNode, WindowSpan,
+    os_events::SyscallRow,
     values::{ClassValues, RowValues, TotalValues},
 };
 
-/// Columns of the three groups of values, in the order people look for them.
-const VALUES: [(&str, Side); 9] = [
-    ("EXCL%", Side::Right),
-    ("INCL%", Side::Right),
-    ("EXCLUSIVE", Side::Right),
-    ("INCLUSIVE", Side::Right),
-    ("APP EXCL", Side::Right),
-    ("APP INCL", Side::Right),
-    ("SAMPLES", Side::Right),
-    ("INCL", Side::Right),
-    ("KIND", Side::Left),
+/// Levels of a call tree that are indented.
+const MAX_INDENT: usize = 12;
+
+/// Columns of the values, in the order people look for them: what is shared, what it was spent on, what was seen.
+const VALUES: [(&str, Kind); 7] = [
+    ("EXCL%", Kind::Number),
+    ("INCL%", Kind::Number),
+    ("USER", Kind::Part),
+    ("SYSTEM", Kind::Part),
+    ("BLOCKED", Kind::Part),
+    ("RUNNABLE", Kind::Part),
+    ("SAMPLES", Kind::Number),
 ];
 
-const CLASSES: [(&str, Side); 5] = [
-    ("USER", Side::Right),
-    ("SYSCALL", Side::Right),
-    ("BLOCKED", Side::Right),
-    ("RUNNABLE", Side::Right),
-    ("KERNEL", Side::Right),
-];
-
-fn values(values: &RowValues, kind: &str) -> Vec<String> {
+/// The values of a row: of the time in which it was innermost, but for `INCL%`.
+fn values(values: &RowValues) -> Vec<Cell> {
+    let (elapsed, classes) = (&values.elapsed, &values.exclusive_classes);
+    let exclusive = elapsed.exclusive_percent_of_process;
+    let inclusive = elapsed.inclusive_percent_of_process;
     vec![
-        percent(values.elapsed.exclusive_percent),
-        percent(values.elapsed.inclusive_percent),
-        nanoseconds(values.elapsed.exclusive_ns),
-        nanoseconds(values.elapsed.inclusive_ns),
-        nanoseconds(values.application.exclusive_ns),
-        nanoseconds(values.application.inclusive_ns),
-        values.samples.exclusive.to_string(),
-        values.samples.inclusive.to_string(),
-        kind.to_owned(),
+        share(exclusive.unwrap_or(elapsed.exclusive_percent)).into(),
+        share(inclusive.unwrap_or(elapsed.inclusive_percent)).into(),
+        Cell::Time(classes.user_ns),
+        Cell::Time(classes.syscall_ns + classes.kernel_ns),
+        Cell::Time(classes.blocked_ns),
+        Cell::Time(classes.runnable_ns),
+        values.samples.exclusive.to_string().into(),
     ]
+}
+
+/// What the shares of such rows are of.
+fn shares_of(first: Option<&RowValues>) -> Option<String> {
+    let of_process = first?.elapsed.exclusive_percent_of_process.is_some();
+    let whole = if of_process {
+        "the process"
+    } else {
+        "all threads"
+    };
+    Some(format!(
+        "shares are of the elapsed time of {whole}; times and samples are exclusive"
+    ))
 }
 
 /// Time by class, in the order of the columns.
@@ -108,9 +117,12 @@ fn optional(value: Option<&str>) -> String {
 }
 
 /// A row of a table that people read.
-trait TextRow {
-    fn columns() -> Vec<(&'static str, Side)>;
-    fn cells(&self) -> Vec<String>;
+trait TextRow: Sized {
+    fn columns() -> Vec<(&'static str, Kind)>;
+    fn cells(&self, window: &WindowSpan) -> Vec<Cell>;
+
+    /// What is to be known to read the table.
+    fn head(rows: &[Self], window: &WindowSpan) -> Option<String>;
 }
 
 impl<Row: TextRow> TextReport for List<Row> {
@@ -124,9 +136,11 @@ impl<Row: TextRow> TextReport for List<Row> {
 
     fn table(&self) -> Option<Table> {
         let shown = self.rows.len();
+        let rows = self.rows.iter();
         Some(Table {
+            head: Row::head(&self.rows, &self.window),
             columns: Row::columns(),
-            rows: self.rows.iter().map(TextRow::cells).collect(),
+            rows: rows.map(|row| row.cells(&self.window)).collect(),
             remark: self
                 .truncated
                 .then(|| format!("{shown} of {} rows; limit=0 shows all", self.total_rows)),
@@ -134,21 +148,37 @@ impl<Row: TextRow> TextReport for List<Row> {
     }
 }
 
+/// The columns of values, and these names.
+fn with_values(names: &[&'static str]) -> Vec<(&'static str, Kind)> {
+    let names = names.iter().map(|title| (*title, Kind::Name));
+    VALUES.into_iter().chain(names).collect()
+}
+
+/// A module by the last part of its path.
+fn module(path: &str) -> Cell {
+    name(last_part(path)).into()
+}
+
 impl TextRow for FunctionRow {
-    fn columns() -> Vec<(&'static str, Side)> {
-        let names = [("MODULE", Side::Left), ("FUNCTION", Side::Left)];
-        VALUES.into_iter().chain(names).collect()
+    fn columns() -> Vec<(&'static str, Kind)> {
+        with_values(&["FUNCTION", "MODULE"])
     }
 
-    fn cells(&self) -> Vec<String> {
-        let mut cells = values(&self.values, self.kind);
-        cells.extend([name(&self.module), inlined(&self.function, self.inlined)]);
+    fn cells(&self, _window: &WindowSpan) -> Vec<Cell> {
+        let mut cells = values(&self.values);
+        cells.push(inlined(&self.function, self.inlined).into());
+        cells.push(module(&self.module));
         cells
+    }
+
+    fn head(rows: &[Self], _window: &WindowSpan) -> Option<String> {
+        shares_of(rows.first().map(|row| &row.values))
     }
 }
 
-/// File and line as tools write them.
+/// File and line as compilers write them, without the folder.
 fn place(file: Option<&str>, line: Option<u32>) -> String {
+    let file = file.map(last_part);
     match (file, line) {
         (Some(file), Some(line)) => format!("{}:{line}", name(file)),
         _ => optional(file),
@@ -162,124 +192,152 @@ fn inlined(function: &str, inlined: bool) -> String {
 }
 
 impl TextRow for LineRow {
-    fn columns() -> Vec<(&'static str, Side)> {
-        let names = ["MODULE", "FUNCTION", "LINE"].map(|title| (title, Side::Left));
-        VALUES.into_iter().chain(names).collect()
+    fn columns() -> Vec<(&'static str, Kind)> {
+        with_values(&["LINE", "FUNCTION", "MODULE"])
     }
 
-    fn cells(&self) -> Vec<String> {
-        let mut cells = values(&self.values, self.kind);
-        cells.extend([
-            name(&self.module),
-            inlined(&self.function, self.inlined),
-            self.line_unknown.map_or_else(
-                || place(self.file.as_deref(), self.line),
-                |why| format!("- ({why})"),
-            ),
-        ]);
+    fn cells(&self, _window: &WindowSpan) -> Vec<Cell> {
+        let mut cells = values(&self.values);
+        let line = self.line_unknown.map_or_else(
+            || place(self.file.as_deref(), self.line),
+            |why| format!("- ({why})"),
+        );
+        cells.push(line.into());
+        cells.push(inlined(&self.function, self.inlined).into());
+        cells.push(module(&self.module));
         cells
+    }
+
+    fn head(rows: &[Self], _window: &WindowSpan) -> Option<String> {
+        shares_of(rows.first().map(|row| &row.values))
     }
 }
 
 impl TextRow for InstructionRow {
-    fn columns() -> Vec<(&'static str, Side)> {
-        let names = ["MODULE", "ADDRESS", "FUNCTION", "LINE"].map(|title| (title, Side::Left));
-        VALUES.into_iter().chain(names).collect()
+    fn columns() -> Vec<(&'static str, Kind)> {
+        with_values(&["ADDRESS", "FUNCTION", "LINE", "MODULE"])
     }
 
-    fn cells(&self) -> Vec<String> {
-        let mut cells = values(&self.values, self.kind);
+    fn cells(&self, _window: &WindowSpan) -> Vec<Cell> {
+        let mut cells = values(&self.values);
         let offset = self.offset.map(|offset| format!("+{offset:#x}"));
-        cells.extend([
-            name(&self.module),
-            optional(self.address.as_deref()),
-            format!("{}{}", name(&self.function), offset.unwrap_or_default()),
-            place(self.file.as_deref(), self.line),
-        ]);
+        cells.push(optional(self.address.as_deref()).into());
+        cells.push(format!("{}{}", name(&self.function), offset.unwrap_or_default()).into());
+        cells.push(place(self.file.as_deref(), self.line).into());
+        cells.push(module(&self.module));
         cells
+    }
+
+    fn head(rows: &[Self], _window: &WindowSpan) -> Option<String> {
+        shares_of(rows.first().map(|row| &row.values))
     }
 }
 
 impl TextRow for ModuleRow {
-    fn columns() -> Vec<(&'static str, Side)> {
-        VALUES.into_iter().chain([("MODULE", Side::Left)]).collect()
+    fn columns() -> Vec<(&'static str, Kind)> {
+        with_values(&["MODULE"])
     }
 
-    fn cells(&self) -> Vec<String> {
-        let mut cells = values(&self.values, self.kind);
-        cells.push(name(&self.module));
+    fn cells(&self, _window: &WindowSpan) -> Vec<Cell> {
+        let mut cells = values(&self.values);
+        cells.push(name(&self.module).into());
         cells
+    }
+
+    fn head(rows: &[Self], _window: &WindowSpan) -> Option<String> {
+        shares_of(rows.first().map(|row| &row.values))
     }
 }
 
+/// What threads and processes did with their time.
+const ACTIVITY: [(&str, Kind); 5] = [
+    ("CPU%", Kind::Number),
+    ("USER", Kind::Part),
+    ("SYSTEM", Kind::Part),
+    ("BLOCKED", Kind::Part),
+    ("RUNNABLE", Kind::Part),
+];
+
+/// The same, of one: its share is of what all processors could do in the window, or of what one could where nobody knows how many.
+fn activity(classes: &ClassValues, window: &WindowSpan) -> Vec<Cell> {
+    let system_ns = classes.syscall_ns + classes.kernel_ns;
+    let processors = f64::from(window.processors.unwrap_or(1));
+    let capacity_ns = (window.duration_ns as f64 * processors).max(1.0);
+    vec![
+        share(100.0 * (classes.user_ns + system_ns) as f64 / capacity_ns).into(),
+        Cell::Time(classes.user_ns),
+        Cell::Time(system_ns),
+        Cell::Time(classes.blocked_ns),
+        Cell::Time(classes.runnable_ns),
+    ]
+}
+
+/// What those shares are of.
+fn capacity(window: &WindowSpan) -> Option<String> {
+    let of = match window.processors {
+        None | Some(1) => "one processor".to_owned(),
+        Some(processors) => format!("all {processors} processors"),
+    };
+    Some(format!(
+        "CPU% is of {of} over {}",
+        nanoseconds(window.duration_ns)
+    ))
+}
+
 impl TextRow for ThreadRow {
-    fn columns() -> Vec<(&'static str, Side)> {
-        let before = [
-            ("ELAPSED%", Side::Right),
-            ("ELAPSED", Side::Right),
-            ("SAMPLES", Side::Right),
+    fn columns() -> Vec<(&'static str, Kind)> {
+        let who = [
+            ("STATE", Kind::Name),
+            ("PID", Kind::Number),
+            ("TID", Kind::Number),
+            ("COMM", Kind::Name),
         ];
-        let after = [
-            ("STATE", Side::Left),
-            ("PID", Side::Right),
-            ("TID", Side::Right),
-            ("COMM", Side::Left),
-        ];
-        before.into_iter().chain(CLASSES).chain(after).collect()
+        ACTIVITY.into_iter().chain(who).collect()
     }
 
-    fn cells(&self) -> Vec<String> {
-        let mut cells = vec![
-            percent(self.values.elapsed.inclusive_percent),
-            nanoseconds(self.values.elapsed.inclusive_ns),
-            self.values.samples.inclusive.to_string(),
-        ];
-        cells.extend(classes(&self.classes));
-        cells.extend([
+    fn cells(&self, window: &WindowSpan) -> Vec<Cell> {
+        let mut cells = activity(&self.values.classes, window);
+        let who = [
             self.state.to_owned(),
             self.pid.to_string(),
             self.tid.to_string(),
             name(&self.comm),
-        ]);
+        ];
+        cells.extend(who.map(Cell::Text));
         cells
+    }
+
+    fn head(_rows: &[Self], window: &WindowSpan) -> Option<String> {
+        capacity(window)
     }
 }
 
 impl TextRow for ProcessRow {
-    fn columns() -> Vec<(&'static str, Side)> {
-        let before = [
-            ("SAMPLES%", Side::Right),
-            ("SAMPLES", Side::Right),
-            ("ELAPSED", Side::Right),
+    fn columns() -> Vec<(&'static str, Kind)> {
+        let who = [
+            ("THREADS", Kind::Number),
+            ("STATE", Kind::Name),
+            ("PID", Kind::Number),
+            ("COMM", Kind::Name),
         ];
-        let after = [
-            ("THREADS", Side::Right),
-            ("STATE", Side::Left),
-            ("PID", Side::Right),
-            ("COMM", Side::Left),
-            ("UNIT", Side::Left),
-            ("EXE", Side::Left),
-        ];
-        before.into_iter().chain(CLASSES).chain(after).collect()
+        ACTIVITY.into_iter().chain(who).collect()
     }
 
-    fn cells(&self) -> Vec<String> {
-        let mut cells = vec![
-            percent(self.samples_percent),
-            self.totals.samples.to_string(),
-            nanoseconds(self.totals.elapsed_ns),
-        ];
-        cells.extend(classes(&self.totals.classes));
-        cells.extend([
+    fn cells(&self, window: &WindowSpan) -> Vec<Cell> {
+        let mut cells = activity(&self.totals.classes, window);
+        let pid = self.pid.map(|pid| pid.to_string());
+        let who = [
             self.threads.to_string(),
             self.state.to_owned(),
-            self.pid
-                .map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
+            pid.unwrap_or_else(|| "-".to_owned()),
             name(&titled(self)),
-            optional(self.unit.as_deref()),
-            optional(self.exe.as_deref()),
-        ]);
+        ];
+        cells.extend(who.map(Cell::Text));
         cells
+    }
+
+    fn head(_rows: &[Self], window: &WindowSpan) -> Option<String> {
+        capacity(window)
     }
 }
 
@@ -423,38 +481,38 @@ impl TextReport for OsEvents {
     }
 
     fn table(&self) -> Option<Table> {
-        let titles = [
-            "TOTAL",
-            "COUNT",
-            "AVERAGE",
-            "MAX",
-            "RUNNING",
-            "BLOCKED",
-            "RUNNABLE",
-            "INSIDE",
-            "INSIDE FOR",
+        let columns = vec![
+            ("TOTAL", Kind::Part),
+            ("RUNNING", Kind::Part),
+            ("BLOCKED", Kind::Part),
+            ("RUNNABLE", Kind::Part),
+            ("COUNT", Kind::Number),
+            ("MEAN", Kind::Time),
+            ("MAX", Kind::Time),
+            ("", Kind::Name),
+            ("NOW", Kind::Number),
+            ("SYSTEM CALL", Kind::Name),
         ];
-        let columns = titles
-            .map(|title| (title, Side::Right))
-            .into_iter()
-            .chain([("SYSTEM CALL", Side::Left)]);
-        let row = |call: &crate::report::os_events::SyscallRow| {
-            let bound = if call.max_is_bound { "<=" } else { "" };
+        let row = |call: &SyscallRow| {
+            let bound = if call.max_is_bound { "or less" } else { "" };
             vec![
-                nanoseconds(call.total_ns),
-                call.count.to_string(),
-                nanoseconds(call.average_ns),
-                format!("{bound}{}", nanoseconds(call.max_ns)),
-                nanoseconds(call.running_ns),
-                nanoseconds(call.blocked_ns),
-                nanoseconds(call.runnable_ns),
-                call.in_progress.to_string(),
-                nanoseconds(call.in_progress_ns),
-                call.name.to_string(),
+                Cell::Time(call.total_ns),
+                Cell::Time(call.running_ns),
+                Cell::Time(call.blocked_ns),
+                Cell::Time(call.runnable_ns),
+                call.count.to_string().into(),
+                Cell::Time(call.average_ns),
+                Cell::Time(call.max_ns),
+                bound.to_owned().into(),
+                call.in_progress.to_string().into(),
+                call.name.to_string().into(),
             ]
         };
         Some(Table {
-            columns: columns.collect(),
+            head: Some(
+                "COUNT, MEAN and MAX are of calls that returned; NOW: threads inside".to_owned(),
+            ),
+            columns,
             rows: self.syscalls.iter().map(row).collect(),
             remark: None,
         })
@@ -475,25 +533,24 @@ impl TextReport for CallTree {
         // A stack of its own: call trees are deeper than the thread's stack should have to be.
         let mut next: Vec<(usize, &TreeNode)> = vec![(0, &self.root)];
         while let Some((depth, node)) = next.pop() {
-            let mut cells = values(&node.values, node.kind);
+            let mut cells = values(&node.values);
             let count = node
                 .cut_nodes
                 .map(|cut| format!(" {cut} nodes"))
                 .unwrap_or_default();
-            cells.push(format!(
-                "{:indent$}{}{count}",
-                "",
-                name(&node.function),
-                indent = 2 * depth
-            ));
+            // What is deeper stands as far to the right as can still be read, and says how deep it is.
+            let (indent, level) = match depth {
+                0..=MAX_INDENT => (depth, String::new()),
+                _ => (MAX_INDENT, format!("({depth}) ")),
+            };
+            let function = name(&node.function);
+            cells.push(format!("{:indent$}{level}{function}{count}", "").into());
             rows.push(cells);
             next.extend(node.children.iter().rev().map(|child| (depth + 1, child)));
         }
         Some(Table {
-            columns: VALUES
-                .into_iter()
-                .chain([("FUNCTION", Side::Left)])
-                .collect(),
+            head: shares_of(Some(&self.root.values)),
+            columns: with_values(&["FUNCTION"]),
             rows,
             remark: self
                 .truncated

@@ -1,16 +1,18 @@
-//! Aligned columns for people: numbers to the right, names last, remarks on lines that begin with `#`.
+//! Aligned columns for people: numbers to the right, names behind them, remarks on lines that begin with `#`.
 //!
 //! One writer for every answer; what an answer puts into its columns is said in `tables`. Programs should read the JSON.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use super::human;
 pub use super::human::{name, nanoseconds};
+use super::{human, unit::Unit};
 use crate::report::{WindowSpan, completeness::Completeness};
 
-/// Widest a column is made; longer cells push the rest of their row to the right.
-const MAX_WIDTH: usize = 48;
+/// Columns that a line of a table has at most, as long as its names can be cut to that.
+const MAX_WIDTH: usize = 100;
+/// Names are not cut below this for others, characters.
+const MIN_NAME: usize = 12;
 
 /// An answer that can be written for people.
 pub trait TextReport {
@@ -39,22 +41,43 @@ pub struct Envelope<'a> {
     pub completeness: &'a Completeness,
 }
 
-/// The side a column's cells stand on.
+/// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// Names.
-    Left,
-    /// Numbers.
-    Right,
+pub enum Kind {
+    /// Names, to the left. They are cut where the line would be too wide.
+    Name,
+    /// Numbers and words, to the right.
+    Number,
+    /// Times, to the right, all in one unit that the title says.
+    Time,
+    /// Times, to the right, in one unit for all such columns of the table, which a line above it says.
+    Part,
 }
 
-/// Cells in columns. Cells hold no control characters.
+/// A cell. Text holds no control characters.
+#[derive(Clone, Debug)]
+pub enum Cell {
+    /// As it is.
+    Text(String),
+    /// Nanoseconds.
+    Time(u64),
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+/// Cells in columns.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// Title and side of each column.
-    pub columns: Vec<(&'static str, Side)>,
+    /// What is to be known to read it, written above.
+    pub head: Option<String>,
+    /// Title and kind of each column.
+    pub columns: Vec<(&'static str, Kind)>,
     /// One cell per column.
-    pub rows: Vec<Vec<String>>,
+    pub rows: Vec<Vec<Cell>>,
     /// A remark written below.
     pub remark: Option<String>,
 }
@@ -90,6 +113,42 @@ pub fn write<R: TextReport + ?Sized>(report: &R, out: &mut impl Write) -> io::Re
     Ok(())
 }
 
+/// How complete the answer is, in a sentence: whether to believe it. The counts behind it are in the JSON.
+fn write_completeness(lacks: &Completeness, out: &mut impl Write) -> io::Result<()> {
+    let lost = match lacks.samples_lost {
+        0 => String::new(),
+        lost => format!(", {lost} samples lost"),
+    };
+    writeln!(
+        out,
+        "# complete: {} of stacks, {} of time, names of {} of frames{lost}",
+        at_most(lacks.stacks_complete_percent),
+        at_most(lacks.elapsed_attributed_percent),
+        at_most(100.0 - lacks.frames_unknown_percent),
+    )?;
+    if let Some(reasons) = lacks.frames_unknown.as_ref().filter(|why| !why.is_empty()) {
+        writeln!(out, "# without a name{}", by_reason(reasons))?;
+    }
+    if let (Some(percent), Some(reasons)) = (lacks.lines_unknown_percent, &lacks.lines_unknown) {
+        let (share, reasons) = (human::percent(percent), by_reason(reasons));
+        writeln!(out, "# without a line {share} of frames{reasons}")?;
+    }
+    if !lacks.causes.is_empty() {
+        writeln!(out, "# counts of what is lacking: format=json")?;
+    }
+    Ok(())
+}
+
+/// A share with one digit, that is only all where it is.
+fn at_most(share: f64) -> String {
+    let tenths = (share.clamp(0.0, 100.0) * 10.0).floor() / 10.0;
+    if tenths == 100.0 {
+        "100%".to_owned()
+    } else {
+        format!("{tenths:.1}%")
+    }
+}
+
 /// Shares by reason, behind their sum.
 fn by_reason(reasons: &BTreeMap<&'static str, f64>) -> String {
     let reasons = reasons.iter();
@@ -103,37 +162,6 @@ fn by_reason(reasons: &BTreeMap<&'static str, f64>) -> String {
     }
 }
 
-fn write_completeness(lacks: &Completeness, out: &mut impl Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "# lacks: {} without a stack, {} samples, {} truncated stacks, {} failed stacks, names of {} of frames{}",
-        human::nanoseconds(lacks.elapsed_unattributed_ns),
-        lacks.samples_lost,
-        lacks.stacks_truncated,
-        lacks.stacks_unwind_failed,
-        human::percent(lacks.frames_unknown_percent),
-        lacks
-            .frames_unknown
-            .as_ref()
-            .map(by_reason)
-            .unwrap_or_default(),
-    )?;
-    if let (Some(percent), Some(reasons)) = (lacks.lines_unknown_percent, &lacks.lines_unknown) {
-        let reasons = by_reason(reasons);
-        let share = human::percent(percent);
-        writeln!(out, "# lacks lines of {share} of frames{reasons}")?;
-    }
-    if !lacks.causes.is_empty() {
-        let causes: Vec<String> = lacks
-            .causes
-            .iter()
-            .map(|(cause, count)| format!("{cause} {count}"))
-            .collect();
-        writeln!(out, "# causes: {}", causes.join(", "))?;
-    }
-    Ok(())
-}
-
 /// A table alone, as text.
 pub(super) fn rows_to_text(table: &Table) -> String {
     let mut text = Vec::new();
@@ -142,27 +170,60 @@ pub(super) fn rows_to_text(table: &Table) -> String {
 }
 
 fn write_table(table: &Table, out: &mut impl Write) -> io::Result<()> {
-    let titles: Vec<String> = table
-        .columns
-        .iter()
-        .map(|(title, _)| (*title).to_owned())
-        .collect();
-    let width = |column: usize| {
-        let cells = table
-            .rows
-            .iter()
-            .chain([&titles])
-            .map(|row| row[column].chars().count());
-        cells.max().unwrap_or_default().min(MAX_WIDTH)
+    let times = |column: usize| {
+        table.rows.iter().filter_map(move |row| match row[column] {
+            Cell::Time(ns) => Some(ns),
+            Cell::Text(_) => None,
+        })
     };
-    let widths: Vec<usize> = (0..titles.len()).map(width).collect();
-    for row in [&titles].into_iter().chain(&table.rows) {
+    let of_kind = |wanted: Kind| {
+        let columns = table.columns.iter().enumerate();
+        columns
+            .filter(move |(_, (_, kind))| *kind == wanted)
+            .map(|(index, _)| index)
+    };
+    let shared = Unit::of(of_kind(Kind::Part).flat_map(times));
+    let units: Vec<Unit> = (0..table.columns.len())
+        .map(|column| match table.columns[column].1 {
+            Kind::Time => Unit::of(times(column)),
+            _ => shared,
+        })
+        .collect();
+    let titles = table.columns.iter().zip(&units);
+    let titles: Vec<String> = titles
+        .map(|((title, kind), unit)| match kind {
+            Kind::Time => format!("{title} {}", unit.name()),
+            _ => (*title).to_owned(),
+        })
+        .collect();
+    let shown = |row: &Vec<Cell>| -> Vec<String> {
+        let cells = row.iter().zip(&units);
+        cells
+            .map(|(cell, unit)| match cell {
+                Cell::Text(text) => text.clone(),
+                Cell::Time(ns) => unit.show(*ns),
+            })
+            .collect()
+    };
+    let mut lines: Vec<Vec<String>> = vec![titles];
+    lines.extend(table.rows.iter().map(shown));
+    let widths = widths(table, &lines);
+    if of_kind(Kind::Part).next().is_some() {
+        writeln!(out, "# times in {}", shared.name())?;
+    }
+    if let Some(head) = &table.head {
+        writeln!(out, "# {head}")?;
+    }
+    for row in &lines {
         let mut line = String::new();
-        for (cell, ((_, side), width)) in row.iter().zip(table.columns.iter().zip(&widths)) {
+        for (cell, ((_, kind), width)) in row.iter().zip(table.columns.iter().zip(&widths)) {
             let separator = if line.is_empty() { "" } else { "  " };
-            match side {
-                Side::Left => line.push_str(&format!("{separator}{cell:<width$}")),
-                Side::Right => line.push_str(&format!("{separator}{cell:>width$}")),
+            match kind {
+                Kind::Name => {
+                    let cell = human::cut(cell, *width);
+                    line.push_str(&format!("{separator}{cell:<width$}"));
+                }
+                _ => line.push_str(&format!("{separator}{cell:>width$}")),
             }
         }
         writeln!(out, "{}", line.trim_end())?;
@@ -173,32 +234,90 @@ fn write_table(table: &Table, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
+/// How wide each column is: as its widest cell, but that names give way to one another where the line would be too wide.
+fn widths(table: &Table, lines: &[Vec<String>]) -> Vec<usize> {
+    let width = |column: usize| lines.iter().map(|row| row[column].chars().count()).max();
+    let mut widths: Vec<usize> = (0..table.columns.len())
+        .map(|column| width(column).unwrap_or_default())
+        .collect();
+    let separators = 2 * widths.len().saturating_sub(1);
+    loop {
+        let sum: usize = widths.iter().sum();
+        if sum + separators <= MAX_WIDTH {
+            return widths;
+        }
+        let names = widths.iter_mut().zip(&table.columns);
+        let widest = names
+            .filter(|(width, (_, kind))| *kind == Kind::Name && **width > MIN_NAME)
+            .max_by_key(|(width, _)| **width);
+        let Some((widest, _)) = widest else {
+            return widths;
+        };
+        *widest -= 1;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    // Check that numbers stand to the right, names to the left, that one long cell widens no column beyond the bound,
-    // and that no line ends in blanks.
+    fn lines(table: &Table) -> Vec<String> {
+        rows_to_text(table).lines().map(str::to_owned).collect()
+    }
+
+    fn cells(cells: &[&str]) -> Vec<Cell> {
+        cells.iter().map(|cell| (*cell).to_owned().into()).collect()
+    }
+
+    // Check that numbers stand to the right, names to the left, that names give way so that no line is wider than a
+    // terminal, and that no line ends in blanks.
     #[test]
     fn columns_are_aligned() {
-        let long = "m".repeat(MAX_WIDTH + 2);
-        let cells = |a: &str, b: &str, c: &str| vec![a.to_owned(), b.to_owned(), c.to_owned()];
+        let long = "m".repeat(200);
         let table = Table {
             columns: vec![
-                ("N", Side::Right),
-                ("MODULE", Side::Left),
-                ("NAME", Side::Left),
+                ("N", Kind::Number),
+                ("FUNCTION", Kind::Name),
+                ("MODULE", Kind::Name),
             ],
-            rows: vec![cells("1", &long, "x"), cells("1000", "é", "")],
+            rows: vec![cells(&["1", &long, "libx.so"]), cells(&["1000", "é", ""])],
             remark: Some("end".to_owned()),
+            head: None,
         };
-        let mut out = Vec::new();
-        write_table(&table, &mut out).expect("a vector takes all");
-        let text = String::from_utf8(out).expect("text");
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], format!("   N  {:<MAX_WIDTH$}  NAME", "MODULE"));
-        assert_eq!(lines[1], format!("   1  {long}  x"));
+        let lines = lines(&table);
+        assert!(lines[1].chars().count() == MAX_WIDTH && lines[1].ends_with("m…  libx.so"));
+        assert_eq!(
+            lines[0].find("MODULE"),
+            lines[1].find("libx.so").map(|at| at - 2)
+        );
         assert_eq!(lines[2], "1000  é");
         assert_eq!(lines[3], "# end");
+    }
+
+    // Check that all times of a column, and of all parts of a table, are in one unit that is said.
+    #[test]
+    fn one_unit() {
+        let row = |times: [u64; 3]| times.map(Cell::Time).to_vec();
+        let table = Table {
+            columns: vec![("A", Kind::Part), ("B", Kind::Part), ("MEAN", Kind::Time)],
+            rows: vec![row([2_500_000_000, 1_000_000, 1_500]), row([0, 999, 20])],
+            ..Table::default()
+        };
+        assert_eq!(
+            lines(&table),
+            [
+                "# times in s",
+                "    A      B  MEAN us",
+                "2.500  0.001    1.500",
+                "0.000  0.000    0.020"
+            ]
+        );
+    }
+
+    // Check that nearly all is not said to be all.
+    #[test]
+    fn shares() {
+        let shown = [99.999, 100.0, 0.0, 99.94].map(at_most);
+        assert_eq!(shown, ["99.9%", "100%", "0.0%", "99.9%"]);
     }
 }

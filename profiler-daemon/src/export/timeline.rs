@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::{
     csv::CsvReport,
-    human::{name, nanoseconds},
-    text::{Envelope, Side, Table, TextReport},
+    human::name,
+    text::{Cell, Envelope, Kind, Table, TextReport},
 };
 use crate::report::timeline::{Line, ProcessWho, ThreadWho, Timeline, Who};
 
@@ -53,25 +53,27 @@ impl<W: TextWho> TextReport for Timeline<W> {
     fn table(&self) -> Option<Table> {
         let on_processor = |line: &Line<W>| {
             let classes = &line.classes;
-            nanoseconds(classes.user_ns + classes.syscall_ns + classes.kernel_ns)
+            Cell::Time(classes.user_ns + classes.syscall_ns + classes.kernel_ns)
         };
         let row = |line: &Line<W>| {
             let durations = self.spans.iter().map(|span| span.duration_ns);
             let strip = line.spans.iter().zip(durations);
             let strip = strip.map(|(time, duration_ns)| letter(time.as_ref(), duration_ns));
-            let mut cells = vec![on_processor(line), strip.collect()];
-            cells.extend(line.who.cells());
+            let mut cells = vec![on_processor(line), Cell::Text(strip.collect())];
+            cells.extend(line.who.cells().map(Cell::Text));
             cells
         };
         let columns = vec![
-            ("RUNNING", Side::Right),
-            ("WHEN", Side::Left),
-            ("STATE", Side::Left),
-            (W::NUMBER, Side::Right),
-            ("COMM", Side::Left),
+            ("RUNNING", Kind::Time),
+            // As many letters as there are spans: never cut.
+            ("WHEN", Kind::Number),
+            ("STATE", Kind::Name),
+            (W::NUMBER, Kind::Number),
+            ("COMM", Kind::Name),
         ];
         let shown = self.rows.len();
         Some(Table {
+            head: None,
             columns,
             rows: self.rows.iter().map(row).collect(),
             remark: self
@@ -110,7 +112,7 @@ fn letter(time: Option<&ClassNs>, duration_ns: u64) -> char {
 
 /// A row of a timeline in one span.
 #[derive(Serialize)]
-struct Cell<'a, W> {
+struct SpanLine<'a, W> {
     #[serde(flatten)]
     who: &'a W,
     from_at: &'a str,
@@ -127,7 +129,7 @@ fn cells<W: Who>(timeline: &Timeline<W>) -> impl Iterator<Item = serde_json::Res
         let spans = line.spans.iter().zip(&timeline.spans);
         spans.filter_map(|(time, span)| {
             let [user_ns, syscall_ns, blocked_ns, runnable_ns, kernel_ns] = (*time)?;
-            Some(serde_json::to_value(Cell {
+            Some(serde_json::to_value(SpanLine {
                 who: &line.who,
                 from_at: &span.from_at,
                 to_at: &span.to_at,

@@ -316,6 +316,12 @@ impl Kernel {
         }
     }
 
+    /// How many processors have ticks.
+    #[must_use]
+    pub fn processors(&self) -> u32 {
+        u32::try_from(self.ticks.processors().count()).unwrap_or(u32::MAX)
+    }
+
     /// The settings the programs were loaded with.
     #[must_use]
     pub const fn settings(&self) -> &KernelSettings {

@@ -325,6 +325,8 @@ pub struct DrainPass {
     pub now_unix_ns: u64,
     /// When the machine booted (what `start_ns` counts from), nanoseconds since 1970.
     pub boot_unix_ns: u64,
+    /// Processors that are profiled; 0: not known.
+    pub processors: u32,
     /// New or changed processes.
     pub processes: Vec<ProcessInfo>,
     /// Every live thread, and those that exited since the last pass.

@@ -89,6 +89,7 @@ pub struct Profile {
     now_ns: u64,
     now_unix_ns: u64,
     boot_unix_ns: u64,
+    processors: u32,
     losses: input::Counts,
     samples_lost: u64,
     discarded: input::Counts,
@@ -123,6 +124,7 @@ impl Profile {
             now_ns: started_ns,
             now_unix_ns: started_unix_ns,
             boot_unix_ns: 0,
+            processors: 0,
             losses: Vec::new(),
             samples_lost: 0,
             discarded: Vec::new(),
@@ -213,6 +215,7 @@ impl Profile {
         self.now_ns = pass.now_ns.max(self.now_ns);
         self.now_unix_ns = pass.now_unix_ns;
         self.boot_unix_ns = pass.boot_unix_ns;
+        self.processors = pass.processors;
         self.losses = pass.losses.clone();
         self.samples_lost = pass.samples_lost;
         self.discarded = pass.discarded.clone();
@@ -315,6 +318,7 @@ impl Profile {
             now_ns: self.now_ns,
             now_unix_ns: self.now_unix_ns,
             boot_unix_ns: self.boot_unix_ns,
+            processors: self.processors,
             passes: self.passes,
             frames: self.frames.list(),
             modules: self.modules.clone(),

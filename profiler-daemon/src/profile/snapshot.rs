@@ -66,6 +66,7 @@ pub struct Snapshot {
     pub(super) now_unix_ns: u64,
     pub(super) boot_unix_ns: u64,
     pub(super) passes: u64,
+    pub(super) processors: u32,
     pub(super) frames: FrameList,
     pub(super) modules: ModuleTable,
     pub(super) processes: BTreeMap<ProcessKey, ProcessView>,
@@ -83,6 +84,12 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// Processors that were profiled when it was made, where that is known.
+    #[must_use]
+    pub fn processors(&self) -> Option<u32> {
+        (self.processors > 0).then_some(self.processors)
+    }
+
     /// The same as if only these processes had been profiled, for what passed since a moment. Images stay of which it is known that all
     /// processes are among these that did anything since then, and count only those processes, and [`Snapshot::retired_ns`] tells what else was dropped. Losses stay, as
     /// nobody knows whose they were.

@@ -27,6 +27,11 @@ pub struct WindowSpan {
     /// RFC 3339.
     #[schema(format = DateTime)]
     pub to: String,
+    /// The time in between, nanoseconds.
+    pub duration_ns: u64,
+    /// Processors that were profiled at its end; null where that is not known.
+    #[schema(required)]
+    pub processors: Option<u32>,
 }
 
 /// The answer to a question for a table.

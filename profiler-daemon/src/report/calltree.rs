@@ -13,7 +13,7 @@ use super::{
     product::{Figures, Values},
     query::{ReportError, Scope, TreeQuery},
     scope::View,
-    values::{ClassValues, RowValues},
+    values::RowValues,
 };
 use crate::{profile::snapshot::Snapshot, report::names::Names};
 
@@ -55,8 +55,6 @@ pub struct TreeNode {
     /// The three groups.
     #[serde(flatten)]
     pub values: RowValues,
-    /// The inclusive elapsed time by class.
-    pub classes: ClassValues,
     /// How many nodes a `cut` node stands for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut_nodes: Option<u64>,
@@ -199,7 +197,6 @@ fn finish(
                 &Figures::from(*values),
                 &view.denominators,
             ),
-            classes: ClassValues::from(&values.classes),
             cut_nodes: Some(*cut_nodes),
             children: Vec::new(),
         };
@@ -226,7 +223,6 @@ fn node(
         module: Some(view.snapshot.module(function.module).name.to_string()),
         kind: kind_name(function.kind),
         values: RowValues::new(inclusive, own, &view.denominators),
-        classes: ClassValues::from(&node.total.classes),
         cut_nodes: None,
         children,
     }
@@ -259,7 +255,6 @@ fn root(view: &View<'_>, total: &Values, children: Vec<TreeNode>) -> TreeNode {
             &Figures::default(),
             &view.denominators,
         ),
-        classes: ClassValues::from(&total.classes),
         cut_nodes: None,
         children,
     }

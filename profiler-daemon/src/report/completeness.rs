@@ -32,6 +32,10 @@ pub struct Completeness {
     pub stacks_unwind_failed: u64,
     /// Time in the totals that no row has.
     pub elapsed_unattributed_ns: u64,
+    /// Share of the walks of user stacks that reached the outermost frame, percent.
+    pub stacks_complete_percent: f64,
+    /// Share of the time that rows have, percent.
+    pub elapsed_attributed_percent: f64,
     /// Share of frames without a name, each weighted by the time it was on the stack. Where no names are shown: of those of which not
     /// even the module is known, such as frames that found no room.
     pub frames_unknown_percent: f64,
@@ -188,8 +192,10 @@ impl Completeness {
 
     /// The receipt of an answer that is one total: how much of it has no stack.
     pub(super) fn of_one_total(view: &View<'_>, places: &Places, names: &dyn Names) -> Self {
+        let unattributed_ns = sum(&view.totals().unattributed());
         Self {
-            elapsed_unattributed_ns: sum(&view.totals().unattributed()),
+            elapsed_unattributed_ns: unattributed_ns,
+            elapsed_attributed_percent: attributed_percent(view, unattributed_ns),
             ..Self::of_totals(view, places, names)
         }
     }
@@ -200,6 +206,11 @@ impl Completeness {
             stacks_truncated: seen.stacks.truncated,
             stacks_unwind_failed: seen.stacks.failed,
             elapsed_unattributed_ns: seen.unattributed_ns,
+            stacks_complete_percent: complete_percent(
+                seen.stacks.truncated + seen.stacks.failed,
+                seen.stacks.walked,
+            ),
+            elapsed_attributed_percent: attributed_percent(view, seen.unattributed_ns),
             frames_unknown_percent: seen.frames_unknown.percent,
             frames_unknown: seen.frames_unknown.reasons.clone(),
             lines_unknown_percent: None,
@@ -233,6 +244,19 @@ impl Completeness {
         self.causes.retain(|_, count| *count > 0);
         self
     }
+}
+
+/// What is not among those that lack something, percent; all, where there is nothing.
+fn complete_percent(lacking: u64, all: u64) -> f64 {
+    if all == 0 {
+        100.0
+    } else {
+        100.0 - percent(lacking.min(all), all)
+    }
+}
+
+fn attributed_percent(view: &View<'_>, unattributed_ns: u64) -> f64 {
+    complete_percent(unattributed_ns, view.total.values.elapsed_ns())
 }
 
 /// Losses by cause, and how much of what is in scope was folded.

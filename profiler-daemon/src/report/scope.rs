@@ -188,6 +188,8 @@ impl<'a> View<'a> {
         WindowSpan {
             from: rfc3339(self.coverage.from_unix_ns),
             to: rfc3339(self.coverage.to_unix_ns),
+            duration_ns: self.coverage.to_ns.saturating_sub(self.coverage.from_ns),
+            processors: self.snapshot.processors(),
         }
     }
 }

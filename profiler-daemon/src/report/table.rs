@@ -102,6 +102,10 @@ macro_rules! columns_with_values {
             "application.exclusive_low_ns", "application.exclusive_high_ns",
             "application.inclusive_percent", "application.exclusive_percent",
             "application.inclusive_percent_of_process", "application.exclusive_percent_of_process",
+            "classes.user_ns", "classes.syscall_ns", "classes.blocked_ns",
+            "classes.runnable_ns", "classes.kernel_ns",
+            "exclusive_classes.user_ns", "exclusive_classes.syscall_ns", "exclusive_classes.blocked_ns",
+            "exclusive_classes.runnable_ns", "exclusive_classes.kernel_ns",
             "marks.ticks", "marks.gaps", "marks.waits", "few_marks", "fault_ns", "estimated_ns",
         ]
     };

@@ -12,7 +12,7 @@ use super::{
     query::{ReportError, Scope, TableQuery},
     scope::View,
     table::{Columns, Key, Row, columns_with_values},
-    values::{ClassValues, RowValues},
+    values::RowValues,
 };
 use crate::{
     profile::{input::ThreadState, over::Span, snapshot::Snapshot, values::Totals},
@@ -57,9 +57,7 @@ pub struct ThreadRow {
     pub minor_faults: u64,
     /// Page faults that waited for data to be read.
     pub major_faults: u64,
-    /// `last_event_ns - first_event_ns - unobserved_ns`, by class.
-    pub classes: ClassValues,
-    /// The three groups; exclusive = inclusive.
+    /// The three groups; exclusive = inclusive. Elapsed is `last_event_ns - first_event_ns - unobserved_ns`.
     #[serde(flatten)]
     pub values: RowValues,
 }
@@ -80,11 +78,6 @@ impl Columns for ThreadRow {
         "unobserved_ns",
         "minor_faults",
         "major_faults",
-        "classes.user_ns",
-        "classes.syscall_ns",
-        "classes.blocked_ns",
-        "classes.runnable_ns",
-        "classes.kernel_ns",
     ];
 }
 
@@ -107,11 +100,7 @@ impl Row for ThreadRow {
             "unobserved_ns" => Key::Number(self.unobserved_ns as f64),
             "minor_faults" => Key::Number(self.minor_faults as f64),
             "major_faults" => Key::Number(self.major_faults as f64),
-            _ => Key::Number(
-                self.classes
-                    .column(column)
-                    .or_else(|| self.values.column(column))?,
-            ),
+            _ => Key::Number(self.values.column(column)?),
         })
     }
 
@@ -173,7 +162,6 @@ fn add_rows(view: &View<'_>, index: usize, rows: &mut Vec<ThreadRow>) {
             unobserved_ns: totals.unobserved_ns,
             minor_faults: totals.minor_faults,
             major_faults: totals.major_faults,
-            classes: ClassValues::from(&values.classes),
             values: RowValues::new(&figures, &figures, &view.denominators),
         }
     };

@@ -112,6 +112,10 @@ pub struct RowValues {
     pub elapsed: TimeValues,
     /// Time in user mode: without an operating-system event.
     pub application: TimeValues,
+    /// The inclusive elapsed time by class.
+    pub classes: ClassValues,
+    /// The exclusive elapsed time by class: where the time passed while it was innermost.
+    pub exclusive_classes: ClassValues,
     /// The marks that the inclusive times rest on; absent where those are measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub marks: Option<Marks>,
@@ -150,6 +154,8 @@ impl RowValues {
             application: time(Values::application_ns, |of| {
                 of.accuracy.as_ref().map(|accuracy| &accuracy.application)
             }),
+            classes: ClassValues::from(&inclusive.values.classes),
+            exclusive_classes: ClassValues::from(&exclusive.values.classes),
             marks: accuracy.map(|accuracy| accuracy.marks),
             fault_ns: inclusive.values.fault_ns,
             estimated_ns: inclusive.values.estimated_ns,
@@ -176,6 +182,8 @@ impl RowValues {
         };
         let time = match group {
             "samples" => return self.samples.column(column),
+            "classes" => return self.classes.class(column),
+            "exclusive_classes" => return self.exclusive_classes.class(column),
             "marks" => return self.marks.and_then(|marks| marks.column(column)),
             "elapsed" => &self.elapsed,
             "application" => &self.application,
