@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use profiler_daemon::processes::elf_id::{self, ElfIdentity};
-use profiler_daemon::processes::files::Seen;
+use profiler_daemon::processes::seen::Seen;
 use profiler_daemon::symbols::lines::NoLine;
 use profiler_daemon::symbols::symbolizer::{SymbolOptions, Symbolizer};
 
