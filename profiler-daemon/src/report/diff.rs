@@ -197,6 +197,12 @@ macro_rules! side_columns {
                 concat!($side, ".application.inclusive_low_ns"), concat!($side, ".application.inclusive_high_ns"),
                 concat!($side, ".application.exclusive_low_ns"), concat!($side, ".application.exclusive_high_ns"),
                 concat!($side, ".application.inclusive_percent"), concat!($side, ".application.exclusive_percent"),
+                concat!($side, ".classes.user_ns"), concat!($side, ".classes.syscall_ns"),
+                concat!($side, ".classes.blocked_ns"), concat!($side, ".classes.runnable_ns"),
+                concat!($side, ".classes.kernel_ns"),
+                concat!($side, ".exclusive_classes.user_ns"), concat!($side, ".exclusive_classes.syscall_ns"),
+                concat!($side, ".exclusive_classes.blocked_ns"), concat!($side, ".exclusive_classes.runnable_ns"),
+                concat!($side, ".exclusive_classes.kernel_ns"),
                 concat!($side, ".marks.ticks"), concat!($side, ".marks.gaps"), concat!($side, ".marks.waits"),
                 concat!($side, ".fault_ns"), concat!($side, ".estimated_ns"), concat!($side, ".few_marks"),
             )*

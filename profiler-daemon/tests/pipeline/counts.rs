@@ -108,7 +108,7 @@ fn rows_of_what_was_dropped() {
     let together = rows.iter().filter(|row| row.pid == 0);
     let found: Vec<(&str, Option<&str>, u64)> = together
         .map(|row| {
-            let seconds = row.classes.kernel_ns / SECOND_NS;
+            let seconds = row.values.classes.kernel_ns / SECOND_NS;
             (&*row.comm, row.image_id.as_deref(), seconds)
         })
         .collect();

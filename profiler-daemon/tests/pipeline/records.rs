@@ -156,7 +156,7 @@ fn broken_updates_are_counted() {
     );
     let rows = threads(&small);
     assert_eq!(
-        (rows[0].state, rows[0].classes.blocked_ns),
+        (rows[0].state, rows[0].values.classes.blocked_ns),
         ("exited", 2 * SECOND_NS)
     );
 }
@@ -177,7 +177,10 @@ fn time_of_an_unseen_switch_is_taken_back() {
         small.profile.apply(pass);
         let rows = threads(&small);
         assert_eq!(
-            (rows[0].classes.user_ns, rows[0].classes.blocked_ns),
+            (
+                rows[0].values.classes.user_ns,
+                rows[0].values.classes.blocked_ns
+            ),
             (user * SECOND_NS, blocked * SECOND_NS)
         );
         assert_eq!(

@@ -145,6 +145,7 @@ impl Small {
     pub(crate) fn pass(&self, seconds: u64) -> DrainPass {
         DrainPass {
             now_ns: START_NS + seconds * SECOND_NS,
+            processors: 2,
             now_unix_ns: START_UNIX_NS + seconds * SECOND_NS,
             boot_unix_ns: START_UNIX_NS - START_NS,
             modules: self.modules.clone(),

@@ -100,9 +100,9 @@ fn sums() {
             StackValue::Elapsed => assert_eq!(total, root.values.elapsed.inclusive_ns),
             StackValue::Application => assert_eq!(total, root.values.application.inclusive_ns),
             StackValue::OffProcessor => assert_eq!(total, 4_400_000_000),
-            StackValue::Blocked => assert_eq!(total, root.classes.blocked_ns),
-            StackValue::Runnable => assert_eq!(total, root.classes.runnable_ns),
-            StackValue::Syscall => assert_eq!(total, root.classes.syscall_ns),
+            StackValue::Blocked => assert_eq!(total, root.values.classes.blocked_ns),
+            StackValue::Runnable => assert_eq!(total, root.values.classes.runnable_ns),
+            StackValue::Syscall => assert_eq!(total, root.values.classes.syscall_ns),
         }
         let json = |write: Writer| -> Value {
             serde_json::from_str(&text(write, &stacks, value)).unwrap()
