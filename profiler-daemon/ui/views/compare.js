@@ -2,12 +2,13 @@
 // flame graph.
 
 import { get, namedSessions, reportPath } from "../api.js";
+import { capacityOf } from "../capacity.js";
 import { downloadLine } from "../downloads.js";
 import { el, setChildren, setText } from "../dom.js";
-import { clock, count, exactTime, shown, time } from "../format.js";
+import { clock, count, exactTime, shown, threadTime, time } from "../format.js";
 import { valueOf } from "../flame/tree.js";
 import { receipt } from "../receipt.js";
-import { change, COMPARE_TABS, foldOf, link, processId, processName, spanOf } from "../route.js";
+import { change, COMPARE_TABS, foldOf, link, processId, processName, spanOf, WHOLE } from "../route.js";
 import { isProcess, otherOfKind, partOf, sidesOf } from "../sides.js";
 import { namedParts } from "../span_choice.js";
 import { createCompareFlame } from "./compare_flame.js";
@@ -36,7 +37,7 @@ function sideCard(label) {
       setChildren(facts, [
         fact("from", clock(side.window.from), side.window.from),
         fact("to", clock(side.window.to), side.window.to),
-        fact("elapsed, all threads", time(side.elapsed_ns), exactTime(side.elapsed_ns)),
+        fact("elapsed, all threads", threadTime(side.elapsed_ns, capacityOf(side.window).spanNs), exactTime(side.elapsed_ns)),
         fact("application", time(side.application_ns), exactTime(side.application_ns)),
         fact("samples", count(side.samples)),
       ]);
@@ -149,7 +150,7 @@ export function createCompareView() {
       const now = params;
       const way = tab;
       const both = sidesOf(now);
-      const [list, named] = await Promise.all([get("/api/v1/processes", { limit: CHOICES, sort: "samples" }, signal), namedSessions(signal)]);
+      const [list, named] = await Promise.all([get("/api/v1/processes", { window: WHOLE, limit: CHOICES, sort: "samples" }, signal), namedSessions(signal)]);
       processes = list.rows;
       sessions = named;
       drawChoices();

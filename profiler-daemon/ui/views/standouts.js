@@ -82,7 +82,7 @@ const CARDS = [
     find: (rows) => largest(rows, (row) => onCpu(row.classes)),
     value(row, { capacity }) {
       const ns = onCpu(row.classes);
-      return capacity.ns ? [`${percent(share(ns, capacity.ns))} of ${capacity.processors}`, `${exactTime(ns)}, of the time of all processors`] : [time(ns), exactTime(ns)];
+      return capacity.ns ? [`${percent(share(ns, capacity.ns))} of ${several(capacity.processors, "processor")}`, `${exactTime(ns)}, of the time of all processors`] : [time(ns), exactTime(ns)];
     },
     why: (row, _, at) => [working(row), ...most(at, "of it")],
     tree: "samples",
