@@ -14,7 +14,7 @@ const AT_WORK_PERCENT = 1;
 // A thread that is active for less of its time, in percent, idles: nobody is held up by its waiting.
 const IDLE_PERCENT = 0.5;
 // With switches missed, who is ready for as much of its time, in percent, and runs for as little of that, may have been asleep.
-const DOUBTED = { readyPercent: 20, ranPercent: 2 };
+const DOUBTED = { readyPercent: 5, ranPercent: 1 };
 // The processors are not the reason to wait while they are less busy, in percent.
 const BUSY_PERCENT = 90;
 // Functions change seldom: they are asked for again after so long, or this many times as long as the answers took.
