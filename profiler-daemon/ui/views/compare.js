@@ -31,7 +31,7 @@ function sideCard(label) {
   const lacks = receipt();
   return {
     element: el("section", { class: "side", "aria-label": `What the ${label.toLowerCase()} has` }, title, facts, lacks.element),
-    set(side, name) {
+    set(side, name, sleepers) {
       setText(title, `${label}: ${name}`);
       const fact = (what, value, exact) => el("div", { title: exact }, el("dt", {}, what), el("dd", {}, value));
       setChildren(facts, [
@@ -41,7 +41,7 @@ function sideCard(label) {
         fact("application", time(side.application_ns), exactTime(side.application_ns)),
         fact("samples", count(side.samples)),
       ]);
-      lacks.set(side.completeness, { elapsedNs: side.elapsed_ns, named: true });
+      lacks.set(side.completeness, { elapsedNs: side.elapsed_ns, named: true, sleepers });
     },
   };
 }
@@ -75,8 +75,11 @@ export function createCompareView() {
     });
   }
 
+  const rowOf = (side) => processes.find((each) => processId(each) === side || String(each.pid) === side);
+  const isKernels = (side) => Boolean(rowOf(side)?.kernel_thread);
+
   function nameOf(side) {
-    const row = processes.find((each) => processId(each) === side || String(each.pid) === side);
+    const row = rowOf(side);
     if (row) return shown(processName(row));
     const parts = [...SPANS, ...namedParts(sessions)];
     return parts.find(([value]) => value === side)?.[1] ?? (isProcess(side) ? `process ${side}` : shown(side));
@@ -157,8 +160,8 @@ export function createCompareView() {
       if (both.other === "") return list.as_of;
       const trees = way === "flame" ? [both.base, both.other].map((side) => get(...treeOf(side, now), signal)) : [];
       const [answer, ...calls] = await Promise.all([get("/api/v1/diff", diffQuery(now), signal), ...trees]);
-      base.set(answer.base, nameOf(both.base));
-      other.set(answer.other, nameOf(both.other));
+      base.set(answer.base, nameOf(both.base), !isProcess(both.base) || isKernels(both.base));
+      other.set(answer.other, nameOf(both.other), !isProcess(both.other) || isKernels(both.other));
       ways[way].load(...(way === "flame" ? calls : [answer]));
       return answer.as_of;
     },

@@ -77,12 +77,12 @@ const most = (at, of) => (at ? [`; ${percent(share(at.value, at.all))} ${of} in 
 // process's call tree is about what the card says. `seen`: {capacity, busyPercent, missed, work}.
 const CARDS = [
   {
-    title: "Uses the processors most",
+    title: "Uses most of the processors",
     none: "Nobody has used a processor yet.",
     find: (rows) => largest(rows, (row) => onCpu(row.classes)),
     value(row, { capacity }) {
       const ns = onCpu(row.classes);
-      return capacity.ns ? [`${percent(share(ns, capacity.ns))} of ${several(capacity.processors, "processor")}`, `${exactTime(ns)}, of the time of all processors`] : [time(ns), exactTime(ns)];
+      return capacity.ns ? [percent(share(ns, capacity.ns)), `${exactTime(ns)}, as a share of the time of ${several(capacity.processors, "processor")}`] : [time(ns), exactTime(ns)];
     },
     why: (row, _, at) => [working(row), ...most(at, "of it")],
     tree: "samples",
