@@ -9,7 +9,7 @@ export const CLASSES = [
   { id: "fault", key: "fault_ns", label: "faults", about: "in the kernel outside any system call: page faults, interrupts; by the ticks that found it" },
   { id: "syscall", key: "syscall_ns", label: "system call", about: "running in the kernel, inside a system call" },
   { id: "kernel", key: "kernel_ns", label: "kernel", about: "a thread of the kernel, running" },
-  { id: "runnable", key: "runnable_ns", label: "runnable", about: "could run, but waits for a processor" },
+  { id: "runnable", key: "runnable_ns", label: "runnable", about: "could run, but is on no processor: others are, or the quota of its control group is used up" },
   { id: "blocked", key: "blocked_ns", label: "blocked", about: "off the processor until somebody wakes it: sleep, locks, disk, network" },
 ];
 
@@ -25,6 +25,11 @@ export function partsOf(row) {
 // Time on a processor.
 export function onCpu(classes) {
   return classes.user_ns + (classes.fault_ns ?? 0) + classes.syscall_ns + classes.kernel_ns;
+}
+
+// Time on a processor, or ready for one: all in which it did not wait for anything else.
+export function activeNs(classes) {
+  return onCpu(classes) + classes.runnable_ns;
 }
 
 // A bar of all classes; `set(classes)` redraws it.
@@ -81,12 +86,12 @@ export function inFaults(row) {
   return row.minor_faults > 0 ? `in ${count(row.minor_faults)} minor page faults` : "in interrupts and faults";
 }
 
-// What the time of a row mostly was, as a clause: "50.1 % running their own code, 49.2 % blocked".
+// What the active time of a row, which is all but blocked, mostly was: "80.1 % running their own code, 9.2 % in system calls".
 export function mostly(row) {
   const classes = partsOf(row);
-  const told = { user: "running their own code", fault: inFaults(row), syscall: "running in system calls", kernel: "running in the kernel", runnable: "waiting for a processor", blocked: "blocked" };
-  const total = CLASSES.reduce((sum, { key }) => sum + (classes[key] ?? 0), 0);
-  const parts = CLASSES.map(({ id, key }) => [share(classes[key] ?? 0, total), told[id]]).filter(([part]) => part >= 5);
+  const told = { user: "running their own code", fault: inFaults(row), syscall: "running in system calls", kernel: "running in the kernel", runnable: "ready to run, but on no processor" };
+  const total = activeNs(row.classes);
+  const parts = CLASSES.filter(({ id }) => id in told).map(({ id, key }) => [share(classes[key] ?? 0, total), told[id]]).filter(([part]) => part >= 5);
   parts.sort((a, b) => b[0] - a[0]);
   return parts.map(([part, words]) => `${percent(part)} ${words}`).join(", ");
 }

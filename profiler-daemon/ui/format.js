@@ -46,7 +46,16 @@ export function time(ns) {
   return `${minutes} m ${two(seconds % 60)} s`;
 }
 
-// The same to the nanosecond.
+// The time of threads together, over a span: "97 threads × 31.0 s", where they were there all the while or on average.
+export function threadTime(ns, spanNs) {
+  const mean = spanNs > 0 ? ns / spanNs : 0;
+  if (mean < 1.01) return time(ns);
+  const whole = Math.round(mean);
+  const isWhole = Math.abs(mean - whole) < Math.min(0.05, 0.005 * mean);
+  return isWhole ? `${several(whole, "thread")} × ${time(spanNs)}` : `${mean < 100 ? mean.toFixed(1) : count(whole)} threads × ${time(spanNs)}, on average`;
+}
+
+// A time to the nanosecond.
 export function exactTime(ns) {
   return `${counts.format(ns)} ns`;
 }

@@ -47,7 +47,8 @@ export function createHistory() {
   };
 }
 
-// A line with the latest value beside it; `set(loads)` draws.
+// A line with the latest value beside it, as a share of so many processors, of one where their number is not known:
+// `set(loads, processors)` draws.
 export function sparkline() {
   const line = svg("polyline", {});
   const area = svg("polygon", {});
@@ -55,9 +56,10 @@ export function sparkline() {
   const value = el("span", {});
   return {
     element: el("span", { class: "spark" }, picture, value),
-    set(loads) {
+    set(loads, processors) {
       const now = loads.at(-1);
-      setText(value, now === undefined ? "…" : percent(now * 100).replace("100 %", `${(now * 100).toFixed(0)} %`));
+      const part = processors ? now / processors : now;
+      setText(value, now === undefined ? "…" : percent(part * 100).replace("100 %", `${(part * 100).toFixed(0)} %`));
       const highest = Math.max(1, ...loads);
       // Few points are drawn wider, so that there is something to see early.
       const step = WIDTH / Math.max(12, Math.min(loads.length, POINTS) - 1);

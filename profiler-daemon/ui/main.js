@@ -6,8 +6,9 @@
 import { ApiError, get, namedSessions } from "./api.js";
 import { createControls } from "./controls.js";
 import { el, setChildren } from "./dom.js";
+import { learn } from "./known.js";
 import { showDegraded } from "./receipt.js";
-import { current, link, onChange } from "./route.js";
+import { current, link, onChange, setAge } from "./route.js";
 import { createCompareView } from "./views/compare.js";
 import { createDaemonView } from "./views/daemon.js";
 import { createProcessesView } from "./views/processes.js";
@@ -105,18 +106,27 @@ function complain(problem) {
   controls.answered(null);
 }
 
+// Answers whether the address means another time from now on.
+async function askStatus() {
+  try {
+    const { signal } = new AbortController();
+    const [status, sessions] = await Promise.all([get("/api/v1/status", {}, signal), namedSessions(signal)]);
+    learn(status);
+    controls.know(sessions);
+    showDegraded(document.getElementById("degraded"), status.degraded);
+    controls.describe(status);
+    return setAge(status.uptime_s, Boolean(status.replay));
+  } catch (error) {
+    // The view's own question says what is wrong.
+    if (!(error instanceof ApiError)) throw error;
+    return false;
+  }
+}
+
 async function watchStatus() {
-  if (!document.hidden) {
-    try {
-      const { signal } = new AbortController();
-      const [status, sessions] = await Promise.all([get("/api/v1/status", {}, signal), namedSessions(signal)]);
-      controls.know(sessions);
-      showDegraded(document.getElementById("degraded"), status.degraded);
-      controls.describe(status);
-    } catch (error) {
-      // The view's own question says what is wrong.
-      if (!(error instanceof ApiError)) throw error;
-    }
+  if (!document.hidden && (await askStatus())) {
+    place();
+    refresh();
   }
   setTimeout(watchStatus, STATUS_MS);
 }
@@ -129,6 +139,8 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 document.addEventListener("visibilitychange", () => {
   if (!document.hidden && !controls.isPaused() && view.intervalMs() > 0) refresh();
 });
+// Which time is asked for depends on how long the session has gone on.
+await askStatus();
 onChange(place);
 place();
-watchStatus();
+setTimeout(watchStatus, STATUS_MS);

@@ -6,23 +6,28 @@ import { count, exactTime, percent, several, share, shown, time } from "./format
 // Reasons that are shown without being asked for.
 const FEW = 3;
 
-// A line for each thing an answer can lack: [good, sentence, exact]. Answers without functions have nothing to name.
-function lines(completeness, { elapsedNs = 0, stacks = null, named = false }) {
+const MARKS = { good: "✓", lacks: "!", note: "·" };
+
+// A line for each thing an answer can lack: [how it is, sentence, exact]. Answers without functions have nothing to name.
+function lines(completeness, { elapsedNs = 0, stacks = null, named = false, sleepers = false }) {
   const { samples_lost: lost, stacks_truncated: truncated, stacks_unwind_failed: failed } = completeness;
   const { elapsed_unattributed_ns: without, frames_unknown_percent: unknown } = completeness;
   const of = stacks && stacks.walked > 0 ? ` of ${count(stacks.walked)}` : "";
   const reasons = Object.entries(completeness.frames_unknown ?? {}).map(([why, of]) => `${why} ${percent(of)}`);
   const part = elapsedNs > 0 ? ` (${percent(share(without, elapsedNs))})` : "";
+  const lacks = (nothing) => (nothing ? "good" : "lacks");
+  const asleep = sleepers ? " Threads of the kernel that have slept since before the profiler began are always among it: nothing is wrong with that." : "";
   return [
-    [lost === 0, `${several(lost, "sample")} lost`, "Samples that could not be stored. Nobody knows whose they were: this is the session's number."],
-    [without === 0, `${time(without)} without a stack${part}`, `${exactTime(without)}: in the totals, but of no function. Its thread has not been walked yet, or its stack could not be kept.`],
-    [failed === 0, `${count(failed)}${of} stacks end early`, "Walks that could not go on: mostly code built without frame pointers. The executing function and all totals are right; callers are missing."],
-    [truncated === 0, `${several(truncated, "stack")} cut at the limit`, "Walks that ended at the bound on frames. Outer callers are missing."],
-    ...(named ? [[unknown === 0, `${percent(unknown)} of frames without a name`, `Weighted by time. They are shown as module+0xoffset. ${reasons.join(", ")}`.trim()]] : []),
+    [lacks(lost === 0), `${several(lost, "sample")} lost`, "Samples that could not be stored. Nobody knows whose they were: this is the session's number."],
+    [without > 0 && sleepers ? "note" : lacks(without === 0), `${time(without)} without a stack${part}`, `${exactTime(without)}: in the totals, but of no function. Its thread waits and has not been walked yet, or its stack could not be kept.${asleep}`],
+    [lacks(failed === 0), `${count(failed)}${of} stacks end early`, "Walks that could not go on: mostly code built without frame pointers. The executing function and all totals are right; callers are missing."],
+    [lacks(truncated === 0), `${several(truncated, "stack")} cut at the limit`, "Walks that ended at the bound on frames. Outer callers are missing."],
+    ...(named ? [[lacks(unknown === 0), `${percent(unknown)} of frames without a name`, `Weighted by time. They are shown as module+0xoffset. ${reasons.join(", ")}`.trim()]] : []),
   ];
 }
 
-// The receipt of one answer. `set(completeness, {elapsedNs, stacks, named})` fills it. `named`: it is about functions.
+// The receipt of one answer. `set(completeness, {elapsedNs, stacks, named, sleepers})` fills it. `named`: it is about functions;
+// `sleepers`: also about threads of the kernel, which may sleep without ever having been seen to begin.
 export function receipt() {
   const list = el("ul", {});
   const causes = el("ul", { class: "causes" });
@@ -36,8 +41,8 @@ export function receipt() {
       const key = JSON.stringify([told, completeness.causes]);
       if (element.dataset.key === key) return;
       element.dataset.key = key;
-      setChildren(list, told.map(([good, sentence, exact]) =>
-        el("li", { class: good ? "good" : "lacks", title: exact }, el("span", { class: "mark", "aria-hidden": "true" }, good ? "✓" : "!"), el("span", {}, sentence)),
+      setChildren(list, told.map(([how, sentence, exact]) =>
+        el("li", { class: how, title: exact }, el("span", { class: "mark", "aria-hidden": "true" }, MARKS[how]), el("span", {}, sentence)),
       ));
       const known = Object.entries(completeness.causes ?? {});
       setChildren(causes, known.map(([name, number]) =>

@@ -10,6 +10,30 @@ const SPAN = ["window", "from", "to", "session", "span"];
 const FOLD = ["modules", "hide"];
 // Parameters that stay when one goes from view to view.
 const LASTING = [...SPAN, ...FOLD, "frames"];
+// All time since the start, and what is shown of a session that has gone on for a while.
+export const WHOLE = "session";
+const LATELY = "30s";
+const A_WHILE_S = 300;
+
+// What is shown where the address names no time.
+let usual = WHOLE;
+
+// Takes how long the session has gone on, or that it is one that was saved; answers whether another time is shown now.
+export function setAge(seconds, isReplay) {
+  const before = usual;
+  usual = seconds > A_WHILE_S && !isReplay ? LATELY : WHOLE;
+  return usual !== before;
+}
+
+// Whether less than all is shown although the address names no time.
+export function isUsual(params) {
+  return usual !== WHOLE && !SPAN.some((name) => params[name]);
+}
+
+// The length of time that the address means, where it means one that ends now.
+export function windowOf(params) {
+  return params.window || usual;
+}
 
 function some(params, names) {
   return Object.fromEntries(names.filter((name) => params[name]).map((name) => [name, params[name]]));
@@ -25,9 +49,10 @@ export function spanOf(params) {
   return isBetween(params) ? some(params, ["from", "to"]) : aroundOf(params);
 }
 
-// The same without what was chosen from it between two times.
+// The same without what was chosen from it between two times, which may lie before what is usually shown.
 export function aroundOf(params) {
-  return some(params, params.session ? ["session", "span"] : ["window"]);
+  if (params.session) return some(params, ["session", "span"]);
+  return { window: isBetween(params) ? params.window || WHOLE : windowOf(params) };
 }
 
 // The chosen times, in milliseconds since 1970; null where none is chosen.

@@ -19,7 +19,7 @@ export function sidesOf(params) {
 
 // How a call tree of a part of the session is asked for.
 export function partOf(side) {
-  if (side === "session") return {};
+  if (side === "session") return { window: side };
   if (/^\d/.test(side)) return { window: side };
   const [session, span] = side.split("/");
   return { session, span };

@@ -3,10 +3,10 @@
 
 import { el, setAttribute, setChildren, setText } from "./dom.js";
 import { clock, shown, time } from "./format.js";
-import { change, isBetween, spanTimes } from "./route.js";
+import { change, isBetween, isUsual, spanTimes, WHOLE, windowOf } from "./route.js";
 
 const LENGTHS = [
-  ["", "since the start"],
+  [WHOLE, "since the start"],
   ["10s", "last 10 s"],
   ["30s", "last 30 s"],
   ["1m", "last minute"],
@@ -44,7 +44,7 @@ function choice() {
       const name = [params.session, params.span].filter(Boolean).join("/");
       return [`${NAMED}${name}`, shown(name)];
     }
-    return [params.window ?? "", shown(params.window ?? "")];
+    return [windowOf(params), shown(windowOf(params))];
   }
 
   function draw() {
@@ -80,6 +80,20 @@ function chip() {
       const length = from !== null && to !== null && to > from ? ` (${time((to - from) * 1e6)})` : "";
       setText(text, `${from === null ? "the start" : clock(from)} to ${to === null ? "now" : clock(to)}${length}`);
       setAttribute(element, "aria-label", `Only ${text.textContent} is shown. Show all time again`);
+    },
+  };
+}
+
+// Says that less than all is shown, where the address does not say so, and offers all: `show(params)`.
+export function createUsualNote() {
+  const all = el("button", { type: "button", class: "link", on: { click: () => change({ ...NOTHING, window: WHOLE }) } }, "show all since the start");
+  const length = el("span", {});
+  const element = el("p", { class: "dim usual", hidden: true }, "These are the ", length, ": ", all, ".");
+  return {
+    element,
+    show(params) {
+      element.hidden = !isUsual(params);
+      setText(length, LENGTHS.find(([value]) => value === windowOf(params))?.[1] ?? "");
     },
   };
 }

@@ -165,6 +165,8 @@ export function createTable({ caption, columns, key, onSort, empty }) {
 
   return {
     element: el("div", { class: "table-block" }, wrap, nothing, more),
+    // Says otherwise why there is no row.
+    explain: (text) => setText(nothing, text),
     set(rows, sort, order) {
       now = { rows, sort, order };
       draw();

@@ -27,6 +27,7 @@ const PAGE: Site = Site {
         "../../ui/":
         "api.js",
         "base.css",
+        "capacity.js",
         "classes.js",
         "controls.js",
         "dom.js",
@@ -43,6 +44,7 @@ const PAGE: Site = Site {
         "history.js",
         "icon.svg",
         "index.html",
+        "known.js",
         "main.js",
         "parts.css",
         "receipt.js",
@@ -67,6 +69,7 @@ const PAGE: Site = Site {
         "views/standouts.js",
         "views/tables.js",
         "views/timeline.js",
+        "views/where_most.js",
     ],
 };
 

@@ -96,6 +96,16 @@ export async function answered(page) {
   await page.waitForFunction(() => !document.getElementById("main").hasAttribute("data-asking") && /as of/.test(document.querySelector(".stamp").textContent));
 }
 
+// Changes the daemon's answers on the way to the page: `edit(body)` those of a path that ends so.
+export async function change(page, ending, edit) {
+  await page.route((url) => url.pathname.endsWith(ending), async (route) => {
+    const response = await route.fetch();
+    const json = await response.json();
+    edit(json);
+    await route.fulfill({ response, json });
+  });
+}
+
 // Waits until something is so: `probe` answers a value, `holds` judges it.
 export async function until(what, probe, holds) {
   const end = Date.now() + PATIENCE_MS;

@@ -43,6 +43,17 @@ check("two processes are compared: shares of each, their difference with its sig
   await screenshot(page, "compare");
 });
 
+check("the largest change is that of the value that is shown", async (page) => {
+  const number = (text) => Math.abs(Number(text.replace("−", "-").replace(/[<>+%]|points?/g, "")));
+  for (const value of ["elapsed", "application", "samples"]) {
+    await open(page, `#/compare/functions?${TWO}&value=${value}`);
+    const rows = await page.locator("tbody tr").evaluateAll((all) => all.map((row) => [...row.children].map((cell) => cell.innerText)));
+    for (const row of rows) assert.ok(Math.abs(number(row[1]) - Math.max(number(row[4]), number(row[7]))) < 0.01, row.join());
+    const largest = rows.map((row) => number(row[1]));
+    assert.deepEqual(largest, [...largest].sort((a, b) => b - a));
+  }
+});
+
 check("a threshold leaves out what changed less, and is part of the address", async (page) => {
   await open(page, `#/compare/functions?${TWO}`);
   const all = await page.locator("tbody tr").count();

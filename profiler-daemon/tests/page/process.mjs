@@ -1,14 +1,14 @@
 // Checks of the views of one process and of the whole session, and of what is said when there is no answer.
 
 import assert from "node:assert/strict";
-import { answered, check, column, env, open, parameters, screenshot, until } from "./browser.mjs";
+import { answered, change, check, column, env, open, parameters, screenshot, until } from "./browser.mjs";
 
 const ONE = `#/process/${env.PAGE_BUSY}`;
 
 check("a process has a summary with a reason, its classes and what its answer lacks", async (page) => {
   await open(page, `${ONE}/functions`);
   const head = await page.locator(".summary").innerText();
-  assert.match(head, /Its threads were [\d.]+ % running their own code, [\d.]+ % blocked/);
+  assert.match(head, /Its threads were blocked for [\d.]+ % of 4 threads × .+, and active for .+: [\d.]+ % running their own code, [\d.]+ % /);
   assert.match(head, /web\.service/);
   assert.match(head, /\/usr\/bin\/webserver/);
   for (const name of ["user", "system call", "kernel", "runnable", "blocked"]) assert.match(head, new RegExp(name));
@@ -30,6 +30,46 @@ check("functions have six values, sorted by the daemon, filtered, exact in their
   await page.getByLabel("Filter").fill("JSON::");
   await until("the filter leaves two functions", () => column(page, 0), (names) => names.length === 2);
   await screenshot(page, "functions");
+});
+
+check("functions say where they waited, and are sorted by it", async (page) => {
+  await open(page, `${ONE}/functions`);
+  await page.getByRole("button", { name: "blocked" }).click();
+  await answered(page);
+  assert.equal((await parameters(page)).sort, "exclusive_classes.blocked_ns");
+  assert.equal((await column(page, 0))[0], "epoll_wait");
+  // All that a function in the kernel has is in these, and none of a function that only runs.
+  const { rows } = await (await page.request.get(`${env.PAGE_URL}/api/v1/processes/${env.PAGE_BUSY}/functions`)).json();
+  const of = (name) => rows.find((row) => row.function === name).exclusive_classes;
+  assert.ok(of("epoll_wait").blocked_ns > 0 && of("index::decode_postings").blocked_ns === 0 && of("write").syscall_ns > 0);
+  const title = await page.locator("tbody tr").first().locator("td").nth(2).getAttribute("title");
+  assert.match(title, /^[\d,]+ ns \((100|>?99\.\d) % of its own time\)$/);
+  await page.getByRole("button", { name: "runnable" }).click();
+  await answered(page);
+  assert.equal((await column(page, 0))[0], "index::decode_postings");
+});
+
+check("where there is no system call, what is true of their tracing is said", async (page) => {
+  let traced = "all";
+  await change(page, "/os-events", (body) => { body.syscalls = []; });
+  await change(page, "/status", (body) => { body.settings.system_calls = traced; });
+  const told = async () => {
+    await page.goto("about:blank");
+    await open(page, `${ONE}/os-events`);
+    return page.locator("p.none").innerText();
+  };
+  assert.match(await told(), /^No system call was seen in this time\. The time passed outside of them: .+ running, .+ ready to run, .+ blocked: page faults/);
+  traced = "targets";
+  assert.match(await told(), /Only those of processes that the targets name are traced/);
+  traced = "off";
+  assert.match(await told(), /^System calls are not traced/);
+});
+
+check("threads of the kernel that sleep are no warning", async (page) => {
+  const item = (hash) => open(page, hash).then(() => page.locator(".receipt li", { hasText: "without a stack" }).getAttribute("class"));
+  assert.equal(await item("#/process/40/functions"), "note");
+  assert.equal(await item("#/session/modules"), "note");
+  assert.equal(await item(`${ONE}/functions`), "lacks");
 });
 
 check("modules, threads and OS events are shown and sorted", async (page) => {

@@ -1,16 +1,16 @@
 // Checks of the table of processes.
 
 import assert from "node:assert/strict";
-import { answered, check, column, env, open, parameters, screenshot, until } from "./browser.mjs";
+import { answered, change, check, column, env, open, parameters, screenshot, until } from "./browser.mjs";
 
 const numbers = (texts) => texts.map((text) => Number(text.replaceAll(",", "")));
 
 check("a newcomer sees who uses most, who waits most, and what the answer lacks", async (page) => {
   await open(page, "");
   const cards = await page.locator(".standouts li").allInnerTexts();
-  assert.match(cards[0], /Uses the processor most[\s\S]*webserver \(1864\)[\s\S]*in its own code/);
-  assert.match(cards[1], /Waits most for a processor[\s\S]*cc1plus/);
-  assert.match(cards[2], /blocked most[\s\S]*blocked for/);
+  assert.match(cards[0], /Uses most of the processors[\s\S]*webserver \(1864\)\s+[\d.]+ %[\s\S]*in its own code/);
+  assert.match(cards[1], /Ready to run, but not running[\s\S]*cc1plus/);
+  assert.match(cards[2], /blocked most[\s\S]*webserver[\s\S]*blocked/);
   const receipt = await page.locator(".receipt").innerText();
   for (const part of [/0 samples lost/, /without a stack/, /stacks end early/]) assert.match(receipt, part);
   await page.locator(".receipt summary").click();
@@ -20,6 +20,97 @@ check("a newcomer sees who uses most, who waits most, and what the answer lacks"
   const bar = await page.locator("tbody tr").first().locator(".bar").getAttribute("aria-label");
   const shares = [...bar.matchAll(/([\d.]+) %/g)].map(([, share]) => Number(share));
   assert.ok(Math.abs(shares.reduce((a, b) => a + b) - 100) < 0.6, bar);
+});
+
+check("how busy the processors are comes first, and is the sum of the shares below", async (page) => {
+  await open(page, "#/processes");
+  const busy = /^8 processors, ([\d.]+) % busy, in .+ s\.$/.exec(await page.locator(".summary p").first().innerText());
+  const shares = (await column(page, 4)).map((text) => Number.parseFloat(text.replace("<", "")));
+  const sum = shares.reduce((all, share) => all + share);
+  // A row in ten is rounded, and what is dropped has no row.
+  assert.ok(Math.abs(sum - Number(busy[1])) < 3, `${sum} of ${busy[1]}`);
+  assert.deepEqual(shares, [...shares].sort((a, b) => b - a));
+  assert.match(await page.locator(".facts").innerText(), /elapsed, all threads\s+(2\d threads|[\d.]+ threads) × /);
+});
+
+check("where the number of processors is not known, times stand for shares", async (page) => {
+  for (const ending of ["/session", "/processes"]) await change(page, ending, (body) => { body.window.processors = null; });
+  await open(page, "#/processes");
+  assert.match(await page.locator(".summary p").first().innerText(), /^[\d.]+ processors busy on average, in .+ s\.$/);
+  assert.match((await column(page, 4))[0], /^[\d.]+ m?s$|^\d+ m \d\d s$/);
+});
+
+check("the profiler, threads that idle and rows in doubt do not stand out", async (page) => {
+  const second = 1e9;
+  const classes = (user, blocked, runnable) => ({ user_ns: user * second, syscall_ns: 0, blocked_ns: blocked * second, runnable_ns: runnable * second, kernel_ns: 0 });
+  const sum = (of) => Object.values(of).reduce((all, ns) => all + ns);
+  await change(page, "/session", (body) => { body.completeness.causes.switches_missed = 7; });
+  await change(page, "/processes", (body) => {
+    const [busiest] = body.rows;
+    const add = (pid, comm, of, more = {}) => body.rows.push({ ...busiest, pid, comm, exe: `/usr/bin/${comm}`, classes: of, elapsed_ns: sum(of), ...more });
+    add(9001, "profiler-daemon", classes(9_000, 0, 9_000));
+    add(9002, "never-switched", classes(0.1, 0, 20_000));
+    add(9003, "pool", classes(40, 90_000, 0), { threads: 90 });
+    add(9004, "locked", classes(50, 6_000, 0), { threads: 2 });
+  });
+  await change(page, "/threads", (body) => {
+    const add = (pid, of) => body.rows.push({ ...body.rows[0], pid, start_ticks: 186400, tid: pid, image_id: null, threads: 1, classes: of, elapsed: { ...body.rows[0].elapsed, inclusive_ns: sum(of) } });
+    add(9003, classes(40, 100, 0));
+    for (let thread = 0; thread < 89; thread += 1) add(9003, classes(0, 1_000, 0));
+    add(9004, classes(30, 3_000, 0));
+    add(9004, classes(20, 3_000, 0));
+  });
+  // They are not there, so nobody can say where they were.
+  await page.route(/processes\/900\d\.186400\/calltree/, (route) => route.fulfill({ json: { root: { function: "x", module: "x", kind: "process", samples: { inclusive: 0 }, classes: classes(0, 0, 0), children: [] } } }));
+  await open(page, "#/processes");
+  const cards = await page.locator(".standouts li").allInnerTexts();
+  assert.doesNotMatch(cards.join(), /profiler-daemon|never-switched|pool/);
+  assert.match(cards[2], /locked \(9004\)\s+99\.2 %[\s\S]*blocked for 99\.2 % of its time/);
+  assert.match(await page.locator(".doubt").innerText(), /^1 process is left out of these, marked \? below: 7 switches were missed/);
+  await page.getByLabel("Filter").fill("never-switched");
+  await until("its row says so", () => column(page, 9), (texts) => texts.length === 1 && / \?$/.test(texts[0]));
+  assert.match(await page.locator("tbody tr td").nth(8).getAttribute("title"), /In doubt: 7 switches were missed/);
+});
+
+check("cards name the function in which most of it is", async (page) => {
+  await open(page, "#/processes");
+  const codes = () => page.locator(".standouts li").nth(1).locator("code").allInnerTexts();
+  await until("it is named", codes, (names) => names[0] === "cp_parser_declaration");
+  const found = await page.evaluate(async () => {
+    const { whereMost } = await import("/ui/views/where_most.js");
+    const node = (name, module, ns, ...children) => ({ function: name, module, kind: "user", ns, children });
+    const lock = node("LockAcquireExtended", "postgres", 94, node("WaitLatch", "postgres", 94, node("epoll_wait", "libc", 94)));
+    const read = (of) => of.ns;
+    const unknown = { ...node("[not sampled]", "", 90), kind: "unknown" };
+    const roots = [node("postgres", "postgres", 100, node("main", "postgres", 99, node("ReadCommand", "postgres", 5), lock)), node("x", "x", 100, node("_start", "x", 100, node("a", "x", 40), node("b", "x", 45))), node("x", "x", 100, unknown), node("x", "x", 0)];
+    return roots.map((root) => whereMost(root, read));
+  });
+  assert.deepEqual(found, [{ name: "WaitLatch", by: "epoll_wait", value: 94, all: 100, path: ["LockAcquireExtended", "WaitLatch", "epoll_wait"] }, null, null, null]);
+});
+
+check("of a session that has gone on for a while the last 30 s are shown, which is said, and all of it on request", async (page) => {
+  const asked = [];
+  page.on("request", (request) => { if (/\/(session|functions|diff)\?/.test(request.url())) asked.push(new URL(request.url()).searchParams.get("window")); });
+  let status = { uptime_s: 301, replay: null };
+  await change(page, "/status", (body) => Object.assign(body, status));
+  await open(page, "#/processes");
+  assert.equal(await page.locator("#choose-window").inputValue(), "30s");
+  assert.match(await page.locator(".usual").innerText(), /These are the last 30 s: show all since the start\./);
+  await open(page, `#/process/${env.PAGE_BUSY}/functions`);
+  assert.match(await page.locator(".usual").innerText(), /These are the last 30 s/);
+  assert.ok(asked.length >= 2 && asked.every((window) => window === "30s"), String(asked));
+  asked.length = 0;
+  await page.getByRole("button", { name: "show all since the start" }).click();
+  await until("all is asked for", () => asked, ([first]) => first === "session");
+  assert.deepEqual(await parameters(page), { window: "session" });
+  assert.equal(await page.locator(".usual").isVisible(), false);
+  // What was saved was saved to be seen whole, and a young session is shown whole, too.
+  for (const other of [{ uptime_s: 3_000, replay: { file: "x.profile", saved_at: "2026-01-31T12:00:00Z" } }, { uptime_s: 300, replay: null }]) {
+    status = other;
+    await page.goto("about:blank");
+    await open(page, "#/processes");
+    assert.equal(await page.locator("#choose-window").inputValue(), "session");
+  }
 });
 
 check("processes are sorted by every column, and the header says how", async (page) => {
@@ -87,7 +178,7 @@ check("an address brings back sort, order, filter and time after reload, back an
 
 check("numbers move by themselves, lines grow, and Pause holds them", async (page) => {
   await open(page, "#/processes");
-  const samples = () => column(page, 4).then((texts) => texts[0]);
+  const samples = () => column(page, 11).then((texts) => texts[0]);
   const first = await samples();
   await until("the first row's samples grow", samples, (text) => text !== first);
   const points = () => page.locator("tbody tr").first().locator("polyline").getAttribute("points");

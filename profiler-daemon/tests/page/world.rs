@@ -205,6 +205,7 @@ impl World {
             now_ns: self.now_ns,
             now_unix_ns: self.begin_unix_ns + (self.now_ns - 100_000 * SECOND),
             boot_unix_ns: self.begin_unix_ns - 100_000 * SECOND,
+            processors: 8,
             modules: self.functions.modules.clone(),
             losses: vec![("walks_map_full".into(), 3), ("wakes_early".into(), 41)],
             discarded: vec![("idle".into(), self.passes * 500)],

@@ -9,7 +9,7 @@ export const VALUES = [
   { id: "application", label: "Application", unit: "ns", about: "time that ran in user mode, outside any system call", read: (node) => node.application.inclusive_ns },
   { id: "samples", label: "Samples", unit: "", about: "timer ticks: where the processor was used", read: (node) => node.samples.inclusive },
   { id: "blocked", label: "Blocked", unit: "ns", about: "off the processor until woken", read: (node) => node.classes.blocked_ns },
-  { id: "runnable", label: "Runnable", unit: "ns", about: "waiting for a processor", read: (node) => node.classes.runnable_ns },
+  { id: "runnable", label: "Runnable", unit: "ns", about: "ready to run, but on no processor", read: (node) => node.classes.runnable_ns },
   { id: "syscall", label: "System calls", unit: "ns", about: "running inside system calls", read: (node) => node.classes.syscall_ns },
 ];
 

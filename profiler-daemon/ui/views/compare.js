@@ -2,12 +2,13 @@
 // flame graph.
 
 import { get, namedSessions, reportPath } from "../api.js";
+import { capacityOf } from "../capacity.js";
 import { downloadLine } from "../downloads.js";
 import { el, setChildren, setText } from "../dom.js";
-import { clock, count, exactTime, shown, time } from "../format.js";
+import { clock, count, exactTime, shown, threadTime, time } from "../format.js";
 import { valueOf } from "../flame/tree.js";
 import { receipt } from "../receipt.js";
-import { change, COMPARE_TABS, foldOf, link, processId, processName, spanOf } from "../route.js";
+import { change, COMPARE_TABS, foldOf, link, processId, processName, spanOf, WHOLE } from "../route.js";
 import { isProcess, otherOfKind, partOf, sidesOf } from "../sides.js";
 import { namedParts } from "../span_choice.js";
 import { createCompareFlame } from "./compare_flame.js";
@@ -30,17 +31,17 @@ function sideCard(label) {
   const lacks = receipt();
   return {
     element: el("section", { class: "side", "aria-label": `What the ${label.toLowerCase()} has` }, title, facts, lacks.element),
-    set(side, name) {
+    set(side, name, sleepers) {
       setText(title, `${label}: ${name}`);
       const fact = (what, value, exact) => el("div", { title: exact }, el("dt", {}, what), el("dd", {}, value));
       setChildren(facts, [
         fact("from", clock(side.window.from), side.window.from),
         fact("to", clock(side.window.to), side.window.to),
-        fact("elapsed, all threads", time(side.elapsed_ns), exactTime(side.elapsed_ns)),
+        fact("elapsed, all threads", threadTime(side.elapsed_ns, capacityOf(side.window).spanNs), exactTime(side.elapsed_ns)),
         fact("application", time(side.application_ns), exactTime(side.application_ns)),
         fact("samples", count(side.samples)),
       ]);
-      lacks.set(side.completeness, { elapsedNs: side.elapsed_ns, named: true });
+      lacks.set(side.completeness, { elapsedNs: side.elapsed_ns, named: true, sleepers });
     },
   };
 }
@@ -74,8 +75,11 @@ export function createCompareView() {
     });
   }
 
+  const rowOf = (side) => processes.find((each) => processId(each) === side || String(each.pid) === side);
+  const isKernels = (side) => Boolean(rowOf(side)?.kernel_thread);
+
   function nameOf(side) {
-    const row = processes.find((each) => processId(each) === side || String(each.pid) === side);
+    const row = rowOf(side);
     if (row) return shown(processName(row));
     const parts = [...SPANS, ...namedParts(sessions)];
     return parts.find(([value]) => value === side)?.[1] ?? (isProcess(side) ? `process ${side}` : shown(side));
@@ -149,15 +153,15 @@ export function createCompareView() {
       const now = params;
       const way = tab;
       const both = sidesOf(now);
-      const [list, named] = await Promise.all([get("/api/v1/processes", { limit: CHOICES, sort: "samples" }, signal), namedSessions(signal)]);
+      const [list, named] = await Promise.all([get("/api/v1/processes", { window: WHOLE, limit: CHOICES, sort: "samples" }, signal), namedSessions(signal)]);
       processes = list.rows;
       sessions = named;
       drawChoices();
       if (both.other === "") return list.as_of;
       const trees = way === "flame" ? [both.base, both.other].map((side) => get(...treeOf(side, now), signal)) : [];
       const [answer, ...calls] = await Promise.all([get("/api/v1/diff", diffQuery(now), signal), ...trees]);
-      base.set(answer.base, nameOf(both.base));
-      other.set(answer.other, nameOf(both.other));
+      base.set(answer.base, nameOf(both.base), !isProcess(both.base) || isKernels(both.base));
+      other.set(answer.other, nameOf(both.other), !isProcess(both.other) || isKernels(both.other));
       ways[way].load(...(way === "flame" ? calls : [answer]));
       return answer.as_of;
     },

@@ -9,7 +9,11 @@ import { createTable, numberColumn, sortRows, textColumn } from "../table.js";
 
 const LIMIT = 500;
 const TYPING_MS = 200;
-const DEFAULT_SORT = "largest_change_percent";
+const KINDS = ["exclusive", "inclusive"];
+// The page's own column: the largest change of what is shown. The daemon sorts by that of any value, so of a row that it cut off no
+// value changed by more than of the last row it sent.
+const LARGEST = "largest";
+const OF_DAEMON = "largest_change_percent";
 // The values that rows have.
 const OF_ROWS = VALUES.filter(({ id }) => ["elapsed", "application", "samples"].includes(id));
 
@@ -41,10 +45,10 @@ function difference(value, kind) {
 
 function columns(value) {
   const name = textColumn({ id: "function", label: "Function", header: true, class: "name code" }, (row) => ({ text: shown(row.function), title: `${shown(row.function)}\n${shown(row.module)}` }));
-  const largest = numberColumn({ id: DEFAULT_SORT, label: "Largest change", title: "The largest of the changes of its shares, of any value and either way; the threshold is about this", class: "plain" }, (row) => ({ text: points(row.largest_change_percent, false), title: `${row.largest_change_percent} percentage points` }));
+  const largest = numberColumn({ id: LARGEST, label: "Largest change", title: `The larger of the changes of its shares of ${value.label.toLowerCase()}, exclusive and inclusive, either way; the threshold is about this`, class: "plain" }, (row) => ({ text: points(row.largest, false), title: `${row.largest} percentage points` }));
   const module = textColumn({ id: "module", label: "Module", class: "module" }, (row) => ({ text: basename(row.module), title: shown(row.module) }));
   const kind = textColumn({ id: "kind", label: "Kind", class: "kind" }, (row) => ({ text: row.kind }));
-  const groups = ["exclusive", "inclusive"].flatMap((of) => [side("base", value, of), side("other", value, of), difference(value, of)]);
+  const groups = KINDS.flatMap((of) => [side("base", value, of), side("other", value, of), difference(value, of)]);
   return [name, largest, ...groups, module, kind];
 }
 
@@ -86,13 +90,13 @@ export function createCompareTable() {
 
   function sorting(now) {
     const { made } = tableOf(valueOfRows(now.value));
-    const column = made.find(({ id }) => id === now.sort) ?? made.find(({ id }) => id === DEFAULT_SORT);
+    const column = made.find(({ id }) => id === now.sort) ?? made.find(({ id }) => id === LARGEST);
     return { column, order: ["asc", "desc"].includes(now.order) ? now.order : column.order ?? "asc" };
   }
 
   function asked(now) {
     const { column, order } = sorting(now);
-    return { sort: column.id, order };
+    return column.id === LARGEST ? { sort: OF_DAEMON, order: "desc" } : { sort: column.id, order };
   }
 
   function draw() {
@@ -101,19 +105,21 @@ export function createCompareTable() {
     if (!answer) return;
     const { table } = tableOf(value);
     if (place.firstChild !== table.element) place.replaceChildren(table.element);
-    const largest = Math.max(...answer.rows.flatMap((row) => ["exclusive_percent", "inclusive_percent"].map((kind) => Math.abs(row.change[value.id][kind]))), 0);
+    const changes = answer.rows.map((row) => ({ ...row, largest: Math.max(...KINDS.map((kind) => Math.abs(row.change[value.id][`${kind}_percent`]))) }));
+    const largest = Math.max(...changes.map((row) => row.largest), 0);
     const { column, order } = sorting(params);
-    const rows = answer.rows.map((row) => ({ ...row, scale: largest > 0 ? 100 / largest : 0 }));
+    // The daemon leaves out what changed less in every value, the page what did in this one.
+    const least = Number(params.threshold) || 0;
+    const rows = changes.filter((row) => row.largest >= least).map((row) => ({ ...row, scale: largest > 0 ? 100 / largest : 0 }));
     table.set(sortRows(rows, column, order), column.id, order);
-    const whole = several(answer.total_rows, "function");
-    setText(total, answer.truncated ? `${count(answer.rows.length)} of ${whole}` : whole);
+    setText(total, answer.truncated ? `${count(rows.length)} of ${several(answer.total_rows, "function")}` : several(rows.length, "function"));
     all.hidden = !answer.truncated;
   }
 
   return {
     element: el("div", {},
       el("div", { class: "tools" }, values.element, el("label", {}, el("span", {}, "Filter"), filter),
-        el("label", { title: "Functions of which no share changed by as many percentage points are left out" }, el("span", {}, "At least"), threshold, el("span", {}, "points")), total, all),
+        el("label", { title: "Functions of which no share of the value shown changed by as many percentage points are left out" }, el("span", {}, "At least"), threshold, el("span", {}, "points")), total, all),
       place),
     query: (now) => ({ ...asked(now), q: (now.q ?? "").slice(0, 80), threshold: now.threshold, limit: now.rows === "all" ? 0 : LIMIT }),
     show(now) {

@@ -1,7 +1,9 @@
 // What the operating system did for a process: its system calls, one by one.
 
+import { onCpu } from "../classes.js";
 import { announce, el, setText } from "../dom.js";
 import { count, exactTime, percent, several, share, shown, time } from "../format.js";
+import { traced } from "../known.js";
 import { change, spanOf } from "../route.js";
 import { createTable, numberColumn, sortRows, textColumn } from "../table.js";
 
@@ -17,7 +19,7 @@ function ns(id, label, title, group) {
 
 const COLUMNS = [
   textColumn({ id: "name", label: "System call", header: true, class: "name code" }, (row) => ({ text: shown(row.name), title: `number ${row.number}` })),
-  numberColumn({ id: "total_ns", label: "Total", title: "Time that threads were inside it, those that still are included", shares: true }, (row) => ({
+  numberColumn({ id: "total_ns", label: "Total", title: "Time that threads were inside it, as far as it lies in the time shown, those that still are included", shares: true }, (row) => ({
     text: time(row.total_ns),
     title: `${exactTime(row.total_ns)} (${percent(row.part)} of the time of all threads)`,
     share: row.part,
@@ -25,20 +27,35 @@ const COLUMNS = [
   })),
   ns("running_ns", "running", "Of the total, on a processor", "Of it"),
   ns("blocked_ns", "blocked", "Of the total, blocked", "Of it"),
-  ns("runnable_ns", "runnable", "Of the total, waiting for a processor", "Of it"),
-  numberColumn({ id: "count", label: "Calls", title: "Calls that returned" }, (row) => ({ text: count(row.count) })),
-  ns("average_ns", "Average", "Mean time from entry to return of the calls that returned"),
-  numberColumn({ id: "max_ns", label: "Longest", title: "The longest call; ≤ in a time span, where only the bound is known" }, (row) => ({ text: `${row.max_is_bound ? "≤ " : ""}${time(row.max_ns)}`, title: exactTime(row.max_ns) })),
+  ns("runnable_ns", "runnable", "Of the total, ready to run, but on no processor", "Of it"),
+  numberColumn({ id: "count", label: "Calls", title: "Calls that returned in the time shown" }, (row) => ({ text: count(row.count) })),
+  ns("average_ns", "Average", "Mean time from entry to return of the calls that returned, whenever they began"),
+  numberColumn({ id: "max_ns", label: "Longest", title: "The longest call that returned, whenever it began; ≤ in a part of the session, where only a bound is known" }, (row) => ({ text: `${row.max_is_bound ? "≤ " : ""}${time(row.max_ns)}`, title: exactTime(row.max_ns) })),
   numberColumn({ id: "in_progress", label: "Inside now", title: "Threads that are inside this call now" }, (row) => ({ text: count(row.in_progress) })),
-  numberColumn({ id: "in_progress_ns", label: "for", title: "How long those have been inside, together" }, (row) => ({ text: time(row.in_progress_ns), title: exactTime(row.in_progress_ns) })),
+  numberColumn({ id: "in_progress_ns", label: "for", title: "How long those have been inside, together, since they entered it" }, (row) => ({ text: time(row.in_progress_ns), title: exactTime(row.in_progress_ns) })),
 ];
+
+// Why there is no row, as far as that is known.
+function nothing(answer, wanted) {
+  if (answer.syscalls.length > 0) return wanted ? "No system call matches." : "";
+  if (traced() === "off") return "System calls are not traced: the setting system_calls is off (see Daemon).";
+  const some = traced() === "targets" ? " Only those of processes that the targets name are traced: the setting system_calls is targets (see Daemon)." : "";
+  const { classes } = answer;
+  const parts = [
+    [onCpu(classes), "running"],
+    [classes.runnable_ns, "ready to run"],
+    [classes.blocked_ns, "blocked: page faults, being stopped, or a thread of the kernel that waits"],
+  ].filter(([ns]) => ns > 0);
+  const outside = !some && parts.length > 0 ? ` The time passed outside of them: ${parts.map(([ns, words]) => `${time(ns)} ${words}`).join(", ")}.` : "";
+  return `No system call was seen in this time.${some}${outside}`;
+}
 
 export function createOsEventsTab() {
   const table = createTable({
     caption: "System calls",
     columns: COLUMNS,
     key: (row) => row.number,
-    empty: "No system call was seen. Their tracing may be off: see the setting system_calls under Daemon.",
+    empty: "",
     onSort(id, order, label) {
       change({ sort: id, order });
       announce(`Sorted by ${label}, ${order === "asc" ? "ascending" : "descending"}.`);
@@ -56,6 +73,7 @@ export function createOsEventsTab() {
     const order = ["asc", "desc"].includes(params.order) ? params.order : column.order ?? "asc";
     const wanted = (params.q ?? "").toLowerCase();
     const rows = answer.syscalls.filter(({ name }) => name.includes(wanted)).map((row) => ({ ...row, part: share(row.total_ns, answer.elapsed_ns) }));
+    table.explain(nothing(answer, wanted));
     table.set(sortRows(rows, column, order), column.id, order);
     const all = answer.syscalls.length;
     setText(total, rows.length === all ? several(all, "system call") : `${count(rows.length)} of ${several(all, "system call")}`);

@@ -1,34 +1,49 @@
 // All processes: who uses or waits most, why, and how complete that is.
 
 import { get } from "../api.js";
-import { classBar, classLegend, CLASSES, partsOf } from "../classes.js";
+import { capacityOf } from "../capacity.js";
+import { classBar, classLegend, CLASSES, onCpu, partsOf } from "../classes.js";
 import { downloadLine } from "../downloads.js";
 import { announce, el, setChildren, setText } from "../dom.js";
-import { basename, clock, count, exactTime, percent, several, share, shown, time } from "../format.js";
+import { basename, clock, count, exactTime, percent, several, share, shown, threadTime, time } from "../format.js";
 import { createHistory, sparkline } from "../history.js";
 import { receipt } from "../receipt.js";
-import { change, processId, processLink, processName, spanOf } from "../route.js";
+import { change, processId, processLink, processName, spanOf, WHOLE } from "../route.js";
+import { createUsualNote } from "../span_choice.js";
 import { createTable, numberColumn, sortRows, textColumn } from "../table.js";
-import { standouts } from "./standouts.js";
+import { isDoubtful, standouts } from "./standouts.js";
 
 const INTERVAL_MS = 2_000;
 // More than a machine usually runs; of more, the first by the chosen column.
 const LIMIT = 2_000;
-const DEFAULT_SORT = "samples";
-// Sorting by what only this page knows: the daemon then sorts by samples.
-const NOW = "now";
+// What the page sorts by itself; the daemon then sorts by samples.
+const [NOW, PROCESSOR] = ["now", "processor"];
+const OF_PAGE = [NOW, PROCESSOR];
+const DEFAULT_SORT = PROCESSOR;
+// The busiest threads, which are asked for to tell who idles.
+const THREADS = 1_000;
 
 const rowKey = processId;
 
-function columns(history) {
-  const ns = (id, label, title, value) =>
-    numberColumn({ id, label, title, group: "Time by class", value }, (row) => {
-      const number = value(row);
-      return { text: time(number), title: `${exactTime(number)} (${percent(share(number, row.elapsed_ns))} of the process's time)`, share: share(number, row.elapsed_ns) };
+// The columns. `seen`, as of the last answer: {capacity, missed}.
+function columns(history, seen) {
+  const ofProcess = (ns, row) => `${exactTime(ns)} (${percent(share(ns, row.elapsed_ns))} of the process's time)`;
+  const running = (id, label, title, value) =>
+    numberColumn({ id, label, title: `${title}. As a share of the time of all processors`, group: "On the processors", groupTitle: "Shares of the time of all processors, where their number is known", value }, (row) => {
+      const ns = value(row);
+      const { ns: all } = seen.capacity;
+      return { text: all && ns > 0 ? percent(share(ns, all)) : time(ns), title: ofProcess(ns, row), share: all ? share(ns, all) : share(ns, row.elapsed_ns) };
     });
-  const elapsed = numberColumn({ id: "elapsed_ns", label: "Elapsed", title: "All time of all its threads" }, (row) => ({
+  const waiting = ({ key, label, about }, mark = () => "") =>
+    numberColumn({ id: `classes.${key}`, label, title: about, group: "Off them", groupTitle: "Time of all its threads", value: (row) => row.classes[key] }, (row) => {
+      const ns = row.classes[key];
+      const why = mark(row);
+      return { text: `${time(ns)}${why && " ?"}`, title: `${ofProcess(ns, row)}${why}`, share: share(ns, row.elapsed_ns) };
+    });
+  const doubt = (row) => (isDoubtful(row, seen.missed) ? `\nIn doubt: ${count(seen.missed)} switches were missed, and it hardly ran. It may have been asleep.` : "");
+  const elapsed = numberColumn({ id: "elapsed_ns", label: "Elapsed", title: "The time of all its threads together: of 97 threads it is 97 s a second" }, (row) => ({
     text: time(row.elapsed_ns),
-    title: `${exactTime(row.elapsed_ns)} (${percent(row.elapsed_percent)} of the session)`,
+    title: `${threadTime(row.elapsed_ns, seen.capacity.spanNs)}\n${exactTime(row.elapsed_ns)} (${percent(row.elapsed_percent)} of the session)`,
     share: row.elapsed_percent,
   }));
   const name = textColumn({ id: "comm", label: "Process", header: true, class: "name", value: (row) => row.comm.toLowerCase() }, (row) => ({
@@ -50,13 +65,13 @@ function columns(history) {
   const lately = {
     id: NOW,
     label: "Lately",
-    title: "Processor time it uses, of one processor; the line begins when this page was opened",
+    title: "How much of the processors it uses, of one where their number is not known; the line begins when this page was opened",
     order: "desc",
     numeric: true,
     value: (row) => history.now(rowKey(row)) ?? -1,
     cell() {
       const spark = sparkline();
-      return { td: el("td", { class: "n" }, spark.element), set: (row) => spark.set(history.loads(rowKey(row))) };
+      return { td: el("td", { class: "n" }, spark.element), set: (row) => spark.set(history.loads(rowKey(row)), seen.capacity.processors) };
     },
   };
   const samples = numberColumn({ id: "samples", label: "Samples", title: "Timer ticks that found it running", shares: true }, (row) => ({
@@ -75,11 +90,14 @@ function columns(history) {
     numberColumn({ id: "pid", label: "PID", order: "asc", class: "plain" }, (row) => (row.pid === null ? { text: "–", title: `${row.ended} processes that ended` } : { text: String(row.pid), title: `started ${clock(row.started_at)}` })),
     lately,
     bars,
+    running(PROCESSOR, "all", "Running, in any class", (row) => onCpu(row.classes)),
+    running("application_ns", user.label, `Application time: ${user.about}`, (row) => row.application_ns),
+    running("fault_ns", fault.label, fault.about, (row) => row.fault_ns),
+    ...[syscall, kernel].map(({ key, label, about }) => running(`classes.${key}`, label, about, (row) => row.classes[key])),
+    waiting(runnable, doubt),
+    waiting(blocked),
     samples,
     elapsed,
-    ns("application_ns", user.label, `Application time: ${user.about}`, (row) => row.application_ns),
-    ns("fault_ns", fault.label, `${fault.about}`, (row) => row.fault_ns),
-    ...[syscall, kernel, runnable, blocked].map(({ key, label, about }) => ns(`classes.${key}`, label, about, (row) => row.classes[key])),
     numberColumn({ id: "threads", label: "Threads", class: "plain" }, (row) => ({ text: count(row.threads) })),
     textColumn({ id: "state", label: "State" }, (row) => ({ text: row.state, title: row.exited_at ? `ended ${clock(row.exited_at)}` : row.started_at ? `started ${clock(row.started_at)}` : undefined })),
     unit,
@@ -106,7 +124,8 @@ const KEEPS = { running: (row) => row.state === "running", programs: (row) => !r
 
 export function createProcessesView() {
   const history = createHistory();
-  const made = columns(history);
+  const seen = { capacity: { spanNs: 0, processors: null, ns: null }, missed: 0 };
+  const made = columns(history, seen);
   const table = createTable({
     caption: "Processes",
     columns: made,
@@ -124,9 +143,11 @@ export function createProcessesView() {
   const total = el("p", { class: "dim rows", role: "status" });
   const summary = createSummary();
   const stand = standouts();
+  const usual = createUsualNote();
   const links = el("div", {});
   const element = el("div", { class: "view" },
     el("h1", {}, "Where the time of this machine goes"),
+    usual.element,
     summary.element,
     stand.element,
     el("div", { class: "tools" }, el("label", {}, el("span", {}, "Filter"), filter), el("label", {}, el("span", {}, "Processes"), keep), total),
@@ -164,44 +185,62 @@ export function createProcessesView() {
       params = route.params;
       if (document.activeElement !== filter) filter.value = params.q ?? "";
       keep.value = KEEPS[params.keep] ? params.keep : "";
+      usual.show(params);
       const { column, order } = sorting();
-      setChildren(links, [downloadLine(null, "processes", { sort: column.id === NOW ? "" : column.id, order: column.id === NOW ? "" : order, ...spanOf(params), q: params.q, limit: 0 })]);
+      const own = OF_PAGE.includes(column.id);
+      setChildren(links, [downloadLine(null, "processes", { sort: own ? "" : column.id, order: own ? "" : order, ...spanOf(params), q: params.q, limit: 0 })]);
       draw();
       return JSON.stringify(spanOf(before)) !== JSON.stringify(spanOf(params));
     },
     async load(signal) {
       const { column, order } = sorting();
       const span = spanOf(params);
-      const sort = column.id === NOW ? DEFAULT_SORT : column.id;
-      const [processes, session] = await Promise.all([
-        get("/api/v1/processes", { limit: LIMIT, sort, order: column.id === NOW ? "desc" : order, ...span }, signal),
+      const own = OF_PAGE.includes(column.id);
+      const [processes, session, threads] = await Promise.all([
+        get("/api/v1/processes", { limit: LIMIT, sort: own ? "samples" : column.id, order: own ? "desc" : order, ...span }, signal),
         get("/api/v1/session", span, signal),
+        get("/api/v1/threads", { limit: THREADS, sort: "samples.exclusive", ...span }, signal),
       ]);
-      history.add({ ...processes, windowed: Object.values(span).join(" ") }, rowKey);
+      history.add({ ...processes, windowed: span.window === WHOLE ? "" : Object.values(span).join(" ") }, rowKey);
+      Object.assign(seen, { capacity: capacityOf(session.window), missed: session.completeness.causes.switches_missed ?? 0 });
       answers = { processes, session };
       summary.set(session);
-      stand.set(processes.rows, session);
+      stand.set(processes.rows, threads.rows, session, span);
       draw();
       return processes.as_of;
     },
   };
 }
 
+// How busy the processors are, as a sentence: with their number as a share of what they can do.
+function busy({ spanNs, processors, ns }, session) {
+  const used = onCpu(session.classes);
+  // Time of what is no target is not known.
+  const by = session.discarded.not_target > 0 ? " with what is profiled" : "";
+  if (ns) return [`${several(processors, "processor")}, ${percent(share(used, ns))} busy`, `${by}, in ${time(spanNs)}.`];
+  return [`${(spanNs > 0 ? used / spanNs : 0).toFixed(1)} processors busy`, `${by} on average, in ${time(spanNs)}.`];
+}
+
 function createSummary() {
+  const how = el("b", {});
+  const when = el("span", {});
   const facts = el("dl", { class: "facts" });
   const bar = classBar();
   const legend = classLegend();
   const lacks = receipt();
   const fact = (name, value, title) => el("div", { title }, el("dt", {}, name), el("dd", {}, value));
   return {
-    element: el("section", { class: "summary", "aria-label": "The whole session" }, el("div", { class: "totals" }, facts, bar.element, legend.element), lacks.element),
+    element: el("section", { class: "summary", "aria-label": "All processes together" }, el("div", { class: "totals" }, el("p", { class: "about processors" }, how, when), facts, bar.element, legend.element), lacks.element),
     set(session) {
-      const covered = (Date.parse(session.window.to) - Date.parse(session.window.from)) * 1e6;
+      const capacity = capacityOf(session.window);
+      const [sentence, rest] = busy(capacity, session);
+      setText(how, sentence);
+      setText(when, rest);
       const dropped = session.retired.processes;
       const discarded = Object.entries(session.discarded).map(([name, number]) => `${name}: ${count(number)}`);
       setChildren(facts, [
-        fact("covers", time(covered), `${session.window.from} to ${session.window.to}`),
-        fact("elapsed, all threads", time(session.elapsed_ns), exactTime(session.elapsed_ns)),
+        fact("covers", time(capacity.spanNs), `${session.window.from} to ${session.window.to}`),
+        fact("elapsed, all threads", threadTime(session.elapsed_ns, capacity.spanNs), exactTime(session.elapsed_ns)),
         fact("application", time(session.application_ns), exactTime(session.application_ns)),
         fact("samples", count(session.samples), discarded.length ? `discarded on purpose: ${discarded.join(", ")}` : undefined),
         fact("processes", count(session.processes), dropped === null ? "those with a row of their own; the time of others is in the totals" : `${count(dropped)} are no longer kept one by one; their time is in the totals`),
@@ -209,7 +248,7 @@ function createSummary() {
       ]);
       bar.set(partsOf(session));
       legend.set(partsOf(session));
-      lacks.set(session.completeness, { elapsedNs: session.elapsed_ns, stacks: session.stacks });
+      lacks.set(session.completeness, { elapsedNs: session.elapsed_ns, stacks: session.stacks, sleepers: true });
     },
   };
 }

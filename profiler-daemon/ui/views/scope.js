@@ -1,12 +1,14 @@
 // One process, or the whole session: a summary, and the reports about it as tabs.
 
 import { get, reportPath } from "../api.js";
-import { classBar, classLegend, mostly, partsOf } from "../classes.js";
+import { capacityOf } from "../capacity.js";
+import { activeNs, classBar, classLegend, mostly, partsOf } from "../classes.js";
 import { downloadLine } from "../downloads.js";
 import { el, setAttribute, setChildren, setText } from "../dom.js";
-import { clock, count, exactTime, percent, shown, time } from "../format.js";
+import { clock, count, exactTime, percent, share, shown, threadTime, time } from "../format.js";
 import { receipt } from "../receipt.js";
 import { COMPARE_TABS, link, processName, spanOf, TABS } from "../route.js";
+import { createUsualNote } from "../span_choice.js";
 import { createFlameTab } from "./flame.js";
 import { createLinesTab } from "./lines.js";
 import { createOsEventsTab } from "./os_events.js";
@@ -49,8 +51,9 @@ export function createScopeView(first) {
   const head = el("section", { class: "summary", "aria-label": "Summary" }, el("div", { class: "totals" }, about, facts, bar.element, legend.element), lacks.element);
   // Empty tables would look like answers.
   for (const part of [head, place, links]) part.hidden = true;
+  const usual = createUsualNote();
   const compare = el("a", { class: "beside" }, process === null ? "compare parts of it" : "compare with another");
-  const element = el("div", { class: "view" }, el("div", { class: "titled" }, title, compare), head, tabs, place, links);
+  const element = el("div", { class: "view" }, el("div", { class: "titled" }, title, compare), usual.element, head, tabs, place, links);
 
   function set(report) {
     for (const part of [head, place, links]) part.hidden = false;
@@ -61,8 +64,7 @@ export function createScopeView(first) {
       title.append(el("small", {}, number), el("small", { class: `state ${report.state}` }, report.state));
       drawLinks();
     }
-    const clause = mostly(report);
-    setText(about, clause ? `${process === null ? "All threads together were" : "Its threads were"} ${clause}.` : "No time was seen yet.");
+    setText(about, sentence(report));
     const fact = (label, value, exact) => (value === null || value === undefined || value === "" ? null : el("div", { title: exact }, el("dt", {}, label), el("dd", {}, value)));
     setChildren(facts, process === null ? sessionFacts(report, fact) : processFacts(report, fact));
     bar.set(partsOf(report));
@@ -94,6 +96,7 @@ export function createScopeView(first) {
       if (!known.has(route.tab)) known.set(route.tab, CREATE[route.tab](process));
       tab = known.get(route.tab);
       drawTabs(route.tab);
+      usual.show(params);
       if (isNew) setChildren(place, [tab.element]);
       tab.show(params);
       asked = JSON.stringify([tab.report, tab.query(params), spanOf(params)]);
@@ -109,15 +112,30 @@ export function createScopeView(first) {
       mine.load(answer);
       // Of what stands below it, where that names functions; else of the totals.
       const named = NAMED.includes(mine.report);
-      lacks.set((named ? answer : report).completeness, { elapsedNs: report.elapsed_ns, stacks: report.stacks, named });
+      lacks.set((named ? answer : report).completeness, { elapsedNs: report.elapsed_ns, stacks: report.stacks, named, sleepers: process === null || report.kernel_thread });
       return answer.as_of;
     },
   };
 }
 
+// What the threads of a process or of the session did with their time, those that only waited told apart.
+function sentence(report) {
+  if (!(report.elapsed_ns > 0)) return "No time was seen in this part of the session.";
+  const active = activeNs(report.classes);
+  const waited = `blocked for ${percent(share(report.classes.blocked_ns, report.elapsed_ns))} of ${threadTime(report.elapsed_ns, capacityOf(report.window).spanNs)}`;
+  const who = report.pid === undefined ? "All threads together were" : "Its threads were";
+  if (!(active > 0)) return `${who} ${waited}.`;
+  const clause = mostly(report);
+  return `${who} ${waited}, and active for ${time(active)}${clause && `: ${clause}`}.`;
+}
+
 // What is downloaded is everything, not what a screen holds.
 function downloadQuery(query) {
   return "limit" in query ? { ...query, limit: 0 } : query;
+}
+
+function elapsed(report, fact, of) {
+  return fact("elapsed, all threads", threadTime(report.elapsed_ns, capacityOf(report.window).spanNs), `${exactTime(report.elapsed_ns)}${of}`);
 }
 
 // Application time with its interval, where ticks say what of class user it is.
@@ -129,14 +147,13 @@ function application(report, fact, of) {
 // Page faults and what they took, where there were any.
 function faults(report, fact) {
   if (!(report.fault_ns > 0)) return fact("page faults", `${count(report.minor_faults)} minor, ${count(report.major_faults)} major`);
-  const share = report.elapsed_ns > 0 ? (100 * report.fault_ns) / report.elapsed_ns : 0;
-  return fact("page faults", `${count(report.minor_faults)} minor, ${count(report.major_faults)} major: ${time(report.fault_ns)}`, `${percent(share)} of its time in the kernel outside system calls: page faults and interrupts`);
+  return fact("page faults", `${count(report.minor_faults)} minor, ${count(report.major_faults)} major: ${time(report.fault_ns)}`, `${percent(share(report.fault_ns, report.elapsed_ns))} of its time in the kernel outside system calls: page faults and interrupts`);
 }
 
 function processFacts(report, fact) {
   const parent = report.ppid > 0 ? el("a", { href: link("scope", String(report.ppid)) }, String(report.ppid)) : null;
   return [
-    fact("elapsed, all threads", time(report.elapsed_ns), `${exactTime(report.elapsed_ns)} (${percent(report.elapsed_percent)} of the session)`),
+    elapsed(report, fact, ` (${percent(report.elapsed_percent)} of the session)`),
     application(report, fact, ` (${percent(report.application_percent)} of the session)`),
     faults(report, fact),
     fact("samples", `${count(report.samples)} (${percent(report.samples_percent)})`, "and the share of the session's"),
@@ -154,7 +171,7 @@ function processFacts(report, fact) {
 
 function sessionFacts(report, fact) {
   return [
-    fact("elapsed, all threads", time(report.elapsed_ns), exactTime(report.elapsed_ns)),
+    elapsed(report, fact, ""),
     application(report, fact, ""),
     faults(report, fact),
     fact("samples", count(report.samples)),

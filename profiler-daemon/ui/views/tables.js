@@ -2,7 +2,7 @@
 
 import { CLASSES, classBar, partsOf } from "../classes.js";
 import { el } from "../dom.js";
-import { basename, clock, count, exactTime, percent, share, shown, time } from "../format.js";
+import { at, basename, clock, count, exactTime, percent, share, shown, time } from "../format.js";
 import { link } from "../route.js";
 import { numberColumn, textColumn } from "../table.js";
 import { valueColumns } from "../values.js";
@@ -13,6 +13,16 @@ export const moduleColumn = textColumn({ id: "module", label: "Module", class: "
   text: basename(row.module),
   title: `${shown(row.module)}${row.build_id ? `\nbuild ID ${row.build_id}` : ""}`,
 }));
+
+// Where a function's own time went that it did not run its own code.
+const OFF = CLASSES.filter(({ id }) => ["blocked", "runnable", "syscall"].includes(id)).reverse();
+const offColumns = OFF.map(({ key, label, about }) =>
+  numberColumn({ id: `exclusive_classes.${key}`, label, group: "Of elapsed exclusive", groupTitle: "What the time was in which it was the innermost function", title: about }, (row) => {
+    const ns = at(row, `exclusive_classes.${key}`);
+    const part = share(ns ?? 0, row.elapsed.exclusive_ns);
+    return { text: ns === undefined ? "–" : time(ns), title: ns === undefined ? "The daemon does not say" : `${exactTime(ns)} (${percent(part)} of its own time)`, share: part };
+  }),
+);
 
 export function createFunctionsTab(process) {
   const name = textColumn({ id: "function", label: "Function", header: true, class: "name code" }, (row) => ({
@@ -25,10 +35,12 @@ export function createFunctionsTab(process) {
     title: `where in ${shown(row.function)} the time went`,
     href: link("scope", process, "lines", { fn: row.function, in: row.module }),
   }));
+  const values = valueColumns();
+  const elapsed = values.filter(({ group }) => group === "Elapsed");
   return createListTab({
     report: "functions",
     nouns: ["function", "functions"],
-    columns: [name, ...valueColumns(), moduleColumn, kind, lines],
+    columns: [name, ...elapsed, ...offColumns, ...values.filter((column) => !elapsed.includes(column)), moduleColumn, kind, lines],
     key: (row) => `${row.function}\n${row.module}\n${row.build_id}`,
     defaultSort: "elapsed.exclusive_ns",
     filterLabel: "part of a function's name…",

@@ -1,0 +1,12 @@
+// What the daemon last said of itself, for views that ask for something else.
+
+let status = null;
+
+export function learn(fresh) {
+  status = fresh;
+}
+
+// Whose system calls are traced: "all", "targets" or "off"; undefined while the daemon has not said.
+export function traced() {
+  return status?.settings?.system_calls;
+}
