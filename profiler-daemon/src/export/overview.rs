@@ -1,4 +1,4 @@
-//! The first screen as text, 80 columns wide: who is busy, who waits, for what and in which function.
+//! The first screen as text, 80 columns wide and at most 24 lines: who is busy, who waits, for what and in which function.
 
 use std::io::{self, Write};
 
@@ -19,7 +19,8 @@ const PID: Column = ("PID", true, |row| {
     row.pid
         .map_or_else(|| "-".to_owned(), |pid| pid.to_string())
 });
-const NAME: Column = ("NAME", false, title);
+const BUSIEST: Column = ("BUSIEST", false, title);
+const WAITING: Column = ("WAITING LONGEST", false, title);
 const CPU: Column = ("CPU%", true, |row| share(row.processor_percent));
 const WAIT: Column = ("WAIT%", true, |row| share(row.runnable_percent));
 const BLOCK: Column = ("BLOCK%", true, |row| share(row.blocked_percent));
@@ -56,22 +57,19 @@ const HOTTEST: Column = (FUNCTION, false, |row| {
 pub fn write(overview: &Overview, out: &mut impl Write) -> io::Result<()> {
     let mut lines = head(overview);
     lines.push(String::new());
-    lines.push("BUSIEST".to_owned());
     lines.extend(table(
-        &[PID, NAME, CPU, WAIT, IN, CALL, HOT, HOTTEST],
+        &[PID, BUSIEST, CPU, WAIT, IN, CALL, HOT, HOTTEST],
         &overview.busiest,
     ));
     lines.push(String::new());
-    lines.push("WAITING LONGEST".to_owned());
     lines.extend(table(
-        &[PID, NAME, WAIT, BLOCK, IN, CALL, HOT, HOTTEST],
+        &[PID, WAITING, WAIT, BLOCK, IN, CALL, HOT, HOTTEST],
         &overview.waiting,
     ));
-    lines.push(String::new());
     lines.extend(
         [
-            "CPU% running, WAIT% for a processor, BLOCK% blocked: of the time, 100 a thread;",
-            "IN% of what is blocked, HOT% of what runs. Threads that idle do not wait.",
+            "",
+            "CPU, WAIT (for a processor) and BLOCK: of the time; IN: of blocked; HOT: of CPU",
             "More: /api/v1/processes?format=text; all there is to ask: /api/v1; README.md",
         ]
         .map(str::to_owned),

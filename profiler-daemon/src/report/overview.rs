@@ -343,10 +343,11 @@ impl<'a> Screen<'a> {
                 functions.entry(identity).or_insert((function, 0)).1 += ns;
             }
         }
-        let named = |function: &Function<'_>| (function.name.clone(), function.module);
-        let found = functions.into_values();
-        let (function, ns) =
-            found.max_by(|(a, a_ns), (b, b_ns)| (a_ns, named(b)).cmp(&(b_ns, named(a))))?;
+        // Of two with the same time, the first by name.
+        let (function, ns) = functions.into_values().max_by(|(a, a_ns), (b, b_ns)| {
+            let by_name = || (&b.name, b.module).cmp(&(&a.name, a.module));
+            a_ns.cmp(b_ns).then_with(by_name)
+        })?;
         Some(Hottest {
             function: function.name.clone().into_owned(),
             module: self.view.snapshot.module(function.module).name.to_string(),
@@ -380,7 +381,7 @@ fn blocked(totals: &Totals) -> u64 {
 
 /// The frame whose function executes at a node, and whether it is the kernel's: the innermost of user code, and where there is none
 /// the innermost of the kernel. None where the inner part of the stack is not known.
-fn executing(nodes: &[Node], mut node: &Node) -> Option<(FrameId, bool)> {
+fn executing<'a>(nodes: &'a [Node], mut node: &'a Node) -> Option<(FrameId, bool)> {
     let mut of_kernel = None;
     loop {
         match node.place {
