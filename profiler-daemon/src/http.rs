@@ -111,6 +111,8 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
     for endpoint in ENDPOINTS {
         let routes = match endpoint.handler {
             "index" => get(control::index),
+            "top" => get(reports::top),
+            "listing" => get(control::list),
             "healthy" => get(control::healthy),
             "ready" => get(control::ready),
             "metrics" => get(control::metrics),

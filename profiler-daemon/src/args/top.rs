@@ -38,8 +38,10 @@ pub struct TopArgs {
 /// The time that numbers are of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum TopWindow {
-    /// All since the profiler began.
+    /// The last 30 seconds once the profiler runs for more than 5 minutes, until then all.
     #[default]
+    Recent,
+    /// All since the profiler began.
     Session,
     /// The last 30 seconds.
     #[value(name = "30s")]
@@ -59,6 +61,10 @@ pub enum TopSort {
     Elapsed,
     /// Time running in user mode outside system calls.
     Application,
+    /// Time running in system calls.
+    Syscall,
+    /// Time waiting for a processor.
+    Runnable,
     /// Time blocked.
     Blocked,
 }
@@ -94,7 +100,7 @@ mod tests {
         let top = read(&[]).unwrap();
         assert_eq!(
             (top.window, top.sort),
-            (TopWindow::Session, TopSort::Samples)
+            (TopWindow::Recent, TopSort::Samples)
         );
         assert_eq!((top.every, top.once), (2_000_000_000, false));
         let top = read(&[
@@ -111,6 +117,12 @@ mod tests {
             (TopWindow::HalfMinute, TopSort::Blocked)
         );
         assert_eq!((top.every, top.once), (500_000_000, true));
+        for (typed, sort) in [
+            ("--sort=runnable", TopSort::Runnable),
+            ("--sort=syscall", TopSort::Syscall),
+        ] {
+            assert_eq!(read(&[typed]).unwrap().sort, sort);
+        }
         for typed in [
             &["--window=1s"][..],
             &["--sort=pid"],

@@ -6,6 +6,7 @@ pub mod firefox;
 pub mod flamegraph;
 pub mod folded;
 mod human;
+pub mod overview;
 pub mod pprof;
 mod recorded;
 pub mod saved;

@@ -4,7 +4,7 @@
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema as _, ToSchema};
 
-use super::format::{Format, REPORT, TABLE, TREE};
+use super::format::{Format, REPORT, SCREEN, TABLE, TREE};
 use super::pprof;
 use super::problem::ProblemBody;
 use super::sessions::Marked;
@@ -13,8 +13,8 @@ use crate::config::targets::Targets;
 use crate::metrics;
 use crate::report::{
     CallTree, Columns, Diff, DiffRow, FunctionRow, InstructionRow, Line, LineRow, List, ModuleRow,
-    Neighbours, OsEvents, ProcessReport, ProcessRow, ProcessWho, SessionList, SessionReport,
-    SessionTotals, ThreadRow, ThreadWho, Timeline, Who,
+    Neighbours, OsEvents, Overview, ProcessReport, ProcessRow, ProcessWho, SessionList,
+    SessionReport, SessionTotals, ThreadRow, ThreadWho, Timeline, Who,
 };
 
 /// What a handler answers when the question is right.
@@ -44,9 +44,11 @@ pub(super) type Schemas = Vec<(String, RefOr<Schema>)>;
 pub(super) fn of(handler: &str) -> Answer {
     match handler {
         "index" => Answer::Fixed(&[
-            (TEXT, "every endpoint, a line each"),
+            (TEXT, "who is busy and who waits, as at /top"),
             ("text/html", "the page over these reports"),
         ]),
+        "listing" => Answer::Fixed(&[(TEXT, "every endpoint, a line each")]),
+        "top" => report::<Overview>(SCREEN),
         "healthy" | "ready" => Answer::Fixed(&[(TEXT, "one word")]),
         "metrics" => Answer::Fixed(&[(metrics::CONTENT_TYPE, "metrics in the Prometheus format")]),
         "openapi" => Answer::Fixed(&[("application/json", "this description")]),

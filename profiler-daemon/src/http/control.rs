@@ -18,16 +18,28 @@ use super::format::Format;
 use super::page;
 use super::params::{Params, shown};
 use super::problem::{Fault, Problem};
+use super::reports;
 use super::status::Status;
 use crate::config::targets::Targets;
 use crate::export::text::name as shown_name;
 use crate::metrics;
+use crate::report::query::Window;
 
-/// `GET /`: for a browser the page, for others what there is to ask.
-pub(super) async fn index(headers: HeaderMap, ask: Ask) -> Result<Response, Problem> {
+/// `GET /`: for a browser the page, for others the first screen.
+pub(super) async fn index(
+    State(shared): State<Arc<Shared>>,
+    headers: HeaderMap,
+    ask: Ask,
+) -> Result<Response, Problem> {
     if page::is_wanted(&headers) {
         return Ok(page::index(&headers));
     }
+    ask.read_only(|_| ())?;
+    reports::overview(&shared, Window::Recent, Format::Text).await
+}
+
+/// `GET /api/v1`: what there is to ask.
+pub(super) async fn list(ask: Ask) -> Result<Response, Problem> {
     ask.read_only(|_| ())?;
     Ok(Format::Text.respond(listing().into_bytes()))
 }

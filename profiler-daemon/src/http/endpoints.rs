@@ -2,8 +2,8 @@
 
 use super::page;
 use super::questions::{
-    DIFF, FORMAT, FUNCTIONS, INSTRUCTIONS, LINES, NEIGHBOURS, PPROF, RECORDING, TABLE, TIMELINE,
-    TREE, VIEW,
+    DIFF, FORMAT, FUNCTIONS, INSTRUCTIONS, LINES, NEIGHBOURS, PPROF, RECORDING, SCREEN, TABLE,
+    TIMELINE, TREE, VIEW,
 };
 use super::speedscope;
 
@@ -43,8 +43,15 @@ pub const ENDPOINTS: &[Endpoint] = &[
         "/",
         &[],
         "index",
-        "this list; in a browser, the page over these reports",
+        "the same as /top for the recent time; in a browser, the page over these reports",
     ),
+    get(
+        "/top",
+        SCREEN,
+        "top",
+        "one screen of text: who is busiest and who waits longest, for what, and in which function",
+    ),
+    get("/api/v1", &[], "listing", "this list"),
     get(
         "/healthz",
         &[],

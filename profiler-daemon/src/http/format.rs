@@ -1,4 +1,4 @@
-//! The format of an answer: asked for by `format=`, else by the `Accept` header, else JSON.
+//! The format of an answer: asked for by `format=`, else by the `Accept` header, else the first of the endpoint's: JSON, but for the first screen.
 
 use std::io;
 
@@ -47,6 +47,8 @@ pub(super) enum Format {
 const EVENTS: Format = Format::Events { interval_ns: 0 };
 /// The formats of every report.
 pub(super) const REPORT: &[Format] = &[Format::Json, Format::Text, EVENTS];
+/// The formats of the first screen.
+pub(super) const SCREEN: &[Format] = &[Format::Text, Format::Json, EVENTS];
 /// The formats of a table.
 pub(super) const TABLE: &[Format] = &[Format::Json, Format::Text, Format::Csv, EVENTS];
 
@@ -159,8 +161,21 @@ impl Format {
     ///
     /// When the report cannot be written in this format.
     pub(super) fn write<R: Serialize + TextReport>(self, report: &R) -> Result<Vec<u8>, Problem> {
+        self.write_with(report, |body| text::write(report, body))
+    }
+
+    /// Writes an answer as JSON, or as text by `to_text`.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written in this format.
+    pub(super) fn write_with(
+        self,
+        report: &impl Serialize,
+        to_text: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
+    ) -> Result<Vec<u8>, Problem> {
         written(|body| match self {
-            Self::Text => text::write(report, body),
+            Self::Text => to_text(body),
             _ => {
                 serde_json::to_writer(&mut *body, report)?;
                 body.push(b'\n');
@@ -244,10 +259,11 @@ pub(super) fn written(
 fn accepted(headers: &HeaderMap, formats: &[Format]) -> Result<Format, Problem> {
     let mut qualities: Vec<Option<(u8, f32)>> = vec![None; formats.len()];
     let mut any = false;
+    let first = formats.first().copied().unwrap_or(Format::Json);
     for value in headers.get_all(header::ACCEPT) {
         let Ok(value) = value.to_str() else { continue };
         if value.len() > MAX_ACCEPT_BYTES {
-            return Ok(Format::Json);
+            return Ok(first);
         }
         for range in value.split(',').filter(|range| !range.trim().is_empty()) {
             any = true;
@@ -255,7 +271,7 @@ fn accepted(headers: &HeaderMap, formats: &[Format]) -> Result<Format, Problem> 
         }
     }
     if !any {
-        return Ok(Format::Json);
+        return Ok(first);
     }
     let mut best = None;
     for (format, quality) in formats.iter().zip(qualities) {
@@ -313,7 +329,7 @@ fn weigh(range: &str, formats: &[Format], qualities: &mut [Option<(u8, f32)>]) {
 mod tests {
     use axum::http::{HeaderMap, HeaderValue, header};
 
-    use super::{Format, REPORT, TABLE, accepted};
+    use super::{Format, REPORT, SCREEN, TABLE, accepted};
 
     fn asked(accept: &str) -> Option<Format> {
         let mut headers = HeaderMap::new();
@@ -323,7 +339,7 @@ mod tests {
 
     #[test]
     fn the_accept_header_decides() {
-        // Check that the wanted format wins, that JSON wins a draw, and that a precise range beats a broad one.
+        // Check that the wanted format wins, that the first one of the endpoint wins a draw, and that a precise range beats a broad one.
         assert_eq!(accepted(&HeaderMap::new(), REPORT).ok(), Some(Format::Json));
         for (accept, format) in [
             ("*/*", Some(Format::Json)),
@@ -346,7 +362,12 @@ mod tests {
         ] {
             assert_eq!(asked(accept), format, "{accept}");
         }
+        assert_eq!(accepted(&HeaderMap::new(), SCREEN).ok(), Some(Format::Text));
         let mut headers = HeaderMap::new();
+        for (accept, format) in [("*/*", Format::Text), ("application/json", Format::Json)] {
+            headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
+            assert_eq!(accepted(&headers, SCREEN).ok(), Some(format), "{accept}");
+        }
         for (accept, format) in [("text/csv", Format::Csv), ("text/*", Format::Text)] {
             headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
             assert_eq!(accepted(&headers, TABLE).ok(), Some(format), "{accept}");

@@ -12,7 +12,8 @@ use super::guard::{head_problem, meant_host};
 use super::options::HttpOptions;
 use super::params::{Params, shown};
 use super::questions::{
-    DIFF, FUNCTIONS, INSTRUCTIONS, LINES, NEIGHBOURS, PPROF, RECORDING, TABLE, TIMELINE, TREE, VIEW,
+    DIFF, FUNCTIONS, INSTRUCTIONS, LINES, NEIGHBOURS, PPROF, RECORDING, SCREEN, TABLE, TIMELINE,
+    TREE, VIEW,
 };
 use super::sessions::{Mark, Start};
 use super::{answers, problem::Problem};
@@ -50,6 +51,9 @@ pub(crate) fn query(text: &[u8]) {
     }
     read(query, VIEW, |params| {
         let _view = params.view();
+    });
+    read(query, SCREEN, |params| {
+        let _window = params.recent();
     });
     read(query, TABLE, |params| check_table(&params.table()));
     read(query, FUNCTIONS, |params| {

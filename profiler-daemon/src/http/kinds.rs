@@ -260,13 +260,16 @@ impl Kind for Span {
     type Value = Window;
 
     fn read(&self, text: &str) -> Result<Window, String> {
-        span(text).ok_or_else(|| "must be session or a length of time like 30s or 5m".to_owned())
+        let recent = (text == "recent").then_some(Window::Recent);
+        recent
+            .or_else(|| span(text))
+            .ok_or_else(|| "must be session, recent or a length of time like 30s or 5m".to_owned())
     }
 }
 
 impl Describe for Span {
     fn schema(&self) -> ObjectBuilder {
-        of_type(Type::String).pattern(Some(format!("^(session|{LENGTH})$")))
+        of_type(Type::String).pattern(Some(format!("^(session|recent|{LENGTH})$")))
     }
 }
 

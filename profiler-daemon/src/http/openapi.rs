@@ -362,6 +362,8 @@ fn tag(path: &str) -> &'static str {
             rest if rest.starts_with("sessions") => "named sessions",
             _ => "session",
         }
+    } else if path == "/top" {
+        "session"
     } else {
         "daemon"
     }

@@ -1,6 +1,6 @@
 //! The page: its files, compiled in. What the page asks, it asks of the same endpoints as everybody.
 //!
-//! A browser that opens `/` gets the page; `curl` gets the list of endpoints there (see `control::index`).
+//! A browser that opens `/` gets the page; `curl` gets the first screen there as text (see `control::index`).
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request};
@@ -91,7 +91,7 @@ pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
 pub(super) fn index(headers: &HeaderMap) -> Response {
     let index = PAGE.respond("index.html", headers);
     let mut response = index.expect("the page has an index");
-    // At this address others get the list of endpoints.
+    // At this address others get text.
     response
         .headers_mut()
         .append(header::VARY, HeaderValue::from_static("accept"));

@@ -105,7 +105,7 @@ parameters! {
         Default("user"),
         "Whose functions count: with user, time in the kernel belongs to the user function that called it.";
     WINDOW: Span = "window", Span, Default("session"),
-        "The time that the answer covers: the session, or the most recent time, rounded up to what is kept. More than is kept is refused.";
+        "The time that the answer covers: the session, or the most recent time, rounded up to what is kept. More than is kept is refused. With recent it is the last 30 s of a session that is older than 5 minutes, else the session: what /top covers without a window.";
     FROM: PointInTime = "from", PointInTime, Nothing,
         "In place of a window: when the time begins that the answer covers, in UTC; rounded outward to what is kept in pieces.";
     TO: PointInTime = "to", PointInTime, Nothing,
@@ -237,6 +237,7 @@ mod tests {
             "none",
             "session",
             "sessions",
+            "recent",
             "30s",
             "0s",
             "00s",

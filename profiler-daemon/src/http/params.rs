@@ -239,7 +239,7 @@ mod tests {
             "order must be desc or asc",
             "limit is given more than once",
             "limit must be a whole number from 0 to 1000000",
-            "window must be session or a length of time",
+            "window must be session, recent or a length of time",
             "frames must be user or all",
             "q must be text of 1 to 256 characters",
         ] {

@@ -20,6 +20,10 @@ pub(super) const FORMAT: &[&str] = &["format", "interval"];
 pub(super) const VIEW: &[&str] = &[
     "format", "interval", "frames", "window", "from", "to", "session", "span",
 ];
+/// What the first screen takes.
+pub(super) const SCREEN: &[&str] = &[
+    "format", "interval", "window", "from", "to", "session", "span",
+];
 /// What a table takes.
 pub(super) const TABLE: &[&str] = &[
     "format", "interval", "frames", "window", "from", "to", "session", "span", "sort", "order",
@@ -89,6 +93,9 @@ pub(super) const TREE: &[&str] = &[
     "value",
 ];
 
+/// What says which time is meant.
+const WHEN: &[&str] = &["window", "from", "to", "session", "span"];
+
 /// A question for a profile of the next seconds.
 #[derive(Clone, Debug)]
 pub(super) struct Recording {
@@ -124,9 +131,7 @@ impl Params {
 
     /// Takes what a timeline takes. How many spans it has unless asked otherwise depends on its format.
     pub(super) fn timeline(&mut self) -> (TableQuery, Option<usize>) {
-        let over_a_part = ["window", "from", "to", "session", "span"]
-            .iter()
-            .any(|name| self.is_given(name));
+        let over_a_part = self.says_when();
         let spans = self.given(&SPANS).map(|spans| spans as usize);
         let mut table = self.table();
         if !over_a_part {
@@ -208,10 +213,10 @@ impl Params {
                 "base and other must both be processes, or neither: lengths of time or sessions",
             ));
         }
-        for name in ["window", "from", "to", "session", "span"] {
+        for name in WHEN {
             if of_windows && self.is_given(name) {
                 self.fault(Fault {
-                    parameter: Some(name.to_owned()),
+                    parameter: Some((*name).to_owned()),
                     given: None,
                     detail: format!("{name} is for processes: base and other are windows already"),
                 });
@@ -230,6 +235,17 @@ impl Params {
             modules: self.given(&MODULES).unwrap_or_default(),
             hide: self.given(&HIDE).unwrap_or_default(),
         }
+    }
+
+    /// Takes which time is meant; without a word the recent one.
+    pub(super) fn recent(&mut self) -> Window {
+        let says_when = self.says_when();
+        let window = self.window();
+        if says_when { window } else { Window::Recent }
+    }
+
+    fn says_when(&self) -> bool {
+        WHEN.iter().any(|name| self.is_given(name))
     }
 
     /// Takes what says which time is meant: a length of time, moments, or a session.

@@ -16,11 +16,15 @@ use super::format::Format;
 use super::lines;
 use super::params::Params;
 use super::problem::Problem;
+use crate::export::overview;
 use crate::profile::frames::FrameId;
 use crate::profile::snapshot::Snapshot;
 use crate::report;
+use crate::report::OverviewQuery;
 use crate::report::names::Names;
-use crate::report::query::{ReportError, Scope, Sections, StackQuery, TimelineQuery, TreeQuery};
+use crate::report::query::{
+    ReportError, Scope, Sections, StackQuery, TimelineQuery, TreeQuery, Window,
+};
 use crate::report::timeline::MAX_SPANS;
 
 /// Most spans of a timeline for people, a letter each, unless more are asked for.
@@ -35,6 +39,29 @@ pub(super) async fn session(State(shared): App, ask: Ask) -> Answer {
     let frames = outermost(&Scope::Session);
     make(&shared, format, frames, move |snapshot, names| {
         format.write(&report::session(snapshot, &view, names)?)
+    })
+    .await
+}
+
+/// `GET /top`.
+pub(super) async fn top(State(shared): App, ask: Ask) -> Answer {
+    let (window, format) = ask.read(Params::recent)?;
+    overview(&shared, window, format).await
+}
+
+/// Who is busy and who waits.
+pub(super) async fn overview(shared: &Arc<Shared>, window: Window, format: Format) -> Answer {
+    let query = OverviewQuery {
+        window,
+        // Who made a saved profile is not known.
+        own_pid: shared.backend.replay().is_none().then(std::process::id),
+        // Not known until snapshots say it.
+        processors: None,
+    };
+    let frames = move |snapshot: &Snapshot| report::overview_frames(snapshot, &query);
+    make(shared, format, frames, move |snapshot, names| {
+        let overview = report::overview(snapshot, &query, names)?;
+        format.write_with(&overview, |body| overview::write(&overview, body))
     })
     .await
 }

@@ -23,6 +23,7 @@ mod meant;
 pub mod modules;
 pub mod names;
 pub mod os_events;
+pub mod overview;
 mod places;
 pub mod processes;
 pub mod product;
@@ -48,6 +49,7 @@ pub use functions::{FunctionRow, functions, functions_with_inlines};
 pub use lines::{InstructionRow, LineRow, instructions, lines};
 pub use modules::{ModuleRow, modules};
 pub use os_events::{OsEvents, os_events};
+pub use overview::{Overview, OverviewQuery, OverviewRow, overview, overview_frames};
 pub use processes::{ProcessReport, ProcessRow, process, processes};
 pub use query::{
     CodeQuery, DiffQuery, DiffSide, Fold, Frames, Moment, NeighbourQuery, Order, ProcessSelector,

@@ -38,6 +38,8 @@ pub enum Window {
     Session,
     /// As much of the recent past as is kept in pieces.
     Kept,
+    /// What a person wants who says nothing: the last 30 s of a session that is older than 5 minutes, else the session.
+    Recent,
     /// The most recent part.
     Last {
         /// Nanoseconds; rounded up to whole pieces.

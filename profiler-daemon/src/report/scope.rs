@@ -31,6 +31,11 @@ use crate::{
     },
 };
 
+/// A session that is older than this has a recent part.
+const RECENT_AFTER_NS: u64 = 300_000_000_000;
+/// How long that is.
+const RECENT_NS: u64 = 30_000_000_000;
+
 /// One account in scope.
 #[derive(Clone, Copy)]
 pub(super) struct Member<'a> {
@@ -198,6 +203,7 @@ fn coverage(snapshot: &Snapshot, window: Window) -> Result<Coverage, ReportError
     let now_ns = snapshot.now_ns();
     match window {
         Window::Session => Ok(snapshot.whole()),
+        Window::Recent => Ok(recent(snapshot)),
         Window::Kept => snapshot
             .between(snapshot.kept_since_ns(), None)
             .map_err(|not_kept| too_old(snapshot, not_kept)),
@@ -227,6 +233,16 @@ fn coverage(snapshot: &Snapshot, window: Window) -> Result<Coverage, ReportError
                 .map_err(|not_kept| too_old(snapshot, not_kept))
         }
     }
+}
+
+/// The last part of a session that is old enough to have one, else the session.
+fn recent(snapshot: &Snapshot) -> Coverage {
+    let (now_ns, whole) = (snapshot.now_ns(), snapshot.whole());
+    if now_ns.saturating_sub(whole.from_ns) <= RECENT_AFTER_NS {
+        return whole;
+    }
+    let last = snapshot.between(now_ns.saturating_sub(RECENT_NS), None);
+    last.unwrap_or(whole)
 }
 
 fn too_old(snapshot: &Snapshot, not_kept: NotKept) -> ReportError {

@@ -68,6 +68,8 @@ pub(super) struct Answer {
     pub(super) view: View,
     /// The time of it, RFC 3339.
     pub(super) as_of: String,
+    /// How long the time is that it covers; empty where it does not say.
+    pub(super) covers: String,
     /// Whose time it is: the session, or number and name of a process.
     pub(super) title: String,
     /// What is shown is a saved profile: of which file, and from when.
@@ -124,6 +126,7 @@ impl Answer {
         let rows = table.rows()?.map(|row| read_row(&row));
         Ok(Self {
             as_of: table.text("as_of"),
+            covers: covers(table),
             title,
             replay,
             classes_ns,
@@ -134,6 +137,17 @@ impl Answer {
             view,
         })
     }
+}
+
+fn covers(table: &Texts<'_>) -> String {
+    let moment = |path| humantime::parse_rfc3339(&table.text(path)).ok();
+    let (from, to) = (moment("window.from"), moment("window.to"));
+    let length = to
+        .zip(from)
+        .and_then(|(to, from)| to.duration_since(from).ok());
+    length.map_or_else(String::new, |length| {
+        format!("{:.0} s", length.as_secs_f64())
+    })
 }
 
 fn lacks(totals: &Texts<'_>) -> anyhow::Result<String> {
@@ -194,6 +208,8 @@ fn process_row(row: &Texts<'_>) -> anyhow::Result<Row> {
             percent(row.fraction("samples_percent")),
             nanoseconds(row.number("elapsed_ns")?),
             nanoseconds(row.number("application_ns")?),
+            nanoseconds(row.number("classes.syscall_ns")?),
+            nanoseconds(row.number("classes.runnable_ns")?),
             nanoseconds(row.number("classes.blocked_ns")?),
             row.number("threads")?.to_string(),
             row.text("state"),
@@ -240,6 +256,8 @@ fn thread_row(row: &Texts<'_>) -> anyhow::Result<Row> {
             percent(row.fraction("samples.exclusive_percent_of_process")),
             nanoseconds(row.number("elapsed.exclusive_ns")?),
             nanoseconds(row.number("application.exclusive_ns")?),
+            nanoseconds(row.number("classes.syscall_ns")?),
+            nanoseconds(row.number("classes.runnable_ns")?),
             nanoseconds(row.number("classes.blocked_ns")?),
             row.text("state"),
             comm,

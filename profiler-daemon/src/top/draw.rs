@@ -28,10 +28,13 @@ const HELP: [(&str, &str); 11] = [
     ("enter", "functions of the process"),
     ("tab t", "its threads, and back to its functions"),
     ("esc", "back"),
-    ("s", "sort by samples, elapsed, application or blocked time"),
+    (
+        "s",
+        "sort by samples, elapsed, application, syscall, runnable, blocked",
+    ),
     (
         "w",
-        "numbers of the session, the last 30 s or the last 5 min",
+        "numbers of the recent time, the session, the last 30 s, 5 min",
     ),
     ("/", "show only names that contain something; esc shows all"),
     ("p", "pause: ask for nothing new"),
@@ -43,12 +46,14 @@ const HELP: [(&str, &str); 11] = [
 /// A column: its title, its width (0: the rest), whether it is a number, and whether it is what that sorts by.
 type Column = (&'static str, u16, bool, Option<TopSort>);
 
-const PROCESSES: [Column; 10] = [
+const PROCESSES: [Column; 12] = [
     ("PID", 8, true, None),
     ("SAMPLES", 9, true, Some(TopSort::Samples)),
     ("%", 5, true, None),
     ("ELAPSED", 14, true, Some(TopSort::Elapsed)),
     ("APPLICATION", 14, true, Some(TopSort::Application)),
+    ("SYSCALL", 14, true, Some(TopSort::Syscall)),
+    ("RUNNABLE", 14, true, Some(TopSort::Runnable)),
     ("BLOCKED", 14, true, Some(TopSort::Blocked)),
     ("THREADS", 7, true, None),
     ("STATE", 7, false, None),
@@ -64,23 +69,36 @@ const FUNCTIONS: [Column; 7] = [
     ("FUNCTION", 0, false, None),
     ("MODULE", 28, false, None),
 ];
-const THREADS: [Column; 8] = [
+const THREADS: [Column; 10] = [
     ("TID", 8, true, None),
     ("SAMPLES", 9, true, Some(TopSort::Samples)),
     ("%", 5, true, None),
     ("ELAPSED", 14, true, Some(TopSort::Elapsed)),
     ("APPLICATION", 14, true, Some(TopSort::Application)),
+    ("SYSCALL", 14, true, Some(TopSort::Syscall)),
+    ("RUNNABLE", 14, true, Some(TopSort::Runnable)),
     ("BLOCKED", 14, true, Some(TopSort::Blocked)),
     ("STATE", 9, false, None),
     ("NAME", 0, false, None),
 ];
 
-fn columns(view: &View) -> &'static [Column] {
-    match view {
+/// The columns that are shown, each with its place in the cells of a row. Of syscall, runnable and blocked time, for which there is room
+/// once, it is that which rows are sorted by, else blocked.
+fn columns(view: &View, sort: TopSort) -> Vec<(usize, &'static Column)> {
+    let all: &[Column] = match view {
         View::Processes => &PROCESSES,
         View::Functions(_) => &FUNCTIONS,
         View::Threads(_) => &THREADS,
-    }
+    };
+    let waits = [TopSort::Syscall, TopSort::Runnable, TopSort::Blocked];
+    let shown = if waits.contains(&sort) {
+        sort
+    } else {
+        TopSort::Blocked
+    };
+    let is_shown = |(.., of): &Column| of.is_none_or(|of| of == shown || !waits.contains(&of));
+    let all = all.iter().enumerate();
+    all.filter(|(_, column)| is_shown(column)).collect()
 }
 
 /// Draws all of it.
@@ -100,10 +118,13 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State) {
 }
 
 fn head_lines(state: &State, width: u16) -> Vec<Line<'static>> {
+    let covers = state.answer.as_ref().map_or("", |answer| &answer.covers);
     let window = match state.window {
-        TopWindow::Session => "session",
-        TopWindow::HalfMinute => "last 30 s",
-        TopWindow::FiveMinutes => "last 5 min",
+        TopWindow::Recent if covers.is_empty() => "recent".to_owned(),
+        TopWindow::Recent => format!("last {covers}"),
+        TopWindow::Session => "session".to_owned(),
+        TopWindow::HalfMinute => "last 30 s".to_owned(),
+        TopWindow::FiveMinutes => "last 5 min".to_owned(),
     };
     let what = match &state.view {
         View::Processes => "processes",
@@ -177,7 +198,7 @@ fn shares(answer: &Answer) -> Line<'static> {
 }
 
 fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
-    let columns = columns(&state.view);
+    let columns = columns(&state.view, state.sort);
     let cell = |text: String, is_number: bool| {
         let line = Line::from(text);
         Cell::from(if is_number {
@@ -187,10 +208,12 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
         })
     };
     let sorted = match (&state.view, state.sort) {
-        (View::Functions(_), TopSort::Blocked) => TopSort::Elapsed,
+        (View::Functions(_), TopSort::Syscall | TopSort::Runnable | TopSort::Blocked) => {
+            TopSort::Elapsed
+        }
         (_, sort) => sort,
     };
-    let titles = columns.iter().map(|(title, _, is_number, sort)| {
+    let titles = columns.iter().map(|(_, (title, _, is_number, sort))| {
         let title = if *sort == Some(sorted) {
             format!("{title}▾")
         } else {
@@ -199,10 +222,13 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
         cell(title, *is_number)
     });
     let rows = state.rows().iter().map(|row| {
-        let cells = row.cells.iter().zip(columns);
-        Row::new(cells.map(|(text, (_, _, is_number, _))| cell(text.clone(), *is_number)))
+        let cells = columns.iter().map(|(place, (_, _, is_number, _))| {
+            let text = row.cells.get(*place).cloned().unwrap_or_default();
+            cell(text, *is_number)
+        });
+        Row::new(cells)
     });
-    let widths = columns.iter().map(|(_, width, ..)| match width {
+    let widths = columns.iter().map(|(_, (_, width, ..))| match width {
         0 => Constraint::Fill(1),
         width => Constraint::Length(*width),
     });

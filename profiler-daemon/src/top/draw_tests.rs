@@ -33,12 +33,14 @@ fn processes() -> Value {
     let row = |pid: u32, comm: &str, unit: Value| {
         json!({
             "pid": pid, "start_ticks": 1, "samples": 90, "samples_percent": 45.25, "elapsed_ns": 1_500 * MS,
-            "application_ns": 60 * MS, "classes": {"blocked_ns": 20 * MS}, "threads": 3, "state": "running",
+            "application_ns": 60 * MS, "threads": 3, "state": "running",
             "comm": comm, "unit": unit,
+            "classes": {"syscall_ns": 3 * MS, "runnable_ns": 7 * MS, "blocked_ns": 20 * MS},
         })
     };
     json!({
         "as_of": "2026-01-01T00:00:00Z", "total_rows": 9,
+        "window": {"from": "2025-12-31T23:59:29.6Z", "to": "2026-01-01T00:00:00Z"},
         "rows": [row(7, "sql\u{1b}[2J\u{202e}x\nline", json!("db.service")), row(8, "große", Value::Null)],
     })
 }
@@ -60,7 +62,8 @@ fn threads() -> Value {
         json!({
             "tid": tid, "threads": threads, "comm": "worker", "state": "blocked", "started_at": Value::Null,
             "samples": {"exclusive": 4, "exclusive_percent_of_process": 50.0},
-            "elapsed": {"exclusive_ns": 2 * MS}, "application": {"exclusive_ns": MS}, "classes": {"blocked_ns": MS},
+            "elapsed": {"exclusive_ns": 2 * MS}, "application": {"exclusive_ns": MS},
+            "classes": {"syscall_ns": MS, "runnable_ns": MS, "blocked_ns": MS},
         })
     };
     json!({"as_of": "", "total_rows": 2, "rows": [row(71, 1), row(0, 12)]})
@@ -119,6 +122,23 @@ fn the_list() {
     let bar = text.lines().nth(1).unwrap();
     assert_eq!(bar.matches('u').count(), 72);
     assert!(!text.contains('\u{202e}'));
+}
+
+// Check that the recent time is told by its length, and that what rows are sorted by is shown.
+#[test]
+fn the_default_time_and_every_sort() {
+    let mut state = shown(View::Processes, &processes(), Value::Null);
+    state.window = TopWindow::Recent;
+    for (sort, title, other, number) in [
+        (TopSort::Syscall, "SYSCALL▾", "BLOCKED", "3.000 ms"),
+        (TopSort::Runnable, "RUNNABLE▾", "BLOCKED", "7.000 ms"),
+        (TopSort::Samples, "SAMPLES▾", "RUNNABLE", "20.000 ms"),
+    ] {
+        state.sort = sort;
+        let text = as_text(&mut state, 120, 30);
+        contains(&text, &["5 threads  last 30 s  as of", title, number]);
+        assert!(!text.contains(other), "{text}");
+    }
 }
 
 // Check that functions and threads of a process are shown, folded threads as such, and a replay as one.

@@ -72,6 +72,7 @@ impl State {
             view: self.view.clone(),
             sort: column(&self.view, self.sort),
             window: match self.window {
+                TopWindow::Recent => "recent",
                 TopWindow::Session => "session",
                 TopWindow::HalfMinute => "30s",
                 TopWindow::FiveMinutes => "5m",
@@ -183,9 +184,10 @@ impl State {
             }
             KeyCode::Char('w') => {
                 self.window = match self.window {
+                    TopWindow::Recent => TopWindow::Session,
                     TopWindow::Session => TopWindow::HalfMinute,
                     TopWindow::HalfMinute => TopWindow::FiveMinutes,
-                    TopWindow::FiveMinutes => TopWindow::Session,
+                    TopWindow::FiveMinutes => TopWindow::Recent,
                 };
                 return self.ask_anew();
             }
@@ -277,11 +279,13 @@ fn column(view: &View, sort: TopSort) -> &'static str {
         (View::Processes, TopSort::Samples) => "samples",
         (View::Processes, TopSort::Elapsed) => "elapsed_ns",
         (View::Processes, TopSort::Application) => "application_ns",
+        (View::Processes | View::Threads(_), TopSort::Syscall) => "classes.syscall_ns",
+        (View::Processes | View::Threads(_), TopSort::Runnable) => "classes.runnable_ns",
         (View::Processes | View::Threads(_), TopSort::Blocked) => "classes.blocked_ns",
         (_, TopSort::Samples) => "samples.exclusive",
         (_, TopSort::Application) => "application.exclusive_ns",
         // Functions have no time by class.
-        (_, TopSort::Elapsed) | (View::Functions(_), TopSort::Blocked) => "elapsed.exclusive_ns",
+        (_, TopSort::Elapsed) | (View::Functions(_), _) => "elapsed.exclusive_ns",
     }
 }
 
@@ -290,7 +294,9 @@ fn next_sort(view: &View, sort: TopSort) -> TopSort {
         TopSort::Samples => TopSort::Elapsed,
         TopSort::Elapsed => TopSort::Application,
         TopSort::Application if matches!(view, View::Functions(_)) => TopSort::Samples,
-        TopSort::Application => TopSort::Blocked,
+        TopSort::Application => TopSort::Syscall,
+        TopSort::Syscall => TopSort::Runnable,
+        TopSort::Runnable => TopSort::Blocked,
         TopSort::Blocked => TopSort::Samples,
     }
 }

@@ -27,6 +27,7 @@ fn answer(view: View, keys: &[&str]) -> Answer {
     Answer {
         view,
         as_of: String::new(),
+        covers: String::new(),
         title: String::new(),
         replay: None,
         classes_ns: [0; 5],
@@ -107,7 +108,7 @@ fn ways() {
 fn columns_and_windows() {
     let mut state = state();
     let mut columns = Vec::new();
-    for _ in 0..4 {
+    for _ in 0..6 {
         columns.push(state.question().sort);
         assert_eq!(typed(&mut state, "s"), Change::Question);
     }
@@ -117,19 +118,23 @@ fn columns_and_windows() {
             "samples",
             "elapsed_ns",
             "application_ns",
+            "classes.syscall_ns",
+            "classes.runnable_ns",
             "classes.blocked_ns"
         ]
     );
     assert_eq!(state.question().sort, "samples");
     let mut windows = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..4 {
         windows.push(state.question().window);
         assert_eq!(typed(&mut state, "w"), Change::Question);
     }
-    assert_eq!(windows, ["session", "30s", "5m"]);
+    assert_eq!(windows, ["session", "30s", "5m", "recent"]);
     state.view = View::Functions("1.1".to_owned());
-    state.sort = TopSort::Blocked;
-    assert_eq!(state.question().sort, "elapsed.exclusive_ns");
+    for sort in [TopSort::Syscall, TopSort::Runnable, TopSort::Blocked] {
+        state.sort = sort;
+        assert_eq!(state.question().sort, "elapsed.exclusive_ns");
+    }
     state.view = View::Threads("1.1".to_owned());
     assert_eq!(state.question().sort, "classes.blocked_ns");
 }

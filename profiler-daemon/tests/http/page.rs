@@ -16,8 +16,8 @@ fn accepting(target: &str, accept: &'static str) -> axum::http::Request<axum::bo
 }
 
 #[tokio::test]
-async fn browsers_get_the_page_and_others_the_list() {
-    // Check that only a browser gets the page at the root, and that caches are told so.
+async fn browsers_get_the_page_and_others_the_first_screen() {
+    // Check that only a browser gets the page at the root, others the text of /top, and that caches are told so.
     let page = ask(server(), accepting("/", BROWSER)).await;
     assert_eq!(page.status, 200);
     assert_eq!(
@@ -28,12 +28,12 @@ async fn browsers_get_the_page_and_others_the_list() {
     let varies = page.headers.get_all(header::VARY).iter();
     assert!(varies.into_iter().any(|value| value == "accept"));
     for accept in ["*/*", "text/plain", "application/json"] {
-        let list = ask(server(), accepting("/", accept)).await;
+        let screen = ask(server(), accepting("/", accept)).await;
         assert_eq!(
-            list.header(header::CONTENT_TYPE),
+            screen.header(header::CONTENT_TYPE),
             "text/plain; charset=utf-8"
         );
-        assert!(list.text().contains("/api/v1/processes"), "{accept}");
+        assert_eq!(screen.text(), get("/top").await.text(), "{accept}");
     }
 }
 

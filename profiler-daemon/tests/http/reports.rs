@@ -81,7 +81,11 @@ async fn every_report_comes_as_json_and_as_text() {
         .filter(|endpoint| endpoint.parameters.contains(&"format"))
     {
         let target = target(endpoint.path);
-        let json = get(&target).await;
+        let json = match endpoint.path {
+            // It is for people first.
+            "/top" => get("/top?format=json").await,
+            _ => get(&target).await,
+        };
         assert_eq!(json.header(header::CONTENT_TYPE), "application/json");
         assert!(json.json().is_object(), "{target}");
         let text = get(&with(&target, "format=text")).await;
@@ -115,6 +119,57 @@ async fn every_report_comes_as_json_and_as_text() {
             "application/json"
         );
     }
+}
+
+#[tokio::test]
+async fn the_first_screen() {
+    // Check that /top is text for curl and for a browser, JSON where that is asked for, that it names the process, its function and
+    // where more is, and that it takes a time and no word that it does not know.
+    for accept in ["*/*", "text/html,*/*;q=0.8"] {
+        let mut asking = request("GET", "/top");
+        asking
+            .headers_mut()
+            .insert(header::ACCEPT, accept.parse().unwrap());
+        let screen = ask(server(), asking).await;
+        assert_eq!(
+            screen.header(header::CONTENT_TYPE),
+            "text/plain; charset=utf-8"
+        );
+        let text = screen.text();
+        for part in [
+            &format!(" {RUNNING} example"),
+            "function_0x1000 (",
+            "whole session (19 s)",
+            "/api/v1/processes?format=text",
+        ] {
+            assert!(text.contains(part), "{part} is missing from {text}");
+        }
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+    }
+    let mut asking = request("GET", "/top");
+    asking
+        .headers_mut()
+        .insert(header::ACCEPT, "application/json".parse().unwrap());
+    let found = ask(server(), asking).await.json();
+    assert_eq!(found["busiest"][0]["pid"], RUNNING);
+    assert_eq!(found["busiest"][0]["start_ticks"], START_TICKS);
+    assert_eq!(found["whole_session"], true);
+    let last = get("/top?window=2s&format=json").await.json();
+    assert_eq!(
+        (&last["whole_session"], &last["busiest"]),
+        (&false.into(), &serde_json::json!([]))
+    );
+    for wrong in ["/top?sort=pid", "/top?window=0s", "/?window=30s"] {
+        get(wrong).await.problem(400);
+    }
+    let mut asking = request("GET", "/top");
+    asking
+        .headers_mut()
+        .insert(header::ACCEPT, "image/png".parse().unwrap());
+    ask(server(), asking).await.problem(406);
 }
 
 #[tokio::test]
@@ -310,13 +365,13 @@ async fn health_status_and_metrics_answer() {
         get("/metrics?foo=bar").await.header(header::CONTENT_TYPE),
         "text/plain; version=0.0.4; charset=utf-8"
     );
-    let index = get("/").await;
+    let list = get("/api/v1").await;
     assert!(
         ENDPOINTS
             .iter()
-            .all(|endpoint| index.text().contains(endpoint.path)),
+            .all(|endpoint| list.text().contains(endpoint.path)),
         "{}",
-        index.text()
+        list.text()
     );
 }
 

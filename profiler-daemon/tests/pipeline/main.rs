@@ -17,6 +17,7 @@ mod lines;
 mod machine;
 mod neighbours;
 mod oracle;
+mod overview;
 mod pprof;
 #[path = "../shared/primary.rs"]
 mod primary;

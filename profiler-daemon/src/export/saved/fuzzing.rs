@@ -2,11 +2,11 @@
 
 use super::{Saved, head};
 use crate::export::pprof::{self, Content};
-use crate::export::{csv, flamegraph, folded, text};
+use crate::export::{csv, flamegraph, folded, overview, text};
 use crate::profile::snapshot::Snapshot;
 use crate::report::{
-    self, ProcessSelector, Scope, Sections, StackQuery, StackValue, TableQuery, TreeQuery,
-    ViewQuery, Window,
+    self, OverviewQuery, ProcessSelector, Scope, Sections, StackQuery, StackValue, TableQuery,
+    TreeQuery, ViewQuery, Window,
 };
 
 const MAX_BYTES: u64 = 16 << 20;
@@ -114,6 +114,13 @@ fn report_on(saved: &Saved, scope: &Scope, window: Window) {
                 text::write(&report, &mut out).expect("there is room in memory");
             }
         };
+    }
+    let screen = OverviewQuery {
+        window,
+        ..OverviewQuery::default()
+    };
+    if let Ok(found) = report::overview(snapshot, &screen, names) {
+        overview::write(&found, &mut Vec::new()).expect("there is room in memory");
     }
     shown!(report::session(snapshot, &view, names));
     shown!(report::processes(snapshot, &table, names));

@@ -1,0 +1,400 @@
+//! The first screen: how busy the processors are, which processes ran most, and which waited longest, with what each blocks in
+//! and the function that it ran most in.
+//!
+//! A thread that hardly ran and hardly waited for a processor idles: that it is blocked is no sign of anything. Nor is it of a
+//! thread of the kernel, which sleeps until there is work.
+
+use std::{
+    borrow::Cow,
+    cmp::Reverse,
+    collections::{BTreeSet, HashMap},
+};
+
+use profiler_common::{Class, ClassNs};
+use serde::Serialize;
+
+use super::{
+    answer::WindowSpan,
+    completeness::{Completeness, Stacks},
+    forest::{Function, Label},
+    identity::{Identity, functions_at},
+    places::Places,
+    query::{ReportError, Scope, Window},
+    scope::{View, outermost_frames},
+    syscall_names::syscall_name,
+    values::percent,
+};
+use crate::{
+    profile::{
+        frames::FrameId,
+        over::Span,
+        snapshot::Snapshot,
+        tree::{Node, NodeId, Place},
+        values::Totals,
+    },
+    report::names::Names,
+};
+
+/// Rows of those that ran most.
+const MAX_BUSIEST: usize = 10;
+/// Rows of those that waited longest.
+const MAX_WAITING: usize = 5;
+/// Frames of one process that are named to find its function, those with the most time first.
+const MAX_CANDIDATES: usize = 200;
+/// A thread idles that ran, or waited for a processor, for less than this part of the time covered.
+const IDLE_PART: u64 = 1_000;
+
+/// A question for the first screen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OverviewQuery {
+    /// What time is covered.
+    pub window: Window,
+    /// The profiler's own process, which is not among those that wait.
+    pub own_pid: Option<u32>,
+    /// How many processors there are.
+    pub processors: Option<u32>,
+}
+
+/// The answer.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+pub struct Overview {
+    /// Time of the drain pass it was made from, RFC 3339.
+    #[schema(format = DateTime)]
+    pub as_of: String,
+    /// The time it covers.
+    pub window: WindowSpan,
+    /// What it lacks.
+    pub completeness: Completeness,
+    /// How long the time covered is.
+    pub window_ns: u64,
+    /// Whether that is the whole session.
+    pub whole_session: bool,
+    /// Whether it ends at `as_of`.
+    pub until_now: bool,
+    /// How many processors there are; null where that is not known.
+    #[schema(required)]
+    pub online_processors: Option<u32>,
+    /// How many processors were at work on average for those that are profiled.
+    pub busy_processors: f64,
+    /// That of all there are; null where their number is not known.
+    #[schema(required)]
+    pub busy_percent: Option<f64>,
+    /// All time of all threads.
+    pub elapsed_ns: u64,
+    /// Processes seen in the time covered, as in the totals of the session.
+    pub processes: u64,
+    /// Threads seen in the time covered, likewise.
+    pub threads: u64,
+    /// Walks of user stacks.
+    pub stacks: Stacks,
+    /// The processes that ran longest, at most 10.
+    pub busiest: Vec<OverviewRow>,
+    /// Those that waited longest, for a processor or blocked, threads that idle, threads of the kernel that sleep and the profiler left
+    /// out: at most 5.
+    pub waiting: Vec<OverviewRow>,
+}
+
+/// One process, or the processes of one image that ended and are no longer kept one by one.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+pub struct OverviewRow {
+    /// The process; null for processes that are one by image.
+    #[schema(required)]
+    pub pid: Option<u32>,
+    /// Its start, 10 ms ticks since boot.
+    #[schema(required)]
+    pub start_ticks: Option<u64>,
+    /// Of processes that are one by image: what `/api/v1/images/{id}` calls them.
+    #[schema(required)]
+    pub image_id: Option<String>,
+    /// How many processes that are.
+    #[schema(required)]
+    pub ended: Option<u64>,
+    /// Its name.
+    pub comm: String,
+    /// Time on a processor, of the time covered: 200 for two threads that ran all the time.
+    pub processor_percent: f64,
+    /// The same, of what all processors can do; null where their number is not known.
+    #[schema(required)]
+    pub capacity_percent: Option<f64>,
+    /// Time that its threads waited for a processor, of the time covered: 200 for two threads that waited all the time.
+    pub runnable_percent: f64,
+    /// Time that its threads were blocked, likewise; of threads that idle and of threads of the kernel it does not count.
+    pub blocked_percent: f64,
+    /// The system call in which it was blocked longest; null where none is known.
+    #[schema(required)]
+    pub blocks_in: Option<BlocksIn>,
+    /// The function in which it ran longest; null where none is known.
+    #[schema(required)]
+    pub hottest: Option<Hottest>,
+}
+
+/// A system call.
+#[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
+pub struct BlocksIn {
+    /// Its name.
+    #[schema(value_type = String)]
+    pub call: Cow<'static, str>,
+    /// Of the time that the process's threads were blocked, those that idle included.
+    pub percent: f64,
+}
+
+/// A function, and what the kernel did for it.
+#[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
+pub struct Hottest {
+    /// Its name.
+    pub function: String,
+    /// Path, or a name in brackets.
+    pub module: String,
+    /// Of the time that the process's threads ran.
+    pub percent: f64,
+}
+
+/// The frames that must have names before [`overview`] can be made: those that decide whether stacks are complete, and of each
+/// process that is shown those in which it ran longest.
+///
+/// # Errors
+/// No such window.
+pub fn overview_frames(
+    snapshot: &Snapshot,
+    query: &OverviewQuery,
+) -> Result<Vec<FrameId>, ReportError> {
+    let screen = Screen::new(snapshot, query)?;
+    let mut frames: BTreeSet<FrameId> = outermost_frames(snapshot, &Scope::Session)?
+        .into_iter()
+        .collect();
+    for member in screen.busiest.iter().chain(&screen.waiting) {
+        frames.extend(screen.candidates(*member).into_iter().map(|of| of.frame));
+    }
+    Ok(frames.into_iter().collect())
+}
+
+/// Who ran most and who waited longest.
+///
+/// # Errors
+/// No such window.
+pub fn overview(
+    snapshot: &Snapshot,
+    query: &OverviewQuery,
+    names: &dyn Names,
+) -> Result<Overview, ReportError> {
+    let screen = Screen::new(snapshot, query)?;
+    let (view, places) = (&screen.view, &screen.places);
+    let whole_session = view.coverage.span == Span::Session;
+    let (mut processes, mut stacks) = (0, Stacks::default());
+    for (index, member) in view.members.iter().enumerate() {
+        processes += match member.process {
+            Some((_, of)) => u64::from(view.has_process(&of.info, &view.totals[index])),
+            None if whole_session => member.ended,
+            None => 0,
+        };
+        stacks.add(&places.stacks(index, member, names));
+    }
+    let busy_processors = percent(running(&view.total.values.classes), view.span_ns()) / 100.0;
+    let rows = |members: &[usize]| {
+        let rows = members.iter().map(|member| screen.row(*member, names));
+        rows.collect()
+    };
+    Ok(Overview {
+        as_of: view.as_of(),
+        window: view.window(),
+        completeness: Completeness::of_one_total(view, places, names),
+        window_ns: view.span_ns(),
+        whole_session,
+        until_now: view.coverage.to_ns == snapshot.now_ns(),
+        online_processors: query.processors,
+        busy_processors,
+        busy_percent: screen.of_capacity(100.0 * busy_processors),
+        elapsed_ns: view.total.values.elapsed_ns(),
+        processes,
+        threads: screen.threads,
+        stacks,
+        busiest: rows(&screen.busiest),
+        waiting: rows(&screen.waiting),
+    })
+}
+
+/// Who is shown.
+struct Screen<'a> {
+    view: View<'a>,
+    places: Places,
+    processors: Option<u32>,
+    threads: u64,
+    /// Of each member of the view: how long its threads were blocked that do not idle.
+    blocked_ns: Vec<u64>,
+    /// Members of the view, the first one first.
+    busiest: Vec<usize>,
+    waiting: Vec<usize>,
+}
+
+/// A frame in which a process ran.
+struct Candidate {
+    frame: FrameId,
+    kernel: bool,
+    ns: u64,
+}
+
+impl<'a> Screen<'a> {
+    fn new(snapshot: &'a Snapshot, query: &OverviewQuery) -> Result<Self, ReportError> {
+        let view = View::new(snapshot, &Scope::Session, query.window)?;
+        let places = Places::new(&view);
+        let idle_ns = view.span_ns() / IDLE_PART;
+        let (mut threads, mut blocked_ns) = (0, Vec::new());
+        for member in &view.members {
+            let over = member.account.threads_over(view.coverage.span);
+            threads += view.thread_count(&over);
+            let rows = over.rows.iter().map(|(.., totals)| totals);
+            let awake = rows.chain([&over.folded]).filter(|totals| {
+                let runnable_ns = totals.classes[Class::Runnable as usize];
+                !member.kernel_thread && running(&totals.classes) + runnable_ns >= idle_ns.max(1)
+            });
+            blocked_ns.push(awake.map(blocked).fold(0, u64::saturating_add));
+        }
+        let ran = |index: usize| running(&view.figures[index].values.classes);
+        let waited = |index: usize| {
+            let is_own = view.members[index]
+                .process
+                .is_some_and(|(key, _)| Some(key.pid) == query.own_pid);
+            let runnable_ns = view.figures[index].values.classes[Class::Runnable as usize];
+            if is_own {
+                0
+            } else {
+                runnable_ns.saturating_add(blocked_ns[index])
+            }
+        };
+        let busiest = largest(view.members.len(), MAX_BUSIEST, ran);
+        let waiting = largest(view.members.len(), MAX_WAITING, waited);
+        Ok(Self {
+            view,
+            places,
+            processors: query.processors,
+            threads,
+            blocked_ns,
+            busiest,
+            waiting,
+        })
+    }
+
+    /// Of a share of one processor, that of all.
+    fn of_capacity(&self, percent: f64) -> Option<f64> {
+        let processors = self.processors.filter(|processors| *processors > 0)?;
+        Some(percent / f64::from(processors))
+    }
+
+    fn row(&self, index: usize, names: &dyn Names) -> OverviewRow {
+        let member = &self.view.members[index];
+        let classes = &self.view.figures[index].values.classes;
+        let of_window = |ns: u64| percent(ns, self.view.span_ns());
+        let processor_percent = of_window(running(classes));
+        OverviewRow {
+            pid: member.process.map(|(key, _)| key.pid),
+            start_ticks: member.process.map(|(key, _)| key.start_ticks()),
+            image_id: member.image_id().map(|id| id.to_string()),
+            ended: member.process.is_none().then_some(member.ended),
+            comm: member.name(),
+            processor_percent,
+            capacity_percent: self.of_capacity(processor_percent),
+            runnable_percent: of_window(classes[Class::Runnable as usize]),
+            blocked_percent: of_window(self.blocked_ns[index]),
+            blocks_in: self.blocks_in(index),
+            hottest: self.hottest(index, names),
+        }
+    }
+
+    fn blocks_in(&self, index: usize) -> Option<BlocksIn> {
+        let account = self.view.members[index].account;
+        let calls = account.calls_over(self.view.coverage.span);
+        let (number, longest) = calls
+            .iter()
+            .max_by_key(|(number, totals)| (totals.time.blocked_ns, Reverse(**number)))?;
+        let blocked_ns = self.view.figures[index].values.classes[Class::Blocked as usize];
+        (longest.time.blocked_ns > 0).then(|| BlocksIn {
+            call: syscall_name(*number),
+            percent: percent(longest.time.blocked_ns, blocked_ns).min(100.0),
+        })
+    }
+
+    /// The frames in which a process ran longest, those of one function not yet put together.
+    fn candidates(&self, index: usize) -> Vec<Candidate> {
+        let member = &self.view.members[index];
+        let nodes = member.account.nodes();
+        let mut by_frame: HashMap<(FrameId, bool), u64> = HashMap::new();
+        for (_, node, _, values) in self.places.of_member(index, member) {
+            let ns = running(&values.classes);
+            if ns > 0
+                && let Some(frame) = executing(nodes, node)
+            {
+                *by_frame.entry(frame).or_default() += ns;
+            }
+        }
+        let mut found: Vec<Candidate> = by_frame
+            .into_iter()
+            .map(|((frame, kernel), ns)| Candidate { frame, kernel, ns })
+            .collect();
+        found.sort_unstable_by_key(|of| (Reverse(of.ns), of.frame, of.kernel));
+        found.truncate(MAX_CANDIDATES);
+        found
+    }
+
+    fn hottest(&self, index: usize, names: &dyn Names) -> Option<Hottest> {
+        let mut functions: HashMap<Identity<'_>, (Function<'_>, u64)> = HashMap::new();
+        for Candidate { frame, kernel, ns } in self.candidates(index) {
+            for function in functions_at(&self.view, Label::Functions(names), frame, kernel) {
+                let identity = Identity::of(&function);
+                functions.entry(identity).or_insert((function, 0)).1 += ns;
+            }
+        }
+        // Of two with the same time, the first by name.
+        let (function, ns) = functions.into_values().max_by(|(a, a_ns), (b, b_ns)| {
+            let by_name = || (&b.name, b.module).cmp(&(&a.name, a.module));
+            a_ns.cmp(b_ns).then_with(by_name)
+        })?;
+        Some(Hottest {
+            function: function.name.clone().into_owned(),
+            module: self.view.snapshot.module(function.module).name.to_string(),
+            percent: percent(ns, running(&self.view.figures[index].values.classes)),
+        })
+    }
+}
+
+/// The numbers below `count` with the most of something, and some of it, at most `max`.
+fn largest(count: usize, max: usize, of: impl Fn(usize) -> u64) -> Vec<usize> {
+    let mut found: Vec<(Reverse<u64>, usize)> = (0..count)
+        .map(|index| (Reverse(of(index)), index))
+        .filter(|(Reverse(ns), _)| *ns > 0)
+        .collect();
+    found.sort_unstable();
+    found.truncate(max);
+    found.into_iter().map(|(_, index)| index).collect()
+}
+
+fn running(classes: &ClassNs) -> u64 {
+    [Class::User, Class::Syscall, Class::Kernel]
+        .iter()
+        .fold(0, |sum, class| {
+            u64::saturating_add(sum, classes[*class as usize])
+        })
+}
+
+fn blocked(totals: &Totals) -> u64 {
+    totals.classes[Class::Blocked as usize]
+}
+
+/// The frame whose function executes at a node, and whether it is the kernel's: the innermost of user code, and where there is none
+/// the innermost of the kernel. None where the inner part of the stack is not known.
+fn executing<'a>(nodes: &'a [Node], mut node: &'a Node) -> Option<(FrameId, bool)> {
+    let mut of_kernel = None;
+    loop {
+        match node.place {
+            Place::User(frame) => return Some((frame, false)),
+            Place::Kernel(frame) => {
+                of_kernel.get_or_insert((frame, true));
+            }
+            Place::Folded { kernel: true } => {}
+            Place::Lost(_) | Place::Cut | Place::Folded { kernel: false } => return None,
+        }
+        if node.parent == NodeId::ROOT {
+            return of_kernel;
+        }
+        node = &nodes[node.parent.index()];
+    }
+}
