@@ -26,8 +26,8 @@ pub(crate) fn names(workspace: &Workspace) -> anyhow::Result<()> {
         for server in SERVERS.into_iter().filter(|server| !shell::has(server)) {
             let usr = packages::unpack_with_dependencies(server, WHY, &tools)?.join("usr");
             programs.extend([usr.join("bin"), usr.join("sbin")]);
-            // A folder of their machine's name.
-            let folders = fs::read_dir(usr.join("lib")).context("listing the libraries")?;
+            // A folder of their machine's name, where there are libraries that this machine lacks.
+            let folders = fs::read_dir(usr.join("lib")).into_iter().flatten();
             libraries.extend(folders.filter_map(Result::ok).map(|entry| entry.path()));
         }
     }

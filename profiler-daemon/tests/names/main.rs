@@ -38,7 +38,7 @@ const LEAST_SHARE: f64 = 0.99;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn say(sentence: &str) {
-    writeln!(std::io::stderr(), "{sentence}").unwrap();
+    writeln!(std::io::stderr(), "{sentence}").expect("standard error takes text");
 }
 
 // Check that the functions of an interpreter and of a compiler are those that perf names, where there are these programs.
