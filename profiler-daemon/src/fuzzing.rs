@@ -62,6 +62,8 @@ targets! {
     symbol_name => symbols::fuzzing::symbol_name;
     /// The symbol table of a program file.
     symbol_table => symbols::fuzzing::symbol_table;
+    /// Where a program file jumps to functions of others.
+    jump_table => symbols::fuzzing::jump_table;
     /// Debug information, as the process that finds lines reads it.
     debug_lines => symbols::fuzzing::debug_lines;
     /// What that process answers.

@@ -11,6 +11,7 @@ mod build;
 mod fuzz;
 mod kernels;
 mod lint;
+mod names;
 mod packages;
 mod run;
 mod shell;
@@ -73,6 +74,8 @@ enum Task {
         /// Only the programs whose command line contains this, and no real ones
         only: Option<OsString>,
     },
+    /// Compare the names of functions of real programs with those that perf gives them
+    Names,
     /// Give each reader of bytes from outside inputs that a fuzzer makes up
     Fuzz {
         /// The targets; all where none is named
@@ -130,6 +133,7 @@ fn perform(task: Task) -> anyhow::Result<()> {
         Task::TestKernel { versions } => kernels::test_kernels(&workspace, &versions),
         Task::Bench { arguments } => bench::bench(&workspace, &arguments),
         Task::Accuracy { only } => accuracy::accuracy(&workspace, only.as_ref()),
+        Task::Names => names::names(&workspace),
         Task::Fuzz {
             targets,
             seconds,

@@ -71,8 +71,10 @@ impl UserStack {
         !self.cramped
             && self.mapped.generation == now.generation
             && (!self.unmapped || self.mapped.changes == now.changes)
-            && (!self.modules.contains(&ModuleId::JIT)
-                || processes.jit(key, time_ns) == ModuleId::JIT)
+            && self
+                .modules
+                .iter()
+                .all(|module| processes.holds_jit(key, time_ns, *module))
     }
 }
 

@@ -62,12 +62,13 @@ impl Seen {
     }
 }
 
-// Check that a stack of code made at run time, seen in every pass, has the names that its process gives it late.
+// Check that code made at run time is one module by the name of its process, and that a stack of it, seen in every pass, has the names
+// that its process gives it late.
 #[test]
 fn code_named_later() {
     let mut seen = Seen::new(&[(0x1000, "/bin/engine"), (0x5000, "//anon")]);
     let addresses = [0x5010, 0x1010];
-    let nameless = ["/bin/engine", "[jit]"].map(str::to_owned);
+    let nameless = ["/bin/engine", "[jit] shown"].map(str::to_owned);
     for seconds in 10..15 {
         assert_eq!(seen.travel(seconds * SECOND, &addresses).0, nameless);
     }

@@ -8,6 +8,7 @@ use std::{fs, io::Write as _, path::Path};
 use flate2::{Compression, write::ZlibEncoder};
 
 use crate::export::saved::fuzzing::nothing;
+use crate::symbols::elf_made;
 use crate::unwind::{
     fuzzing::kept,
     go_tests,
@@ -77,6 +78,7 @@ fn seeds() -> Vec<Seed> {
         ("kept_table", "table", kept(&plain)),
         ("symbol_table", "functions", names),
         ("symbol_table", "one_address", symbols_at_one_address()),
+        ("jump_table", "of_each_kind", jumps()),
         ("debug_lines", "inlined", debug_information(0x20, false)),
         ("debug_lines", "packed", debug_information(0x20, true)),
         (
@@ -209,6 +211,16 @@ fn symbol(name: u32, section: u16, address: u64, size_bytes: u64) -> Vec<u8> {
 }
 
 /// Functions that lie within each other, beside each other, and past the end of all addresses.
+/// Entries, relocations, symbols and strings, each but the last behind its length.
+fn jumps() -> Vec<u8> {
+    let made = elf_made::jumps();
+    let parts = [made.entries, made.relocations, made.symbols].map(|part| {
+        let length = u16::try_from(part.len()).unwrap().to_le_bytes();
+        [length.to_vec(), part].concat()
+    });
+    [parts.concat(), made.strings].concat()
+}
+
 fn symbol_names() -> Vec<u8> {
     let names = b"\0main\0_ZN3foo3barEi\0_RNvNtCs1234_7mycrate3foo3bar\0";
     let symbols = [

@@ -17,6 +17,8 @@ pub const PT_LOAD: u32 = 1;
 pub const PF_X: u32 = 1;
 /// A section without bytes in the file.
 const SHT_NOBITS: u32 = 8;
+/// A section of code that is loaded.
+const SHF_LOADED_CODE: u64 = 2 | 4;
 /// A section whose bytes are compressed.
 const SHF_COMPRESSED: u64 = 1 << 11;
 const EM_X86_64: u16 = 62;
@@ -108,6 +110,18 @@ impl Section {
     pub const fn is_compressed(&self) -> bool {
         self.flags & SHF_COMPRESSED != 0
     }
+
+    /// Whether it is loaded and holds code, be its bytes in this file or, of a debug file, in the program.
+    #[must_use]
+    pub const fn is_code(&self) -> bool {
+        self.flags & SHF_LOADED_CODE == SHF_LOADED_CODE
+    }
+
+    /// The first address behind it.
+    #[must_use]
+    pub const fn end(&self) -> u64 {
+        self.address.saturating_add(self.size_bytes)
+    }
 }
 
 /// The section header table, with the names.
@@ -122,13 +136,21 @@ impl Sections {
     #[must_use]
     pub fn find(&self, wanted: &str) -> Option<&Section> {
         self.sections.iter().find(|section| {
-            let name = self.names.get(section.name as usize..).unwrap_or_default();
-            section.kind != SHT_NOBITS
-                && section.size_bytes > 0
-                && name
-                    .strip_prefix(wanted.as_bytes())
-                    .is_some_and(|rest| rest.starts_with(b"\0"))
+            section.kind != SHT_NOBITS && section.size_bytes > 0 && self.is_named(section, wanted)
         })
+    }
+
+    /// The sections of code, also those whose bytes are in another file.
+    pub fn code(&self) -> impl Iterator<Item = &Section> {
+        self.sections.iter().filter(|section| section.is_code())
+    }
+
+    /// Whether this is the name of a section of this file.
+    #[must_use]
+    pub fn is_named(&self, section: &Section, wanted: &str) -> bool {
+        let name = self.names.get(section.name as usize..).unwrap_or_default();
+        name.strip_prefix(wanted.as_bytes())
+            .is_some_and(|rest| rest.starts_with(b"\0"))
     }
 }
 

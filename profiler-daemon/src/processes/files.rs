@@ -520,7 +520,7 @@ fn named((table, owner): (&mut ModuleTable, Owner), path: &[u8], kind: ModuleKin
 }
 
 /// Text of a path that others chose: what is not UTF-8 or steers a terminal becomes U+FFFD.
-fn printable(path: &[u8]) -> Box<str> {
+pub(super) fn printable(path: &[u8]) -> Box<str> {
     let text = String::from_utf8_lossy(path);
     text.chars()
         .map(|c| {

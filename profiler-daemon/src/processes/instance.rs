@@ -124,6 +124,8 @@ pub(super) struct Instance {
     pub(super) mappings: Arc<Mappings>,
     /// The module of the code that it makes at run time.
     pub(super) jit: ModuleId,
+    /// Whether that module is one of names.
+    pub(super) jit_has_names: bool,
     /// When the file that names this code was last looked for, monotonic nanoseconds.
     pub(super) jit_looked_ns: u64,
     /// How often it executed another program.
@@ -175,6 +177,7 @@ impl Instance {
             kernel_thread: false,
             mappings: Arc::default(),
             jit: ModuleId::JIT,
+            jit_has_names: false,
             jit_looked_ns: 0,
             execs: 0,
             executes: false,

@@ -281,6 +281,7 @@ impl Processes {
         instance.execs = instance.execs.wrapping_add(1);
         instance.exec_ns = time_ns;
         instance.jit = ModuleId::JIT;
+        instance.jit_has_names = false;
         instance.jit_looked_ns = 0;
         self.changed.insert(instance.pid);
         instance.executes = true;

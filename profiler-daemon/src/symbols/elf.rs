@@ -1,4 +1,5 @@
-//! Names of functions in files and in the debug files beside them, by blazesym: symbol tables only, no debug information. Not
+//! Names of functions in files and in the debug files beside them: symbol tables only, no debug information. blazesym finds the
+//! symbol, the file's own tables say which of its names is the best known one (`aliases`), and what has no symbol (`jumps`). Not
 //! `Send`: lives on one thread.
 //!
 //! Each file is read through `/proc/self/fd/N` of the descriptor its module keeps, so that deleted files and those of
@@ -12,6 +13,7 @@ use std::{
     os::{fd::AsRawFd as _, unix::fs::MetadataExt as _},
     panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
+    rc::Rc,
     sync::Arc,
 };
 
@@ -21,7 +23,15 @@ use blazesym::symbolize::{
     source::{self, Source},
 };
 
-use super::{debug_files::DebugFile, demangle::demangle, names::Unnamed, tables};
+use super::{
+    aliases::{self, Symbol, without_version},
+    debug_files::DebugFile,
+    demangle::{MAX_NAME_BYTES, demangle},
+    file_tables::{Deadline, FileTables, TooSlow},
+    jumps::{Jumps, Target},
+    names::Unnamed,
+    tables,
+};
 use crate::{
     processes::{files::ModuleFile, module::ModuleId},
     sys::{bus_guard, clock::thread_ns, heap},
@@ -36,8 +46,8 @@ const MAX_LOADED_BYTES: u64 = 16 << 20;
 const IDLE_NS: u64 = 30_000_000_000;
 /// Most files remembered as having broken the symbolizer.
 const MAX_BROKEN: usize = 1024;
-/// Processor time for the names of one file at a time, and what is added for each byte of its symbol tables. One that takes longer is
-/// given up.
+/// Processor time for the symbols of one file at a time, and what is added for each byte of its symbol tables; for the best of their
+/// names there is half of it besides. One that takes longer is given up.
 const BUDGET_NS: u64 = 2_000_000_000;
 const BUDGET_NS_PER_BYTE: u64 = 20;
 /// A file that had so many names made in its time is not slow: it was asked for many.
@@ -102,13 +112,6 @@ impl Part {
         metadata.map_or(0, |metadata| metadata.size()) < opened_bytes
     }
 
-    fn input<'a>(&self, places: &'a [u64]) -> Input<&'a [u64]> {
-        match self {
-            Self::Own(_) => Input::FileOffset(places),
-            Self::Debug(..) => Input::VirtOffset(places),
-        }
-    }
-
     fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.file().as_raw_fd()))
     }
@@ -121,6 +124,19 @@ struct Loaded {
     used_ns: u64,
     /// Bytes of its symbol tables.
     table_bytes: u64,
+    /// `None` for programs of other machines, of which the symbolizer's answers are taken as they are.
+    tables: Option<Rc<FileTables>>,
+    /// What it jumps to elsewhere, once that was asked for.
+    jumps: Option<Rc<Jumps>>,
+}
+
+/// A place that is to be named.
+struct Question {
+    /// The address that is looked up: of the place itself, or of what chooses the function that is jumped to from there.
+    address: u64,
+    /// The begin of the jump that the place is in.
+    jump: Option<u64>,
+    answer: Result<Symbol, Unnamed>,
 }
 
 /// Finds names in files.
@@ -200,30 +216,160 @@ impl ElfNames {
                 let Some(table_bytes) = tables::bytes_of(part.file()) else {
                     return vec![Err(Unnamed::Unreadable); places.len()];
                 };
+                let tables = FileTables::read(part.file()).map(Rc::new);
                 place.insert(Loaded {
                     part,
                     used_ns: now_ns,
                     table_bytes,
+                    tables,
+                    jumps: None,
                 })
             }
         };
         loaded.used_ns = now_ns;
-        let mut source = source::Elf::new(loaded.part.path());
-        source.debug_syms = false;
-        let source = Source::Elf(source);
-        let end_ns = self
+        let (part, tables) = (loaded.part.clone(), loaded.tables.clone());
+        let allowed_ns = self
             .budget_ns
             .saturating_add(loaded.table_bytes * self.budget_ns_per_byte);
-        let end_ns = thread_ns().saturating_add(end_ns);
+        let found = match tables {
+            Some(tables) => self.corrected(&part, &tables, places, allowed_ns),
+            None => {
+                let by_offset = matches!(part, Part::Own(_));
+                let symbols = self.looked_up(&part, by_offset, places, Deadline::after(allowed_ns));
+                symbols.map(|symbols| {
+                    symbols
+                        .into_iter()
+                        .map(|found| found.map(Found::of))
+                        .collect()
+                })
+            }
+        };
+        found.unwrap_or_else(|why| vec![Err(why); places.len()])
+    }
+
+    /// The functions at these places, by the symbolizer, which may take so long, and the file's own tables, half as long.
+    fn corrected(
+        &mut self,
+        part: &Part,
+        tables: &FileTables,
+        places: &[u64],
+        allowed_ns: u64,
+    ) -> Result<Vec<Result<Found, Unnamed>>, Unnamed> {
+        let deadline = Deadline::after(allowed_ns);
+        let address = |place: &u64| match part {
+            // What is in no segment is at no address.
+            Part::Own(_) => tables.address(*place).unwrap_or(u64::MAX),
+            Part::Debug(..) => *place,
+        };
+        let result = self.questions(part, tables, places.iter().map(address), deadline);
+        let mut questions = self.in_time(part, result)?;
+        let is_open = |question: &&mut Question| question.answer == Err(Unnamed::Pending);
+        let open = questions.iter_mut().filter(is_open);
+        let addresses: Vec<u64> = open.map(|question| question.address).collect();
+        let mut symbols = self.looked_up(part, false, &addresses, deadline)?;
+        let deadline = Deadline::after(allowed_ns / 2);
+        let result = aliases::correct(tables, part.file(), &addresses, &mut symbols, deadline);
+        self.in_time(part, result)?;
+        for (question, symbol) in questions.iter_mut().filter(is_open).zip(symbols) {
+            question.answer = symbol;
+        }
+        Ok(questions.into_iter().map(Question::answered).collect())
+    }
+
+    /// What is to be asked for each address. Jumps to functions of elsewhere are in no symbol of their own.
+    fn questions(
+        &mut self,
+        part: &Part,
+        tables: &FileTables,
+        addresses: impl Iterator<Item = u64>,
+        deadline: Deadline,
+    ) -> Result<Vec<Question>, TooSlow> {
+        addresses
+            .map(|address| {
+                let is_jump = tables
+                    .code_at(address)
+                    .is_some_and(|code| code.jumps.is_some());
+                if !is_jump {
+                    return Ok(Question {
+                        address,
+                        jump: None,
+                        answer: Err(Unnamed::Pending),
+                    });
+                }
+                let jump = self.jumps(part, tables, deadline)?.find(address);
+                let (jump, answer, address) = match jump {
+                    None => (None, Err(Unnamed::NoSymbolThere), address),
+                    Some((start, Target::ChosenBy(chooser))) => {
+                        (Some(start), Err(Unnamed::Pending), chooser)
+                    }
+                    Some((start, Target::Symbol(number))) => {
+                        let symbol = tables.loader_name(part.file(), number).map(|name| Symbol {
+                            name,
+                            address: start,
+                            size_bytes: 0,
+                        });
+                        (Some(start), symbol.ok_or(Unnamed::NoSymbolThere), address)
+                    }
+                };
+                Ok(Question {
+                    address,
+                    jump,
+                    answer,
+                })
+            })
+            .collect()
+    }
+
+    /// What a loaded file jumps to elsewhere. A debug file does not have the code: there, nothing.
+    fn jumps(
+        &mut self,
+        part: &Part,
+        tables: &FileTables,
+        deadline: Deadline,
+    ) -> Result<Rc<Jumps>, TooSlow> {
+        let loaded = self.loaded.get_mut(&part.id());
+        if let Some(jumps) = loaded.as_ref().and_then(|loaded| loaded.jumps.as_ref()) {
+            return Ok(Rc::clone(jumps));
+        }
+        let jumps = match part {
+            Part::Own(file) => Rc::new(Jumps::read(tables, &file.file, deadline)?),
+            Part::Debug(..) => Rc::default(),
+        };
+        if let Some(loaded) = loaded {
+            loaded.table_bytes += jumps.held_bytes();
+            loaded.jumps = Some(Rc::clone(&jumps));
+        }
+        Ok(jumps)
+    }
+
+    /// Remembers files that took too long.
+    fn in_time<T>(&mut self, part: &Part, result: Result<T, TooSlow>) -> Result<T, Unnamed> {
+        result.map_err(|TooSlow| {
+            remember(&mut self.slow, part.id());
+            Unnamed::TooSlow
+        })
+    }
+
+    /// What the symbolizer knows of these file offsets, or virtual addresses.
+    fn looked_up(
+        &mut self,
+        part: &Part,
+        by_offset: bool,
+        places: &[u64],
+        deadline: Deadline,
+    ) -> Result<Vec<Result<Symbol, Unnamed>>, Unnamed> {
+        let mut source = source::Elf::new(part.path());
+        source.debug_syms = false;
+        let source = Source::Elf(source);
         let symbolizer = &self.symbolizer;
         let mut answers = Vec::with_capacity(places.len());
         let mut piece = 1;
         while answers.len() < places.len() {
             let began_ns = thread_ns();
-            if began_ns >= end_ns {
+            if deadline.check().is_err() {
                 // Of a file that is asked for very many places, the rest has its turn when it is asked for again.
                 let why = if answers.len() < MANY_NAMES {
-                    remember(&mut self.slow, id);
+                    remember(&mut self.slow, part.id());
                     Unnamed::TooSlow
                 } else {
                     Unnamed::Pending
@@ -232,8 +378,12 @@ impl ElfNames {
                 break;
             }
             let rest = &places[answers.len()..];
-            let part = &rest[..piece.min(rest.len())];
-            let input = loaded.part.input(part);
+            let some = &rest[..piece.min(rest.len())];
+            let input = if by_offset {
+                Input::FileOffset(some)
+            } else {
+                Input::VirtOffset(some)
+            };
             let result = bus_guard::while_guarded(|| {
                 catch_unwind(AssertUnwindSafe(|| {
                     symbolizer
@@ -242,15 +392,15 @@ impl ElfNames {
                 }))
             });
             match result {
-                Ok(Ok(found)) if found.len() == part.len() => answers.extend(found),
-                Ok(_) => return vec![Err(Unnamed::Unreadable); places.len()],
+                Ok(Ok(found)) if found.len() == some.len() => answers.extend(found),
+                Ok(_) => return Err(Unnamed::Unreadable),
                 Err(_) => {
                     self.panics += 1;
-                    remember(&mut self.broken, id);
+                    remember(&mut self.broken, part.id());
                     // Whatever state it was left in goes with it.
                     self.loaded.clear();
                     self.symbolizer = symbolizer_anew();
-                    return vec![Err(Unnamed::Panicked); places.len()];
+                    return Err(Unnamed::Panicked);
                 }
             }
             piece = if thread_ns().saturating_sub(began_ns) < PIECE_NS {
@@ -259,7 +409,7 @@ impl ElfNames {
                 1
             };
         }
-        answers
+        Ok(answers)
     }
 
     /// Unloads files that are idle, and the longest idle ones of too many or too large ones. Hands freed memory back to the
@@ -323,11 +473,43 @@ fn symbolizer_anew() -> Symbolizer {
     symbolizer()
 }
 
-fn answer(symbolized: &Symbolized<'_>) -> Result<Found, Unnamed> {
+impl Question {
+    fn answered(self) -> Result<Found, Unnamed> {
+        let found = Found::of(self.answer?);
+        Ok(match self.jump {
+            None => found,
+            Some(start) => found.jumped_to_from(start),
+        })
+    }
+}
+
+impl Found {
+    fn of(symbol: Symbol) -> Self {
+        Self {
+            address: symbol.address,
+            name: demangle(without_version(&symbol.name)),
+        }
+    }
+
+    /// The jump to this function that begins there.
+    fn jumped_to_from(self, start: u64) -> Self {
+        const JUMP: &str = "@plt";
+        let mut name = String::from(self.name);
+        name.truncate(name.floor_char_boundary(MAX_NAME_BYTES - JUMP.len()));
+        name.push_str(JUMP);
+        Self {
+            name: name.into(),
+            address: start,
+        }
+    }
+}
+
+fn answer(symbolized: &Symbolized<'_>) -> Result<Symbol, Unnamed> {
     match symbolized {
-        Symbolized::Sym(symbol) if !symbol.name.is_empty() => Ok(Found {
-            name: demangle(&symbol.name),
+        Symbolized::Sym(symbol) if !symbol.name.is_empty() => Ok(Symbol {
+            name: (&*symbol.name).into(),
             address: symbol.addr,
+            size_bytes: symbol.size.map_or(0, |bytes| bytes as u64),
         }),
         Symbolized::Sym(_) => Err(Unnamed::NoSymbolThere),
         Symbolized::Unknown(reason) => Err(match reason {
@@ -339,3 +521,7 @@ fn answer(symbolized: &Symbolized<'_>) -> Result<Found, Unnamed> {
         }),
     }
 }
+
+#[cfg(test)]
+#[path = "elf_tests.rs"]
+mod tests;

@@ -44,8 +44,35 @@ pub(crate) fn symbol_table(input: &[u8]) {
     }) else {
         return;
     };
+    check_names(&file);
+}
+
+/// Entries that jump elsewhere, what relocates the words that they jump through, and the symbols and names of these: put into a
+/// program. Each but the last behind two bytes with its length.
+pub(crate) fn jump_table(input: &[u8]) {
+    let Some(file) = file_or(input, |input| {
+        let (entries, rest) = split(input)?;
+        let (relocations, rest) = split(rest)?;
+        let (symbols, strings) = split(rest)?;
+        let half = entries.len() / 2;
+        let at = |offset: usize| CODE_ADDRESS + offset as u64;
+        Some(vec![
+            MadeSection::code(".plt", CODE_ADDRESS, entries[..half].to_vec()),
+            MadeSection::code(".plt.got", at(half), entries[half..].to_vec()),
+            MadeSection::new(".rela.plt", relocations.to_vec()),
+            MadeSection::new(".dynsym", symbols.to_vec()),
+            MadeSection::new(".dynstr", strings.to_vec()),
+        ])
+    }) else {
+        return;
+    };
+    check_names(&file);
+}
+
+/// Names places all over a file, as that of a program and as that with what was taken out of one.
+fn check_names(file: &[u8]) {
     let size_bytes = file.len() as u64;
-    let open = || memory_file(&file).expect("there is room for a small file");
+    let open = || memory_file(file).expect("there is room for a small file");
     let module = ModuleId(7);
     let own = Part::Own(Arc::new(ModuleFile {
         module,
@@ -63,7 +90,9 @@ pub(crate) fn symbol_table(input: &[u8]) {
         has: Has::default(),
     };
     let debug = Part::Debug(module, Arc::new(debug));
-    let offsets: Vec<u64> = (0..64).map(|part| part * size_bytes / 64).collect();
+    let beginnings = (0..64).map(|part| 0x1000 + part * 8);
+    let offsets = beginnings.chain((0..64).map(|part| part * size_bytes / 64));
+    let offsets: Vec<u64> = offsets.collect();
     let addresses: Vec<u64> = (0..64).map(|part| CODE_ADDRESS + part * 16).collect();
     let mut names = ElfNames::new();
     panics_may_be_caught();

@@ -36,7 +36,7 @@ impl From<ModuleKind> for FunctionKind {
 /// The name of the function a frame is in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FunctionName {
-    /// Demangled; `module+0xoffset` when the frame cannot be named.
+    /// Demangled; where the frame cannot be named `module+0xoffset`, or `[jit] program` for code made at run time.
     pub name: Box<str>,
     /// Start of the function, module-relative virtual address (the address itself in the kernel).
     pub address: Option<u64>,
@@ -139,10 +139,13 @@ pub struct Named {
 }
 
 impl Named {
-    /// The stand-in for a place that has no function's name.
+    /// The stand-in for a place that has no function's name: the place. What a process makes at run time and does not name is one
+    /// function, since each of its addresses may be code of many functions one after the other.
     #[must_use]
     pub fn unnamed(place: Place, module: &Module, reason: Unnamed) -> Self {
-        let name = if place.module == ModuleId::UNKNOWN && place.offset == 0 {
+        let is_one = place.module == ModuleId::UNKNOWN && place.offset == 0
+            || module.kind == ModuleKind::Jit && reason == Unnamed::Jit;
+        let name = if is_one {
             module.name.clone()
         } else {
             format!("{}+0x{:x}", module.basename(), place.offset).into()
@@ -225,7 +228,7 @@ mod tests {
             offset: 0x7f00,
         };
         let jit_named = Named::unnamed(jit, &Module::named("[jit]", ModuleKind::Jit), Unnamed::Jit);
-        assert_eq!(&*jit_named.function.name, "[jit]+0x7f00");
+        assert_eq!(&*jit_named.function.name, "[jit]");
         let table: NameTable = [(place, named), (jit, jit_named)].into_iter().collect();
         assert_eq!(table.reason(place), Some(Unnamed::NoSymbols));
         assert_eq!(table.function(jit).kind, FunctionKind::Jit);

@@ -42,7 +42,7 @@ const IDLE_CHECK: Duration = Duration::from_secs(10);
 const KERNEL_AGAIN_NS: u64 = 30_000_000_000;
 
 /// Names of one file's functions are not looked for longer than this unless something is wrong, on a machine that leaves the
-/// thread little time, too: it has 15 s of a processor at most.
+/// thread little time, too: it has 23 s of a processor at most.
 const LONGEST_PIECE: Duration = Duration::from_secs(60);
 
 /// How to find names.

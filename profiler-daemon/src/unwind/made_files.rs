@@ -9,6 +9,7 @@ const CODE_OFFSET: usize = 0x1000;
 pub(crate) struct MadeSection {
     pub(crate) name: &'static str,
     pub(crate) flags: u64,
+    pub(crate) address: u64,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -17,6 +18,17 @@ impl MadeSection {
         Self {
             name,
             flags: 0,
+            address: 0,
+            bytes,
+        }
+    }
+
+    /// Code, loaded at that address besides the rest.
+    pub(crate) fn code(name: &'static str, address: u64, bytes: Vec<u8>) -> Self {
+        Self {
+            name,
+            flags: 6,
+            address,
             bytes,
         }
     }
@@ -29,16 +41,29 @@ pub(crate) fn program(code: &[u8], sections: &[MadeSection]) -> Vec<u8> {
     let mut names = b"\0.text\0.shstrtab\0".to_vec();
     let mut headers = vec![[0; 8], [1, 1, 6, CODE_ADDRESS, CODE_OFFSET as u64, 0, 0, 0]];
     headers[1][5] = code.len() as u64;
+    // The symbolizer wants tables where their numbers are aligned.
+    let align = |file: &mut Vec<u8>| file.resize(file.len().next_multiple_of(8), 0);
     for section in sections {
+        align(&mut file);
         let name = names.len() as u64;
         names.extend(section.name.as_bytes());
         names.push(0);
         let (offset, size_bytes) = (file.len() as u64, section.bytes.len() as u64);
-        headers.push([name, 1, section.flags, 0, offset, size_bytes, 0, 0]);
+        headers.push([
+            name,
+            1,
+            section.flags,
+            section.address,
+            offset,
+            size_bytes,
+            0,
+            0,
+        ]);
         file.extend(&section.bytes);
     }
     headers.push([7, 3, 0, 0, file.len() as u64, names.len() as u64, 0, 0]);
     file.extend(&names);
+    align(&mut file);
     let table = file.len() as u64;
     for [name, kind, flags, address, offset, size_bytes, _, _] in &headers {
         file.extend((*name as u32).to_le_bytes());

@@ -1,0 +1,151 @@
+//! Which function each entry of the procedure linkage table jumps to (`.plt`, `.plt.got`, `.plt.sec`): no symbol says so. An entry
+//! jumps through a word that the loader fills in; the relocation of that word names the function. x86-64 only.
+
+use std::{collections::BTreeMap, fs::File, ops::ControlFlow};
+
+use super::file_tables::{Code, Deadline, FileTables, TooSlow, number};
+
+/// Most bytes looked at of one section.
+const MAX_SECTION_BYTES: usize = 1 << 20;
+/// Most entries kept of one file. Those beyond have no name.
+const MAX_ENTRIES: usize = 32_768;
+/// `jmp *displacement(%rip)`.
+const JUMP: [u8; 2] = [0xff, 0x25];
+/// The mark of where indirect jumps may lead, at the begin of an entry.
+const LANDING: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+/// `push number`: of the relocation that an entry is bound by when it is first called.
+const PUSH: u8 = 0x68;
+
+/// What an entry jumps to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// A function of that number among the symbols of the loader.
+    Symbol(u32),
+    /// Whatever the function at this address answers when the program is loaded.
+    ChosenBy(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    start: u64,
+    size_bytes: u64,
+    target: Option<Target>,
+}
+
+/// The entries of a file, by address.
+#[derive(Debug, Default)]
+pub(super) struct Jumps {
+    entries: Vec<Entry>,
+}
+
+impl Jumps {
+    /// Reads what the file's entries jump to.
+    pub(super) fn read(
+        tables: &FileTables,
+        file: &File,
+        deadline: Deadline,
+    ) -> Result<Self, TooSlow> {
+        let mut jumps = Self::default();
+        // By the word that they jump through, and by the number of their relocation.
+        let mut through: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        let mut bound_by: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        for (code, bytes) in tables.jumps() {
+            let Some(bytes) = bytes.read(file, MAX_SECTION_BYTES) else {
+                continue;
+            };
+            deadline.check()?;
+            let size_bytes = entry_bytes(code, &bytes);
+            for (start, entry) in (code.start..)
+                .step_by(size_bytes)
+                .zip(bytes.chunks_exact(size_bytes))
+                .take(MAX_ENTRIES - jumps.entries.len())
+            {
+                let index = jumps.entries.len();
+                jumps.entries.push(Entry {
+                    start,
+                    size_bytes: size_bytes as u64,
+                    target: None,
+                });
+                let mut words = words(start, entry).peekable();
+                if words.peek().is_none()
+                    && let Some(number) = relocation_number(entry)
+                {
+                    bound_by.entry(number.into()).or_default().push(index);
+                }
+                for word in words {
+                    through.entry(word).or_default().push(index);
+                }
+            }
+        }
+        for (relocations, by_number) in tables.relocations.into_iter().zip([true, false]) {
+            relocations.each_entry(file, deadline, |at, entry| {
+                if let Some(target) = target(entry) {
+                    let word = u64::from_le_bytes(number(entry, 0));
+                    let by_number = bound_by.get(&at).filter(|_| by_number);
+                    let indexes = through.get(&word).into_iter().chain(by_number).flatten();
+                    for index in indexes {
+                        jumps.entries[*index].target.get_or_insert(target);
+                    }
+                }
+                ControlFlow::Continue(())
+            })?;
+        }
+        jumps.entries.retain(|entry| entry.target.is_some());
+        jumps.entries.sort_unstable_by_key(|entry| entry.start);
+        jumps.entries.shrink_to_fit();
+        Ok(jumps)
+    }
+
+    /// Memory held, bytes.
+    pub(super) fn held_bytes(&self) -> u64 {
+        (self.entries.len() * size_of::<Entry>()) as u64
+    }
+
+    /// Where the entry around an address begins, and what it jumps to; `None` where that is not known.
+    pub(super) fn find(&self, address: u64) -> Option<(u64, Target)> {
+        let behind = self.entries.partition_point(|entry| entry.start <= address);
+        let entry = self.entries.get(behind.checked_sub(1)?)?;
+        (address - entry.start < entry.size_bytes).then_some((entry.start, entry.target?))
+    }
+}
+
+/// How long the entries of a section are: 16 bytes, and 8 where there is nothing but the jump.
+fn entry_bytes(code: &Code, bytes: &[u8]) -> usize {
+    if code.short && !bytes.starts_with(&LANDING) {
+        8
+    } else {
+        16
+    }
+}
+
+/// The words that an entry may jump through. Bytes of another instruction may look like a jump, but no relocation is where that leads.
+fn words(start: u64, entry: &[u8]) -> impl Iterator<Item = u64> {
+    let jumps = entry.windows(6).zip(0_u64..);
+    jumps.filter_map(move |(bytes, at)| {
+        let displacement = bytes.strip_prefix(&JUMP)?.try_into().ok()?;
+        let next = start.wrapping_add(at + 6);
+        Some(next.wrapping_add_signed(i32::from_le_bytes(displacement).into()))
+    })
+}
+
+/// The number of the relocation in an entry that has another one, in `.plt.sec`, to jump by.
+fn relocation_number(entry: &[u8]) -> Option<u32> {
+    let entry = entry.strip_prefix(&LANDING).unwrap_or(entry);
+    let (first, rest) = entry.split_first()?;
+    let number = rest.first_chunk().filter(|_| *first == PUSH)?;
+    Some(u32::from_le_bytes(*number))
+}
+
+/// What the loader writes into the word of a relocation.
+fn target(entry: &[u8; 24]) -> Option<Target> {
+    const GLOB_DAT: u32 = 6;
+    const JUMP_SLOT: u32 = 7;
+    const IRELATIVE: u32 = 37;
+    let kind = u32::from_le_bytes(number(entry, 8));
+    let symbol = u32::from_le_bytes(number(entry, 12));
+    match (kind, symbol) {
+        (IRELATIVE, 0) => Some(Target::ChosenBy(u64::from_le_bytes(number(entry, 16)))),
+        (GLOB_DAT | JUMP_SLOT, 1..) => Some(Target::Symbol(symbol)),
+        _ => None,
+    }
+}
