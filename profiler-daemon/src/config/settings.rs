@@ -151,7 +151,7 @@ section! {
     stack_ring_bytes as stack_ring_bytes: u32 =
         Bytes { default: DEFAULT_RING_BYTES as u64, min: MIN_RING_BYTES as u64, max: MAX_RING_BYTES as u64, power_of_two: true };
 
-    /// Memory for the stacks of the profile. When it is full, detail of old and light stacks is folded to make room; totals do not change.
+    /// Memory for the stacks of the profile. When it is full, the lightest stacks are folded to make room; totals do not change.
     profile_stack_bytes as profile_stack_bytes: usize =
         Bytes { default: 32 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };
 

@@ -113,8 +113,6 @@ pub struct Account {
     pub(super) held_back: Vec<HeldBack>,
     pub(super) ring: Ring,
     pub(super) spread: Spread,
-    /// How far the tree was folded when it had so many nodes: nothing more is to be had by doing it again.
-    pub(super) thinned: Option<(usize, usize, Option<u64>)>,
 }
 
 impl Account {

@@ -2,8 +2,9 @@
 
 use profiler_common::kinds::NUMBERS;
 
-/// Bytes one node costs with its place in the list of chains and its entry in the index.
-pub const NODE_BYTES: usize = 96;
+/// Bytes one node costs at most: itself and its place in the list of chains, each with an eighth of room to grow, and its entry
+/// in the index, which doubles.
+pub const NODE_BYTES: usize = 34;
 /// Bytes one number of a node costs that is not zero.
 pub const CELL_BYTES: usize = 18;
 
@@ -46,6 +47,11 @@ impl NodeBudget {
         self.used
     }
 
+    /// Bytes there are for frames.
+    pub(super) fn limit_bytes(&self) -> usize {
+        self.limit
+    }
+
     /// Whether a stack of so many frames has room.
     #[must_use]
     pub fn has_room(&self, frames: usize) -> bool {
@@ -53,10 +59,9 @@ impl NodeBudget {
         self.used.saturating_add(bytes) <= self.limit
     }
 
-    /// Whether a quarter of the room is free: what is made at a time, so that it need not be made often.
-    #[must_use]
-    pub fn has_quarter(&self) -> bool {
-        self.used <= self.limit - self.limit / 4
+    /// Bytes to give back until a quarter of the room is free: what is made at a time, so that it need not be made often.
+    pub(super) fn lacking_bytes(&self) -> usize {
+        self.used.saturating_sub(self.limit - self.limit / 4)
     }
 
     /// Gives the bytes of a tree that is gone, or that folding saved, back.
@@ -88,5 +93,12 @@ impl NodeBudget {
     /// A node that must exist whatever the budget says: at most one per cause, end and tree.
     pub(super) fn take_always(&mut self) {
         self.used += NODE_BYTES;
+    }
+}
+
+/// Makes room for so many in all, an eighth more than needed at a time: what the budget charges is what is held.
+pub(super) fn grow<T>(list: &mut Vec<T>, len: usize) {
+    if len > list.capacity() {
+        list.reserve_exact(len - list.len() + len / 8);
     }
 }

@@ -1,27 +1,119 @@
-//! Folding: parts of one account's call tree give their room back. Their time and samples move to a remainder below the last
+//! Folding: the lightest parts of call trees give their room back. Their time and samples move to a remainder below the last
 //! node that stays, so every sum is what it was; only where in the tree it lies is coarser.
+//!
+//! What a node weighs is the largest share that it has, with all it called, of the whole session: of its samples, of its
+//! time on a processor, or of all its time. Shares are told apart by [`Level`], so that the weight below which there is as much
+//! as is to be freed is found by counting ([`Freed`]), without sorting.
 
 use std::sync::Arc;
 
-use profiler_common::kinds::KINDS;
+use profiler_common::{
+    StackEnd,
+    kinds::{KINDS, Kind, TICKS},
+};
 
 use super::{
     account::Account,
+    budget::{CELL_BYTES, NODE_BYTES},
     tree::{NodeId, Place},
-    values::is_wait,
+    values::{Totals, is_wait},
     weights,
 };
 
-/// What of a tree stays.
+/// What a node weighs: a quarter of an octave each, 255 is the whole session. Never above its caller's.
+pub(super) type Level = u8;
+/// How many levels there are.
+const LEVELS: usize = 256;
+/// Levels between a weight and its double.
+const OCTAVE: Level = 4;
+/// How much lighter the stacks are that do not reach the beginning of their thread: their outermost frame may be any, so each
+/// is a path of its own.
+const INCOMPLETE: Level = 4 * OCTAVE;
+/// How much heavier is what received something lately, or is under way; twice that, what did in this pass.
+const RECENT: Level = OCTAVE;
+/// What is lately, nanoseconds.
+const RECENT_NS: u64 = 10_000_000_000;
+/// Bytes a remainder is taken to cost: it has the ticks and the marks of what it stands for.
+const REMAINDER_BYTES: usize = NODE_BYTES + 2 * CELL_BYTES;
+
+/// What shares are of: the whole session.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Whole {
+    samples: u64,
+    running_ns: u64,
+    elapsed_ns: u64,
+}
+
+impl Whole {
+    /// Adds what an account has.
+    pub(super) fn add(&mut self, totals: &Totals) {
+        self.samples += totals.samples();
+        self.elapsed_ns += totals.elapsed_ns();
+        let running = Kind::ALL.into_iter();
+        self.running_ns += running
+            .filter(|kind| !is_wait(*kind))
+            .map(|kind| totals.kinds[kind as usize])
+            .sum::<u64>();
+    }
+}
+
+/// The level of a part of a whole.
+fn level_of(part: f32, whole: f32) -> Level {
+    if part <= 0.0 || whole <= 0.0 {
+        return 0;
+    }
+    // Exponent and the upper two bits of the fraction: four steps an octave.
+    let steps = i64::from((part / whole).to_bits() >> 21);
+    let of_one = i64::from(1f32.to_bits() >> 21);
+    let level = i64::from(Level::MAX) + steps - of_one;
+    level.clamp(1, i64::from(Level::MAX)) as Level
+}
+
+/// The highest level that is folded, and how much of what is on it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Thinning {
-    /// Higher ones leave less of the same account.
-    pub(super) level: usize,
-    /// Nodes stay that have more than one part in so many of the account's time, or of its time on a processor, roughly, with all
-    /// that they called. `None`: no such nodes.
-    pub(super) one_in: Option<u64>,
-    /// Nodes stay that received anything since then (monotonic nanoseconds), or that are under way.
-    pub(super) recent_ns: Option<u64>,
+pub(super) struct Highest {
+    level: Level,
+    /// Of so many bytes, at least 1, …
+    bytes: i128,
+    /// … that many are.
+    folded: i128,
+    /// How many more than that were, so far.
+    surplus: i128,
+}
+
+/// Bytes that folding would free, by the level that is the highest to be folded.
+#[derive(Clone, Debug)]
+pub(super) struct Freed([i64; LEVELS]);
+
+impl Default for Freed {
+    fn default() -> Self {
+        Self([0; LEVELS])
+    }
+}
+
+impl Freed {
+    /// What is to be folded to free so many bytes.
+    pub(super) fn reaching(&self, bytes: usize) -> Highest {
+        let wanted = i64::try_from(bytes).unwrap_or(i64::MAX);
+        let mut below = 0;
+        for (level, freed) in (0..=Level::MAX).zip(self.0) {
+            if freed > 0 && below + freed >= wanted {
+                return Highest {
+                    level,
+                    bytes: freed.into(),
+                    folded: (wanted - below).into(),
+                    surplus: 0,
+                };
+            }
+            below += freed;
+        }
+        Highest {
+            level: Level::MAX,
+            bytes: 1,
+            folded: 1,
+            surplus: 0,
+        }
+    }
 }
 
 /// What folding did.
@@ -35,70 +127,228 @@ pub(super) struct Folding {
     pub(super) ns: u64,
 }
 
-/// Time of a node itself, roughly.
-#[derive(Clone, Copy, Debug, Default)]
-struct Worth {
-    elapsed_ns: u64,
-    running_ns: u64,
+impl Folding {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.freed += other.freed;
+        self.nodes += other.nodes;
+        self.ns += other.ns;
+    }
+}
+
+/// What one mark of each kind stands for on average, nanoseconds.
+struct PerMark([f64; KINDS]);
+
+impl PerMark {
+    /// Nanoseconds that a number stands for, roughly, and whether they were on a processor.
+    fn ns(&self, what: weights::What, amount: u64) -> (f64, bool) {
+        match weights::kind_of(what) {
+            Some(kind) => (self.0[kind as usize] * amount as f64, !is_wait(kind)),
+            None if weights::is_exact(what) => (amount as f64, false),
+            None => (0.0, false),
+        }
+    }
+}
+
+/// Has every node include what it called.
+fn include_called(parents: impl Fn(usize) -> usize, sums: &mut [f32]) {
+    for index in (1..sums.len()).rev() {
+        sums[parents(index)] += sums[index];
+    }
 }
 
 impl Account {
-    /// Folds all that does not stay.
-    pub(super) fn thin(&mut self, thinning: &Thinning) -> Folding {
-        let done = (thinning.level, self.tree.budgeted(), thinning.recent_ns);
-        let nothing_new = self.thinned.is_some_and(|(level, nodes, recent)| {
-            thinning.level <= level && (nodes, recent) == (done.1, done.2)
-        });
-        if nothing_new || self.tree.budgeted() == 0 {
-            return Folding::default();
-        }
-        let keep = self.staying(thinning);
-        let mut folding = Folding::default();
-        let weights = self.worth();
-        for ((node, keep), weight) in self.tree.nodes().iter().zip(&keep).zip(&weights) {
-            if !keep && !node.place.is_folded() {
-                folding.nodes += 1;
-                folding.ns += weight.elapsed_ns;
+    fn per_mark(&self) -> PerMark {
+        let mut marks = [0u128; KINDS];
+        for (_, what, amount) in self.weights.iter() {
+            if let Some(kind) = weights::kind_of(what) {
+                marks[kind as usize] += u128::from(amount);
             }
         }
-        if folding.nodes > 0 {
-            let before = self.budgeted();
-            let map = self.tree.prune(&keep);
-            self.renumber(&map);
-            folding.freed = before - self.budgeted();
+        let kinds = self.totals().kinds;
+        PerMark(std::array::from_fn(|kind| {
+            kinds[kind] as f64 / (marks[kind] as f64).max(1.0)
+        }))
+    }
+
+    /// What each node weighs, at the time of a pass (monotonic), in the piece of the recent past that began at `piece_ns`.
+    pub(super) fn levels(&self, whole: &Whole, now_ns: u64, piece_ns: u64) -> Vec<Level> {
+        let nodes = self.tree.nodes();
+        let parent = |index: usize| nodes[index].parent.index();
+        let per_mark = self.per_mark();
+        let mut levels = vec![0; nodes.len()];
+        let mut sums = vec![0f32; nodes.len()];
+        let mut weigh = |whole: u64, own: &mut dyn FnMut(&mut [f32])| {
+            sums.fill(0.0);
+            own(&mut sums);
+            include_called(parent, &mut sums);
+            for (level, sum) in levels.iter_mut().zip(&sums) {
+                *level = level_of(*sum, whole as f32).max(*level);
+            }
+        };
+        weigh(whole.samples, &mut |own| {
+            for (node, what, amount) in self.weights.iter() {
+                if usize::from(what) < TICKS {
+                    own[node.index()] += amount as f32;
+                }
+            }
+        });
+        weigh(whole.running_ns, &mut |own| {
+            for (node, what, amount) in self.weights.iter() {
+                if let (ns, true) = per_mark.ns(what, amount) {
+                    own[node.index()] += ns as f32;
+                }
+            }
+        });
+        weigh(whole.elapsed_ns, &mut |own| {
+            for (node, what, amount) in self.weights.iter() {
+                own[node.index()] += per_mark.ns(what, amount).0 as f32;
+            }
+            for open in self.open.iter() {
+                own[open.leaf.index()] += open.exact.iter().sum::<u64>() as f32;
+            }
+        });
+        self.favour(now_ns.saturating_sub(RECENT_NS), piece_ns, &mut levels);
+        levels
+    }
+
+    /// Has incomplete stacks weigh less, and recent ones more.
+    fn favour(&self, recent_ns: u64, piece_ns: u64, levels: &mut [Level]) {
+        let nodes = self.tree.nodes();
+        let mut incomplete = vec![false; nodes.len()];
+        for index in 1..nodes.len() {
+            let node = &nodes[index];
+            incomplete[index] = match node.parent {
+                NodeId::ROOT => matches!(node.end, StackEnd::Incomplete(_)),
+                parent => incomplete[parent.index()],
+            };
+            if incomplete[index] {
+                levels[index] = levels[index].saturating_sub(INCOMPLETE);
+            }
         }
-        self.thinned = Some((thinning.level, self.tree.budgeted(), thinning.recent_ns));
+        let recent = self.recent(recent_ns, piece_ns);
+        for index in (1..nodes.len()).rev() {
+            levels[index] = levels[index].saturating_add(recent[index]);
+            let parent = nodes[index].parent.index();
+            levels[parent] = levels[parent].max(levels[index]);
+        }
+    }
+
+    /// How much heavier each node is for being recent.
+    fn recent(&self, recent_ns: u64, piece_ns: u64) -> Vec<Level> {
+        let mut recent = vec![0; self.tree.nodes().len()];
+        let slept = self.ring.stretches().filter(|s| s.to_ns > recent_ns);
+        let slept = slept.filter_map(|stretch| stretch.holder?.leaf());
+        let leaves = self.open.iter().map(|open| open.leaf);
+        let leaves = leaves.chain(self.last_open.values().copied());
+        let held = self.held_back.iter().map(|held| held.leaf);
+        for leaf in slept.chain(leaves).chain(held) {
+            recent[leaf.index()] = RECENT;
+        }
+        for segment in self.ring.within(recent_ns, u64::MAX) {
+            let is_this = segment.from_ns >= piece_ns;
+            for (node, _) in segment.nodes.keys() {
+                recent[node.index()] = if is_this { 2 * RECENT } else { RECENT };
+            }
+        }
+        recent
+    }
+
+    fn node_bytes(&self, node: usize) -> usize {
+        let node = NodeId(u32::try_from(node).expect("the budget keeps trees below 2^32"));
+        NODE_BYTES + self.weights.of(node) * CELL_BYTES
+    }
+
+    /// Counts what folding would free.
+    pub(super) fn count_freed(&self, levels: &[Level], freed: &mut Freed) {
+        let nodes = self.tree.nodes();
+        // The lightest below each node that has no remainder yet.
+        let mut lightest = vec![Level::MAX; nodes.len()];
+        let mut has_remainder = vec![false; nodes.len()];
+        for index in 1..nodes.len() {
+            let parent = nodes[index].parent.index();
+            let at = match nodes[index].place {
+                Place::Lost(_) => continue,
+                Place::Folded { .. } => {
+                    has_remainder[parent] = true;
+                    levels[parent]
+                }
+                _ => {
+                    lightest[parent] = lightest[parent].min(levels[index]);
+                    levels[index]
+                }
+            };
+            freed.0[usize::from(at)] += self.node_bytes(index) as i64;
+        }
+        for index in 0..nodes.len() {
+            let (from, to) = (usize::from(lightest[index]), usize::from(levels[index]));
+            if !has_remainder[index] && from < to {
+                freed.0[from] -= REMAINDER_BYTES as i64;
+                freed.0[to] += REMAINDER_BYTES as i64;
+            }
+        }
+    }
+
+    /// How many nodes, from the first on, are old: of those on the highest level that is folded they have the part that is, and
+    /// whole stacks. What is more than that is taken off the next tree's part.
+    fn old(&self, levels: &[Level], highest: &mut Highest) -> usize {
+        let nodes = self.tree.nodes();
+        let on_level = |index: &usize| levels[*index] == highest.level;
+        let bytes = |index: usize| self.node_bytes(index) as i128;
+        let all: i128 = (1..levels.len()).filter(on_level).map(bytes).sum();
+        let wanted = all * highest.folded / highest.bytes - highest.surplus;
+        let (mut sum, mut last) = (0, 0);
+        for index in (1..levels.len()).filter(on_level) {
+            let goes_on = last > 0 && nodes[index].parent.index() == last;
+            if sum >= wanted && !goes_on {
+                break;
+            }
+            sum += bytes(index);
+            last = index;
+        }
+        highest.surplus = sum - wanted;
+        last + 1
+    }
+
+    /// Folds what is lightest.
+    pub(super) fn fold_lightest(&mut self, levels: &[Level], highest: &mut Highest) -> Folding {
+        let keep = self.staying(levels, highest);
+        let mut folding = Folding::default();
+        for (node, keep) in self.tree.nodes().iter().zip(&keep) {
+            folding.nodes += u64::from(!keep && !node.place.is_folded());
+        }
+        if folding.nodes == 0 {
+            return folding;
+        }
+        let per_mark = self.per_mark();
+        let nodes = self.tree.nodes();
+        let gone = self
+            .weights
+            .iter()
+            .filter(|(node, ..)| !keep[node.index()] && !nodes[node.index()].place.is_folded());
+        folding.ns = gone
+            .map(|(_, what, amount)| per_mark.ns(what, amount).0)
+            .sum::<f64>() as u64;
+        let before = self.budgeted();
+        let map = self.tree.prune(&keep);
+        self.renumber(&map);
+        folding.freed = before.saturating_sub(self.budgeted());
         folding
     }
 
     /// Which nodes stay, with every parent of one that does.
-    fn staying(&self, thinning: &Thinning) -> Vec<bool> {
+    fn staying(&self, levels: &[Level], highest: &mut Highest) -> Vec<bool> {
+        let old = self.old(levels, highest);
         let nodes = self.tree.nodes();
-        let mut keep: Vec<bool> = nodes
-            .iter()
-            .map(|node| matches!(node.place, Place::Lost(_)))
-            .collect();
+        let mut keep: Vec<bool> = vec![false; nodes.len()];
         keep[NodeId::ROOT.index()] = true;
-        if let Some(one_in) = thinning.one_in {
-            self.keep_heavy(one_in, &mut keep);
-        }
-        if let Some(first_ns) = thinning.recent_ns {
-            for segment in self.ring.within(first_ns, u64::MAX) {
-                for (node, _) in segment.nodes.keys() {
-                    keep[node.index()] = true;
-                }
-            }
-            let slept = self.ring.stretches().filter(|s| s.to_ns > first_ns);
-            for leaf in slept.filter_map(|stretch| stretch.holder?.leaf()) {
-                keep[leaf.index()] = true;
-            }
-            let leaves = self.open.iter().map(|open| open.leaf);
-            let leaves = leaves.chain(self.last_open.values().copied());
-            for leaf in leaves.chain(self.held_back.iter().map(|held| held.leaf)) {
-                keep[leaf.index()] = true;
-            }
-        }
         for index in (1..nodes.len()).rev() {
+            keep[index] |= match nodes[index].place {
+                Place::Lost(_) => true,
+                Place::Folded { .. } => false,
+                _ => {
+                    levels[index] > highest.level || levels[index] == highest.level && index >= old
+                }
+            };
             if keep[index] {
                 keep[nodes[index].parent.index()] = true;
             }
@@ -111,54 +361,6 @@ impl Account {
         }
         self.keep_single(&mut keep);
         keep
-    }
-
-    /// What each node has of the account's time, roughly: its marks at what one of them stands for on average.
-    fn worth(&self) -> Vec<Worth> {
-        let mut marks = [0u128; KINDS];
-        for (_, what, amount) in self.weights.iter() {
-            if let Some(kind) = weights::kind_of(what) {
-                marks[kind as usize] += u128::from(amount);
-            }
-        }
-        let kinds = self.totals().kinds;
-        let mut worth = vec![Worth::default(); self.tree.nodes().len()];
-        for (node, what, amount) in self.weights.iter() {
-            let kind = weights::kind_of(what);
-            let ns = match kind {
-                Some(kind) => {
-                    let product = u128::from(kinds[kind as usize]) * u128::from(amount);
-                    u64::try_from(product / marks[kind as usize]).unwrap_or(u64::MAX)
-                }
-                None if weights::is_exact(what) => amount,
-                None => continue,
-            };
-            let worth = &mut worth[node.index()];
-            worth.elapsed_ns = worth.elapsed_ns.saturating_add(ns);
-            let running = kind.is_some_and(|kind| !is_wait(kind));
-            worth.running_ns += if running { ns } else { 0 };
-        }
-        worth
-    }
-
-    fn keep_heavy(&self, one_in: u64, keep: &mut [bool]) {
-        let nodes = self.tree.nodes();
-        let weights = self.worth();
-        let mut elapsed_ns: Vec<u64> = weights.iter().map(|weight| weight.elapsed_ns).collect();
-        let mut running_ns: Vec<u64> = weights.iter().map(|weight| weight.running_ns).collect();
-        for open in self.open.iter() {
-            elapsed_ns[open.leaf.index()] += open.exact.iter().sum::<u64>();
-        }
-        for index in (1..nodes.len()).rev() {
-            let parent = nodes[index].parent.index();
-            elapsed_ns[parent] += elapsed_ns[index];
-            running_ns[parent] += running_ns[index];
-        }
-        let (least_elapsed_ns, least_running_ns) = (elapsed_ns[0] / one_in, running_ns[0] / one_in);
-        for index in 1..nodes.len() {
-            keep[index] |=
-                elapsed_ns[index] > least_elapsed_ns || running_ns[index] > least_running_ns;
-        }
     }
 
     /// To fold one node alone would only take its name away: there would be a remainder in its place.

@@ -17,7 +17,7 @@ use super::{
     segments::{FOLDED, What},
     stretches::Holder,
     threads::Thread,
-    tree::Node,
+    tree::{Node, NodeId},
     values::{Totals, WAIT_CLASSES, add_kinds},
     weights::add_to,
 };
@@ -91,37 +91,39 @@ impl AccountView {
         &self.nodes
     }
 
-    /// What each node received itself, by node number, open intervals included.
+    /// What each node that received anything received itself, open intervals included.
     #[must_use]
-    pub fn primary_over(&self, span: Span) -> Vec<Primary> {
-        let mut primary = vec![Primary::default(); self.nodes.len()];
+    pub fn held_over(&self, span: Span) -> BTreeMap<NodeId, Primary> {
+        let mut held: BTreeMap<NodeId, Primary> = BTreeMap::new();
         match span {
             Span::Session => {
                 for (node, what, amount) in self.weights.iter() {
-                    add_to(&mut primary[node.index()], what, amount);
+                    add_to(held.entry(node).or_default(), what, amount);
                 }
             }
             Span::Between { from_ns, to_ns } => {
                 for segment in self.ring.within(from_ns, to_ns) {
                     for ((node, what), amount) in &segment.nodes {
-                        add_to(&mut primary[node.index()], *what, *amount);
+                        add_to(held.entry(*node).or_default(), *what, *amount);
                     }
                 }
                 for stretch in self.ring.stretches() {
-                    if let Some(Holder::Stack(leaf)) = stretch.holder {
+                    let ns = stretch.within(from_ns, to_ns);
+                    if let (Some(Holder::Stack(leaf)), 1..) = (stretch.holder, ns) {
                         let wait = usize::from(stretch.class == Class::Runnable as usize);
-                        primary[leaf.index()].exact[wait] += stretch.within(from_ns, to_ns);
+                        held.entry(leaf).or_default().exact[wait] += ns;
                     }
                 }
             }
         }
         for open in self.open_over(span) {
-            let exact = &mut primary[open.leaf.index()].exact;
-            for (to, from) in exact.iter_mut().zip(open.exact) {
-                *to += from;
+            for (wait, ns) in open.exact.into_iter().enumerate().filter(|(_, ns)| *ns > 0) {
+                held.entry(open.leaf).or_default().exact[wait] += ns;
             }
         }
-        primary
+        // A file may have numbers that are zero.
+        held.retain(|_, primary| *primary != Primary::default());
+        held
     }
 
     /// The exact time by kind that is divided by marks, of all threads.

@@ -1,59 +1,41 @@
-//! Room in the call trees for what is new: which detail gives way, in which order.
+//! Room in the call trees for what is new: which detail gives way.
 //!
-//! When the budget is used up, a quarter of it is made free by folding, in the order of [`STEPS`]. Whatever is folded
-//! keeps its time and its samples; a stack that comes again is there again by name. Each step is counted by whose it was.
+//! When the budget is used up, a quarter of it is made free by folding what is lightest ([`fold`](super::fold)): first in the
+//! trees of a process that holds more than a third of the room and of a user who holds more than half of it, no further than to
+//! that, then anywhere. So nobody can take the room of others by stacks that are many, or many threads that sleep. Of what
+//! weighs the same, each tree loses the same part, and first what was made first. Whatever is folded keeps its time and its
+//! samples; a stack that comes again is there again by name. It is counted by whose it was.
+
+use std::collections::BTreeMap;
 
 use super::{
     Profile,
-    fold::{Folding, Thinning},
+    account::Account,
+    fold::{Folding, Freed, Level, Whole},
 };
 use crate::processes::ids::ProcessKey;
 
-/// What received time in the last one to two of these is recent, nanoseconds.
-const RECENT_NS: u64 = 10_000_000_000;
+/// Root, whose processes are not bounded together.
+const ROOT: u32 = 0;
 
-/// Whose trees a step folds.
+/// Whose a tree is.
 #[derive(Clone, Copy, Debug)]
 enum Whose {
-    /// Of processes that were dropped from the reports.
-    Retired,
-    /// Of exited processes, oldest exit first.
-    Exited,
-    /// Of living processes, largest tree first.
-    Living,
+    /// Of processes that were dropped from the reports: which image.
+    Retired(usize),
+    /// Of an exited process.
+    Exited(ProcessKey),
+    /// Of a living process.
+    Living(ProcessKey),
 }
 
+/// A tree that may be folded.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct Tree {
     whose: Whose,
-    /// Parts of a tree stay that have more than one in so many of its time; `None`: nothing stays.
-    one_in: Option<u64>,
-    /// Parts that received time lately stay too.
-    but_recent: bool,
-}
-
-/// What is folded first. For one account, each step leaves less than those before. The last ones leave nothing, so there
-/// is room for every stack that is no deeper than the budget, but for the rows of lost stacks.
-const STEPS: [Step; 9] = [
-    Step::of(Whose::Retired, Some(1000), false),
-    Step::of(Whose::Exited, Some(100), false),
-    Step::of(Whose::Living, Some(100), true),
-    Step::of(Whose::Exited, Some(10), false),
-    Step::of(Whose::Exited, None, false),
-    Step::of(Whose::Retired, None, false),
-    Step::of(Whose::Living, Some(100), false),
-    Step::of(Whose::Living, Some(10), false),
-    Step::of(Whose::Living, None, false),
-];
-
-impl Step {
-    const fn of(whose: Whose, one_in: Option<u64>, but_recent: bool) -> Self {
-        Self {
-            whose,
-            one_in,
-            but_recent,
-        }
-    }
+    /// Its user, where one is known; root's, and what is dropped, has none.
+    user: Option<Option<u32>>,
+    bytes: usize,
 }
 
 /// What was folded so far, by whose it was.
@@ -64,12 +46,6 @@ pub(super) struct FoldedSoFar {
     pub(super) living: Folding,
 }
 
-/// The accounts by the order in which they are folded.
-struct Queues {
-    exited: Vec<ProcessKey>,
-    living: Vec<ProcessKey>,
-}
-
 impl Profile {
     /// Makes room for a stack of so many frames where there is none. If no quarter of the budget could be had, it is not
     /// tried again in this pass.
@@ -78,78 +54,118 @@ impl Profile {
             return;
         }
         self.make_room();
-        if !self.budget.has_quarter() {
+        if self.budget.lacking_bytes() > 0 {
             self.crowded_pass = Some(self.passes);
         }
     }
 
     fn make_room(&mut self) {
-        let queues = self.queues();
-        // The same moment for a while, so that trees that have not grown are not looked at again.
-        let recent_ns = (self.now_ns / RECENT_NS).saturating_sub(1) * RECENT_NS;
-        for (level, step) in STEPS.iter().enumerate() {
-            let thinning = Thinning {
-                level,
-                one_in: step.one_in,
-                recent_ns: step.but_recent.then_some(recent_ns),
+        let mut whole = Whole::default();
+        let kept = self.processes.values().map(|process| &process.account);
+        for account in kept.chain(self.images.accounts()) {
+            whole.add(&account.totals());
+        }
+        let trees = self.trees();
+        // What remainders take is known roughly, so there is something on top of what is lacking: more each time.
+        let mut margin = self.budget.limit_bytes() / 32;
+        for (group, excess) in over_share(&trees, self.budget.limit_bytes()) {
+            match self.budget.lacking_bytes() {
+                0 => return,
+                lacking => self.fold_lightest(&whole, &group, excess.min(lacking + margin)),
             };
-            let keys = match step.whose {
-                Whose::Retired => {
-                    for account in self.images.accounts_mut() {
-                        if self.budget.has_quarter() {
-                            return;
-                        }
-                        let folding = account.thin(&thinning);
-                        self.budget.release(folding.freed);
-                        self.folded.retired.add(&folding);
-                    }
-                    continue;
-                }
-                Whose::Exited => &queues.exited,
-                Whose::Living => &queues.living,
-            };
-            for key in keys {
-                if self.budget.has_quarter() {
-                    return;
-                }
-                let Some(process) = self.processes.get_mut(key) else {
-                    continue;
-                };
-                let folding = process.account.thin(&thinning);
-                self.budget.release(folding.freed);
-                match step.whose {
-                    Whose::Living => self.folded.living.add(&folding),
-                    _ => self.folded.exited.add(&folding),
-                }
+        }
+        while self.budget.lacking_bytes() > 0 {
+            let wanted = self.budget.lacking_bytes().saturating_add(margin);
+            let freed = self.fold_lightest(&whole, &trees, wanted);
+            if freed == 0 && margin > self.budget.limit_bytes() {
+                break;
             }
+            margin = margin.saturating_mul(4).max(1);
         }
     }
 
-    fn queues(&self) -> Queues {
-        let mut exited = Vec::new();
-        let mut living = Vec::new();
-        for (key, process) in &self.processes {
-            match process.exited_pass {
-                Some(pass) => {
-                    let at = process.info.exited_at_unix_ns.unwrap_or_default();
-                    exited.push((pass, at, *key));
-                }
-                None => living.push((std::cmp::Reverse(process.account.budgeted()), *key)),
+    /// All trees that hold anything.
+    fn trees(&self) -> Vec<Tree> {
+        let retired = self.images.accounts().enumerate();
+        let retired = retired.map(|(place, account)| Tree {
+            whose: Whose::Retired(place),
+            user: None,
+            bytes: account.budgeted(),
+        });
+        let kept = self.processes.iter().map(|(key, process)| Tree {
+            whose: match process.exited_pass {
+                Some(_) => Whose::Exited(*key),
+                None => Whose::Living(*key),
+            },
+            user: Some(process.info.uid).filter(|user| *user != Some(ROOT)),
+            bytes: process.account.budgeted(),
+        });
+        retired.chain(kept).filter(|tree| tree.bytes > 0).collect()
+    }
+
+    fn tree_account(&mut self, whose: Whose) -> Option<&mut Account> {
+        match whose {
+            Whose::Retired(place) => self.images.accounts_mut().nth(place),
+            Whose::Exited(key) | Whose::Living(key) => self
+                .processes
+                .get_mut(&key)
+                .map(|process| &mut process.account),
+        }
+    }
+
+    /// Folds what is lightest in these trees until about so many bytes are free. Answers how many are.
+    fn fold_lightest(&mut self, whole: &Whole, trees: &[Tree], bytes: usize) -> usize {
+        if bytes == 0 {
+            return 0;
+        }
+        let (now_ns, pass_ns) = (self.now_ns, self.timeline.current_ns());
+        let mut freed = Freed::default();
+        let mut levels: Vec<Vec<Level>> = Vec::with_capacity(trees.len());
+        for tree in trees {
+            let of_tree = self.tree_account(tree.whose).map(|account| {
+                let levels = account.levels(whole, now_ns, pass_ns);
+                account.count_freed(&levels, &mut freed);
+                levels
+            });
+            levels.push(of_tree.unwrap_or_default());
+        }
+        let mut highest = freed.reaching(bytes);
+        let mut all = 0;
+        for (tree, levels) in trees.iter().zip(levels) {
+            let Some(account) = self.tree_account(tree.whose) else {
+                continue;
+            };
+            let folding = account.fold_lightest(&levels, &mut highest);
+            self.budget.release(folding.freed);
+            all += folding.freed;
+            match tree.whose {
+                Whose::Retired(_) => self.folded.retired.add(&folding),
+                Whose::Exited(_) => self.folded.exited.add(&folding),
+                Whose::Living(_) => self.folded.living.add(&folding),
             }
         }
-        exited.sort_unstable();
-        living.sort_unstable();
-        Queues {
-            exited: exited.into_iter().map(|(.., key)| key).collect(),
-            living: living.into_iter().map(|(_, key)| key).collect(),
-        }
+        all
     }
 }
 
-impl Folding {
-    fn add(&mut self, other: &Self) {
-        self.freed += other.freed;
-        self.nodes += other.nodes;
-        self.ns += other.ns;
+/// The trees of each process, and of each user, that holds more than its share, and how many bytes more.
+fn over_share(trees: &[Tree], limit: usize) -> Vec<(Vec<Tree>, usize)> {
+    let (of_process, of_user) = (limit / 3, limit / 2);
+    let mut over: Vec<(Vec<Tree>, usize)> = Vec::new();
+    let mut users: BTreeMap<Option<u32>, Vec<Tree>> = BTreeMap::new();
+    for tree in trees {
+        if tree.bytes > of_process && !matches!(tree.whose, Whose::Retired(_)) {
+            over.push((vec![*tree], tree.bytes - of_process));
+        }
+        if let Some(user) = tree.user {
+            users.entry(user).or_default().push(*tree);
+        }
     }
+    for trees in users.into_values() {
+        let bytes: usize = trees.iter().map(|tree| tree.bytes).sum();
+        if trees.len() > 1 && bytes > of_user {
+            over.push((trees, bytes - of_user));
+        }
+    }
+    over
 }

@@ -4,12 +4,20 @@
 //! [`Tree::prune`] numbers those that stay anew, so a parent's number is always below its children's. All trees of a
 //! profile share one [`NodeBudget`].
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::Arc,
+};
 
+use hashbrown::HashTable;
 use profiler_common::StackEnd;
 use serde::{Deserialize, Serialize};
 
-use super::{budget::NodeBudget, frames::FrameId, input::LossCause};
+use super::{
+    budget::{NodeBudget, grow},
+    frames::FrameId,
+    input::LossCause,
+};
 
 /// Deepest path stored; what lies below goes to a [`Place::Cut`] node.
 pub const MAX_DEPTH: usize = 640;
@@ -99,6 +107,10 @@ impl Key {
         let tags = u128::from(sort << 8 | end.to_u32());
         Self(tags << 64 | u128::from(parent.0) << 32 | u128::from(detail))
     }
+
+    fn of(node: &Node) -> Self {
+        Self::new(node.parent, node.place, node.end)
+    }
 }
 
 /// Where a stack ended up.
@@ -114,24 +126,37 @@ pub struct Landing {
 #[derive(Debug)]
 pub struct Tree {
     nodes: Arc<Vec<Node>>,
-    index: HashMap<Key, NodeId>,
+    /// The nodes by their [`Key`], which is read off them.
+    index: HashTable<NodeId>,
+    /// Programs choose what is in the index, so they must not know where in it.
+    hasher: RandomState,
 }
+
+const _: () = assert!(size_of::<Node>() == 16);
 
 impl Default for Tree {
     fn default() -> Self {
+        Self::with_room(1)
+    }
+}
+
+impl Tree {
+    /// An empty one that need not grow for so many nodes, the root included.
+    fn with_room(nodes: usize) -> Self {
         let root = Node {
             parent: NodeId::ROOT,
             place: Place::Cut,
             end: StackEnd::None,
         };
+        let mut list = Vec::with_capacity(nodes);
+        list.push(root);
         Self {
-            nodes: Arc::new(vec![root]),
-            index: HashMap::new(),
+            nodes: Arc::new(list),
+            index: HashTable::with_capacity(nodes - 1),
+            hasher: RandomState::new(),
         }
     }
-}
 
-impl Tree {
     /// The nodes, root first, parents before children.
     #[must_use]
     pub fn nodes(&self) -> &Arc<Vec<Node>> {
@@ -241,12 +266,18 @@ impl Tree {
     /// [`Place::Folded`] below the last node that stays, or of [`LossCause::Folded`] below the root: never more nodes than
     /// before. Returns the new number of each node.
     pub(super) fn prune(&mut self, keep: &[bool]) -> Vec<NodeId> {
-        let old = std::mem::take(self).nodes;
+        let staying = keep.iter().filter(|keep| **keep).count();
+        // Made anew, as what was taken out leaves no room behind.
+        self.index = HashTable::new();
+        let old = std::mem::replace(self, Self::with_room(staying)).nodes;
         let mut map: Vec<NodeId> = Vec::with_capacity(old.len());
         map.push(NodeId::ROOT);
         for (index, node) in old.iter().enumerate().skip(1) {
             let parent = map[node.parent.index()];
-            let target = if keep[index] {
+            let target = if keep[index] && !node.place.is_folded() {
+                // No other node becomes the same, so it need not be looked for.
+                self.push(Node { parent, ..*node })
+            } else if keep[index] {
                 self.known_or_new(parent, node.place, node.end)
             } else if !keep[node.parent.index()] {
                 parent
@@ -264,9 +295,16 @@ impl Tree {
         map
     }
 
+    fn known(&self, parent: NodeId, place: Place, end: StackEnd) -> Option<NodeId> {
+        let wanted = Node { parent, place, end };
+        let hash = self.hasher.hash_one(Key::of(&wanted));
+        let is_it = |id: &NodeId| self.nodes[id.index()] == wanted;
+        self.index.find(hash, is_it).copied()
+    }
+
     fn known_or_new(&mut self, parent: NodeId, place: Place, end: StackEnd) -> NodeId {
-        match self.index.get(&Key::new(parent, place, end)) {
-            Some(id) => *id,
+        match self.known(parent, place, end) {
+            Some(id) => id,
             None => self.push(Node { parent, place, end }),
         }
     }
@@ -283,8 +321,8 @@ impl Tree {
         } else {
             StackEnd::None
         };
-        if let Some(id) = self.index.get(&Key::new(parent, place, end)) {
-            return Some(*id);
+        if let Some(id) = self.known(parent, place, end) {
+            return Some(id);
         }
         budget
             .take(matches!(place, Place::Cut | Place::Folded { .. }))
@@ -298,8 +336,8 @@ impl Tree {
         budget: &mut NodeBudget,
     ) -> Landing {
         let place = Place::Lost(cause);
-        let leaf = match self.index.get(&Key::new(NodeId::ROOT, place, end)) {
-            Some(id) => *id,
+        let leaf = match self.known(NodeId::ROOT, place, end) {
+            Some(id) => id,
             None => {
                 budget.take_always();
                 self.push(Node {
@@ -335,9 +373,11 @@ impl Tree {
         let id = NodeId(
             u32::try_from(self.nodes.len()).expect("the budget keeps trees far below 2^32 nodes"),
         );
-        Arc::make_mut(&mut self.nodes).push(node);
-        self.index
-            .insert(Key::new(node.parent, node.place, node.end), id);
+        let nodes = Arc::make_mut(&mut self.nodes);
+        grow(nodes, id.index() + 1);
+        nodes.push(node);
+        let hash = |id: &NodeId| self.hasher.hash_one(Key::of(&nodes[id.index()]));
+        self.index.insert_unique(hash(&id), id, hash);
         id
     }
 }

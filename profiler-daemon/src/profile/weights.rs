@@ -6,7 +6,7 @@ use std::sync::Arc;
 use profiler_common::kinds::{Kind, MARKS, NUMBERS, Primary, TICKS, WAITS};
 use serde::{Deserialize, Serialize};
 
-use super::{tree::NodeId, values::is_wait};
+use super::{budget::grow, tree::NodeId, values::is_wait};
 
 /// Which number of a [`Primary`]: its place in [`Primary::numbers`].
 pub(super) type What = u8;
@@ -91,6 +91,11 @@ impl Weights {
         self.cells.len()
     }
 
+    /// How many numbers of a node are not zero.
+    pub(super) fn of(&self, node: NodeId) -> usize {
+        self.chain(node).count()
+    }
+
     /// Whether a number of a node is not zero.
     pub(super) fn holds(&self, node: NodeId, what: What) -> bool {
         self.chain(node).any(|cell| cell.what == what)
@@ -167,13 +172,6 @@ impl Weights {
         for (node, what, amount) in other.iter() {
             self.add(nodes[node.index()], what, amount);
         }
-    }
-}
-
-/// Makes room for so many in all, an eighth more than needed at a time: what the budget charges is what is held.
-fn grow<T>(list: &mut Vec<T>, len: usize) {
-    if len > list.capacity() {
-        list.reserve_exact(len - list.len() + len / 8);
     }
 }
 

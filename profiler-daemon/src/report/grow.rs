@@ -70,8 +70,6 @@ pub(super) struct Grower<'v, 'n> {
     pub(super) forest: Forest<'n>,
     /// Which frames each node of the forest stands for; the first that were found.
     modes: Vec<Option<Mode>>,
-    /// What was there of each member and node of the forest: the places in `cells`.
-    known: HashMap<(u32, u32), Vec<u32>>,
     cells: Vec<Cell>,
     /// The members' exact totals.
     kinds: Vec<KindNs>,
@@ -93,7 +91,6 @@ impl<'v, 'n> Grower<'v, 'n> {
             shape,
             forest: Forest::empty(),
             modes: Vec::new(),
-            known: HashMap::new(),
             cells: Vec::new(),
             kinds: view.totals.iter().map(|totals| totals.kinds).collect(),
             earlier: HashMap::new(),
@@ -109,21 +106,22 @@ impl<'v, 'n> Grower<'v, 'n> {
     pub(super) fn add(&mut self, index: u32, span: Span) {
         let view = self.view;
         let member = &view.members[index as usize];
-        let primary = member.account.primary_over(span);
+        let held = member.account.held_over(span);
         let names = self.shape.label.names();
-        for (node, held) in member.account.nodes().iter().zip(&primary).skip(1) {
+        for (node, held) in &held {
+            let node = &member.account.nodes()[node.index()];
             self.forest.stacks.count(node, held, names);
             self.forest.lacks.note(node, held);
         }
-        for (node, primary) in self.placed(member, &primary) {
-            let place = u32::try_from(self.cells.len()).expect("no more cells than nodes");
-            self.known.entry((index, node)).or_default().push(place);
-            self.cells.push(Cell {
+        let targets = self.targets(member, &held);
+        let placed = held.into_iter().filter_map(|(node, primary)| {
+            Some(Cell {
                 member: index,
-                node,
+                node: targets[node.index()]?,
                 primary,
-            });
-        }
+            })
+        });
+        self.cells.extend(placed);
     }
 
     /// Notes what an account had received at an earlier moment, that is now a part of the member `index`. It is taken away by
@@ -134,24 +132,21 @@ impl<'v, 'n> Grower<'v, 'n> {
         for (now, then) in self.kinds[index as usize].iter_mut().zip(kinds) {
             *now = now.saturating_sub(then);
         }
-        let primary = earlier.account.primary_over(Span::Session);
+        let held = earlier.account.held_over(Span::Session);
         // Its stacks hang from the section of the member that it is a part of.
         let member = Member {
             account: earlier.account,
             ..self.view.members[index as usize]
         };
-        for (node, primary) in self.placed(&member, &primary) {
-            self.earlier.entry((index, node)).or_default().add(&primary);
+        let targets = self.targets(&member, &held);
+        for (node, primary) in held {
+            if let Some(target) = targets[node.index()] {
+                self.earlier
+                    .entry((index, target))
+                    .or_default()
+                    .add(&primary);
+            }
         }
-    }
-
-    /// Where in the forest what an account holds belongs.
-    fn placed(&mut self, member: &Member<'_>, primary: &[Primary]) -> Vec<(u32, Primary)> {
-        let targets = self.targets(member, primary).into_iter().zip(primary);
-        let placed = targets.filter_map(|(target, primary)| Some((target?, *primary)));
-        placed
-            .filter(|(_, primary)| *primary != Primary::default())
-            .collect()
     }
 
     /// The forest with totals.
@@ -290,13 +285,23 @@ impl<'v, 'n> Grower<'v, 'n> {
     /// Takes away what was there earlier. What a node has no longer was folded meanwhile: it went to the remainder of one
     /// of its callers. What is not there either is counted.
     fn subtract(&mut self) {
+        if self.earlier.is_empty() {
+            return;
+        }
+        let mut known = Known::new();
+        for (place, cell) in self.cells.iter().enumerate() {
+            known
+                .entry((cell.member, cell.node))
+                .or_default()
+                .push(place);
+        }
         let folded = FOLDED.map(|name| {
             let remainder = Function::unknown(Cow::Borrowed(name), Standing::Unnamed(NO_FRAME));
             self.by_name.get(&Identity::of(&remainder)).copied()
         });
         let mut left = Vec::new();
         for ((member, node), mut earlier) in std::mem::take(&mut self.earlier) {
-            self.take(member, node, &mut earlier);
+            self.take(&known, (member, node), &mut earlier);
             if earlier != Primary::default() {
                 left.push((member, node, earlier));
             }
@@ -307,7 +312,7 @@ impl<'v, 'n> Grower<'v, 'n> {
                 at = self.forest.nodes[at as usize].parent;
                 for function in folded.into_iter().flatten() {
                     if let Some(remainder) = self.children.get(&(at, function)) {
-                        self.take(member, *remainder, &mut rest);
+                        self.take(&known, (member, *remainder), &mut rest);
                     }
                 }
             }
@@ -316,20 +321,27 @@ impl<'v, 'n> Grower<'v, 'n> {
     }
 
     /// Takes what there is of `earlier` away from a place.
-    fn take(&mut self, member: u32, node: u32, earlier: &mut Primary) {
-        for place in self.known.get(&(member, node)).into_iter().flatten() {
-            self.cells[*place as usize].primary.take(earlier);
+    fn take(&mut self, known: &Known, of: (u32, u32), earlier: &mut Primary) {
+        for place in known.get(&of).into_iter().flatten() {
+            self.cells[*place].primary.take(earlier);
         }
     }
 
     /// The node of the forest that each node of the account's tree counts for, where it has anything.
-    fn targets(&mut self, member: &Member<'_>, weights: &[Primary]) -> Vec<Option<u32>> {
+    fn targets(
+        &mut self,
+        member: &Member<'_>,
+        held: &BTreeMap<NodeId, Primary>,
+    ) -> Vec<Option<u32>> {
         let nodes = member.account.nodes();
-        let live = live(nodes, weights);
+        let live = live(nodes, held);
         self.base = self.section(member);
         let hide_kernel = self.shape.frames == Frames::User && !member.kernel_thread;
         let mut places: Vec<u32> = vec![self.base; live.len()];
         let mut targets = vec![None; live.len()];
+        let holds = |index: usize| {
+            u32::try_from(index).is_ok_and(|index| held.contains_key(&NodeId(index)))
+        };
         for (index, node) in nodes.iter().enumerate().skip(1) {
             if !live[index] {
                 continue;
@@ -339,7 +351,7 @@ impl<'v, 'n> Grower<'v, 'n> {
             places[index] = place;
             if place != HIDDEN {
                 targets[index] = Some(place);
-            } else if weights[index] != Primary::default() {
+            } else if holds(index) {
                 targets[index] = Some(self.remark(self.base, "[hidden]"));
             }
         }
@@ -450,12 +462,15 @@ impl<'v, 'n> Grower<'v, 'n> {
     }
 }
 
+/// What was there of each member and node of the forest: the places in the list of cells.
+type Known = HashMap<(u32, u32), Vec<usize>>;
+
 /// Which nodes have received anything, themselves or below.
-fn live(nodes: &[Node], weights: &[Primary]) -> Vec<bool> {
-    let mut live: Vec<bool> = weights
-        .iter()
-        .map(|values| *values != Primary::default())
-        .collect();
+fn live(nodes: &[Node], held: &BTreeMap<NodeId, Primary>) -> Vec<bool> {
+    let mut live = vec![false; nodes.len()];
+    for node in held.keys() {
+        live[node.index()] = true;
+    }
     for index in (1..nodes.len()).rev() {
         if live[index] {
             live[nodes[index].parent.index()] = true;

@@ -31,12 +31,10 @@ impl Places {
         let (mut cells, mut of_members) = (Vec::new(), Vec::new());
         for (member, of) in (0u32..).zip(&view.members) {
             let from = cells.len();
-            let primary = of.account.primary_over(view.coverage.span);
-            let held = (0u32..).zip(primary);
-            let held = held.filter(|(_, primary)| *primary != Primary::default());
-            cells.extend(held.map(|(node, primary)| Cell {
+            let held = of.account.held_over(view.coverage.span);
+            cells.extend(held.into_iter().map(|(node, primary)| Cell {
                 member,
-                node,
+                node: node.0,
                 primary,
             }));
             of_members.push(from..cells.len());

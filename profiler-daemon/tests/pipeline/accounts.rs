@@ -13,7 +13,7 @@ use profiler_daemon::profile::{
     limits::Limits,
     over::{Gain, Span},
     snapshot::Snapshot,
-    tree::Place,
+    tree::{NodeId, Place},
     values::{Totals, WAIT_CLASSES, add_kinds, class_of},
 };
 use proptest::prelude::*;
@@ -43,8 +43,8 @@ fn accounts(snapshot: &Snapshot) -> impl Iterator<Item = &AccountView> {
 fn sum(account: &AccountView, span: Span) -> Primary {
     let mut sum = Primary::default();
     account
-        .primary_over(span)
-        .iter()
+        .held_over(span)
+        .values()
         .for_each(|cell| sum.add(cell));
     sum
 }
@@ -173,8 +173,9 @@ fn run(limits: Limits, plans: &[PassPlan]) {
 fn check_bytes(snapshot: &Snapshot, tree_bytes: usize) {
     let (mut nodes, mut numbers, mut lost_bytes) = (0, 0, 0);
     for account in accounts(snapshot) {
-        let cells = account.primary_over(Span::Session);
-        for (node, cell) in account.nodes().iter().zip(&cells).skip(1) {
+        let cells = account.held_over(Span::Session);
+        for (number, node) in (0..).zip(account.nodes()).skip(1) {
+            let cell = cells.get(&NodeId(number)).copied().unwrap_or_default();
             let held = cell.numbers().iter().filter(|number| **number > 0).count();
             nodes += 1;
             numbers += held;

@@ -7,6 +7,7 @@ mod between;
 #[path = "../shared/class_names.rs"]
 mod class_names;
 mod counts;
+mod detail;
 mod diff;
 mod divided;
 mod golden;

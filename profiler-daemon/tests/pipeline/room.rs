@@ -74,6 +74,11 @@ fn run(
 
 /// A heavy stack, and many of a millisecond each.
 fn stacks(of: &str, light: u32) -> Vec<(Vec<String>, u64)> {
+    stacks_of(of, light, 1)
+}
+
+/// A heavy stack, and many of so many milliseconds each.
+fn stacks_of(of: &str, light: u32, ms: u64) -> Vec<(Vec<String>, u64)> {
     let stack = |names: &[String]| -> Vec<String> {
         ["main".to_owned(), format!("{of}_body")]
             .into_iter()
@@ -82,7 +87,7 @@ fn stacks(of: &str, light: u32) -> Vec<(Vec<String>, u64)> {
     };
     let mut stacks = vec![(stack(&[format!("{of}_heavy")]), 1000)];
     for n in 0..light {
-        stacks.push((stack(&[format!("{of}_l{n}"), format!("{of}_m{n}")]), 1));
+        stacks.push((stack(&[format!("{of}_l{n}"), format!("{of}_m{n}")]), ms));
     }
     stacks
 }
@@ -182,64 +187,41 @@ fn new_stacks_always_have_room() {
     assert!(cause(&small, "folded_retired_nodes") > 0);
 }
 
-// Check that the light stacks of exited processes give way first, oldest exit first, that their heavy ones stay, that a
-// living process is not touched for them, and that the receipt says what was folded.
+// Check that the lightest stacks give way, of exited and living processes alike, that heavier ones stay, also an exited process's,
+// and that the receipt says what was folded.
 #[test]
-fn exited_processes_give_way_first() {
+fn the_lightest_gives_way_whoever_it_is_of() {
     let mut small = Small::new(limits());
-    let old = stacks("old", 120);
+    let (exited, living) = (ThreadState::Exited, ThreadState::Running);
     let mut pass = small.pass(1);
-    run(
-        &mut small,
-        &mut pass,
-        process(1),
-        ThreadState::Exited,
-        1120,
-        &old,
-    );
+    let old = stacks("old", 105);
+    run(&mut small, &mut pass, process(1), exited, 1105, &old);
+    let heavier = stacks_of("heavier", 105, 20);
+    run(&mut small, &mut pass, process(2), exited, 3100, &heavier);
+    let alive = stacks("alive", 105);
+    run(&mut small, &mut pass, process(3), living, 1105, &alive);
     small.profile.apply(pass);
+    assert_eq!(cause(&small, "folded_exited_nodes"), 0);
     let mut pass = small.pass(2);
-    let later = stacks("later", 120);
-    run(
-        &mut small,
-        &mut pass,
-        process(2),
-        ThreadState::Exited,
-        1120,
-        &later,
-    );
-    let alive = stacks("alive", 120);
-    run(
-        &mut small,
-        &mut pass,
-        process(3),
-        ThreadState::Running,
-        1120,
-        &alive,
-    );
+    let new = stacks("new", 110);
+    run(&mut small, &mut pass, process(4), living, 1110, &new);
     small.profile.apply(pass);
-    let mut pass = small.pass(3);
-    run(
-        &mut small,
-        &mut pass,
-        process(4),
-        ThreadState::Running,
-        1060,
-        &stacks("new", 60),
-    );
-    small.profile.apply(pass);
-    let (rows, causes) = functions(&small, process(1));
-    assert_eq!(own_ms(&rows, "old_heavy"), 1000);
-    assert_eq!(own_ms(&rows, "[folded]"), 120);
-    assert_eq!(causes, ["folded_ns"]);
-    for (number, of) in [(2, "later"), (3, "alive"), (4, "new")] {
+    let mut folded_ms = 0;
+    for (number, of) in [(1, "old"), (3, "alive")] {
         let (rows, causes) = functions(&small, process(number));
-        assert_eq!(own_ms(&rows, &format!("{of}_m30")), 1, "{of}");
+        assert_eq!(own_ms(&rows, &format!("{of}_heavy")), 1000);
+        let of_process_ms = own_ms(&rows, "[folded]");
+        assert!(of_process_ms > 0, "{of}");
+        folded_ms += of_process_ms;
+        assert_eq!(causes, ["folded_ns"]);
+    }
+    for (number, of, ms) in [(2, "heavier", 20), (4, "new", 1)] {
+        let (rows, causes) = functions(&small, process(number));
+        assert_eq!(own_ms(&rows, &format!("{of}_m30")), ms, "{of}");
         assert!(causes.is_empty());
     }
-    assert_eq!(cause(&small, "folded_exited_ns"), 120 * MILLI_NS);
-    assert_eq!(cause(&small, "folded_exited_nodes"), 240);
-    assert_eq!(cause(&small, "folded_living_nodes"), 0);
+    let counted = cause(&small, "folded_exited_ns") + cause(&small, "folded_living_ns");
+    assert_eq!(counted, folded_ms * MILLI_NS);
 }
 
 // Check that of a living process what it did long ago gives way to what it does now.
@@ -318,5 +300,5 @@ fn folded_kernel_frames_stay_with_their_caller() {
     let scope = Scope::Process("1".parse().unwrap());
     let all = report::functions(&small.profile.snapshot(), &scope, &query, &small.names).unwrap();
     assert!(all.rows.iter().any(|row| row.function == "[folded]"));
-    assert!(all.rows.len() < 20, "{} rows", all.rows.len());
+    assert!(all.rows.len() < 700, "{} rows", all.rows.len());
 }
