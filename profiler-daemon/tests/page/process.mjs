@@ -143,7 +143,7 @@ check("each view has links to its answer, and those that exist answer", async (p
     const links = await page.locator(".downloads a").evaluateAll((all) => all.map((link) => [link.textContent, link.getAttribute("href")]));
     assert.deepEqual(links.map(([label]) => label), labels, hash);
     for (const [label, href] of links) {
-      assert.match(href, label === "pprof" ? /\/pprof(\?(window=1m|frames=all))?$/ : path);
+      assert.match(href, label === "pprof" ? /\/pprof\?window=(1m|session)(&frames=all)?$/ : path);
       if (!["JSON", "text"].includes(label)) continue;
       const answer = await page.request.get(`${env.PAGE_URL}${href}`);
       assert.equal(answer.status(), 200, href);
