@@ -81,12 +81,12 @@ pub fn write(overview: &Overview, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn head(of: &Overview) -> Vec<String> {
-    let busy = match (of.online_processors, of.busy_percent) {
+    let busy = match (of.window.processors, of.busy_percent) {
         (Some(1), Some(percent)) => format!("1 processor {percent:.0} % busy"),
         (Some(count), Some(percent)) => format!("{count} processors {percent:.0} % busy"),
         _ => format!("{:.2} processors busy", of.busy_processors),
     };
-    let length = length(of.window_ns);
+    let length = length(of.window.duration_ns);
     let window = match (of.whole_session, of.until_now) {
         (true, _) => format!("whole session ({length})"),
         (false, true) => format!("last {length}"),

@@ -55,8 +55,6 @@ pub(super) async fn overview(shared: &Arc<Shared>, window: Window, format: Forma
         window,
         // Who made a saved profile is not known.
         own_pid: shared.backend.replay().is_none().then(std::process::id),
-        // Not known until snapshots say it.
-        processors: None,
     };
     let frames = move |snapshot: &Snapshot| report::overview_frames(snapshot, &query);
     make(shared, format, frames, move |snapshot, names| {

@@ -51,8 +51,6 @@ pub struct OverviewQuery {
     pub window: Window,
     /// The profiler's own process, which is not among those that wait.
     pub own_pid: Option<u32>,
-    /// How many processors there are.
-    pub processors: Option<u32>,
 }
 
 /// The answer.
@@ -65,15 +63,10 @@ pub struct Overview {
     pub window: WindowSpan,
     /// What it lacks.
     pub completeness: Completeness,
-    /// How long the time covered is.
-    pub window_ns: u64,
     /// Whether that is the whole session.
     pub whole_session: bool,
     /// Whether it ends at `as_of`.
     pub until_now: bool,
-    /// How many processors there are; null where that is not known.
-    #[schema(required)]
-    pub online_processors: Option<u32>,
     /// How many processors were at work on average for those that are profiled.
     pub busy_processors: f64,
     /// That of all there are; null where their number is not known.
@@ -198,10 +191,8 @@ pub fn overview(
         as_of: view.as_of(),
         window: view.window(),
         completeness: Completeness::of_one_total(view, places, names),
-        window_ns: view.span_ns(),
         whole_session,
         until_now: view.coverage.to_ns == snapshot.now_ns(),
-        online_processors: query.processors,
         busy_processors,
         busy_percent: screen.of_capacity(100.0 * busy_processors),
         elapsed_ns: view.total.values.elapsed_ns(),
@@ -266,7 +257,7 @@ impl<'a> Screen<'a> {
         Ok(Self {
             view,
             places,
-            processors: query.processors,
+            processors: snapshot.processors(),
             threads,
             blocked_ns,
             busiest,

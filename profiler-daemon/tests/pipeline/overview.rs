@@ -79,9 +79,13 @@ fn add(
 }
 
 /// Ten seconds of a service that computes and waits, of a pool that idles, of one that waits, of the profiler, and of a thread of the kernel.
-fn machine() -> (Snapshot, ByName) {
+/// On a machine with so many processors.
+fn machine(processors: u32) -> (Snapshot, ByName) {
     let mut small = Small::new(Limits::default());
-    let mut pass = small.pass(10);
+    let mut pass = DrainPass {
+        processors,
+        ..small.pass(10)
+    };
     let service = [6_000 * MS, 1_000 * MS, 2_000 * MS, 1_000 * MS, 0];
     add(
         &mut small,
@@ -150,7 +154,6 @@ fn query() -> OverviewQuery {
     OverviewQuery {
         window: Window::Recent,
         own_pid: Some(OWN),
-        processors: Some(2),
     }
 }
 
@@ -162,7 +165,7 @@ fn pids(rows: &[OverviewRow]) -> Vec<u32> {
 // among those that wait, and what is said of each.
 #[test]
 fn who_is_on_it() {
-    let (snapshot, names) = machine();
+    let (snapshot, names) = machine(2);
     let found = overview(&snapshot, &names, &query());
     assert_eq!(pids(&found.busiest), [42, OWN, 44, 7, 43]);
     assert_eq!(pids(&found.waiting), [44, 42]);
@@ -190,11 +193,8 @@ fn who_is_on_it() {
     assert_eq!(kernel.function, "worker_thread");
     assert_eq!(found.busiest[1].blocks_in, None);
     // Without their number, processors are counted.
-    let unknown = OverviewQuery {
-        processors: None,
-        ..query()
-    };
-    let found = overview(&snapshot, &names, &unknown);
+    let (snapshot, names) = machine(0);
+    let found = overview(&snapshot, &names, &query());
     assert_eq!(
         (found.busy_percent, found.busiest[0].capacity_percent),
         (None, None)
@@ -209,7 +209,7 @@ fn who_is_on_it() {
 // Check that the screen is what it was, in no line wider than 80 columns, and that no name can do anything to a terminal.
 #[test]
 fn how_it_looks() {
-    let (snapshot, names) = machine();
+    let (snapshot, names) = machine(2);
     let found = overview(&snapshot, &names, &query());
     let text = text(&found);
     for line in text.lines() {
@@ -232,7 +232,7 @@ fn how_it_looks() {
 // Check that a screen full of the largest numbers and longest names is not wider.
 #[test]
 fn the_widest() {
-    let (snapshot, names) = machine();
+    let (snapshot, names) = machine(2);
     let mut found = overview(&snapshot, &names, &query());
     let mut row = found.busiest[0].clone();
     (row.pid, row.ended, row.comm) = (Some(4_194_304), Some(u64::MAX), "W".repeat(15));
@@ -241,7 +241,7 @@ fn the_widest() {
     row.blocks_in.as_mut().unwrap().call = "syscall_4294967295 (32-bit)".into();
     row.hottest.as_mut().unwrap().function = "f".repeat(5_000);
     (found.busiest, found.waiting) = (vec![row.clone(); 10], vec![row; 5]);
-    (found.processes, found.threads, found.window_ns) = (u64::MAX, u64::MAX, u64::MAX - SECOND_NS);
+    (found.processes, found.threads, found.window.duration_ns) = (u64::MAX, u64::MAX, u64::MAX - SECOND_NS);
     let text = text(&found);
     let widest = text.lines().map(|line| line.chars().count()).max();
     assert_eq!(widest, Some(80), "{text}");
@@ -277,7 +277,7 @@ fn the_recent_time() {
                 !found.whole_session && first.ends_with("last 30 s"),
                 "{first}"
             );
-            assert_eq!(found.window_ns, 30 * SECOND_NS);
+            assert_eq!(found.window.duration_ns, 30 * SECOND_NS);
         }
         assert!((found.busy_processors - 1.0).abs() < 0.001, "{found:?}");
     }
