@@ -241,7 +241,8 @@ fn the_widest() {
     row.blocks_in.as_mut().unwrap().call = "syscall_4294967295 (32-bit)".into();
     row.hottest.as_mut().unwrap().function = "f".repeat(5_000);
     (found.busiest, found.waiting) = (vec![row.clone(); 10], vec![row; 5]);
-    (found.processes, found.threads, found.window.duration_ns) = (u64::MAX, u64::MAX, u64::MAX - SECOND_NS);
+    (found.processes, found.threads, found.window.duration_ns) =
+        (u64::MAX, u64::MAX, u64::MAX - SECOND_NS);
     let text = text(&found);
     let widest = text.lines().map(|line| line.chars().count()).max();
     assert_eq!(widest, Some(80), "{text}");
