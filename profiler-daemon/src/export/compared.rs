@@ -38,7 +38,7 @@ impl TextReport for Diff {
             ("INCL", Kind::Number),
             ("APP", Kind::Number),
             ("SAMPLES", Kind::Number),
-            ("FUNCTION", Kind::Name),
+            ("FUNCTION", Kind::Function),
             ("MODULE", Kind::Name),
         ];
         let shown = self.rows.len();

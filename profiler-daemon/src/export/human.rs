@@ -39,6 +39,26 @@ pub(super) fn cut(text: &str, width: usize) -> std::borrow::Cow<'_, str> {
     short.into()
 }
 
+/// A function of no more than so many characters: what is before its own name gives way first, then what is behind it.
+pub(super) fn cut_function(text: &str, width: usize) -> std::borrow::Cow<'_, str> {
+    if text.chars().count() <= width {
+        return text.into();
+    }
+    let (indent, name) = text.split_at(text.len() - text.trim_start_matches(' ').len());
+    let qualified = name.find(['(', '<', ' ']).unwrap_or(name.len());
+    let shorter = name[..qualified].match_indices("::");
+    let mut shorter = shorter.map(|(at, _)| format!("{indent}…{}", &name[at..]));
+    let fits = |text: &String| text.chars().count() <= width;
+    let last = name[..qualified].rfind("::");
+    match (shorter.find(fits), last) {
+        (Some(shorter), _) => shorter.into(),
+        (None, Some(at)) => cut(&format!("{indent}…{}", &name[at..]), width)
+            .into_owned()
+            .into(),
+        (None, None) => cut(text, width),
+    }
+}
+
 /// A percentage with two digits.
 pub(super) fn percent(value: f64) -> String {
     format!("{value:.2}%")
@@ -91,6 +111,22 @@ mod tests {
     #[test]
     fn short_names() {
         assert_eq!((&*cut("naïve", 5), &*cut("naïves", 5)), ("naïve", "naïv…"));
+        let functions = [
+            "work::programs::split::sixty",
+            "  a::b::c::sixty",
+            "ns::Class::method(int, char const*)",
+            "std::vector<std::pair<int, int>>::push_back",
+            "a_name_of_one_part",
+        ];
+        let shown = functions.map(|name| cut_function(name, 12).into_owned());
+        let expected = [
+            "…::sixty",
+            "  …::sixty",
+            "…::method(i…",
+            "…::vector<s…",
+            "a_name_of_o…",
+        ];
+        assert_eq!(shown, expected);
         let parts = ["/usr/lib/libc.so.6", "[kernel]", "/", "/usr/", ""].map(last_part);
         assert_eq!(parts, ["libc.so.6", "[kernel]", "/", "usr", ""]);
     }

@@ -68,7 +68,7 @@ impl TextReport for Recording {
             ("BLOCKED", Kind::Part),
             ("RUNNABLE", Kind::Part),
             ("SAMPLES", Kind::Number),
-            ("FUNCTION", Kind::Name),
+            ("FUNCTION", Kind::Function),
             ("MODULE", Kind::Name),
         ];
         let all = &self.functions.rows;

@@ -150,7 +150,10 @@ impl<Row: TextRow> TextReport for List<Row> {
 
 /// The columns of values, and these names.
 fn with_values(names: &[&'static str]) -> Vec<(&'static str, Kind)> {
-    let names = names.iter().map(|title| (*title, Kind::Name));
+    let names = names.iter().map(|title| match *title {
+        "FUNCTION" => (*title, Kind::Function),
+        _ => (*title, Kind::Name),
+    });
     VALUES.into_iter().chain(names).collect()
 }
 
@@ -193,18 +196,17 @@ fn inlined(function: &str, inlined: bool) -> String {
 
 impl TextRow for LineRow {
     fn columns() -> Vec<(&'static str, Kind)> {
-        with_values(&["LINE", "FUNCTION", "MODULE"])
+        with_values(&["LINE", "FUNCTION"])
     }
 
     fn cells(&self, _window: &WindowSpan) -> Vec<Cell> {
         let mut cells = values(&self.values);
         let line = self.line_unknown.map_or_else(
             || place(self.file.as_deref(), self.line),
-            |why| format!("- ({why})"),
+            |why| format!("({why})"),
         );
         cells.push(line.into());
         cells.push(inlined(&self.function, self.inlined).into());
-        cells.push(module(&self.module));
         cells
     }
 
@@ -215,7 +217,7 @@ impl TextRow for LineRow {
 
 impl TextRow for InstructionRow {
     fn columns() -> Vec<(&'static str, Kind)> {
-        with_values(&["ADDRESS", "FUNCTION", "LINE", "MODULE"])
+        with_values(&["ADDRESS", "FUNCTION", "LINE"])
     }
 
     fn cells(&self, _window: &WindowSpan) -> Vec<Cell> {
@@ -224,7 +226,6 @@ impl TextRow for InstructionRow {
         cells.push(optional(self.address.as_deref()).into());
         cells.push(format!("{}{}", name(&self.function), offset.unwrap_or_default()).into());
         cells.push(place(self.file.as_deref(), self.line).into());
-        cells.push(module(&self.module));
         cells
     }
 

@@ -46,6 +46,8 @@ pub struct Envelope<'a> {
 pub enum Kind {
     /// Names, to the left. They are cut where the line would be too wide.
     Name,
+    /// The same, of functions, which keep the last part of their names.
+    Function,
     /// Numbers and words, to the right.
     Number,
     /// Times, to the right, all in one unit that the title says.
@@ -219,8 +221,11 @@ fn write_table(table: &Table, out: &mut impl Write) -> io::Result<()> {
         for (cell, ((_, kind), width)) in row.iter().zip(table.columns.iter().zip(&widths)) {
             let separator = if line.is_empty() { "" } else { "  " };
             match kind {
-                Kind::Name => {
-                    let cell = human::cut(cell, *width);
+                Kind::Name | Kind::Function => {
+                    let cell = match kind {
+                        Kind::Function => human::cut_function(cell, *width),
+                        _ => human::cut(cell, *width),
+                    };
                     line.push_str(&format!("{separator}{cell:<width$}"));
                 }
                 _ => line.push_str(&format!("{separator}{cell:>width$}")),
@@ -248,7 +253,9 @@ fn widths(table: &Table, lines: &[Vec<String>]) -> Vec<usize> {
         }
         let names = widths.iter_mut().zip(&table.columns);
         let widest = names
-            .filter(|(width, (_, kind))| *kind == Kind::Name && **width > MIN_NAME)
+            .filter(|(width, (_, kind))| {
+                matches!(kind, Kind::Name | Kind::Function) && **width > MIN_NAME
+            })
             .max_by_key(|(width, _)| **width);
         let Some((widest, _)) = widest else {
             return widths;

@@ -178,7 +178,7 @@ async fn paths_that_do_not_exist_list_those_that_do() {
     // Check that unknown paths, reports that are not made yet included, answer 404 with every endpoint.
     for path in [
         "/nothing",
-        "/api/v1",
+        "/api/v2",
         "/api/v1/functions/",
         "/api/v1/processes/42/sources",
         "/debug/pprof/heap",

@@ -153,7 +153,7 @@ async fn every_report_comes_as_events() {
         );
         assert_eq!(reader.parts.headers[header::CACHE_CONTROL], "no-store");
         let event = reader.event().await.unwrap();
-        let json = get(&path).await.json();
+        let json = get(&with(&path, "format=json")).await.json();
         if endpoint.handler != "status" {
             assert_eq!(event.data, json, "{target}");
         }
