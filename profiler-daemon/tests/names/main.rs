@@ -35,6 +35,8 @@ use programs::Program;
 
 /// Share of the samples that perf names which must have the same function here.
 const LEAST_SHARE: f64 = 0.99;
+/// Fewer named samples say nothing: the machine had no time for the program.
+const LEAST_SAMPLES: u64 = 200;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn say(sentence: &str) {
@@ -65,7 +67,11 @@ fn compare(names: &[&'static str], seconds: u32, all: bool) {
             Ok(samples) => {
                 let result = Compared::new(&symbolizer, &samples);
                 say(&format!("{name}: {}", result.sentence()));
-                if !result.holds() {
+                if result.named() < LEAST_SAMPLES && !all {
+                    say(&format!(
+                        "skipped: names of {name} beside perf's: too few samples"
+                    ));
+                } else if !result.holds() {
                     write!(wrong, "{name}: {}\n{}", result.sentence(), result.list()).unwrap();
                 }
             }
@@ -141,7 +147,7 @@ impl Compared {
     }
 
     fn holds(&self) -> bool {
-        self.named() > 200 && self.share() >= LEAST_SHARE
+        self.named() >= LEAST_SAMPLES && self.share() >= LEAST_SHARE
     }
 
     fn sentence(&self) -> String {
