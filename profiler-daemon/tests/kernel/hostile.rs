@@ -223,7 +223,7 @@ fn who_attacks_it_harms_no_other() {
     // Check that what an ordinary user does harms no other program's profile, delays no answer, and leaves no memory taken.
     // With little room for call trees: whoever is first may fill it, and by default it is half as large as such a daemon.
     let Some(daemon) = daemon::own(&Settings {
-        limits: "profile_stack_bytes = \"4MiB\"",
+        limits: "profile_stack_bytes = \"1MiB\"",
         ..Settings::default()
     }) else {
         return;
