@@ -217,6 +217,7 @@ impl ThreadClock {
     /// The thread is no target any more: its open interval is closed and the clock stands still. Returns what ended of a wait.
     #[inline(always)]
     pub fn suspend(&mut self, now_ns: u64) -> WaitNs {
+        self.heed_gone();
         let waited = self.close(now_ns);
         self.phase = Phase::Unobserved as u32;
         waited
@@ -252,6 +253,7 @@ impl ThreadClock {
     /// a wait.
     #[inline(always)]
     pub fn assume_call(&mut self, now_ns: u64, call: u32, flags: u32) -> WaitNs {
+        self.heed_gone();
         let waited = self.close(now_ns);
         self.call = call;
         self.call_entered_ns = self.last_ns;
@@ -370,9 +372,7 @@ impl ThreadClock {
     #[inline(always)]
     pub fn view(&self, now_ns: u64) -> Self {
         let mut view = *self;
-        if view.phase == Phase::Running as u32 && view.gone_ns > view.last_ns {
-            view.phase = Phase::Blocked as u32;
-        }
+        view.heed_gone();
         view.close(now_ns);
         view
     }
@@ -420,6 +420,14 @@ impl ThreadClock {
             blocked_ns,
             runnable_ns: away_ns - blocked_ns,
             wake,
+        }
+    }
+
+    /// Another thread was found on its processor since its last event: it is away, for all that is known from outside.
+    #[inline(always)]
+    fn heed_gone(&mut self) {
+        if self.phase == Phase::Running as u32 && self.gone_ns > self.last_ns {
+            self.phase = Phase::Blocked as u32;
         }
     }
 

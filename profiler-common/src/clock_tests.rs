@@ -177,6 +177,12 @@ fn a_thread_that_left_unseen_does_not_run_on() {
     assert_eq!(classes(&clock.view(150)), (0, 0, 50, 0, 0));
     clock.woken_ns = 160;
     assert_eq!(classes(&clock.view(170)), (0, 0, 60, 10, 0));
+    // What is closed from outside is what was told.
+    let (mut suspended, mut assumed) = (clock, clock);
+    assert_eq!(suspended.suspend(170), [60, 10]);
+    assert_eq!(assumed.assume_call(170, 3, 0), [60, 10]);
+    assert_eq!(classes(&suspended), (0, 0, 60, 10, 0));
+    assert_eq!(classes(&assumed), (0, 0, 60, 10, 0));
     clock.switch_in(170);
     assert_eq!(classes(&clock.view(180)), (10, 0, 60, 10, 0));
 }

@@ -114,9 +114,11 @@ pub(super) fn snapshot(
     outside: &OutsideStack,
     at_ns: u64,
 ) -> Option<ThreadSnapshot> {
-    let phase = Phase::from_u32(record.clock.phase)?;
     let view = record.clock.view(at_ns);
-    let is_away = matches!(phase, Phase::Blocked | Phase::Runnable);
+    // As it was seen, which decides what is known of its stack, and as it is told: it may have left unseen.
+    let seen = Phase::from_u32(record.clock.phase)?;
+    let phase = Phase::from_u32(view.phase)?;
+    let is_away = matches!(seen, Phase::Blocked | Phase::Runnable);
     let since_ns = record.clock.last_ns;
     let stack = if record.marks.is_open_exact(view.last_ns - since_ns) {
         Some((record.away_user, record.away_kernel, record.away_end))

@@ -289,8 +289,13 @@ impl Account {
         for class in 0..CLASS_COUNT {
             let less = old.classes[class].saturating_sub(update.classes[class]);
             if less > 0 {
-                // The open interval had been counted under another class: the exact values follow the event.
-                gains = self.ring.reclassify(thread, class, less, gains);
+                // The open interval had been counted under another class: the exact values follow the event. If the thread was in a
+                // call then, all of that interval was.
+                let before = gains;
+                let call = self.open_calls.get(&update.thread).map(|call| call.number);
+                gains = self.ring.reclassify(thread, (class, less), call, gains);
+                let taken = std::array::from_fn(|other| before[other] - gains[other]);
+                self.reclassify_open_call(update.thread, class, taken);
             }
         }
         for (class, gain) in gains.into_iter().enumerate() {
@@ -389,6 +394,17 @@ impl Account {
             self.add_calls(segment_ns, now.number, &gain);
             now.time = now.time.max(&booked);
             self.open_calls.insert(thread, now);
+        }
+    }
+
+    /// What was booked for the call that a thread was inside at its last update was of other classes.
+    fn reclassify_open_call(&mut self, thread: ThreadKey, class: usize, others: ClassNs) {
+        if let Some(open) = self.open_calls.get_mut(&thread) {
+            let all = Arc::make_mut(&mut self.calls).entry(open.number).or_default();
+            for (other, ns) in others.into_iter().enumerate() {
+                let moved = open.time.reclassify((class, other), ns);
+                all.time.reclassify((class, other), moved);
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! System calls by number: sums of what each thread's cumulative counts gained, and of what passed in calls under way.
 
+use profiler_common::Class;
 use serde::{Deserialize, Serialize};
 
 use super::input::SyscallUpdate;
@@ -44,6 +45,31 @@ impl CallTime {
         self.blocked_ns += other.blocked_ns;
     }
 
+    /// Up to `ns` of one class turned out to be of another: (from, to). Answers how much it had. What is neither running in a call
+    /// nor waiting is no part of one.
+    pub(super) fn reclassify(&mut self, (from, to): (usize, usize), ns: u64) -> u64 {
+        const RUNNING: usize = Class::Syscall as usize;
+        const BLOCKED: usize = Class::Blocked as usize;
+        const RUNNABLE: usize = Class::Runnable as usize;
+        let part = ns.min(match from {
+            RUNNING => self.running_ns,
+            BLOCKED => self.blocked_ns,
+            RUNNABLE => self.runnable_ns(),
+            _ => 0,
+        });
+        match from {
+            RUNNING => self.running_ns -= part,
+            BLOCKED => self.blocked_ns -= part,
+            _ => {}
+        }
+        match to {
+            RUNNING => self.running_ns += part,
+            BLOCKED => self.blocked_ns += part,
+            RUNNABLE => {}
+            _ => self.total_ns -= part,
+        }
+        part
+    }
     /// The larger of each.
     #[must_use]
     pub fn max(&self, other: &Self) -> Self {
@@ -62,6 +88,8 @@ pub(super) struct SeenCalls {
     returned: CallTotals,
     /// What was booked while calls were under way that are over now, and that no count contains yet.
     booked: CallTime,
+    /// What the last counts to come had no place for: of a call that they did not contain yet.
+    left: CallTime,
 }
 
 impl SeenCalls {
@@ -75,7 +103,10 @@ impl SeenCalls {
         let mut gain = now.since(&self.returned);
         self.returned = now;
         if gain.count > 0 {
-            gain.time = gain.time.since(&std::mem::take(&mut self.booked));
+            let returned = gain.time.since(&self.left);
+            gain.time = returned.since(&self.booked);
+            self.left = self.booked.since(&returned);
+            self.booked = CallTime::default();
         }
         gain
     }
@@ -195,6 +226,50 @@ mod tests {
         returned.time = time(160, 120, 80);
         assert_eq!(seen.update(returned).time, time(0, 0, 0));
         assert_eq!(time(20, 15, 30).since(&time(10, 0, 10)), time(10, 10, 0));
+    }
+
+    // Check that the count of another call, which came first, has no part of what was booked for one that it does not contain yet, and
+    // that this is not kept for ever where its count never comes.
+    #[test]
+    fn what_was_booked_waits_for_its_own_count() {
+        let mut seen = SeenCalls::default();
+        seen.is_over(&time(1_000, 0, 1_000));
+        let other = seen.update(totals(1, 10, 10));
+        assert_eq!(other.time.running_ns, 10);
+        let mut returned = totals(2, 1_030, 1_020);
+        returned.time = time(1_030, 30, 1_000);
+        let its_own = seen.update(returned).time;
+        assert_eq!(
+            (other.time.total_ns + its_own.total_ns, its_own.blocked_ns),
+            (30, 0),
+            "1000 ns of 1030 were booked"
+        );
+        seen.is_over(&time(500, 0, 500));
+        returned.count = 3;
+        seen.update(returned);
+        returned.count = 4;
+        seen.update(returned);
+        returned = totals(5, 1_100, 1_020);
+        returned.time = time(1_100, 30, 1_070);
+        assert_eq!(seen.update(returned).time, time(70, 0, 70));
+    }
+
+    // Check that time that turns out to be of another class stays in the call, that no more is taken than there is, and that what runs
+    // or waits outside any call is none of a call's.
+    #[test]
+    fn time_of_another_class() {
+        let [user, syscall, blocked, runnable, _] = Class::ALL.map(|class| class as usize);
+        let mut call = time(100, 10, 80);
+        assert_eq!(call.reclassify((blocked, runnable), 30), 30);
+        assert_eq!((call, call.runnable_ns()), (time(100, 10, 50), 40));
+        assert_eq!(call.reclassify((syscall, blocked), 30), 10);
+        assert_eq!(call, time(100, 0, 60));
+        assert_eq!(call.reclassify((runnable, syscall), 5), 5);
+        assert_eq!(call, time(100, 5, 60));
+        assert_eq!(call.reclassify((blocked, user), 20), 20);
+        assert_eq!(call, time(80, 5, 40));
+        assert_eq!(call.reclassify((user, blocked), 20), 0);
+        assert_eq!(call, time(80, 5, 40));
     }
 
     // Check that a gain keeps the new maximum where it rose, the exact length of a single call, and else a bound.

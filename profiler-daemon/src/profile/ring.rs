@@ -6,7 +6,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use profiler_common::{
-    CLASS_COUNT, Class, ClassNs,
+    Class, ClassNs,
     kinds::{Kind, WaitNs},
 };
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use super::{
     stretches::{Holder, Stretch, Stretches},
     timeline::Timeline,
     tree::NodeId,
-    values::WAIT_CLASSES,
+    values::{WAIT_CLASSES, take_from},
     weights,
 };
 
@@ -37,20 +37,6 @@ enum Place {
     Segment(usize),
     /// In the stretch of the thread that began then.
     Stretch(Stretch),
-}
-
-/// Takes so much off the gains, class by class, and answers what was taken. A wait that turns out to be of another class mostly was
-/// one for a processor: that class comes first.
-fn take_from(gains: &mut ClassNs, mut amount: u64) -> impl Iterator<Item = (usize, u64)> {
-    let mut order: [usize; CLASS_COUNT] = std::array::from_fn(|class| class);
-    order.swap(0, Class::Runnable as usize);
-    let taken = order.map(|class| {
-        let part = gains[class].min(amount);
-        gains[class] -= part;
-        amount -= part;
-        (class, part)
-    });
-    taken.into_iter().filter(|(_, ns)| *ns > 0)
 }
 
 impl Ring {
@@ -133,13 +119,13 @@ impl Ring {
     }
 
     /// A thread's time of one class turned out to be less by `amount`, and that of others to be more by `gains`. What it has less
-    /// becomes theirs where it passed, newest first, where no stack has it yet, or where that is no longer kept. What is left of the
-    /// gains is answered.
+    /// becomes theirs where it passed, newest first, where no stack has it yet, or where that is no longer kept; so does the time in
+    /// `call`, if it was inside one. What is left of the gains is answered.
     pub(super) fn reclassify(
         &mut self,
         thread: u32,
-        class: usize,
-        amount: u64,
+        (class, amount): (usize, u64),
+        call: Option<u32>,
         mut gains: ClassNs,
     ) -> ClassNs {
         let mut forgotten = amount;
@@ -151,6 +137,7 @@ impl Ring {
                     segment.cell(thread, What::Class(class)).total -= part;
                     for (other, ns) in parts {
                         segment.add_time(thread, other, None, ns);
+                        segment.reclassify_call(call, (class, other), ns);
                     }
                 }),
                 Place::Stretch(stretch) => {
@@ -163,6 +150,7 @@ impl Ring {
                             class: other,
                             holder: None,
                         });
+                        self.reclassify_calls(call, (class, other), from_ns, from_ns + ns);
                         from_ns += ns;
                     }
                 }
@@ -170,6 +158,27 @@ impl Ring {
         }
         take_from(&mut gains, forgotten).for_each(drop);
         gains
+    }
+
+    /// The time inside calls of one number that passed in a span turned out to be of another class.
+    fn reclassify_calls(
+        &mut self,
+        call: Option<u32>,
+        classes: (usize, usize),
+        from_ns: u64,
+        to_ns: u64,
+    ) {
+        let last = self.segments.partition_point(|s| s.from_ns < to_ns);
+        let mut end_ns = to_ns;
+        for index in (0..last).rev() {
+            if call.is_none() || end_ns <= from_ns {
+                return;
+            }
+            let began_ns = self.segments[index].from_ns.max(from_ns);
+            let ns = end_ns - began_ns;
+            self.change(index, |segment| segment.reclassify_call(call, classes, ns));
+            end_ns = began_ns;
+        }
     }
 
     /// `amount` of a thread's time of one class was found to be something: it goes where that time passed, newest first, which is

@@ -161,6 +161,13 @@ impl Segment {
         }
     }
 
+    /// Time inside calls of one number turned out to be of another class: (from, to).
+    pub(super) fn reclassify_call(&mut self, call: Option<u32>, classes: (usize, usize), ns: u64) {
+        if let Some(calls) = call.and_then(|number| self.calls.get_mut(&number)) {
+            calls.time.reclassify(classes, ns);
+        }
+    }
+
     /// Takes up to `amount` of a thread's running time from a kind again, and answers how much.
     pub(super) fn take_back(&mut self, thread: u32, class: usize, kind: Kind, amount: u64) -> u64 {
         let untraced = kind == Kind::Untraced;

@@ -88,6 +88,20 @@ pub fn add_kinds(to: &mut KindNs, from: &KindNs) {
     }
 }
 
+/// Takes so much off the gains, class by class, and answers what was taken. A wait that turns out to be of another class mostly was
+/// one for a processor: that class comes first.
+pub fn take_from(gains: &mut ClassNs, mut amount: u64) -> impl Iterator<Item = (usize, u64)> {
+    let mut order: [usize; CLASS_COUNT] = std::array::from_fn(|class| class);
+    order.swap(0, Class::Runnable as usize);
+    let taken = order.map(|class| {
+        let part = gains[class].min(amount);
+        gains[class] -= part;
+        amount -= part;
+        (class, part)
+    });
+    taken.into_iter().filter(|(_, ns)| *ns > 0)
+}
+
 /// The sum over all classes, nanoseconds.
 #[must_use]
 pub fn sum(classes: &ClassNs) -> u64 {
