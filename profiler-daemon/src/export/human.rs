@@ -1,4 +1,8 @@
-//! Numbers and names as people read them on a terminal.
+//! Numbers and names as people read them on a terminal. Widths are in columns of it: some characters take two, some none.
+
+use std::borrow::Cow;
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Nanoseconds with three digits after the point in the largest unit that is not zero: `1.234 s`.
 #[must_use]
@@ -29,26 +33,45 @@ pub(super) fn last_part(path: &str) -> &str {
         .unwrap_or(path)
 }
 
-/// Text of no more than so many characters: what is too long ends in `…`.
-pub(super) fn cut(text: &str, width: usize) -> std::borrow::Cow<'_, str> {
-    if text.chars().count() <= width {
-        return text.into();
-    }
-    let mut short: String = text.chars().take(width.saturating_sub(1)).collect();
-    short.push('…');
-    short.into()
+/// How many columns a text takes.
+pub(super) fn columns(text: &str) -> usize {
+    text.width()
 }
 
-/// A function of no more than so many characters: what is before its own name gives way first, then what is behind it.
-pub(super) fn cut_function(text: &str, width: usize) -> std::borrow::Cow<'_, str> {
-    if text.chars().count() <= width {
+/// Text with blanks up to so many columns, behind it or before it.
+pub(super) fn padded(text: &str, width: usize, to_the_right: bool) -> String {
+    let blanks = " ".repeat(width.saturating_sub(columns(text)));
+    if to_the_right {
+        format!("{blanks}{text}")
+    } else {
+        format!("{text}{blanks}")
+    }
+}
+
+/// Text of no more than so many columns: what is too long ends in `…`.
+pub(super) fn cut(text: &str, width: usize) -> Cow<'_, str> {
+    if columns(text) <= width {
+        return text.into();
+    }
+    let mut left = width.saturating_sub(1);
+    let fits = text.chars().take_while(|c| {
+        let fits = c.width().unwrap_or_default() <= left;
+        left = left.saturating_sub(c.width().unwrap_or_default());
+        fits
+    });
+    fits.chain(['…']).collect::<String>().into()
+}
+
+/// A function of no more than so many columns: what is before its own name gives way first, then what is behind it.
+pub(super) fn cut_function(text: &str, width: usize) -> Cow<'_, str> {
+    if columns(text) <= width {
         return text.into();
     }
     let (indent, name) = text.split_at(text.len() - text.trim_start_matches(' ').len());
     let qualified = name.find(['(', '<', ' ']).unwrap_or(name.len());
     let shorter = name[..qualified].match_indices("::");
     let mut shorter = shorter.map(|(at, _)| format!("{indent}…{}", &name[at..]));
-    let fits = |text: &String| text.chars().count() <= width;
+    let fits = |text: &String| columns(text) <= width;
     let last = name[..qualified].rfind("::");
     match (shorter.find(fits), last) {
         (Some(shorter), _) => shorter.into(),
@@ -56,6 +79,24 @@ pub(super) fn cut_function(text: &str, width: usize) -> std::borrow::Cow<'_, str
             .into_owned()
             .into(),
         (None, None) => cut(text, width),
+    }
+}
+
+/// A share with one digit, that is only all where it is.
+pub(super) fn at_most(share: f64) -> String {
+    let tenths = (share.clamp(0.0, 100.0) * 10.0).floor() / 10.0;
+    if tenths == 100.0 {
+        "100%".to_owned()
+    } else {
+        format!("{tenths:.1}%")
+    }
+}
+
+/// The name of a process, or of an image and how many ended processes of it these are.
+pub(super) fn title(comm: &str, ended: Option<u64>) -> String {
+    match ended {
+        Some(ended) => format!("{} ({ended} ended)", name(comm)),
+        None => name(comm),
     }
 }
 
@@ -111,6 +152,12 @@ mod tests {
     #[test]
     fn short_names() {
         assert_eq!((&*cut("naïve", 5), &*cut("naïves", 5)), ("naïve", "naïv…"));
+        let wide = "日本語";
+        assert_eq!(
+            (columns(wide), &*cut(wide, 6), &*cut(wide, 5), &*cut(wide, 4)),
+            (6, wide, "日本…", "日…")
+        );
+        assert_eq!((padded(wide, 7, false), padded("é", 3, true)), ("日本語 ".to_owned(), "  é".to_owned()));
         let functions = [
             "work::programs::split::sixty",
             "  a::b::c::sixty",
@@ -129,6 +176,13 @@ mod tests {
         assert_eq!(shown, expected);
         let parts = ["/usr/lib/libc.so.6", "[kernel]", "/", "/usr/", ""].map(last_part);
         assert_eq!(parts, ["libc.so.6", "[kernel]", "/", "usr", ""]);
+    }
+
+    // Check that nearly all is not said to be all.
+    #[test]
+    fn shares() {
+        let shown = [99.999, 100.0, 0.0, 99.94].map(at_most);
+        assert_eq!(shown, ["99.9%", "100%", "0.0%", "99.9%"]);
     }
 
     // Check that escape sequences, line breaks and direction marks cannot reach a terminal, and ordinary text can.

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::human::name;
+use super::human::{at_most, columns, cut, last_part, name, padded, title};
 use crate::report::overview::{Overview, OverviewRow};
 
 /// The widest line, columns.
@@ -19,8 +19,8 @@ const PID: Column = ("PID", true, |row| {
     row.pid
         .map_or_else(|| "-".to_owned(), |pid| pid.to_string())
 });
-const BUSIEST: Column = ("BUSIEST", false, title);
-const WAITING: Column = ("WAITING LONGEST", false, title);
+const BUSIEST: Column = ("BUSIEST", false, |row| title(&row.comm, row.ended));
+const WAITING: Column = ("WAITING LONGEST", false, |row| title(&row.comm, row.ended));
 const CPU: Column = ("CPU%", true, |row| share(row.processor_percent));
 const WAIT: Column = ("WAIT%", true, |row| share(row.runnable_percent));
 const BLOCK: Column = ("BLOCK%", true, |row| share(row.blocked_percent));
@@ -43,8 +43,7 @@ const HOTTEST: Column = (FUNCTION, false, |row| {
     row.hottest.as_ref().map_or_else(
         || "-".to_owned(),
         |hottest| {
-            let path = hottest.module.trim_end_matches('/');
-            let module = path.rsplit('/').next().unwrap_or(path);
+            let module = last_part(&hottest.module);
             format!("{} ({})", name(&hottest.function), name(module))
         },
     )
@@ -92,17 +91,6 @@ fn head(of: &Overview) -> Vec<String> {
         (false, true) => format!("last {length}"),
         (false, false) => format!("{length} until {}", seconds_of(&of.window.to)),
     };
-    let share = |part: u64, whole: u64| match whole {
-        0 => "none".to_owned(),
-        // Rounded down: only all is 100.
-        _ => format!(
-            "{:.1} %",
-            (1_000.0 * part as f64 / whole as f64).floor() / 10.0
-        ),
-    };
-    let placed_ns = of
-        .elapsed_ns
-        .saturating_sub(of.completeness.elapsed_unattributed_ns);
     vec![
         format!(
             "{busy}, {} processes with {} threads, {window}",
@@ -111,8 +99,8 @@ fn head(of: &Overview) -> Vec<String> {
         format!(
             "as of {}, complete: {} of stacks, {} of time",
             seconds_of(&of.as_of),
-            share(of.stacks.complete, of.stacks.walked),
-            share(placed_ns, of.elapsed_ns),
+            at_most(of.completeness.stacks_complete_percent),
+            at_most(of.completeness.elapsed_attributed_percent),
         ),
     ]
 }
@@ -135,13 +123,6 @@ fn seconds_of(time: &str) -> String {
     }
 }
 
-fn title(row: &OverviewRow) -> String {
-    match row.ended {
-        Some(ended) => format!("{} ({ended} ended)", name(&row.comm)),
-        None => name(&row.comm),
-    }
-}
-
 fn share(percent: f64) -> String {
     if percent < 1_000.0 {
         format!("{percent:.1}")
@@ -151,60 +132,30 @@ fn share(percent: f64) -> String {
 }
 
 /// A line of titles and a line per row; the last column has what the others leave.
-fn table(columns: &[Column], rows: &[OverviewRow]) -> Vec<String> {
-    let titles: Vec<String> = columns
+fn table(shown: &[Column], rows: &[OverviewRow]) -> Vec<String> {
+    let titles: Vec<String> = shown
         .iter()
         .map(|(title, ..)| (*title).to_owned())
         .collect();
     let cells = rows.iter().map(|row| {
-        let cells = columns.iter().map(|(title, _, cell)| match *title {
+        let cells = shown.iter().map(|(title, _, cell)| match *title {
             FUNCTION => cell(row),
-            _ => cut(&cell(row), MAX_NAME),
+            _ => cut(&cell(row), MAX_NAME).into_owned(),
         });
         cells.collect::<Vec<String>>()
     });
     let lines: Vec<Vec<String>> = std::iter::once(titles).chain(cells).collect();
-    let widths: Vec<usize> = (0..columns.len())
-        .map(|column| lines.iter().map(|cells| columns_of(&cells[column])).max())
+    let widths: Vec<usize> = (0..shown.len())
+        .map(|column| lines.iter().map(|cells| columns(&cells[column])).max())
         .map(Option::unwrap_or_default)
         .collect();
     let line = |cells: &Vec<String>| {
         let mut line = String::new();
-        for ((cell, width), (_, right, _)) in cells.iter().zip(&widths).zip(columns) {
-            let blanks = " ".repeat(width - columns_of(cell));
-            let (before, after) = if *right {
-                (blanks, String::new())
-            } else {
-                (String::new(), blanks)
-            };
-            line.push_str(&format!("{before}{cell}{after} "));
+        for ((cell, width), (_, right, _)) in cells.iter().zip(&widths).zip(shown) {
+            line.push_str(&padded(cell, *width, *right));
+            line.push(' ');
         }
         line
     };
     lines.iter().map(line).collect()
-}
-
-/// How many columns of a terminal a text takes at most: wide characters take two.
-fn columns_of(text: &str) -> usize {
-    text.chars().map(columns_of_char).sum()
-}
-
-fn columns_of_char(c: char) -> usize {
-    // Whatever is wide comes after the alphabets.
-    if c < '\u{1100}' || c == '…' { 1 } else { 2 }
-}
-
-/// The beginning of a text that is too wide.
-fn cut(text: &str, width: usize) -> String {
-    if columns_of(text) <= width {
-        return text.to_owned();
-    }
-    let mut left = width.saturating_sub(1);
-    let fits = text.chars().take_while(|c| {
-        let columns = columns_of_char(*c);
-        let fits = columns <= left;
-        left = left.saturating_sub(columns);
-        fits
-    });
-    fits.chain(['…']).collect()
 }

@@ -1,7 +1,7 @@
 //! What each answer puts into its columns for people.
 
 use super::{
-    human::{last_part, name, nanoseconds, percent, share},
+    human::{last_part, name, nanoseconds, percent, share, title},
     text::{Cell, Envelope, Kind, Table, TextReport},
 };
 use crate::report::{
@@ -331,7 +331,7 @@ impl TextRow for ProcessRow {
             self.threads.to_string(),
             self.state.to_owned(),
             pid.unwrap_or_else(|| "-".to_owned()),
-            name(&titled(self)),
+            title(&self.comm, self.ended),
         ];
         cells.extend(who.map(Cell::Text));
         cells
@@ -359,7 +359,7 @@ impl TextReport for ProcessReport {
                 "process",
                 match (process.pid, process.start_ticks) {
                     (Some(pid), Some(ticks)) => format!("{pid}.{ticks}"),
-                    _ => titled(process),
+                    _ => title(&process.comm, process.ended),
                 },
             ),
             ("comm", name(&process.comm)),
@@ -399,14 +399,6 @@ impl TextReport for ProcessReport {
             facts.insert(3, ("command line", name(command_line)));
         }
         facts
-    }
-}
-
-/// The name of a process, or how many ended ones of an image these are.
-fn titled(row: &ProcessRow) -> String {
-    match row.ended {
-        Some(ended) => format!("{} ({ended} ended)", row.comm),
-        None => row.comm.clone(),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::report::{WindowSpan, completeness::Completeness};
 
 /// Columns that a line of a table has at most, as long as its names can be cut to that.
 const MAX_WIDTH: usize = 100;
-/// Names are not cut below this for others, characters.
+/// Names are not cut below this for others, columns.
 const MIN_NAME: usize = 12;
 
 /// An answer that can be written for people.
@@ -124,9 +124,9 @@ fn write_completeness(lacks: &Completeness, out: &mut impl Write) -> io::Result<
     writeln!(
         out,
         "# complete: {} of stacks, {} of time, names of {} of frames{lost}",
-        at_most(lacks.stacks_complete_percent),
-        at_most(lacks.elapsed_attributed_percent),
-        at_most(100.0 - lacks.frames_unknown_percent),
+        human::at_most(lacks.stacks_complete_percent),
+        human::at_most(lacks.elapsed_attributed_percent),
+        human::at_most(100.0 - lacks.frames_unknown_percent),
     )?;
     if let Some(reasons) = lacks.frames_unknown.as_ref().filter(|why| !why.is_empty()) {
         writeln!(out, "# without a name{}", by_reason(reasons))?;
@@ -139,16 +139,6 @@ fn write_completeness(lacks: &Completeness, out: &mut impl Write) -> io::Result<
         writeln!(out, "# counts of what is lacking: format=json")?;
     }
     Ok(())
-}
-
-/// A share with one digit, that is only all where it is.
-fn at_most(share: f64) -> String {
-    let tenths = (share.clamp(0.0, 100.0) * 10.0).floor() / 10.0;
-    if tenths == 100.0 {
-        "100%".to_owned()
-    } else {
-        format!("{tenths:.1}%")
-    }
 }
 
 /// Shares by reason, behind their sum.
@@ -220,16 +210,15 @@ fn write_table(table: &Table, out: &mut impl Write) -> io::Result<()> {
         let mut line = String::new();
         for (cell, ((_, kind), width)) in row.iter().zip(table.columns.iter().zip(&widths)) {
             let separator = if line.is_empty() { "" } else { "  " };
-            match kind {
-                Kind::Name | Kind::Function => {
-                    let cell = match kind {
-                        Kind::Function => human::cut_function(cell, *width),
-                        _ => human::cut(cell, *width),
-                    };
-                    line.push_str(&format!("{separator}{cell:<width$}"));
+            let cell = match kind {
+                Kind::Name => human::padded(&human::cut(cell, *width), *width, false),
+                Kind::Function => {
+                    human::padded(&human::cut_function(cell, *width), *width, false)
                 }
-                _ => line.push_str(&format!("{separator}{cell:>width$}")),
-            }
+                _ => human::padded(cell, *width, true),
+            };
+            line.push_str(separator);
+            line.push_str(&cell);
         }
         writeln!(out, "{}", line.trim_end())?;
     }
@@ -241,7 +230,7 @@ fn write_table(table: &Table, out: &mut impl Write) -> io::Result<()> {
 
 /// How wide each column is: as its widest cell, but that names give way to one another where the line would be too wide.
 fn widths(table: &Table, lines: &[Vec<String>]) -> Vec<usize> {
-    let width = |column: usize| lines.iter().map(|row| row[column].chars().count()).max();
+    let width = |column: usize| lines.iter().map(|row| human::columns(&row[column])).max();
     let mut widths: Vec<usize> = (0..table.columns.len())
         .map(|column| width(column).unwrap_or_default())
         .collect();
@@ -319,12 +308,5 @@ mod tests {
                 "0.000  0.000    0.020"
             ]
         );
-    }
-
-    // Check that nearly all is not said to be all.
-    #[test]
-    fn shares() {
-        let shown = [99.999, 100.0, 0.0, 99.94].map(at_most);
-        assert_eq!(shown, ["99.9%", "100%", "0.0%", "99.9%"]);
     }
 }

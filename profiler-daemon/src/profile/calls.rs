@@ -24,17 +24,16 @@ impl CallTime {
         self.total_ns.saturating_sub(known_ns)
     }
 
-    /// What has come since `earlier`. Its parts are no more than the whole.
+    /// What has come since `earlier`, part by part: what one part has less does not make another less.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        let total_ns = self.total_ns.saturating_sub(earlier.total_ns);
         let running_ns = self.running_ns.saturating_sub(earlier.running_ns);
         let blocked_ns = self.blocked_ns.saturating_sub(earlier.blocked_ns);
-        let running_ns = running_ns.min(total_ns);
+        let runnable_ns = self.runnable_ns().saturating_sub(earlier.runnable_ns());
         Self {
-            total_ns,
+            total_ns: running_ns + blocked_ns + runnable_ns,
             running_ns,
-            blocked_ns: blocked_ns.min(total_ns - running_ns),
+            blocked_ns,
         }
     }
 
@@ -70,14 +69,12 @@ impl CallTime {
         }
         part
     }
-    /// The larger of each.
+    /// The larger of each part.
     #[must_use]
     pub fn max(&self, other: &Self) -> Self {
-        Self {
-            total_ns: self.total_ns.max(other.total_ns),
-            running_ns: self.running_ns.max(other.running_ns),
-            blocked_ns: self.blocked_ns.max(other.blocked_ns),
-        }
+        let mut all = self.since(other);
+        all.add(other);
+        all
     }
 }
 
@@ -207,7 +204,7 @@ mod tests {
     }
 
     // Check that what was booked for a call under way is not booked again when its count comes, be that a pass later, and that
-    // parts are never more than the whole.
+    // what one part has less takes nothing from another.
     #[test]
     fn what_was_booked_is_not_booked_again() {
         let mut seen = SeenCalls::default();
@@ -218,14 +215,17 @@ mod tests {
         let gain = seen.update(returned);
         assert_eq!((gain.count, gain.returned_ns, gain.max_ns), (1, 100, 100));
         assert_eq!(gain.time, time(30, 5, 20));
-        let gain = seen.update(totals(2, 110, 100));
+        let mut returned = totals(2, 110, 100);
+        returned.time = time(110, 25, 80);
+        let gain = seen.update(returned);
         assert_eq!((gain.returned_ns, gain.time), (10, time(10, 10, 0)));
-        // It had been taken to be blocked, and was not.
+        // It had been taken to be blocked, and had run.
         seen.is_over(&time(50, 0, 50));
         let mut returned = totals(3, 160, 100);
-        returned.time = time(160, 120, 80);
-        assert_eq!(seen.update(returned).time, time(0, 0, 0));
-        assert_eq!(time(20, 15, 30).since(&time(10, 0, 10)), time(10, 10, 0));
+        returned.time = time(160, 75, 80);
+        assert_eq!(seen.update(returned).time, time(50, 50, 0));
+        assert_eq!(time(20, 5, 10).since(&time(10, 0, 10)), time(10, 5, 0));
+        assert_eq!(time(20, 5, 10).max(&time(10, 7, 0)), time(22, 7, 10));
     }
 
     // Check that the count of another call, which came first, has no part of what was booked for one that it does not contain yet, and
@@ -239,11 +239,7 @@ mod tests {
         let mut returned = totals(2, 1_030, 1_020);
         returned.time = time(1_030, 30, 1_000);
         let its_own = seen.update(returned).time;
-        assert_eq!(
-            (other.time.total_ns + its_own.total_ns, its_own.blocked_ns),
-            (30, 0),
-            "1000 ns of 1030 were booked"
-        );
+        assert_eq!(its_own, time(20, 20, 0));
         seen.is_over(&time(500, 0, 500));
         returned.count = 3;
         seen.update(returned);

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::{
     answer::WindowSpan,
-    completeness::{Completeness, Stacks},
+    completeness::Completeness,
     forest::{Function, Label},
     identity::{Identity, functions_at},
     places::Places,
@@ -72,14 +72,10 @@ pub struct Overview {
     /// That of all there are; null where their number is not known.
     #[schema(required)]
     pub busy_percent: Option<f64>,
-    /// All time of all threads.
-    pub elapsed_ns: u64,
     /// Processes seen in the time covered, as in the totals of the session.
     pub processes: u64,
     /// Threads seen in the time covered, likewise.
     pub threads: u64,
-    /// Walks of user stacks.
-    pub stacks: Stacks,
     /// The processes that ran longest, at most 10.
     pub busiest: Vec<OverviewRow>,
     /// Those that waited longest, for a processor or blocked, threads that idle, threads of the kernel that sleep and the profiler left
@@ -138,7 +134,8 @@ pub struct Hottest {
     pub function: String,
     /// Path, or a name in brackets.
     pub module: String,
-    /// Of the time that the process's threads ran.
+    /// Of the time that the process's threads ran. Time is divided among functions for the whole session: of a process that
+    /// hardly ran, more than it has may have been found; then it is of that.
     pub percent: f64,
 }
 
@@ -156,7 +153,7 @@ pub fn overview_frames(
         .into_iter()
         .collect();
     for member in screen.busiest.iter().chain(&screen.waiting) {
-        frames.extend(screen.candidates(*member).into_iter().map(|of| of.frame));
+        frames.extend(screen.candidates(*member).0.into_iter().map(|of| of.frame));
     }
     Ok(frames.into_iter().collect())
 }
@@ -173,15 +170,14 @@ pub fn overview(
     let screen = Screen::new(snapshot, query)?;
     let (view, places) = (&screen.view, &screen.places);
     let whole_session = view.coverage.span == Span::Session;
-    let (mut processes, mut stacks) = (0, Stacks::default());
-    for (index, member) in view.members.iter().enumerate() {
-        processes += match member.process {
+    let members = view.members.iter().enumerate();
+    let processes = members
+        .map(|(index, member)| match member.process {
             Some((_, of)) => u64::from(view.has_process(&of.info, &view.totals[index])),
             None if whole_session => member.ended,
             None => 0,
-        };
-        stacks.add(&places.stacks(index, member, names));
-    }
+        })
+        .sum();
     let busy_processors = percent(running(&view.total.values.classes), view.span_ns()) / 100.0;
     let rows = |members: &[usize]| {
         let rows = members.iter().map(|member| screen.row(*member, names));
@@ -195,10 +191,8 @@ pub fn overview(
         until_now: view.coverage.to_ns == snapshot.now_ns(),
         busy_processors,
         busy_percent: screen.of_capacity(100.0 * busy_processors),
-        elapsed_ns: view.total.values.elapsed_ns(),
         processes,
         threads: screen.threads,
-        stacks,
         busiest: rows(&screen.busiest),
         waiting: rows(&screen.waiting),
     })
@@ -304,13 +298,15 @@ impl<'a> Screen<'a> {
         })
     }
 
-    /// The frames in which a process ran longest, those of one function not yet put together.
-    fn candidates(&self, index: usize) -> Vec<Candidate> {
+    /// The frames in which a process ran longest, those of one function not yet put together, and how long it ran in all that it has.
+    fn candidates(&self, index: usize) -> (Vec<Candidate>, u64) {
         let member = &self.view.members[index];
         let nodes = member.account.nodes();
         let mut by_frame: HashMap<(FrameId, bool), u64> = HashMap::new();
+        let mut all_ns = 0_u64;
         for (_, node, _, values) in self.places.of_member(index, member) {
             let ns = running(&values.classes);
+            all_ns = all_ns.saturating_add(ns);
             if ns > 0
                 && let Some(frame) = executing(nodes, node)
             {
@@ -323,12 +319,13 @@ impl<'a> Screen<'a> {
             .collect();
         found.sort_unstable_by_key(|of| (Reverse(of.ns), of.frame, of.kernel));
         found.truncate(MAX_CANDIDATES);
-        found
+        (found, all_ns)
     }
 
     fn hottest(&self, index: usize, names: &dyn Names) -> Option<Hottest> {
         let mut functions: HashMap<Identity<'_>, (Function<'_>, u64)> = HashMap::new();
-        for Candidate { frame, kernel, ns } in self.candidates(index) {
+        let (candidates, found_ns) = self.candidates(index);
+        for Candidate { frame, kernel, ns } in candidates {
             for function in functions_at(&self.view, Label::Functions(names), frame, kernel) {
                 let identity = Identity::of(&function);
                 functions.entry(identity).or_insert((function, 0)).1 += ns;
@@ -342,7 +339,7 @@ impl<'a> Screen<'a> {
         Some(Hottest {
             function: function.name.clone().into_owned(),
             module: self.view.snapshot.module(function.module).name.to_string(),
-            percent: percent(ns, running(&self.view.figures[index].values.classes)),
+            percent: percent(ns, found_ns.max(running(&self.view.figures[index].values.classes))),
         })
     }
 }
