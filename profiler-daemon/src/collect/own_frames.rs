@@ -1,23 +1,64 @@
-//! The profiler's own frames: a stack walked at a switch-out begins inside the tracepoint that walks it. Those frames are
+//! The profiler's own frames: a stack walked at a switch-out begins inside the program that walks it. Those frames are
 //! no work of the thread, and are cut off.
+//!
+//! With several programs at a tracepoint the kernel calls them through a function of the tracepoint's own; with one it calls that one's
+//! trampoline (`bpf_trace_run4`), which all tracepoints share: that is ours where it called a program of ours.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
 
-/// The functions through which the kernel calls the programs that walk: everything inside of them is the profiler's.
-const BORDERS: [&str; 4] = [
-    "__traceiter_sched_switch",
-    "__traceiter_sched_process_exit",
-    "__traceiter_sys_enter",
-    "__traceiter_sys_exit",
+/// The hooks whose programs walk.
+const HOOKS: [&str; 4] = [
+    "sched_switch",
+    "sched_process_exit",
+    "sys_enter",
+    "sys_exit",
 ];
+/// The function through which the kernel calls the programs of a hook: everything inside of it is the profiler's.
+const TRACEPOINT: &str = "__traceiter_";
+/// Through which it calls a program that is the only one.
+const TRAMPOLINE: &str = "bpf_trace_run";
+/// Before the tag and the name of a program.
+const PROGRAM: &str = "bpf_prog_";
+/// What the kernel keeps of a program's name, where it keeps no more.
+const MAX_PROGRAM_NAME: usize = 15;
+/// Most functions that are looked for: programs of others may be called as ours.
+const MAX_FUNCTIONS: usize = 256;
 /// No more frames than this lie between the border and the walk.
 const MAX_INSIDE: usize = 12;
 
-/// Where the borders are.
+/// What a function of the kernel is to the profiler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// It calls all programs of a hook.
+    Tracepoint,
+    /// It calls one program of any hook.
+    Trampoline,
+    /// A program at one of the hooks, or a function of it.
+    Program,
+}
+
+impl Role {
+    fn of(name: &str) -> Option<Self> {
+        if let Some(hook) = name.strip_prefix(TRACEPOINT) {
+            return HOOKS.contains(&hook).then_some(Self::Tracepoint);
+        }
+        if let Some(arguments) = name.strip_prefix(TRAMPOLINE) {
+            let is_count = arguments.bytes().all(|byte| byte.is_ascii_digit());
+            return (is_count && !arguments.is_empty()).then_some(Self::Trampoline);
+        }
+        let (_, program) = name.strip_prefix(PROGRAM)?.split_once('_')?;
+        let mut hooks = HOOKS.iter();
+        hooks
+            .any(|hook| program == *hook || hook.get(..MAX_PROGRAM_NAME) == Some(program))
+            .then_some(Self::Program)
+    }
+}
+
+/// Where those functions are.
 #[derive(Debug, Default)]
-pub(super) struct OwnFrames(Vec<Range<u64>>);
+pub(super) struct OwnFrames(Vec<(Range<u64>, Role)>);
 
 impl OwnFrames {
     /// Finds them in /proc/kallsyms; where addresses are hidden, nothing is cut.
@@ -36,30 +77,41 @@ impl OwnFrames {
                 line.clear();
             }
         };
-        let mut ranges: Vec<Range<u64>> = Vec::new();
+        let mut functions: Vec<(Range<u64>, Role)> = Vec::new();
         read(&mut |address, name| {
-            if address != 0 && BORDERS.contains(&name) && ranges.len() < BORDERS.len() {
-                ranges.push(address..u64::MAX);
+            if address != 0
+                && functions.len() < MAX_FUNCTIONS
+                && let Some(role) = Role::of(name)
+            {
+                functions.push((address..u64::MAX, role));
             }
         });
         // A function ends where the next one begins.
         read(&mut |address, _| {
-            for range in &mut ranges {
+            for (range, _) in &mut functions {
                 if address > range.start && address < range.end {
                     range.end = address;
                 }
             }
         });
-        Self(ranges)
+        Self(functions)
     }
 
     /// The frames of the thread itself, innermost first.
     #[must_use]
     pub(super) fn cut<'a>(&self, kernel: &'a [u64]) -> &'a [u64] {
-        let border = kernel
-            .iter()
-            .take(MAX_INSIDE)
-            .rposition(|address| self.0.iter().any(|range| range.contains(address)));
+        let role = |address: &u64| {
+            let mut functions = self.0.iter();
+            functions
+                .find(|(range, _)| range.contains(address))
+                .map(|(_, role)| *role)
+        };
+        let inside = &kernel[..kernel.len().min(MAX_INSIDE)];
+        let border = (0..inside.len()).rfind(|&index| match role(&inside[index]) {
+            Some(Role::Tracepoint) => true,
+            Some(Role::Trampoline) => index > 0 && role(&inside[index - 1]) == Some(Role::Program),
+            Some(Role::Program) | None => false,
+        });
         border.map_or(kernel, |index| &kernel[index + 1..])
     }
 }
@@ -79,13 +131,53 @@ mod tests {
 
     #[test]
     fn what_lies_inside_the_border_is_cut() {
-        // Check that the frames up to and with the tracepoint's function go, that others stay, and that bad lines are none.
-        let own = OwnFrames(vec![0x100..0x140, 0x900..0x910]);
+        // Check that the frames up to and with the tracepoint's function go, or the trampoline of a program of ours, that those of other
+        // programs stay, and that bad lines are none.
+        let own = OwnFrames(vec![
+            (0x100..0x140, Role::Tracepoint),
+            (0x900..0x910, Role::Trampoline),
+            (0xc00..0xd00, Role::Program),
+        ]);
         assert_eq!(own.cut(&[1, 2, 0x13f, 0x500, 0x600]), [0x500, 0x600]);
-        assert_eq!(own.cut(&[0x500, 0x600]), [0x500, 0x600]);
-        assert_eq!(own.cut(&[]), [0u64; 0]);
+        assert_eq!(own.cut(&[0xc20, 0xc40, 0x905, 0x500]), [0x500]);
+        assert_eq!(own.cut(&[0xc20, 0x905, 0x13f, 0x500]), [0x500]);
+        for others in [
+            &[0x905, 0x500][..],
+            &[0xe00, 0x905, 0x500],
+            &[0xc20],
+            &[0x500, 0x600],
+            &[],
+        ] {
+            assert_eq!(own.cut(others), others);
+        }
         assert_eq!(parse(b"00ff t name\t[module]\n"), Some((0xff, "name")));
         assert_eq!(parse(b"00ff D name\n"), None);
         assert_eq!(parse(b"\xff\xfe"), None);
+    }
+
+    #[test]
+    fn functions_of_the_kernel_by_name() {
+        // Check which functions lead to a program that walks, and that others of the same kind do not.
+        for (name, role) in [
+            ("__traceiter_sched_switch", Some(Role::Tracepoint)),
+            ("__traceiter_sched_waking", None),
+            ("bpf_trace_run4", Some(Role::Trampoline)),
+            ("bpf_trace_run12", Some(Role::Trampoline)),
+            ("bpf_trace_run", None),
+            ("bpf_trace_running", None),
+            (
+                "bpf_prog_7628384a33da6101_sched_switch",
+                Some(Role::Program),
+            ),
+            (
+                "bpf_prog_7628384a33da6101_sched_process_e",
+                Some(Role::Program),
+            ),
+            ("bpf_prog_7628384a33da6101_tick", None),
+            ("bpf_prog_7628384a33da6101_sys", None),
+            ("bpf_prog_run_pin_on_cpu", None),
+        ] {
+            assert_eq!(Role::of(name), role, "{name}");
+        }
     }
 }

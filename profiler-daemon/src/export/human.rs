@@ -154,10 +154,18 @@ mod tests {
         assert_eq!((&*cut("naïve", 5), &*cut("naïves", 5)), ("naïve", "naïv…"));
         let wide = "日本語";
         assert_eq!(
-            (columns(wide), &*cut(wide, 6), &*cut(wide, 5), &*cut(wide, 4)),
+            (
+                columns(wide),
+                &*cut(wide, 6),
+                &*cut(wide, 5),
+                &*cut(wide, 4)
+            ),
             (6, wide, "日本…", "日…")
         );
-        assert_eq!((padded(wide, 7, false), padded("é", 3, true)), ("日本語 ".to_owned(), "  é".to_owned()));
+        assert_eq!(
+            (padded(wide, 7, false), padded("é", 3, true)),
+            ("日本語 ".to_owned(), "  é".to_owned())
+        );
         let functions = [
             "work::programs::split::sixty",
             "  a::b::c::sixty",

@@ -212,9 +212,7 @@ fn write_table(table: &Table, out: &mut impl Write) -> io::Result<()> {
             let separator = if line.is_empty() { "" } else { "  " };
             let cell = match kind {
                 Kind::Name => human::padded(&human::cut(cell, *width), *width, false),
-                Kind::Function => {
-                    human::padded(&human::cut_function(cell, *width), *width, false)
-                }
+                Kind::Function => human::padded(&human::cut_function(cell, *width), *width, false),
                 _ => human::padded(cell, *width, true),
             };
             line.push_str(separator);

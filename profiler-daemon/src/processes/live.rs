@@ -83,7 +83,7 @@ pub struct Processes {
     pub(super) gathers_left: u32,
     /// How often files may be opened again through processes before the next sweep.
     pub(super) reopenings: Shares,
-    /// Through whom, as of the first time since the last sweep.
+    /// Through whom, as of the first time that was asked.
     pub(super) mappers: Option<Mappers>,
     /// Numbers of processes whose mappings changed, or that came or went.
     pub(super) changed: HashSet<u32>,

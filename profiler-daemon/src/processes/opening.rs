@@ -17,6 +17,9 @@ use super::{
 const MAX_MAPPERS: usize = 4;
 const MAX_MAPPERS_OF_USER: usize = 2;
 
+/// To look through so many mappings takes some milliseconds: what was found in more of them serves for more sweeps.
+const MAPPINGS_PER_SWEEP: usize = 1 << 16;
+
 /// A process that has a module mapped.
 #[derive(Clone, Debug)]
 pub(super) struct Mapper {
@@ -26,7 +29,20 @@ pub(super) struct Mapper {
 }
 
 /// Some living processes that have each module mapped.
-pub(super) type Mappers = HashMap<ModuleId, Vec<Mapper>>;
+#[derive(Debug, Default)]
+pub(super) struct Mappers {
+    of: HashMap<ModuleId, Vec<Mapper>>,
+    /// Sweeps for which it is as good as new.
+    sweeps_left: usize,
+}
+
+impl Mappers {
+    /// A sweep begins. `None`: they are to be found anew.
+    pub(super) fn swept(mut self) -> Option<Self> {
+        self.sweeps_left = self.sweeps_left.checked_sub(1)?;
+        Some(self)
+    }
+}
 
 impl Processes {
     /// The open file of a module; `None` where it is no file or gone.
@@ -58,7 +74,7 @@ impl Processes {
         if self.mappers.is_none() {
             self.mappers = Some(self.find_mappers());
         }
-        let mappers = self.mappers.as_ref()?.get(&module)?.clone();
+        let mappers = self.mappers.as_ref()?.of.get(&module)?.clone();
         mappers.into_iter().find_map(|mapper| {
             let instance = self.instances.get(&mapper.id)?;
             let owner = instance.owner(mapper.id);
@@ -75,8 +91,8 @@ impl Processes {
     }
 
     fn find_mappers(&self) -> Mappers {
-        let mut mappers = Mappers::new();
-        let mut seen = HashSet::new();
+        let mut mappers = Mappers::default();
+        let (mut seen, mut looked_at) = (HashSet::new(), 0);
         for (id, instance) in &self.instances {
             // Children share what their parent has mapped.
             if instance.exited_ns.is_some() || !seen.insert(Arc::as_ptr(&instance.mappings)) {
@@ -84,7 +100,8 @@ impl Processes {
             }
             let user = instance.owner(*id).user();
             for mapping in instance.mappings.present() {
-                let known = mappers.entry(mapping.module).or_default();
+                looked_at += 1;
+                let known = mappers.of.entry(mapping.module).or_default();
                 let of_user = known.iter().filter(|mapper| mapper.user == user).count();
                 if mapping.file_offset.is_some()
                     && known.len() < MAX_MAPPERS
@@ -98,6 +115,7 @@ impl Processes {
                 }
             }
         }
+        mappers.sweeps_left = looked_at / MAPPINGS_PER_SWEEP;
         mappers
     }
 
@@ -116,5 +134,26 @@ impl Processes {
             instance.start_ns,
         )?;
         self.files.file(&self.table, &*self.source, module)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Check that what was found among few mappings is found anew at each sweep, and among many less often.
+    #[test]
+    fn many_mappings_are_looked_at_less_often() {
+        assert!(Mappers::default().swept().is_none());
+        let mut found = Some(Mappers {
+            sweeps_left: 15,
+            ..Mappers::default()
+        });
+        let mut kept = 0;
+        while let Some(next) = found.and_then(Mappers::swept) {
+            kept += 1;
+            found = Some(next);
+        }
+        assert_eq!(kept, 15);
     }
 }

@@ -6,6 +6,7 @@ use std::{collections::HashSet, sync::Arc};
 use super::{
     live::{MAX_GATHERS, MAX_REOPENINGS, Processes},
     mappings::KEEP_ENDED_NS,
+    opening::Mappers,
     row_room::RowRoom,
     shares::Shares,
 };
@@ -63,7 +64,7 @@ impl Processes {
         }
         self.gathers_left = MAX_GATHERS;
         self.reopenings = Shares::new(MAX_REOPENINGS);
-        self.mappers = None;
+        self.mappers = self.mappers.take().and_then(Mappers::swept);
         self.reread(now_ns);
         self.forget(now_ns);
     }

@@ -400,7 +400,9 @@ impl Account {
     /// What was booked for the call that a thread was inside at its last update was of other classes.
     fn reclassify_open_call(&mut self, thread: ThreadKey, class: usize, others: ClassNs) {
         if let Some(open) = self.open_calls.get_mut(&thread) {
-            let all = Arc::make_mut(&mut self.calls).entry(open.number).or_default();
+            let all = Arc::make_mut(&mut self.calls)
+                .entry(open.number)
+                .or_default();
             for (other, ns) in others.into_iter().enumerate() {
                 let moved = open.time.reclassify((class, other), ns);
                 all.time.reclassify((class, other), moved);

@@ -339,7 +339,10 @@ impl<'a> Screen<'a> {
         Some(Hottest {
             function: function.name.clone().into_owned(),
             module: self.view.snapshot.module(function.module).name.to_string(),
-            percent: percent(ns, found_ns.max(running(&self.view.figures[index].values.classes))),
+            percent: percent(
+                ns,
+                found_ns.max(running(&self.view.figures[index].values.classes)),
+            ),
         })
     }
 }

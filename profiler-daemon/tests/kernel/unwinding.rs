@@ -419,7 +419,8 @@ fn stacks_of_a_workload_are_whole() {
 
 #[test]
 fn a_blocked_program_shows_who_waits() {
-    // Check that the time of a thread that waits in a library function without frame pointers is below `main`.
+    // Check that the time of a thread that waits in a library function without frame pointers is below `main`, and that nothing of
+    // it is in the programs that walk its stack.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -449,6 +450,21 @@ int main(void) { ready(); usleep(300000); for (;;) wait_here(5); }
         waiting > 1_900_000_000 && main >= waiting,
         "{waiting} of {main}"
     );
+    let table = daemon.get(&format!("{path}&frames=all"));
+    let switches = number(
+        reads::function(&table, "__schedule"),
+        "/elapsed/exclusive_ns",
+    );
+    assert!(
+        switches > 1_900_000_000,
+        "it leaves its processor in there: {switches}"
+    );
+    let own: Vec<&str> = reads::rows(&table)
+        .iter()
+        .map(|row| reads::text(row, "/function"))
+        .filter(|name| name.contains("bpf_"))
+        .collect();
+    assert_eq!(own, [""; 0], "the profiler's own frames are the thread's");
 }
 
 #[test]
