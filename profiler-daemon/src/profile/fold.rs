@@ -1,5 +1,7 @@
-//! Folding: the lightest parts of call trees give their room back. Their time and samples move to a remainder below the last
-//! node that stays, so every sum is what it was; only where in the tree it lies is coarser.
+//! Folding: the lightest parts of call trees give their room back, in two steps. First a stack loses the callers between the last
+//! node that stays and its innermost user frame, and the kernel's frames between that and the innermost of all: a remainder stands
+//! for them, below which stacks of one innermost frame are one. So most time keeps its function when its callers are gone. What is
+//! lighter still is part of the remainder itself. Every sum is what it was; only where in the tree it lies is coarser.
 //!
 //! What a node weighs is the largest share that it has, with all it called, of the whole session: of its samples, of its
 //! time on a processor, or of all its time. Shares are told apart by [`Level`], so that the weight below which there is as much
@@ -31,10 +33,29 @@ const OCTAVE: Level = 4;
 const INCOMPLETE: Level = 4 * OCTAVE;
 /// How much heavier is what received something lately, or is under way; twice that, what did in this pass.
 const RECENT: Level = OCTAVE;
+/// How much heavier an innermost frame is than the frames that lead to it.
+const INNERMOST: Level = 8 * OCTAVE;
 /// What is lately, nanoseconds.
 const RECENT_NS: u64 = 10_000_000_000;
 /// Bytes a remainder is taken to cost: it has the ticks and the marks of what it stands for.
 const REMAINDER_BYTES: usize = NODE_BYTES + 2 * CELL_BYTES;
+
+/// What the nodes of a tree weigh.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Levels {
+    /// As part of a stack, with all that was called from it.
+    path: Vec<Level>,
+    /// As the innermost frame of stacks, no less than as part of one; where it is none, the same.
+    frame: Vec<Level>,
+}
+
+/// Which nodes stay.
+pub(super) struct Staying {
+    /// Where they are, with every parent of one that does.
+    pub(super) path: Vec<bool>,
+    /// As an innermost frame, be it below a remainder, with the innermost user frame of a kernel frame.
+    pub(super) frame: Vec<bool>,
+}
 
 /// What shares are of: the whole session.
 #[derive(Clone, Copy, Debug, Default)]
@@ -171,15 +192,19 @@ impl Account {
     }
 
     /// What each node weighs, at the time of a pass (monotonic), in the piece of the recent past that began at `piece_ns`.
-    pub(super) fn levels(&self, whole: &Whole, now_ns: u64, piece_ns: u64) -> Vec<Level> {
+    pub(super) fn levels(&self, whole: &Whole, now_ns: u64, piece_ns: u64) -> Levels {
         let nodes = self.tree.nodes();
         let parent = |index: usize| nodes[index].parent.index();
         let per_mark = self.per_mark();
         let mut levels = vec![0; nodes.len()];
+        let mut frame = vec![0; nodes.len()];
         let mut sums = vec![0f32; nodes.len()];
         let mut weigh = |whole: u64, own: &mut dyn FnMut(&mut [f32])| {
             sums.fill(0.0);
             own(&mut sums);
+            for (level, sum) in frame.iter_mut().zip(&sums) {
+                *level = level_of(*sum, whole as f32).max(*level);
+            }
             include_called(parent, &mut sums);
             for (level, sum) in levels.iter_mut().zip(&sums) {
                 *level = level_of(*sum, whole as f32).max(*level);
@@ -207,13 +232,18 @@ impl Account {
                 own[open.leaf.index()] += open.exact.iter().sum::<u64>() as f32;
             }
         });
+        let mut levels = Levels {
+            path: levels,
+            frame,
+        };
         self.favour(now_ns.saturating_sub(RECENT_NS), piece_ns, &mut levels);
         levels
     }
 
-    /// Has incomplete stacks weigh less, and recent ones more.
-    fn favour(&self, recent_ns: u64, piece_ns: u64, levels: &mut [Level]) {
+    /// Has incomplete stacks weigh less, and recent ones and innermost frames more.
+    fn favour(&self, recent_ns: u64, piece_ns: u64, levels: &mut Levels) {
         let nodes = self.tree.nodes();
+        let Levels { path, frame } = levels;
         let mut incomplete = vec![false; nodes.len()];
         for index in 1..nodes.len() {
             let node = &nodes[index];
@@ -221,16 +251,43 @@ impl Account {
                 NodeId::ROOT => matches!(node.end, StackEnd::Incomplete(_)),
                 parent => incomplete[parent.index()],
             };
-            if incomplete[index] {
-                levels[index] = levels[index].saturating_sub(INCOMPLETE);
+            let lighter = if incomplete[index] { INCOMPLETE } else { 0 };
+            path[index] = path[index].saturating_sub(lighter);
+            if frame[index] > 0 && matches!(node.place, Place::User(_) | Place::Kernel(_)) {
+                frame[index] = frame[index]
+                    .saturating_add(INNERMOST)
+                    .saturating_sub(lighter);
+            } else {
+                frame[index] = 0;
             }
         }
         let recent = self.recent(recent_ns, piece_ns);
         for index in (1..nodes.len()).rev() {
-            levels[index] = levels[index].saturating_add(recent[index]);
+            path[index] = path[index].saturating_add(recent[index]);
             let parent = nodes[index].parent.index();
-            levels[parent] = levels[parent].max(levels[index]);
+            path[parent] = path[parent].max(path[index]);
+            if frame[index] > 0 {
+                frame[index] = frame[index].saturating_add(recent[index]);
+                // Of a kernel frame, that of the user code which called it stays too.
+                if matches!(nodes[index].place, Place::Kernel(_)) {
+                    let user = self.user_frame(index);
+                    frame[user] = frame[user].max(frame[index]);
+                }
+            }
         }
+        frame[NodeId::ROOT.index()] = 0;
+        for (frame, path) in frame.iter_mut().zip(path) {
+            *frame = (*frame).max(*path);
+        }
+    }
+
+    /// The innermost user frame at a node or above; the root where there is none.
+    fn user_frame(&self, mut index: usize) -> usize {
+        let nodes = self.tree.nodes();
+        while index != NodeId::ROOT.index() && !matches!(nodes[index].place, Place::User(_)) {
+            index = nodes[index].parent.index();
+        }
+        index
     }
 
     /// How much heavier each node is for being recent.
@@ -258,29 +315,28 @@ impl Account {
         NODE_BYTES + self.weights.of(node) * CELL_BYTES
     }
 
-    /// Counts what folding would free.
-    pub(super) fn count_freed(&self, levels: &[Level], freed: &mut Freed) {
+    /// Counts what folding would free: of an innermost frame nothing before it has no name any more.
+    pub(super) fn count_freed(&self, levels: &Levels, freed: &mut Freed) {
         let nodes = self.tree.nodes();
         // The lightest below each node that has no remainder yet.
         let mut lightest = vec![Level::MAX; nodes.len()];
         let mut has_remainder = vec![false; nodes.len()];
         for index in 1..nodes.len() {
             let parent = nodes[index].parent.index();
-            let at = match nodes[index].place {
-                Place::Lost(_) => continue,
-                Place::Folded { .. } => {
-                    has_remainder[parent] = true;
-                    levels[parent]
-                }
+            match nodes[index].place {
+                Place::Lost(_) => {}
+                Place::Folded { .. } => has_remainder[parent] = true,
                 _ => {
-                    lightest[parent] = lightest[parent].min(levels[index]);
-                    levels[index]
+                    lightest[parent] = lightest[parent].min(levels.path[index]);
+                    freed.0[usize::from(levels.frame[index])] += self.node_bytes(index) as i64;
                 }
-            };
-            freed.0[usize::from(at)] += self.node_bytes(index) as i64;
+            }
         }
         for index in 0..nodes.len() {
-            let (from, to) = (usize::from(lightest[index]), usize::from(levels[index]));
+            let (from, to) = (
+                usize::from(lightest[index]),
+                usize::from(levels.path[index]),
+            );
             if !has_remainder[index] && from < to {
                 freed.0[from] -= REMAINDER_BYTES as i64;
                 freed.0[to] += REMAINDER_BYTES as i64;
@@ -290,14 +346,23 @@ impl Account {
 
     /// How many nodes, from the first on, are old: of those on the highest level that is folded they have the part that is, and
     /// whole stacks. What is more than that is taken off the next tree's part.
-    fn old(&self, levels: &[Level], highest: &mut Highest) -> usize {
+    fn old(&self, levels: &Levels, highest: &mut Highest) -> usize {
         let nodes = self.tree.nodes();
-        let on_level = |index: &usize| levels[*index] == highest.level;
-        let bytes = |index: usize| self.node_bytes(index) as i128;
-        let all: i128 = (1..levels.len()).filter(on_level).map(bytes).sum();
+        let is_frame =
+            |index: usize| !matches!(nodes[index].place, Place::Lost(_) | Place::Folded { .. });
+        // A stack's innermost frame goes with the stack, though it has a level of its own.
+        let bytes = |index: usize| match levels.frame[index] == highest.level {
+            true => self.node_bytes(index) as i128,
+            false => 0,
+        };
+        let on_level = |index: &usize| {
+            (levels.frame[*index] == highest.level || levels.path[*index] == highest.level)
+                && is_frame(*index)
+        };
+        let all: i128 = (1..nodes.len()).filter(on_level).map(bytes).sum();
         let wanted = all * highest.folded / highest.bytes - highest.surplus;
         let (mut sum, mut last) = (0, 0);
-        for index in (1..levels.len()).filter(on_level) {
+        for index in (1..nodes.len()).filter(on_level) {
             let goes_on = last > 0 && nodes[index].parent.index() == last;
             if sum >= wanted && !goes_on {
                 break;
@@ -310,57 +375,78 @@ impl Account {
     }
 
     /// Folds what is lightest.
-    pub(super) fn fold_lightest(&mut self, levels: &[Level], highest: &mut Highest) -> Folding {
+    pub(super) fn fold_lightest(&mut self, levels: &Levels, highest: &mut Highest) -> Folding {
         let keep = self.staying(levels, highest);
         let mut folding = Folding::default();
-        for (node, keep) in self.tree.nodes().iter().zip(&keep) {
-            folding.nodes += u64::from(!keep && !node.place.is_folded());
-        }
-        if folding.nodes == 0 {
+        let nodes = self.tree.nodes();
+        let is_gone = |index: usize| {
+            !keep.path[index] && !keep.frame[index] && !nodes[index].place.is_folded()
+        };
+        folding.nodes = (0..nodes.len()).filter(|index| is_gone(*index)).count() as u64;
+        if keep.path.iter().all(|keep| *keep) {
             return folding;
         }
         let per_mark = self.per_mark();
-        let nodes = self.tree.nodes();
         let gone = self
             .weights
             .iter()
-            .filter(|(node, ..)| !keep[node.index()] && !nodes[node.index()].place.is_folded());
+            .filter(|(node, ..)| is_gone(node.index()));
         folding.ns = gone
             .map(|(_, what, amount)| per_mark.ns(what, amount).0)
             .sum::<f64>() as u64;
         let before = self.budgeted();
-        let map = self.tree.prune(&keep);
+        let map = self.tree.prune(&keep, &self.named());
         self.renumber(&map);
         folding.freed = before.saturating_sub(self.budgeted());
         folding
     }
 
-    /// Which nodes stay, with every parent of one that does.
-    fn staying(&self, levels: &[Level], highest: &mut Highest) -> Vec<bool> {
+    /// Which nodes are named by something that is to go where they go.
+    fn named(&self) -> Vec<bool> {
+        let mut named = vec![false; self.tree.nodes().len()];
+        let leaves = self.open.iter().map(|open| open.leaf);
+        let leaves = leaves.chain(self.last_open.values().copied());
+        let leaves = leaves.chain(self.held_back.iter().map(|held| held.leaf));
+        for node in leaves.chain(self.weights.iter().map(|(node, ..)| node)) {
+            named[node.index()] = true;
+        }
+        named
+    }
+
+    /// Which nodes stay.
+    fn staying(&self, levels: &Levels, highest: &mut Highest) -> Staying {
         let old = self.old(levels, highest);
         let nodes = self.tree.nodes();
-        let mut keep: Vec<bool> = vec![false; nodes.len()];
-        keep[NodeId::ROOT.index()] = true;
+        let stays = |level: Level, index: usize| {
+            level > highest.level || level == highest.level && index >= old
+        };
+        let mut path: Vec<bool> = vec![false; nodes.len()];
+        let mut frame: Vec<bool> = vec![false; nodes.len()];
+        path[NodeId::ROOT.index()] = true;
         for index in (1..nodes.len()).rev() {
-            keep[index] |= match nodes[index].place {
-                Place::Lost(_) => true,
-                Place::Folded { .. } => false,
+            match nodes[index].place {
+                Place::Lost(_) => path[index] = true,
+                Place::Folded { .. } => {}
                 _ => {
-                    levels[index] > highest.level || levels[index] == highest.level && index >= old
+                    path[index] |= stays(levels.path[index], index);
+                    frame[index] = stays(levels.frame[index], index);
                 }
-            };
-            if keep[index] {
-                keep[nodes[index].parent.index()] = true;
+            }
+            if path[index] {
+                path[nodes[index].parent.index()] = true;
             }
         }
-        // A remainder stays where it is, or becomes part of a greater one.
         for index in 1..nodes.len() {
-            if matches!(nodes[index].place, Place::Folded { .. }) {
-                keep[index] = keep[nodes[index].parent.index()];
-            }
+            let parent = nodes[index].parent;
+            path[index] |= match nodes[index].place {
+                // A remainder stays where it is, or becomes part of a greater one.
+                Place::Folded { .. } => path[parent.index()],
+                // Between it and its caller there is nothing to be folded.
+                _ => frame[index] && path[parent.index()],
+            };
         }
-        self.keep_single(&mut keep);
-        keep
+        self.keep_single(&mut path);
+        Staying { path, frame }
     }
 
     /// To fold one node alone would only take its name away: there would be a remainder in its place.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use super::{
     Profile,
     account::Account,
-    fold::{Folding, Freed, Level, Whole},
+    fold::{Folding, Freed, Levels, Whole},
 };
 use crate::processes::ids::ProcessKey;
 
@@ -120,7 +120,7 @@ impl Profile {
         }
         let (now_ns, pass_ns) = (self.now_ns, self.timeline.current_ns());
         let mut freed = Freed::default();
-        let mut levels: Vec<Vec<Level>> = Vec::with_capacity(trees.len());
+        let mut levels: Vec<Levels> = Vec::with_capacity(trees.len());
         for tree in trees {
             let of_tree = self.tree_account(tree.whose).map(|account| {
                 let levels = account.levels(whole, now_ns, pass_ns);

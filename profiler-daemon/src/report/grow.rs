@@ -310,14 +310,34 @@ impl<'v, 'n> Grower<'v, 'n> {
             let mut at = node;
             while at != ROOT && rest != Primary::default() {
                 at = self.forest.nodes[at as usize].parent;
-                for function in folded.into_iter().flatten() {
-                    if let Some(remainder) = self.children.get(&(at, function)) {
-                        self.take(&known, (member, *remainder), &mut rest);
-                    }
+                for place in self.folded_below(at, node, &folded) {
+                    self.take(&known, (member, place), &mut rest);
                 }
             }
             self.forest.shrunk.add(&rest);
         }
+    }
+
+    /// Where what a node had may have gone, if it was folded below `at`: to the same function without the callers in between, that of
+    /// the user code which called it included, or to the remainder.
+    fn folded_below(&self, at: u32, node: u32, folded: &[Option<u32>]) -> Vec<u32> {
+        let child = |parent: u32, function: u32| self.children.get(&(parent, function)).copied();
+        let function = |node: u32| self.forest.nodes[node as usize].function;
+        let mut places = Vec::new();
+        for remainder in folded.iter().flatten().filter_map(|name| child(at, *name)) {
+            places.extend(child(remainder, function(node)));
+            let user = self.user_ancestor(node).filter(|user| *user != node);
+            if let Some(user) = user.and_then(|user| child(remainder, function(user))) {
+                places.extend(child(user, function(node)));
+                let inside = folded
+                    .iter()
+                    .flatten()
+                    .filter_map(|name| child(user, *name));
+                places.extend(inside.filter_map(|inside| child(inside, function(node))));
+            }
+            places.push(remainder);
+        }
+        places
     }
 
     /// Takes what there is of `earlier` away from a place.

@@ -187,8 +187,8 @@ fn new_stacks_always_have_room() {
     assert!(cause(&small, "folded_retired_nodes") > 0);
 }
 
-// Check that the lightest stacks give way, of exited and living processes alike, that heavier ones stay, also an exited process's,
-// and that the receipt says what was folded.
+// Check that the lightest stacks give way, of exited and living processes alike, first by their callers and not by the functions that
+// they were in, and that heavier ones stay, also an exited process's.
 #[test]
 fn the_lightest_gives_way_whoever_it_is_of() {
     let mut small = Small::new(limits());
@@ -206,22 +206,54 @@ fn the_lightest_gives_way_whoever_it_is_of() {
     let new = stacks("new", 110);
     run(&mut small, &mut pass, process(4), living, 1110, &new);
     small.profile.apply(pass);
-    let mut folded_ms = 0;
-    for (number, of) in [(1, "old"), (3, "alive")] {
+    for (number, of, light, ms, callers) in [
+        (1, "old", 105, 1, 0..105),
+        (2, "heavier", 105, 20, 105..106),
+        (3, "alive", 105, 1, 0..105),
+        (4, "new", 110, 1, 1..111),
+    ] {
         let (rows, causes) = functions(&small, process(number));
         assert_eq!(own_ms(&rows, &format!("{of}_heavy")), 1000);
-        let of_process_ms = own_ms(&rows, "[folded]");
-        assert!(of_process_ms > 0, "{of}");
-        folded_ms += of_process_ms;
-        assert_eq!(causes, ["folded_ns"]);
+        for n in 0..light {
+            assert_eq!(own_ms(&rows, &format!("{of}_m{n}")), ms, "{of} {n}");
+        }
+        let is_caller = |(name, _): &&(String, u64)| name.starts_with(&format!("{of}_l"));
+        let kept = rows.iter().filter(is_caller).count();
+        assert!(callers.contains(&kept), "{kept} callers of {of} are kept");
+        assert!(causes.is_empty(), "all time has its function: {causes:?}");
     }
-    for (number, of, ms) in [(2, "heavier", 20), (4, "new", 1)] {
+    assert!(cause(&small, "folded_exited_nodes") > 0);
+    assert!(cause(&small, "folded_living_nodes") > 0);
+}
+
+// Check that where there is no room for the lightest functions either, the receipt says how much time has none.
+#[test]
+fn time_without_a_function_is_told() {
+    let mut small = Small::new(limits());
+    let mut all_ms = 0;
+    for number in 1..=8 {
+        let of = format!("p{number}");
+        let mut pass = small.pass(u64::from(number));
+        let living = ThreadState::Running;
+        run(
+            &mut small,
+            &mut pass,
+            process(number),
+            living,
+            1105,
+            &stacks(&of, 105),
+        );
+        small.profile.apply(pass);
+    }
+    for number in 1..=8 {
         let (rows, causes) = functions(&small, process(number));
-        assert_eq!(own_ms(&rows, &format!("{of}_m30")), ms, "{of}");
-        assert!(causes.is_empty());
+        assert_eq!(own_ms(&rows, &format!("p{number}_heavy")), 1000);
+        let folded_ms = own_ms(&rows, "[folded]");
+        assert_eq!(folded_ms > 0, causes == ["folded_ns"], "{causes:?}");
+        all_ms += folded_ms;
     }
-    let counted = cause(&small, "folded_exited_ns") + cause(&small, "folded_living_ns");
-    assert_eq!(counted, folded_ms * MILLI_NS);
+    assert!(all_ms > 0);
+    assert_eq!(cause(&small, "folded_living_ns"), all_ms * MILLI_NS);
 }
 
 // Check that of a living process what it did long ago gives way to what it does now.
