@@ -175,8 +175,8 @@ pub struct ThreadClock {
     pub phase: u32,
     /// [`KERNEL_THREAD`], [`CALL_SEEN`], [`UNTRACED`].
     pub flags: u32,
-    /// Zero.
-    pub padding: u32,
+    /// How often it came though it had not been seen to leave, or was found where it had not been seen to come. Modulo 2^32.
+    pub switches_missed: u32,
     /// The first event.
     pub first_ns: u64,
     /// Time between the first and the last event in which the thread was not a target.
@@ -245,6 +245,7 @@ impl ThreadClock {
         } else {
             since_ns
         };
+        self.miss_switch();
         Some(self.switch_in(if came_ns < now_ns { came_ns } else { now_ns }))
     }
 
@@ -287,6 +288,9 @@ impl ThreadClock {
     #[inline(always)]
     pub fn switch_in(&mut self, now_ns: u64) -> Absence {
         let absence = self.absence(now_ns);
+        if matches!(absence.wake, Wake::NeverLeft) {
+            self.miss_switch();
+        }
         self.totals[Class::Blocked as usize] += absence.blocked_ns;
         self.totals[Class::Runnable as usize] += absence.runnable_ns;
         self.last_ns += absence.blocked_ns + absence.runnable_ns;
@@ -421,6 +425,11 @@ impl ThreadClock {
             runnable_ns: away_ns - blocked_ns,
             wake,
         }
+    }
+
+    #[inline(always)]
+    fn miss_switch(&mut self) {
+        self.switches_missed = self.switches_missed.wrapping_add(1);
     }
 
     /// Another thread was found on its processor since its last event: it is away, for all that is known from outside.

@@ -48,7 +48,7 @@ fn a_call_that_waits() {
     );
     clock.tick(140);
     assert_eq!(classes(&clock), (20, 7, 10, 3, 0));
-    assert_eq!(clock.elapsed_ns(), 40);
+    assert_eq!((clock.elapsed_ns(), clock.switches_missed), (40, 0));
 }
 
 #[test]
@@ -151,6 +151,7 @@ fn a_switch_out_that_was_not_seen() {
         }
     );
     assert_eq!(classes(&clock), (4, 0, 10, 6, 0));
+    assert_eq!(clock.switches_missed, 2);
 }
 
 #[test]
@@ -165,7 +166,9 @@ fn an_arrival_that_was_not_seen() {
         assert!(clock.arrive_unseen(117, since_ns).is_some());
         clock.tick(117);
         assert_eq!(classes(&clock), expected);
+        assert_eq!(clock.switches_missed, 1);
         assert_eq!(clock.arrive_unseen(118, since_ns), None, "it is here now");
+        assert_eq!(clock.switches_missed, 1);
     }
 }
 

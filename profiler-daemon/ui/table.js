@@ -7,23 +7,26 @@ import { at, count } from "./format.js";
 // Rows drawn before somebody asks for all.
 const FIRST_ROWS = 200;
 
-// A column of text. `show(row)` answers {text, title, href}.
+// A column of text. `show(row)` answers {text, title, href}, and where there is something to be said behind it, {beside}.
 export function textColumn(column, show) {
   return {
     ...column,
     cell() {
       const link = el("a", {});
       const plain = el("span", {});
+      const behind = el("span", { class: "dim beside" });
       const td = el(column.header ? "th" : "td", { class: column.class, scope: column.header ? "row" : null });
       return {
         td,
         set(row) {
-          const { text, title, href } = show(row);
+          const { text, title, href, beside } = show(row);
           const inner = href ? link : plain;
           setText(inner, text);
           setAttribute(inner, "title", title ?? null);
           if (href) setAttribute(link, "href", href);
-          setChildren(td, [inner]);
+          setText(behind, beside ? ` ${beside}` : "");
+          setAttribute(behind, "title", title ?? null);
+          setChildren(td, beside ? [inner, behind] : [inner]);
         },
       };
     },

@@ -275,6 +275,7 @@ fn thread_update(thread: &ThreadSnapshot) -> ThreadUpdate {
         kinds: thread.kinds,
         minor_faults: thread.minor_faults,
         major_faults: thread.major_faults,
+        switches_missed: thread.switches_missed.into(),
         call: thread.call.map(|call| OpenCall {
             number: call.number,
             since_ns: call.since_ns,

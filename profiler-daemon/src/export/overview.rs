@@ -22,7 +22,10 @@ const PID: Column = ("PID", true, |row| {
 const BUSIEST: Column = ("BUSIEST", false, |row| title(&row.comm, row.ended));
 const WAITING: Column = ("WAITING LONGEST", false, |row| title(&row.comm, row.ended));
 const CPU: Column = ("CPU%", true, |row| share(row.processor_percent));
-const WAIT: Column = ("WAIT%", true, |row| share(row.runnable_percent));
+const WAIT: Column = ("WAIT%", true, |row| {
+    let doubt = if row.waits_in_doubt { "?" } else { "" };
+    format!("{}{doubt}", share(row.runnable_percent))
+});
 const BLOCK: Column = ("BLOCK%", true, |row| share(row.blocked_percent));
 const IN: Column = ("IN%", true, |row| {
     row.blocks_in

@@ -2,7 +2,7 @@
 
 use super::{
     human::{last_part, name, nanoseconds, percent, share},
-    tables::{fault_fact, stacks_text},
+    tables::{fault_fact, function, stacks_text},
     text::{Cell, Envelope, Kind, Table, TextReport},
 };
 use crate::report::{FunctionRow, Recording, StackValue};
@@ -126,7 +126,7 @@ impl Recording {
             Cell::Time(classes.blocked_ns),
             Cell::Time(classes.runnable_ns),
             samples.exclusive.to_string().into(),
-            name(&row.function).into(),
+            function(row).into(),
             name(last_part(&row.module)).into(),
         ]
     }

@@ -1,7 +1,7 @@
 //! What each answer puts into its columns for people.
 
 use super::{
-    human::{last_part, name, nanoseconds, percent, share, title},
+    human::{cut_function, last_part, name, nanoseconds, percent, share, title},
     text::{Cell, Envelope, Kind, Table, TextReport},
 };
 use crate::report::{
@@ -169,13 +169,27 @@ impl TextRow for FunctionRow {
 
     fn cells(&self, _window: &WindowSpan) -> Vec<Cell> {
         let mut cells = values(&self.values);
-        cells.push(inlined(&self.function, self.inlined).into());
+        cells.push(function(self).into());
         cells.push(module(&self.module));
         cells
     }
 
     fn head(rows: &[Self], _window: &WindowSpan) -> Option<String> {
         shares_of(rows.first().map(|row| &row.values))
+    }
+}
+
+/// The function's name, with that of the program from which it was called where it is a library's.
+pub(super) fn function(row: &FunctionRow) -> String {
+    /// Characters of the caller's, which has to leave room for the function's.
+    const MAX_CALLER: usize = 24;
+    let function = inlined(&row.function, row.inlined);
+    match &row.called_from {
+        Some(caller) => {
+            let caller = name(&caller.function);
+            format!("{function} < {}", cut_function(&caller, MAX_CALLER))
+        }
+        None => function,
     }
 }
 

@@ -152,6 +152,8 @@ parameters! {
         ]),
         Nothing,
         "The one value of the formats folded, svg, speedscope and firefox, samples without it; in the others what the tree is cut by, and its children are put in order by, all values and time without it.";
+    IDLE: OneOf<bool> = "idle", OneOf(&[("apart", true), ("among", false)]), Nothing,
+        "Where the waits of threads that idle are, that ran or were runnable for less than 0.1 % of the time covered: apart, below a node [idle threads] of their own, or among all others. Without it apart in trees of the session, and among the others in those of one process.";
     BASE: Side = "base", Side, Refusal,
         "What is compared: a process, or a window of the session. Both sides must be of one kind.";
     OTHER: Side = "other", Side, Refusal,

@@ -2,7 +2,7 @@
 //! each parameter may be is in `parameters`.
 
 use super::parameters::{
-    BASE, DEPTH, FRAMES, FROM, FUNCTION, HIDE, INLINES, LABELS, LIMIT, MIN_PERCENT, MODULE,
+    BASE, DEPTH, FRAMES, FROM, FUNCTION, HIDE, IDLE, INLINES, LABELS, LIMIT, MIN_PERCENT, MODULE,
     MODULES, ORDER, OTHER, PID, Q, SECONDS, SESSION, SORT, SPAN, SPANS, THRESHOLD, TO, VALUE,
     WINDOW,
 };
@@ -91,6 +91,7 @@ pub(super) const TREE: &[&str] = &[
     "modules",
     "hide",
     "value",
+    "idle",
 ];
 
 /// What says which time is meant.
@@ -149,7 +150,13 @@ impl Params {
             frames: self.or_default(&FRAMES),
             window: self.window(),
             fold: self.fold(),
+            idle_apart: false,
         }
+    }
+
+    /// Takes whether waits of threads that idle are apart; without a word they are in reports of the whole session.
+    pub(super) fn idle_apart(&mut self, scope: &Scope) -> bool {
+        self.given(&IDLE).unwrap_or(matches!(scope, Scope::Session))
     }
 
     /// Takes what a profile of one process takes.

@@ -157,8 +157,11 @@ pub(super) async fn threads(State(shared): App, ask: Ask) -> Answer {
 
 /// `GET …/calltree`: the tree, or one value of its stacks in the format of another tool.
 pub(super) async fn calltree(State(shared): App, ask: Ask) -> Answer {
-    let (tree, format) = ask.read(Params::tree)?;
     let scope = ask.scope();
+    let (tree, format) = ask.read(|params| TreeQuery {
+        idle_apart: params.idle_apart(&scope),
+        ..params.tree()
+    })?;
     if !format.is_of_stacks() {
         return make(
             &shared,

@@ -43,6 +43,8 @@ pub struct ThreadSnapshot {
     pub minor_faults: u64,
     /// Those that did.
     pub major_faults: u64,
+    /// How often it came, or left, without being seen.
+    pub switches_missed: u32,
     /// It has no user mode.
     pub kernel_thread: bool,
     /// The system call it is in.
@@ -166,6 +168,7 @@ pub(super) fn snapshot(
         kinds: record.marks.kinds(&view),
         minor_faults: record.faults[0].saturating_sub(record.first_faults[0]),
         major_faults: record.faults[1].saturating_sub(record.first_faults[1]),
+        switches_missed: view.switches_missed,
         kernel_thread: view.flags & KERNEL_THREAD != 0,
         call: is_inside.then(|| CallUnderWay {
             number: view.call,

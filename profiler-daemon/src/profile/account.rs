@@ -270,6 +270,10 @@ impl Account {
                 What::MajorFaults,
                 update.major_faults.saturating_sub(old.major_faults),
             ),
+            (
+                What::SwitchesMissed,
+                update.switches_missed.saturating_sub(old.switches_missed),
+            ),
         ];
         for (what, gain) in counts {
             self.ring.gain(now.segment_ns, thread, what, gain);

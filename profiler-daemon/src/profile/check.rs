@@ -64,6 +64,7 @@ fn of_totals(totals: &Totals) -> u128 {
         totals.unobserved_ns,
         totals.minor_faults,
         totals.major_faults,
+        totals.switches_missed,
     ];
     let counts = counts.iter().chain(&totals.ticks).chain(&totals.classes);
     counts.map(|number| u128::from(*number)).sum()
@@ -354,6 +355,7 @@ mod tests {
                     kinds: [0, 0, 0, now_ns - SECOND_NS, 0, 0, 0, 0],
                     minor_faults: 0,
                     major_faults: 0,
+                    switches_missed: 0,
                     call: Some(OpenCall {
                         number: 1,
                         since_ns: SECOND_NS,

@@ -98,6 +98,8 @@ pub struct ThreadUpdate {
     pub minor_faults: u64,
     /// Page faults that waited for a page to be read, likewise.
     pub major_faults: u64,
+    /// Switches of it that were not seen: its time off the processor is in doubt.
+    pub switches_missed: u64,
     /// The system call it is inside, if any.
     pub call: Option<OpenCall>,
     /// Kernel slot: unique among live threads.

@@ -50,6 +50,8 @@ pub enum Gain {
     MinorFaults(u64),
     /// Page faults that waited for a page to be read.
     MajorFaults(u64),
+    /// Switches that were not seen.
+    SwitchesMissed(u64),
 }
 
 impl Gain {
@@ -211,11 +213,7 @@ impl AccountView {
         let (Some(from_ns), Some(to_ns)) = (borders_ns.first(), borders_ns.last()) else {
             return;
         };
-        let keys: HashMap<u32, ThreadKey> = self
-            .threads
-            .iter()
-            .map(|(key, thread)| (thread.index, *key))
-            .collect();
+        let keys = self.keys();
         let key = |thread: u32| keys.get(&thread).copied();
         let span_of = |at_ns: u64| {
             let begun = borders_ns.partition_point(|border_ns| *border_ns <= at_ns);
@@ -230,6 +228,9 @@ impl AccountView {
                     What::Untraced => add(key(thread), span, Gain::Untraced(cell.total)),
                     What::MinorFaults => add(key(thread), span, Gain::MinorFaults(cell.total)),
                     What::MajorFaults => add(key(thread), span, Gain::MajorFaults(cell.total)),
+                    What::SwitchesMissed => {
+                        add(key(thread), span, Gain::SwitchesMissed(cell.total));
+                    }
                     What::Unobserved => {}
                 }
             }
@@ -246,6 +247,33 @@ impl AccountView {
                 }
             }
         }
+    }
+
+    /// Tells where threads were blocked, and how long, as far as that is known by thread: waits of whole passes, and those under way.
+    pub fn blocked_at(&self, span: Span, mut add: impl FnMut(ThreadKey, NodeId, u64)) {
+        let keys = self.keys();
+        let (from_ns, to_ns) = match span {
+            Span::Session => (0, u64::MAX),
+            Span::Between { from_ns, to_ns } => (from_ns, to_ns),
+        };
+        let slept = self.ring.stretches().filter_map(|stretch| {
+            let is_blocked = stretch.class == Class::Blocked as usize;
+            let leaf = stretch.holder.and_then(Holder::leaf)?;
+            is_blocked.then(|| (stretch.thread, leaf, stretch.within(from_ns, to_ns)))
+        });
+        let open = self.open_over(span);
+        let open = open.map(|open| (open.thread, open.leaf, open.exact[0]));
+        for (thread, leaf, ns) in slept.chain(open) {
+            if let Some(key) = keys.get(&thread).filter(|_| ns > 0) {
+                add(*key, leaf, ns);
+            }
+        }
+    }
+
+    /// The threads by what segments call them.
+    fn keys(&self) -> HashMap<u32, ThreadKey> {
+        let threads = self.threads.iter();
+        threads.map(|(key, thread)| (thread.index, *key)).collect()
     }
 
     fn totals_by_index(&self, span: Span) -> BTreeMap<u32, Totals> {
@@ -285,6 +313,7 @@ impl AccountView {
                             What::Untraced => totals.kinds[Kind::Untraced as usize] += cell.total,
                             What::MinorFaults => totals.minor_faults += cell.total,
                             What::MajorFaults => totals.major_faults += cell.total,
+                            What::SwitchesMissed => totals.switches_missed += cell.total,
                         }
                     }
                 }

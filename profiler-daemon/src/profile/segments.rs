@@ -46,11 +46,13 @@ pub(super) enum What {
     MinorFaults,
     /// Page faults that waited for a page to be read.
     MajorFaults,
+    /// Switches that were not seen.
+    SwitchesMissed,
 }
 
 impl What {
-    const ALL: [Self; CLASS_COUNT + TICKS + 4] = {
-        let mut all = [Self::Unobserved; CLASS_COUNT + TICKS + 4];
+    const ALL: [Self; CLASS_COUNT + TICKS + 5] = {
+        let mut all = [Self::Unobserved; CLASS_COUNT + TICKS + 5];
         let mut index = 0;
         while index < CLASS_COUNT {
             all[index] = Self::Class(index);
@@ -63,6 +65,7 @@ impl What {
         all[index + 1] = Self::Untraced;
         all[index + 2] = Self::MinorFaults;
         all[index + 3] = Self::MajorFaults;
+        all[index + 4] = Self::SwitchesMissed;
         all
     };
 
@@ -75,6 +78,7 @@ impl What {
             Self::Untraced => CLASS_COUNT + TICKS + 1,
             Self::MinorFaults => CLASS_COUNT + TICKS + 2,
             Self::MajorFaults => CLASS_COUNT + TICKS + 3,
+            Self::SwitchesMissed => CLASS_COUNT + TICKS + 4,
         };
         index as u8
     }

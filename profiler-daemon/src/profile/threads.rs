@@ -58,6 +58,7 @@ impl Thread {
         self.totals.unobserved_ns = update.unobserved_ns;
         self.totals.minor_faults = self.totals.minor_faults.max(update.minor_faults);
         self.totals.major_faults = self.totals.major_faults.max(update.major_faults);
+        self.totals.switches_missed = self.totals.switches_missed.max(update.switches_missed);
         self.in_syscall = update.call.map(|call| call.number);
         self.in_syscall_since_ns = update.call.map_or(0, |call| call.since_ns);
         self.set_state(update.state, pass)

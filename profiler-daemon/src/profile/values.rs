@@ -25,6 +25,8 @@ pub struct Totals {
     pub minor_faults: u64,
     /// Page faults that waited for a page to be read.
     pub major_faults: u64,
+    /// Switches that were not seen.
+    pub switches_missed: u64,
 }
 
 impl Totals {
@@ -39,6 +41,7 @@ impl Totals {
         self.unobserved_ns += other.unobserved_ns;
         self.minor_faults += other.minor_faults;
         self.major_faults += other.major_faults;
+        self.switches_missed += other.switches_missed;
     }
 
     /// Timer ticks of every kind.

@@ -217,6 +217,7 @@ mod tests {
                 kinds: [second * SECOND_NS, 0, 0, 0, 0, 0, 0, 0],
                 minor_faults: 0,
                 major_faults: 0,
+                switches_missed: 0,
                 call: None,
                 slot: 1,
             };

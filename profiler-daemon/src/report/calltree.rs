@@ -13,6 +13,7 @@ use super::{
     product::{Figures, Values},
     query::{ReportError, Scope, TreeQuery},
     scope::View,
+    sections::{Section, Sections},
     values::RowValues,
 };
 use crate::{profile::snapshot::Snapshot, report::names::Names};
@@ -44,13 +45,14 @@ pub struct CallTree {
 /// A function called from one place.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct TreeNode {
-    /// Its name; the process's for the root.
+    /// Its name; that of the process, or of what else it stands for, where it is none.
     pub function: String,
-    /// Path of its module; of the process's program for the root.
+    /// Path of its module; of the process's program for the root. Null where it is no function.
     #[schema(required)]
     pub module: Option<String>,
-    /// `user`, `kernel`, `jit`, `unknown`; `process` or `session` for the root; `cut`.
-    #[schema(pattern = "^(user|kernel|jit|unknown|process|session|cut)$")]
+    /// `user`, `kernel`, `jit`, `unknown`; `process` or `session` for the root; below that of the session `process` for all processes of a
+    /// name; `idle` for the waits of threads that idle; `cut`.
+    #[schema(pattern = "^(user|kernel|jit|unknown|process|session|idle|cut)$")]
     pub kind: &'static str,
     /// The three groups.
     #[serde(flatten)]
@@ -74,8 +76,14 @@ pub fn calltree(
     names: &dyn Names,
 ) -> Result<CallTree, ReportError> {
     let view = View::new(snapshot, scope, query.window)?;
+    let sections = match scope {
+        Scope::Session => Sections::Name,
+        Scope::Process(_) | Scope::Image(_) => Sections::None,
+    };
     let shape = Shape {
         folding: Folding::new(snapshot, &query.fold)?,
+        sections,
+        idle_apart: query.idle_apart,
         ..Shape::plain(query.frames, Label::Functions(names))
     };
     let forest = Forest::new(&view, shape);
@@ -218,10 +226,13 @@ fn node(
 ) -> TreeNode {
     let node = &forest.nodes[index];
     let function = &forest.functions[node.function as usize];
+    let section: Option<&Section> = function.section.as_ref();
     TreeNode {
         function: function.name.clone().into_owned(),
-        module: Some(view.snapshot.module(function.module).name.to_string()),
-        kind: kind_name(function.kind),
+        module: section
+            .is_none()
+            .then(|| view.snapshot.module(function.module).name.to_string()),
+        kind: section.map_or(kind_name(function.kind), |section| section.kind),
         values: RowValues::new(inclusive, own, &view.denominators),
         cut_nodes: None,
         children,

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::{
     answer::List,
+    called_from::{CalledFrom, called_from},
     completeness::Completeness,
     fold::Folding,
     forest::{Forest, Function, Grain, Label, kind_name},
@@ -45,6 +46,10 @@ pub struct FunctionRow {
     pub kind: &'static str,
     /// It was inlined into what called it; only told apart where that was asked for.
     pub inlined: bool,
+    /// Where it is no function of the program, and spent its own time mostly in system calls or off the processor: the nearest function of
+    /// the program that called it, that with most of this time where there are several. Null else, and of callers and callees.
+    #[schema(required)]
+    pub called_from: Option<CalledFrom>,
     /// The three groups.
     #[serde(flatten)]
     pub values: RowValues,
@@ -52,7 +57,17 @@ pub struct FunctionRow {
 
 impl Columns for FunctionRow {
     const COLUMNS: &'static [&'static str] = columns_with_values![
-        "function", "module", "build_id", "address", "file", "line", "kind", "inlined"
+        "function",
+        "module",
+        "build_id",
+        "address",
+        "file",
+        "line",
+        "kind",
+        "inlined",
+        "called_from.function",
+        "called_from.module",
+        "called_from.percent"
     ];
 }
 
@@ -69,6 +84,9 @@ impl Row for FunctionRow {
             "line" => self.line.map(|line| Key::Number(line.into())),
             "kind" => Some(Key::Text(self.kind)),
             "inlined" => Some(Key::Number(self.inlined.into())),
+            "called_from.function" => self.caller().map(|of| Key::Text(&of.function)),
+            "called_from.module" => self.caller().map(|of| Key::Text(&of.module)),
+            "called_from.percent" => self.caller().map(|of| Key::Number(of.percent)),
             _ => self.values.column(column).map(Key::Number),
         }
     }
@@ -130,13 +148,18 @@ fn table(
     };
     let forest = Forest::new(&view, shape);
     let (inclusive, exclusive) = (forest.inclusive(), forest.exclusive());
+    let callers = called_from(&view, &forest, &exclusive);
     let rows = forest
         .functions
         .iter()
-        .zip(inclusive.iter().zip(&exclusive));
-    let rows = rows.map(|(function, (inclusive, exclusive))| {
-        FunctionRow::new(&view, function, inclusive, exclusive)
-    });
+        .zip(inclusive.iter().zip(&exclusive))
+        .zip(callers);
+    let rows = rows.map(
+        |((function, (inclusive, exclusive)), called_from)| FunctionRow {
+            called_from,
+            ..FunctionRow::new(&view, function, inclusive, exclusive)
+        },
+    );
     let mut completeness = Completeness::new(&view, &forest.seen(&view, label.names()));
     if let Some(lines) = lines {
         completeness = completeness.with_lines(&view, query.frames, lines);
@@ -145,6 +168,10 @@ fn table(
 }
 
 impl FunctionRow {
+    fn caller(&self) -> Option<&CalledFrom> {
+        self.called_from.as_ref()
+    }
+
     pub(super) fn new(
         view: &View<'_>,
         function: &Function<'_>,
@@ -161,6 +188,7 @@ impl FunctionRow {
             line: None,
             kind: kind_name(function.kind),
             inlined: function.inlined,
+            called_from: None,
             values: RowValues::new(inclusive, exclusive, &view.denominators),
         }
     }

@@ -19,6 +19,7 @@ use super::{
     fold::Folding,
     forest::{FOLDED, Forest, ForestNode, Function, Label, NO_FRAME, ROOT, Standing},
     identity::{Identity, functions_at},
+    idle::idle_waits,
     product::Values,
     query::Frames,
     scope::{Member, View},
@@ -49,6 +50,8 @@ pub(super) struct Shape<'n> {
     pub(super) label: Label<'n>,
     pub(super) folding: Folding,
     pub(super) sections: Sections,
+    /// Whether the waits of threads that idle hang from a section of their own.
+    pub(super) idle_apart: bool,
 }
 
 impl<'n> Shape<'n> {
@@ -59,6 +62,7 @@ impl<'n> Shape<'n> {
             label,
             folding: Folding::default(),
             sections: Sections::None,
+            idle_apart: false,
         }
     }
 }
@@ -106,14 +110,31 @@ impl<'v, 'n> Grower<'v, 'n> {
     pub(super) fn add(&mut self, index: u32, span: Span) {
         let view = self.view;
         let member = &view.members[index as usize];
-        let held = member.account.held_over(span);
+        let mut held = member.account.held_over(span);
         let names = self.shape.label.names();
         for (node, held) in &held {
             let node = &member.account.nodes()[node.index()];
             self.forest.stacks.count(node, held, names);
             self.forest.lacks.note(node, held);
         }
-        let targets = self.targets(member, &held);
+        if self.shape.idle_apart {
+            let idle = idle_waits(member.account, span, view.span_ns());
+            let idle = taken(&mut held, &idle);
+            if !idle.is_empty() {
+                self.base = self.idle_section(member);
+                self.place_all(index, idle);
+            }
+        }
+        if !held.is_empty() {
+            self.base = self.section(member);
+            self.place_all(index, held);
+        }
+    }
+
+    /// Adds cells for what a member holds, below the base.
+    fn place_all(&mut self, index: u32, held: BTreeMap<NodeId, Primary>) {
+        let view = self.view;
+        let targets = self.targets(&view.members[index as usize], &held);
         let placed = held.into_iter().filter_map(|(node, primary)| {
             Some(Cell {
                 member: index,
@@ -138,6 +159,7 @@ impl<'v, 'n> Grower<'v, 'n> {
             account: earlier.account,
             ..self.view.members[index as usize]
         };
+        self.base = self.section(&member);
         let targets = self.targets(&member, &held);
         for (node, primary) in held {
             if let Some(target) = targets[node.index()] {
@@ -347,7 +369,7 @@ impl<'v, 'n> Grower<'v, 'n> {
         }
     }
 
-    /// The node of the forest that each node of the account's tree counts for, where it has anything.
+    /// The node of the forest, below the base, that each node of the account's tree counts for, where it has anything.
     fn targets(
         &mut self,
         member: &Member<'_>,
@@ -355,7 +377,6 @@ impl<'v, 'n> Grower<'v, 'n> {
     ) -> Vec<Option<u32>> {
         let nodes = member.account.nodes();
         let live = live(nodes, held);
-        self.base = self.section(member);
         let hide_kernel = self.shape.frames == Frames::User && !member.kernel_thread;
         let mut places: Vec<u32> = vec![self.base; live.len()];
         let mut targets = vec![None; live.len()];
@@ -379,14 +400,27 @@ impl<'v, 'n> Grower<'v, 'n> {
     }
 
     fn section(&mut self, member: &Member<'_>) -> u32 {
-        let Some(section) = Section::of(member, self.shape.sections) else {
-            return ROOT;
-        };
+        self.section_below(ROOT, member)
+    }
+
+    fn idle_section(&mut self, member: &Member<'_>) -> u32 {
+        let idle = self.section_node(ROOT, Section::idle());
+        self.section_below(idle, member)
+    }
+
+    fn section_below(&mut self, parent: u32, member: &Member<'_>) -> u32 {
+        match Section::of(member, self.shape.sections) {
+            Some(section) => self.section_node(parent, section),
+            None => parent,
+        }
+    }
+
+    fn section_node(&mut self, parent: u32, section: Section) -> u32 {
         let function = self.function(Function {
             section: Some(section.clone()),
             ..Function::unknown(Cow::Owned(section.name), Standing::Remark)
         });
-        self.child(ROOT, function)
+        self.child(parent, function)
     }
 
     /// The node that stands for a profile node below `parent`.
@@ -484,6 +518,27 @@ impl<'v, 'n> Grower<'v, 'n> {
 
 /// What was there of each member and node of the forest: the places in the list of cells.
 type Known = HashMap<(u32, u32), Vec<usize>>;
+
+/// Takes these blocked nanoseconds out of what nodes hold, as far as they hold them exactly, and answers what that was.
+fn taken(
+    held: &mut BTreeMap<NodeId, Primary>,
+    blocked: &BTreeMap<NodeId, u64>,
+) -> BTreeMap<NodeId, Primary> {
+    let mut taken = BTreeMap::new();
+    for (node, ns) in blocked {
+        let Some(of_node) = held.get_mut(node) else {
+            continue;
+        };
+        let mut part = Primary::default();
+        part.exact[0] = of_node.exact[0].min(*ns);
+        of_node.exact[0] -= part.exact[0];
+        if part.exact[0] > 0 {
+            taken.insert(*node, part);
+        }
+    }
+    held.retain(|_, primary| *primary != Primary::default());
+    taken
+}
 
 /// Which nodes have received anything, themselves or below.
 fn live(nodes: &[Node], held: &BTreeMap<NodeId, Primary>) -> Vec<bool> {

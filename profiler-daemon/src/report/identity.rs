@@ -26,8 +26,8 @@ pub(super) struct Identity<'n> {
     name: Cow<'n, str>,
     /// Told apart where frames are.
     offset: Option<u64>,
-    /// It is no function but the beginning of a section.
-    section: bool,
+    /// It is no function but the beginning of a section of this kind.
+    section: Option<&'static str>,
     inlined: bool,
     source: Option<(&'n str, Option<u32>)>,
     no_line: Option<NoLine>,
@@ -39,7 +39,7 @@ impl<'n> Identity<'n> {
             module: function.module,
             name: function.name.clone(),
             offset: function.offset,
-            section: function.section.is_some(),
+            section: function.section.as_ref().map(|section| section.kind),
             inlined: function.inlined,
             source: function.source.map(|source| (&*source.file, source.line)),
             no_line: function.no_line,

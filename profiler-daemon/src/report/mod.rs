@@ -6,6 +6,7 @@
 
 mod accuracy;
 pub mod answer;
+pub mod called_from;
 pub mod callers;
 pub mod calltree;
 pub mod completeness;
@@ -18,6 +19,7 @@ mod forest;
 pub mod functions;
 mod grow;
 mod identity;
+mod idle;
 pub mod lines;
 mod meant;
 pub mod modules;
@@ -42,6 +44,7 @@ pub mod timeline;
 pub mod values;
 
 pub use answer::{List, WindowSpan, rfc3339};
+pub use called_from::CalledFrom;
 pub use callers::{Neighbours, callees, callers};
 pub use calltree::{CallTree, TreeNode, calltree};
 pub use diff::{Diff, DiffRow, diff};

@@ -18,6 +18,7 @@ use super::{
     completeness::Completeness,
     forest::{Function, Label},
     identity::{Identity, functions_at},
+    idle::is_idle,
     places::Places,
     query::{ReportError, Scope, Window},
     scope::{View, outermost_frames},
@@ -41,8 +42,6 @@ const MAX_BUSIEST: usize = 10;
 const MAX_WAITING: usize = 5;
 /// Frames of one process that are named to find its function, those with the most time first.
 const MAX_CANDIDATES: usize = 200;
-/// A thread idles that ran, or waited for a processor, for less than this part of the time covered.
-const IDLE_PART: u64 = 1_000;
 
 /// A question for the first screen.
 #[derive(Clone, Copy, Debug, Default)]
@@ -109,6 +108,10 @@ pub struct OverviewRow {
     pub runnable_percent: f64,
     /// Time that its threads were blocked, likewise; of threads that idle and of threads of the kernel it does not count.
     pub blocked_percent: f64,
+    /// Switches of its threads that were not seen.
+    pub switches_missed: u64,
+    /// With such switches, and long runnable although it hardly ran: it may have been asleep. It is not among those that wait.
+    pub waits_in_doubt: bool,
     /// The system call in which it was blocked longest; null where none is known.
     #[schema(required)]
     pub blocks_in: Option<BlocksIn>,
@@ -222,15 +225,13 @@ impl<'a> Screen<'a> {
     fn new(snapshot: &'a Snapshot, query: &OverviewQuery) -> Result<Self, ReportError> {
         let view = View::new(snapshot, &Scope::Session, query.window)?;
         let places = Places::new(&view);
-        let idle_ns = view.span_ns() / IDLE_PART;
         let (mut threads, mut blocked_ns) = (0, Vec::new());
         for member in &view.members {
             let over = member.account.threads_over(view.coverage.span);
             threads += view.thread_count(&over);
             let rows = over.rows.iter().map(|(.., totals)| totals);
             let awake = rows.chain([&over.folded]).filter(|totals| {
-                let runnable_ns = totals.classes[Class::Runnable as usize];
-                !member.kernel_thread && running(&totals.classes) + runnable_ns >= idle_ns.max(1)
+                !member.kernel_thread && !is_idle(&totals.classes, view.span_ns())
             });
             blocked_ns.push(awake.map(blocked).fold(0, u64::saturating_add));
         }
@@ -240,7 +241,7 @@ impl<'a> Screen<'a> {
                 .process
                 .is_some_and(|(key, _)| Some(key.pid) == query.own_pid);
             let runnable_ns = view.figures[index].values.classes[Class::Runnable as usize];
-            if is_own {
+            if is_own || waits_in_doubt(&view, index) {
                 0
             } else {
                 runnable_ns.saturating_add(blocked_ns[index])
@@ -280,6 +281,8 @@ impl<'a> Screen<'a> {
             capacity_percent: self.of_capacity(processor_percent),
             runnable_percent: of_window(classes[Class::Runnable as usize]),
             blocked_percent: of_window(self.blocked_ns[index]),
+            switches_missed: self.view.totals[index].switches_missed,
+            waits_in_doubt: waits_in_doubt(&self.view, index),
             blocks_in: self.blocks_in(index),
             hottest: self.hottest(index, names),
         }
@@ -345,6 +348,16 @@ impl<'a> Screen<'a> {
             ),
         })
     }
+}
+
+/// Whether the time that a member's threads were runnable cannot be believed: some of their switches were not seen, that time is a twentieth of all of
+/// theirs at least, and they ran for less than a hundredth of it.
+fn waits_in_doubt(view: &View<'_>, index: usize) -> bool {
+    let values = &view.figures[index].values;
+    let runnable_ns = values.classes[Class::Runnable as usize];
+    view.totals[index].switches_missed > 0
+        && runnable_ns >= values.elapsed_ns() / 20
+        && running(&values.classes) < runnable_ns / 100
 }
 
 /// The numbers below `count` with the most of something, and some of it, at most `max`.

@@ -138,6 +138,7 @@ impl Columns for ProcessRow {
         "fault_ns",
         "minor_faults",
         "major_faults",
+        "switches_missed",
         "estimated_ns",
         "classes.user_ns",
         "classes.syscall_ns",

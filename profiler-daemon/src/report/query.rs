@@ -230,6 +230,8 @@ pub struct TreeQuery {
     pub window: Window,
     /// Whose frames are folded into their callers. Tables of modules, threads and processes show all.
     pub fold: Fold,
+    /// Whether the waits of threads that idle are apart from all others, below one node.
+    pub idle_apart: bool,
 }
 
 /// A question for the functions that call another, or that it calls.

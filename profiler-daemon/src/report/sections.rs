@@ -1,5 +1,5 @@
 //! Telling stacks of the session apart by whose they are: each process, or each group of processes, is the first step of its
-//! stacks.
+//! stacks; and what threads that idle have, from what others have.
 
 use super::scope::Member;
 use crate::profile::groups::group_name;
@@ -14,13 +14,20 @@ pub enum Sections {
     Group,
     /// By process.
     Process,
+    /// By name of the process: those of one name are one.
+    Name,
 }
+
+/// The first step of what is put together of threads that idle.
+const IDLE: &str = "[idle threads]";
 
 /// Whose stacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
     /// What is shown as the first step: the group, or name and number of the process.
     pub name: String,
+    /// What it stands for: `process` or `idle`.
+    pub kind: &'static str,
     /// The process's name; none for a group and for dropped processes.
     pub comm: Option<String>,
     /// The process's number.
@@ -28,22 +35,34 @@ pub struct Section {
 }
 
 impl Section {
+    /// That of all threads that idle.
+    pub(super) fn idle() -> Self {
+        Self {
+            name: IDLE.to_owned(),
+            kind: "idle",
+            comm: None,
+            pid: None,
+        }
+    }
+
     /// The section of an account; none where they are not told apart.
     pub(super) fn of(member: &Member<'_>, sections: Sections) -> Option<Self> {
         let plain = |name: String| Self {
             name,
+            kind: "process",
             comm: None,
             pid: None,
         };
         match (sections, member.process) {
             (Sections::None, _) => None,
             (Sections::Process, None) => Some(plain(member.title())),
-            (Sections::Group, None) => Some(plain(member.name())),
+            (Sections::Group, None) | (Sections::Name, _) => Some(plain(member.name())),
             (Sections::Group, Some((_, process))) => {
                 Some(plain(group_name(&process.info).to_string()))
             }
             (Sections::Process, Some((key, process))) => Some(Self {
                 name: format!("{} ({})", process.info.comm, key.pid),
+                kind: "process",
                 comm: Some(process.info.comm.to_string()),
                 pid: Some(key.pid),
             }),

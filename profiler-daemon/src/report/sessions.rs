@@ -217,6 +217,7 @@ fn exact_totals(view: &View<'_>, session: &Session) -> Vec<Totals> {
                 Gain::Untraced(ns) => totals[span].kinds[Kind::Untraced as usize] += ns,
                 Gain::MinorFaults(count) => totals[span].minor_faults += count,
                 Gain::MajorFaults(count) => totals[span].major_faults += count,
+                Gain::SwitchesMissed(count) => totals[span].switches_missed += count,
             });
     }
     for of in &mut totals {

@@ -159,7 +159,12 @@ pub fn stacks_between(
                 .flatten()
         }
     };
-    let mut grower = Grower::new(&view, shape(later, query, names)?);
+    // Whether a thread idles may be otherwise at an earlier moment: what it then had could not be taken away.
+    let shape = Shape {
+        idle_apart: false,
+        ..shape(later, query, names)?
+    };
+    let mut grower = Grower::new(&view, shape);
     for index in 0..view.members.len() as u32 {
         grower.add(index, Span::Session);
     }
@@ -222,6 +227,7 @@ fn shape<'n>(
     Ok(Shape {
         folding: Folding::new(snapshot, &query.tree.fold)?,
         sections: query.sections,
+        idle_apart: query.tree.idle_apart,
         ..Shape::plain(query.tree.frames, label)
     })
 }

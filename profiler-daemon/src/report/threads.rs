@@ -57,6 +57,8 @@ pub struct ThreadRow {
     pub minor_faults: u64,
     /// Page faults that waited for data to be read.
     pub major_faults: u64,
+    /// Switches of it that were not seen: with any, how its time off the processor is divided into blocked and runnable is in doubt.
+    pub switches_missed: u64,
     /// The three groups; exclusive = inclusive. Elapsed is `last_event_ns - first_event_ns - unobserved_ns`.
     #[serde(flatten)]
     pub values: RowValues,
@@ -78,6 +80,7 @@ impl Columns for ThreadRow {
         "unobserved_ns",
         "minor_faults",
         "major_faults",
+        "switches_missed",
     ];
 }
 
@@ -100,6 +103,7 @@ impl Row for ThreadRow {
             "unobserved_ns" => Key::Number(self.unobserved_ns as f64),
             "minor_faults" => Key::Number(self.minor_faults as f64),
             "major_faults" => Key::Number(self.major_faults as f64),
+            "switches_missed" => Key::Number(self.switches_missed as f64),
             _ => Key::Number(self.values.column(column)?),
         })
     }
@@ -162,6 +166,7 @@ fn add_rows(view: &View<'_>, index: usize, rows: &mut Vec<ThreadRow>) {
             unobserved_ns: totals.unobserved_ns,
             minor_faults: totals.minor_faults,
             major_faults: totals.major_faults,
+            switches_missed: totals.switches_missed,
             values: RowValues::new(&figures, &figures, &view.denominators),
         }
     };

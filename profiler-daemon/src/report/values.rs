@@ -319,6 +319,8 @@ pub struct TotalValues {
     pub minor_faults: u64,
     /// Page faults that waited for data to be read.
     pub major_faults: u64,
+    /// Switches of its threads that were not seen: with any, how its time off the processor is divided into blocked and runnable is in doubt.
+    pub switches_missed: u64,
     /// Time whose class is an estimate, by ticks, since system calls were not traced.
     pub estimated_ns: u64,
     /// `elapsed_ns` by class.
@@ -347,6 +349,7 @@ impl TotalValues {
             fault_ns: values.fault_ns,
             minor_faults: exact.minor_faults,
             major_faults: exact.major_faults,
+            switches_missed: exact.switches_missed,
             estimated_ns: values.estimated_ns,
             classes: ClassValues::from(&values.classes),
             not_sampled: not_sampled.map(ClassValues::from),
@@ -382,6 +385,7 @@ impl TotalValues {
             "fault_ns" => self.fault_ns as f64,
             "minor_faults" => self.minor_faults as f64,
             "major_faults" => self.major_faults as f64,
+            "switches_missed" => self.switches_missed as f64,
             "estimated_ns" => self.estimated_ns as f64,
             _ => match name.strip_prefix("not_sampled.") {
                 Some(class) => return self.not_sampled?.class(class),

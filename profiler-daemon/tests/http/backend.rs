@@ -187,6 +187,7 @@ fn update(pid: u32, state: ThreadState) -> ThreadUpdate {
         kinds: [400 * MS, 0, 0, 0, 0, 0, 0, 0],
         minor_faults: 0,
         major_faults: 0,
+        switches_missed: 0,
         call: None,
         slot: pid,
     }

@@ -281,6 +281,15 @@ async fn call_trees_come_in_the_formats_of_other_tools() {
             "example (42);function_0x1000;function_0x1000 10000000"
         ]
     );
+    // The session's tree has a level for processes; where idle threads are does not change what there is.
+    for idle in ["apart", "among"] {
+        let tree = get(&format!("/api/v1/calltree?idle={idle}")).await.json();
+        let nodes = tree["root"]["children"].as_array().unwrap();
+        assert!(!nodes.is_empty() && nodes.iter().all(|node| node["kind"] == "process"));
+        let of_process = format!("/api/v1/processes/{RUNNING}/calltree?idle={idle}&format=folded");
+        assert_eq!(get(&of_process).await.status, 200);
+    }
+    get("/api/v1/calltree?idle=yes").await.problem(400);
     // The tree has all values, cut and put in order by the one that is named.
     let tree = get("/api/v1/calltree?value=blocked").await;
     assert_eq!(tree.status, 200, "{}", tree.text());

@@ -106,6 +106,28 @@ check("a value that nothing has is said, not drawn", async (page) => {
   assert.equal(await canvas(page).isVisible(), false);
 });
 
+check("the session's graph has processes, and threads that idle when they are wanted", async (page) => {
+  await open(page, "#/session/flame?value=blocked");
+  await drawn(page);
+  const idle = page.getByLabel(/^Idle threads \([\d.]+ %\)$/);
+  assert.equal(await idle.isChecked(), false);
+  const without = await boxes(page);
+  assert.deepEqual(await page.locator(".crumbs button").allInnerTexts(), ["all of session without idle threads"]);
+  // The first level is processes, which are no functions.
+  await canvas(page).click({ position: { x: 40, y: ROW + 8 } });
+  assert.match(await details(page), /^(webserver|postgres|cc1plus|systemd|large-tree) /);
+  assert.equal(await page.getByRole("button", { name: "Callers and callees" }).isDisabled(), true);
+  await page.keyboard.press("Escape");
+  await screenshot(page, "flame-session");
+  await idle.check();
+  await until("they are drawn", () => boxes(page), (count) => count > without);
+  assert.equal((await parameters(page)).idle, "drawn");
+  assert.deepEqual(await page.locator(".crumbs button").allInnerTexts(), ["all of session"]);
+  await page.getByLabel("Search").fill("[idle threads]");
+  await until("they are one box", () => page.locator(".rows").innerText(), (text) => /^1 function matches: [\d.]+ % of blocked/.test(text));
+  await screenshot(page, "flame-session-idle");
+});
+
 check("a pointer over a box shows its name and values", async (page) => {
   await open(page, ONE);
   await drawn(page);

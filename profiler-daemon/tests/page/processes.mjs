@@ -44,12 +44,11 @@ check("the profiler, threads that idle and rows in doubt do not stand out", asyn
   const second = 1e9;
   const classes = (user, blocked, runnable) => ({ user_ns: user * second, syscall_ns: 0, blocked_ns: blocked * second, runnable_ns: runnable * second, kernel_ns: 0 });
   const sum = (of) => Object.values(of).reduce((all, ns) => all + ns);
-  await change(page, "/session", (body) => { body.completeness.causes.switches_missed = 7; });
   await change(page, "/processes", (body) => {
     const [busiest] = body.rows;
     const add = (pid, comm, of, more = {}) => body.rows.push({ ...busiest, pid, comm, exe: `/usr/bin/${comm}`, classes: of, elapsed_ns: sum(of), ...more });
     add(9001, "profiler-daemon", classes(9_000, 0, 9_000));
-    add(9002, "never-switched", classes(0.1, 0, 20_000));
+    add(9002, "never-switched", classes(0.1, 0, 20_000), { switches_missed: 7 });
     add(9003, "pool", classes(40, 90_000, 0), { threads: 90 });
     add(9004, "locked", classes(50, 6_000, 0), { threads: 2 });
   });
@@ -66,10 +65,10 @@ check("the profiler, threads that idle and rows in doubt do not stand out", asyn
   const cards = await page.locator(".standouts li").allInnerTexts();
   assert.doesNotMatch(cards.join(), /profiler-daemon|never-switched|pool/);
   assert.match(cards[2], /locked \(9004\)\s+99\.2 %[\s\S]*blocked for 99\.2 % of its time/);
-  assert.match(await page.locator(".doubt").innerText(), /^1 process is left out of these, marked \? below: 7 switches were missed/);
+  assert.match(await page.locator(".doubt").innerText(), /^1 process is left out of these, marked \? below: 7 switches of theirs were missed/);
   await page.getByLabel("Filter").fill("never-switched");
   await until("its row says so", () => column(page, 9), (texts) => texts.length === 1 && / \?$/.test(texts[0]));
-  assert.match(await page.locator("tbody tr td").nth(8).getAttribute("title"), /In doubt: 7 switches were missed/);
+  assert.match(await page.locator("tbody tr td").nth(8).getAttribute("title"), /In doubt: 7 switches of its threads were missed/);
 });
 
 check("cards name the function in which most of it is", async (page) => {

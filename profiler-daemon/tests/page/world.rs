@@ -304,6 +304,7 @@ impl World {
                 kinds: kinds(&thread.classes),
                 minor_faults: 0,
                 major_faults: 0,
+                switches_missed: 0,
                 call: Some(OpenCall {
                     number: 232,
                     since_ns: self.now_ns - 80 * MS,

@@ -28,13 +28,14 @@ use crate::{
 };
 
 /// Totals that add up over processes.
-const TOTALS: [&str; 17] = [
+const TOTALS: [&str; 18] = [
     "samples",
     "elapsed_ns",
     "application_ns",
     "fault_ns",
     "minor_faults",
     "major_faults",
+    "switches_missed",
     "estimated_ns",
     "classes.user_ns",
     "classes.syscall_ns",
@@ -68,10 +69,16 @@ fn check_scope(
             &json(&report::modules(snapshot, scope, &query, names).unwrap()),
             total,
         );
-        for (depth, min_percent) in [(None, 0.0), (Some(1), 0.0), (None, 20.0)] {
+        for (depth, min_percent, idle_apart) in [
+            (None, 0.0, false),
+            (None, 0.0, true),
+            (Some(1), 0.0, false),
+            (None, 20.0, true),
+        ] {
             let query = TreeQuery {
                 depth,
                 min_percent,
+                idle_apart,
                 frames,
                 window,
                 ..TreeQuery::default()
@@ -174,6 +181,7 @@ pub(crate) fn check_all(snapshot: &Snapshot, window: Window, names: &dyn Names) 
             "threads",
             "minor_faults",
             "major_faults",
+            "switches_missed",
         ] {
             assert_eq!(process[field], row[field]);
         }

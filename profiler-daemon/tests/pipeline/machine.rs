@@ -449,6 +449,7 @@ impl Machine {
             kinds: life.kinds,
             minor_faults: 7 * life.calls,
             major_faults: life.calls / 2,
+            switches_missed: life.calls / 3,
             call: (!exit).then_some(OpenCall {
                 number: 202,
                 since_ns: pass.now_ns - 5,

@@ -4,6 +4,7 @@
 
 mod accounts;
 mod between;
+mod called_from;
 #[path = "../shared/class_names.rs"]
 mod class_names;
 mod counts;
@@ -12,6 +13,7 @@ mod diff;
 mod divided;
 mod golden;
 mod identity;
+mod idle;
 mod leaving;
 mod ledger;
 mod lines;

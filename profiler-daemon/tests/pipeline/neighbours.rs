@@ -11,8 +11,8 @@ use profiler_daemon::{
         values::{add_classes, sum},
     },
     report::{
-        self, Fold, FunctionRow, NeighbourQuery, ProcessSelector, ReportError, Scope, TableQuery,
-        TreeQuery,
+        self, CalledFrom, Fold, FunctionRow, NeighbourQuery, ProcessSelector, ReportError, Scope,
+        TableQuery, TreeQuery,
     },
 };
 use proptest::prelude::*;
@@ -241,12 +241,15 @@ fn csv_columns_are_the_fields() {
     }
     let (snapshot, names) = profile(&[(vec![0, 1], 1, 1)]);
     let query = all();
-    check(
-        &report::functions(&snapshot, &SCOPE, &query, &names)
-            .unwrap()
-            .rows,
-        &[],
-    );
+    let mut functions = report::functions(&snapshot, &SCOPE, &query, &names)
+        .unwrap()
+        .rows;
+    functions[0].called_from = Some(CalledFrom {
+        function: "f".to_owned(),
+        module: "m".to_owned(),
+        percent: 1.0,
+    });
+    check(&functions, &[]);
     check(
         &report::modules(&snapshot, &SCOPE, &query, &names)
             .unwrap()

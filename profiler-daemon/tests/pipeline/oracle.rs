@@ -114,6 +114,7 @@ proptest! {
             kinds: [0; KINDS],
             minor_faults: 0,
             major_faults: 0,
+            switches_missed: 0,
             call: None,
             slot: 0,
         });

@@ -206,6 +206,58 @@ fn who_is_on_it() {
     );
 }
 
+// Check that who may have been asleep, since switches of its threads were missed, is not among those that wait, and is marked; that with none
+// missed, or with processor time, it is believed; and that the count is of the window.
+#[test]
+fn waits_in_doubt() {
+    let shown = |missed: u64, ran_ms: u64| {
+        let mut small = Small::new(Limits::default());
+        let mut pass = small.pass(10);
+        let classes = [ran_ms * MS, 0, 0, (10_000 - ran_ms) * MS, 0];
+        add(
+            &mut small,
+            &mut pass,
+            PROCESS.pid,
+            "app",
+            &["main"],
+            classes,
+        );
+        pass.threads[0].switches_missed = missed;
+        let mut later = pass.clone();
+        later.now_ns += 60 * SECOND_NS;
+        later.now_unix_ns += 60 * SECOND_NS;
+        later.stacks.clear();
+        later.threads[0].classes[3] += 60_000 * MS;
+        later.threads[0].last_event_ns += 60 * SECOND_NS;
+        small.profile.apply(pass);
+        let first = small.profile.snapshot();
+        small.profile.apply(later);
+        let of = |snapshot: &Snapshot, window| {
+            let query = OverviewQuery { window, ..query() };
+            overview(snapshot, &small.names, &query)
+        };
+        let last = Window::Last {
+            duration_ns: 30 * SECOND_NS,
+        };
+        (
+            of(&first, Window::Session),
+            of(&small.profile.snapshot(), last),
+        )
+    };
+    let (found, later) = shown(3, 50);
+    let row = &found.busiest[0];
+    assert_eq!((row.switches_missed, row.waits_in_doubt), (3, true));
+    assert!(found.waiting.is_empty());
+    assert!(text(&found).contains(" 99.5? "), "{}", text(&found));
+    let row = &later.waiting[0];
+    assert_eq!((row.switches_missed, row.waits_in_doubt), (0, false));
+    for (missed, ran_ms) in [(0, 50), (3, 100)] {
+        let (found, _) = shown(missed, ran_ms);
+        assert_eq!(found.waiting[0].switches_missed, missed);
+        assert!(!text(&found).contains("? "), "{}", text(&found));
+    }
+}
+
 // Check that the screen is what it was, in no line wider than 80 columns, and that no name can do anything to a terminal.
 #[test]
 fn how_it_looks() {

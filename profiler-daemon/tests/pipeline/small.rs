@@ -43,6 +43,7 @@ pub(crate) struct Small {
     modules: ModuleTable,
     app: ModuleId,
     lib: ModuleId,
+    libc: ModuleId,
 }
 
 #[derive(Default)]
@@ -65,12 +66,16 @@ impl Small {
         let lib = modules.intern(ModuleIdentity::Named("lib".into()), || {
             Module::named("/usr/lib/lib.so.1", ModuleKind::User)
         });
+        let libc = modules.intern(ModuleIdentity::Named("libc".into()), || {
+            Module::named("/usr/lib/libc.so.6", ModuleKind::User)
+        });
         let mut small = Self {
             profile: Profile::new(limits, START_NS, START_UNIX_NS),
             names: ByName::default(),
             modules,
             app,
             lib,
+            libc,
         };
         let unknown = FunctionName {
             name: "[unknown]".into(),
@@ -82,7 +87,7 @@ impl Small {
         small
     }
 
-    /// The frames of functions with these names; `k:` marks kernel functions, `lib:` those of a library, `?` one without a
+    /// The frames of functions with these names; `k:` marks kernel functions, `lib:` those of a library, `libc:` of the C library, `?` one without a
     /// name.
     pub(crate) fn frames(&mut self, names: &[&str]) -> Vec<FrameId> {
         names.iter().map(|name| self.frame(name)).collect()
@@ -93,12 +98,17 @@ impl Small {
         let module = match name.split_once(':') {
             Some(("k", _)) => ModuleId::KERNEL,
             Some(("lib", _)) => self.lib,
+            Some(("libc", _)) => self.libc,
             _ => self.app,
         };
         let mut offset = name
             .bytes()
             .fold(0x1000, |sum, byte| sum * 31 % 0xffff + u64::from(byte));
-        let plain = name.trim_start_matches("k:").trim_start_matches("lib:");
+        let prefixes = ["k:", "lib:", "libc:"];
+        let plain = prefixes
+            .into_iter()
+            .find_map(|prefix| name.strip_prefix(prefix))
+            .unwrap_or(name);
         let mut id = self.profile.frames().intern(Frame { module, offset });
         // Another name was there first.
         while self
@@ -225,6 +235,7 @@ pub(crate) fn thread(
         kinds: kinds(&classes),
         minor_faults: 0,
         major_faults: 0,
+        switches_missed: 0,
         call: None,
         slot: 0,
     }

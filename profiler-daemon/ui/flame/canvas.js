@@ -27,7 +27,7 @@ export const BY_KIND = {
   colours: [...FILLS.map((sort) => `flame-${sort}`), "flame-root", "flame-text"],
   fill(tree, node) {
     const { sort } = tree.functions[tree.functionOf[node]];
-    if (sort === "process" || sort === "session") return "flame-root";
+    if (["process", "session", "idle"].includes(sort)) return "flame-root";
     return `flame-${FILLS.includes(sort) ? sort : "unknown"}`;
   },
   ink: () => "flame-text",

@@ -81,8 +81,7 @@ export function createPanel({ label, describedBy, look = BY_KIND, describe, mean
   }
 
   function openFunction(number) {
-    // The root is no function.
-    if (tree.functions[number].key !== "") open(tree.functions[number]);
+    if (tree.functions[number].code) open(tree.functions[number]);
   }
 
   function drawCrumbs(zoom) {

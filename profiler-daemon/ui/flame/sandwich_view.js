@@ -67,9 +67,8 @@ export function createSandwich({ describe, choose, close }) {
     for (let at = tree.first[0]; at < tree.last[0]; at += 1) {
       const node = order[at];
       const number = tree.functionOf[node];
-      const { name, module, sort } = tree.functions[number];
-      const whole = sort === "process" || sort === "session";
-      found.push(row(number, whole ? null : number, whole ? "(outermost)" : shown(name), module ? shown(module) : "", tree.values[value.id][node]));
+      const { name, module, key, code } = tree.functions[number];
+      found.push(row(number, code ? number : null, key === "" ? "(outermost)" : shown(name), module ? shown(module) : "", tree.values[value.id][node]));
     }
     return { found, row };
   }

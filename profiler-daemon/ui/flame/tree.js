@@ -31,33 +31,45 @@ function sort(node, root) {
   return own ? "program" : "library";
 }
 
-// The nested answer as flat arrays.
-export function flatten(root) {
+// What a node is that stands for no function.
+const NO_FUNCTION = ["process", "session", "idle"];
+
+// The group of the waits of threads that idle; undefined where there is none.
+export function idleOf(root) {
+  return root.children.find(({ kind }) => kind === "idle");
+}
+
+// The nested answer as flat arrays; `without`: a child of the root that is left out, and taken off what the root has.
+export function flatten(root, without) {
+  const childrenOf = (node) => (node === root && without ? root.children.filter((child) => child !== without) : node.children);
   const nodes = [root];
-  for (let at = 0; at < nodes.length; at += 1) for (const child of nodes[at].children) nodes.push(child);
+  for (let at = 0; at < nodes.length; at += 1) for (const child of childrenOf(nodes[at])) nodes.push(child);
   const tree = arrays(nodes.length);
   const numbers = new Map();
   tree.functions = [];
   let next = 1;
   nodes.forEach((node, at) => {
-    // The root is no function, whatever its name.
-    const key = at === 0 ? "" : `${node.function}\n${node.module ?? ""}`;
+    // What is no function is none whatever its name.
+    const code = !NO_FUNCTION.includes(node.kind);
+    const key = at === 0 ? "" : `${node.function}\n${code ? (node.module ?? "") : `\n${node.kind}`}`;
     let number = numbers.get(key);
     if (number === undefined) {
       number = tree.functions.length;
       numbers.set(key, number);
-      tree.functions.push({ name: node.function, module: node.module ?? "", sort: sort(node, root), key, hash: hash(key) });
+      tree.functions.push({ name: node.function, module: node.module ?? "", sort: sort(node, root), code, key, hash: hash(key) });
     }
     tree.functionOf[at] = number;
     tree.first[at] = next;
-    for (let child = next; child < next + node.children.length; child += 1) {
+    const { length } = childrenOf(node);
+    for (let child = next; child < next + length; child += 1) {
       tree.parent[child] = at;
       tree.depth[child] = tree.depth[at] + 1;
     }
-    next += node.children.length;
+    next += length;
     tree.last[at] = next;
     for (const { id, read } of VALUES) tree.values[id][at] = read(node) ?? 0;
   });
+  if (without) for (const { id, read } of VALUES) tree.values[id][0] -= read(without) ?? 0;
   tree.numbers = numbers;
   tree.cutNodes = nodes.map((node) => node.cut_nodes ?? 0);
   return tree;

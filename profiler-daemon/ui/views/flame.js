@@ -5,15 +5,19 @@ import { percent, several, share, shown } from "../format.js";
 import { SORTS } from "../flame/canvas.js";
 import { amount, createPanel, exact, valueChoice } from "../flame/panel.js";
 import { createSandwich } from "../flame/sandwich_view.js";
-import { exclusive, flatten, nodeAt, VALUES, valueOf } from "../flame/tree.js";
+import { exclusive, flatten, idleOf, nodeAt, VALUES, valueOf } from "../flame/tree.js";
 import { change, foldOf, spanOf } from "../route.js";
 
 export function createFlameTab(process) {
+  let root = null;
   let tree = null;
+  // Whether the tree has the waits of threads that idle.
+  let isWhole = true;
   let params = {};
   let shownMiddle = "";
 
   const values = valueChoice();
+  const idle = createIdle();
   const details = createDetails();
   const kinds = el("ul", { class: "legend kinds" }, ...SORTS.map(([id, label]) => el("li", {}, el("i", { class: `swatch flame-${id}` }), label)));
   const hint = el("p", { class: "dim hint" }, "Wider is more. Each box calls those below it; click or Enter zooms, Esc goes back, arrow keys move, c shows callers and callees. The functions tab has the same as a table.");
@@ -56,6 +60,34 @@ export function createFlameTab(process) {
     };
   }
 
+  // The choice whether threads that idle are drawn: they would else be most of what is blocked, and nobody waits for them.
+  function createIdle() {
+    const box = el("input", { type: "checkbox", on: { change: () => change({ idle: box.checked ? "drawn" : "" }) } });
+    const text = el("span", {});
+    const element = el("label", { hidden: true, title: "Threads that ran, or were ready to run, for less than 0.1 % of the time. Their waits are one box, that can be opened like any other" }, box, text);
+    return {
+      element,
+      set(value) {
+        const group = root && idleOf(root);
+        element.hidden = !(group && value.read(group) > 0);
+        if (element.hidden) return;
+        box.checked = isWhole;
+        const [part, all] = [value.read(group), value.read(root)];
+        setText(text, `Idle threads (${percent(share(part, all))})`);
+      },
+    };
+  }
+
+  // Makes the tree anew where it is another one that is to be drawn.
+  function grow(fresh) {
+    const wanted = params.idle === "drawn";
+    if (!fresh && wanted === isWhole) return;
+    isWhole = wanted;
+    const group = idleOf(root);
+    tree = flatten(root, isWhole ? undefined : group);
+    if (group && !isWhole) tree.functions[0].name += " without idle threads";
+  }
+
   // What a node is, in a row that is also read aloud while one moves by keys.
   function createDetails() {
     let node = 0;
@@ -88,7 +120,7 @@ export function createFlameTab(process) {
             setAttribute(cells[index][row + 1], "title", precise);
           });
         });
-        opens.disabled = at === 0;
+        opens.disabled = !tree.functions[tree.functionOf[at]].code;
       },
     };
   }
@@ -97,7 +129,9 @@ export function createFlameTab(process) {
     const value = valueOf(params.value);
     values.set(value);
     panel.address(params);
-    if (!tree) return;
+    if (!root) return;
+    grow(false);
+    idle.set(value);
     const total = tree.values[value.id][0];
     none.hidden = total > 0;
     details.element.hidden = total === 0;
@@ -112,20 +146,21 @@ export function createFlameTab(process) {
 
   return {
     element: el("div", { class: "flame" },
-      el("div", { class: "tools" }, values.element, ...panel.search),
+      el("div", { class: "tools" }, values.element, idle.element, ...panel.search),
       el("div", { class: "tools" }, panel.crumbs, kinds),
       panel.graph, none, details.element, cut, sandwich.element, hint, panel.tip),
     report: "calltree",
     // A graph that moves cannot be read: it is made anew when asked for.
     intervalMs: 0,
     // A tree that is too large is cut by the value that is drawn, so that no box of it is missing.
-    query: (now) => ({ ...spanOf(now), ...foldOf(now), frames: now.frames, value: valueOf(now.value).id }),
+    query: (now) => ({ ...spanOf(now), ...foldOf(now), frames: now.frames, value: valueOf(now.value).id, idle: "apart" }),
     show(now) {
       params = now;
       draw();
     },
     load(answer) {
-      tree = flatten(answer.root);
+      ({ root } = answer);
+      grow(true);
       setText(cut, answer.truncated ? `${several(answer.cut_nodes, "small box is", "small boxes are")} put together as (cut).` : "");
       draw();
     },

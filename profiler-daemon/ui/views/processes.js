@@ -25,7 +25,7 @@ const THREADS = 1_000;
 
 const rowKey = processId;
 
-// The columns. `seen`, as of the last answer: {capacity, missed}.
+// The columns. `seen`, as of the last answer: {capacity}.
 function columns(history, seen) {
   const ofProcess = (ns, row) => `${exactTime(ns)} (${percent(share(ns, row.elapsed_ns))} of the process's time)`;
   const running = (id, label, title, value) =>
@@ -40,7 +40,7 @@ function columns(history, seen) {
       const why = mark(row);
       return { text: `${time(ns)}${why && " ?"}`, title: `${ofProcess(ns, row)}${why}`, share: share(ns, row.elapsed_ns) };
     });
-  const doubt = (row) => (isDoubtful(row, seen.missed) ? `\nIn doubt: ${count(seen.missed)} switches were missed, and it hardly ran. It may have been asleep.` : "");
+  const doubt = (row) => (isDoubtful(row) ? `\nIn doubt: ${several(row.switches_missed, "switch", "switches")} of its threads ${row.switches_missed === 1 ? "was" : "were"} missed, and it hardly ran. It may have been asleep.` : "");
   const elapsed = numberColumn({ id: "elapsed_ns", label: "Elapsed", title: "The time of all its threads together: of 97 threads it is 97 s a second" }, (row) => ({
     text: time(row.elapsed_ns),
     title: `${threadTime(row.elapsed_ns, seen.capacity.spanNs)}\n${exactTime(row.elapsed_ns)} (${percent(row.elapsed_percent)} of the session)`,
@@ -124,7 +124,7 @@ const KEEPS = { running: (row) => row.state === "running", programs: (row) => !r
 
 export function createProcessesView() {
   const history = createHistory();
-  const seen = { capacity: { spanNs: 0, processors: null, ns: null }, missed: 0 };
+  const seen = { capacity: { spanNs: 0, processors: null, ns: null } };
   const made = columns(history, seen);
   const table = createTable({
     caption: "Processes",
@@ -202,7 +202,7 @@ export function createProcessesView() {
         get("/api/v1/threads", { limit: THREADS, sort: "samples.exclusive", ...span }, signal),
       ]);
       history.add({ ...processes, windowed: span.window === WHOLE ? "" : Object.values(span).join(" ") }, rowKey);
-      Object.assign(seen, { capacity: capacityOf(session.window), missed: session.completeness.causes.switches_missed ?? 0 });
+      seen.capacity = capacityOf(session.window);
       answers = { processes, session };
       summary.set(session);
       stand.set(processes.rows, threads.rows, session, span);

@@ -5,7 +5,7 @@ import { ApiError, get, reportPath } from "../api.js";
 import { capacityOf } from "../capacity.js";
 import { activeNs, inFaults, onCpu, partsOf } from "../classes.js";
 import { el, setAttribute, setChildren, setText } from "../dom.js";
-import { basename, count, exactTime, percent, several, share, shown, time } from "../format.js";
+import { basename, exactTime, percent, several, share, shown, time } from "../format.js";
 import { processId, processLink, processName } from "../route.js";
 import { whereMost } from "./where_most.js";
 
@@ -13,7 +13,7 @@ import { whereMost } from "./where_most.js";
 const AT_WORK_PERCENT = 1;
 // A thread that is active for less of its time, in percent, idles: nobody is held up by its waiting.
 const IDLE_PERCENT = 0.5;
-// With switches missed, who is ready for as much of its time, in percent, and runs for as little of that, may have been asleep.
+// Of whom switches were missed, who is ready for as much of its time, in percent, and runs for as little of that, may have been asleep.
 const DOUBTED = { readyPercent: 5, ranPercent: 1 };
 // The processors are not the reason to wait while they are less busy, in percent.
 const BUSY_PERCENT = 90;
@@ -26,10 +26,10 @@ const NAMED_PERCENT = 10;
 const PROFILER = "profiler-daemon";
 const isProfiler = (row) => row.comm === PROFILER && row.exe !== null && basename(row.exe) === PROFILER;
 
-// Whether a row's time off the processors cannot be believed: of what was switched in and out the profiler has missed some.
-export function isDoubtful(row, missed) {
+// Whether a row's time off the processors cannot be believed: of its being switched in and out the profiler has missed some.
+export function isDoubtful(row) {
   const { runnable_ns: ready } = row.classes;
-  return missed > 0 && share(ready, row.elapsed_ns) >= DOUBTED.readyPercent && onCpu(row.classes) * 100 < ready * DOUBTED.ranPercent;
+  return row.switches_missed > 0 && share(ready, row.elapsed_ns) >= DOUBTED.readyPercent && onCpu(row.classes) * 100 < ready * DOUBTED.ranPercent;
 }
 
 function largest(rows, value) {
@@ -74,7 +74,7 @@ const most = (at, of) => (at ? [`; ${percent(share(at.value, at.all))} ${of} in 
 
 // `find(rows, seen)`: the row; `value(row, seen)`: [shown, exact]; `why(row, seen, at)`: parts of a sentence, `at` where most of it is,
 // once that is known; `read`: of a node of a call tree the value that `tree` names; `nameable(row, seen)`: whether the whole
-// process's call tree is about what the card says. `seen`: {capacity, busyPercent, missed, work}.
+// process's call tree is about what the card says. `seen`: {capacity, busyPercent, work}.
 const CARDS = [
   {
     title: "Uses most of the processors",
@@ -95,7 +95,7 @@ const CARDS = [
     title: "Ready to run, but not running, longest",
     none: "Nobody waits for a processor.",
     about: "Other programs had the processors, or the quota of its control group was used up: nr_throttled in the group's cpu.stat says so",
-    find: (rows, { missed }) => largest(rows.filter((row) => !isDoubtful(row, missed)), (row) => row.classes.runnable_ns),
+    find: (rows) => largest(rows.filter((row) => !isDoubtful(row)), (row) => row.classes.runnable_ns),
     value: (row) => [time(row.classes.runnable_ns), exactTime(row.classes.runnable_ns)],
     why(row, { busyPercent }, at) {
       const free = busyPercent !== null && busyPercent < BUSY_PERCENT;
@@ -195,9 +195,8 @@ export function standouts() {
     // Takes the rows of processes and threads, and the session's totals, of the part `of` of the session.
     set(rows, threads, session, of) {
       const capacity = capacityOf(session.window);
-      const missed = session.completeness.causes.switches_missed ?? 0;
       const busyPercent = capacity.ns ? share(onCpu(session.classes), capacity.ns) : null;
-      seen = { capacity, busyPercent, missed, work: atWork(threads) };
+      seen = { capacity, busyPercent, work: atWork(threads) };
       span = of;
       const others = rows.filter((row) => !isProfiler(row));
       for (const entry of cards) {
@@ -213,9 +212,10 @@ export function standouts() {
         setAttribute(value, "title", exact);
         tell(entry);
       }
-      const doubted = others.filter((row) => isDoubtful(row, missed)).length;
-      doubt.hidden = doubted === 0;
-      setText(doubt, `${several(doubted, "process is", "processes are")} left out of these, marked ? below: ${count(missed)} switches were missed, and ready time without running may come from that.`);
+      const doubted = others.filter(isDoubtful);
+      const missed = doubted.reduce((sum, row) => sum + row.switches_missed, 0);
+      doubt.hidden = doubted.length === 0;
+      setText(doubt, `${several(doubted.length, "process is", "processes are")} left out of these, marked ? below: ${several(missed, "switch", "switches")} of theirs ${missed === 1 ? "was" : "were"} missed, and ready time without running may come from that.`);
       name();
     },
   };

@@ -24,10 +24,17 @@ const offColumns = OFF.map(({ key, label, about }) =>
   }),
 );
 
+// From where in the program a library's function was called.
+function callerOf({ called_from: caller }) {
+  return caller ? `\n${percent(caller.percent)} of its own time in calls from ${shown(caller.function)} of ${shown(caller.module)}` : "";
+}
+
 export function createFunctionsTab(process) {
   const name = textColumn({ id: "function", label: "Function", header: true, class: "name code" }, (row) => ({
     text: shown(row.function),
-    title: `${shown(row.function)}\n${shown(row.module)}${row.address ? `\nat ${row.address}` : ""}\nshow its callers and callees`,
+    // A library's function says little where the program waits.
+    beside: row.called_from ? `< ${shown(row.called_from.function)}` : "",
+    title: `${shown(row.function)}\n${shown(row.module)}${row.address ? `\nat ${row.address}` : ""}${callerOf(row)}\nshow its callers and callees`,
     href: link("scope", process, "flame", { fn: row.function, in: row.module }),
   }));
   const lines = textColumn({ id: "lines", label: "Lines", sorts: false }, (row) => ({
@@ -102,6 +109,7 @@ export function createThreadsTab(process) {
       ...classes,
       numberColumn({ id: "minor_faults", label: "minor", group: "Page faults", title: "Page faults that needed no reading" }, (row) => ({ text: count(row.minor_faults) })),
       numberColumn({ id: "major_faults", label: "major", group: "Page faults", title: "Page faults that waited for data to be read" }, (row) => ({ text: count(row.major_faults) })),
+      numberColumn({ id: "switches_missed", label: "missed", title: "Switches of it that were not seen: with any, how its time off the processors is divided into blocked and runnable is in doubt" }, (row) => ({ text: count(row.switches_missed) })),
       numberColumn({ id: "unobserved_ns", label: "unobserved", title: "Time in which it was no target" }, (row) => ({ text: time(row.unobserved_ns), title: exactTime(row.unobserved_ns) })),
     ],
     key: (row) => `${row.pid}.${row.tid}.${row.started_at}.${row.image_id}.${row.comm}`,
