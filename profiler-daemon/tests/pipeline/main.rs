@@ -4,6 +4,7 @@
 
 mod accounts;
 mod between;
+mod changed;
 #[path = "../shared/class_names.rs"]
 mod class_names;
 mod counts;
