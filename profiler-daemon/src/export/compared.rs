@@ -146,12 +146,11 @@ fn envelope<'a>(as_of: &'a str, other: &'a Side) -> Envelope<'a> {
 fn facts(base: &Side, other: &Side) -> Vec<(&'static str, String)> {
     let fact = |side: &Side| {
         format!(
-            "{}: over {}, {} samples, elapsed {}, application {}, without a stack {}",
+            "{}: over {}, {} samples, elapsed {}, without a stack {}",
             name(&side.name),
             nanoseconds(side.window.duration_ns),
             side.samples,
             nanoseconds(side.elapsed_ns),
-            nanoseconds(side.application_ns),
             nanoseconds(side.completeness.elapsed_unattributed_ns),
         )
     };

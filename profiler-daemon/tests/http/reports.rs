@@ -14,7 +14,7 @@ use super::{ask, example, get, request, server};
 pub(crate) fn target(path: &str) -> String {
     let path = example(path);
     match path.rsplit('/').next() {
-        _ if path.ends_with("/diff/processes") => format!("{path}?base=-10s..-5s&other=5s"),
+        _ if path.ends_with("/diff/processes") => format!("{path}?base=-2s..-1s&other=1s"),
         Some("callers" | "callees") => format!("{path}?function=function_0x1000"),
         Some("diff") => format!("{path}?base={RUNNING}&other={RUNNING}.{START_TICKS}"),
         Some("profile" | "wall") if path.starts_with("/debug/") => format!("{path}?seconds=1"),

@@ -238,7 +238,7 @@ fn by_value() {
     assert_eq!(samples.percent_of, Whole::Samples);
     assert_eq!(
         shares(&samples),
-        [("web", None, 50.0, 100.0), ("db", None, 50.0, 0.0)]
+        [("db", None, 50.0, 0.0), ("web", None, 50.0, 100.0)]
     );
 }
 
