@@ -119,7 +119,7 @@ check("one process is compared over two times, and who is meant can be chosen", 
   await until("all are compared", () => page.locator(".side > h2").first().innerText(), (text) => text === "Base: since the start");
   await page.locator("#choose-who").selectOption("comm:webserver");
   await until("a name is compared", () => parameters(page), ({ comm, pid }) => comm === "webserver" && !pid);
-  assert.match(await page.locator(".side").first().innerText(), /processes[\s\S]*1864\./);
+  await until("its processes are told", () => page.locator(".side").first().innerText(), (text) => /^Base: all named webserver[\s\S]*processes[\s\S]*1864\./.test(text));
   await screenshot(page, "compare-name");
 });
 
