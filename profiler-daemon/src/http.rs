@@ -135,6 +135,7 @@ pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
             "pprof_wall" => get(pprof::wall),
             "profile" => get(profile::profile),
             "diff" => get(reports::diff),
+            "process_diff" => get(reports::process_diff),
             "os_events" => get(reports::os_events),
             "sessions" => get(sessions::list).post(sessions::start),
             "named_session" => get(sessions::one).delete(sessions::end),

@@ -29,6 +29,7 @@ const FORMATS = {
   "os-events": JSON_TEXT,
   calltree: TREE,
   diff: TABLE,
+  "diff/processes": TABLE,
 };
 
 // Reports of one process in a form of their own: the path and what it is for; and which parameters they take.

@@ -2,7 +2,7 @@
 // "#/compare/flame?base=30s&other=10s", "#/daemon". This file reads and writes them; it draws nothing.
 
 export const TABS = ["functions", "lines", "modules", "threads", "timeline", "os-events", "flame"];
-export const COMPARE_TABS = ["functions", "flame"];
+export const COMPARE_TABS = ["functions", "flame", "processes"];
 
 // Which part of the session is meant: one that ends now, a named session or a span of it, or one between two times.
 const SPAN = ["window", "from", "to", "session", "span"];

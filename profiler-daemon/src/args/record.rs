@@ -96,6 +96,8 @@ pub enum RecordValue {
     Elapsed,
     /// Time running in user mode outside system calls.
     Application,
+    /// Time on a processor.
+    Running,
     /// Time blocked or waiting for a processor.
     OffProcessor,
     /// Time off the processor until woken.

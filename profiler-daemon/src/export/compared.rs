@@ -1,75 +1,190 @@
-//! Answers about two things, in columns for people: sides compared, and a function with its callers or callees.
+//! Answers about two things, in columns for people: sides compared by function or by process, and a function with its callers or
+//! callees.
 
 use super::{
     human::{last_part, name, nanoseconds, share},
     text::{Cell, Envelope, Kind, Table, TextReport},
 };
-use crate::report::{Diff, DiffRow, FunctionRow, Neighbours};
+use crate::report::{
+    Diff, DiffRow, FunctionRow, Grouping, Neighbours, ProcessDiff, ProcessDiffRow, Side,
+    StackValue, Whole,
+};
 
 impl TextReport for Diff {
     fn envelope(&self) -> Envelope<'_> {
-        Envelope {
-            as_of: &self.as_of,
-            window: &self.other.window,
-            completeness: &self.other.completeness,
-        }
+        envelope(&self.as_of, &self.other)
     }
 
     fn facts(&self) -> Vec<(&'static str, String)> {
-        let fact = |side: &crate::report::diff::Side| {
-            format!(
-                "{}: {} samples, elapsed {}, application {}, without a stack {}",
-                name(&side.name),
-                side.samples,
-                nanoseconds(side.elapsed_ns),
-                nanoseconds(side.application_ns),
-                nanoseconds(side.completeness.elapsed_unattributed_ns),
-            )
-        };
-        vec![("base", fact(&self.base)), ("other", fact(&self.other))]
+        facts(&self.base, &self.other)
     }
 
     fn table(&self) -> Option<Table> {
+        let amounts = if self.value.is_time() {
+            Kind::Part
+        } else {
+            Kind::Number
+        };
         let columns = vec![
             ("LARGEST", Kind::Number),
             ("BASE%", Kind::Number),
             ("OTHER%", Kind::Number),
             ("CHANGE", Kind::Number),
             ("INCL", Kind::Number),
-            ("APP", Kind::Number),
-            ("SAMPLES", Kind::Number),
+            ("BASE", amounts),
+            ("OTHER", amounts),
             ("FUNCTION", Kind::Function),
             ("MODULE", Kind::Name),
         ];
-        let shown = self.rows.len();
+        let head = format!(
+            "shares of each side's {}, exclusive; CHANGE in points, INCL that of inclusive",
+            what(self.value)
+        );
         Some(Table {
-            head: Some(HEAD.to_owned()),
+            head: Some(head),
             columns,
-            rows: self.rows.iter().map(cells).collect(),
-            remark: self
-                .truncated
-                .then(|| format!("{shown} of {} rows; limit=0 shows all", self.total_rows)),
+            rows: self.rows.iter().map(|row| cells(self.value, row)).collect(),
+            remark: remark(self.truncated, self.rows.len(), self.total_rows),
         })
     }
 }
 
-/// What the columns are.
-const HEAD: &str = "shares are of exclusive elapsed time; changes in points of it, of INCLusive and of APPlication time, and the LARGEST of all";
+fn cells(value: StackValue, row: &DiffRow) -> Vec<Cell> {
+    let ([base, _], [other, _]) = (row.base.parts(value), row.other.parts(value));
+    let [exclusive, inclusive] = row.change.points(value);
+    vec![
+        share(row.largest_change_percent).into(),
+        share(base.percent).into(),
+        share(other.percent).into(),
+        points(exclusive).into(),
+        points(inclusive).into(),
+        amount(value, base.amount),
+        amount(value, other.amount),
+        name(&row.function).into(),
+        name(last_part(&row.module)).into(),
+    ]
+}
 
-fn cells(row: &DiffRow) -> Vec<Cell> {
-    let samples = (row.base.samples.exclusive, row.other.samples.exclusive);
-    let cells = [
-        share(row.largest_change_percent),
-        share(row.base.elapsed.exclusive_percent),
-        share(row.other.elapsed.exclusive_percent),
-        points(row.change.elapsed.exclusive_percent),
-        points(row.change.elapsed.inclusive_percent),
-        points(row.change.application.exclusive_percent),
-        format!("{} > {}", samples.0, samples.1),
-        name(&row.function),
-        name(last_part(&row.module)),
-    ];
-    cells.map(Cell::Text).to_vec()
+impl TextReport for ProcessDiff {
+    fn envelope(&self) -> Envelope<'_> {
+        envelope(&self.as_of, &self.other)
+    }
+
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        facts(&self.base, &self.other)
+    }
+
+    fn table(&self) -> Option<Table> {
+        let amounts = if self.value.is_time() {
+            Kind::Part
+        } else {
+            Kind::Number
+        };
+        let mut columns = vec![
+            ("CHANGE", Kind::Number),
+            ("BASE%", Kind::Number),
+            ("OTHER%", Kind::Number),
+            ("BASE", amounts),
+            ("OTHER", amounts),
+        ];
+        columns.push(match self.by {
+            Grouping::Name => ("PROCESSES", Kind::Number),
+            Grouping::Process => ("PID", Kind::Number),
+        });
+        columns.push(("NAME", Kind::Name));
+        let of = match (self.percent_of, self.base.window.processors) {
+            (Whole::Samples, _) => "all of each side".to_owned(),
+            (Whole::Processors, Some(processors)) => {
+                format!("what {processors} processors can do in the time covered")
+            }
+            (Whole::Processors | Whole::Duration, _) => {
+                "the time covered (two threads: 200)".to_owned()
+            }
+        };
+        let head = format!("{} as a share of {of}; CHANGE in points", what(self.value));
+        Some(Table {
+            head: Some(head),
+            columns,
+            rows: self.rows.iter().map(|row| self.cells(row)).collect(),
+            remark: remark(self.truncated, self.rows.len(), self.total_rows),
+        })
+    }
+}
+
+impl ProcessDiff {
+    fn cells(&self, row: &ProcessDiffRow) -> Vec<Cell> {
+        let (base, other) = (row.base.of(self.value), row.other.of(self.value));
+        let count = |count: Option<u64>| count.map_or("?".to_owned(), |count| count.to_string());
+        let who = match self.by {
+            Grouping::Name => format!(
+                "{} > {}",
+                count(row.base.processes),
+                count(row.other.processes)
+            ),
+            Grouping::Process => row.pid.map_or("ended".to_owned(), |pid| pid.to_string()),
+        };
+        vec![
+            points(row.change.of(self.value).percent).into(),
+            share(base.percent).into(),
+            share(other.percent).into(),
+            amount(self.value, base.ns),
+            amount(self.value, other.ns),
+            who.into(),
+            name(&row.comm).into(),
+        ]
+    }
+}
+
+fn envelope<'a>(as_of: &'a str, other: &'a Side) -> Envelope<'a> {
+    Envelope {
+        as_of,
+        window: &other.window,
+        completeness: &other.completeness,
+    }
+}
+
+fn facts(base: &Side, other: &Side) -> Vec<(&'static str, String)> {
+    let fact = |side: &Side| {
+        format!(
+            "{}: over {}, {} samples, elapsed {}, without a stack {}",
+            name(&side.name),
+            nanoseconds(side.window.duration_ns),
+            side.samples,
+            nanoseconds(side.elapsed_ns),
+            nanoseconds(side.completeness.elapsed_unattributed_ns),
+        )
+    };
+    let mut facts = vec![("base", fact(base)), ("other", fact(other))];
+    let sides = [("of base", base), ("of other", other)];
+    let named = sides.iter().filter(|(_, side)| !side.processes.is_empty());
+    facts.extend(named.map(|(title, side)| (*title, side.processes.join(" "))));
+    facts
+}
+
+fn remark(truncated: bool, shown: usize, total: usize) -> Option<String> {
+    truncated.then(|| format!("{shown} of {total} rows; limit=0 shows all"))
+}
+
+/// A value as words in a sentence.
+const fn what(value: StackValue) -> &'static str {
+    match value {
+        StackValue::Samples => "samples",
+        StackValue::Elapsed => "elapsed time",
+        StackValue::Application => "application time",
+        StackValue::Running => "running time",
+        StackValue::OffProcessor => "off-processor time",
+        StackValue::Blocked => "blocked time",
+        StackValue::Runnable => "runnable time",
+        StackValue::Syscall => "system-call time",
+    }
+}
+
+fn amount(value: StackValue, amount: u64) -> Cell {
+    if value.is_time() {
+        Cell::Time(amount)
+    } else {
+        amount.to_string().into()
+    }
 }
 
 fn points(change: f64) -> String {

@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use super::human;
 use crate::report::{
-    Columns, Diff, DiffRow, FunctionRow, List, Neighbours, OsEvents, os_events::SyscallRow,
+    Columns, Diff, DiffRow, FunctionRow, List, Neighbours, OsEvents, ProcessDiff, ProcessDiffRow,
+    os_events::SyscallRow,
 };
 
 /// An answer that is a table.
@@ -42,6 +43,14 @@ impl CsvReport for Neighbours {
 
 impl CsvReport for Diff {
     const COLUMNS: &'static [&'static str] = DiffRow::COLUMNS;
+
+    fn rows(&self) -> impl Iterator<Item = serde_json::Result<Value>> {
+        self.rows.iter().map(serde_json::to_value)
+    }
+}
+
+impl CsvReport for ProcessDiff {
+    const COLUMNS: &'static [&'static str] = ProcessDiffRow::COLUMNS;
 
     fn rows(&self) -> impl Iterator<Item = serde_json::Result<Value>> {
         self.rows.iter().map(serde_json::to_value)

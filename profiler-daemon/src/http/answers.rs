@@ -13,8 +13,8 @@ use crate::config::targets::Targets;
 use crate::metrics;
 use crate::report::{
     CallTree, Columns, Diff, DiffRow, FunctionRow, InstructionRow, Line, LineRow, List, ModuleRow,
-    Neighbours, OsEvents, Overview, ProcessReport, ProcessRow, ProcessWho, SessionList,
-    SessionReport, SessionTotals, ThreadRow, ThreadWho, Timeline, Who,
+    Neighbours, OsEvents, Overview, ProcessDiff, ProcessDiffRow, ProcessReport, ProcessRow,
+    ProcessWho, SessionList, SessionReport, SessionTotals, ThreadRow, ThreadWho, Timeline, Who,
 };
 
 /// What a handler answers when the question is right.
@@ -63,6 +63,7 @@ pub(super) fn of(handler: &str) -> Answer {
         "callers" | "callees" => table::<Neighbours, FunctionRow>(),
         "calltree" => report::<CallTree>(TREE),
         "diff" => table::<Diff, DiffRow>(),
+        "process_diff" => table::<ProcessDiff, ProcessDiffRow>(),
         "os_events" => report::<OsEvents>(TABLE),
         "pprof" | "pprof_profile" | "pprof_wall" => {
             Answer::Fixed(&[(pprof::CONTENT_TYPE, "a profile for pprof, in gzip")])

@@ -2,8 +2,8 @@
 
 use super::page;
 use super::questions::{
-    DIFF, FORMAT, FUNCTIONS, INSTRUCTIONS, LINES, NEIGHBOURS, PPROF, RECORDING, SCREEN, TABLE,
-    TIMELINE, TREE, VIEW,
+    DIFF, FORMAT, FUNCTIONS, INSTRUCTIONS, LINES, NEIGHBOURS, PPROF, PROCESS_DIFF, RECORDING,
+    SCREEN, TABLE, TIMELINE, TREE, VIEW,
 };
 use super::speedscope;
 
@@ -161,7 +161,13 @@ pub const ENDPOINTS: &[Endpoint] = &[
         "/api/v1/diff",
         DIFF,
         "diff",
-        "two processes, windows or named sessions, compared by function",
+        "two windows, named sessions or processes, compared by function",
+    ),
+    get(
+        "/api/v1/diff/processes",
+        PROCESS_DIFF,
+        "process_diff",
+        "two windows or named sessions, compared by process",
     ),
     get(
         "/api/v1/os-events",

@@ -12,8 +12,8 @@ use super::guard::{head_problem, meant_host};
 use super::options::HttpOptions;
 use super::params::{Params, shown};
 use super::questions::{
-    DIFF, FUNCTIONS, INSTRUCTIONS, LINES, NEIGHBOURS, PPROF, RECORDING, SCREEN, TABLE, TIMELINE,
-    TREE, VIEW,
+    DIFF, FUNCTIONS, INSTRUCTIONS, LINES, NEIGHBOURS, PPROF, PROCESS_DIFF, RECORDING, SCREEN,
+    TABLE, TIMELINE, TREE, VIEW,
 };
 use super::sessions::{Mark, Start};
 use super::{answers, problem::Problem};
@@ -73,6 +73,9 @@ pub(crate) fn query(text: &[u8]) {
         assert!(spans.is_none_or(|spans| (1..=600).contains(&spans)));
     });
     read(query, DIFF, |params| check_table(&params.diff().table));
+    read(query, PROCESS_DIFF, |params| {
+        check_table(&params.process_diff().table)
+    });
     read(query, TREE, |params| check_tree(&params.tree()));
     read(query, PPROF, |params| check_tree(&params.pprof().tree));
     read(query, RECORDING, |params| {

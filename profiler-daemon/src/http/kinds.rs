@@ -8,7 +8,8 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 use crate::args::duration;
 use crate::profile::name::{Name, NotAName};
 use crate::profile::sessions::is_reserved;
-use crate::report::query::{DiffSide, Moment, ProcessSelector, Window};
+use crate::report::DiffSide;
+use crate::report::query::{Comm, MAX_COMM_CHARS, Moment, NotAComm, ProcessSelector, Window};
 
 /// A length of time as text: a whole number that is not zero, and a unit.
 const LENGTH: &str = "[0-9]*[1-9][0-9]*(ns|us|ms|s|m|h)";
@@ -303,6 +304,30 @@ impl Describe for Process {
     }
 }
 
+/// The name of processes.
+#[derive(Debug)]
+pub(super) struct CommOf;
+
+impl Kind for CommOf {
+    type Value = Comm;
+
+    fn read(&self, text: &str) -> Result<Comm, String> {
+        text.parse().map_err(|wrong: NotAComm| wrong.to_string())
+    }
+}
+
+impl Describe for CommOf {
+    fn schema(&self) -> ObjectBuilder {
+        of_type(Type::String)
+            .min_length(Some(1))
+            .max_length(Some(MAX_COMM_CHARS))
+    }
+
+    fn names_process(&self) -> bool {
+        true
+    }
+}
+
 /// The name of a session, or of a span of one.
 #[derive(Debug)]
 pub(super) struct SessionName;
@@ -340,6 +365,15 @@ fn named(text: &str) -> Option<Window> {
     }
 }
 
+/// The time from one moment to another, as `FROM..TO`.
+fn between(text: &str) -> Option<Window> {
+    let (from, to) = text.split_once("..")?;
+    Some(Window::Between {
+        from: moment(from)?,
+        to: Some(moment(to)?),
+    })
+}
+
 /// A moment: by the clock, in seconds since 1970, or as time before now.
 #[derive(Debug)]
 pub(super) struct PointInTime;
@@ -357,9 +391,12 @@ impl Kind for PointInTime {
 
 impl Describe for PointInTime {
     fn schema(&self) -> ObjectBuilder {
-        let pattern = MOMENT.replace("LENGTH", LENGTH);
-        of_type(Type::String).pattern(Some(format!("^{pattern}$")))
+        of_type(Type::String).pattern(Some(format!("^{}$", moment_pattern())))
     }
+}
+
+fn moment_pattern() -> String {
+    MOMENT.replace("LENGTH", LENGTH)
 }
 
 fn moment(text: &str) -> Option<Moment> {
@@ -398,13 +435,14 @@ impl Kind for Side {
         if let Ok(selector) = text.parse() {
             return Ok(DiffSide::Process(selector));
         }
-        match span(text).or_else(|| named(text)) {
+        let window = span(text).or_else(|| named(text)).or_else(|| between(text));
+        match window {
             Some(window) => Ok(DiffSide::Window {
                 window,
                 name: text.to_owned(),
             }),
             None => Err(
-                "must be a process, as in 1234 or 1234.5678, or session, or a length of time like 30s or 5m, or the name of a session, or of a span of one, as in NAME/SPAN"
+                "must be a process, as in 1234 or 1234.5678, or session, or a length of time like 30s or 5m, or two times as in -60s..-30s, or the name of a session, or of a span of one, as in NAME/SPAN"
                     .to_owned(),
             ),
         }
@@ -413,8 +451,9 @@ impl Kind for Side {
 
 impl Describe for Side {
     fn schema(&self) -> ObjectBuilder {
+        let moment = moment_pattern();
         of_type(Type::String).pattern(Some(format!(
-            "^({PROCESS}|session|{LENGTH}|{NAME}(/{NAME})?)$"
+            "^({PROCESS}|session|{LENGTH}|{moment}\\.\\.{moment}|{NAME}(/{NAME})?)$"
         )))
     }
 

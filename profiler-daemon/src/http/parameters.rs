@@ -4,9 +4,10 @@
 
 use super::events;
 use super::kinds::{
-    Describe, Duration, Kind, Names, OfEndpoint, OneOf, Percentage, PointInTime, Process,
+    CommOf, Describe, Duration, Kind, Names, OfEndpoint, OneOf, Percentage, PointInTime, Process,
     SessionName, Side, Span, Text, Whole,
 };
+use crate::report::Grouping;
 use crate::report::query::{Frames, Order, Sections, StackValue};
 
 /// A parameter of the query.
@@ -145,21 +146,31 @@ parameters! {
             (StackValue::Samples.name(), StackValue::Samples),
             (StackValue::Elapsed.name(), StackValue::Elapsed),
             (StackValue::Application.name(), StackValue::Application),
+            (StackValue::Running.name(), StackValue::Running),
             (StackValue::OffProcessor.name(), StackValue::OffProcessor),
             (StackValue::Blocked.name(), StackValue::Blocked),
             (StackValue::Runnable.name(), StackValue::Runnable),
             (StackValue::Syscall.name(), StackValue::Syscall),
         ]),
         Nothing,
-        "The one value of the formats folded, svg, speedscope and firefox, samples without it; in the others what the tree is cut by, and its children are put in order by, all values and time without it.";
+        "The one value of the formats folded, svg, speedscope and firefox, samples without it; in the others what the tree is cut by, and its children are put in order by, all values and time without it; in comparisons what rows are sorted and left out by: elapsed without it, of processes running.";
     IDLE: OneOf<bool> = "idle", OneOf(&[("apart", true), ("among", false)]), Nothing,
         "Where the waits of threads that idle are, that ran or were runnable for less than 0.1 % of the time covered: apart, below a node [idle threads] of their own, or among all others. Without it apart in trees of the session, and among the others in those of one process.";
     BASE: Side = "base", Side, Refusal,
-        "What is compared: a process, or a window of the session. Both sides must be of one kind.";
+        "What is compared: a process, or a part of the session. Both sides must be of one kind.";
     OTHER: Side = "other", Side, Refusal,
         "With what it is compared.";
     THRESHOLD: Percentage = "threshold", Percentage, Default("0"),
-        "Rows whose largest change of a share is smaller are left out, percentage points.";
+        "Rows whose largest change of a share of the value compared is smaller are left out, percentage points.";
+    BY: OneOf<Grouping> = "by",
+        OneOf(&[
+            (Grouping::Name.name(), Grouping::Name),
+            (Grouping::Process.name(), Grouping::Process),
+        ]),
+        Default("name"),
+        "What a row is: all processes of one name, which are the same on both sides also where they began anew, or one process.";
+    COMM: CommOf = "comm", CommOf, Nothing,
+        "Only processes of this name, all of them; on each side those that were there.";
     SECONDS: Whole = "seconds", Whole { min: 1, max: 300 }, Default("30"),
         "How long is profiled; the answer comes after that.";
     PID: Process = "pid", Process, Nothing,
@@ -263,6 +274,13 @@ mod tests {
             "x.42",
             "[kernel]",
             "*",
+            "-60s..-30s",
+            "1769860800.5..2026-01-31T12:00:00Z",
+            "-60s..",
+            "..",
+            "1..2..3",
+            "sixteen bytes ok",
+            "seventeen are not",
         ]
         .map(str::to_owned)
         .to_vec();

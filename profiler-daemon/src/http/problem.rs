@@ -170,6 +170,12 @@ impl From<ReportError> for Problem {
                 "The process is no longer kept",
                 detail,
             ),
+            ReportError::UnknownName { .. } => Self::new(
+                StatusCode::NOT_FOUND,
+                "unknown-name",
+                "There is no process of this name",
+                detail,
+            ),
             ReportError::UnknownImage { .. } => Self::new(
                 StatusCode::NOT_FOUND,
                 "unknown-image",

@@ -2,17 +2,18 @@
 //! each parameter may be is in `parameters`.
 
 use super::parameters::{
-    BASE, DEPTH, FRAMES, FROM, FUNCTION, HIDE, IDLE, INLINES, LABELS, LIMIT, MIN_PERCENT, MODULE,
-    MODULES, ORDER, OTHER, PID, Q, SECONDS, SESSION, SORT, SPAN, SPANS, THRESHOLD, TO, VALUE,
-    WINDOW,
+    BASE, BY, COMM, DEPTH, FRAMES, FROM, FUNCTION, HIDE, IDLE, INLINES, LABELS, LIMIT, MIN_PERCENT,
+    MODULE, MODULES, ORDER, OTHER, PID, Q, SECONDS, SESSION, SORT, SPAN, SPANS, THRESHOLD, TO,
+    VALUE, WINDOW,
 };
 use super::params::Params;
 use super::problem::Fault;
 use crate::profile::sessions::is_reserved;
 use crate::report::query::{
-    CodeQuery, DiffQuery, DiffSide, Fold, NeighbourQuery, Scope, Sections, StackQuery, StackValue,
-    TableQuery, TreeQuery, ViewQuery, Window,
+    CodeQuery, Fold, NeighbourQuery, Scope, Sections, StackQuery, StackValue, TableQuery,
+    TreeQuery, ViewQuery, Window,
 };
+use crate::report::{Compared, DiffQuery, DiffSide, ProcessDiffQuery};
 
 /// What an answer without a profile takes.
 pub(super) const FORMAT: &[&str] = &["format", "interval"];
@@ -51,10 +52,13 @@ pub(super) const TIMELINE: &[&str] = &[
     "format", "interval", "window", "from", "to", "session", "span", "spans", "sort", "order",
     "limit", "q",
 ];
-/// What a comparison takes.
+/// What a comparison of functions takes.
 pub(super) const DIFF: &[&str] = &[
     "base",
     "other",
+    "pid",
+    "comm",
+    "value",
     "threshold",
     "format",
     "interval",
@@ -70,6 +74,20 @@ pub(super) const DIFF: &[&str] = &[
     "q",
     "modules",
     "hide",
+];
+/// What a comparison of processes takes.
+pub(super) const PROCESS_DIFF: &[&str] = &[
+    "base",
+    "other",
+    "by",
+    "value",
+    "threshold",
+    "format",
+    "interval",
+    "sort",
+    "order",
+    "limit",
+    "q",
 ];
 /// What a profile of one process takes.
 pub(super) const PPROF: &[&str] = &[
@@ -210,16 +228,37 @@ impl Params {
         self.or_default(&INLINES)
     }
 
-    /// Takes what a comparison takes.
+    /// Takes what a comparison of functions takes.
     pub(super) fn diff(&mut self) -> DiffQuery {
         let base = self.required(&BASE);
         let other = self.required(&OTHER);
         let of_windows = matches!(base, DiffSide::Window { .. });
         if of_windows != matches!(other, DiffSide::Window { .. }) {
             self.fault(Fault::plain(
-                "base and other must both be processes, or neither: lengths of time or sessions",
+                "base and other must both be processes, or neither: parts of the session",
             ));
         }
+        let (pid, comm) = (self.given(&PID), self.given(&COMM));
+        for (name, given) in [("pid", pid.is_some()), ("comm", comm.is_some())] {
+            if given && !of_windows {
+                self.fault(Fault {
+                    parameter: Some(name.to_owned()),
+                    given: None,
+                    detail: format!("{name} is for windows: base and other are processes already"),
+                });
+            }
+        }
+        let of = match (pid, comm) {
+            (Some(_), Some(_)) => {
+                self.fault(Fault::plain(
+                    "give one of pid and comm: each says who is meant",
+                ));
+                Scope::Session
+            }
+            (Some(pid), None) => Scope::Process(pid),
+            (None, Some(comm)) => Scope::Named(comm),
+            (None, None) => Scope::Session,
+        };
         for name in WHEN {
             if of_windows && self.is_given(name) {
                 self.fault(Fault {
@@ -232,6 +271,35 @@ impl Params {
         DiffQuery {
             base,
             other,
+            of,
+            value: self.given(&VALUE),
+            threshold_percent: self.or_default(&THRESHOLD),
+            table: self.table(),
+        }
+    }
+
+    /// Takes what a comparison of processes takes.
+    pub(super) fn process_diff(&mut self) -> ProcessDiffQuery {
+        let [base, other] = [self.required(&BASE), self.required(&OTHER)];
+        let mut window = |name: &str, side| match side {
+            DiffSide::Window { window, name } => Compared { window, name },
+            DiffSide::Process(selector) => {
+                self.fault(Fault {
+                    parameter: Some(name.to_owned()),
+                    given: Some(selector.to_string()),
+                    detail: format!(
+                        "{name} must be a part of the session here; two processes are compared by /api/v1/diff"
+                    ),
+                });
+                Compared::default()
+            }
+        };
+        let (base, other) = (window(BASE.name, base), window(OTHER.name, other));
+        ProcessDiffQuery {
+            base,
+            other,
+            by: self.or_default(&BY),
+            value: self.given(&VALUE),
             threshold_percent: self.or_default(&THRESHOLD),
             table: self.table(),
         }

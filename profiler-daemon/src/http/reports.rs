@@ -180,7 +180,7 @@ pub(super) async fn calltree(State(shared): App, ask: Ask) -> Answer {
         places: false,
         sections: match scope {
             Scope::Session => Sections::Process,
-            Scope::Process(_) | Scope::Image(_) => Sections::None,
+            Scope::Process(_) | Scope::Image(_) | Scope::Named(_) => Sections::None,
         },
     };
     make(
@@ -217,7 +217,7 @@ pub(super) async fn timeline(State(shared): App, ask: Ask) -> Answer {
             Scope::Session => {
                 format.write_table(&report::process_timeline(snapshot, &query, names)?)
             }
-            Scope::Process(_) | Scope::Image(_) => {
+            Scope::Process(_) | Scope::Image(_) | Scope::Named(_) => {
                 format.write_table(&report::thread_timeline(snapshot, &scope, &query, names)?)
             }
         },
@@ -228,7 +228,7 @@ pub(super) async fn timeline(State(shared): App, ask: Ask) -> Answer {
 /// `GET /api/v1/diff`.
 pub(super) async fn diff(State(shared): App, ask: Ask) -> Answer {
     let (query, format) = ask.read(Params::diff)?;
-    let scopes = [query.base.scope(), query.other.scope()];
+    let scopes = [&query.base, &query.other].map(|side| query.scope(side).0);
     let frames = move |snapshot: &Snapshot| {
         let mut frames = Vec::new();
         for scope in &scopes {
@@ -240,6 +240,16 @@ pub(super) async fn diff(State(shared): App, ask: Ask) -> Answer {
     };
     make(&shared, format, frames, move |snapshot, names| {
         format.write_table(&report::diff(snapshot, &query, names)?)
+    })
+    .await
+}
+
+/// `GET /api/v1/diff/processes`.
+pub(super) async fn process_diff(State(shared): App, ask: Ask) -> Answer {
+    let (query, format) = ask.read(Params::process_diff)?;
+    let frames = outermost(&Scope::Session);
+    make(&shared, format, frames, move |snapshot, names| {
+        format.write_table(&report::process_diff(snapshot, &query, names)?)
     })
     .await
 }

@@ -18,6 +18,7 @@ pub mod limits;
 pub mod losses;
 pub mod name;
 pub mod over;
+mod prune;
 mod received;
 mod retention;
 pub mod ring;

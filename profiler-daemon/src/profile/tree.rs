@@ -1,7 +1,7 @@
 //! The call tree of one process: every distinct stack is a path from the root, shared beginnings are stored once.
 //!
 //! The tree holds structure only; what the stacks weigh is in a vector beside it, indexed by node. Nodes are appended, and
-//! [`Tree::prune`] numbers those that stay anew, so a parent's number is always below its children's. All trees of a
+//! [`Tree::prune`](super::prune) numbers those that stay anew, so a parent's number is always below its children's. All trees of a
 //! profile share one [`NodeBudget`].
 
 use std::{
@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     budget::{NodeBudget, grow},
-    fold::Staying,
     frames::FrameId,
     input::LossCause,
 };
@@ -122,30 +121,6 @@ pub struct Landing {
     pub leaf: NodeId,
     /// The outermost node: walks go here.
     pub outermost: NodeId,
-}
-
-/// What is above a node that is folded.
-#[derive(Clone, Copy)]
-struct Above {
-    /// The last node that stays, by its new number.
-    stays: NodeId,
-    /// The innermost user frame below that, if it is kept as such: its old number and its new one.
-    user: Option<(usize, NodeId)>,
-    /// Whether all that is folded are kernel frames.
-    kernel: bool,
-    /// How the walk ended.
-    end: StackEnd,
-}
-
-impl Default for Above {
-    fn default() -> Self {
-        Self {
-            stays: NodeId::ROOT,
-            user: None,
-            kernel: false,
-            end: StackEnd::None,
-        }
-    }
 }
 
 /// The structure of a call tree.
@@ -292,78 +267,11 @@ impl Tree {
         map
     }
 
-    /// Keeps the nodes of `keep.path`, which holds every parent of what it holds. The others become part of one
-    /// [`Place::Folded`] below the last node that stays, or of [`LossCause::Folded`] below the root, or those of `keep.frame`
-    /// nodes below that: never more nodes than before. Returns the new number of each node that stays or is `named`; what is
-    /// neither has that of the last node above it that stays.
-    pub(super) fn prune(&mut self, keep: &Staying, named: &[bool]) -> Vec<NodeId> {
-        let staying = keep.path.iter().filter(|keep| **keep).count();
+    /// Takes all nodes out. What is made anew has room for so many, the root included.
+    pub(super) fn take_nodes(&mut self, room: usize) -> Arc<Vec<Node>> {
         // Made anew, as what was taken out leaves no room behind.
         self.index = HashTable::new();
-        let old = std::mem::replace(self, Self::with_room(staying)).nodes;
-        let mut map: Vec<NodeId> = Vec::with_capacity(old.len());
-        let mut above: Vec<Above> = Vec::with_capacity(old.len());
-        map.push(NodeId::ROOT);
-        above.push(Above::default());
-        for (index, node) in old.iter().enumerate().skip(1) {
-            let parent = node.parent.index();
-            let mut here = above[parent];
-            if node.parent == NodeId::ROOT {
-                here.end = node.end;
-            }
-            let in_kernel = Place::Folded { kernel: true };
-            let is_kernel = matches!(node.place, Place::Kernel(_)) || node.place == in_kernel;
-            if keep.path[parent] {
-                here.kernel = is_kernel;
-            }
-            let is_frame = keep.frame[index] && node.parent != NodeId::ROOT;
-            let target = if keep.path[index] {
-                let parent = map[parent];
-                here.stays = if node.place.is_folded() {
-                    self.known_or_new(parent, node.place, node.end)
-                } else {
-                    // No other node becomes the same, so it need not be looked for.
-                    self.push(Node { parent, ..*node })
-                };
-                here.user = None;
-                here.stays
-            } else if let (Place::User(_), true) = (node.place, is_frame) {
-                let remainder = self.remainder(&here);
-                let user = self.known_or_new(remainder, node.place, StackEnd::None);
-                here.user = Some((index, user));
-                user
-            } else if let (Place::Kernel(_), true) = (node.place, is_frame) {
-                let below = match here.user {
-                    Some((caller, user)) if caller == parent => user,
-                    Some((_, user)) => self.known_or_new(user, in_kernel, StackEnd::None),
-                    None => self.remainder(&here),
-                };
-                self.known_or_new(below, node.place, StackEnd::None)
-            } else {
-                here.user = here.user.filter(|_| is_kernel);
-                match here.user {
-                    _ if !named[index] => here.stays,
-                    Some((_, user)) => self.known_or_new(user, in_kernel, StackEnd::None),
-                    None => self.remainder(&here),
-                }
-            };
-            map.push(target);
-            above.push(here);
-        }
-        map
-    }
-
-    /// What stands for what was folded below the last node that stays.
-    fn remainder(&mut self, above: &Above) -> NodeId {
-        let parent = above.stays;
-        if parent == NodeId::ROOT {
-            return self.known_or_new(parent, Place::Lost(LossCause::Folded), above.end);
-        }
-        if self.nodes[parent.index()].place.is_folded() {
-            return parent;
-        }
-        let kernel = above.kernel;
-        self.known_or_new(parent, Place::Folded { kernel }, StackEnd::None)
+        std::mem::replace(self, Self::with_room(room)).nodes
     }
 
     fn known(&self, parent: NodeId, place: Place, end: StackEnd) -> Option<NodeId> {
@@ -373,7 +281,7 @@ impl Tree {
         self.index.find(hash, is_it).copied()
     }
 
-    fn known_or_new(&mut self, parent: NodeId, place: Place, end: StackEnd) -> NodeId {
+    pub(super) fn known_or_new(&mut self, parent: NodeId, place: Place, end: StackEnd) -> NodeId {
         match self.known(parent, place, end) {
             Some(id) => id,
             None => self.push(Node { parent, place, end }),
@@ -440,7 +348,7 @@ impl Tree {
         self.lost(LossCause::TreeFull, end, budget)
     }
 
-    fn push(&mut self, node: Node) -> NodeId {
+    pub(super) fn push(&mut self, node: Node) -> NodeId {
         let id = NodeId(
             u32::try_from(self.nodes.len()).expect("the budget keeps trees far below 2^32 nodes"),
         );
@@ -523,103 +431,6 @@ mod tests {
             Place::Lost(LossCause::TreeFull)
         );
         assert_eq!(budget.cut(), 2);
-    }
-
-    // Check that pruning keeps the paths that stay, gives each the remainder of what hung from it, tells kernel frames
-    // apart, and that a folded path is made anew when it comes again.
-    #[test]
-    fn prune_leaves_remainders() {
-        let mut budget = NodeBudget::new(1 << 20);
-        let mut tree = Tree::default();
-        let end = StackEnd::Complete;
-        let deep = tree.insert(&frames(&[1, 2, 3, 4]), &[], end, None, &mut budget);
-        let other = tree.insert(&frames(&[1, 2, 5]), &[], end, None, &mut budget);
-        let kernel = tree.insert(&frames(&[1, 2]), &frames(&[9, 8]), end, None, &mut budget);
-        let gone = tree.insert(
-            &frames(&[7, 6]),
-            &[],
-            StackEnd::TRUNCATED,
-            None,
-            &mut budget,
-        );
-        // 1 and 2 stay.
-        let keep = Staying {
-            path: (0..tree.nodes().len()).map(|index| index < 3).collect(),
-            frame: vec![false; tree.nodes().len()],
-        };
-        let map = tree.prune(&keep, &vec![true; tree.nodes().len()]);
-        let place = |id: NodeId| tree.nodes()[map[id.index()].index()];
-        assert_eq!(place(deep.leaf).place, Place::Folded { kernel: false });
-        assert_eq!(map[deep.leaf.index()], map[other.leaf.index()]);
-        assert_eq!(place(deep.leaf).parent, map[2]);
-        assert_eq!(place(kernel.leaf).place, Place::Folded { kernel: true });
-        assert_eq!(place(gone.leaf).place, Place::Lost(LossCause::Folded));
-        assert_eq!(place(gone.leaf).end, StackEnd::TRUNCATED);
-        assert_eq!(tree.budgeted(), 5);
-        let again = tree.insert(&frames(&[1, 2, 5]), &[], end, None, &mut budget);
-        assert_eq!(
-            tree.nodes()[again.leaf.index()].place,
-            Place::User(FrameId(5))
-        );
-        assert_eq!(tree.nodes()[again.leaf.index()].parent, map[2]);
-    }
-
-    // Check that frames that stay without their callers are below the remainder of what stays, once for all stacks that lead to
-    // them, that a kernel frame stays with the user frame that called it, and that another tree takes them over as they are.
-    #[test]
-    fn prune_keeps_frames_without_callers() {
-        let mut budget = NodeBudget::new(1 << 20);
-        let mut tree = Tree::default();
-        let end = StackEnd::Complete;
-        let mut insert = |user: &[u32], kernel: &[u32]| {
-            tree.insert(&frames(user), &frames(kernel), end, None, &mut budget)
-                .leaf
-        };
-        let leaves = [
-            insert(&[1, 2, 3, 9], &[]),
-            insert(&[1, 4, 9], &[]),
-            insert(&[1, 4, 8], &[20, 21, 22]),
-            insert(&[1, 5, 7], &[]),
-            insert(&[6, 3, 9], &[]),
-        ];
-        let before = tree.budgeted();
-        let is = |index: usize, ids: &[u32]| match tree.nodes()[index].place {
-            Place::User(frame) | Place::Kernel(frame) => ids.contains(&frame.0),
-            _ => false,
-        };
-        let all = 0..tree.nodes().len();
-        let keep = Staying {
-            path: all.clone().map(|index| index < 2).collect(),
-            frame: all.clone().map(|index| is(index, &[8, 9, 22])).collect(),
-        };
-        let map = tree.prune(&keep, &vec![true; all.len()]);
-        assert!(tree.budgeted() < before);
-        let path = |leaf: NodeId| {
-            let mut path = Vec::new();
-            let mut at = map[leaf.index()];
-            while at != NodeId::ROOT {
-                let node = tree.nodes()[at.index()];
-                path.push(node.place);
-                at = node.parent;
-            }
-            path.reverse();
-            path
-        };
-        let user = |id: u32| Place::User(FrameId(id));
-        let (folded, in_kernel) = (
-            Place::Folded { kernel: false },
-            Place::Folded { kernel: true },
-        );
-        assert_eq!(map[leaves[0].index()], map[leaves[1].index()]);
-        let paths = leaves.map(path);
-        assert_eq!(paths[0], [user(1), folded, user(9)]);
-        let kernel = Place::Kernel(FrameId(22));
-        assert_eq!(paths[2], [user(1), folded, user(8), in_kernel, kernel]);
-        assert_eq!(paths[3], [user(1), folded]);
-        assert_eq!(paths[4], [Place::Lost(LossCause::Folded), user(9)]);
-        let mut other = Tree::default();
-        other.absorb(tree.nodes(), &mut budget);
-        assert_eq!(other.nodes(), tree.nodes());
     }
 
     // Check that absorbing a tree keeps every path, and that a full budget sends the rest to remainders.

@@ -73,6 +73,7 @@ fn stack_value(value: RecordValue) -> StackValue {
         RecordValue::Samples => StackValue::Samples,
         RecordValue::Elapsed => StackValue::Elapsed,
         RecordValue::Application => StackValue::Application,
+        RecordValue::Running => StackValue::Running,
         RecordValue::OffProcessor => StackValue::OffProcessor,
         RecordValue::Blocked => StackValue::Blocked,
         RecordValue::Runnable => StackValue::Runnable,

@@ -99,7 +99,7 @@ fn bytes(
             places,
             sections: match scope {
                 Scope::Session => Sections::Process,
-                Scope::Process(_) | Scope::Image(_) => Sections::None,
+                Scope::Process(_) | Scope::Image(_) | Scope::Named(_) => Sections::None,
             },
         };
         report::stacks(snapshot, scope, &query, names)

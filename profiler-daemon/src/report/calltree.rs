@@ -78,7 +78,7 @@ pub fn calltree(
     let view = View::new(snapshot, scope, query.window)?;
     let sections = match scope {
         Scope::Session => Sections::Name,
-        Scope::Process(_) | Scope::Image(_) => Sections::None,
+        Scope::Process(_) | Scope::Named(_) | Scope::Image(_) => Sections::None,
     };
     let shape = Shape {
         folding: Folding::new(snapshot, &query.fold)?,

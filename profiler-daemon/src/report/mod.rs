@@ -9,6 +9,9 @@ pub mod answer;
 pub mod called_from;
 pub mod callers;
 pub mod calltree;
+mod change;
+mod changed;
+mod compared;
 pub mod completeness;
 pub mod confidence;
 pub mod diff;
@@ -47,6 +50,8 @@ pub use answer::{List, WindowSpan, rfc3339};
 pub use called_from::CalledFrom;
 pub use callers::{Neighbours, callees, callers};
 pub use calltree::{CallTree, TreeNode, calltree};
+pub use changed::{ProcessDiff, ProcessDiffRow, ProcessSide, Whole, process_diff};
+pub use compared::{Compared, DiffQuery, DiffSide, Grouping, ProcessDiffQuery, Side};
 pub use diff::{Diff, DiffRow, diff};
 pub use functions::{FunctionRow, functions, functions_with_inlines};
 pub use lines::{InstructionRow, LineRow, instructions, lines};
@@ -55,9 +60,9 @@ pub use os_events::{OsEvents, os_events};
 pub use overview::{Overview, OverviewQuery, OverviewRow, overview, overview_frames};
 pub use processes::{ProcessReport, ProcessRow, process, processes};
 pub use query::{
-    CodeQuery, DiffQuery, DiffSide, Fold, Frames, Moment, NeighbourQuery, Order, ProcessSelector,
-    ReportError, Scope, Sections, StackQuery, StackValue, TableQuery, TimelineQuery, TreeQuery,
-    ViewQuery, Window,
+    CodeQuery, Comm, Fold, Frames, Moment, NeighbourQuery, Order, ProcessSelector, ReportError,
+    Scope, Sections, StackQuery, StackValue, TableQuery, TimelineQuery, TreeQuery, ViewQuery,
+    Window,
 };
 pub use recording::{Recording, recording};
 pub use scope::{frames_needed, lines_needed, outermost_frames};

@@ -14,10 +14,7 @@ use super::{
     table::{Columns, Key, Row},
     values::{TotalValues, percent},
 };
-use crate::{
-    profile::{over::Span, snapshot::Snapshot, values::Totals},
-    report::names::Names,
-};
+use crate::{profile::snapshot::Snapshot, report::names::Names};
 
 /// One process and its totals, or the processes of one image that ended and are no longer kept one by one.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
@@ -220,16 +217,8 @@ pub fn processes(
 ) -> Result<List<ProcessRow>, ReportError> {
     let view = View::new(snapshot, &Scope::Session, query.window)?;
     let places = Places::new(&view);
-    let rows = (0..view.members.len()).filter_map(|index| {
-        let there = match view.members[index].process {
-            Some((_, process)) => view.has_process(&process.info, &view.totals[index]),
-            None => {
-                let whole = view.coverage.span == Span::Session;
-                view.totals[index] != Totals::default() || (whole && view.members[index].ended > 0)
-            }
-        };
-        there.then(|| row(&view, &places, index, names))
-    });
+    let there = (0..view.members.len()).filter(|index| view.has_member(*index));
+    let rows = there.map(|index| row(&view, &places, index, names));
     let completeness = Completeness::of_totals(&view, &places, names);
     List::of(&view, completeness, rows.collect(), query)
 }

@@ -3,6 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use profiler_common::Class;
+use serde::Serialize;
 
 use super::answer::rfc3339;
 use super::product::Values;
@@ -166,6 +167,51 @@ impl fmt::Display for ImageId {
     }
 }
 
+/// Most characters of the name of processes: the kernel keeps 15 bytes, and `[kernel threads]` is one more.
+pub const MAX_COMM_CHARS: usize = 16;
+
+/// The name of processes, as rows show it. It lies in place, so that questions that hold one can be copied.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Comm {
+    bytes: [u8; 4 * MAX_COMM_CHARS],
+    len: u8,
+}
+
+/// Text that is the name of no process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be the name of processes, 1 to {MAX_COMM_CHARS} characters")]
+pub struct NotAComm;
+
+impl FromStr for Comm {
+    type Err = NotAComm;
+
+    fn from_str(text: &str) -> Result<Self, NotAComm> {
+        if text.is_empty() || text.chars().count() > MAX_COMM_CHARS {
+            return Err(NotAComm);
+        }
+        let mut bytes = [0; 4 * MAX_COMM_CHARS];
+        bytes[..text.len()].copy_from_slice(text.as_bytes());
+        Ok(Self {
+            bytes,
+            len: text.len() as u8,
+        })
+    }
+}
+
+impl Comm {
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..usize::from(self.len)]).expect("it was made of a text")
+    }
+}
+
+impl fmt::Debug for Comm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
 /// Whose rows are asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
@@ -176,6 +222,8 @@ pub enum Scope {
     Process(ProcessSelector),
     /// Processes that ended and are one by the file that they executed last.
     Image(ImageId),
+    /// All processes of one name.
+    Named(Comm),
 }
 
 /// A question whose answer has no rows to choose from.
@@ -258,64 +306,9 @@ pub struct CodeQuery {
     pub table: TableQuery,
 }
 
-/// One side of a comparison.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DiffSide {
-    /// A process, over the window that the question gives.
-    Process(ProcessSelector),
-    /// All processes, over this window.
-    Window {
-        /// The window.
-        window: Window,
-        /// As it was written.
-        name: String,
-    },
-}
-
-impl Default for DiffSide {
-    fn default() -> Self {
-        Self::Window {
-            window: Window::Session,
-            name: "session".to_owned(),
-        }
-    }
-}
-
-impl DiffSide {
-    /// Whose frames it shows.
-    #[must_use]
-    pub fn scope(&self) -> Scope {
-        match self {
-            Self::Process(selector) => Scope::Process(*selector),
-            Self::Window { .. } => Scope::Session,
-        }
-    }
-
-    /// As it was written.
-    #[must_use]
-    pub fn name(&self) -> String {
-        match self {
-            Self::Process(selector) => selector.to_string(),
-            Self::Window { name, .. } => name.clone(),
-        }
-    }
-}
-
-/// A question for a comparison.
-#[derive(Clone, Debug, Default)]
-pub struct DiffQuery {
-    /// What is compared.
-    pub base: DiffSide,
-    /// With what.
-    pub other: DiffSide,
-    /// Only functions of which a share changed by this many percentage points.
-    pub threshold_percent: f64,
-    /// Which rows, in which order; the window is for processes.
-    pub table: TableQuery,
-}
-
-/// One value of stacks, by which they are exported, cut and put in order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// One value of stacks, by which they are exported, cut, compared and put in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum StackValue {
     /// Timer samples.
     #[default]
@@ -324,6 +317,8 @@ pub enum StackValue {
     Elapsed,
     /// Time without an operating-system event, nanoseconds.
     Application,
+    /// Time on a processor, nanoseconds.
+    Running,
     /// Time off the processor, blocked or waiting for one, nanoseconds.
     OffProcessor,
     /// Time off the processor until woken, nanoseconds.
@@ -336,10 +331,11 @@ pub enum StackValue {
 
 impl StackValue {
     /// Every value.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Samples,
         Self::Elapsed,
         Self::Application,
+        Self::Running,
         Self::OffProcessor,
         Self::Blocked,
         Self::Runnable,
@@ -353,6 +349,7 @@ impl StackValue {
             Self::Samples => "samples",
             Self::Elapsed => "elapsed",
             Self::Application => "application",
+            Self::Running => "running",
             Self::OffProcessor => "off_processor",
             Self::Blocked => "blocked",
             Self::Runnable => "runnable",
@@ -373,6 +370,7 @@ impl StackValue {
             Self::Samples => values.samples,
             Self::Elapsed => values.elapsed_ns(),
             Self::Application => values.application_ns(),
+            Self::Running => values.elapsed_ns() - values.off_processor_ns(),
             Self::OffProcessor => values.off_processor_ns(),
             Self::Blocked => values.classes[Class::Blocked as usize],
             Self::Runnable => values.classes[Class::Runnable as usize],
@@ -414,6 +412,12 @@ pub enum ReportError {
     UnknownImage {
         /// What was asked for.
         image: ImageId,
+    },
+    /// No process of that name was seen, or none is kept one by one.
+    #[error("no process is named {comm:?}; names are listed by /api/v1/processes")]
+    UnknownName {
+        /// What was asked for.
+        comm: Comm,
     },
     /// There is no such column.
     #[error("there is no column \"{given}\" to sort by; there are: {}", allowed.join(", "))]

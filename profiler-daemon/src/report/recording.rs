@@ -35,7 +35,8 @@ pub const fn function_column(value: StackValue) -> Option<&'static str> {
         StackValue::Samples => Some("samples.exclusive"),
         StackValue::Elapsed => Some("elapsed.exclusive_ns"),
         StackValue::Application => Some("application.exclusive_ns"),
-        StackValue::OffProcessor
+        StackValue::Running
+        | StackValue::OffProcessor
         | StackValue::Blocked
         | StackValue::Runnable
         | StackValue::Syscall => None,

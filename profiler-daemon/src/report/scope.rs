@@ -22,7 +22,7 @@ use crate::{
     profile::{
         account::AccountView,
         frames::FrameId,
-        input::{Image, ProcessInfo, ThreadState},
+        input::{CommName, Image, ProcessInfo, ThreadState},
         over::{Span, ThreadsOver},
         snapshot::{Coverage, ImageView, NotKept, ProcessView, Snapshot},
         threads::Thread,
@@ -89,7 +89,7 @@ impl<'a> View<'a> {
                 session: total.values,
                 process: None,
             },
-            Scope::Process(_) | Scope::Image(_) => {
+            Scope::Process(_) | Scope::Image(_) | Scope::Named(_) => {
                 // What is in scope counts as it is shown here, divided alone: no share of it is more than all.
                 let all = all_members(snapshot);
                 let (_, _, (rows, _)) = over(&all);
@@ -303,6 +303,15 @@ fn members<'a>(snapshot: &'a Snapshot, scope: &Scope) -> Result<Vec<Member<'a>>,
                 Ok(found)
             }
         }
+        Scope::Named(comm) => {
+            let mut found = all_members(snapshot);
+            found.retain(|member| member.comm() == comm.as_str());
+            if found.is_empty() {
+                Err(ReportError::UnknownName { comm: *comm })
+            } else {
+                Ok(found)
+            }
+        }
     }
 }
 
@@ -322,6 +331,14 @@ impl Member<'_> {
         match self.process {
             Some(_) => self.name(),
             None => format!("{} ({} ended)", self.name(), self.ended),
+        }
+    }
+
+    /// The name of its processes: of those that are one by the file that they executed, what the kernel names them by it.
+    pub(super) fn comm(&self) -> String {
+        match (self.process, self.image) {
+            (None, Some(_)) => CommName::new(&self.name()).to_string(),
+            _ => self.name(),
         }
     }
 

@@ -144,7 +144,7 @@ pub fn stacks_between(
     let view = View::new(later, scope, Window::Session)?;
     let before = match scope {
         Scope::Session => View::new(earlier, scope, Window::Session).ok(),
-        Scope::Image(_) => View::new(earlier, scope, Window::Session).ok(),
+        Scope::Image(_) | Scope::Named(_) => View::new(earlier, scope, Window::Session).ok(),
         // The same process, not the same number.
         Scope::Process(selector) => {
             let key = find(later, selector)?.0;

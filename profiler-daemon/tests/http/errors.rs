@@ -103,12 +103,35 @@ async fn what_is_compared_must_be_comparable() {
         ("base=x/y&other=x/y/z", "other"),
         ("base=42&other=42&threshold=101", "threshold"),
         ("base=42&other=42&sort=samples", "sort"),
+        ("base=42&other=42&pid=42", "pid"),
+        ("base=42&other=42&comm=example", "comm"),
+        ("base=1s&other=2s&pid=42&comm=example", ""),
+        ("base=1s&other=2s&comm=abcdefghijklmnopq", "comm"),
+        ("base=1s&other=2s&value=cpu", "value"),
+        ("base=-5s..&other=2s", "base"),
+        ("base=-5s..-6s..-7s&other=2s", "base"),
+        ("base=-5s..-5s&other=2s", "from"),
     ] {
         let problem = get(&format!("/api/v1/diff?{query}")).await.problem(400);
         let told = problem["errors"][0]["parameter"].as_str().unwrap_or("");
         assert_eq!(told, parameter, "{query}: {problem}");
     }
     get("/api/v1/diff?base=42&other=9999").await.problem(404);
+    for query in ["pid=9999", "comm=nobody"] {
+        let path = format!("/api/v1/diff?base=1s&other=2s&{query}");
+        get(&path).await.problem(404);
+    }
+    for (query, parameter) in [
+        ("base=42&other=2s", "base"),
+        ("base=2s&other=42", "other"),
+        ("base=1s&other=2s&by=user", "by"),
+        ("base=1s&other=2s&pid=42", "pid"),
+        ("base=1s&other=2s&window=1s", "window"),
+    ] {
+        let path = format!("/api/v1/diff/processes?{query}");
+        let problem = get(&path).await.problem(400);
+        assert_eq!(problem["errors"][0]["parameter"], parameter, "{query}");
+    }
     let answer = get("/api/v1/diff?base=session&other=1s&threshold=1").await;
     assert_eq!(answer.status, 200, "{}", answer.text());
 }

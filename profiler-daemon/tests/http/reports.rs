@@ -14,6 +14,7 @@ use super::{ask, example, get, request, server};
 pub(crate) fn target(path: &str) -> String {
     let path = example(path);
     match path.rsplit('/').next() {
+        _ if path.ends_with("/diff/processes") => format!("{path}?base=-2s..-1s&other=1s"),
         Some("callers" | "callees") => format!("{path}?function=function_0x1000"),
         Some("diff") => format!("{path}?base={RUNNING}&other={RUNNING}.{START_TICKS}"),
         Some("profile" | "wall") if path.starts_with("/debug/") => format!("{path}?seconds=1"),
@@ -214,6 +215,7 @@ async fn tables_come_as_csv() {
         "callers",
         "callees",
         "diff",
+        "diff/processes",
     ] {
         let target = target(&format!("/api/v1/{report}"));
         let answer = get(&with(&target, "format=csv")).await;

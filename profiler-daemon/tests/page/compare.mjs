@@ -1,4 +1,4 @@
-// Checks of comparisons: of two spans of time and of two processes, as a table and as a flame graph.
+// Checks of comparisons: of two spans of time, of all or of one, and of two processes, as tables and as a flame graph.
 
 import assert from "node:assert/strict";
 import { answered, check, column, env, open, parameters, screenshot, until } from "./browser.mjs";
@@ -45,7 +45,7 @@ check("two processes are compared: shares of each, their difference with its sig
 
 check("the largest change is that of the value that is shown", async (page) => {
   const number = (text) => Math.abs(Number(text.replace("−", "-").replace(/[<>+%]|points?/g, "")));
-  for (const value of ["elapsed", "application", "samples"]) {
+  for (const value of ["elapsed", "application", "samples", "blocked", "runnable", "syscall", "running"]) {
     await open(page, `#/compare/functions?${TWO}&value=${value}`);
     const rows = await page.locator("tbody tr").evaluateAll((all) => all.map((row) => [...row.children].map((cell) => cell.innerText)));
     for (const row of rows) assert.ok(Math.abs(number(row[1]) - Math.max(number(row[4]), number(row[7]))) < 0.01, row.join());
@@ -79,6 +79,48 @@ check("a process and the session lead to their comparison, and a second process 
   await open(page, "#/session/functions");
   await page.getByRole("link", { name: "compare parts of it" }).click();
   await until("the session is the base", () => parameters(page), ({ base }) => base === "session");
+});
+
+check("who changed is a table, largest first, and each row leads to the comparison of its functions", async (page) => {
+  await open(page, "#/compare/processes?base=1m&other=10s");
+  assert.match(await page.locator("main").innerText(), /Shares are of what \d+ processors? can do/);
+  const number = (text) => Math.abs(Number(text.replace("−", "-").replace(/[<>+%,]/g, "")));
+  const sizes = (await column(page, 1)).map(number);
+  assert.ok(sizes.length > 2 && sizes[0] > 0, sizes.join());
+  assert.deepEqual(sizes, [...sizes].sort((a, b) => b - a));
+  await page.locator(".choice label", { hasText: "Blocked" }).click();
+  await until("shares are of the time", () => page.locator("main").innerText(), (text) => /Shares are of the time that each side covers/.test(text));
+  const first = page.locator("tbody th a").first();
+  const name = await first.innerText();
+  await first.click();
+  await until("its functions are compared", () => page.locator(".side > h2").first().innerText(), (text) => text === `Base: all named ${name}, last minute`);
+  assert.deepEqual(await parameters(page), { base: "1m", other: "10s", value: "blocked", comm: name });
+  assert.ok((await page.locator("tbody tr").count()) > 0);
+  assert.equal(await page.locator(".tabs a", { hasText: "Flame graph" }).count(), 0, "a flame graph is of one process or of all");
+  await page.goBack();
+  await page.locator(".choice label", { hasText: "Each process" }).click();
+  await until("rows are processes", () => page.locator("tbody th").first().innerText(), (text) => /\(\d+\)$/.test(text));
+  await screenshot(page, "compare-processes");
+  await page.locator("tbody th a").first().click();
+  await until("one process is compared", () => parameters(page), ({ pid }) => /^\d+\.\d+$/.test(pid));
+});
+
+check("one process is compared over two times, and who is meant can be chosen", async (page) => {
+  await open(page, `#/process/${WEB}/functions`);
+  await page.getByRole("link", { name: "compare two times of it" }).click();
+  await until("it is named", () => page.locator(".side > h2").allInnerTexts(), ([base]) => base === "Base: webserver (1864), since the start");
+  assert.deepEqual(await parameters(page), { pid: WEB });
+  await page.locator("#choose-other").selectOption("10s");
+  await page.locator(".choice label", { hasText: "Blocked" }).click();
+  await until("the value is another", () => parameters(page), ({ value }) => value === "blocked");
+  await page.getByRole("link", { name: "Flame graph" }).click();
+  await until("boxes are drawn", () => boxes(page), (count) => count > 5);
+  await page.locator("#choose-who").selectOption({ label: "all processes" });
+  await until("all are compared", () => page.locator(".side > h2").first().innerText(), (text) => text === "Base: since the start");
+  await page.locator("#choose-who").selectOption("comm:webserver");
+  await until("a name is compared", () => parameters(page), ({ comm, pid }) => comm === "webserver" && !pid);
+  await until("its processes are told", () => page.locator(".side").first().innerText(), (text) => /^Base: all named webserver[\s\S]*processes[\s\S]*1864\./.test(text));
+  await screenshot(page, "compare-name");
 });
 
 check("a flame graph shows both call trees joined, and tells each change by sign and in words", async (page) => {

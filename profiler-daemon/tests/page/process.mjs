@@ -141,6 +141,7 @@ check("each view has links to its answer, and those that exist answer", async (p
     [`${ONE}/os-events`, /os-events/, ["JSON", "text", "pprof"]],
     [`${ONE}/flame?frames=all&value=blocked`, /calltree(\?|%3F).*frames(=|%3D)all.*value(=|%3D)blocked/, ["JSON", "text", "folded stacks", "SVG", "speedscope", "Firefox Profiler", "open in speedscope", "pprof"]],
     [`#/compare/functions?base=1m&other=10s`, /diff\?base=1m&other=10s/, ["JSON", "CSV", "text"]],
+    [`#/compare/processes?base=1m&other=10s&value=blocked`, /diff\/processes\?base=1m&other=10s&value=blocked/, ["JSON", "CSV", "text"]],
   ]) {
     await open(page, hash);
     const links = await page.locator(".downloads a").evaluateAll((all) => all.map((link) => [link.textContent, link.getAttribute("href")]));

@@ -15,6 +15,7 @@ const VIEWS = [
   ["timeline-session", "#/session/timeline"],
   ["compare", `#/compare/functions?base=${env.PAGE_BUSY}&other=${env.PAGE_HOSTILE}`],
   ["compare-flame", `#/compare/flame?base=${env.PAGE_BUSY}&other=${env.PAGE_HOSTILE}`],
+  ["compare-processes", "#/compare/processes?base=1m&other=10s"],
   ["daemon", "#/daemon"],
 ];
 

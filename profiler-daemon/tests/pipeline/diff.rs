@@ -3,9 +3,7 @@
 use profiler_daemon::{
     processes::ids::{ProcessKey, ThreadKey},
     profile::{input::ThreadState, limits::Limits, snapshot::Snapshot},
-    report::{
-        self, Diff, DiffQuery, DiffRow, DiffSide, ProcessSelector, ReportError, TableQuery, Window,
-    },
+    report::{self, Diff, DiffQuery, DiffRow, DiffSide, ProcessSelector, ReportError, Window},
 };
 
 use crate::{
@@ -86,7 +84,7 @@ fn query(base: DiffSide, other: DiffSide, threshold_percent: f64) -> DiffQuery {
         base,
         other,
         threshold_percent,
-        table: TableQuery::default(),
+        ..DiffQuery::default()
     }
 }
 
@@ -107,7 +105,10 @@ fn processes() {
     assert_eq!(order, ["=evil()", "parse", "print", "wait", "main"]);
     let parse = row(&diff, "parse");
     let close = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found}");
-    close(parse.base.elapsed.exclusive_percent, 100.0 * 14.0 / 30.0);
+    close(
+        parse.base.values.elapsed.exclusive_percent,
+        100.0 * 14.0 / 30.0,
+    );
     close(parse.change.elapsed.exclusive_percent, -100.0 * 14.0 / 30.0);
     assert_eq!(parse.change.elapsed.exclusive_ns, -14 * SECOND_NS as i64);
     assert_eq!(parse.change.samples.exclusive, -14);
@@ -151,8 +152,8 @@ fn windows() {
     assert_eq!(diff.base.elapsed_ns, 40 * SECOND_NS);
     assert_eq!(diff.other.elapsed_ns, 19 * SECOND_NS);
     let print = row(&diff, "print");
-    assert_eq!(print.other.elapsed.exclusive_ns, 0);
-    assert_eq!(print.base.elapsed.exclusive_ns, 8 * SECOND_NS);
+    assert_eq!(print.other.values.elapsed.exclusive_ns, 0);
+    assert_eq!(print.base.values.elapsed.exclusive_ns, 8 * SECOND_NS);
     let unknown = report::diff(&snapshot, &query(process(42), process(44), 0.0), &names);
     assert!(matches!(
         unknown.err(),

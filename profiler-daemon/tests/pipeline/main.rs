@@ -5,6 +5,7 @@
 mod accounts;
 mod between;
 mod called_from;
+mod changed;
 #[path = "../shared/class_names.rs"]
 mod class_names;
 mod counts;

@@ -13,8 +13,8 @@ use profiler_daemon::export::{csv, firefox, flamegraph, folded, speedscope, text
 use profiler_daemon::profile::{Profile, limits::Limits, snapshot::Snapshot};
 use profiler_daemon::report::names::Names;
 use profiler_daemon::report::{
-    self, DiffQuery, DiffSide, Frames, NeighbourQuery, ProcessSelector, Scope, Sections,
-    StackQuery, StackValue, TableQuery, TreeQuery, ViewQuery, Window,
+    self, Compared, DiffQuery, DiffSide, Frames, NeighbourQuery, ProcessDiffQuery, ProcessSelector,
+    Scope, Sections, StackQuery, StackValue, TableQuery, TreeQuery, ViewQuery, Window,
 };
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -126,8 +126,17 @@ fn one_scope(
         Scope::Session => {
             answer!(report::session(snapshot, &view, names));
             table!(report::processes(snapshot, &table, names));
+            let changed = ProcessDiffQuery {
+                base: Compared {
+                    window,
+                    name: "base".to_owned(),
+                },
+                table: table.clone(),
+                ..ProcessDiffQuery::default()
+            };
+            table!(report::process_diff(snapshot, &changed, names));
         }
-        Scope::Image(_) => {
+        Scope::Image(_) | Scope::Named(_) => {
             answer!(report::process(snapshot, scope, &view, names));
         }
         Scope::Process(selector) => {

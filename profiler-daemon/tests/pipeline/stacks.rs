@@ -99,6 +99,9 @@ fn sums() {
             StackValue::Samples => assert_eq!(total, root.values.samples.inclusive),
             StackValue::Elapsed => assert_eq!(total, root.values.elapsed.inclusive_ns),
             StackValue::Application => assert_eq!(total, root.values.application.inclusive_ns),
+            StackValue::Running => {
+                assert_eq!(total, root.values.elapsed.inclusive_ns - 4_400_000_000);
+            }
             StackValue::OffProcessor => assert_eq!(total, 4_400_000_000),
             StackValue::Blocked => assert_eq!(total, root.values.classes.blocked_ns),
             StackValue::Runnable => assert_eq!(total, root.values.classes.runnable_ns),

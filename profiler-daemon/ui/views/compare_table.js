@@ -3,24 +3,17 @@
 import { announce, el, setText } from "../dom.js";
 import { at, basename, count, exactTime, percent, points, several, shown, time } from "../format.js";
 import { valueChoice } from "../flame/panel.js";
-import { valueOf, VALUES } from "../flame/tree.js";
 import { change } from "../route.js";
 import { createTable, numberColumn, sortRows, textColumn } from "../table.js";
+import { COMPARED, comparedValue } from "./compare_values.js";
 
 const LIMIT = 500;
 const TYPING_MS = 200;
 const KINDS = ["exclusive", "inclusive"];
-// The page's own column: the largest change of what is shown. The daemon sorts by that of any value, so of a row that it cut off no
-// value changed by more than of the last row it sent.
-const LARGEST = "largest";
-const OF_DAEMON = "largest_change_percent";
-// The values that rows have.
-const OF_ROWS = VALUES.filter(({ id }) => ["elapsed", "application", "samples"].includes(id));
+// The daemon's is that of the value asked for; until its answer is there, the page tells that of another value by itself.
+const LARGEST = "largest_change_percent";
 
-// The value that is shown; of the others rows have nothing.
-export function valueOfRows(id) {
-  return OF_ROWS.includes(valueOf(id)) ? valueOf(id) : OF_ROWS[0];
-}
+const valueOf = (params) => comparedValue(params.value, COMPARED[0]);
 
 function side(name, value, kind) {
   const unit = value.unit === "ns" ? "_ns" : "";
@@ -45,7 +38,7 @@ function difference(value, kind) {
 
 function columns(value) {
   const name = textColumn({ id: "function", label: "Function", header: true, class: "name code" }, (row) => ({ text: shown(row.function), title: `${shown(row.function)}\n${shown(row.module)}` }));
-  const largest = numberColumn({ id: LARGEST, label: "Largest change", title: `The larger of the changes of its shares of ${value.label.toLowerCase()}, exclusive and inclusive, either way; the threshold is about this`, class: "plain" }, (row) => ({ text: points(row.largest, false), title: `${row.largest} percentage points` }));
+  const largest = numberColumn({ id: LARGEST, label: "Largest change", title: `The larger of the changes of its shares of ${value.label.toLowerCase()}, exclusive and inclusive, either way; the threshold is about this`, class: "plain" }, (row) => ({ text: points(row[LARGEST], false), title: `${row[LARGEST]} percentage points` }));
   const module = textColumn({ id: "module", label: "Module", class: "module" }, (row) => ({ text: basename(row.module), title: shown(row.module) }));
   const kind = textColumn({ id: "kind", label: "Kind", class: "kind" }, (row) => ({ text: row.kind }));
   const groups = KINDS.flatMap((of) => [side("base", value, of), side("other", value, of), difference(value, of)]);
@@ -53,7 +46,7 @@ function columns(value) {
 }
 
 export function createCompareTable() {
-  const values = valueChoice(OF_ROWS);
+  const values = valueChoice(COMPARED);
   const filter = el("input", { type: "search", id: "filter", placeholder: "part of a function's name…", autocomplete: "off", spellcheck: "false" });
   const threshold = el("input", { type: "number", id: "threshold", min: "0", max: "100", step: "0.1", placeholder: "0", inputmode: "decimal" });
   let typing = 0;
@@ -89,28 +82,22 @@ export function createCompareTable() {
   }
 
   function sorting(now) {
-    const { made } = tableOf(valueOfRows(now.value));
+    const { made } = tableOf(valueOf(now));
     const column = made.find(({ id }) => id === now.sort) ?? made.find(({ id }) => id === LARGEST);
     return { column, order: ["asc", "desc"].includes(now.order) ? now.order : column.order ?? "asc" };
   }
 
-  function asked(now) {
-    const { column, order } = sorting(now);
-    return column.id === LARGEST ? { sort: OF_DAEMON, order: "desc" } : { sort: column.id, order };
-  }
-
   function draw() {
-    const value = valueOfRows(params.value);
+    const value = valueOf(params);
     values.set(value);
     if (!answer) return;
     const { table } = tableOf(value);
     if (place.firstChild !== table.element) place.replaceChildren(table.element);
-    const changes = answer.rows.map((row) => ({ ...row, largest: Math.max(...KINDS.map((kind) => Math.abs(row.change[value.id][`${kind}_percent`]))) }));
-    const largest = Math.max(...changes.map((row) => row.largest), 0);
+    const changes = answer.rows.map((row) => ({ ...row, [LARGEST]: Math.max(...KINDS.map((kind) => Math.abs(row.change[value.id][`${kind}_percent`]))) }));
+    const largest = Math.max(...changes.map((row) => row[LARGEST]), 0);
     const { column, order } = sorting(params);
-    // The daemon leaves out what changed less in every value, the page what did in this one.
     const least = Number(params.threshold) || 0;
-    const rows = changes.filter((row) => row.largest >= least).map((row) => ({ ...row, scale: largest > 0 ? 100 / largest : 0 }));
+    const rows = changes.filter((row) => row[LARGEST] >= least).map((row) => ({ ...row, scale: largest > 0 ? 100 / largest : 0 }));
     table.set(sortRows(rows, column, order), column.id, order);
     setText(total, answer.truncated ? `${count(rows.length)} of ${several(answer.total_rows, "function")}` : several(rows.length, "function"));
     all.hidden = !answer.truncated;
@@ -121,7 +108,11 @@ export function createCompareTable() {
       el("div", { class: "tools" }, values.element, el("label", {}, el("span", {}, "Filter"), filter),
         el("label", { title: "Functions of which no share of the value shown changed by as many percentage points are left out" }, el("span", {}, "At least"), threshold, el("span", {}, "points")), total, all),
       place),
-    query: (now) => ({ ...asked(now), q: (now.q ?? "").slice(0, 80), threshold: now.threshold, limit: now.rows === "all" ? 0 : LIMIT }),
+    report: "diff",
+    query(now) {
+      const { column, order } = sorting(now);
+      return { value: valueOf(now).id, sort: column.id, order, q: (now.q ?? "").slice(0, 80), threshold: now.threshold, limit: now.rows === "all" ? 0 : LIMIT };
+    },
     show(now) {
       params = now;
       if (document.activeElement !== filter) filter.value = now.q ?? "";

@@ -53,7 +53,9 @@ export function createScopeView(first) {
   for (const part of [head, place, links]) part.hidden = true;
   const usual = createUsualNote();
   const compare = el("a", { class: "beside" }, process === null ? "compare parts of it" : "compare with another");
-  const element = el("div", { class: "view" }, el("div", { class: "titled" }, title, compare), usual.element, head, tabs, place, links);
+  // Ended processes of an image are only compared by their name.
+  const times = process === null || process.startsWith("image:") ? null : el("a", { class: "beside" }, "compare two times of it");
+  const element = el("div", { class: "view" }, el("div", { class: "titled" }, title, compare, times), usual.element, head, tabs, place, links);
 
   function set(report) {
     for (const part of [head, place, links]) part.hidden = false;
@@ -102,6 +104,7 @@ export function createScopeView(first) {
       asked = JSON.stringify([tab.report, tab.query(params), spanOf(params)]);
       drawLinks();
       setAttribute(compare, "href", link("compare", null, COMPARE_TABS[0], { base: process ?? "session" }));
+      if (times) setAttribute(times, "href", link("compare", null, COMPARE_TABS[0], { pid: process }));
       return before !== asked;
     },
     async load(signal) {
