@@ -54,11 +54,14 @@ pub(super) fn idle_waits(account: &AccountView, span: Span, span_ns: u64) -> BTr
 /// Divides `total_ns` in proportion, to the nanosecond: the last place has the rest.
 fn divided(total_ns: u64, places: &BTreeMap<NodeId, u64>) -> Vec<(NodeId, u64)> {
     let all: u128 = places.values().map(|ns| u128::from(*ns)).sum();
+    // So that products fit, whatever a file says.
+    let shift = 64u32.saturating_sub(all.leading_zeros());
     let (mut given, mut upto) = (0, 0u128);
     let parts = places.iter().filter(|_| all > 0).map(|(place, ns)| {
         upto += u128::from(*ns);
         let before = given;
-        given = u64::try_from(u128::from(total_ns) * upto / all).unwrap_or(total_ns);
+        given = u64::try_from(u128::from(total_ns) * (upto >> shift) / (all >> shift))
+            .unwrap_or(total_ns);
         (*place, given - before)
     });
     parts.collect()
