@@ -7,6 +7,7 @@ use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -22,6 +23,10 @@ const ATTACKER: u32 = 47_110;
 const SECONDS: u64 = 5;
 /// How long an answer may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// The machine may be busy with something else for a moment: so many answers of a run may take twice that.
+const SLOW_ANSWERS: u32 = 1;
+/// Answers that did.
+static SLOW: AtomicU32 = AtomicU32::new(0);
 /// How long a daemon may take to give back what attacks took.
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 /// What a file of root's says that nobody else may read.
@@ -141,7 +146,12 @@ fn prompt(daemon: &Daemon, path: &str, during: &str) -> Value {
         "{path} during {during}: {}",
         answer.text()
     );
-    assert!(took < ANSWER_WITHIN, "{path} took {took:?} during {during}");
+    let is_slow = took >= ANSWER_WITHIN;
+    let slow = SLOW.fetch_add(u32::from(is_slow), Ordering::Relaxed);
+    assert!(
+        !is_slow || (took < 2 * ANSWER_WITHIN && slow < SLOW_ANSWERS),
+        "{path} took {took:?} during {during}, after {slow} other slow answers"
+    );
     answer.json()
 }
 
