@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tracing::{debug, warn};
 
 use crate::config::targets::Targets;
-use crate::kernel::{Kernel, Pass};
+use crate::kernel::{Kernel, Pass, RawStack};
 use crate::processes::files::OpenModule;
 use crate::processes::kernel_modules::KernelModules;
 use crate::processes::live::Processes;
@@ -260,13 +260,21 @@ impl Collector {
 
     /// Takes the frames that have travelled, while the processes they belong to are known.
     fn look(&mut self) {
-        self.hear();
         let side_band = self.side_band.as_mut();
         processors::look(&mut self.kernel, side_band, &mut self.processes);
-        let (stacks, processes, profile) =
-            (&mut self.stacks, &mut self.processes, &mut self.profile);
-        self.kernel
-            .take_stacks(&mut |raw| stacks.add(&raw, processes, profile.frames()));
+        let mut taken = Vec::new();
+        self.kernel.take_stacks(&mut |raw| taken.push(raw));
+        self.add_stacks(&taken);
+    }
+
+    /// Says what the frames of stacks are that were taken before: whatever was mapped when they were walked is in the side-band by
+    /// now, and is taken in first.
+    fn add_stacks(&mut self, taken: &[RawStack]) {
+        self.hear();
+        for raw in taken {
+            let frames = self.profile.frames();
+            self.stacks.add(raw, &mut self.processes, frames);
+        }
     }
 
     /// Finds stacks for waits that have none.
@@ -301,12 +309,10 @@ impl Collector {
             }
         }
         self.look();
-        let (stacks, processes, profile) =
-            (&mut self.stacks, &mut self.processes, &mut self.profile);
-        match self
-            .kernel
-            .drain(&mut |raw| stacks.add(&raw, processes, profile.frames()))
-        {
+        let mut taken = Vec::new();
+        let drained = self.kernel.drain(&mut |raw| taken.push(raw));
+        self.add_stacks(&taken);
+        match drained {
             Ok(pass) => self.take_in(&pass, offsets),
             Err(error) => {
                 self.failures += 1;

@@ -243,6 +243,23 @@ fn a_command_from_its_first_instruction_with_all_it_starts() {
 }
 
 #[test]
+fn a_command_that_sleeps_at_once_is_found_where_it_sleeps() {
+    // Check that a command that waits a millisecond after it was executed, and does nothing else, waits in a function with a name:
+    // what it mapped is known before its only stack is looked at.
+    if !privileged() {
+        return;
+    }
+    let folder = TempDir::new().expect("a temporary directory");
+    let path = folder.path().join("sleep.json");
+    let output = run(&["-o", utf8(&path), "--", "sleep", "1"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let report = json(&std::fs::read(&path).expect("the file was written"));
+    let slept = reads::function(&report["functions"], "clock_nanosleep");
+    let slept_ns = number(slept, "/elapsed/exclusive_ns");
+    assert!(slept_ns >= 900_000_000, "{slept_ns} ns");
+}
+
+#[test]
 fn the_end_of_a_command_is_passed_on() {
     // Check that exit codes and signals are passed on, and that a command that cannot run leaves a file as it was.
     if !privileged() {
