@@ -30,9 +30,55 @@ pub fn write(stacks: &Stacks, value: StackValue, out: &mut impl Write) -> io::Re
     if text.is_empty() {
         text = format!("[no {}] 1", value.name());
     }
-    flamegraph::from_lines(&mut options, text.lines(), out).map_err(io::Error::other)
+    let lines = drawable(&text);
+    let lines = lines.iter().map(String::as_str);
+    flamegraph::from_lines(&mut options, lines, out).map_err(io::Error::other)
+}
+
+/// The same lines so that each is drawn as it is: a line without a name would be left out, a number at the end of a name be taken for a
+/// second count, and a sum beyond 64 bits begin at zero again.
+fn drawable(text: &str) -> Vec<String> {
+    let parts = || {
+        let lines = text.lines().filter_map(|line| line.rsplit_once(' '));
+        lines.filter_map(|(stack, count)| Some((stack, count.parse::<u64>().ok()?)))
+    };
+    let sum: u128 = parts().map(|(_, count)| u128::from(count)).sum();
+    let shift = 64u32.saturating_sub(sum.leading_zeros());
+    let lines = parts().map(|(stack, count)| {
+        let count = count >> shift;
+        match stack.rsplit_once(' ') {
+            _ if stack.trim().is_empty() => format!("[no name] {count}"),
+            Some((name, end)) if end.starts_with(|c: char| c.is_ascii_digit()) => {
+                format!("{name}\u{a0}{end} {count}")
+            }
+            _ => format!("{stack} {count}"),
+        }
+    });
+    lines.collect()
 }
 
 fn unit(value: StackValue) -> &'static str {
     if value.is_time() { "ns" } else { "samples" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Check that names that look like counts, or like nothing, are drawn as names, and that sums stay below the largest number.
+    #[test]
+    fn every_line_is_drawn() {
+        let lines = drawable("worker 3;work 12 5\n 7\na;b 1\n");
+        assert_eq!(lines, ["worker 3;work\u{a0}12 5", "[no name] 7", "a;b 1"]);
+        let most = drawable(&format!("a {0}\nb {0}\nc 2\n", u64::MAX));
+        let counts = most.iter().filter_map(|line| line[2..].parse::<u64>().ok());
+        assert!(counts.map(u128::from).sum::<u128>() <= u128::from(u64::MAX));
+        for text in [" 7\n", "a 1\n"] {
+            let lines = drawable(text);
+            let lines = lines.iter().map(String::as_str);
+            let mut picture = Vec::new();
+            flamegraph::from_lines(&mut Options::default(), lines, &mut picture)
+                .expect("there is something to draw");
+        }
+    }
 }
