@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tracing::{debug, warn};
 
 use crate::config::targets::Targets;
-use crate::kernel::{Kernel, Pass, RawStack};
+use crate::kernel::{Kernel, Pass};
 use crate::processes::files::OpenModule;
 use crate::processes::kernel_modules::KernelModules;
 use crate::processes::live::Processes;
@@ -34,6 +34,7 @@ use super::descriptions::Descriptions;
 use super::fills;
 use super::losses::{COLLECTOR_LOSSES, Sources};
 use super::memory::{self, MemoryPart};
+use super::naming::Naming;
 use super::outside::Outside;
 use super::own_frames::OwnFrames;
 use super::processors;
@@ -260,21 +261,24 @@ impl Collector {
 
     /// Takes the frames that have travelled, while the processes they belong to are known.
     fn look(&mut self) {
+        let heard_ns = monotonic_ns();
+        self.hear();
         let side_band = self.side_band.as_mut();
         processors::look(&mut self.kernel, side_band, &mut self.processes);
-        let mut taken = Vec::new();
-        self.kernel.take_stacks(&mut |raw| taken.push(raw));
-        self.add_stacks(&taken);
+        let (kernel, mut naming) = self.naming(heard_ns);
+        kernel.take_stacks(&mut |raw| naming.add(&raw));
     }
 
-    /// Says what the frames of stacks are that were taken before: whatever was mapped when they were walked is in the side-band by
-    /// now, and is taken in first.
-    fn add_stacks(&mut self, taken: &[RawStack]) {
-        self.hear();
-        for raw in taken {
-            let frames = self.profile.frames();
-            self.stacks.add(raw, &mut self.processes, frames);
-        }
+    /// What names stacks, beside what they are taken from. The side-band was read at `heard_ns`.
+    fn naming(&mut self, heard_ns: u64) -> (&mut Kernel, Naming<'_>) {
+        let naming = Naming {
+            side_band: self.side_band.as_mut(),
+            processes: &mut self.processes,
+            stacks: &mut self.stacks,
+            frames: self.profile.frames(),
+            heard_ns,
+        };
+        (&mut self.kernel, naming)
     }
 
     /// Finds stacks for waits that have none.
@@ -308,11 +312,10 @@ impl Collector {
                 warn!("cannot look at the control groups again: {error}");
             }
         }
+        let heard_ns = monotonic_ns();
         self.look();
-        let mut taken = Vec::new();
-        let drained = self.kernel.drain(&mut |raw| taken.push(raw));
-        self.add_stacks(&taken);
-        match drained {
+        let (kernel, mut naming) = self.naming(heard_ns);
+        match kernel.drain(&mut |raw| naming.add(&raw)) {
             Ok(pass) => self.take_in(&pass, offsets),
             Err(error) => {
                 self.failures += 1;

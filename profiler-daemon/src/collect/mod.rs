@@ -15,6 +15,7 @@ mod files_without;
 mod fills;
 mod losses;
 mod memory;
+mod naming;
 mod outside;
 mod own_frames;
 mod processors;

@@ -30,31 +30,24 @@ pub fn write(stacks: &Stacks, value: StackValue, out: &mut impl Write) -> io::Re
     if text.is_empty() {
         text = format!("[no {}] 1", value.name());
     }
-    let lines = drawable(&text);
-    let lines = lines.iter().map(String::as_str);
-    flamegraph::from_lines(&mut options, lines, out).map_err(io::Error::other)
+    if let Some(smaller) = scaled_down(&text) {
+        text = smaller;
+    }
+    flamegraph::from_lines(&mut options, text.lines(), out).map_err(io::Error::other)
 }
 
-/// The same lines so that each is drawn as it is: a line without a name would be left out, a number at the end of a name be taken for a
-/// second count, and a sum beyond 64 bits begin at zero again.
-fn drawable(text: &str) -> Vec<String> {
+/// The same stacks with smaller amounts, where all together would be more than 64 bits: only what was made to be read has so much.
+fn scaled_down(text: &str) -> Option<String> {
     let parts = || {
         let lines = text.lines().filter_map(|line| line.rsplit_once(' '));
-        lines.filter_map(|(stack, count)| Some((stack, count.parse::<u64>().ok()?)))
+        lines.filter_map(|(stack, amount)| Some((stack, amount.parse::<u64>().ok()?)))
     };
-    let sum: u128 = parts().map(|(_, count)| u128::from(count)).sum();
-    let shift = 64u32.saturating_sub(sum.leading_zeros());
-    let lines = parts().map(|(stack, count)| {
-        let count = count >> shift;
-        match stack.rsplit_once(' ') {
-            _ if stack.trim().is_empty() => format!("[no name] {count}"),
-            Some((name, end)) if end.starts_with(|c: char| c.is_ascii_digit()) => {
-                format!("{name}\u{a0}{end} {count}")
-            }
-            _ => format!("{stack} {count}"),
-        }
-    });
-    lines.collect()
+    let sum: u128 = parts().map(|(_, amount)| u128::from(amount)).sum();
+    let shift = 64u32
+        .checked_sub(sum.leading_zeros())
+        .filter(|by| *by > 0)?;
+    let lines = parts().map(|(stack, amount)| format!("{stack} {}\n", amount >> shift));
+    Some(lines.collect())
 }
 
 fn unit(value: StackValue) -> &'static str {
@@ -65,20 +58,19 @@ fn unit(value: StackValue) -> &'static str {
 mod tests {
     use super::*;
 
-    // Check that names that look like counts, or like nothing, are drawn as names, and that sums stay below the largest number.
+    // Check that amounts that are more than 64 bits together are drawn in proportion, and others as they are.
     #[test]
-    fn every_line_is_drawn() {
-        let lines = drawable("worker 3;work 12 5\n 7\na;b 1\n");
-        assert_eq!(lines, ["worker 3;work\u{a0}12 5", "[no name] 7", "a;b 1"]);
-        let most = drawable(&format!("a {0}\nb {0}\nc 2\n", u64::MAX));
-        let counts = most.iter().filter_map(|line| line[2..].parse::<u64>().ok());
-        assert!(counts.map(u128::from).sum::<u128>() <= u128::from(u64::MAX));
-        for text in [" 7\n", "a 1\n"] {
-            let lines = drawable(text);
-            let lines = lines.iter().map(String::as_str);
-            let mut picture = Vec::new();
-            flamegraph::from_lines(&mut Options::default(), lines, &mut picture)
-                .expect("there is something to draw");
-        }
+    fn sums_have_64_bits() {
+        assert_eq!(scaled_down("a 1\nb 18446744073709551614\n"), None);
+        let most = format!("a {0}\nb {0}\nc 2\n", u64::MAX);
+        let half = u64::MAX / 4;
+        assert_eq!(
+            scaled_down(&most),
+            Some(format!("a {half}\nb {half}\nc 0\n"))
+        );
+        let mut picture = Vec::new();
+        let text = scaled_down("a 18446744073709551615\nb 1\n").expect("the sum begins at zero");
+        flamegraph::from_lines(&mut Options::default(), text.lines(), &mut picture)
+            .expect("there is something to draw");
     }
 }

@@ -211,14 +211,19 @@ impl Part<'_> {
     }
 }
 
-/// A name as one step of a line: nothing in it ends the step or the line.
+/// A name as one step of a line: nothing in it ends the step or the line, and a number at its end is not taken for an amount, of which a
+/// line that compares two has two.
 fn step(name: &str) -> String {
+    const NO_BREAK_SPACE: char = '\u{a0}';
     let name = human::name(name).replace(';', ":");
-    let name = name.trim();
-    if name.is_empty() {
-        "[unnamed]".to_owned()
-    } else {
-        name.to_owned()
+    let is_amount = |end: &str| {
+        end.bytes()
+            .all(|byte| byte.is_ascii_digit() || byte == b'.')
+    };
+    match name.trim().rsplit_once(' ') {
+        Some((begin, end)) if is_amount(end) => format!("{begin}{NO_BREAK_SPACE}{end}"),
+        _ if name.trim().is_empty() => "[unnamed]".to_owned(),
+        _ => name.trim().to_owned(),
     }
 }
 
@@ -239,7 +244,9 @@ mod tests {
         for (name, shown) in [
             ("main", "main"),
             ("a;b", "a:b"),
-            ("a\nb 7", "a\\u{a}b 7"),
+            ("a\nb 7", "a\\u{a}b\u{a0}7"),
+            ("worker 3", "worker\u{a0}3"),
+            ("v 1.5 2", "v 1.5\u{a0}2"),
             ("", "[unnamed]"),
             (" ", "[unnamed]"),
             ("core::ops [u8; 4]", "core::ops [u8: 4]"),
@@ -319,7 +326,8 @@ mod tests {
         let mut expected: Vec<String> = Vec::new();
         let mut given: Vec<(&[&str], u64)> = Vec::new();
         for (path, amount) in paths.iter().zip((1..).step_by(7)) {
-            expected.push(format!("{} {}", path.join(";"), 2 * amount));
+            let steps: Vec<String> = path.iter().map(|name| step(name)).collect();
+            expected.push(format!("{} {}", steps.join(";"), 2 * amount));
             given.extend([(path.as_slice(), amount), (path.as_slice(), amount)]);
         }
         expected.sort_unstable();

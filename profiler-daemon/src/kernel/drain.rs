@@ -113,8 +113,6 @@ pub(super) struct DrainState {
 
 /// Elements that are looked at beyond those that were in use, to see whether more are now.
 const LOOK_AHEAD: usize = 64;
-/// Stacks taken at a time: more than the largest ring holds at once, however fast others come.
-const MAX_TAKEN: usize = 1 << 18;
 
 /// How many of `len` elements were ever in use, if `used` were at the last look.
 fn reach(used: usize, len: usize, in_use: impl Fn(usize) -> bool) -> usize {
@@ -128,10 +126,7 @@ fn reach(used: usize, len: usize, in_use: impl Fn(usize) -> bool) -> usize {
 impl Kernel {
     /// Takes the frames that have travelled since the last call. Cheap when there are none: call it some times a second.
     pub fn take_stacks(&mut self, each: &mut dyn FnMut(RawStack)) {
-        for _ in 0..MAX_TAKEN {
-            let Some(item) = self.stacks.next() else {
-                return;
-            };
+        while let Some(item) = self.stacks.next() {
             match decode(&item) {
                 Some(stack) => each(stack),
                 None => self.state.malformed_stacks += 1,
