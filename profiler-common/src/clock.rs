@@ -249,18 +249,24 @@ impl ThreadClock {
         Some(self.switch_in(if came_ns < now_ns { came_ns } else { now_ns }))
     }
 
-    /// From now on the thread is taken to be in `call` (or none), as far as it can be told from outside: whether its
-    /// system calls are traced has changed (`flags`). The call's entry was not seen, and it is not counted. Returns what ended of
-    /// a wait.
+    /// From now on the thread is taken to be in `call` (or none), as far as it can be told: whether its system calls are traced has
+    /// changed (`flags`). The call's entry was not seen, and it is not counted. One that was seen to be entered is taken to return now:
+    /// its exit will not be seen. Returns what ended of a wait, and that call.
     #[inline(always)]
-    pub fn assume_call(&mut self, now_ns: u64, call: u32, flags: u32) -> WaitNs {
+    pub fn assume_call(
+        &mut self,
+        now_ns: u64,
+        call: u32,
+        flags: u32,
+    ) -> (WaitNs, Option<FinishedCall>) {
         self.heed_gone();
         let waited = self.close(now_ns);
+        let finished = self.finish_call();
         self.call = call;
         self.call_entered_ns = self.last_ns;
         self.trace(flags);
         self.flags = flags;
-        waited
+        (waited, finished)
     }
 
     /// A tick found the thread in user mode: it is in no call, whatever was missed. True if it was believed to be in one.
@@ -319,6 +325,12 @@ impl ThreadClock {
     pub fn leave_call(&mut self, now_ns: u64) -> Option<FinishedCall> {
         self.close_running(now_ns);
         self.phase = Phase::Running as u32;
+        self.finish_call()
+    }
+
+    /// The current call is over by the last event.
+    #[inline(always)]
+    fn finish_call(&mut self) -> Option<FinishedCall> {
         let number = self.call;
         self.call = NO_CALL;
         if number == NO_CALL || self.flags & CALL_SEEN == 0 {

@@ -183,7 +183,7 @@ fn a_thread_that_left_unseen_does_not_run_on() {
     // What is closed from outside is what was told.
     let (mut suspended, mut assumed) = (clock, clock);
     assert_eq!(suspended.suspend(170), [60, 10]);
-    assert_eq!(assumed.assume_call(170, 3, 0), [60, 10]);
+    assert_eq!(assumed.assume_call(170, 3, 0).0, [60, 10]);
     assert_eq!(classes(&suspended), (0, 0, 60, 10, 0));
     assert_eq!(classes(&assumed), (0, 0, 60, 10, 0));
     clock.switch_in(170);
@@ -192,13 +192,18 @@ fn a_thread_that_left_unseen_does_not_run_on() {
 
 #[test]
 fn tracing_of_system_calls_begins_and_ends() {
-    // Check that time before a change of what is traced keeps its class, and that a call of which nobody saw the entry is
-    // time of class syscall, but not counted.
+    // Check that time before a change of what is traced keeps its class, that a call of which nobody saw the entry is
+    // time of class syscall, but not counted, and that one that was entered is counted as far as it was seen.
     let mut clock = started();
     clock.enter_call(110, 1);
-    clock.assume_call(115, NO_CALL, UNTRACED);
+    let (_, finished) = clock.assume_call(115, NO_CALL, UNTRACED);
+    assert_eq!(
+        finished.map(|call| (call.number, call.total_ns, call.running_ns)),
+        Some((1, 5, 5)),
+        "its exit will not be seen"
+    );
     assert_eq!(clock.leave_call(120), None);
-    clock.assume_call(130, 7, 0);
+    assert_eq!(clock.assume_call(130, 7, 0).1, None);
     assert_eq!(clock.leave_call(134), None);
     assert_eq!(classes(&clock), (10 + 15, 5 + 4, 0, 0, 0));
     assert_eq!(clock.untraced_ns(), 15);

@@ -20,6 +20,7 @@ pub mod marks;
 pub mod outside;
 pub mod records;
 pub mod unwind;
+pub mod walk_budget;
 
 pub use clock::{CLASS_COUNT, Class, ClassNs, Phase, ThreadClock};
 pub use counter::Counter;

@@ -18,6 +18,9 @@ pub const MAX_CALL_NUMBER: u32 = 1023;
 /// Bit of a call's number: it is a number of the 32-bit table. Above all numbers.
 pub const COMPAT_CALL: u32 = 1 << 16;
 
+/// Bit of a call's number: the row of waits inside calls that were not traced. Above all numbers.
+pub const UNTRACED_CALL: u32 = 1 << 17;
+
 /// Bytes of a thread name, its terminating zero included (the kernel's TASK_COMM_LEN).
 pub const COMM_BYTES: usize = 16;
 
@@ -53,7 +56,7 @@ pub const MAX_TARGET_COMMS: u32 = 256;
 pub const MAX_TARGET_CGROUPS: u32 = 4_096;
 
 const _: () = assert!(CALL_CACHE.is_power_of_two());
-const _: () = assert!(MAX_CALL_NUMBER < COMPAT_CALL);
+const _: () = assert!(MAX_CALL_NUMBER < COMPAT_CALL && COMPAT_CALL < UNTRACED_CALL);
 const _: () = assert!(MAX_USER_FRAMES.is_power_of_two());
 const _: () = assert!(MAX_FRAME_POINTER_FRAMES <= MAX_USER_FRAMES);
 const _: () = assert!(MAX_USER_FRAMES >= 127 && MAX_KERNEL_FRAMES >= 127);

@@ -144,6 +144,12 @@ pub struct Marks {
     pub walk_idle_ns: u64,
 }
 
+/// True with a chance of one in `1 << shift`.
+#[inline(always)]
+pub fn is_drawn(shift: u32, random: &mut impl FnMut() -> u32) -> bool {
+    shift == 0 || random() & ((1 << shift) - 1) == 0
+}
+
 impl Marks {
     /// The thread is first seen: each pile begins by the residual law, so that its first nanosecond has the chance of any other.
     #[inline(always)]
@@ -197,12 +203,14 @@ impl Marks {
     }
 
     /// The thread leaves its processor at `now_ns`, inside a call or outside. True: it is to be walked. Then
-    /// [`Marks::walked`] follows outside calls, and [`Marks::keep`] if that comes to a row.
+    /// [`Marks::walked`] follows outside calls, and [`Marks::keep`] if that comes to a row. The processor affords one of
+    /// `1 << walk_shift` such walks.
     #[inline(always)]
     pub fn leave(
         &mut self,
         inside: bool,
         now_ns: u64,
+        walk_shift: u32,
         min_interval_ns: u64,
         random: &mut impl FnMut() -> u32,
     ) -> bool {
@@ -211,7 +219,10 @@ impl Marks {
         self.woken_behind = 0;
         if inside {
             self.wait = wait::UNSEEN;
-            if now_ns + (WALK_BURST - 1) * min_interval_ns < self.next_walk_ns {
+            // Which waits are walked and which divided is free to choose: nothing is weighted here.
+            if now_ns + (WALK_BURST - 1) * min_interval_ns < self.next_walk_ns
+                || !is_drawn(walk_shift, random)
+            {
                 return false;
             }
             let from_ns = if self.next_walk_ns > now_ns {
@@ -223,14 +234,36 @@ impl Marks {
             return true;
         }
         self.count_outside(now_ns, min_interval_ns);
-        let shift = self.rate_shift;
-        if shift != 0 && random() & ((1 << shift) - 1) != 0 {
+        let shift = self.rate_shift + walk_shift;
+        let shift = if shift > MAX_RATE_SHIFT {
+            MAX_RATE_SHIFT
+        } else {
+            shift
+        };
+        if !is_drawn(shift, random) {
             self.wait = wait::PASSED;
             return false;
         }
         self.wait = wait::UNKEPT;
         self.wait_shift = shift;
         true
+    }
+
+    /// The end of a call, of which there will be no other look. One of `1 << walk_shift` such looks is made; what it finds is to be
+    /// taken so many times. False: this one is not made, and others stand for its marks.
+    #[inline(always)]
+    pub fn leaves_call(
+        &mut self,
+        clock: &ThreadClock,
+        walk_shift: u32,
+        min_interval_ns: u64,
+        random: &mut impl FnMut() -> u32,
+    ) -> bool {
+        let drawn = is_drawn(walk_shift, random);
+        if !drawn {
+            self.look(clock, min_interval_ns, random);
+        }
+        drawn
     }
 
     /// The walk of the switch-out has a row.

@@ -1,9 +1,14 @@
 //! Keys and values of the BPF maps and the one record of the ring: defined once, fixed width, padding named, size asserted.
 
+#[cfg(doc)]
+use crate::clock::FinishedCall;
 use crate::clock::ThreadClock;
 use crate::kinds::{MARKS, TICKS, WaitNs};
+#[cfg(doc)]
+use crate::limits::UNTRACED_CALL;
 use crate::limits::{CALL_CACHE, COMM_BYTES, MAX_FRAMES};
 use crate::marks::{Marks, WaitSums};
+use crate::walk_budget::WalkBudget;
 
 /// [`TaskRef::slot`]: the thread has no record.
 pub const NO_SLOT: u32 = 0;
@@ -18,14 +23,24 @@ pub const REF_TARGET: u32 = 1;
 /// [`TaskRef::flags`]: its system calls are traced.
 pub const REF_CALLS: u32 = 2;
 
-/// System-call tracing modes, as the kernel programs read them.
+/// System-call tracing modes, as the kernel programs read them ([`Control::system_calls`]).
 pub mod system_calls {
     /// System calls are traced for every target.
     pub const ALL: u32 = 0;
     /// System calls are traced only for targets named by process id, process name or control group.
     pub const NAMED: u32 = 1;
-    /// The hooks are not attached.
+    /// The hooks are not attached, or about to be detached.
     pub const OFF: u32 = 2;
+}
+
+/// Values of [`Control::scanning`].
+pub mod scanning {
+    /// No scan is under way.
+    pub const NO: u32 = 0;
+    /// All tasks are scanned.
+    pub const ALL: u32 = 1;
+    /// Tasks that are on a processor are: all others judge themselves when they come.
+    pub const RUNNING: u32 = 2;
 }
 
 /// [`SumKey::end`]: the bits of a [`crate::StackEnd`].
@@ -81,6 +96,12 @@ pub struct OnProcessor {
     pub idle: u32,
     /// How long it was idle, nanoseconds, up to then.
     pub idle_ns: u64,
+    /// Runs of the two system-call programs so far.
+    pub call_hooks: u64,
+    /// Runs of the switch program so far.
+    pub switches: u64,
+    /// What may be walked here.
+    pub walks: WalkBudget,
 }
 
 /// Values of [`OnProcessor::idle`].
@@ -94,11 +115,14 @@ pub mod idle {
 }
 
 impl OnProcessor {
-    /// A switch at `now_ns`, to a thread or to none.
+    /// A switch at `now_ns`, to a thread or to none. Of what it was at work, `walk_share` may be spent on walks.
     #[inline(always)]
-    pub fn switch(&mut self, now_ns: u64, to_idle: bool) {
+    pub fn switch(&mut self, now_ns: u64, to_idle: bool, walk_share: u32) {
         if self.idle == idle::IDLE {
             self.idle_ns += now_ns.saturating_sub(self.since_ns);
+            self.walks.rest(now_ns);
+        } else if to_idle {
+            self.walks.earn(now_ns, walk_share);
         }
         self.since_ns = now_ns;
         self.idle = if to_idle { idle::IDLE } else { idle::AT_WORK };
@@ -159,12 +183,34 @@ pub struct ThreadRecord {
     pub comm: [u8; COMM_BYTES],
     /// The process's id.
     pub pid: u32,
+    /// What its walks have cost, nanoseconds: from the event to the end of the walk.
+    pub walk_cost_ns: u64,
+    /// How often it has been switched out. Modulo 2^32.
+    pub switches: u32,
+    /// While it is away: the system call it waits in, with [`UNTRACED_CALL`], where its calls are not traced. 0 = none.
+    pub wait_call: u32,
+    /// A call, or a wait in one that is not traced, that is over and is counted when the thread is switched out next.
+    pub left: LeftCall,
     /// Times the process image was replaced while this thread, or the one that made it, was observed.
     pub exec_count: u32,
     /// The parent process's id when the record was made.
     pub parent_pid: u32,
     /// Not 0: the stack of the entry at `entry_ns` was not kept, and there is no other that its call can be given to.
     pub entry_lost: u32,
+}
+
+/// A [`FinishedCall`] of a thread. All zero: none, as one that took no time is.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftCall {
+    /// Nanoseconds from entry to exit. 0 = there is none.
+    pub total_ns: u64,
+    /// Of these, on a processor.
+    pub running_ns: u64,
+    /// Of these, blocked.
+    pub blocked_ns: u64,
+    /// The call's number.
+    pub number: u64,
 }
 
 /// Counts of one system call of one thread. Grows as long as the thread lives.
@@ -309,14 +355,20 @@ pub struct Control {
     pub half: u32,
     /// Not 0: the programs work. Set last at start, cleared first at the end.
     pub enabled: u32,
-    /// Not 0: all tasks are being scanned. Set, with a new generation, before any program of the scan runs; cleared after the last.
+    /// Which tasks are being scanned ([`scanning`]). Set, with a new generation, before any program of the scan runs; cleared
+    /// after the last.
     pub scanning: u32,
+    /// Whose system calls are traced ([`system_calls`]).
+    pub system_calls: u32,
+    /// Which part of the time that a processor is at work may be spent on walks at switches and at the exits of calls, in
+    /// units of 2^-20; 0 = any ([`WalkBudget`]).
+    pub walk_share: u32,
 }
 
 const _: () = assert!(size_of::<TaskRef>() == 24);
-const _: () = assert!(size_of::<OnProcessor>() == 48);
+const _: () = assert!(size_of::<OnProcessor>() == 96);
 const _: () =
-    assert!(size_of::<ThreadRecord>().is_multiple_of(8) && size_of::<ThreadRecord>() <= 480);
+    assert!(size_of::<ThreadRecord>().is_multiple_of(8) && size_of::<ThreadRecord>() <= 528);
 const _: () = assert!(size_of::<SyscallRow>() == 48);
 const _: () = assert!(size_of::<SyscallKey>() == 8);
 const _: () = assert!(size_of::<SumKey>() == 24);
@@ -324,7 +376,7 @@ const _: () = assert!(size_of::<SumValue>() == 104);
 const _: () = assert!(size_of::<Reserve>() == 144);
 const _: () = assert!(size_of::<StackHead>() == 56);
 const _: () = assert!(size_of::<StackRecord>() == 56 + 8 * MAX_FRAMES);
-const _: () = assert!(size_of::<Control>() == 24);
+const _: () = assert!(size_of::<Control>() == 32);
 
 #[cfg(feature = "user")]
 mod pod {

@@ -5,6 +5,7 @@ mod live;
 mod memory;
 mod replay;
 mod scrape;
+mod spending;
 #[cfg(test)]
 mod tests;
 

@@ -120,8 +120,16 @@ impl Config {
     pub fn resolve_recording(args: &RecordArgs) -> Result<Self, ConfigError> {
         let mut config = match &args.config {
             Some(path) => Self::read(path)?,
-            None => Self::default(),
+            None => Self {
+                budget_millionths: None,
+                budget_process_millionths: None,
+                ..Self::default()
+            },
         };
+        if config.system_calls == SystemCalls::Auto {
+            // Whoever records something once wants all of it.
+            config.system_calls = SystemCalls::All;
+        }
         config.set_frequency(args.frequency_hz)?;
         config.targets = if args.pids.is_empty() && args.comms.is_empty() {
             Targets::default()

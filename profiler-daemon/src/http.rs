@@ -32,6 +32,7 @@ mod seats;
 mod serve;
 mod sessions;
 mod speedscope;
+mod spending;
 mod stall;
 mod status;
 mod ties;
@@ -55,6 +56,7 @@ pub use openapi::document as openapi_document;
 pub use options::HttpOptions;
 pub use profile::saved;
 pub use serve::serve;
+pub use spending::Spending;
 pub use status::{
     AttachedProgram, Coverage, Degraded, FileWithoutInformation, LineReading, OwnCost, ProfileRoom,
     ProgramCost, Status, Unwinding,

@@ -12,7 +12,7 @@ mod table;
 pub use exposition::{MAX_LABEL_BYTES, MetricsError, documentation, exposition};
 pub use input::{
     CLASS_NAMES, DrainInput, GroupInput, LineInput, MapInput, MetricsInput, OutsideInput, OwnInput,
-    ProgramInput, StackInput, SymbolCacheInput, UnwindInput,
+    ProgramInput, SpendingInput, StackInput, SymbolCacheInput, UnwindInput,
 };
 pub use requests::{RequestCounts, StreamCounts, StreamEnd, StreamTotals};
 

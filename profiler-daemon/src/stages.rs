@@ -11,7 +11,7 @@ use anyhow::{Context as _, anyhow};
 use tokio::sync::{oneshot, watch};
 use tracing::{debug, warn};
 
-use crate::collect::{self, Collector, CollectorOptions, Command, Commander};
+use crate::collect::{self, Budget, Collector, CollectorOptions, Command, Commander};
 use crate::config::targets::Targets;
 use crate::config::{Config, SystemCalls};
 use crate::kernel::{self, Kernel, KernelSettings};
@@ -177,7 +177,7 @@ fn build(
         frequency_hz: config.frequency_hz,
         min_interval_ns: config.min_interval_ns,
         system_calls: match config.system_calls {
-            SystemCalls::All => kernel::SystemCalls::All,
+            SystemCalls::Auto | SystemCalls::All => kernel::SystemCalls::All,
             SystemCalls::Targets => kernel::SystemCalls::Named,
             SystemCalls::Off => kernel::SystemCalls::Off,
         },
@@ -242,7 +242,20 @@ fn build(
         targets: parts.targets,
         tables,
         program: PROGRAM.into(),
+        budget: budget(config),
+        may_sample_calls: config.system_calls == SystemCalls::Auto,
         heartbeat: parts.heartbeat,
+    })
+}
+
+/// What profiling may cost; `None`: anything. Where only one of the two is bounded, the other is as good as not.
+fn budget(config: &Config) -> Option<Budget> {
+    const ANYTHING: f64 = 1e6;
+    let (machine, process) = (config.budget_millionths, config.budget_process_millionths);
+    let share = |millionths: Option<u32>| millionths.map_or(ANYTHING, |part| f64::from(part) / 1e6);
+    (machine.is_some() || process.is_some()).then(|| Budget {
+        machine: share(machine),
+        process: share(process),
     })
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Where marks fall and which waits are walked says `profiler_common::marks`.
 
+use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::helpers::generated::bpf_get_prandom_u32;
 use core::ffi::c_void;
 use profiler_common::Counter;
@@ -9,12 +10,13 @@ use profiler_common::kinds::{BLOCKED, MARKS, RUNNABLE, Tick, WaitNs};
 use profiler_common::marks::{Ended, WaitSums, is_inside};
 use profiler_common::records::{Control, Reserve, SumKey, SumValue, ThreadRecord};
 
+use crate::calls;
 use crate::capture;
 use crate::counters::count;
 use crate::look;
 use crate::maps::{RESERVES, SUMS_0, SUMS_1};
 use crate::settings;
-use crate::task::Task;
+use crate::task::{self, Task};
 
 /// At which kind of event the stack is walked.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,7 +43,7 @@ pub fn random() -> u32 {
 }
 
 /// Walks the stack of the current thread: its row has the walk, the tick if it is one, and, inside a call or at its end, the
-/// marks that have fallen. `None` if no row could be had, or the stack of the call's entry, which is its, was not kept: the
+/// marks that have fallen, each `1 << shift` times. `None` if no row could be had, or the stack of the call's entry, which is its, was not kept: the
 /// thread's reserve has them.
 #[inline(always)]
 pub fn walk(
@@ -51,6 +53,30 @@ pub fn walk(
     slot: u32,
     moment: Moment,
     tick: Option<Tick>,
+    shift: u32,
+    control: &Control,
+) -> Option<SumKey> {
+    let found = walk_and_add(ctx, task, record, slot, (moment, tick, shift), control);
+    // A tick within an update does not know when it began: the update's own walk has its time.
+    if moment != Moment::NestedTick
+        && let Some(current) = task::on_processor()
+    {
+        // SAFETY: takes nothing.
+        let now_ns = unsafe { bpf_ktime_get_ns() };
+        let cost_ns = now_ns.saturating_sub(record.clock.last_ns);
+        record.walk_cost_ns += cost_ns;
+        current.walks.spend(cost_ns);
+    }
+    found
+}
+
+#[inline(always)]
+fn walk_and_add(
+    ctx: *mut c_void,
+    task: Task,
+    record: &mut ThreadRecord,
+    slot: u32,
+    (moment, tick, shift): (Moment, Option<Tick>, u32),
     control: &Control,
 ) -> Option<SumKey> {
     count(Counter::Walks);
@@ -115,7 +141,7 @@ pub fn walk(
             count(Counter::WalksMapFull);
             &mut reserve(slot)?.not_kept
         };
-        add_marks(&mut row.marks, &marks);
+        add_marks(&mut row.marks, &marks, shift);
     }
     if kept { Some(key) } else { None }
 }
@@ -130,7 +156,7 @@ pub fn walk_entry(
     control: &Control,
 ) {
     record.entry_ns = 0;
-    match walk(ctx, task, record, slot, Moment::Enter, None, control) {
+    match walk(ctx, task, record, slot, Moment::Enter, None, 0, control) {
         Some(key) => {
             record.entry_user = key.user;
             record.entry_end = key.end;
@@ -150,7 +176,7 @@ pub fn abandon_marks(record: &mut ThreadRecord, slot: u32) {
     if marks != [0; MARKS]
         && let Some(reserve) = reserve(slot)
     {
-        add_marks(&mut reserve.not_sampled, &marks);
+        add_marks(&mut reserve.not_sampled, &marks, 0);
     }
 }
 
@@ -163,6 +189,7 @@ pub fn end_wait(
     waited: WaitNs,
     control: &Control,
 ) {
+    calls::leave_wait(record, waited);
     // When it began: the clock has come to its end.
     let since_ns = record.clock.last_ns - waited[BLOCKED] - waited[RUNNABLE];
     if record.marks.lacks_stack()
@@ -239,10 +266,10 @@ fn give_reserve(slot: u32, sums: &WaitSums) {
 }
 
 #[inline(always)]
-fn add_marks(to: &mut [u64; MARKS], marks: &[u64; MARKS]) {
+fn add_marks(to: &mut [u64; MARKS], marks: &[u64; MARKS], shift: u32) {
     let mut kind = 0;
     while kind < MARKS {
-        to[kind] += marks[kind];
+        to[kind] += marks[kind] << shift;
         kind += 1;
     }
 }

@@ -3,13 +3,16 @@
 use aya_ebpf::bindings::BPF_NOEXIST;
 use profiler_common::Counter;
 use profiler_common::clock::FinishedCall;
+use profiler_common::kinds::{BLOCKED, RUNNABLE, WaitNs};
 use profiler_common::limits::CALL_CACHE;
-use profiler_common::records::{SyscallKey, SyscallRow, ThreadRecord};
+use profiler_common::records::{LeftCall, SyscallKey, SyscallRow, ThreadRecord};
 
 use crate::counters::count;
 use crate::maps::{CALL_ROW_INDEX, CALL_ROWS_BY_INDEX, FREE_CALL_ROWS};
 
 /// Adds a call that has returned.
+///
+/// A row whose number has `UNTRACED_CALL` is of waits in calls that are not traced.
 #[inline(always)]
 pub fn count_call(record: &mut ThreadRecord, slot: u32, call: &FinishedCall) {
     let Some(row) = row(record, slot, call.number) else {
@@ -23,6 +26,53 @@ pub fn count_call(record: &mut ThreadRecord, slot: u32, call: &FinishedCall) {
     if call.total_ns > row.max_ns {
         row.max_ns = call.total_ns;
     }
+}
+
+/// A wait has ended: if it was in a call that is not traced, it is counted later.
+#[inline(always)]
+pub fn leave_wait(record: &mut ThreadRecord, waited: WaitNs) {
+    if record.wait_call != 0 {
+        record.left = LeftCall {
+            number: record.wait_call.into(),
+            total_ns: waited[BLOCKED] + waited[RUNNABLE],
+            running_ns: 0,
+            blocked_ns: waited[BLOCKED],
+        };
+        record.wait_call = 0;
+    }
+}
+
+/// A call is taken to be over because its exit will not be seen: it is counted later.
+#[inline(always)]
+pub fn leave_call(record: &mut ThreadRecord, call: &FinishedCall) {
+    if record.left.total_ns != 0 {
+        // The thread has not been switched out since something else was over.
+        count(Counter::CallsNested);
+        return;
+    }
+    record.left = LeftCall {
+        number: call.number.into(),
+        total_ns: call.total_ns,
+        running_ns: call.running_ns,
+        blocked_ns: call.blocked_ns,
+    };
+}
+
+/// Counts what was left, at one place only: the code is long.
+#[inline(always)]
+pub fn count_left(record: &mut ThreadRecord, slot: u32) {
+    let left = record.left;
+    if left.total_ns == 0 {
+        return;
+    }
+    record.left.total_ns = 0;
+    let call = FinishedCall {
+        number: left.number as u32,
+        total_ns: left.total_ns,
+        running_ns: left.running_ns,
+        blocked_ns: left.blocked_ns,
+    };
+    count_call(record, slot, &call);
 }
 
 /// The row of that number: from the cache, else from the index, else a new one.

@@ -6,19 +6,17 @@ use profiler_common::records::{Control, REF_CALLS, REF_TARGET, system_calls};
 
 use crate::counters::count;
 use crate::maps::{TARGET_CGROUPS, TARGET_COMMS, TARGET_PIDS};
-use crate::settings;
 use crate::task::Task;
 
 /// The flags of the thread under the current targets.
 #[inline(always)]
 pub fn judge(task: Task, control: &Control) -> u32 {
-    let named = is_named(task);
+    let calls = control.system_calls;
+    let named = (control.all == 0 || calls == system_calls::NAMED) && is_named(task);
     if control.all == 0 && !named {
         return 0;
     }
-    if settings::system_calls() == system_calls::ALL
-        || (settings::system_calls() == system_calls::NAMED && named)
-    {
+    if calls == system_calls::ALL || (calls == system_calls::NAMED && named) {
         REF_TARGET | REF_CALLS
     } else {
         REF_TARGET

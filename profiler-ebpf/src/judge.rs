@@ -8,38 +8,74 @@
 //!   the next one judges.
 //! - The daemon waits between the new generation and the scan ([`Control::scanning`]) until no program runs that began before.
 //!
+//! Where nothing has changed but whose system calls are traced, a thread that is away is left alone: its wait goes on, and ends as it
+//! began.
+//!
 //! What the answer is says `filter`.
 
 use aya_ebpf::bindings::BPF_NOEXIST;
 use core::sync::atomic::{Ordering, compiler_fence};
 use profiler_common::Counter;
-use profiler_common::clock::{KERNEL_THREAD, Phase};
+use profiler_common::clock::{KERNEL_THREAD, NO_CALL, Phase};
 use profiler_common::marks::is_inside;
 use profiler_common::records::{
     Control, FIRST_GENERATION, GONE_SLOT, JUDGE_ITSELF, NO_SLOT, REF_CALLS, REF_TARGET, TaskRef,
-    ThreadRecord,
+    ThreadRecord, scanning,
 };
 
 use crate::attribute;
+use crate::calls;
 use crate::counters::count;
 use crate::filter;
 use crate::maps::CLAIMS;
 use crate::settings;
 use crate::task::{self, Task, record, update};
 
+/// Where a thread is *before* the event that found it, as far as the hook knows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// On a processor; in a system call if its saved registers say so.
+    Running,
+    /// On a processor, at the entry of a system call: in none yet.
+    AtEntry,
+    /// It was just made, and sleeps.
+    Born,
+    /// Nothing is known: look at the task.
+    Outside,
+}
+
+impl Found {
+    #[inline(always)]
+    fn phase(self, task: Task) -> Phase {
+        match self {
+            Self::Running | Self::AtEntry => Phase::Running,
+            Self::Born => Phase::Blocked,
+            Self::Outside => task.phase(),
+        }
+    }
+
+    /// The system call its clock begins in, if its calls are traced (`flags`).
+    #[inline(always)]
+    fn call(self, task: Task, flags: u32) -> u32 {
+        if matches!(self, Self::AtEntry) {
+            NO_CALL
+        } else {
+            task.traced_call(flags)
+        }
+    }
+}
+
 /// At an event of the thread's own: what is kept with its task, judged for the current targets; at its first event as a target its record
 /// is made. `None`: no room for it, or the scan is just judging it.
-///
-/// `phase` is where the thread is *before* the event that found it, as far as the hook knows; `None`: look at the task.
 #[inline(always)]
 pub fn judged(
     task: Task,
     control: &Control,
     now_ns: u64,
-    phase: Option<Phase>,
+    found: Found,
 ) -> Option<&'static mut TaskRef> {
     let reference = task.storage(true)?;
-    judge_once(task, reference, control, now_ns, phase)?;
+    judge_once(task, reference, control, now_ns, found)?;
     Some(reference)
 }
 
@@ -50,19 +86,19 @@ pub fn judged_at_switch(
     task: Task,
     control: &Control,
     now_ns: u64,
-    phase: Option<Phase>,
+    found: Found,
 ) -> Option<&'static mut TaskRef> {
     if settings::create_at_switch() != 0 {
-        return judged(task, control, now_ns, phase);
+        return judged(task, control, now_ns, found);
     }
     let Some(reference) = task.storage(false) else {
         // Before the first scan nobody has any.
-        if control.generation > FIRST_GENERATION && control.scanning == 0 && !task.is_exiting() {
+        if control.generation > FIRST_GENERATION && control.scanning == scanning::NO && !task.is_exiting() {
             count(Counter::ThreadsLate);
         }
         return None;
     };
-    judge_once(task, reference, control, now_ns, phase)?;
+    judge_once(task, reference, control, now_ns, found)?;
     Some(reference)
 }
 
@@ -73,7 +109,7 @@ fn judge_once(
     reference: &mut TaskRef,
     control: &Control,
     now_ns: u64,
-    phase: Option<Phase>,
+    found: Found,
 ) -> Option<()> {
     let generation = word(&control.generation);
     if reference.generation != generation && reference.slot != GONE_SLOT {
@@ -81,7 +117,7 @@ fn judge_once(
         if word(&reference.exited) != 0 {
             end(reference, control, now_ns);
         } else {
-            judge(task, reference, control, now_ns, phase);
+            judge(task, reference, control, now_ns, found);
         }
         reference.generation = generation;
         claim.give_back();
@@ -92,6 +128,9 @@ fn judge_once(
 /// In the scan of all tasks: judges the thread of `task`, unless an event of its own has done so.
 #[inline(always)]
 pub fn scan(task: Task, control: &Control, now_ns: u64) -> Option<()> {
+    if word(&control.scanning) == scanning::RUNNING && !task.is_on_processor() {
+        return None;
+    }
     let reference = task.storage(true)?;
     let (generation, judged) = (word(&control.generation), word(&reference.generation));
     // One that was renamed by another processor may be at work on its record, and finds out at its next switch.
@@ -101,7 +140,7 @@ pub fn scan(task: Task, control: &Control, now_ns: u64) -> Option<()> {
     let claim = Claim::take(task)?;
     // It may have judged itself before the claim was taken.
     if word(&reference.generation) == judged && word(&reference.exited) == 0 {
-        judge(task, reference, control, now_ns, None);
+        judge(task, reference, control, now_ns, Found::Outside);
     }
     claim.give_back();
     // Its exit may have found the claim taken, and left the end of the record to whoever had it.
@@ -148,7 +187,7 @@ pub fn exit(
 /// May the scan be changing the thread's record at this moment? Asked by the tick, which judges nobody.
 #[inline(always)]
 pub fn may_be_in_scan(reference: &TaskRef, control: &Control) -> bool {
-    reference.generation != word(&control.generation) && word(&control.scanning) != 0
+    reference.generation != word(&control.generation) && word(&control.scanning) != scanning::NO
 }
 
 /// Is it a target without a record?
@@ -190,7 +229,7 @@ fn judge(
     reference: &mut TaskRef,
     control: &Control,
     now_ns: u64,
-    phase: Option<Phase>,
+    found: Found,
 ) {
     if reference.image_ns == 0 {
         reference.image_ns = now_ns;
@@ -213,13 +252,19 @@ fn judge(
         return;
     }
     if slot == NO_SLOT {
-        let phase = phase_of(task, phase);
-        task::make_record(task, reference, flags, now_ns, phase);
+        task::make_record(
+            task,
+            reference,
+            flags,
+            now_ns,
+            found.phase(task),
+            found.call(task, flags),
+        );
     } else if let Some(record) = record(slot) {
-        let call = task.traced_call(flags);
+        let call = found.call(task, flags);
         let clock_flags = task.clock_flags(flags);
         if record.clock.phase == Phase::Unobserved as u32 {
-            let phase = phase_of(task, phase);
+            let phase = found.phase(task);
             update(record, |record| {
                 record.clock.resume(now_ns, phase, call, clock_flags);
                 let faults = task.faults();
@@ -230,8 +275,11 @@ fn judge(
         } else if (before ^ flags) & REF_CALLS != 0 {
             update(record, |record| {
                 let inside = is_inside(&record.clock);
-                let waited = record.clock.assume_call(now_ns, call, clock_flags);
+                let (waited, finished) = record.clock.assume_call(now_ns, call, clock_flags);
                 attribute::end_unseen(record, slot, inside, waited, control);
+                if let Some(call) = finished {
+                    calls::leave_call(record, &call);
+                }
             });
         } else if (record.clock.flags ^ clock_flags) & KERNEL_THREAD != 0 {
             // A kernel thread that executes a program becomes a process.
@@ -244,15 +292,6 @@ fn judge(
     }
     // Last: a thread that is a target has its record by then, or was turned away.
     reference.flags = flags;
-}
-
-/// Where the thread is: as the hook knows it, or as it is seen from outside.
-#[inline(always)]
-fn phase_of(task: Task, known: Option<Phase>) -> Phase {
-    match known {
-        Some(phase) => phase,
-        None => task.phase(),
-    }
 }
 
 /// Ends the record of a thread whose last event found its claim taken.

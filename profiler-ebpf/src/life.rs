@@ -10,9 +10,10 @@ use profiler_common::clock::Phase;
 use profiler_common::records::{Control, GONE_SLOT, JUDGE_ITSELF, NO_SLOT};
 
 use crate::attribute::{self, Moment};
+use crate::calls;
 use crate::counters::count;
 use crate::filter;
-use crate::judge;
+use crate::judge::{self, Found};
 use crate::kernel;
 use crate::task::{self, Task, control, read_comm, read_name, record};
 
@@ -26,7 +27,7 @@ pub fn sched_process_fork(ctx: BtfTracePointContext) -> i32 {
         kernel::inherit_process(parent, child);
         // SAFETY: takes nothing.
         let now_ns = unsafe { bpf_ktime_get_ns() };
-        if let Some(reference) = judge::judged(child, control, now_ns, Some(Phase::Blocked)) {
+        if let Some(reference) = judge::judged(child, control, now_ns, Found::Born) {
             if judge::is_turned_away(reference) {
                 warn!(
                     &ctx,
@@ -78,7 +79,7 @@ fn renew(task: Task) -> Option<()> {
     // A new name, a new control group perhaps.
     reference.generation = JUDGE_ITSELF;
     task::forget_on_processor(task);
-    judge::judged(task, control, now_ns, Some(Phase::Running));
+    judge::judged(task, control, now_ns, Found::Running);
     Some(())
 }
 
@@ -134,6 +135,7 @@ fn leave(ctx: &BtfTracePointContext, task: Task, control: &Control) -> Option<()
         if let Some(current) = task::on_processor() {
             task::arrive_unseen(record, slot, current, control, now_ns);
         }
+        calls::count_left(record, slot);
         // Those of a thread that is no target are not counted.
         if record.clock.phase != Phase::Unobserved as u32 {
             record.faults = task.faults();
@@ -148,6 +150,7 @@ fn leave(ctx: &BtfTracePointContext, task: Task, control: &Control) -> Option<()
                 slot,
                 Moment::Exit,
                 None,
+                0,
                 control,
             );
         }

@@ -21,8 +21,6 @@ macro_rules! frozen {
 frozen! {
     /// The mean gap between two marks, nanoseconds (configuration `min_interval`).
     min_interval_ns, MIN_INTERVAL_NS: u64 = 1_000_000;
-    /// Which threads' system calls are traced (`records::system_calls`).
-    system_calls, SYSTEM_CALLS: u32 = 0;
 
     /// Not 0: something may be kept with a task at a switch too, where there was nothing.
     create_at_switch, CREATE_AT_SWITCH: u32 = 1;

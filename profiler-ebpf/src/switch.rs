@@ -7,13 +7,14 @@ use aya_ebpf::helpers::generated::bpf_get_smp_processor_id;
 use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
 use profiler_common::Counter;
-use profiler_common::clock::{Phase, Wake};
+use profiler_common::clock::{UNTRACED, Wake};
 use profiler_common::marks::{is_inside, wait};
 use profiler_common::records::{Control, OnProcessor, idle};
 
 use crate::attribute::{self, Moment};
+use crate::calls;
 use crate::counters::count;
-use crate::judge;
+use crate::judge::{self, Found};
 use crate::settings;
 use crate::task::{self, Task, control, record};
 
@@ -27,6 +28,7 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
         let now_ns = unsafe { bpf_ktime_get_ns() };
         let preempted = ctx.arg::<u64>(0) & 0xff != 0;
         let (gone, come) = (Task::new(ctx.arg(1)), Task::new(ctx.arg(2)));
+        current.switches += 1;
         task::notice_unseen_switch(current, gone, now_ns);
         leave(&ctx, gone, current, control, now_ns, preempted);
         arrive(come, current, control, now_ns);
@@ -50,7 +52,7 @@ fn leave(
             current.idle = idle::IDLE;
             return None;
         }
-        let reference = judge::judged_at_switch(task, control, now_ns, Some(Phase::Running))?;
+        let reference = judge::judged_at_switch(task, control, now_ns, Found::Running)?;
         task::set_on_processor(current, task, reference);
     }
     if current.flags == 0 {
@@ -68,10 +70,18 @@ fn leave(
         task::arrive_unseen(record, slot, current, control, now_ns);
         record.clock.switch_out(now_ns, gave_up);
         record.faults = task.faults();
+        record.switches = record.switches.wrapping_add(1);
+        calls::count_left(record, slot);
+        record.wait_call = if record.clock.flags & UNTRACED == 0 {
+            0
+        } else {
+            task.untraced_call()
+        };
         let inside = is_inside(&record.clock);
         if !record.marks.leave(
             inside,
             now_ns,
+            task::walk_shift(current, control, now_ns),
             settings::min_interval_ns(),
             &mut attribute::random,
         ) {
@@ -84,6 +94,7 @@ fn leave(
             slot,
             Moment::SwitchOut,
             None,
+            0,
             control,
         );
         if let Some(stack) = stack {
@@ -105,12 +116,12 @@ fn leave(
 fn arrive(task: Task, current: &mut OnProcessor, control: &Control, now_ns: u64) -> Option<()> {
     task::clear_on_processor(current);
     let to_idle = task.tid() == 0;
-    current.switch(now_ns, to_idle);
+    current.switch(now_ns, to_idle, control.walk_share);
     if to_idle {
         return None;
     }
     // One that is no target is noted too: its system calls then cost next to nothing.
-    let reference = judge::judged_at_switch(task, control, now_ns, None)?;
+    let reference = judge::judged_at_switch(task, control, now_ns, Found::Outside)?;
     task::set_on_processor(current, task, reference);
     if current.flags == 0 {
         return None;

@@ -6,21 +6,21 @@ use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
 use profiler_common::Counter;
 use profiler_common::call_numbers;
-use profiler_common::clock::Phase;
 use profiler_common::marks::is_inside;
-use profiler_common::records::{Control, REF_CALLS, ThreadRecord};
+use profiler_common::records::{Control, OnProcessor, REF_CALLS, ThreadRecord};
 
 use crate::attribute::{self, Moment};
 use crate::calls;
 use crate::counters::count;
-use crate::judge;
+use crate::judge::{self, Found};
+use crate::settings;
 use crate::task::{self, Task, control};
 
 /// `sys_enter(regs, number)`.
 #[btf_tracepoint(function = "sys_enter")]
 pub fn sys_enter(ctx: BtfTracePointContext) -> i32 {
     let number = ctx.arg::<u64>(1) as u32;
-    border(&ctx, |record, slot, control, now_ns| {
+    border(&ctx, Found::AtEntry, |record, slot, _, control, now_ns| {
         let number = Task::current().call_number(number);
         if is_inside(&record.clock) {
             record.clock.tick(now_ns);
@@ -38,7 +38,7 @@ pub fn sys_enter(ctx: BtfTracePointContext) -> i32 {
 /// `sys_exit(regs, result)`.
 #[btf_tracepoint(function = "sys_exit")]
 pub fn sys_exit(ctx: BtfTracePointContext) -> i32 {
-    border(&ctx, |record, slot, control, now_ns| {
+    border(&ctx, Found::Running, |record, slot, current, control, now_ns| {
         let number = record.clock.call;
         if let Some(call) = record.clock.leave_call(now_ns) {
             calls::count_call(record, slot, &call);
@@ -46,7 +46,15 @@ pub fn sys_exit(ctx: BtfTracePointContext) -> i32 {
         if record.marks.is_due(&record.clock) {
             if call_numbers::leaves_to_signal(number) {
                 attribute::abandon_marks(record, slot);
-            } else {
+                return;
+            }
+            let shift = task::walk_shift(current, control, now_ns);
+            let min_interval_ns = settings::min_interval_ns();
+            let random = &mut attribute::random;
+            if record
+                .marks
+                .leaves_call(&record.clock, shift, min_interval_ns, random)
+            {
                 attribute::walk(
                     ctx.as_ptr(),
                     Task::current(),
@@ -54,6 +62,7 @@ pub fn sys_exit(ctx: BtfTracePointContext) -> i32 {
                     slot,
                     Moment::Leave,
                     None,
+                    shift,
                     control,
                 );
             }
@@ -66,10 +75,12 @@ pub fn sys_exit(ctx: BtfTracePointContext) -> i32 {
 #[inline(always)]
 fn border(
     ctx: &BtfTracePointContext,
-    cross: impl FnOnce(&mut ThreadRecord, u32, &Control, u64),
+    found: Found,
+    cross: impl FnOnce(&mut ThreadRecord, u32, &mut OnProcessor, &Control, u64),
 ) -> Option<()> {
     let control = control()?;
     let current = task::on_processor()?;
+    current.call_hooks += 1;
     // Where the call's registers lie tells whose call it is, without a question to the kernel.
     let registers = ctx.arg::<u64>(0);
     if current.registers != registers || current.generation != control.generation {
@@ -80,7 +91,7 @@ fn border(
             let now_ns = unsafe { bpf_ktime_get_ns() };
             task::notice_unseen_switch(current, task, now_ns);
             task::clear_on_processor(current);
-            let reference = judge::judged(task, control, now_ns, Some(Phase::Running))?;
+            let reference = judge::judged(task, control, now_ns, found)?;
             task::set_on_processor(current, task, reference);
             if current.flags != 0
                 && let Some(record) = task::record(current.slot)
@@ -102,7 +113,7 @@ fn border(
     // SAFETY: takes nothing.
     let now_ns = unsafe { bpf_ktime_get_ns() };
     task::update(record, |record| {
-        cross(record, slot, control, now_ns);
+        cross(record, slot, current, control, now_ns);
         task::account_preemption(record, slot, current, control, now_ns);
     });
     Some(())

@@ -9,7 +9,7 @@ use core::ffi::c_void;
 use core::sync::atomic::{Ordering, compiler_fence};
 use profiler_common::Counter;
 use profiler_common::clock::{KERNEL_THREAD, NO_CALL, Phase, UNTRACED};
-use profiler_common::limits::{COMM_BYTES, COMPAT_CALL, MAX_CALL_NUMBER};
+use profiler_common::limits::{COMM_BYTES, COMPAT_CALL, MAX_CALL_NUMBER, UNTRACED_CALL};
 use profiler_common::marks::{is_inside, wait};
 use profiler_common::records::{
     Control, GONE_SLOT, NO_SLOT, OnProcessor, REF_CALLS, TaskRef, ThreadRecord,
@@ -200,6 +200,15 @@ impl Task {
         }
     }
 
+    /// As it leaves its processor: the call it waits in, for [`ThreadRecord::wait_call`]. 0 = none.
+    #[inline(always)]
+    pub fn untraced_call(self) -> u32 {
+        match self.call() {
+            NO_CALL => 0,
+            number => number | UNTRACED_CALL,
+        }
+    }
+
     /// The system call its clock begins in, where its system calls are traced (`flags` of its [`TaskRef`]): nobody would
     /// see it leave one otherwise.
     #[inline(always)]
@@ -288,6 +297,15 @@ pub fn on_processor() -> Option<&'static mut OnProcessor> {
     let current = CURRENT.get_ptr_mut(0)?;
     // SAFETY: this processor's element; fields are words, each read and written alone. A tick may interrupt the others.
     Some(unsafe { &mut *current })
+}
+
+/// One of `1 << shift` walks is afforded on this processor.
+#[inline(always)]
+pub fn walk_shift(current: &mut OnProcessor, control: &Control, now_ns: u64) -> u32 {
+    current.walks.look(now_ns, control.walk_share);
+    // Read back: the verifier forgets how it came to be, and checks the walk once instead of once for each way.
+    // SAFETY: a word of this processor's element.
+    unsafe { core::ptr::read_volatile(&raw const current.walks.shift) as u32 & 31 }
 }
 
 /// Notes that `task`, which was judged, is on this processor.
@@ -397,7 +415,14 @@ pub fn arrive_unseen(
 
 /// Gives the task a record, in `phase`. It is filled before it is published, so that nobody sees half of one.
 #[inline(always)]
-pub fn make_record(task: Task, reference: &mut TaskRef, flags: u32, now_ns: u64, phase: Phase) {
+pub fn make_record(
+    task: Task,
+    reference: &mut TaskRef,
+    flags: u32,
+    now_ns: u64,
+    phase: Phase,
+    call: u32,
+) {
     if task.is_exiting() {
         // Its last event may be over, and no other would end the record.
         reference.slot = GONE_SLOT;
@@ -411,12 +436,9 @@ pub fn make_record(task: Task, reference: &mut TaskRef, flags: u32, now_ns: u64,
         count(Counter::ThreadsNoRecord);
         return;
     };
-    record.clock.start(
-        now_ns,
-        phase,
-        task.traced_call(flags),
-        task.clock_flags(flags),
-    );
+    record
+        .clock
+        .start(now_ns, phase, call, task.clock_flags(flags));
     record
         .marks
         .start(settings::min_interval_ns(), &mut attribute::random);

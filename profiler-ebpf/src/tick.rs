@@ -72,6 +72,7 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
             slot,
             Moment::NestedTick,
             Some(kind),
+            0,
             control,
         );
     } else {
@@ -94,6 +95,7 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
                 slot,
                 Moment::Tick,
                 Some(kind),
+                0,
                 control,
             );
         });

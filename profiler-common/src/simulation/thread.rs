@@ -171,7 +171,7 @@ impl<'world> Thread<'world> {
         let random = &mut self.world.random;
         let mut is_walked = self
             .marks
-            .leave(inside, left_ns, gap_ns, &mut || random.bits());
+            .leave(inside, left_ns, 0, gap_ns, &mut || random.bits());
         let weight = 1_u64 << self.marks.rate_shift;
         if !inside && self.world.rule == Rule::FirstWaits {
             is_walked = self.is_among_first(left_ns);

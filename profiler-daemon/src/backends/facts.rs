@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::collect::{CollectorState, Unreadable};
+use crate::collect::{CollectorState, SpendingState, Unreadable};
 use crate::config::{Config, SystemCalls};
 use crate::http::Degraded;
 use crate::sys::clock::unix_ns;
@@ -28,7 +28,7 @@ impl Facts {
             started_unix_ns: unix_ns(),
             degraded: Vec::new(),
         };
-        if config.system_calls != SystemCalls::All {
+        if !matches!(config.system_calls, SystemCalls::Auto | SystemCalls::All) {
             facts.degrade(
                 "system calls",
                 format!(
@@ -53,7 +53,8 @@ impl Facts {
             why: told.to_string(),
         });
         let since_start = self.degraded.iter().cloned();
-        since_start.chain(late).chain(told).collect()
+        let sampled = state.and_then(|state| sampled(&state.spending));
+        since_start.chain(sampled).chain(late).chain(told).collect()
     }
 
     pub(super) fn degrade(&mut self, what: &str, why: String) {
@@ -62,6 +63,17 @@ impl Facts {
             why,
         });
     }
+}
+
+/// Only samples of system calls are traced.
+fn sampled(spending: &SpendingState) -> Option<Degraded> {
+    spending.only_samples().then(|| Degraded {
+        what: "system calls".to_owned(),
+        why: "only samples are traced, since all would cost more than the budget: counts are of a part of the time (observed_percent), \
+              and running time is divided into user mode and system calls by ticks (estimated_ns). A higher budget or \
+              system_calls = \"all\" has all traced"
+            .to_owned(),
+    })
 }
 
 /// How long it is told that records could not be read.

@@ -33,6 +33,7 @@ use crate::sys::{heap, own_cost};
 use super::facts::Facts;
 use super::memory;
 use super::scrape;
+use super::spending;
 
 /// A pass that is not older than this is fresh.
 const FRESH_NS: u64 = 100_000_000;
@@ -300,6 +301,10 @@ impl Backend for Live {
                     })
                     .collect(),
             },
+            spending: state
+                .as_ref()
+                .map(|state| spending::status(&state.spending))
+                .unwrap_or_default(),
             profile: ProfileRoom {
                 stack_bytes: state.as_ref().map_or(0, |state| state.stack_bytes),
                 stack_max_bytes: self.config.limits.profile_stack_bytes as u64,

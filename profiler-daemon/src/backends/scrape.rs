@@ -23,6 +23,7 @@ use crate::unwind::NoTable;
 
 use super::facts::Facts;
 use super::live::Live;
+use super::spending;
 
 /// All of it. Without a state or a snapshot (nothing was counted yet) their parts are empty.
 pub(super) fn input(
@@ -126,6 +127,7 @@ fn of_state(state: &CollectorState, input: &mut MetricsInput) {
     };
     input.unwind = unwind(state, ended);
     input.outside = outside(&state.outside);
+    input.spending = spending::metrics(&state.spending);
     let kinds = |wanted: CounterKind| {
         let counters = Counter::ALL
             .iter()

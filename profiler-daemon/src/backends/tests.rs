@@ -95,6 +95,7 @@ fn state(passes: u64) -> CollectorState {
         coverage: Vec::new(),
         unwinding: None,
         outside: Default::default(),
+        spending: Default::default(),
         files_without: Default::default(),
     }
 }

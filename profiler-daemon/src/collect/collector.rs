@@ -26,9 +26,9 @@ use crate::sys::perf_event::SideBand;
 use crate::sys::proc_fs;
 use crate::unwind::worker::TableWorker;
 
+use super::budget::Budget;
 use super::command::{Command, SessionUnchanged, reply};
 use super::convert::{Owner, Unowned, convert};
-use super::cost::{Estimate, Step};
 use super::coverage::Coverage;
 use super::descriptions::Descriptions;
 use super::fills;
@@ -39,6 +39,7 @@ use super::outside::Outside;
 use super::own_frames::OwnFrames;
 use super::processors;
 use super::rests::Rests;
+use super::spending::Spending;
 use super::stacks::Stacks;
 use super::state::{CollectorState, Unreadable};
 use super::sweep::Sweeps;
@@ -76,6 +77,10 @@ pub struct CollectorOptions {
     pub tables: Option<TableWorker>,
     /// This program: the process that reads memory of others is started from it.
     pub program: PathBuf,
+    /// What profiling may cost; `None`: anything.
+    pub budget: Option<Budget>,
+    /// Whether system calls need not all be traced where that is dearer than the budget.
+    pub may_sample_calls: bool,
     /// Says that its thread moves: what [`heartbeat`] makes.
     pub heartbeat: Heartbeat,
 }
@@ -101,7 +106,7 @@ pub struct Collector {
     descriptions: Descriptions,
     unowned: Unowned,
     unreadable: Unreadable,
-    estimate: Estimate,
+    spending: Spending,
     sweeps: Sweeps,
     tables: Tables,
     memory: Vec<MemoryPart>,
@@ -134,9 +139,16 @@ impl Collector {
         let unwinding = options
             .tables
             .map(|tables| Unwinding::new(tables, mapping_rows));
+        let mut kernel = options.kernel;
+        let spending = Spending::start(
+            &mut kernel,
+            options.budget,
+            options.may_sample_calls,
+            monotonic_ns(),
+        );
         let mut collector = Self {
             outside: Outside::new(options.program, max_frames),
-            kernel: options.kernel,
+            kernel,
             side_band: options.side_band,
             processes: options.processes,
             profile: options.profile,
@@ -148,7 +160,7 @@ impl Collector {
             descriptions: Descriptions::default(),
             unowned: Unowned::default(),
             unreadable: Unreadable::default(),
-            estimate: Estimate::new(monotonic_ns()),
+            spending,
             sweeps: Sweeps::default(),
             tables: Tables::default(),
             memory: Vec::new(),
@@ -182,6 +194,7 @@ impl Collector {
             }
             if now_ns >= next_pass_ns {
                 piece.next("a pass over the kernel's maps");
+                self.spending.step(&mut self.kernel, now_ns);
                 self.pass();
                 self.look_from_outside();
                 next_pass_ns = monotonic_ns().max(next_pass_ns + PASS_NS);
@@ -189,8 +202,12 @@ impl Collector {
             } else if now_ns >= next_look_ns {
                 piece.next("the ring of stacks");
                 self.look();
+                self.spending.step(&mut self.kernel, monotonic_ns());
                 self.look_from_outside();
                 next_look_ns = monotonic_ns() + LOOK_NS;
+            }
+            if self.spending.due_ns() <= monotonic_ns() {
+                self.spending.step(&mut self.kernel, monotonic_ns());
             }
             loop {
                 piece.next("a question");
@@ -203,11 +220,13 @@ impl Collector {
                     Err(TryRecvError::Empty) => break,
                 }
             }
-            self.measure();
+            piece.next("the cost of the programs");
+            self.spending.measure(&mut self.kernel, monotonic_ns());
             drop(piece);
             let wait_ns = next_pass_ns
                 .min(next_look_ns)
                 .min(self.next_tick_change_ns())
+                .min(self.spending.due_ns())
                 .saturating_sub(monotonic_ns());
             self.wait(Duration::from_nanos(wait_ns), bell);
         }
@@ -349,6 +368,8 @@ impl Collector {
             &mut drained,
             &mut self.unowned,
         );
+        self.spending
+            .pass(&mut self.kernel, pass, &mut drained.threads);
         if !pass.unreadable.is_empty() {
             self.unreadable = Unreadable {
                 total: self.unreadable.total + pass.unreadable.len() as u64,
@@ -379,6 +400,7 @@ impl Collector {
             unowned: self.unowned,
             unreadable: self.unreadable.total,
             missed_ends: self.kernel.missed_ends(),
+            untraced_ns: self.spending.untraced_ns(),
         };
         drained.losses.extend(counts(COLLECTOR_LOSSES, &sources));
         drained.modules = self.processes.modules().view();
@@ -529,7 +551,7 @@ impl Collector {
             counters: last.map(|pass| pass.counters.clone()).unwrap_or_default(),
             fill: last.map(|pass| pass.fill.to_vec()).unwrap_or_default(),
             maps: self.kernel.map_costs().to_vec(),
-            programs: self.estimate.costs().clone(),
+            programs: self.spending.programs().clone(),
             side_band: self.side_band.as_ref().map(SideBand::counts),
             processes: self.processes.counts(),
             files: self.processes.file_counts(),
@@ -548,31 +570,12 @@ impl Collector {
                 .as_ref()
                 .map(|unwinding| unwinding.state(&self.kernel)),
             outside: self.outside.counts(),
+            spending: self.spending.state(),
             files_without: self
                 .unwinding
                 .as_ref()
                 .map(|unwinding| unwinding.files_without(&self.processes))
                 .unwrap_or_default(),
-        }
-    }
-
-    /// Keeps the estimate of the programs' cost going.
-    fn measure(&mut self) {
-        let now_ns = monotonic_ns();
-        match self.estimate.step(now_ns) {
-            Step::Nothing => {}
-            Step::SwitchOn => self.measure_programs(true),
-            Step::ReadAndSwitchOff => {
-                self.estimate.add(now_ns, &self.kernel.program_costs());
-                self.measure_programs(false);
-            }
-        }
-    }
-
-    fn measure_programs(&mut self, on: bool) {
-        // Where this is refused, it was at the start too, and is in the list of what works less well than it should.
-        if let Err(error) = self.kernel.measure(on) {
-            debug!("no run-time statistics: {error}");
         }
     }
 }

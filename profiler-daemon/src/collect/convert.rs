@@ -276,6 +276,7 @@ fn thread_update(thread: &ThreadSnapshot) -> ThreadUpdate {
         minor_faults: thread.minor_faults,
         major_faults: thread.major_faults,
         switches_missed: thread.switches_missed.into(),
+        profiler_cost_ns: 0,
         call: thread.call.map(|call| OpenCall {
             number: call.number,
             since_ns: call.since_ns,

@@ -22,6 +22,7 @@ pub struct Sources {
     pub(super) unowned: Unowned,
     pub(super) unreadable: u64,
     pub(super) missed_ends: u64,
+    pub(super) untraced_ns: u64,
 }
 
 /// Every counter of the collector.
@@ -110,6 +111,11 @@ pub const COLLECTOR_LOSSES: &[Loss<Sources>] = &[
         name: "records_unreadable",
         help: "Times that a thread is in a pass as it was at an earlier one, because its record was being changed all the time (by a program that was preempted, on kernels that do that). `/api/v1/status` says it too, for a minute.",
         read: |from| from.unreadable,
+    },
+    Loss {
+        name: "calls_untraced_ns",
+        help: "Nanoseconds in which system calls were not traced: by the configuration, or between samples of them because to trace all would have cost more than the budget. Calls in it are not counted, and running time is divided into user mode and system calls by ticks.",
+        read: |from| from.untraced_ns,
     },
     Loss {
         name: "thread_ends_missed",

@@ -4,6 +4,7 @@
 //! One thread owns all of it, so nothing here is locked; others send it [`Command`]s.
 
 mod asking;
+mod budget;
 mod collector;
 mod command;
 mod convert;
@@ -18,11 +19,13 @@ mod memory;
 mod naming;
 mod outside;
 mod own_frames;
+mod prices;
 mod processors;
 mod rations;
 mod rests;
 mod retries;
 mod row_claims;
+mod spending;
 mod stacks;
 mod state;
 mod sweep;
@@ -32,6 +35,7 @@ mod tables;
 mod targets;
 mod unwinding;
 
+pub use budget::{Budget, Tracing};
 pub use collector::{Collector, CollectorOptions, heartbeat};
 pub use command::{Answer, Command, Commander, Gone, SessionUnchanged};
 pub use cost::EstimatedCost;
@@ -40,6 +44,8 @@ pub use files_without::{FileWithout, FilesWithout, FollowedBy};
 pub use losses::{COLLECTOR_LOSSES, Sources};
 pub use memory::MemoryPart;
 pub use outside::OutsideCounts;
+pub use prices::Prices;
+pub use spending::SpendingState;
 pub use state::{CollectorState, Unreadable};
 pub use tables::{TableFill, TableTold};
 pub use unwinding::UnwindingState;

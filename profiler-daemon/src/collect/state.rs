@@ -14,6 +14,7 @@ use super::coverage::WalkCounts;
 use super::files_without::FilesWithout;
 use super::memory::MemoryPart;
 use super::outside::OutsideCounts;
+use super::spending::SpendingState;
 use super::tables::{TableFill, TableTold};
 use super::unwinding::UnwindingState;
 
@@ -70,6 +71,8 @@ pub struct CollectorState {
     pub unwinding: Option<UnwindingState>,
     /// Stacks found from outside.
     pub outside: OutsideCounts,
+    /// What profiling costs.
+    pub spending: SpendingState,
     /// Files whose unwind information could not be used.
     pub files_without: FilesWithout,
 }

@@ -205,6 +205,53 @@ impl<T: TryFrom<u64> + Serialize> Kind<T> for Bytes {
     }
 }
 
+/// A part of a whole, or none: written as a percentage, held in millionths.
+pub(super) struct Percent {
+    pub(super) default: &'static str,
+    pub(super) min: f64,
+    pub(super) max: f64,
+}
+
+/// What is written for none.
+const OFF: &str = "off";
+
+impl Percent {
+    fn parse(&self, text: &str) -> Result<Option<u32>, String> {
+        if text == OFF {
+            return Ok(None);
+        }
+        text.strip_suffix('%')
+            .and_then(|number| number.trim_end().parse::<f64>().ok())
+            .filter(|percent| (self.min..=self.max).contains(percent))
+            .map(|percent| Some((percent * 1e4).round() as u32))
+            .ok_or_else(|| format!("must be {}", self.allowed()))
+    }
+}
+
+impl Kind<Option<u32>> for Percent {
+    fn default_value(&self) -> Option<u32> {
+        self.parse(self.default)
+            .expect("the default is a percentage within the bounds")
+    }
+
+    fn read(&self, written: &Value) -> Result<Option<u32>, String> {
+        self.parse(written.as_str().unwrap_or_default())
+    }
+
+    fn allowed(&self) -> String {
+        format!("\"{}%\" to \"{}%\" or \"{OFF}\"", self.min, self.max)
+    }
+
+    fn sample(&self) -> String {
+        format!("\"{}\"", self.default)
+    }
+
+    fn show(&self, value: &Option<u32>) -> Json {
+        let percent = |millionths: u32| format!("{}%", f64::from(millionths) / 1e4);
+        Json::String(value.map_or_else(|| OFF.to_owned(), percent))
+    }
+}
+
 /// Yes or no.
 pub(super) struct Flag {
     pub(super) default: bool,

@@ -7,13 +7,17 @@ use std::path::PathBuf;
 
 use profiler_common::limits::{DEFAULT_RING_BYTES, MAX_RING_BYTES, MIN_RING_BYTES};
 
-use super::kinds::{Address, Bytes, Choice, Flag, Folder, List, OptionalFlag, Time, Whole};
+use super::kinds::{
+    Address, Bytes, Choice, Flag, Folder, List, OptionalFlag, Percent, Time, Whole,
+};
 use super::section::section;
 use super::targets::{self, Targets};
 
 /// Whose system calls are events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SystemCalls {
+    /// Those of every profiled thread, or samples of them where all would cost more than the budget.
+    Auto,
     /// Those of every profiled thread.
     All,
     /// Those of processes that the targets name by pid, comm or cgroup; none where the targets name nobody.
@@ -27,6 +31,7 @@ impl SystemCalls {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Auto => "auto",
             Self::All => "all",
             Self::Targets => "targets",
             Self::Off => "off",
@@ -75,12 +80,22 @@ section! {
     /// often a wait is walked. Totals are exact whatever it is; less is finer and costs more.
     min_interval as min_interval_ns: u64 = MIN_INTERVAL;
 
-    /// Whose system calls are measured one by one. "all": those of every profiled thread. "targets": only those of
-    /// processes that the table targets names by pid, comm or cgroup, so nobody's while it names none. "off": the
-    /// hooks are not attached, and time in system calls that run without waiting counts as user time.
+    /// What profiling may cost, as a share of the time in which processors are at work: kernel programs, hooks and the
+    /// daemon together. What would break it gives way, and reports say so: tracing of all system calls first, walks of
+    /// stacks at switches next; what is not walked others stand for. Totals are exact whatever it is. "off": anything.
+    budget as budget_millionths: Option<u32> = Percent { default: "1%", min: 0.1, max: 100.0 };
+
+    /// The same of the running time of any process that uses more than a twentieth of a processor.
+    budget_process as budget_process_millionths: Option<u32> = Percent { default: "3%", min: 0.1, max: 100.0 };
+
+    /// Whose system calls are measured one by one. "auto": those of every profiled thread, or only samples of them while
+    /// all would cost more than the budget. "all": those of every profiled thread, whatever it costs. "targets": only
+    /// those of processes that the table targets names by pid, comm or cgroup, so nobody's while it names none. "off":
+    /// the hooks are not attached. Where calls are not measured, running time is divided into user mode and system
+    /// calls by samples; blocked and runnable time stay exact, by call.
     system_calls as system_calls: SystemCalls = Choice {
-        default: "all",
-        words: &[("all", SystemCalls::All), ("targets", SystemCalls::Targets), ("off", SystemCalls::Off)],
+        default: "auto",
+        words: &[("auto", SystemCalls::Auto), ("all", SystemCalls::All), ("targets", SystemCalls::Targets), ("off", SystemCalls::Off)],
     };
 
     /// Where to serve. There is no encryption and no password: whoever reaches this address reads every report

@@ -516,9 +516,14 @@ impl TextReport for OsEvents {
             ]
         };
         Some(Table {
-            head: Some(
-                "COUNT, MEAN and MAX are of calls that returned; NOW: threads inside".to_owned(),
-            ),
+            head: Some(if self.observed_percent >= 100.0 {
+                "COUNT, MEAN and MAX are of calls that returned; NOW: threads inside".to_owned()
+            } else {
+                format!(
+                    "COUNT, MEAN, MAX and RUNNING are of the {} of the time in which calls were traced; NOW: threads inside",
+                    percent(self.observed_percent)
+                )
+            }),
             columns,
             rows: self.syscalls.iter().map(row).collect(),
             remark: None,

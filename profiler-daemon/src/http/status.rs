@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::backend::ReplayOf;
+use super::spending::Spending;
 use crate::export::text::name as shown_name;
 
 /// How the daemon is.
@@ -28,6 +29,9 @@ pub struct Status {
     pub degraded: Vec<Degraded>,
     /// What the daemon itself costs.
     pub own_cost: OwnCost,
+    /// What profiling costs beside its budget.
+    #[serde(default)]
+    pub spending: Spending,
     /// How much room the profile has, and what gave way for want of it.
     pub profile: ProfileRoom,
     /// How far user stacks can be followed.
@@ -177,6 +181,9 @@ impl Status {
                 format!("{} KiB", self.own_cost.resident_bytes >> 10),
             ),
         ];
+        if self.replay.is_none() {
+            lines.extend(self.spending.lines());
+        }
         for (part, bytes) in &self.own_cost.memory_bytes {
             lines.push((format!("  of that {part}"), format!("{} KiB", bytes >> 10)));
         }

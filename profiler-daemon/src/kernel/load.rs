@@ -9,7 +9,8 @@ use aya::{Btf, Ebpf, EbpfLoader};
 use profiler_common::limits::{CALLS_PER_THREAD, MAX_PAGES};
 use profiler_common::outside::OutsideStack;
 use profiler_common::records::{
-    Control, FIRST_GENERATION, Reserve, SyscallKey, SyscallRow, ThreadRecord, system_calls,
+    Control, FIRST_GENERATION, Reserve, SyscallKey, SyscallRow, ThreadRecord, scanning,
+    system_calls,
 };
 use profiler_common::unwind::{MAX_TABLES, WALK_ENDS};
 use tracing::{debug, warn};
@@ -17,6 +18,7 @@ use tracing::{debug, warn};
 use super::attach::{self, Attached};
 use super::batch;
 use super::btf;
+use super::calls::{self, CallHooks};
 use super::cost::{self, MapCost, ProgramCost, Statistics};
 use super::log::ProgramLog;
 use super::offsets;
@@ -91,7 +93,8 @@ pub struct Kernel {
     /// Why the kernel refused the newer build of the programs, where the older one runs for that reason.
     newer_refused: Option<String>,
     walk_ends: PerCpuArray<MapData, u64>,
-    tracepoints: Vec<&'static str>,
+    pub(super) tracepoints: Vec<&'static str>,
+    pub(super) call_hooks: CallHooks,
     log: ProgramLog,
     statistics: Option<Statistics>,
     /// The maps taken out of the object, for their cost: name and where the kernel describes them.
@@ -127,18 +130,12 @@ impl Kernel {
             map: "BTF",
             reason: error.to_string(),
         })?;
-        let calls = match settings.system_calls {
-            SystemCalls::All => system_calls::ALL,
-            SystemCalls::Named => system_calls::NAMED,
-            SystemCalls::Off => system_calls::OFF,
-        };
         let rows = settings.max_threads.saturating_mul(CALLS_PER_THREAD);
         let mut loader = EbpfLoader::new();
         loader
             .btf(Some(&kernel_types))
             .allow_unsupported_maps()
             .override_global("MIN_INTERVAL_NS", &settings.min_interval_ns, true)
-            .override_global("SYSTEM_CALLS", &calls, true)
             .override_global("CREATE_AT_SWITCH", &create_at_switch, true)
             .map_max_entries("THREADS", settings.max_threads)
             .map_max_entries("OUTSIDE", settings.max_threads)
@@ -163,8 +160,16 @@ impl Kernel {
         };
         let mut ebpf = loader.load(variant.object()).map_err(refused)?;
         let log = ProgramLog::take(&mut ebpf);
-        let tracepoints = tracepoints(settings.system_calls, variant);
-        load_programs(&mut ebpf, &kernel_types, &tracepoints)?;
+        let tracepoints = tracepoints(variant);
+        let calls: &[&'static str] = match settings.system_calls {
+            SystemCalls::Off => &[],
+            _ => &calls::TRACEPOINTS,
+        };
+        load_programs(
+            &mut ebpf,
+            &kernel_types,
+            &[&tracepoints[..], calls].concat(),
+        )?;
         let sizes = ebpf
             .maps()
             .filter_map(|(name, map)| MapCost::of(name, map))
@@ -204,8 +209,14 @@ impl Kernel {
             control: typed("CONTROL", control)?,
             control_value: Control {
                 generation: FIRST_GENERATION,
+                system_calls: match settings.system_calls {
+                    SystemCalls::All => system_calls::ALL,
+                    SystemCalls::Named => system_calls::NAMED,
+                    SystemCalls::Off => system_calls::OFF,
+                },
                 ..Control::default()
             },
+            call_hooks: CallHooks::default(),
             threads: mapped("THREADS", &threads, settings.max_threads)?,
             reserves: mapped("RESERVES", &take("RESERVES")?, settings.max_threads)?,
             rows: mapped("CALL_ROWS_BY_INDEX", &rows_map, rows)?,
@@ -236,23 +247,25 @@ impl Kernel {
             ebpf,
         };
         kernel.fill_free_lists()?;
+        kernel.start_call_hooks()?;
         attach::attach(&mut kernel.ebpf, &kernel.tracepoints)?;
         let started = kernel.ticks.start();
         started.map_err(|error| attach::tick_refused(&error))?;
         Ok(kernel)
     }
 
-    /// Has every thread judged that has not judged itself yet: also those that never run again. New ones begin in the class they are in.
+    /// Has every thread judged that has not judged itself yet, of those that are meant (`records::scanning`): also those that never
+    /// run again. New ones begin in the class they are in.
     ///
     /// # Errors
     /// [`StartError`] if the kernel refuses.
-    pub(super) fn scan_tasks(&mut self) -> Result<(), StartError> {
-        self.control_value.scanning = 1;
+    pub(super) fn scan_tasks(&mut self, which: u32) -> Result<(), StartError> {
+        self.control_value.scanning = which;
         self.write_control()?;
         // From here on every event knows that there is a scan, and which targets it is for.
         batch::wait_for_programs();
         let scanned = self.run_scan();
-        self.control_value.scanning = 0;
+        self.control_value.scanning = scanning::NO;
         self.write_control()?;
         scanned
     }
@@ -311,7 +324,7 @@ impl Kernel {
     #[must_use]
     pub fn attached(&self) -> Attached {
         Attached {
-            tracepoints: self.tracepoints.clone(),
+            tracepoints: self.attached_tracepoints().collect(),
             processors: self.ticks.processors().collect(),
         }
     }
@@ -394,8 +407,8 @@ impl Kernel {
     }
 }
 
-/// The tracepoint programs that these settings and this variant have, by the names of their tracepoints.
-pub(super) fn tracepoints(calls: SystemCalls, variant: Variant) -> Vec<&'static str> {
+/// The tracepoint programs that this variant has beside those of system calls, by the names of their tracepoints.
+pub(super) fn tracepoints(variant: Variant) -> Vec<&'static str> {
     let mut names = vec![
         "sched_switch",
         "sched_waking",
@@ -407,9 +420,6 @@ pub(super) fn tracepoints(calls: SystemCalls, variant: Variant) -> Vec<&'static 
     ];
     if variant == Variant::Before517 {
         names.push("sched_process_free");
-    }
-    if calls != SystemCalls::Off {
-        names.extend(["sys_enter", "sys_exit"]);
     }
     names
 }
@@ -434,8 +444,13 @@ fn load_programs(
             .load("task", kernel_types)
             .map_err(|error| program_refused(name, error))?;
     }
-    for cost in cost::programs(ebpf) {
-        debug!("loaded program {}", cost.name);
+    for (name, program) in ebpf.programs() {
+        // Told from 5.16 on; the kernel refuses a program of more than a million.
+        let verified = program
+            .info()
+            .ok()
+            .and_then(|info| info.verified_instruction_count());
+        debug!("loaded program {name}: {verified:?} instructions were verified");
     }
     Ok(())
 }

@@ -6,6 +6,7 @@
 mod attach;
 mod batch;
 mod btf;
+mod calls;
 mod cost;
 mod drain;
 mod extents;
@@ -27,6 +28,7 @@ mod unwind_maps;
 mod variant;
 
 pub use attach::Attached;
+pub use calls::Work;
 pub use cost::{MapCost, ProgramCost};
 pub use drain::{Missing, Pass, RawStack, StackSum, SyscallSnapshot};
 pub use load::{Kernel, KernelSettings, SystemCalls};

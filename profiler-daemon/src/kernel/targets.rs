@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use aya::Pod;
 use aya::maps::{HashMap, MapData, MapError};
 use profiler_common::limits::{COMM_BYTES, MAX_TARGET_CGROUPS};
+use profiler_common::records::scanning;
 use thiserror::Error;
 
 use super::load::Kernel;
@@ -143,8 +144,8 @@ impl Kernel {
     /// # Errors
     /// [`StartError`] if the kernel refuses.
     pub fn judge_anew(&mut self) -> Result<(), StartError> {
-        self.control_value.generation = self.control_value.generation.wrapping_add(1).max(1);
-        self.scan_tasks()
+        self.next_generation();
+        self.scan_tasks(scanning::ALL)
     }
 }
 

@@ -6,7 +6,7 @@ use profiler_common::limits::COMM_BYTES;
 use profiler_common::outside::OutsideStack;
 use profiler_common::records::{END_MASK, IMAGE_SHIFT, ThreadRecord};
 use profiler_common::unwind::UnwindFailure;
-use profiler_common::{CLASS_COUNT, ClassNs, Phase, StackEnd};
+use profiler_common::{CLASS_COUNT, ClassNs, Phase, StackEnd, ThreadClock};
 
 /// A thread as it stood at the pass, with its open interval closed.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +45,10 @@ pub struct ThreadSnapshot {
     pub major_faults: u64,
     /// How often it came, or left, without being seen.
     pub switches_missed: u32,
+    /// How often it was switched out. Modulo 2^32.
+    pub switches: u32,
+    /// What walks of its stacks have cost, nanoseconds.
+    pub walk_cost_ns: u64,
     /// It has no user mode.
     pub kernel_thread: bool,
     /// The system call it is in.
@@ -73,7 +77,7 @@ pub struct AwaitedStack {
 /// The system call that a thread is inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallUnderWay {
-    /// Its number.
+    /// Its number. With `UNTRACED_CALL`: calls are not traced, and what is told of it is the wait that is open.
     pub number: u32,
     /// When the thread entered it, or was first observed in it, monotonic nanoseconds.
     pub since_ns: u64,
@@ -169,16 +173,20 @@ pub(super) fn snapshot(
         minor_faults: record.faults[0].saturating_sub(record.first_faults[0]),
         major_faults: record.faults[1].saturating_sub(record.first_faults[1]),
         switches_missed: view.switches_missed,
+        switches: record.switches,
+        walk_cost_ns: record.walk_cost_ns,
         kernel_thread: view.flags & KERNEL_THREAD != 0,
-        call: is_inside.then(|| CallUnderWay {
-            number: view.call,
-            since_ns: view.call_entered_ns,
-            entry_seen: view.flags & CALL_SEEN != 0,
-            running_ns: view.totals[Class::Syscall as usize]
-                .saturating_sub(view.call_running_base_ns),
-            blocked_ns: view.totals[Class::Blocked as usize]
-                .saturating_sub(view.call_blocked_base_ns),
-        }),
+        call: is_inside
+            .then(|| CallUnderWay {
+                number: view.call,
+                since_ns: view.call_entered_ns,
+                entry_seen: view.flags & CALL_SEEN != 0,
+                running_ns: view.totals[Class::Syscall as usize]
+                    .saturating_sub(view.call_running_base_ns),
+                blocked_ns: view.totals[Class::Blocked as usize]
+                    .saturating_sub(view.call_blocked_base_ns),
+            })
+            .or_else(|| untraced_wait(record, &view).filter(|_| is_away)),
         away,
         unwalked: (is_away && record.marks.lacks_stack()).then_some(UnwalkedWait {
             since_ns,
@@ -194,6 +202,18 @@ pub(super) fn snapshot(
             kernel: record.away_kernel,
             image: image(record.away_end),
         }),
+    })
+}
+
+/// The wait that is open in a call that is not traced. When it ends it is counted.
+fn untraced_wait(record: &ThreadRecord, view: &ThreadClock) -> Option<CallUnderWay> {
+    (record.wait_call != 0).then(|| CallUnderWay {
+        number: record.wait_call,
+        since_ns: record.clock.last_ns,
+        entry_seen: true,
+        running_ns: 0,
+        blocked_ns: view.totals[Class::Blocked as usize]
+            .saturating_sub(record.clock.totals[Class::Blocked as usize]),
     })
 }
 

@@ -61,6 +61,12 @@ struct Tick {
 #[repr(transparent)]
 pub(super) struct Current(OnProcessor);
 
+impl Current {
+    pub(super) const fn value(&self) -> &OnProcessor {
+        &self.0
+    }
+}
+
 // SAFETY: transparent over plain data.
 unsafe impl aya::Pod for Current {}
 

@@ -7,6 +7,29 @@ use super::requests::StreamTotals;
 /// The classes of time, in the order of [`GroupInput::classes_ns`].
 pub const CLASS_NAMES: [&str; 5] = ["user", "syscall", "blocked", "runnable", "kernel"];
 
+/// What profiling costs.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SpendingInput {
+    /// Of kernel programs and hooks, nanoseconds.
+    pub programs_ns_total: u64,
+    /// Of that, of walks.
+    pub walks_ns_total: u64,
+    /// What it cost over the last ten seconds, as a share of the time in which processors were at work.
+    pub late_ratio: Option<f64>,
+    /// What it may cost, likewise.
+    pub budget_ratio: Option<f64>,
+    /// Whether all system calls are traced that the settings name.
+    pub all_calls: bool,
+    /// Times that this gave way, and came back.
+    pub gave_way_total: u64,
+    /// See there.
+    pub came_back_total: u64,
+    /// Samples of system calls.
+    pub samples_total: u64,
+    /// Time without either.
+    pub untraced_ns_total: u64,
+}
+
 /// Everything that one scrape tells.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MetricsInput {
@@ -68,6 +91,8 @@ pub struct MetricsInput {
     pub lines: LineInput,
     /// The daemon's own process.
     pub own: OwnInput,
+    /// What profiling costs.
+    pub spending: SpendingInput,
     /// Requests answered, by handler and status code.
     pub http_requests_total: Vec<(&'static str, u16, u64)>,
     /// Streams of events.

@@ -206,6 +206,33 @@ pub(super) const FAMILIES: &[Family] = &[
     |input, series| input.programs.iter().for_each(|program| {
         series.add(&[&program.name], seconds(program.run_ns_total));
     })),
+    family!(Counter "profiler_programs_cost_seconds_total", "seconds", [],
+        "What kernel programs and hooks have cost all that runs, by calibrated prices.",
+        |input, series| series.add(&[], seconds(input.spending.programs_ns_total))),
+    family!(Counter "profiler_walks_cost_seconds_total", "seconds", [],
+        "What walks of stacks have cost, a part of profiler_programs_cost_seconds_total.",
+        |input, series| series.add(&[], seconds(input.spending.walks_ns_total))),
+    family!(Gauge "profiler_cost_ratio", "ratio", [],
+        "What profiling cost over the last ten seconds, as a share of the time in which processors were at work.",
+        |input, series| if let Some(ratio) = input.spending.late_ratio { series.add(&[], ratio) }),
+    family!(Gauge "profiler_budget_ratio", "ratio", [],
+        "What it may cost, as set; absent where that is anything.",
+        |input, series| if let Some(ratio) = input.spending.budget_ratio { series.add(&[], ratio) }),
+    family!(Gauge "profiler_all_system_calls_traced", "", [],
+        "1 while all system calls are traced that the settings name, 0 while only samples are because all would cost more than the budget.",
+        |input, series| series.add(&[], f64::from(u8::from(input.spending.all_calls)))),
+    family!(Counter "profiler_budget_steps_total", "steps", ["step"],
+    "Times that tracing of all system calls gave way to samples of them, and came back.",
+    |input, series| {
+        series.add(&["gave_way"], count(input.spending.gave_way_total));
+        series.add(&["came_back"], count(input.spending.came_back_total));
+    }),
+    family!(Counter "profiler_system_call_samples_total", "samples", [],
+        "Samples of system calls, of a tenth of a second or less.",
+        |input, series| series.add(&[], count(input.spending.samples_total))),
+    family!(Counter "profiler_untraced_seconds_total", "seconds", [],
+        "Time in which only samples of system calls were due and none was under way.",
+        |input, series| series.add(&[], seconds(input.spending.untraced_ns_total))),
     family!(Counter "profiler_program_runs_total", "runs", ["program"],
     "How often a kernel program of the daemon ran: an estimate, measured in 200 ms of each 10 s and scaled up; 0 where the kernel lets it measure nothing.",
     |input, series| input.programs.iter().for_each(|program| {

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use super::input::{
     DrainInput, GroupInput, LineInput, MapInput, MetricsInput, OutsideInput, OwnInput,
-    ProgramInput, StackInput, SymbolCacheInput, UnwindInput,
+    ProgramInput, SpendingInput, StackInput, SymbolCacheInput, UnwindInput,
 };
 use super::table::{FAMILIES, Kind};
 use super::{MAX_LABEL_BYTES, RequestCounts, StreamTotals, exposition};
@@ -88,6 +88,17 @@ fn full() -> MetricsInput {
             unknown_total: vec![("no_file", 3)],
             failures_total: vec![("worker_time", 1)],
             ..LineInput::default()
+        },
+        spending: SpendingInput {
+            programs_ns_total: 5,
+            walks_ns_total: 3,
+            late_ratio: Some(0.004),
+            budget_ratio: Some(0.01),
+            all_calls: false,
+            gave_way_total: 3,
+            came_back_total: 2,
+            samples_total: 12,
+            untraced_ns_total: 7_000_000_000,
         },
         own: OwnInput {
             cpu_seconds_total: 1.5,

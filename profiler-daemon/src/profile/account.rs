@@ -274,6 +274,10 @@ impl Account {
                 What::SwitchesMissed,
                 update.switches_missed.saturating_sub(old.switches_missed),
             ),
+            (
+                What::ProfilerCost,
+                update.profiler_cost_ns.saturating_sub(old.profiler_cost_ns),
+            ),
         ];
         for (what, gain) in counts {
             self.ring.gain(now.segment_ns, thread, what, gain);

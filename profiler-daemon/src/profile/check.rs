@@ -65,6 +65,7 @@ fn of_totals(totals: &Totals) -> u128 {
         totals.minor_faults,
         totals.major_faults,
         totals.switches_missed,
+        totals.profiler_cost_ns,
     ];
     let counts = counts.iter().chain(&totals.ticks).chain(&totals.classes);
     counts.map(|number| u128::from(*number)).sum()
@@ -356,6 +357,7 @@ mod tests {
                     minor_faults: 0,
                     major_faults: 0,
                     switches_missed: 0,
+                    profiler_cost_ns: 0,
                     call: Some(OpenCall {
                         number: 1,
                         since_ns: SECOND_NS,

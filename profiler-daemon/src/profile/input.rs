@@ -100,6 +100,8 @@ pub struct ThreadUpdate {
     pub major_faults: u64,
     /// Switches of it that were not seen: its time off the processor is in doubt.
     pub switches_missed: u64,
+    /// Nanoseconds that profiling it has cost, as far as that is known.
+    pub profiler_cost_ns: u64,
     /// The system call it is inside, if any.
     pub call: Option<OpenCall>,
     /// Kernel slot: unique among live threads.

@@ -22,6 +22,7 @@ use super::{
     weights::add_to,
 };
 use crate::processes::ids::ThreadKey;
+use profiler_common::limits::UNTRACED_CALL;
 
 /// What a report covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,8 @@ pub enum Gain {
     MajorFaults(u64),
     /// Switches that were not seen.
     SwitchesMissed(u64),
+    /// Nanoseconds that profiling has cost.
+    ProfilerCost(u64),
 }
 
 impl Gain {
@@ -186,21 +189,39 @@ impl AccountView {
         }
     }
 
-    /// System calls by number.
+    /// System calls by number. Waits in calls that were not traced are time of them; they are no calls that were counted.
     #[must_use]
     pub fn calls_over(&self, span: Span) -> Cow<'_, BTreeMap<u32, CallTotals>> {
+        let mut calls: BTreeMap<u32, CallTotals> = BTreeMap::new();
+        let mut add = |number: u32, totals: &CallTotals| {
+            let to = calls.entry(number & !UNTRACED_CALL).or_default();
+            if number & UNTRACED_CALL == 0 {
+                to.add(totals);
+            } else {
+                to.time.add(&totals.time);
+            }
+        };
         match span {
-            Span::Session => Cow::Borrowed(&self.calls),
-            Span::Between { from_ns, to_ns } => {
-                let mut calls: BTreeMap<u32, CallTotals> = BTreeMap::new();
-                for segment in self.ring.within(from_ns, to_ns) {
-                    for (number, totals) in &segment.calls {
-                        calls.entry(*number).or_default().add(totals);
-                    }
+            Span::Session => {
+                // The last number is the largest: without that bit, none has it.
+                let last = self.calls.keys().next_back();
+                if last.is_none_or(|number| number & UNTRACED_CALL == 0) {
+                    return Cow::Borrowed(&self.calls);
                 }
-                Cow::Owned(calls)
+                self.calls
+                    .iter()
+                    .for_each(|(number, totals)| add(*number, totals));
+            }
+            Span::Between { from_ns, to_ns } => {
+                for segment in self.ring.within(from_ns, to_ns) {
+                    segment
+                        .calls
+                        .iter()
+                        .for_each(|(number, totals)| add(*number, totals));
+                }
             }
         }
+        Cow::Owned(calls)
     }
 
     /// Tells what each thread (those without a row: `None`) gained in neighbouring spans of whole pieces.
@@ -230,6 +251,9 @@ impl AccountView {
                     What::MajorFaults => add(key(thread), span, Gain::MajorFaults(cell.total)),
                     What::SwitchesMissed => {
                         add(key(thread), span, Gain::SwitchesMissed(cell.total));
+                    }
+                    What::ProfilerCost => {
+                        add(key(thread), span, Gain::ProfilerCost(cell.total));
                     }
                     What::Unobserved => {}
                 }
@@ -314,6 +338,7 @@ impl AccountView {
                             What::MinorFaults => totals.minor_faults += cell.total,
                             What::MajorFaults => totals.major_faults += cell.total,
                             What::SwitchesMissed => totals.switches_missed += cell.total,
+                            What::ProfilerCost => totals.profiler_cost_ns += cell.total,
                         }
                     }
                 }

@@ -48,11 +48,13 @@ pub(super) enum What {
     MajorFaults,
     /// Switches that were not seen.
     SwitchesMissed,
+    /// Nanoseconds that profiling has cost.
+    ProfilerCost,
 }
 
 impl What {
-    const ALL: [Self; CLASS_COUNT + TICKS + 5] = {
-        let mut all = [Self::Unobserved; CLASS_COUNT + TICKS + 5];
+    const ALL: [Self; CLASS_COUNT + TICKS + 6] = {
+        let mut all = [Self::Unobserved; CLASS_COUNT + TICKS + 6];
         let mut index = 0;
         while index < CLASS_COUNT {
             all[index] = Self::Class(index);
@@ -66,6 +68,7 @@ impl What {
         all[index + 2] = Self::MinorFaults;
         all[index + 3] = Self::MajorFaults;
         all[index + 4] = Self::SwitchesMissed;
+        all[index + 5] = Self::ProfilerCost;
         all
     };
 
@@ -79,6 +82,7 @@ impl What {
             Self::MinorFaults => CLASS_COUNT + TICKS + 2,
             Self::MajorFaults => CLASS_COUNT + TICKS + 3,
             Self::SwitchesMissed => CLASS_COUNT + TICKS + 4,
+            Self::ProfilerCost => CLASS_COUNT + TICKS + 5,
         };
         index as u8
     }

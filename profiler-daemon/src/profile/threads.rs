@@ -6,6 +6,7 @@ use super::{
     input::{CommName, ThreadState, ThreadUpdate},
     values::Totals,
 };
+use profiler_common::limits::UNTRACED_CALL;
 
 /// What is kept of one thread.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -59,7 +60,8 @@ impl Thread {
         self.totals.minor_faults = self.totals.minor_faults.max(update.minor_faults);
         self.totals.major_faults = self.totals.major_faults.max(update.major_faults);
         self.totals.switches_missed = self.totals.switches_missed.max(update.switches_missed);
-        self.in_syscall = update.call.map(|call| call.number);
+        self.totals.profiler_cost_ns = self.totals.profiler_cost_ns.max(update.profiler_cost_ns);
+        self.in_syscall = update.call.map(|call| call.number & !UNTRACED_CALL);
         self.in_syscall_since_ns = update.call.map_or(0, |call| call.since_ns);
         self.set_state(update.state, pass)
     }

@@ -27,6 +27,8 @@ pub struct Totals {
     pub major_faults: u64,
     /// Switches that were not seen.
     pub switches_missed: u64,
+    /// Nanoseconds that profiling them has cost.
+    pub profiler_cost_ns: u64,
 }
 
 impl Totals {
@@ -42,6 +44,7 @@ impl Totals {
         self.minor_faults += other.minor_faults;
         self.major_faults += other.major_faults;
         self.switches_missed += other.switches_missed;
+        self.profiler_cost_ns += other.profiler_cost_ns;
     }
 
     /// Timer ticks of every kind.

@@ -218,6 +218,7 @@ mod tests {
                 minor_faults: 0,
                 major_faults: 0,
                 switches_missed: 0,
+                profiler_cost_ns: 0,
                 call: None,
                 slot: 1,
             };

@@ -137,6 +137,7 @@ impl Columns for ProcessRow {
         "major_faults",
         "switches_missed",
         "estimated_ns",
+        "profiler_cost_ns",
         "classes.user_ns",
         "classes.syscall_ns",
         "classes.blocked_ns",

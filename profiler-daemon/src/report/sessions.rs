@@ -218,6 +218,7 @@ fn exact_totals(view: &View<'_>, session: &Session) -> Vec<Totals> {
                 Gain::MinorFaults(count) => totals[span].minor_faults += count,
                 Gain::MajorFaults(count) => totals[span].major_faults += count,
                 Gain::SwitchesMissed(count) => totals[span].switches_missed += count,
+                Gain::ProfilerCost(ns) => totals[span].profiler_cost_ns += ns,
             });
     }
     for of in &mut totals {

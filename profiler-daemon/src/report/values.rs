@@ -323,6 +323,8 @@ pub struct TotalValues {
     pub switches_missed: u64,
     /// Time whose class is an estimate, by ticks, since system calls were not traced.
     pub estimated_ns: u64,
+    /// What the profiler took from it, nanoseconds: its hooks and programs in these threads' own time, by calibrated prices.
+    pub profiler_cost_ns: u64,
     /// `elapsed_ns` by class.
     pub classes: ClassValues,
     /// Time in whose kind no mark fell: in the row `[not sampled]`. Absent of spans of sessions.
@@ -351,6 +353,7 @@ impl TotalValues {
             major_faults: exact.major_faults,
             switches_missed: exact.switches_missed,
             estimated_ns: values.estimated_ns,
+            profiler_cost_ns: exact.profiler_cost_ns,
             classes: ClassValues::from(&values.classes),
             not_sampled: not_sampled.map(ClassValues::from),
         }
@@ -387,6 +390,7 @@ impl TotalValues {
             "major_faults" => self.major_faults as f64,
             "switches_missed" => self.switches_missed as f64,
             "estimated_ns" => self.estimated_ns as f64,
+            "profiler_cost_ns" => self.profiler_cost_ns as f64,
             _ => match name.strip_prefix("not_sampled.") {
                 Some(class) => return self.not_sampled?.class(class),
                 None => return self.classes.column(name),

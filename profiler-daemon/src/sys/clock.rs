@@ -39,6 +39,12 @@ pub fn thread_ns() -> u64 {
     read_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// Nanoseconds that all threads of this process have run on a processor.
+#[must_use]
+pub fn process_ns() -> u64 {
+    read_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
 /// What to add to a monotonic or boot time to get wall-clock or boot time. Taken anew when it matters: the wall clock
 /// can be set, and the boot clock runs ahead while the machine sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -188,6 +188,7 @@ fn update(pid: u32, state: ThreadState) -> ThreadUpdate {
         minor_faults: 0,
         major_faults: 0,
         switches_missed: 0,
+        profiler_cost_ns: 0,
         call: None,
         slot: pid,
     }

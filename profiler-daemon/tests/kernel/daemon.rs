@@ -30,6 +30,8 @@ pub(crate) struct Settings {
     pub(crate) top: &'static str,
     /// The lines of `[limits]`.
     pub(crate) limits: &'static str,
+    /// What profiling costs is bounded, as it is by default.
+    pub(crate) within_budget: bool,
     /// The lines of `[targets]`.
     pub(crate) targets: &'static str,
 }
@@ -133,6 +135,10 @@ impl Daemon {
         let directory = TempDir::new().expect("a temporary directory");
         let address = free_address();
         let mut text = format!("listen = \"{address}\"\n{}\n", settings.top);
+        if !settings.within_budget {
+            // What tests check is exact, whatever it costs.
+            text += "budget = \"off\"\nbudget_process = \"off\"\n";
+        }
         for (table, lines) in [("limits", settings.limits), ("targets", settings.targets)] {
             if !lines.is_empty() {
                 writeln!(text, "[{table}]\n{lines}").expect("a string takes everything");

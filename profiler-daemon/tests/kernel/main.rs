@@ -8,6 +8,7 @@
 mod accuracy;
 mod accuracy_rows;
 mod asleep;
+mod budget;
 #[path = "../shared/class_names.rs"]
 mod class_names;
 mod classes;

@@ -79,7 +79,8 @@ fn a_sleeps_time_is_in_its_call() {
 
 #[test]
 fn without_the_hooks_the_rest_is_exact() {
-    // Check that with system_calls off no call is listed, blocked time and totals stay exact, and the ledger holds.
+    // Check that with system_calls off no call is counted, that waits are exact by call all the same, as are blocked time and totals,
+    // and that the ledger holds.
     let settings = Settings {
         top: "system_calls = \"off\"",
         ..Settings::default()
@@ -90,12 +91,21 @@ fn without_the_hooks_the_rest_is_exact() {
     let finished = workload::run("contention --threads 2 --millis 20 --count 20");
     let process = reads::ended(&daemon, &finished);
     let events = reads::events(&daemon, &finished);
-    assert_eq!(
-        events["syscalls"].as_array().map(Vec::len),
-        Some(0),
+    let calls = events["syscalls"].as_array().expect("a list");
+    assert!(
+        calls.iter().all(|row| number(row, "/count") == 0),
         "{events}"
     );
+    assert_eq!(events["observed_percent"], 0.0, "{events}");
     let held_ns = number(&finished.truth, "/held_ns");
+    let sleeps = system_call(&events, "nanosleep").expect("it sleeps");
+    assert_near(
+        "nanosleep",
+        number(sleeps, "/total_ns"),
+        held_ns,
+        0.03,
+        10_000_000 + finished.stolen_ns,
+    );
     assert_near(
         "blocked of three threads",
         reads::classes(&process)[2],

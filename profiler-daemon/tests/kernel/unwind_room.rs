@@ -100,6 +100,7 @@ fn a_table_that_finds_no_room_is_counted() {
     // Check that a table larger than all the room is counted as such and leaves the room within its bound, and that stacks of
     // another program are complete all the same.
     let settings = Settings {
+        within_budget: false,
         top: "frequency_hz = 499",
         limits: ROOM,
         targets: "comms = [\"too-large\", \"small\"]",
@@ -141,6 +142,7 @@ fn a_table_that_was_not_used_for_longest_gives_way() {
     // Check that of two programs that do not fit together each is followed when it runs, one after the other and then the first
     // again, and that what gave way for it is counted.
     let settings = Settings {
+        within_budget: false,
         top: "frequency_hz = 499",
         limits: ROOM,
         targets: "comms = [\"first\", \"second\"]",

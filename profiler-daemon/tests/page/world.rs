@@ -305,6 +305,7 @@ impl World {
                 minor_faults: 0,
                 major_faults: 0,
                 switches_missed: 0,
+                profiler_cost_ns: 0,
                 call: Some(OpenCall {
                     number: 232,
                     since_ns: self.now_ns - 80 * MS,

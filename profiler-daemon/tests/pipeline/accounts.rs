@@ -103,7 +103,11 @@ fn check_parts(account: &AccountView, borders_ns: &[u64]) {
     account.gains_by_span(borders_ns, |_, _, gain| match gain {
         Gain::Ticks(_, count) => ticks += count,
         Gain::Untraced(ns) => untraced_ns += ns,
-        Gain::Time(_) | Gain::MinorFaults(_) | Gain::MajorFaults(_) | Gain::SwitchesMissed(_) => {}
+        Gain::Time(_)
+        | Gain::MinorFaults(_)
+        | Gain::MajorFaults(_)
+        | Gain::SwitchesMissed(_)
+        | Gain::ProfilerCost(_) => {}
     });
     assert_eq!(ticks, primary.samples());
     assert_eq!(untraced_ns, kinds[Kind::Untraced as usize]);

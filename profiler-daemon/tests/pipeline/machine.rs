@@ -450,6 +450,7 @@ impl Machine {
             minor_faults: 7 * life.calls,
             major_faults: life.calls / 2,
             switches_missed: life.calls / 3,
+            profiler_cost_ns: 11 * life.calls,
             call: (!exit).then_some(OpenCall {
                 number: 202,
                 since_ns: pass.now_ns - 5,

@@ -115,6 +115,7 @@ proptest! {
             minor_faults: 0,
             major_faults: 0,
             switches_missed: 0,
+            profiler_cost_ns: 0,
             call: None,
             slot: 0,
         });

@@ -236,6 +236,7 @@ pub(crate) fn thread(
         minor_faults: 0,
         major_faults: 0,
         switches_missed: 0,
+        profiler_cost_ns: 0,
         call: None,
         slot: 0,
     }

@@ -1,0 +1,96 @@
+//! How much of a processor's time is spent on walks at switches and at the exits of calls: a token bucket, filled with a share of the
+//! time in which the processor is at work, emptied by what each walk has cost.
+//!
+//! It does not say yes or no: what is walked would then depend on what ran just before. It says with which *chance* the next stack is
+//! walked, as a power of two, by the past alone; whoever is walked stands for as many as that. So the time that is spent is bounded and
+//! what marks stand for is not changed, whatever the order of events.
+
+/// What can be saved up, nanoseconds of walking: some hundred walks at the begin of a storm.
+pub const CAPACITY_NS: i64 = 2_000_000;
+/// Above this, everything is walked.
+const PLENTY_NS: i64 = CAPACITY_NS / 2;
+/// At least one of `1 << MAX_SHIFT` is walked.
+pub const MAX_SHIFT: u32 = 16;
+/// Below [`PLENTY_NS`], each such step halves the chance: at nothing it is the least.
+const STEP_NS: i64 = PLENTY_NS / MAX_SHIFT as i64;
+/// A share of 1: shares are in units of one of so many.
+pub const WHOLE_SHARE: u64 = 1 << 20;
+/// Work of this length fills the bucket at any share that can be set; bounds what is multiplied.
+const LONGEST_NS: u64 = 1 << 40;
+
+/// See the module. Written by the programs on its processor; a tick may interrupt another one, and what one of them adds is then lost.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WalkBudget {
+    /// Nanoseconds of walking that may be spent, less [`CAPACITY_NS`]: the bucket begins full.
+    missing_ns: i64,
+    /// Work up to here has been credited, monotonic nanoseconds; 0 = none yet.
+    earned_until_ns: u64,
+    /// What walks on this processor have cost, nanoseconds; those of ticks too.
+    pub spent_ns: u64,
+    /// One of `1 << shift` stacks is walked, as of [`WalkBudget::look`].
+    pub shift: u64,
+}
+
+impl WalkBudget {
+    /// The processor was idle up to `now_ns`: nothing is earned by that.
+    #[inline(always)]
+    pub fn rest(&mut self, now_ns: u64) {
+        self.earned_until_ns = now_ns;
+    }
+
+    /// The processor was at work up to `now_ns`.
+    #[inline(always)]
+    pub fn earn(&mut self, now_ns: u64, share: u32) {
+        let since_ns = self.earned_until_ns;
+        self.earned_until_ns = now_ns;
+        if since_ns == 0 || now_ns <= since_ns {
+            return;
+        }
+        let worked_ns = now_ns - since_ns;
+        let worked_ns = if worked_ns > LONGEST_NS {
+            LONGEST_NS
+        } else {
+            worked_ns
+        };
+        let missing_ns = self.missing_ns - ((worked_ns * share as u64) >> 20) as i64;
+        self.missing_ns = if missing_ns < 0 { 0 } else { missing_ns };
+    }
+
+    /// A walk has cost this much.
+    #[inline(always)]
+    pub fn spend(&mut self, ns: u64) {
+        let ns = if ns > LONGEST_NS { LONGEST_NS } else { ns };
+        self.spent_ns += ns;
+        // What goes beyond the bucket is no debt for ever: one walk that was interrupted for long would stop all others.
+        let missing_ns = self.missing_ns + ns as i64;
+        self.missing_ns = if missing_ns > 2 * CAPACITY_NS {
+            2 * CAPACITY_NS
+        } else {
+            missing_ns
+        };
+    }
+
+    /// At `now_ns`, on a processor at work: with which chance the next stack is walked.
+    #[inline(always)]
+    pub fn look(&mut self, now_ns: u64, share: u32) {
+        self.earn(now_ns, share);
+        let lacks_ns = self.missing_ns - (CAPACITY_NS - PLENTY_NS);
+        self.shift = if share == 0 || lacks_ns <= 0 {
+            0
+        } else {
+            let shift = 1 + lacks_ns as u64 / STEP_NS as u64;
+            if shift > MAX_SHIFT as u64 {
+                MAX_SHIFT as u64
+            } else {
+                shift
+            }
+        };
+    }
+}
+
+const _: () = assert!(size_of::<WalkBudget>() == 32);
+
+#[cfg(test)]
+#[path = "walk_budget_tests.rs"]
+mod tests;

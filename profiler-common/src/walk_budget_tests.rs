@@ -1,0 +1,112 @@
+use super::*;
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// Half of a hundredth.
+const SHARE: u32 = (WHOLE_SHARE / 200) as u32;
+
+/// Numbers that are as good as drawn, and the same each time.
+struct Draws(u64);
+
+impl Draws {
+    fn next(&mut self) -> u32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) as u32
+    }
+
+    fn is_drawn(&mut self, shift: u32) -> bool {
+        self.next() & ((1 << shift) - 1) == 0
+    }
+}
+
+fn shift(budget: &mut WalkBudget, now_ns: u64, share: u32) -> u32 {
+    budget.look(now_ns, share);
+    u32::try_from(budget.shift).expect("a shift")
+}
+
+/// Events every `apart_ns`, each a walk of `walk_ns` if it is drawn: what was spent, and what the walks stood for.
+fn storm(budget: &mut WalkBudget, apart_ns: u64, walk_ns: u64, events: u64) -> (u64, u64) {
+    let mut draws = Draws(0x9e37_79b9_7f4a_7c15);
+    let (mut spent_ns, mut stood_for) = (0, 0);
+    for event in 1..=events {
+        let shift = shift(budget, event * apart_ns, SHARE);
+        if draws.is_drawn(shift) {
+            budget.spend(walk_ns);
+            spent_ns += walk_ns;
+            stood_for += 1 << shift;
+        }
+    }
+    (spent_ns, stood_for)
+}
+
+// Check that a storm of events, from its first microsecond on, has no more walked than what was saved up and the share of the time,
+// and that walks stand for about as many events as there were.
+#[test]
+fn a_storm_is_bounded_and_stood_for() {
+    for (apart_ns, walk_ns) in [(1_000, 8_000), (10_000, 5_000), (200, 40_000)] {
+        let mut budget = WalkBudget::default();
+        budget.rest(1);
+        let events = SECOND_NS / apart_ns;
+        let (first_ns, _) = storm(&mut budget.clone(), apart_ns, walk_ns, events / 1000);
+        assert!(first_ns <= CAPACITY_NS as u64 + walk_ns, "{first_ns}");
+        let (spent_ns, stood_for) = storm(&mut budget, apart_ns, walk_ns, 10 * events);
+        let most_ns = CAPACITY_NS as u64 + 10 * SECOND_NS / 200;
+        assert!(spent_ns <= most_ns + most_ns / 20, "{apart_ns}: {spent_ns}");
+        assert!(spent_ns >= most_ns / 2, "{apart_ns}: {spent_ns}");
+        let share = stood_for as f64 / (10 * events) as f64;
+        assert!((0.9..1.1).contains(&share), "{apart_ns}: {share}");
+    }
+}
+
+// Check that two places that take turns, one always right after the other, stand for as much each: the first is met with what was
+// earned in a pause before it, and the second with what the first has left.
+#[test]
+fn turns_are_told_alike() {
+    let mut budget = WalkBudget::default();
+    budget.rest(1);
+    let mut draws = Draws(0x0123_4567_89ab_cdef);
+    let mut stood_for = [0_u64; 2];
+    let rounds = 2_000_000_u64;
+    for round in 1..=rounds {
+        for (place, after_ns) in [(0, 0), (1, 100)] {
+            let shift = shift(&mut budget, round * 50_000 + after_ns, SHARE);
+            if draws.is_drawn(shift) {
+                budget.spend(30_000);
+                stood_for[place] += 1 << shift;
+            }
+        }
+    }
+    for place in stood_for {
+        let share = place as f64 / rounds as f64;
+        assert!((0.93..1.07).contains(&share), "{stood_for:?}");
+    }
+}
+
+// Check that idle time earns nothing, that a full bucket does not overflow, that one walk without end is not held against all that
+// follow, and that no share means no bound.
+#[test]
+fn edges() {
+    let mut budget = WalkBudget::default();
+    for _ in 0..1000 {
+        budget.spend(10_000);
+    }
+    let empty = budget;
+    budget.rest(SECOND_NS);
+    assert_eq!(shift(&mut budget, SECOND_NS, SHARE), MAX_SHIFT);
+    assert_eq!(budget.missing_ns, empty.missing_ns, "it rested");
+    budget.spend(u64::MAX);
+    assert_eq!(budget.missing_ns, 2 * CAPACITY_NS);
+    assert_eq!(shift(&mut budget, 2 * SECOND_NS, SHARE), 0);
+    assert_eq!(shift(&mut budget, u64::MAX, SHARE), 0);
+    assert_eq!(budget.missing_ns, 0);
+    assert_eq!(
+        shift(&mut budget, SECOND_NS, SHARE),
+        0,
+        "time runs backwards"
+    );
+    for _ in 0..1000 {
+        budget.spend(10_000);
+    }
+    assert_eq!(shift(&mut budget, SECOND_NS, 0), 0);
+}

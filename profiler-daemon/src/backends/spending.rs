@@ -1,0 +1,44 @@
+//! What profiling costs, as status and metrics tell it.
+
+use crate::collect::SpendingState;
+use crate::http::Spending;
+use crate::metrics::SpendingInput;
+
+/// For the status.
+pub(super) fn status(state: &SpendingState) -> Spending {
+    let percent = |share: Option<f64>| share.map(|share| (share * 1e6).round() / 1e4);
+    Spending {
+        budget_percent: percent(state.machine_budget()),
+        budget_process_percent: percent(state.process_budget()),
+        late_percent: percent(state.late_share),
+        programs_seconds_total: state.programs_ns as f64 / 1e9,
+        system_calls: if state.only_samples() {
+            "samples"
+        } else {
+            "all"
+        }
+        .to_owned(),
+        gave_way_total: state.gave_way,
+        came_back_total: state.came_back,
+        samples_total: state.looks,
+        untraced_seconds_total: state.untraced_ns as f64 / 1e9,
+        hooks_price_ns: state.prices.hooks_ns.round(),
+        call_price_ns: state.prices.call_ns.round(),
+        switch_price_ns: state.prices.switch_ns.round(),
+    }
+}
+
+/// For the metrics.
+pub(super) fn metrics(state: &SpendingState) -> SpendingInput {
+    SpendingInput {
+        programs_ns_total: state.programs_ns,
+        walks_ns_total: state.walks_ns,
+        late_ratio: state.late_share,
+        budget_ratio: state.machine_budget(),
+        all_calls: !state.only_samples(),
+        gave_way_total: state.gave_way,
+        came_back_total: state.came_back,
+        samples_total: state.looks,
+        untraced_ns_total: state.untraced_ns,
+    }
+}

@@ -1,0 +1,312 @@
+//! When system calls are traced one by one, so that what profiling costs stays within its budget. Pure: time and costs are arguments.
+//!
+//! *All* are traced while that can be afforded. When it cannot, only *samples* are: at drawn moments, as often as the budget allows, for
+//! a tenth of a second. What they show decides when all can be traced again.
+//!
+//! What is spent beyond the budget is added up, and what is spent less than it is taken off again: a moment's excess changes nothing, and
+//! over ten seconds no more than a tenth of the budget is spent beyond it. Only what system calls cost counts: nothing is gained by not
+//! tracing them where the rest alone is too much.
+
+use fastrand::Rng;
+
+use crate::processes::ids::ProcessKey;
+
+/// What may be spent beyond the budget before it is acted upon: so many nanoseconds of the budget of one processor at work.
+const ALLOWANCE_NS: f64 = 1e9;
+/// What system calls may always cost, as a share of one processor's time: less than a thousandth is nobody's trouble.
+const NEGLIGIBLE: f64 = 0.0005;
+/// A process that uses less of a processor has no budget of its own.
+const LEAST_USE: f64 = 0.05;
+/// How long a sample of system calls takes: shorter where it is so dear that one alone would take half of what ten seconds may.
+const LOOK_NS: std::ops::RangeInclusive<f64> = 2e7..=1e8;
+const LOOK_BUDGET_NS: f64 = 5e9;
+/// The part of the budget that samples may take.
+const LOOKS_SHARE: f64 = 0.25;
+/// The mean time between two samples.
+const GAPS_NS: std::ops::RangeInclusive<f64> = 2e9..=60e9;
+/// All are traced again if that would take no more than this part of the budget, at so many samples in a row...
+const CALM: f64 = 0.7;
+const CALM_LOOKS: u32 = 2;
+/// ... twice as many each time that it did not last so long.
+const LASTING_NS: u64 = 60_000_000_000;
+const MAX_CALM_LOOKS: u32 = 16;
+/// Another load is met with a sample soon: when the processors are at work for less than this part of what they were at the last.
+const OTHER_LOAD: f64 = 0.5;
+
+/// What profiling may cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Budget {
+    /// As a share of the time in which processors are at work.
+    pub machine: f64,
+    /// As a share of the running time of any process.
+    pub process: f64,
+}
+
+/// What was spent in a while.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Spent {
+    /// How long the while was, nanoseconds.
+    pub(super) past_ns: f64,
+    /// How long processors were at work in it, all together.
+    pub(super) busy_ns: f64,
+    /// What profiling cost, of system calls and in all.
+    pub(super) calls_ns: f64,
+    pub(super) all_ns: f64,
+}
+
+/// What profiling one process cost in a while, and how long it ran.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct ProcessSpent {
+    pub(super) process: ProcessKey,
+    pub(super) running_ns: f64,
+    pub(super) calls_ns: f64,
+    pub(super) all_ns: f64,
+}
+
+/// Which system calls are traced now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tracing {
+    /// All.
+    All,
+    /// Those of a sample, which is under way or not.
+    Sampled {
+        /// A sample is under way.
+        now: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    All {
+        since_ns: u64,
+    },
+    /// The next sample begins then.
+    Between {
+        until_ns: u64,
+    },
+    /// A sample, and what was spent in it.
+    Look {
+        until_ns: u64,
+        spent: Spent,
+    },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Controller {
+    budget: Budget,
+    random: Rng,
+    state: State,
+    /// What was spent beyond the budget of the machine, nanoseconds.
+    excess_ns: f64,
+    /// The same of each process that did.
+    processes: Vec<(ProcessKey, f64)>,
+    /// What tracing all would take, as a share: of the machine's work, of the process for which it is most. As of the last that is
+    /// known.
+    wanted: [f64; 2],
+    /// How much of a processor was at work at the last sample.
+    load: f64,
+    /// Samples in a row at which all could have been traced, and how many are asked for.
+    calm: u32,
+    calm_wanted: u32,
+    /// A sample is over, and what each process spent in it is not known yet.
+    awaits_processes: bool,
+}
+
+impl Controller {
+    /// All are traced at `now_ns`.
+    pub(super) const fn new(budget: Budget, random: Rng, now_ns: u64) -> Self {
+        Self {
+            budget,
+            random,
+            state: State::All { since_ns: now_ns },
+            excess_ns: 0.0,
+            processes: Vec::new(),
+            wanted: [0.0; 2],
+            load: 0.0,
+            calm: 0,
+            calm_wanted: CALM_LOOKS,
+            awaits_processes: false,
+        }
+    }
+
+    pub(super) const fn tracing(&self) -> Tracing {
+        match self.state {
+            State::All { .. } => Tracing::All,
+            State::Between { .. } => Tracing::Sampled { now: false },
+            State::Look { .. } => Tracing::Sampled { now: true },
+        }
+    }
+
+    /// What has been spent since the last step.
+    pub(super) fn step(&mut self, now_ns: u64, spent: &Spent) {
+        match &mut self.state {
+            State::All { .. } => {
+                let over_ns = spent.all_ns - self.budget.machine * spent.busy_ns;
+                let over_ns = over_ns.min(spent.calls_ns) - NEGLIGIBLE * spent.past_ns;
+                self.excess_ns = (self.excess_ns + over_ns).max(0.0);
+                if spent.busy_ns > 0.0 {
+                    let share = spent.calls_ns / spent.busy_ns;
+                    self.wanted[0] = self.wanted[0].mul_add(0.8, share * 0.2);
+                    self.load = spent.busy_ns / spent.past_ns.max(1.0);
+                }
+                if self.excess_ns > self.budget.machine * ALLOWANCE_NS {
+                    self.wanted[0] = self.wanted[0].max(spent.calls_ns / spent.busy_ns.max(1.0));
+                    self.stop(now_ns);
+                }
+            }
+            State::Between { until_ns } => {
+                let load = spent.busy_ns / spent.past_ns.max(1.0);
+                if load < OTHER_LOAD * self.load {
+                    // At once would not be a drawn moment.
+                    self.load = load;
+                    let soon_ns = now_ns + self.random.u64(0..*GAPS_NS.start() as u64);
+                    *until_ns = (*until_ns).min(soon_ns);
+                }
+                if now_ns >= *until_ns && !self.awaits_processes {
+                    let look_ns = LOOK_BUDGET_NS / self.dearness().max(1e-9);
+                    let look_ns = look_ns.clamp(*LOOK_NS.start(), *LOOK_NS.end());
+                    self.state = State::Look {
+                        until_ns: now_ns + look_ns as u64,
+                        spent: Spent::default(),
+                    };
+                }
+            }
+            State::Look {
+                until_ns,
+                spent: looked,
+            } => {
+                looked.past_ns += spent.past_ns;
+                looked.busy_ns += spent.busy_ns;
+                looked.calls_ns += spent.calls_ns;
+                looked.all_ns += spent.all_ns;
+                if now_ns >= *until_ns {
+                    let looked = *looked;
+                    self.end_look(now_ns, &looked);
+                }
+            }
+        }
+    }
+
+    /// What profiling each process has cost since the last pass, which was `past_ns` ago; calls were traced for `traced_ns` of it.
+    pub(super) fn pass(
+        &mut self,
+        now_ns: u64,
+        past_ns: f64,
+        traced_ns: f64,
+        spent: impl Iterator<Item = ProcessSpent>,
+    ) {
+        let busy = spent.filter(|of| of.running_ns >= LEAST_USE * past_ns);
+        let traced = (traced_ns / past_ns.max(1.0)).clamp(0.0, 1.0);
+        let before = std::mem::take(&mut self.processes);
+        let mut worst: f64 = 0.0;
+        let mut is_calm = true;
+        for of in busy {
+            let over_ns = (of.all_ns - self.budget.process * of.running_ns).min(of.calls_ns)
+                - NEGLIGIBLE * past_ns;
+            let had = before.iter().find(|(process, _)| *process == of.process);
+            let excess_ns = (had.map_or(0.0, |(_, excess_ns)| *excess_ns) + over_ns).max(0.0);
+            if excess_ns > 0.0 {
+                self.processes.push((of.process, excess_ns));
+            }
+            if traced > 0.0 {
+                let calls = of.calls_ns / (of.running_ns * traced);
+                let others = (of.all_ns - of.calls_ns) / of.running_ns;
+                worst = worst.max(calls);
+                // What others take is not gained by tracing none.
+                is_calm &= calls + others <= CALM * self.budget.process
+                    || calls * of.running_ns <= NEGLIGIBLE * past_ns;
+            }
+        }
+        if traced > 0.0 {
+            self.wanted[1] = worst;
+        }
+        if self.awaits_processes {
+            self.awaits_processes = false;
+            if !is_calm {
+                self.calm = 0;
+            }
+            self.after_look(now_ns);
+            return;
+        }
+        let allowed_ns = self.budget.process * ALLOWANCE_NS;
+        if matches!(self.state, State::All { .. })
+            && self.processes.iter().any(|(_, ns)| *ns > allowed_ns)
+        {
+            self.stop(now_ns);
+        }
+    }
+
+    /// Only samples are traced from now on.
+    fn stop(&mut self, now_ns: u64) {
+        if let State::All { since_ns } = self.state {
+            let lasted = now_ns.saturating_sub(since_ns) >= LASTING_NS;
+            self.calm_wanted = if lasted {
+                CALM_LOOKS
+            } else {
+                (2 * self.calm_wanted).min(MAX_CALM_LOOKS)
+            };
+        }
+        self.calm = 0;
+        self.excess_ns = 0.0;
+        self.processes.clear();
+        self.wait(now_ns);
+    }
+
+    fn end_look(&mut self, now_ns: u64, looked: &Spent) {
+        let busy_ns = looked.busy_ns.max(1.0);
+        let calls = looked.calls_ns / busy_ns;
+        self.wanted[0] = calls;
+        self.load = looked.busy_ns / looked.past_ns.max(1.0);
+        let is_calm = looked.all_ns / busy_ns <= CALM * self.budget.machine
+            || looked.calls_ns <= NEGLIGIBLE * looked.past_ns;
+        self.calm = if is_calm { self.calm + 1 } else { 0 };
+        self.awaits_processes = true;
+        self.wait(now_ns);
+    }
+
+    /// The sample is judged: all are traced again, or others follow.
+    fn after_look(&mut self, now_ns: u64) {
+        if self.calm >= self.calm_wanted {
+            self.state = State::All { since_ns: now_ns };
+            self.excess_ns = 0.0;
+            self.processes.clear();
+        } else {
+            self.wait(now_ns);
+        }
+    }
+
+    /// How many times the budget tracing all would take.
+    fn dearness(&self) -> f64 {
+        let [machine, process] = self.wanted;
+        (machine / self.budget.machine).max(process / self.budget.process)
+    }
+
+    /// When the sample that is under way is to end.
+    pub(super) const fn look_ends_ns(&self) -> Option<u64> {
+        match self.state {
+            State::Look { until_ns, .. } => Some(until_ns),
+            _ => None,
+        }
+    }
+
+    /// Draws when the next sample is: where one is dear they are rare.
+    fn wait(&mut self, now_ns: u64) {
+        let mean_ns =
+            (LOOK_NS.end() * self.dearness() / LOOKS_SHARE).clamp(*GAPS_NS.start(), *GAPS_NS.end());
+        // Few are asked for, and all of them cheap: they need not take minutes.
+        let mean_ns = if self.calm > 0 {
+            *GAPS_NS.start()
+        } else {
+            mean_ns
+        };
+        let gap_ns = mean_ns * (0.5 + self.random.f64());
+        self.state = State::Between {
+            until_ns: now_ns + gap_ns as u64,
+        };
+    }
+}
+
+#[cfg(test)]
+#[path = "budget_tests.rs"]
+mod tests;

@@ -1,0 +1,131 @@
+//! What each kind of event costs the thread that it happens to, nanoseconds. Pure.
+//!
+//! The hooks' own price is measured before the programs work, what the programs take by the kernel's run-time statistics, now and then. The
+//! time of walks the programs measure themselves. So a sum of events times prices agrees with the statistics when it is made from the
+//! same time.
+
+use crate::kernel::{ProgramCost, Work};
+
+/// Until the statistics were on for the first time: both programs of a system call, and a switch with its wake.
+const CALL_NS: f64 = 200.0;
+const SWITCH_NS: f64 = 600.0;
+/// Runs of a program below which its mean says little, and how much of the mean before is kept otherwise.
+const FEW_RUNS: u64 = 200;
+const KEPT: f64 = 0.5;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Prices {
+    /// Of a system call while the hooks are attached, whether it is traced or not.
+    pub hooks_ns: f64,
+    /// Of a system call that is traced, beside that.
+    pub call_ns: f64,
+    /// Of a switch, with all that is not a system call's and no walk: wakes, births, ends.
+    pub switch_ns: f64,
+}
+
+impl Prices {
+    pub(super) const fn new(hooks_ns: f64) -> Self {
+        Self {
+            hooks_ns,
+            call_ns: CALL_NS,
+            switch_ns: SWITCH_NS,
+        }
+    }
+
+    /// Of a traced system call in all.
+    #[must_use]
+    pub fn of_call(&self) -> f64 {
+        self.hooks_ns + self.call_ns
+    }
+
+    /// What the programs cost that did this work, without the hooks' price.
+    #[must_use]
+    pub fn of_programs(&self, work: &Work) -> f64 {
+        self.call_ns * pairs(work) + self.switch_ns * work.switches as f64 + work.walks_ns as f64
+    }
+
+    /// What this work cost the threads it was done for.
+    #[must_use]
+    pub fn of_work(&self, work: &Work) -> f64 {
+        self.of_programs(work) + self.hooks_ns * pairs(work)
+    }
+
+    /// Learns from the statistics of a while in which this work was done.
+    pub(super) fn learn(&mut self, programs: &[ProgramCost], work: &Work) {
+        let of = |names: &[&str]| {
+            let named = programs
+                .iter()
+                .filter(|cost| names.contains(&cost.name.as_str()));
+            named.fold((0, 0), |(runs, ns), cost| {
+                (runs + cost.runs, ns + cost.run_ns)
+            })
+        };
+        let (runs, calls_ns) = of(&["sys_enter", "sys_exit"]);
+        let mut calls_ns = calls_ns as f64;
+        if runs >= 2 * FEW_RUNS {
+            mix(&mut self.call_ns, 2.0 * calls_ns / runs as f64);
+        } else {
+            calls_ns = self.call_ns * pairs(work);
+        }
+        let all_ns: u64 = programs.iter().map(|cost| cost.run_ns).sum();
+        if work.switches >= FEW_RUNS {
+            let rest_ns = all_ns as f64 - calls_ns - work.walks_ns as f64;
+            mix(
+                &mut self.switch_ns,
+                (rest_ns / work.switches as f64).max(0.0),
+            );
+        }
+    }
+}
+
+fn pairs(work: &Work) -> f64 {
+    work.call_hooks as f64 / 2.0
+}
+
+fn mix(price_ns: &mut f64, seen_ns: f64) {
+    *price_ns = *price_ns * KEPT + seen_ns * (1.0 - KEPT);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(name: &str, runs: u64, run_ns: u64) -> ProgramCost {
+        ProgramCost {
+            name: name.to_owned(),
+            runs,
+            run_ns,
+        }
+    }
+
+    // Check that, learnt from enough statistics, prices times events are what the statistics say, that few runs change nothing, and that the
+    // hooks' price is never learnt from programs.
+    #[test]
+    fn prices_times_events_are_the_statistics() {
+        let mut prices = Prices::new(90.0);
+        let work = Work {
+            call_hooks: 20_000,
+            switches: 5_000,
+            walks_ns: 3_000_000,
+            idle_ns: 0,
+        };
+        let programs = [
+            program("sys_enter", 10_000, 700_000),
+            program("sys_exit", 10_000, 1_100_000),
+            program("sched_switch", 5_000, 5_000_000),
+            program("sched_waking", 4_000, 300_000),
+            program("tick", 100, 500_000),
+        ];
+        let few = [program("sys_enter", 3, 1_000_000)];
+        prices.learn(&few, &Work::default());
+        assert_eq!(prices, Prices::new(90.0));
+        for _ in 0..30 {
+            prices.learn(&programs, &work);
+        }
+        assert!((prices.call_ns - 180.0).abs() < 0.1);
+        assert!((prices.of_programs(&work) - 7_600_000.0).abs() < 1_000.0);
+        assert!((prices.of_work(&work) - 8_500_000.0).abs() < 1_000.0);
+        assert_eq!(prices.hooks_ns, 90.0);
+    }
+}

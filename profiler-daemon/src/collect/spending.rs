@@ -1,0 +1,381 @@
+//! Adds up what profiling costs, by thread and in all, and keeps it within the budget: has system calls traced, or not.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use fastrand::Rng;
+use profiler_common::limits::UNTRACED_CALL;
+use tracing::{debug, info, warn};
+
+use crate::kernel::{Kernel, Pass, ProgramCost, SystemCalls, ThreadSnapshot, Work};
+use crate::processes::ids::{ProcessKey, ThreadKey};
+use crate::profile::input::ThreadUpdate;
+use crate::sys::clock::process_ns;
+
+use super::budget::{Budget, Controller, ProcessSpent, Spent, Tracing};
+use super::cost::{Estimate, EstimatedCost, Step};
+use super::prices::Prices;
+
+/// The part of the budget that walks at switches and at exits of calls may take.
+const WALKS_SHARE: f64 = 0.4;
+/// The time that is told as what profiling costs of late.
+const LATE_NS: u64 = 10_000_000_000;
+
+/// How what profiling costs is kept within its budget.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SpendingState {
+    /// What it may cost; `None`: anything.
+    pub budget: Option<Budget>,
+    /// Which system calls are traced; `None`: the settings alone say it.
+    pub tracing: Option<Tracing>,
+    /// Times that tracing of all gave way to samples, and came back.
+    pub gave_way: u64,
+    /// See there.
+    pub came_back: u64,
+    /// Samples of system calls so far.
+    pub looks: u64,
+    /// How long calls were not traced so far, nanoseconds.
+    pub untraced_ns: u64,
+    /// What each kind of event costs.
+    pub prices: Prices,
+    /// What profiling has cost so far, nanoseconds: by kernel programs and hooks, and by this process.
+    pub programs_ns: u64,
+    /// See there.
+    pub daemon_ns: u64,
+    /// Of what programs cost, walks.
+    pub walks_ns: u64,
+    /// The same over the last ten seconds, as a share of the time in which processors were at work; `None` in the first second.
+    pub late_share: Option<f64>,
+}
+
+impl SpendingState {
+    /// Are only samples of system calls traced?
+    #[must_use]
+    pub const fn only_samples(&self) -> bool {
+        matches!(self.tracing, Some(Tracing::Sampled { .. }))
+    }
+
+    /// What profiling may cost of the time in which processors are at work, where that is bounded.
+    #[must_use]
+    pub fn machine_budget(&self) -> Option<f64> {
+        let share = self.budget.map(|budget| budget.machine);
+        share.filter(|share| *share <= 1.0)
+    }
+
+    /// The same of the running time of a process.
+    #[must_use]
+    pub fn process_budget(&self) -> Option<f64> {
+        let share = self.budget.map(|budget| budget.process);
+        share.filter(|share| *share <= 1.0)
+    }
+}
+
+/// A moment, and what had been done and spent by then.
+#[derive(Clone, Copy, Debug, Default)]
+struct Moment {
+    at_ns: u64,
+    work: Work,
+    own_ns: u64,
+    spent_ns: f64,
+    busy_ns: f64,
+}
+
+/// What is known of the thread in a slot.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    thread: ThreadKey,
+    walks_ns: u64,
+    switches: u32,
+    calls: u64,
+    cost_ns: f64,
+    running_ns: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Spending {
+    budget: Option<Budget>,
+    controller: Option<Controller>,
+    prices: Prices,
+    estimate: Estimate,
+    last: Moment,
+    /// Where statistics were switched on.
+    measured_from: Work,
+    statistics: Vec<ProgramCost>,
+    threads: HashMap<u32, Known>,
+    past: VecDeque<Moment>,
+    programs_ns: f64,
+    untraced_ns: u64,
+    traced_since_pass_ns: u64,
+    pass_ns: u64,
+    gave_way: u64,
+    came_back: u64,
+    looks: u64,
+}
+
+impl Spending {
+    /// Walks are bounded from here on. `may_sample`: system calls need not all be traced.
+    pub(super) fn start(
+        kernel: &mut Kernel,
+        budget: Option<Budget>,
+        may_sample: bool,
+        now_ns: u64,
+    ) -> Self {
+        let walks = budget.map(|budget| budget.machine * WALKS_SHARE);
+        if let Err(error) = kernel.bound_walks(walks) {
+            warn!("what walks of stacks may cost cannot be bounded: {error}");
+        }
+        let traces = kernel.settings().system_calls != SystemCalls::Off;
+        let controller = budget
+            .filter(|_| may_sample && traces)
+            .map(|budget| Controller::new(budget, Rng::new(), now_ns));
+        let last = Moment {
+            at_ns: now_ns,
+            work: kernel.work(now_ns),
+            own_ns: process_ns(),
+            ..Moment::default()
+        };
+        Self {
+            budget,
+            controller,
+            prices: Prices::new(kernel.hooks_price_ns()),
+            estimate: Estimate::new(now_ns),
+            last,
+            measured_from: Work::default(),
+            statistics: Vec::new(),
+            threads: HashMap::new(),
+            past: VecDeque::from([last]),
+            programs_ns: 0.0,
+            untraced_ns: 0,
+            traced_since_pass_ns: 0,
+            pass_ns: now_ns,
+            gave_way: 0,
+            came_back: 0,
+            looks: 0,
+        }
+    }
+
+    /// Keeps the estimate of what the programs cost going: switches statistics on and off.
+    pub(super) fn measure(&mut self, kernel: &mut Kernel, now_ns: u64) {
+        match self.estimate.step(now_ns) {
+            Step::Nothing => {}
+            Step::SwitchOn => {
+                self.measured_from = kernel.work(now_ns);
+                self.statistics = kernel.program_costs();
+                switch_statistics(kernel, true);
+            }
+            Step::ReadAndSwitchOff => {
+                let costs = kernel.program_costs();
+                self.learn(kernel, now_ns, &costs);
+                self.estimate.add(now_ns, &costs);
+                switch_statistics(kernel, false);
+            }
+        }
+    }
+
+    /// The estimate by program.
+    pub(super) const fn programs(&self) -> &BTreeMap<String, EstimatedCost> {
+        self.estimate.costs()
+    }
+
+    /// These are the statistics as they are switched off.
+    fn learn(&mut self, kernel: &Kernel, now_ns: u64, costs: &[ProgramCost]) {
+        let work = kernel.work(now_ns).since(&self.measured_from);
+        let gained: Vec<ProgramCost> = costs
+            .iter()
+            .map(|cost| {
+                let before = self.statistics.iter().find(|old| old.name == cost.name);
+                ProgramCost {
+                    name: cost.name.clone(),
+                    runs: cost.runs - before.map_or(0, |old| old.runs.min(cost.runs)),
+                    run_ns: cost.run_ns - before.map_or(0, |old| old.run_ns.min(cost.run_ns)),
+                }
+            })
+            .collect();
+        self.prices.learn(&gained, &work);
+        debug!("prices: {:?}", self.prices);
+    }
+
+    /// To be called some times a second: has system calls traced, or not.
+    pub(super) fn step(&mut self, kernel: &mut Kernel, now_ns: u64) {
+        let past_ns = now_ns.saturating_sub(self.last.at_ns);
+        if past_ns == 0 {
+            return;
+        }
+        if kernel.calls_are_traced() {
+            self.traced_since_pass_ns += past_ns;
+        } else {
+            self.untraced_ns += past_ns;
+        }
+        let (work, own_ns) = (kernel.work(now_ns), process_ns());
+        let done = work.since(&self.last.work);
+        let programs_ns = self.prices.of_work(&done);
+        let processors = f64::from(kernel.processors());
+        let spent = Spent {
+            past_ns: past_ns as f64,
+            busy_ns: (processors * past_ns as f64 - done.idle_ns as f64).max(0.0),
+            calls_ns: self.prices.of_call() * done.call_hooks as f64 / 2.0,
+            all_ns: programs_ns + own_ns.saturating_sub(self.last.own_ns) as f64,
+        };
+        self.programs_ns += programs_ns;
+        self.last = Moment {
+            at_ns: now_ns,
+            work,
+            own_ns,
+            spent_ns: self.last.spent_ns + spent.all_ns,
+            busy_ns: self.last.busy_ns + spent.busy_ns,
+        };
+        self.past.push_back(self.last);
+        while self
+            .past
+            .get(1)
+            .is_some_and(|moment| moment.at_ns + LATE_NS <= now_ns)
+        {
+            self.past.pop_front();
+        }
+        if let Some(controller) = &mut self.controller {
+            controller.step(now_ns, &spent);
+        }
+        self.follow(kernel);
+    }
+
+    /// Takes over what a pass found: sets what each thread has cost.
+    pub(super) fn pass(&mut self, kernel: &mut Kernel, pass: &Pass, threads: &mut [ThreadUpdate]) {
+        let mut calls: HashMap<u32, u64> = HashMap::new();
+        for row in &pass.calls {
+            if row.number & UNTRACED_CALL == 0 {
+                *calls.entry(row.slot).or_default() += row.count;
+            }
+        }
+        let mut spent: HashMap<ProcessKey, ProcessSpent> = HashMap::new();
+        let before = std::mem::take(&mut self.threads);
+        for (thread, update) in pass.threads.iter().zip(threads) {
+            let had = before
+                .get(&thread.slot)
+                .filter(|known| known.thread == update.thread);
+            let calls = calls.get(&thread.slot).copied().unwrap_or_default();
+            let known = self.known(thread, update.thread, calls, had);
+            update.profiler_cost_ns = known.cost_ns as u64;
+            let gained_ns = known.cost_ns - had.map_or(0.0, |had| had.cost_ns);
+            let gained_calls = calls.saturating_sub(had.map_or(0, |had| had.calls));
+            let ran_ns = known
+                .running_ns
+                .saturating_sub(had.map_or(0, |had| had.running_ns));
+            let of = spent.entry(update.process).or_insert(ProcessSpent {
+                process: update.process,
+                running_ns: 0.0,
+                calls_ns: 0.0,
+                all_ns: 0.0,
+            });
+            of.running_ns += ran_ns as f64;
+            of.calls_ns += self.prices.of_call() * gained_calls as f64;
+            of.all_ns += gained_ns;
+            self.threads.insert(thread.slot, known);
+        }
+        let past_ns = pass.at_ns.saturating_sub(self.pass_ns);
+        self.pass_ns = pass.at_ns;
+        let traced_ns = std::mem::take(&mut self.traced_since_pass_ns);
+        if let Some(controller) = &mut self.controller {
+            let spent = spent.into_values();
+            controller.pass(pass.at_ns, past_ns as f64, traced_ns as f64, spent);
+        }
+        self.follow(kernel);
+    }
+
+    fn known(
+        &self,
+        thread: &ThreadSnapshot,
+        key: ThreadKey,
+        calls: u64,
+        had: Option<&Known>,
+    ) -> Known {
+        let [user, syscall, _, _, kernel] = thread.classes;
+        let (walks_ns, switches, had_calls, had_ns) = had.map_or((0, 0, 0, 0.0), |had| {
+            (had.walks_ns, had.switches, had.calls, had.cost_ns)
+        });
+        let walked_ns = thread.walk_cost_ns.saturating_sub(walks_ns) as f64;
+        let switched = f64::from(thread.switches.wrapping_sub(switches));
+        let called = calls.saturating_sub(had_calls) as f64;
+        let cost_ns = walked_ns + switched * self.prices.switch_ns + called * self.prices.of_call();
+        Known {
+            thread: key,
+            walks_ns: thread.walk_cost_ns,
+            switches: thread.switches,
+            calls,
+            cost_ns: had_ns + cost_ns,
+            running_ns: user + syscall + kernel,
+        }
+    }
+
+    /// Does what the controller has decided.
+    fn follow(&mut self, kernel: &mut Kernel) {
+        let Some(controller) = &self.controller else {
+            return;
+        };
+        let was = kernel.calls_are_traced();
+        let (wanted, why) = match controller.tracing() {
+            Tracing::All => (true, "all"),
+            Tracing::Sampled { now } => (now, "samples"),
+        };
+        let sampled = self.gave_way > self.came_back;
+        if sampled != (why == "samples") {
+            if sampled {
+                self.came_back += 1;
+                info!("system calls are all traced again: the budget affords it");
+            } else {
+                self.gave_way += 1;
+                info!(
+                    "of system calls only samples are traced: all would cost more than the budget"
+                );
+            }
+        }
+        if wanted == was {
+            return;
+        }
+        if let Err(error) = kernel.trace_calls(wanted) {
+            warn!("what is traced of system calls cannot be changed: {error}");
+        } else if wanted && why == "samples" {
+            self.looks += 1;
+        }
+    }
+
+    /// When [`Self::step`] is to be called at the latest, where that is soon.
+    pub(super) fn due_ns(&self) -> u64 {
+        let controller = self.controller.as_ref();
+        controller
+            .and_then(Controller::look_ends_ns)
+            .unwrap_or(u64::MAX)
+    }
+
+    /// How long calls were not traced so far, though they may be.
+    pub(super) const fn untraced_ns(&self) -> u64 {
+        self.untraced_ns
+    }
+
+    /// How it stands.
+    pub(super) fn state(&self) -> SpendingState {
+        let late = self.past.front().map(|first| {
+            let busy_ns = self.last.busy_ns - first.busy_ns;
+            (self.last.spent_ns - first.spent_ns) / busy_ns.max(1.0)
+        });
+        SpendingState {
+            budget: self.budget,
+            tracing: self.controller.as_ref().map(Controller::tracing),
+            gave_way: self.gave_way,
+            came_back: self.came_back,
+            looks: self.looks,
+            untraced_ns: self.untraced_ns,
+            prices: self.prices,
+            programs_ns: self.programs_ns as u64,
+            daemon_ns: self.last.own_ns,
+            walks_ns: self.last.work.walks_ns,
+            late_share: late.filter(|_| self.past.len() > 10),
+        }
+    }
+}
+
+fn switch_statistics(kernel: &mut Kernel, on: bool) {
+    // Where this is refused, it was at the start too, and is in the list of what works less well than it should.
+    if let Err(error) = kernel.measure(on) {
+        debug!("no run-time statistics: {error}");
+    }
+}

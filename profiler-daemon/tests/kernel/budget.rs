@@ -1,0 +1,148 @@
+//! The budget: what profiling costs stays within it, what gives way for it is said, and totals stay exact.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::daemon::{self, Daemon, Settings};
+use crate::ledger;
+use crate::reads::{self, assert_near, number, running_ns, system_call};
+use crate::workload::{self, Workload};
+
+/// A storm is over by itself after this many calls, should its test fail: a minute at the most.
+const STORM: &str = "storm --count 200000000 --kind getppid";
+const GIVES_WAY_WITHIN: Duration = Duration::from_secs(5);
+const COMES_BACK_WITHIN: Duration = Duration::from_secs(120);
+
+fn within_budget() -> Option<Daemon> {
+    daemon::own(&Settings {
+        within_budget: true,
+        ..Settings::default()
+    })
+}
+
+fn traced(daemon: &Daemon) -> String {
+    let status = daemon.get("/status");
+    reads::text(&status, "/spending/system_calls").to_owned()
+}
+
+fn wait_for(daemon: &Daemon, what: &str, within: Duration) {
+    let begun = Instant::now();
+    while traced(daemon) != what {
+        assert!(begun.elapsed() < within, "not {what} within {within:?}");
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// What programs and hooks have cost, and how long processors were at work, seconds.
+fn cost_and_busy(daemon: &Daemon) -> (f64, f64) {
+    let status = daemon.get("/status");
+    let programs = &status["spending"]["programs_seconds_total"];
+    let session = daemon.get("/session");
+    (
+        programs.as_f64().expect("a number"),
+        running_ns(&session) as f64 / 1e9,
+    )
+}
+
+fn percent(value: &Value, pointer: &str) -> f64 {
+    let found = value.pointer(pointer).and_then(Value::as_f64);
+    found.unwrap_or_else(|| panic!("no {pointer} in {value}"))
+}
+
+#[test]
+fn a_storm_of_calls_keeps_within_the_budget() {
+    // Check that tracing of all calls gives way to a storm of them, that what kernel programs and hooks cost then keeps within the budget,
+    // that status, metrics and reports say so, that blocked time beside the storm is exact by call all the same, and that tracing of all
+    // comes back.
+    let Some(daemon) = within_budget() else {
+        return;
+    };
+    let daemon = &daemon;
+    assert_eq!(traced(daemon), "all");
+    let storm = Workload::start(STORM);
+    wait_for(daemon, "samples", GIVES_WAY_WITHIN);
+    thread::sleep(Duration::from_secs(3));
+    let before = cost_and_busy(daemon);
+    let sleeper = workload::run("contention --threads 1 --millis 10 --count 1000");
+    let after = cost_and_busy(daemon);
+    let share = (after.0 - before.0) / (after.1 - before.1);
+    assert!(share <= 0.012, "{share} of the time at work");
+
+    reads::ended(daemon, &sleeper);
+    let events = reads::events(daemon, &sleeper);
+    let row = system_call(&events, "nanosleep").unwrap_or_else(|| panic!("no sleep: {events}"));
+    assert_near(
+        "nanosleep",
+        number(row, "/total_ns"),
+        number(&sleeper.truth, "/held_ns"),
+        0.01,
+        20_000_000,
+    );
+    assert!(number(row, "/count") < 1000, "only samples are counted");
+    let observed = percent(&events, "/observed_percent");
+    assert!(observed < 30.0, "{observed}");
+    assert!(ledger::check_process(daemon, &sleeper.selector), "it lives");
+    let process = daemon.get(&format!("/processes/{}", storm.selector()));
+    let [user_ns, syscall_ns, ..] = reads::classes(&process);
+    let estimated_ns = number(&process, "/estimated_ns");
+    assert!(estimated_ns > 0, "{process}");
+    // Two thirds and more of such a loop are in the kernel: between user and system is a guess by ticks, the sum is measured.
+    assert!(syscall_ns > user_ns / 4, "{process}");
+    let cost_ns = number(&process, "/profiler_cost_ns");
+    assert!(cost_ns > 0, "{process}");
+    assert!(cost_ns < (user_ns + syscall_ns) / 10, "{process}");
+    let degraded = daemon.get("/status")["degraded"].to_string();
+    assert!(degraded.contains("only samples"), "{degraded}");
+    let metrics = daemon.request("GET", "/metrics", None).text();
+    assert!(
+        metrics.contains("profiler_all_system_calls_traced 0"),
+        "{metrics}"
+    );
+    storm.stop();
+    wait_for(daemon, "all", COMES_BACK_WITHIN);
+    let metrics = daemon.request("GET", "/metrics", None).text();
+    assert!(
+        metrics.contains("profiler_all_system_calls_traced 1"),
+        "{metrics}"
+    );
+    ledger::check(daemon);
+    // Calls are counted again, one by one.
+    let counted = workload::run("storm --count 20000 --kind getppid");
+    reads::ended(daemon, &counted);
+    let events = reads::events(daemon, &counted);
+    let row = system_call(&events, "getppid").unwrap_or_else(|| panic!("no getppid: {events}"));
+    assert_eq!(number(row, "/count"), 20_000);
+    assert_eq!(percent(&events, "/observed_percent"), 100.0);
+}
+
+#[test]
+fn a_storm_of_switches_keeps_within_the_budget() {
+    // Check that walks at switches keep within their part of the budget where hundreds of threads switch all the time, and that totals
+    // stay exact: switches and calls cost what they cost, so only walks are held against it.
+    let Some(daemon) = within_budget() else {
+        return;
+    };
+    let daemon = &daemon;
+    let walked = |daemon: &Daemon| {
+        let metrics = daemon.request("GET", "/metrics", None).text();
+        let line = metrics
+            .lines()
+            .find(|line| line.starts_with("profiler_walks_cost_seconds_total "));
+        let value = line.and_then(|line| line.split(' ').nth(1)?.parse::<f64>().ok());
+        value.unwrap_or_else(|| panic!("no cost of walks in {metrics}"))
+    };
+    let threads: Vec<Workload> = (0..10)
+        .map(|_| Workload::start("contention --threads 50 --millis 1 --count 20000"))
+        .collect();
+    thread::sleep(Duration::from_secs(5));
+    let (before, walked_before) = (cost_and_busy(daemon), walked(daemon));
+    thread::sleep(Duration::from_secs(8));
+    let (after, walked_after) = (cost_and_busy(daemon), walked(daemon));
+    let share = (walked_after - walked_before) / (after.1 - before.1);
+    // Ticks are walked whatever they cost: 99 a second and processor.
+    assert!(share <= 0.004 + 0.004, "{share} of the time at work");
+    ledger::check(daemon);
+    drop(threads);
+}
