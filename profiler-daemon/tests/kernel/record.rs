@@ -369,6 +369,63 @@ fn an_interrupt_ends_it_with_what_there_is() {
 }
 
 #[test]
+fn a_command_that_outlives_its_time_is_told_of() {
+    // Check that a recording whose time is over says for which process it waits, with the report written; that SIGTERM ends the
+    // wait and not the command; and that nothing of it is said of a command that ended in time.
+    if !privileged() {
+        return;
+    }
+    let folder = TempDir::new().expect("a temporary directory");
+    let path = folder.path().join("a.json");
+    let options = ["--duration", "1s", "-o", utf8(&path), "--"];
+    let script = ["sh", "-c", "echo $$; exec sleep 300"];
+    let mut child = record(&[&options[..], &script].concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program can be executed");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe"))
+        .read_line(&mut line)
+        .expect("the command says its number");
+    let command: u32 = line.trim().parse().expect("a number");
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let words = BufReader::new(child.stderr.take().expect("a pipe"));
+    std::thread::spawn(move || {
+        let mut lines = words.lines().map_while(Result::ok);
+        // Whoever receives may have given up.
+        lines.try_for_each(|line| sender.send(line))
+    });
+    let begin = format!("process {command} still runs");
+    let deadline = Instant::now() + PATIENCE;
+    let sentence = loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match receiver.recv_timeout(left) {
+            Ok(line) if line.contains(&begin) => break line,
+            Ok(_) => {}
+            Err(_) => {
+                signal(child.id(), libc::SIGKILL);
+                signal(command, libc::SIGKILL);
+                panic!("nothing was said of process {command}");
+            }
+        }
+    };
+    let written = json(&std::fs::read(&path).expect("the file was written"));
+    assert_eq!(rows(&written["processes"])[0]["pid"], command);
+    let alone = format!("`kill {}` ends the wait alone", child.id());
+    assert!(sentence.contains(&alone), "{sentence}");
+    signal(child.id(), libc::SIGTERM);
+    let output = ended(child);
+    let runs = Path::new(&format!("/proc/{command}")).exists();
+    signal(command, libc::SIGKILL);
+    assert!(runs, "the command goes on");
+    assert_eq!(output.status.code(), Some(143));
+
+    let output = run(&[&options[..], &["sleep", "0.1"]].concat());
+    assert!(output.status.success() && !said(&output).contains("still runs"));
+}
+
+#[test]
 fn a_running_process_for_a_time() {
     // Check that a process that runs already is recorded alone, for the time that was asked for, with the right shares.
     if !privileged() {
