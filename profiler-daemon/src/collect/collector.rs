@@ -284,7 +284,8 @@ impl Collector {
     /// Finds stacks for waits that have none.
     fn look_from_outside(&mut self) {
         if let Some(unwinding) = &mut self.unwinding {
-            self.outside.renew(&unwinding.take_renewed());
+            self.outside
+                .renew(monotonic_ns(), &unwinding.take_renewed());
         }
         let (stacks, processes, profile) =
             (&mut self.stacks, &mut self.processes, &mut self.profile);

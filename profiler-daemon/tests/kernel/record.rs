@@ -260,6 +260,35 @@ fn a_command_that_sleeps_at_once_is_found_where_it_sleeps() {
 }
 
 #[test]
+fn long_sleeps_that_begin_at_once_get_their_callers() {
+    // Check that programs which fall asleep before it is known what they have mapped, and go on sleeping, are found where they sleep
+    // with all callers: the walk as they fell asleep could not say.
+    if !privileged() {
+        return;
+    }
+    let folder = TempDir::new().expect("a temporary directory");
+    let path = folder.path().join("a.folded");
+    let script = "for number in 1 2 3 4 5 6 7 8; do sleep 9 & done; wait";
+    let options = ["--duration", "8s", "--value", "blocked", "-o", utf8(&path)];
+    let output = run(&[&options[..], &["--", "sh", "-c", script]].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    let folded = std::fs::read_to_string(&path).expect("the file was written");
+    let slept = |wanted: fn(&str) -> bool| -> u64 {
+        let stacks = folded.lines().filter_map(|line| line.rsplit_once(' '));
+        let of_sleep = stacks.filter(|(stack, _)| stack.starts_with("sleep (") && wanted(stack));
+        of_sleep
+            .map(|(_, ns)| ns.parse::<u64>().expect("a number"))
+            .sum()
+    };
+    let (all_ns, cut_short_ns) = (
+        slept(|_| true),
+        slept(|stack| stack.contains("[incomplete")),
+    );
+    assert!(all_ns > 8 * 7_000_000_000, "{folded}");
+    assert!(cut_short_ns * 100 < all_ns, "{folded}");
+}
+
+#[test]
 fn the_end_of_a_command_is_passed_on() {
     // Check that exit codes and signals are passed on, and that a command that cannot run leaves a file as it was.
     if !privileged() {
