@@ -38,6 +38,7 @@ use super::naming::Naming;
 use super::outside::Outside;
 use super::own_frames::OwnFrames;
 use super::processors;
+use super::quotas::{Mounted, Quotas};
 use super::rests::Rests;
 use super::stacks::Stacks;
 use super::state::{CollectorState, Unreadable};
@@ -99,6 +100,7 @@ pub struct Collector {
     coverage: Coverage,
     owners: HashMap<u32, Owner>,
     descriptions: Descriptions,
+    quotas: Quotas,
     unowned: Unowned,
     unreadable: Unreadable,
     estimate: Estimate,
@@ -146,6 +148,7 @@ impl Collector {
             coverage: Coverage::default(),
             owners: HashMap::new(),
             descriptions: Descriptions::default(),
+            quotas: Quotas::default(),
             unowned: Unowned::default(),
             unreadable: Unreadable::default(),
             estimate: Estimate::new(monotonic_ns()),
@@ -364,6 +367,7 @@ impl Collector {
             offsets,
             &mut drained,
         );
+        self.quotas.pass(pass, &Mounted, &mut drained);
         let side_band = self
             .side_band
             .as_ref()
@@ -380,6 +384,7 @@ impl Collector {
             unowned: self.unowned,
             unreadable: self.unreadable.total,
             missed_ends: self.kernel.missed_ends(),
+            quota_groups_refused: self.quotas.refused(),
         };
         drained.losses.extend(counts(COLLECTOR_LOSSES, &sources));
         drained.modules = self.processes.modules().view();

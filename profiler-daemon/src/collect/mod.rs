@@ -19,6 +19,7 @@ mod naming;
 mod outside;
 mod own_frames;
 mod processors;
+mod quotas;
 mod rations;
 mod rests;
 mod retries;
