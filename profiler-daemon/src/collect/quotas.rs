@@ -23,6 +23,9 @@ const WORTH: u64 = 20;
 const MAX_READS: usize = 16;
 /// Groups that are known.
 const MAX_GROUPS: usize = 64;
+/// A group that was not throttled gives way to others after so many passes: sooner, new ones would displace each other before they are
+/// read a second time.
+const IDLE_PASSES: u64 = 10;
 
 /// Where groups are read.
 pub(super) trait CpuGroups {
@@ -183,10 +186,11 @@ impl Quotas {
         None
     }
 
-    /// Makes room: forgets the group that was read longest ago, of those that were never seen throttled.
+    /// Makes room: forgets the group that was read longest ago, of those that were never seen throttled, if that is some time.
     fn forget_one(&mut self) {
         let idle = self.groups.iter();
-        let idle = idle.filter(|(_, known)| known.throttled_ns == 0);
+        let idle = idle
+            .filter(|(_, known)| known.throttled_ns == 0 && known.pass + IDLE_PASSES < self.passes);
         let oldest = idle.min_by_key(|(_, known)| known.pass);
         if let Some(path) = oldest.map(|(path, _)| Arc::clone(path)) {
             self.groups.remove(&path);
