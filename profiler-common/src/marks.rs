@@ -382,7 +382,8 @@ impl Marks {
         self.wait == wait::UNSEEN && !inside
     }
 
-    /// The stack of the wait that is open, or has just ended, was found from outside.
+    /// The stack of the wait that is open, or has just ended, was found from outside: of one that was walked, only after a second, from
+    /// when on it is exactly its stack's anyway.
     #[inline(always)]
     pub fn find(&mut self) {
         self.wait = wait::EXACT;

@@ -1,11 +1,15 @@
-//! Stacks read from outside: of threads that are off the processor and were not walked as they left. What the daemon asks, what
+//! Stacks read from outside: of threads that are off the processor and were not walked as they left, or not far, since too little was
+//! known of their process. What the daemon asks, what
 //! the kernel programs answer, and what the daemon hands over.
 //!
 //! The daemon asks for a look at a thread, and gets its saved registers, its kernel stack, and how often it has been switched out. It
 //! reads the thread's memory, follows the stack, and asks again: the same count, and the thread still off its processor, mean that it did
 //! not run meanwhile. Then the wait has a stack.
 
+use crate::StackEnd;
 use crate::limits::MAX_KERNEL_FRAMES;
+use crate::records::END_MASK;
+use crate::unwind::UnwindFailure;
 
 /// [`OutsideStack::asked`]: nothing.
 pub const ASKED_NOTHING: u32 = 0;
@@ -13,6 +17,17 @@ pub const ASKED_NOTHING: u32 = 0;
 pub const ASKED_ALL: u32 = 1;
 /// [`OutsideStack::asked`]: whether the thread has run since; only the head's first fields are filled.
 pub const ASKED_AGAIN: u32 = 2;
+
+/// Whether the walk of a wait whose row ends so ([`crate::records::SumKey::end`]) came no further for want of what is heard of a process
+/// only after the fact: its mappings, or the tables of its files. Then a whole stack of the wait may be found from outside.
+#[must_use]
+#[inline(always)]
+pub const fn may_come_further(end: u32) -> bool {
+    const NO_MAPPING: u32 = StackEnd::Incomplete(UnwindFailure::NoMapping).to_u32();
+    const NO_TABLE: u32 = StackEnd::Incomplete(UnwindFailure::NoTable).to_u32();
+    let end = end & END_MASK;
+    end == NO_MAPPING || end == NO_TABLE
+}
 
 /// What the daemon asks about the thread in a slot, and the stack that it found for the thread's wait.
 #[repr(C)]

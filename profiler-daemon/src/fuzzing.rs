@@ -15,7 +15,7 @@ use crate::sys::cgroup::CgroupFacts;
 use crate::sys::clock::thread_ns;
 use crate::sys::perf_record::{self, Event, HEADER_BYTES, Header, MAX_PATH_BYTES};
 use crate::sys::proc_stat::ProcStat;
-use crate::sys::{proc_fs, proc_maps};
+use crate::sys::{proc_fs, proc_maps, quota};
 use crate::{config, export, http, symbols, unwind};
 
 /// Most time of a processor that one input may take, nanoseconds. Most take a ten-thousandth.
@@ -136,6 +136,7 @@ fn read_proc_text(text: &[u8]) {
         assert_eq!(modules.place(address).offset, address);
     }
     proc_fs::fuzzing::check(text);
+    quota::fuzzing::check(text);
 }
 
 fn read_records(mut records: &[u8]) {

@@ -25,6 +25,7 @@ pub mod probe;
 pub mod proc_fs;
 pub mod proc_maps;
 pub mod proc_stat;
+pub mod quota;
 pub mod thread_life;
 pub mod tick_event;
 pub mod time_order;

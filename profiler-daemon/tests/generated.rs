@@ -97,8 +97,8 @@ fn counters() -> String {
     page.push_str(
         "\n## What the profile counts\n\n\
         `causes` of the session's `completeness`, `profiler_losses_total` in the metrics, and `profile.losses` of\n\
-        `/api/v1/status`. Beside them, `folded_ns` among the `causes` of any report is how much of *its own* time was folded\n\
-        (semantics.md section 7, Room). `dropped_processes` and `dropped_ns`, in what `record --connect` writes alone, are processes that\n\
+        `/api/v1/status`. Beside them, `folded_ns` among the `causes` of any report is how much of *its own* time was folded,\n\
+        and `callers_folded_ns` how much more is of functions some of whose callers were (semantics.md section 7, Room). `dropped_processes` and `dropped_ns`, in what `record --connect` writes alone, are processes that\n\
         ended and that the daemon no longer kept (`limits.exited_processes`) when a command, names or children were recorded, and what\n\
         they have of that time: some may have been wanted.\n\n\
         | name | what is counted |\n|---|---|\n",

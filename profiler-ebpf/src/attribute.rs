@@ -8,6 +8,7 @@ use core::ffi::c_void;
 use profiler_common::Counter;
 use profiler_common::kinds::{BLOCKED, MARKS, RUNNABLE, Tick, WaitNs};
 use profiler_common::marks::{Ended, WaitSums, is_inside};
+use profiler_common::outside::may_come_further;
 use profiler_common::records::{Control, Reserve, SumKey, SumValue, ThreadRecord};
 
 use crate::calls;
@@ -192,7 +193,7 @@ pub fn end_wait(
     calls::leave_wait(record, waited);
     // When it began: the clock has come to its end.
     let since_ns = record.clock.last_ns - waited[BLOCKED] - waited[RUNNABLE];
-    if record.marks.lacks_stack()
+    if (record.marks.lacks_stack() || may_come_further(record.away_end))
         && let Some(found) = look::outside_stack(slot, since_ns)
     {
         record.away_user = found.user;

@@ -38,6 +38,7 @@ use super::naming::Naming;
 use super::outside::Outside;
 use super::own_frames::OwnFrames;
 use super::processors;
+use super::quotas::{Mounted, Quotas};
 use super::rests::Rests;
 use super::spending::Spending;
 use super::stacks::Stacks;
@@ -104,6 +105,7 @@ pub struct Collector {
     coverage: Coverage,
     owners: HashMap<u32, Owner>,
     descriptions: Descriptions,
+    quotas: Quotas,
     unowned: Unowned,
     unreadable: Unreadable,
     spending: Spending,
@@ -158,6 +160,7 @@ impl Collector {
             coverage: Coverage::default(),
             owners: HashMap::new(),
             descriptions: Descriptions::default(),
+            quotas: Quotas::default(),
             unowned: Unowned::default(),
             unreadable: Unreadable::default(),
             spending,
@@ -303,7 +306,8 @@ impl Collector {
     /// Finds stacks for waits that have none.
     fn look_from_outside(&mut self) {
         if let Some(unwinding) = &mut self.unwinding {
-            self.outside.renew(&unwinding.take_renewed());
+            self.outside
+                .renew(monotonic_ns(), &unwinding.take_renewed());
         }
         let (stacks, processes, profile) =
             (&mut self.stacks, &mut self.processes, &mut self.profile);
@@ -384,6 +388,7 @@ impl Collector {
             offsets,
             &mut drained,
         );
+        self.quotas.pass(pass, &Mounted, &mut drained);
         let side_band = self
             .side_band
             .as_ref()
@@ -401,6 +406,7 @@ impl Collector {
             unreadable: self.unreadable.total,
             missed_ends: self.kernel.missed_ends(),
             untraced_ns: self.spending.untraced_ns(),
+            quota_groups_refused: self.quotas.refused(),
         };
         drained.losses.extend(counts(COLLECTOR_LOSSES, &sources));
         drained.modules = self.processes.modules().view();

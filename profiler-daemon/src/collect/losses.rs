@@ -23,6 +23,7 @@ pub struct Sources {
     pub(super) unreadable: u64,
     pub(super) missed_ends: u64,
     pub(super) untraced_ns: u64,
+    pub(super) quota_groups_refused: u64,
 }
 
 /// Every counter of the collector.
@@ -136,5 +137,10 @@ pub const COLLECTOR_LOSSES: &[Loss<Sources>] = &[
         name: "call_rows_unowned",
         help: "Rows of system calls, once in each pass, of threads that nobody knows: left out.",
         read: |from| from.unowned.call_rows,
+    },
+    Loss {
+        name: "quota_groups_refused",
+        help: "Times that a control group around a process that waited for a processor was not read because too many are known: whether its quota was used up is not told.",
+        read: |from| from.quota_groups_refused,
     },
 ];

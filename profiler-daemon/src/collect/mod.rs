@@ -21,6 +21,7 @@ mod outside;
 mod own_frames;
 mod prices;
 mod processors;
+mod quotas;
 mod rations;
 mod rests;
 mod retries;

@@ -1,5 +1,5 @@
 //! Gives stacks to waits that have none: of threads that were asleep when they were first seen, and of those that have slept for a
-//! second since they were left unwalked. Their registers are taken from outside, their memory is read by a process that can be killed,
+//! second since they were left unwalked, or were walked before it was known what their process has mapped. Their registers are taken from outside, their memory is read by a process that can be killed,
 //! and the stack is followed here. No thread is stopped or slowed down; if it ran meanwhile, the stack is thrown away.
 //!
 //! When and how often says this module; how a stack is followed `walk`, how memory is read `sys::memory_reader`.
@@ -43,6 +43,8 @@ const AGAIN_NS: u64 = 1_000_000_000;
 const TRIES: u32 = 4;
 /// A process whose memory kept the reader waiting is not asked for so long, then twice as long, and so on.
 const BARRED_NS: u64 = 10_000_000_000;
+/// For how long it is remembered that a process has other unwind rows: a wait is noted after a second, or a late pass.
+const RENEWED_NS: u64 = 10_000_000_000;
 /// Doubled so often at most.
 const MAX_DOUBLED: u32 = 10;
 
@@ -75,6 +77,8 @@ struct Wait {
     next_ns: Option<u64>,
     /// Its stack ended for want of a table or a mapping: it is looked at when there are others.
     lacks_rows: bool,
+    /// So did the walk as it began: it has that stack unless a whole one is found.
+    cut_short: bool,
 }
 
 /// A process whose memory keeps readers waiting.
@@ -103,6 +107,8 @@ pub(super) struct Outside {
     waits: HashMap<u32, Wait>,
     /// By process id.
     barred: HashMap<u32, Barred>,
+    /// When processes had other unwind rows last.
+    renewed: HashMap<u32, u64>,
     rest_until_ns: u64,
     max_frames: usize,
     counts: OutsideCounts,
@@ -115,6 +121,7 @@ impl Outside {
             reader: MemoryReader::new(program, &[SUBCOMMAND]),
             waits: HashMap::new(),
             barred: HashMap::new(),
+            renewed: HashMap::new(),
             rest_until_ns: 0,
             max_frames,
             counts: OutsideCounts::default(),
@@ -145,25 +152,36 @@ impl Outside {
             let wait = match known.filter(|known| known.since_ns == wait.since_ns) {
                 Some(known) => *known,
                 None if wait.begin_seen && at_ns < wait.since_ns + LONG_WAIT_NS => continue,
-                None => Wait {
-                    since_ns: wait.since_ns,
-                    pid,
-                    tries: 0,
-                    next_ns: Some(at_ns),
-                    lacks_rows: false,
-                },
+                None => {
+                    let renewed_ns = self.renewed.get(&pid).copied();
+                    // With the same rows it would come no further.
+                    let lacks_rows =
+                        wait.cut_short && renewed_ns.is_none_or(|at_ns| at_ns < wait.since_ns);
+                    Wait {
+                        since_ns: wait.since_ns,
+                        pid,
+                        tries: 0,
+                        next_ns: (!lacks_rows).then_some(at_ns),
+                        lacks_rows,
+                        cut_short: wait.cut_short,
+                    }
+                }
             };
             self.waits.insert(slot, wait);
         }
+        self.renewed
+            .retain(|_, renewed_ns| at_ns < renewed_ns.saturating_add(RENEWED_NS));
         self.barred
             .retain(|_, barred| at_ns < barred.until_ns.saturating_add(BARRED_NS));
     }
 
-    /// These processes have other unwind rows: stacks that ended for want of some may be followed further.
-    pub(super) fn renew(&mut self, processes: &HashSet<u32>) {
+    /// These processes have other unwind rows by now: stacks that ended for want of some may be followed further.
+    pub(super) fn renew(&mut self, now_ns: u64, processes: &HashSet<u32>) {
         if processes.is_empty() {
             return;
         }
+        self.renewed
+            .extend(processes.iter().map(|pid| (*pid, now_ns)));
         for wait in self.waits.values_mut() {
             if wait.lacks_rows && processes.contains(&wait.pid) {
                 wait.lacks_rows = false;
@@ -360,6 +378,10 @@ impl Outside {
         );
         wait.next_ns =
             (lacks_memory && wait.tries < TRIES).then(|| now_ns + (AGAIN_NS << (wait.tries - 1)));
+        if wait.cut_short && !matches!(end, StackEnd::Complete | StackEnd::TRUNCATED) {
+            // What was walked as it began says as much.
+            return;
+        }
         let raw = subject.raw(now_ns);
         if raw.head.user == 0 && raw.head.kernel == 0 {
             self.counts.unreadable += 1;

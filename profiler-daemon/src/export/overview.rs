@@ -9,6 +9,8 @@ use crate::report::overview::{Overview, OverviewRow};
 const WIDTH: usize = 80;
 /// The widest name of a process or of a system call, columns.
 const MAX_NAME: usize = 18;
+/// The longest path of a control group, columns.
+const MAX_GROUP: usize = 24;
 /// The last column: it gets what the others leave.
 const FUNCTION: &str = "HOTTEST FUNCTION";
 
@@ -68,9 +70,10 @@ pub fn write(overview: &Overview, out: &mut impl Write) -> io::Result<()> {
         &[PID, WAITING, WAIT, BLOCK, IN, CALL, HOT, HOTTEST],
         &overview.waiting,
     ));
+    // In the place of the empty line: there are no more than fit.
+    lines.push(throttled(overview).unwrap_or_default());
     lines.extend(
         [
-            "",
             "CPU, WAIT (for a processor) and BLOCK: of the time; IN: of blocked; HOT: of CPU",
             "More: /api/v1/processes?format=text; all there is to ask: /api/v1; README.md",
         ]
@@ -106,6 +109,26 @@ fn head(of: &Overview) -> Vec<String> {
             at_most(of.completeness.elapsed_attributed_percent),
         ),
     ]
+}
+
+/// Of those that wait longest, the first whose waits for a processor are those for more of a quota.
+fn throttled(of: &Overview) -> Option<String> {
+    let rows = of.waiting.iter().chain(&of.busiest);
+    rows.filter_map(|row| {
+        let (group, ns) = (row.throttled_group.as_ref()?, row.throttled_ns?);
+        let group = name(group);
+        // The end of a path tells most.
+        let begin = columns(&group).saturating_sub(MAX_GROUP);
+        let group: String = group.chars().skip(begin).collect();
+        let pid = row.pid.map_or_else(String::new, |pid| format!(" {pid}"));
+        let seconds = ns as f64 / 1e9;
+        let who = cut(&row.comm, MAX_NAME);
+        Some(format!(
+            "WAIT of {}{pid}: quota of {group} used up for {seconds:.1} s",
+            name(&who)
+        ))
+    })
+    .next()
 }
 
 /// A length of time in one unit, or in minutes and seconds.

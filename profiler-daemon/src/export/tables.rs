@@ -408,6 +408,11 @@ impl TextReport for ProcessReport {
                 ),
             ),
         ];
+        if let (Some(group), Some(ns)) = (&process.throttled_group, process.throttled_ns) {
+            let seconds = ns as f64 / 1e9;
+            let used_up = format!("quota of {} used up for {seconds:.3} s", name(group));
+            facts.push(("throttled", used_up));
+        }
         facts.extend(total_facts(&process.totals));
         if let Some(command_line) = &process.command_line {
             facts.insert(3, ("command line", name(command_line)));

@@ -115,15 +115,25 @@ pub fn write<R: TextReport + ?Sized>(report: &R, out: &mut impl Write) -> io::Re
     Ok(())
 }
 
+/// Time of functions some of whose callers were folded that is not worth a word, percent.
+const MAX_CALLERS_FOLDED: f64 = 1.0;
+
 /// How complete the answer is, in a sentence: whether to believe it. The counts behind it are in the JSON.
 fn write_completeness(lacks: &Completeness, out: &mut impl Write) -> io::Result<()> {
     let lost = match lacks.samples_lost {
         0 => String::new(),
         lost => format!(", {lost} samples lost"),
     };
+    // Less than that changes no inclusive value by much.
+    let callers = match lacks.callers_folded_percent {
+        folded if folded > MAX_CALLERS_FOLDED => {
+            format!(", callers of {} of time", human::at_most(100.0 - folded))
+        }
+        _ => String::new(),
+    };
     writeln!(
         out,
-        "# complete: {} of stacks, {} of time, names of {} of frames{lost}",
+        "# complete: {} of stacks, {} of time, names of {} of frames{callers}{lost}",
         human::at_most(lacks.stacks_complete_percent),
         human::at_most(lacks.elapsed_attributed_percent),
         human::at_most(100.0 - lacks.frames_unknown_percent),

@@ -3,7 +3,7 @@
 use profiler_common::clock::{CALL_SEEN, Class, KERNEL_THREAD, NO_CALL};
 use profiler_common::kinds::KindNs;
 use profiler_common::limits::COMM_BYTES;
-use profiler_common::outside::OutsideStack;
+use profiler_common::outside::{OutsideStack, may_come_further};
 use profiler_common::records::{END_MASK, IMAGE_SHIFT, ThreadRecord};
 use profiler_common::unwind::UnwindFailure;
 use profiler_common::{CLASS_COUNT, ClassNs, Phase, StackEnd, ThreadClock};
@@ -55,11 +55,11 @@ pub struct ThreadSnapshot {
     pub call: Option<CallUnderWay>,
     /// While it is off the processor and the wait is exactly a stack's as far as it has come: that stack.
     pub away: Option<AwayStack>,
-    /// While it is off the processor and its stack was not walked as it left: that wait.
+    /// While it is off the processor and its stack was not walked as it left, or not far for want of mappings or tables: that wait.
     pub unwalked: Option<UnwalkedWait>,
     /// In a call that was walked at its entry: the user stack that its marks and waits are going to refer to.
     pub entry: Option<AwaitedStack>,
-    /// While it is off the processor and was walked as it left, but what the wait is worth is known only at its end.
+    /// While it is off the processor and was walked as it left, but which stack has the wait, or what it is worth, is known only at its end.
     pub drawn: Option<AwaitedStack>,
 }
 
@@ -89,13 +89,15 @@ pub struct CallUnderWay {
     pub blocked_ns: u64,
 }
 
-/// A wait that has no stack, or one that was found from outside.
+/// A wait that has no whole stack, or one that was found from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnwalkedWait {
     /// When it began, or was first seen.
     pub since_ns: u64,
     /// Whether its beginning was seen.
     pub begin_seen: bool,
+    /// Whether it was walked as it began, and came no further for want of mappings or tables.
+    pub cut_short: bool,
 }
 
 /// The stack of a thread that is off the processor, and the time it waits for.
@@ -126,10 +128,14 @@ pub(super) fn snapshot(
     let phase = Phase::from_u32(view.phase)?;
     let is_away = matches!(seen, Phase::Blocked | Phase::Runnable);
     let since_ns = record.clock.last_ns;
-    let stack = if record.marks.is_open_exact(view.last_ns - since_ns) {
-        Some((record.away_user, record.away_kernel, record.away_end))
-    } else if record.marks.lacks_stack() && outside.since_ns == since_ns {
+    let is_walked = !record.marks.lacks_stack();
+    let is_exact = record.marks.is_open_exact(view.last_ns - since_ns);
+    let cut_short = is_walked && is_exact && may_come_further(record.away_end);
+    let is_found = outside.since_ns == since_ns && (!is_walked || cut_short);
+    let stack = if is_found {
         Some((outside.user, outside.kernel, outside.end))
+    } else if is_exact {
+        Some((record.away_user, record.away_kernel, record.away_end))
     } else {
         None
     };
@@ -152,7 +158,8 @@ pub(super) fn snapshot(
         && record.entry_ns != 0
         && record.entry_ns == view.call_entered_ns
         && record.entry_lost == 0;
-    let is_drawn = is_away && away.is_none() && !record.marks.lacks_stack();
+    // Also where another stack was found since: the switch that ends the wait may miss that one.
+    let is_drawn = is_away && is_walked && (away.is_none() || is_found);
     // Woken, but not yet on a processor.
     let woken = phase == Phase::Blocked && record.clock.woken_ns >= record.clock.last_ns;
     Some(ThreadSnapshot {
@@ -188,9 +195,10 @@ pub(super) fn snapshot(
             })
             .or_else(|| untraced_wait(record, &view).filter(|_| is_away)),
         away,
-        unwalked: (is_away && record.marks.lacks_stack()).then_some(UnwalkedWait {
+        unwalked: (is_away && (!is_walked || cut_short)).then_some(UnwalkedWait {
             since_ns,
             begin_seen: record.clock.resumed_ns != since_ns && !record.marks.is_unseen(is_inside),
+            cut_short,
         }),
         entry: entered.then_some(AwaitedStack {
             user: record.entry_user,

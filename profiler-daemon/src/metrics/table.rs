@@ -118,7 +118,7 @@ pub(super) const FAMILIES: &[Family] = &[
         "Time spent making and finding unwind tables.",
         |input, series| series.add(&[], seconds(input.unwind.busy_ns_total))),
     family!(Counter "profiler_outside_looks_total", "threads", ["what"],
-        "Threads in waits without a stack that were looked at from outside: tried, and what became of it: kept, torn (the thread ran meanwhile), late (memory that keeps readers waiting) or unreadable.",
+        "Threads in waits without a whole stack that were looked at from outside: tried, and what became of it: kept, torn (the thread ran meanwhile), late (memory that keeps readers waiting) or unreadable.",
         |input, series| input.outside.looks_total.iter().for_each(|(what, n)| series.add(&[what], count(*n)))),
     family!(Counter "profiler_outside_readers_total", "processes", ["what"],
         "Processes that read memory of threads in such waits: started, killed because they were late, and those that died otherwise.",

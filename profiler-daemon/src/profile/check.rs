@@ -291,6 +291,7 @@ impl Sessions {
 impl Counters {
     fn check(&self) -> Result<(), Flaw> {
         let counts = self.losses.iter().chain(&self.discarded);
+        let counts = counts.chain(&self.throttled);
         let counts = counts.map(|(_, count)| u128::from(*count));
         let sum = counts.sum::<u128>() + u128::from(self.samples_lost);
         expect(sum <= LARGEST_SUM, TOO_LARGE)

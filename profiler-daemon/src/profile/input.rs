@@ -347,6 +347,10 @@ pub struct DrainPass {
     pub samples_lost: u64,
     /// Samples discarded on purpose, by reason.
     pub discarded: Counts,
+    /// For how long control groups were throttled, since each was first looked at: nanoseconds by path, all processors together.
+    pub throttled: Counts,
+    /// Processes that waited for a processor while a group around them was throttled, and that group's path.
+    pub quota_groups: Vec<(ProcessKey, Arc<str>)>,
     /// The modules that frames name.
     pub modules: ModuleTable,
 }

@@ -66,6 +66,8 @@ struct Process {
     account: Account,
     /// The pass in which it was first seen to have exited.
     exited_pass: Option<u64>,
+    /// See [`snapshot::ProcessView::quota_group`].
+    quota_group: Option<Arc<str>>,
 }
 
 /// All that was drained since the session began.
@@ -94,6 +96,7 @@ pub struct Profile {
     losses: input::Counts,
     samples_lost: u64,
     discarded: input::Counts,
+    throttled: input::Counts,
 }
 
 impl Profile {
@@ -129,6 +132,7 @@ impl Profile {
             losses: Vec::new(),
             samples_lost: 0,
             discarded: Vec::new(),
+            throttled: Vec::new(),
             limits,
         }
     }
@@ -152,6 +156,11 @@ impl Profile {
         for info in pass.processes {
             touched.insert(info.key);
             self.describe(info);
+        }
+        for (key, group) in pass.quota_groups {
+            if let Some(process) = self.processes.get_mut(&key) {
+                process.quota_group = Some(group);
+            }
         }
         for update in &pass.threads {
             if let Some(process) = self.process(update.process, Some(update)) {
@@ -220,6 +229,7 @@ impl Profile {
         self.losses = pass.losses.clone();
         self.samples_lost = pass.samples_lost;
         self.discarded = pass.discarded.clone();
+        self.throttled = pass.throttled.clone();
         self.modules = pass.modules.clone();
     }
 
@@ -310,6 +320,7 @@ impl Profile {
             let view = ProcessView {
                 info: Arc::clone(&process.info),
                 account: process.account.view(),
+                quota_group: process.quota_group.clone(),
             };
             (*key, view)
         };
@@ -344,6 +355,7 @@ impl Profile {
             losses: self.own_and_kernel_losses(),
             samples_lost: self.samples_lost,
             discarded: self.discarded.clone(),
+            throttled: self.throttled.clone(),
         })
     }
 }
@@ -357,6 +369,7 @@ impl Process {
             credited: Credited::default(),
             account: Account::default(),
             exited_pass: None,
+            quota_group: None,
         }
     }
 

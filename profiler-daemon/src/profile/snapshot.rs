@@ -27,6 +27,8 @@ pub struct ProcessView {
     pub info: Arc<ProcessInfo>,
     /// What it did.
     pub account: AccountView,
+    /// The control group around it whose quota was used up last while it waited for a processor.
+    pub quota_group: Option<Arc<str>>,
 }
 
 /// What part of the session an answer covers.
@@ -48,6 +50,8 @@ pub struct Coverage {
     pub samples_lost: u64,
     /// Samples discarded in it, by reason.
     pub discarded: Counts,
+    /// For how long control groups were throttled in it, nanoseconds by path; those that were not are missing.
+    pub throttled: Counts,
 }
 
 /// What was asked for is no longer kept in pieces.
@@ -288,6 +292,7 @@ impl Snapshot {
             losses: grown(&self.counters.losses, &Vec::new()),
             samples_lost: self.counters.samples_lost,
             discarded: self.counters.discarded.clone(),
+            throttled: grown(&self.counters.throttled, &Vec::new()),
         }
     }
 
@@ -321,6 +326,7 @@ impl Snapshot {
             losses: grown(&then.losses, &from.counters.losses),
             samples_lost: then.samples_lost.saturating_sub(from.counters.samples_lost),
             discarded: less(&then.discarded, &from.counters.discarded),
+            throttled: grown(&then.throttled, &from.counters.throttled),
         })
     }
 

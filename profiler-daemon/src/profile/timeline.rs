@@ -19,6 +19,8 @@ pub struct Counters {
     pub(super) samples_lost: u64,
     /// Samples discarded, by reason.
     pub(super) discarded: Counts,
+    /// For how long control groups were throttled, nanoseconds by path.
+    pub(super) throttled: Counts,
 }
 
 /// Where a piece begins.

@@ -9,6 +9,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::sys::held_command::terminate;
 
+use super::progress;
+
 /// The exit code of a program that was ended by a signal is this much more than the signal.
 const SIGNALLED: i32 = 128;
 /// The exit code where a command is there and cannot be executed.
@@ -102,19 +104,23 @@ pub(super) enum Left {
 
 impl Left {
     /// Waits for the command and answers its exit code. A command whose recording was told to end is told so, too; one that
-    /// outlives the time of its recording is left in peace. A signal ends the wait.
+    /// outlives the time of its recording is left in peace, and whoever waits is told what for. A signal ends the wait.
     pub(super) async fn exit_code(self, signals: &mut Signals) -> anyhow::Result<u8> {
         let (mut child, ended) = match self {
             Self::Nothing(exit_code) => return Ok(exit_code),
             Self::Command { child, ended } => (child, ended),
         };
-        if ended == Ended::Signal
-            && child
-                .try_wait()
-                .context("cannot wait for the command")?
-                .is_none()
-        {
-            terminate(&child);
+        let runs = child
+            .try_wait()
+            .context("cannot wait for the command")?
+            .is_none();
+        match ended {
+            Ended::Signal if runs => terminate(&child),
+            // A server may run for ever, and nothing else shows that the recording is over.
+            Ended::Duration if runs => {
+                progress::say(&waits_for(child.id(), std::process::id()));
+            }
+            Ended::Done | Ended::Duration | Ended::Signal => {}
         }
         let Signals { quit, child: news } = signals;
         tokio::select! {
@@ -122,6 +128,14 @@ impl Left {
             signal = quit.next() => Ok(signal.exit_code()),
         }
     }
+}
+
+/// What is waited for once the time of a recording is over, and how to stop that: a terminal sends Ctrl-C to the command as well.
+fn waits_for(command: u32, own: u32) -> String {
+    format!(
+        "the time is over and the report is made; process {command} still runs and this waits for its end \
+         (Ctrl-C in a terminal interrupts both, `kill {own}` ends the wait alone)"
+    )
 }
 
 /// Waits until the child has ended. `news` was made before the child was.

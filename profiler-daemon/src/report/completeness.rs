@@ -21,6 +21,9 @@ use crate::{
     symbols::lines::NoLine,
 };
 
+/// The cause under which time of functions stands some of whose callers were folded.
+pub(super) const CALLERS_FOLDED: &str = "callers_folded_ns";
+
 /// What this very answer lacks.
 #[derive(Clone, Debug, Default, Serialize, PartialEq, utoipa::ToSchema)]
 pub struct Completeness {
@@ -48,9 +51,14 @@ pub struct Completeness {
     /// The same by reason; the shares sum to it. Absent where lines are not shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lines_unknown: Option<BTreeMap<&'static str, f64>>,
-    /// Losses by cause: the counters of the session, or the lost stacks of one process.
+    /// Losses by cause: the counters of the session, or the lost stacks of one process. And of this answer's own time, that of stacks
+    /// which were folded (`folded_ns`), and that of functions some of whose callers were (`callers_folded_ns`).
     #[schema(value_type = BTreeMap<String, u64>)]
     pub causes: BTreeMap<CounterName, u64>,
+    /// `callers_folded_ns` of all time, percent: whether the text says so.
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub callers_folded_percent: f64,
 }
 
 /// Walks of user stacks by how they ended.
@@ -123,6 +131,8 @@ pub(super) struct Lacks {
     lost: BTreeMap<&'static str, u64>,
     /// Time of stacks that gave their room to others.
     pub(super) folded_ns: u64,
+    /// Time of functions some of whose callers did.
+    pub(super) callers_folded_ns: u64,
 }
 
 impl Lacks {
@@ -216,6 +226,10 @@ impl Completeness {
             lines_unknown_percent: None,
             lines_unknown: None,
             causes: causes(view, &seen.lacks),
+            callers_folded_percent: percent(
+                seen.lacks.callers_folded_ns,
+                view.total.values.elapsed_ns(),
+            ),
         }
     }
 }
@@ -268,9 +282,12 @@ fn causes(view: &View<'_>, lacks: &Lacks) -> BTreeMap<CounterName, u64> {
         let lost = lacks.lost.iter();
         causes.extend(lost.map(|(name, count)| ((*name).into(), *count)));
     }
-    if lacks.folded_ns > 0 {
-        causes.insert("folded_ns".into(), lacks.folded_ns);
-    }
+    let folded = [
+        ("folded_ns", lacks.folded_ns),
+        (CALLERS_FOLDED, lacks.callers_folded_ns),
+    ];
+    let folded = folded.into_iter().filter(|(_, ns)| *ns > 0);
+    causes.extend(folded.map(|(name, ns)| (name.into(), ns)));
     causes
 }
 

@@ -25,6 +25,11 @@ pub(super) struct Folding {
 }
 
 impl Folding {
+    /// Whether all frames are shown.
+    pub(super) fn is_empty(&self) -> bool {
+        self.hidden.is_empty()
+    }
+
     /// Looks up every name.
     ///
     /// # Errors

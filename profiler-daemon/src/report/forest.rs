@@ -6,7 +6,10 @@
 //! is not known), `[no user stack]` (user frames asked for, only kernel frames seen), and `[hidden]` (frames that are not shown,
 //! called by none that is).
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashSet},
+};
 
 use profiler_common::kinds::Primary;
 
@@ -15,6 +18,7 @@ use super::{
     completeness::{Lacks, Seen, Stacks, Unknown},
     divided::Divided,
     grow::{Grower, Shape},
+    places::Places,
     product::{Figures, Values},
     query::Frames,
     scope::View,
@@ -147,6 +151,33 @@ pub(super) struct Forest<'n> {
     /// Of a difference: what was there earlier and is not any more.
     pub(super) shrunk: Primary,
     pub(super) divided: Divided,
+    /// Nodes that stand for what was folded.
+    pub(super) folded: HashSet<u32>,
+    /// What these nodes tell.
+    pub(super) tells_folded: TellsFolded,
+}
+
+/// What the nodes of a forest tell of what was folded.
+#[derive(Clone, Copy)]
+pub(super) enum TellsFolded {
+    /// All that was folded in the view, and which functions lack callers.
+    All,
+    /// Which functions lack callers. Kernel frames that were folded may be in those of user functions, and others may be hidden.
+    Callers,
+    /// Nothing: what was folded is one with whatever else is of no known module.
+    Not {
+        /// Whether kernel frames have nodes.
+        all_frames: bool,
+    },
+}
+
+/// What folding did to the time of a forest.
+#[derive(Default)]
+struct Folded {
+    /// Time of what was folded: it has no function.
+    own_ns: u64,
+    /// Time of functions some of whose callers were folded.
+    without_callers_ns: u64,
 }
 
 impl<'n> Forest<'n> {
@@ -167,6 +198,8 @@ impl<'n> Forest<'n> {
             lacks: Lacks::default(),
             shrunk: Primary::default(),
             divided: Divided::default(),
+            folded: HashSet::new(),
+            tells_folded: TellsFolded::Callers,
         }
     }
 
@@ -233,13 +266,48 @@ impl<'n> Forest<'n> {
     pub(super) fn seen(&self, view: &View<'_>, names: &dyn Names) -> Seen {
         let attributed_ns = self.nodes[0].total.elapsed_ns();
         let mut lacks = self.lacks.clone();
-        lacks.folded_ns = folded_ns(view, names);
+        let in_all_frames = match self.tells_folded {
+            TellsFolded::All => self.folded(),
+            TellsFolded::Callers | TellsFolded::Not { .. } => folded_in_all_frames(view, names),
+        };
+        lacks.folded_ns = in_all_frames.own_ns;
+        lacks.callers_folded_ns = match self.tells_folded {
+            TellsFolded::All | TellsFolded::Not { all_frames: true } => {
+                in_all_frames.without_callers_ns
+            }
+            TellsFolded::Callers => self.folded().without_callers_ns,
+            TellsFolded::Not { all_frames: false } if self.folded.is_empty() => 0,
+            TellsFolded::Not { all_frames: false } => {
+                Places::new(view).lacks(view).callers_folded_ns
+            }
+        };
         Seen {
             stacks: self.stacks,
             lacks,
             unattributed_ns: view.totals().elapsed_ns().saturating_sub(attributed_ns),
             frames_unknown: self.frames_unknown(),
         }
+    }
+
+    fn folded(&self) -> Folded {
+        let mut found = Folded::default();
+        if self.folded.is_empty() {
+            return found;
+        }
+        // Whether a node is of what was folded, or below that.
+        let mut lacks_callers = vec![false; self.nodes.len()];
+        for (index, node) in (0u32..).zip(&self.nodes).skip(1) {
+            let is_folded = self.folded.contains(&index);
+            let below = lacks_callers[node.parent as usize];
+            lacks_callers[index as usize] = is_folded || below;
+            let sum = match (is_folded, below) {
+                (true, _) => &mut found.own_ns,
+                (false, true) => &mut found.without_callers_ns,
+                (false, false) => continue,
+            };
+            *sum = sum.saturating_add(node.own.elapsed_ns());
+        }
+        found
     }
 
     /// Frames without a name, weighted by time, or by samples where no time was measured.
@@ -293,19 +361,14 @@ pub(super) fn with_accuracy(values: Vec<Values>, accuracy: Vec<Accuracy>) -> Vec
     figures.collect()
 }
 
-/// How much time of a view was folded, that in kernel frames included, whatever a report shows.
-pub(super) fn folded_ns(view: &View<'_>, names: &dyn Names) -> u64 {
+/// What folding did to the time of a view, that in kernel frames included, whatever a report shows.
+fn folded_in_all_frames(view: &View<'_>, names: &dyn Names) -> Folded {
     let mut nodes = view.members.iter().flat_map(|of| of.account.nodes());
     if !nodes.any(|node| node.place.is_folded()) {
-        return 0;
+        return Folded::default();
     }
     let forest = Forest::new(view, Shape::plain(Frames::All, Label::Functions(names)));
-    let is_folded = |node: &&ForestNode| {
-        let function = &forest.functions[node.function as usize];
-        function.standing == Standing::Unnamed(NO_FRAME) && FOLDED.contains(&function.name.as_ref())
-    };
-    let folded = forest.nodes.iter().skip(1).filter(is_folded);
-    folded.fold(0, |sum, node| sum.saturating_add(node.own.elapsed_ns()))
+    forest.folded()
 }
 
 enum Step {

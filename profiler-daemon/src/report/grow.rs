@@ -17,7 +17,7 @@ use super::{
     completeness::named_entry,
     divided::{Cell, Divided},
     fold::Folding,
-    forest::{FOLDED, Forest, ForestNode, Function, Label, NO_FRAME, ROOT, Standing},
+    forest::{FOLDED, Forest, ForestNode, Function, Label, NO_FRAME, ROOT, Standing, TellsFolded},
     identity::{Identity, functions_at},
     idle::idle_waits,
     product::Values,
@@ -173,6 +173,13 @@ impl<'v, 'n> Grower<'v, 'n> {
 
     /// The forest with totals.
     pub(super) fn finish(mut self) -> Forest<'n> {
+        let (is_whole, all_frames) = (self.earlier.is_empty(), self.shape.frames == Frames::All);
+        let shows_all = is_whole && all_frames && self.shape.folding.is_empty();
+        let tells_folded = match self.shape.label {
+            Label::Modules(_) => TellsFolded::Not { all_frames },
+            _ if shows_all => TellsFolded::All,
+            _ => TellsFolded::Callers,
+        };
         self.subtract();
         let span_ns = self
             .view
@@ -208,6 +215,7 @@ impl<'v, 'n> Grower<'v, 'n> {
             forest.nodes[parent].total.add(&total);
         }
         forest.divided = divided;
+        forest.tells_folded = tells_folded;
         forest
     }
 
@@ -389,6 +397,10 @@ impl<'v, 'n> Grower<'v, 'n> {
             }
             let place = self.place(places[node.parent.index()], node, hide_kernel);
             self.note_mode(place, node.place);
+            let in_kernel = node.place == Place::Folded { kernel: true };
+            if node.place.is_folded() && !(in_kernel && hide_kernel) {
+                self.forest.folded.insert(place);
+            }
             places[index] = place;
             if place != HIDDEN {
                 targets[index] = Some(place);

@@ -106,6 +106,13 @@ pub struct OverviewRow {
     pub capacity_percent: Option<f64>,
     /// Time that its threads waited for a processor, of the time covered: 200 for two threads that waited all the time.
     pub runnable_percent: f64,
+    /// The control group around it whose quota of processor time was used up while it waited for a processor; null where none is known to
+    /// have been.
+    #[schema(required)]
+    pub throttled_group: Option<String>,
+    /// For how long that group was throttled, from when it was first looked at; all its processes and all processors together.
+    #[schema(required)]
+    pub throttled_ns: Option<u64>,
     /// Time that its threads were blocked, likewise; of threads that idle and of threads of the kernel it does not count.
     pub blocked_percent: f64,
     /// Switches of its threads that were not seen.
@@ -271,6 +278,7 @@ impl<'a> Screen<'a> {
         let classes = &self.view.figures[index].values.classes;
         let of_window = |ns: u64| percent(ns, self.view.span_ns());
         let processor_percent = of_window(running(classes));
+        let (throttled_group, throttled_ns) = self.view.throttled(index).unzip();
         OverviewRow {
             pid: member.process.map(|(key, _)| key.pid),
             start_ticks: member.process.map(|(key, _)| key.start_ticks()),
@@ -280,6 +288,8 @@ impl<'a> Screen<'a> {
             processor_percent,
             capacity_percent: self.of_capacity(processor_percent),
             runnable_percent: of_window(classes[Class::Runnable as usize]),
+            throttled_group,
+            throttled_ns,
             blocked_percent: of_window(self.blocked_ns[index]),
             switches_missed: self.view.totals[index].switches_missed,
             waits_in_doubt: waits_in_doubt(&self.view, index),

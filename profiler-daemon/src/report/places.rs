@@ -13,7 +13,7 @@ use super::{
 use crate::{
     profile::{
         input::LossCause,
-        tree::{Node, Place},
+        tree::{Node, NodeId, Place},
     },
     report::names::Names,
 };
@@ -87,15 +87,24 @@ impl Places {
     }
 
     /// What the view's stacks lack. Time in the kernel stays where the walk of user code was folded, or was not: which kernel
-    /// functions it is divided among, only a forest says.
+    /// functions it is divided among, only a forest says. Callers are those that are shown where the kernel's are not.
     pub(super) fn lacks(&self, view: &View<'_>) -> Lacks {
         let mut lacks = Lacks::default();
         for (index, member) in view.members.iter().enumerate() {
-            for (_, node, primary, values) in self.of_member(index, member) {
+            let without_callers = without_callers(member);
+            for (number, node, primary, values) in self.of_member(index, member) {
                 lacks.note(node, primary);
-                if node.place.is_folded() {
-                    lacks.folded_ns = lacks.folded_ns.saturating_add(values.elapsed_ns());
-                }
+                let sum = if node.place.is_folded() {
+                    &mut lacks.folded_ns
+                } else if without_callers
+                    .as_ref()
+                    .is_some_and(|of| of[number as usize])
+                {
+                    &mut lacks.callers_folded_ns
+                } else {
+                    continue;
+                };
+                *sum = sum.saturating_add(values.elapsed_ns());
             }
         }
         lacks
@@ -114,4 +123,31 @@ impl Places {
         }
         totals
     }
+}
+
+/// Of each node of a member's tree whether its function is below what was folded as a caller, where the kernel's functions are shown
+/// only of its own threads; `None` where nothing was folded.
+fn without_callers(of: &Member<'_>) -> Option<Vec<bool>> {
+    let nodes = of.account.nodes();
+    if !nodes.iter().any(|node| node.place.is_folded()) {
+        return None;
+    }
+    // Of each node what it counts for: whether that was folded, and whether it is below such a one.
+    let mut counts_for = vec![(false, false); nodes.len()];
+    for (index, node) in nodes.iter().enumerate().skip(1) {
+        let (is_folded, below) = counts_for[node.parent.index()];
+        let is_kernel = matches!(
+            node.place,
+            Place::Kernel(_) | Place::Folded { kernel: true }
+        );
+        counts_for[index] = if is_kernel && !of.kernel_thread && node.parent != NodeId::ROOT {
+            (is_folded, below)
+        } else {
+            (node.place.is_folded(), is_folded || below)
+        };
+    }
+    let without = counts_for
+        .iter()
+        .map(|(is_folded, below)| *below && !is_folded);
+    Some(without.collect())
 }

@@ -85,6 +85,14 @@ pub struct ProcessRow {
     pub totals: TotalValues,
     /// Walks of its user stacks.
     pub stacks: Stacks,
+    /// The control group around it whose quota of processor time was used up while it was runnable; null where none is known to have
+    /// been in the time covered.
+    #[schema(required)]
+    pub throttled_group: Option<String>,
+    /// For how long that group was throttled in the time covered, from when it was first looked at; all its processes and all processors
+    /// together.
+    #[schema(required)]
+    pub throttled_ns: Option<u64>,
 }
 
 /// The answer to a question for one process.
@@ -152,6 +160,8 @@ impl Columns for ProcessRow {
         "stacks.complete",
         "stacks.truncated",
         "stacks.failed",
+        "throttled_group",
+        "throttled_ns",
     ];
 }
 
@@ -191,6 +201,8 @@ impl Row for ProcessRow {
             "stacks.complete" => number(self.stacks.complete),
             "stacks.truncated" => number(self.stacks.truncated),
             "stacks.failed" => number(self.stacks.failed),
+            "throttled_group" => text(&self.throttled_group),
+            "throttled_ns" => number(self.throttled_ns?),
             _ => self.totals.column(column).map(Key::Number),
         }
     }
@@ -259,6 +271,7 @@ fn row(view: &View<'_>, places: &Places, index: usize, names: &dyn Names) -> Pro
     let exited_at = info.and_then(|info| info.exited_at_unix_ns);
     let path = member.image.map(|image| image.path.to_string());
     let exe = text(info.and_then(|info| info.exe.as_ref()));
+    let (throttled_group, throttled_ns) = view.throttled(index).unzip();
     ProcessRow {
         pid: key.map(|key| key.pid),
         start_ticks: key.map(|key| key.start_ticks()),
@@ -288,5 +301,7 @@ fn row(view: &View<'_>, places: &Places, index: usize, names: &dyn Names) -> Pro
         application_percent: percent(totals.application_ns, session.application_ns()),
         totals,
         stacks: places.stacks(index, member, names),
+        throttled_group,
+        throttled_ns,
     }
 }

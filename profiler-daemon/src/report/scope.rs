@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use profiler_common::kinds::KindNs;
+use profiler_common::{Class, kinds::KindNs};
 
 use super::{
     answer::{WindowSpan, rfc3339},
@@ -116,6 +116,16 @@ impl<'a> View<'a> {
             coverage,
             denominators,
         })
+    }
+
+    /// Of a member, the control group around it whose quota was used up in the time covered while it was runnable, and for how long.
+    pub(super) fn throttled(&self, member: usize) -> Option<(String, u64)> {
+        let (_, process) = self.members[member].process?;
+        let group = process.quota_group.as_ref()?;
+        let runnable_ns = self.figures[member].values.classes[Class::Runnable as usize];
+        let mut throttled = self.coverage.throttled.iter();
+        let (_, ns) = throttled.find(|(path, _)| **path == **group)?;
+        (runnable_ns > 0).then(|| (group.to_string(), *ns))
     }
 
     /// The totals of what is in scope.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::{
     calltree::{CUT, visible},
-    completeness::Completeness,
+    completeness::{CALLERS_FOLDED, Completeness},
     fold::Folding,
     forest::{Forest, Label, NO_FUNCTION, ROOT, kind_name},
     grow::{Grower, Shape},
@@ -14,6 +14,7 @@ use super::{
     query::{ReportError, Scope, StackQuery, Window},
     scope::{Member, View, find},
     sections::Section,
+    values::percent,
 };
 use crate::{
     processes::module::{ModuleId, ModuleKind},
@@ -177,13 +178,16 @@ pub fn stacks_between(
     let mut seen = forest.seen(&view, names);
     let mut completeness = match &before {
         Some(before) => {
-            let before = Completeness::of_totals(before, &Places::new(before), names);
+            let mut before = Completeness::of_totals(before, &Places::new(before), names);
+            // What the forest has of it is of the time in between already.
+            before.causes.remove(CALLERS_FOLDED);
             Completeness::new(&view, &seen).since(&before)
         }
         None => Completeness::new(&view, &seen),
     };
     let total = |view: &View<'_>| view.totals().elapsed_ns();
     let gained = total(&view).saturating_sub(before.as_ref().map_or(0, total));
+    completeness.callers_folded_percent = percent(seen.lacks.callers_folded_ns, gained);
     seen.unattributed_ns = gained.saturating_sub(forest.nodes[ROOT as usize].total.elapsed_ns());
     completeness.elapsed_unattributed_ns = seen.unattributed_ns;
     Ok(Stacks {

@@ -27,6 +27,7 @@ mod observed;
 mod peers;
 mod phantoms;
 mod processes;
+mod quotas;
 mod reads;
 mod record;
 mod retention;

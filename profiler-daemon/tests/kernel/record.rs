@@ -260,6 +260,35 @@ fn a_command_that_sleeps_at_once_is_found_where_it_sleeps() {
 }
 
 #[test]
+fn long_sleeps_that_begin_at_once_get_their_callers() {
+    // Check that programs which fall asleep before it is known what they have mapped, and go on sleeping, are found where they sleep
+    // with all callers: the walk as they fell asleep could not say.
+    if !privileged() {
+        return;
+    }
+    let folder = TempDir::new().expect("a temporary directory");
+    let path = folder.path().join("a.folded");
+    let script = "for number in 1 2 3 4 5 6 7 8; do sleep 9 & done; wait";
+    let options = ["--duration", "8s", "--value", "blocked", "-o", utf8(&path)];
+    let output = run(&[&options[..], &["--", "sh", "-c", script]].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    let folded = std::fs::read_to_string(&path).expect("the file was written");
+    let slept = |wanted: fn(&str) -> bool| -> u64 {
+        let stacks = folded.lines().filter_map(|line| line.rsplit_once(' '));
+        let of_sleep = stacks.filter(|(stack, _)| stack.starts_with("sleep (") && wanted(stack));
+        of_sleep
+            .map(|(_, ns)| ns.parse::<u64>().expect("a number"))
+            .sum()
+    };
+    let (all_ns, cut_short_ns) = (
+        slept(|_| true),
+        slept(|stack| stack.contains("[incomplete")),
+    );
+    assert!(all_ns > 8 * 7_000_000_000, "{folded}");
+    assert!(cut_short_ns * 100 < all_ns, "{folded}");
+}
+
+#[test]
 fn the_end_of_a_command_is_passed_on() {
     // Check that exit codes and signals are passed on, and that a command that cannot run leaves a file as it was.
     if !privileged() {
@@ -366,6 +395,63 @@ fn an_interrupt_ends_it_with_what_there_is() {
         !Path::new(&format!("/proc/{command}")).exists(),
         "it has ended"
     );
+}
+
+#[test]
+fn a_command_that_outlives_its_time_is_told_of() {
+    // Check that a recording whose time is over says for which process it waits, with the report written; that SIGTERM ends the
+    // wait and not the command; and that nothing of it is said of a command that ended in time.
+    if !privileged() {
+        return;
+    }
+    let folder = TempDir::new().expect("a temporary directory");
+    let path = folder.path().join("a.json");
+    let options = ["--duration", "1s", "-o", utf8(&path), "--"];
+    let script = ["sh", "-c", "echo $$; exec sleep 300"];
+    let mut child = record(&[&options[..], &script].concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program can be executed");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe"))
+        .read_line(&mut line)
+        .expect("the command says its number");
+    let command: u32 = line.trim().parse().expect("a number");
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let words = BufReader::new(child.stderr.take().expect("a pipe"));
+    std::thread::spawn(move || {
+        let mut lines = words.lines().map_while(Result::ok);
+        // Whoever receives may have given up.
+        lines.try_for_each(|line| sender.send(line))
+    });
+    let begin = format!("process {command} still runs");
+    let deadline = Instant::now() + PATIENCE;
+    let sentence = loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match receiver.recv_timeout(left) {
+            Ok(line) if line.contains(&begin) => break line,
+            Ok(_) => {}
+            Err(_) => {
+                signal(child.id(), libc::SIGKILL);
+                signal(command, libc::SIGKILL);
+                panic!("nothing was said of process {command}");
+            }
+        }
+    };
+    let written = json(&std::fs::read(&path).expect("the file was written"));
+    assert_eq!(rows(&written["processes"])[0]["pid"], command);
+    let alone = format!("`kill {}` ends the wait alone", child.id());
+    assert!(sentence.contains(&alone), "{sentence}");
+    signal(child.id(), libc::SIGTERM);
+    let output = ended(child);
+    let runs = Path::new(&format!("/proc/{command}")).exists();
+    signal(command, libc::SIGKILL);
+    assert!(runs, "the command goes on");
+    assert_eq!(output.status.code(), Some(143));
+
+    let output = run(&[&options[..], &["sleep", "0.1"]].concat());
+    assert!(output.status.success() && !said(&output).contains("still runs"));
 }
 
 #[test]

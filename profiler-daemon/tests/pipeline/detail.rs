@@ -107,31 +107,43 @@ fn path(small: &mut Small, program: &str, common: u64, rest: &[u64]) -> Vec<Fram
     frames.iter().map(place).collect()
 }
 
-/// How many samples a process has at stacks that end so, and how many of them have no function any more.
-fn folded_of(small: &Small, key: ProcessKey, wanted: impl Fn(StackEnd) -> bool) -> (u64, u64) {
+/// Samples of a process at stacks that end in some way.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Kept {
+    all: u64,
+    /// Those that have no function any more.
+    folded: u64,
+    /// Those that have one, and lack callers.
+    without_callers: u64,
+}
+
+fn kept_of(small: &Small, key: ProcessKey, wanted: impl Fn(StackEnd) -> bool) -> Kept {
     let snapshot = small.profile.snapshot();
     let account = &snapshot.processes()[&key].account;
     let held = account.held_over(Span::Session);
-    let (mut all, mut folded) = (0, 0);
-    let mut ends: Vec<StackEnd> = Vec::new();
+    let mut kept = Kept::default();
+    // Of each node how its stacks end, and whether frames of them up to it were folded.
+    let mut known: Vec<(StackEnd, bool)> = Vec::new();
     for (number, node) in (0..).zip(account.nodes()) {
         let samples = held.get(&NodeId(number)).map_or(0, |held| held.samples());
-        let end = match node.parent {
-            NodeId::ROOT => node.end,
-            parent => ends[parent.index()],
+        let (end, below) = match node.parent {
+            NodeId::ROOT => (node.end, false),
+            parent => known[parent.index()],
         };
-        ends.push(end);
+        let folded = node.place.is_folded();
+        known.push((end, below || folded));
         if wanted(end) {
-            all += samples;
-            folded += samples * u64::from(node.place.is_folded());
+            kept.all += samples;
+            kept.folded += samples * u64::from(folded);
+            kept.without_callers += samples * u64::from(below && !folded);
         }
     }
-    (all, folded)
+    kept
 }
 
 #[track_caller]
 fn assert_kept(small: &Small, key: ProcessKey, samples: u64) {
-    let (all, folded) = folded_of(small, key, |_| true);
+    let Kept { all, folded, .. } = kept_of(small, key, |_| true);
     assert_eq!(all, samples);
     assert!(
         folded * 20 <= all,
@@ -223,10 +235,10 @@ fn programs_that_ended() {
     assert!(folded.iter().sum::<u64>() > 100_000);
 }
 
-// Check that of innermost frames which weigh the same those give way first whose stacks do not reach the beginning of their thread.
-#[test]
-fn incomplete_stacks_first() {
-    let mut small = Small::new(room(900));
+/// A process with as many stacks that reach the beginning of their thread as such that do not, each seen once, in room for so many nodes:
+/// what is left of the first and of the second.
+fn whole_and_broken(nodes: usize) -> [Kept; 2] {
+    let mut small = Small::new(room(nodes));
     let mut draws = Draws(3);
     let mut process = Process::new(7, 1000);
     let waits = path(&mut small, "app", 1, &[9999]);
@@ -243,13 +255,33 @@ fn incomplete_stacks_first() {
         odd.for_each(|stack| stack.end = StackEnd::TRUNCATED);
         small.profile.apply(pass);
     }
-    let of = |wanted: StackEnd| folded_of(&small, process.key, |end| end == wanted);
-    let (whole, broken) = (of(StackEnd::Complete), of(StackEnd::TRUNCATED));
-    assert_eq!((whole.0, broken.0), (600, 600));
+    [StackEnd::Complete, StackEnd::TRUNCATED]
+        .map(|wanted| kept_of(&small, process.key, |end| end == wanted))
+}
+
+// Check that of innermost frames which weigh the same those give way first whose stacks do not reach the beginning of their thread.
+#[test]
+fn incomplete_stacks_first() {
+    let [whole, broken] = whole_and_broken(900);
+    assert_eq!((whole.all, broken.all), (600, 600));
     assert!(
-        broken.1 > 150 && whole.1 * 3 < broken.1,
+        broken.folded > 150 && whole.folded * 3 < broken.folded,
         "{whole:?} {broken:?}"
     );
+}
+
+// Check that where their callers alone make room, stacks that reach the beginning of their thread keep every one of theirs, while
+// others lose them; and that both keep their functions.
+#[test]
+fn callers_of_incomplete_stacks_first() {
+    let [whole, broken] = whole_and_broken(6000);
+    let untouched = Kept {
+        all: 600,
+        ..Kept::default()
+    };
+    assert_eq!(whole, untouched, "{broken:?}");
+    assert_eq!((broken.all, broken.folded), (600, 0));
+    assert!(broken.without_callers > 200, "{broken:?}");
 }
 
 // Check that a user whose threads sleep at deep stacks of their own, so that each has more of the elapsed time than a stack of

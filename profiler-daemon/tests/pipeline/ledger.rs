@@ -21,8 +21,8 @@ use crate::{
     class_names::CLASSES,
     machine::{ByOffset, Machine, PassPlan, SECOND_NS, START_NS, START_UNIX_NS, plans},
     rules::{
-        Total, check_functions, check_table, check_threads, check_tree, classes, json, number,
-        rows, sum,
+        Total, cause, check_functions, check_table, check_threads, check_tree, classes, json,
+        number, rows, sum,
     },
     sessions, timeline,
 };
@@ -65,10 +65,14 @@ fn check_scope(
     check_functions(&functions, total);
     for frames in [Frames::User, Frames::All] {
         let query = table(frames);
-        check_table(
-            &json(&report::modules(snapshot, scope, &query, names).unwrap()),
-            total,
-        );
+        let modules = json(&report::modules(snapshot, scope, &query, names).unwrap());
+        check_table(&modules, total);
+        if frames == Frames::User {
+            assert_eq!(
+                cause(&modules, "callers_folded_ns"),
+                cause(&functions[0], "callers_folded_ns")
+            );
+        }
         for (depth, min_percent, idle_apart) in [
             (None, 0.0, false),
             (None, 0.0, true),
@@ -99,6 +103,11 @@ fn check_scope(
     };
     let events = json(&report::os_events(snapshot, scope, &query, names).unwrap());
     assert_eq!(classes(&events), total.elapsed_ns);
+    assert_eq!(
+        cause(&events, "callers_folded_ns"),
+        cause(&functions[0], "callers_folded_ns"),
+        "an answer without functions says the same"
+    );
 }
 
 /// The session counts those processes and threads that have rows, and over the whole session those whose rows are gone.
@@ -226,11 +235,7 @@ fn check_room(snapshot: &Snapshot, session: &Value, tree_bytes: usize, names: &d
         "{} bytes, {lost} rows of lost stacks",
         snapshot.stack_bytes()
     );
-    let cause = |name: &str| {
-        session["completeness"]["causes"][name]
-            .as_u64()
-            .unwrap_or(0)
-    };
+    let cause = |name: &str| cause(session, name);
     let query = TableQuery {
         frames: Frames::All,
         ..TableQuery::default()

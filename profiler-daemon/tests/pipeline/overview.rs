@@ -12,13 +12,14 @@ use profiler_daemon::{
         limits::Limits,
         snapshot::Snapshot,
     },
-    report::{self, Overview, OverviewQuery, OverviewRow, Window, names::Names},
+    report::{self, Overview, OverviewQuery, OverviewRow, TableQuery, Window, names::Names},
     symbols::names::FunctionName,
 };
 
 use crate::{
     golden::compare,
     machine::SECOND_NS,
+    primary::primary,
     small::{self, ByName, PROCESS, Small, THREAD},
 };
 
@@ -384,4 +385,70 @@ fn few_names_are_asked_for() {
     assert_eq!(asked.len(), 200 + 9 + 5);
     let of_many = small.frames(&many.iter().map(String::as_str).collect::<Vec<_>>());
     assert!(of_many[..10].iter().all(|frame| asked.contains(frame)));
+}
+
+// Check that a process whose waits for a processor are those for more of a quota says whose quota and how much of it was in the time covered,
+// and that another one, and a time in which nobody was throttled, say nothing of it; in a table, in the totals of one, and in text that fits.
+#[test]
+fn quotas() {
+    let mut small = Small::new(Limits::default());
+    let group = "/machine.slice/a-name-of-a-container-that-is-long.scope";
+    for second in 1..=60u64 {
+        let mut pass = small.pass(second);
+        let half = second * 500 * MS;
+        let waits = [half, 0, 0, half, 0];
+        for (pid, comm) in [(43, "limited"), (44, "free")] {
+            add(&mut small, &mut pass, pid, comm, &["main"], waits);
+            let stack = pass.stacks.last_mut().unwrap();
+            stack.primary = primary(5, &[500 * MS, 0, 0, 0, 0]);
+        }
+        let throttled_ns = second.min(40) * 600 * MS;
+        pass.throttled = vec![
+            (group.into(), throttled_ns),
+            ("/of/nobody".into(), second * MS),
+        ];
+        pass.quota_groups = vec![(key(43), group.into())];
+        small.profile.apply(pass);
+    }
+    let snapshot = small.profile.snapshot();
+    let last = |seconds: u64| Window::Last {
+        duration_ns: seconds * SECOND_NS,
+    };
+    for (window, expected_ns) in [
+        (Window::Session, Some(24_000 * MS)),
+        (last(30), Some(6_000 * MS)),
+        (last(10), None),
+    ] {
+        let query = OverviewQuery {
+            window,
+            ..OverviewQuery::default()
+        };
+        let found = overview(&snapshot, &small.names, &query);
+        let table = TableQuery {
+            window,
+            ..TableQuery::default()
+        };
+        let rows = report::processes(&snapshot, &table, &small.names)
+            .unwrap()
+            .rows;
+        for pid in [43, 44] {
+            let expected = expected_ns.filter(|_| pid == 43);
+            let group = expected.map(|_| group.to_owned());
+            let row = found.waiting.iter().find(|row| row.pid == Some(pid));
+            let row = row.unwrap();
+            assert_eq!((&row.throttled_group, row.throttled_ns), (&group, expected));
+            let row = rows.iter().find(|row| row.pid == Some(pid)).unwrap();
+            assert_eq!((&row.throttled_group, row.throttled_ns), (&group, expected));
+        }
+        let text = text(&found);
+        let said = text.lines().find(|line| line.starts_with("WAIT of"));
+        let seconds = expected_ns.map(|ns| ns / SECOND_NS);
+        let expected = seconds.map(|seconds| {
+            format!(
+                "WAIT of limited 43: quota of ainer-that-is-long.scope used up for {seconds}.0 s"
+            )
+        });
+        assert_eq!(said.map(str::to_owned), expected, "{text}");
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+    }
 }

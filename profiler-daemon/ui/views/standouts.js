@@ -94,10 +94,11 @@ const CARDS = [
   {
     title: "Ready to run, but not running, longest",
     none: "Nobody waits for a processor.",
-    about: "Other programs had the processors, or the quota of its control group was used up: nr_throttled in the group's cpu.stat says so",
+    about: "Other programs had the processors, or the quota of its control group was used up, which is said where it was",
     find: (rows) => largest(rows.filter((row) => !isDoubtful(row)), (row) => row.classes.runnable_ns),
     value: (row) => [time(row.classes.runnable_ns), exactTime(row.classes.runnable_ns)],
     why(row, { busyPercent }, at) {
+      if (row.throttled_group) return [`${percent(share(row.classes.runnable_ns, activeNs(row.classes)))} of its active time`, ...most(at, "of that"), ". The quota of its control group ", el("code", {}, shown(row.throttled_group)), ` was used up for ${time(row.throttled_ns)}, all processors together`];
       const free = busyPercent !== null && busyPercent < BUSY_PERCENT;
       const reason = free ? `. The processors were only ${percent(busyPercent)} busy: look for a quota (cpu.stat of its control group) or for processors it is bound to` : "";
       return [`${percent(share(row.classes.runnable_ns, activeNs(row.classes)))} of its active time`, ...most(at, "of that"), reason];

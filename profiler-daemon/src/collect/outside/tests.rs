@@ -18,8 +18,41 @@ fn wait(slot: u32, pid: u32, since_ns: u64, begin_seen: bool) -> (u32, u32, Unwa
     let wait = UnwalkedWait {
         since_ns,
         begin_seen,
+        cut_short: false,
     };
     (slot, pid, wait)
+}
+
+#[test]
+fn walks_that_lacked_mappings_are_made_anew_when_there_are_others() {
+    // Check that a wait whose walk was cut short is due after a second if its process has had other rows since it began, and if not as
+    // soon as it has; and that what is remembered of processes for that is forgotten again.
+    let mut outside = outside();
+    let cut_short = |slot, pid, since_ns| {
+        let (slot, pid, wait) = wait(slot, pid, since_ns, true);
+        let cut_short = true;
+        (slot, pid, UnwalkedWait { cut_short, ..wait })
+    };
+    outside.renew(5 * S, &HashSet::from([11, 12]));
+    let waits = [
+        cut_short(1, 10, 5 * S),
+        cut_short(2, 11, 5 * S - 1),
+        cut_short(3, 12, 5 * S + 1),
+    ];
+    outside.note_waits(5 * S + S / 2, waits.into_iter());
+    assert!(
+        outside.due(6 * S).is_empty(),
+        "they have not lasted a second"
+    );
+    outside.note_waits(6 * S + 1, waits.into_iter());
+    assert_eq!(outside.due(6 * S + 1), [2]);
+    outside.waits.get_mut(&2).unwrap().next_ns = None;
+    outside.renew(7 * S, &HashSet::from([10]));
+    assert_eq!(outside.due(7 * S), [1]);
+    outside.note_waits(16 * S, waits.into_iter());
+    assert_eq!(outside.renewed, HashMap::from([(10, 7 * S)]));
+    outside.note_waits(17 * S, waits.into_iter());
+    assert!(outside.renewed.is_empty());
 }
 
 #[test]
@@ -42,7 +75,7 @@ fn waits_are_looked_at_when_their_time_has_come() {
     outside.note_waits(6 * S, waits.into_iter());
     assert_eq!(outside.due(6 * S), [2], "it has lasted a second");
     outside.waits.get_mut(&2).unwrap().next_ns = None;
-    outside.renew(&HashSet::from([10, 11]));
+    outside.renew(6 * S, &HashSet::from([10, 11]));
     assert_eq!(outside.due(6 * S), [1], "its stack lacked rows");
     outside.note_waits(7 * S, [wait(3, 11, 6 * S, true)].into_iter());
     assert_eq!(outside.due(7 * S), [3]);
