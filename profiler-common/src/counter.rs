@@ -113,6 +113,8 @@ counters! {
     /// Processes that became targets by name, or are none any more, because they renamed themselves: their other threads are judged
     /// anew within a second or two.
     LeadersRenamed = 27, "leaders_renamed", Event;
+    /// Switches and exits of calls whose stacks were not walked while the budget was short of walks: others stand for them.
+    WalksOverBudget = 28, "walks_over_budget", Event;
 }
 
 /// Elements of the counter map.

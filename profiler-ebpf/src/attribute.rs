@@ -85,6 +85,10 @@ fn walk_and_add(
         count(Counter::Samples);
     }
     let scratch = capture::scratch(moment)?;
+    if let Some(tick) = tick {
+        // Kept over the walk, it would have the verifier check that once for each kind.
+        scratch.tick = tick as u64;
+    }
     let entered = capture::is_in_walked_entry(ctx, record, moment);
     let key = capture::walk(ctx, task, record, slot, (moment, entered), scratch);
     let lost = entered && record.entry_lost != 0;
@@ -114,8 +118,10 @@ fn walk_and_add(
         None => &mut reserve(slot)?.not_kept,
     };
     row.walks += 1;
-    if let Some(tick) = tick
-        && let Some(ticks) = row.ticks.get_mut(tick as usize)
+    if tick.is_some()
+        && let Some(ticks) = row
+            .ticks
+            .get_mut(capture::forget(&raw const scratch.tick) as usize)
     {
         *ticks += 1;
     }

@@ -30,6 +30,8 @@ pub struct Scratch {
     pub stack: StackRecord,
     /// How far the user walk is.
     pub walk: WalkState,
+    /// What a tick has found.
+    pub tick: u64,
 }
 
 /// The scratch record of this processor and of the program that walks at that moment.

@@ -85,6 +85,9 @@ fn leave(
             settings::min_interval_ns(),
             &mut attribute::random,
         ) {
+            if current.walks.shift != 0 {
+                count(Counter::WalksOverBudget);
+            }
             return;
         }
         let stack = attribute::walk(
@@ -103,7 +106,8 @@ fn leave(
             record.away_end = stack.end;
             record.marks.keep();
         }
-        if !inside {
+        // Asked again: kept over the walk, it would have the verifier check that twice.
+        if !task::is_inside_now(record) {
             // SAFETY: take nothing.
             let (walked_ns, cpu) = unsafe { (bpf_ktime_get_ns(), bpf_get_smp_processor_id()) };
             record.marks.walked(now_ns, walked_ns, cpu, current.idle_ns);

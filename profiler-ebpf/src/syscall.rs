@@ -65,6 +65,8 @@ pub fn sys_exit(ctx: BtfTracePointContext) -> i32 {
                     shift,
                     control,
                 );
+            } else {
+                count(Counter::WalksOverBudget);
             }
         }
     });

@@ -480,6 +480,13 @@ pub fn update<R>(record: &mut ThreadRecord, change: impl FnOnce(&mut ThreadRecor
     result
 }
 
+/// Is it inside a system call, by what its record says now? As `is_inside`, of which the compiler keeps what it once was.
+#[inline(always)]
+pub fn is_inside_now(record: &ThreadRecord) -> bool {
+    // SAFETY: a word of the record.
+    unsafe { core::ptr::read_volatile(&raw const record.clock.call) != NO_CALL }
+}
+
 /// Is an update of the record under way? Asked by the tick, which may have interrupted one.
 #[inline(always)]
 pub fn is_in_update(record: &ThreadRecord) -> bool {
