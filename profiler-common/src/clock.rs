@@ -269,6 +269,14 @@ impl ThreadClock {
         (waited, finished)
     }
 
+    /// After [`ThreadClock::assume_call`], and after the marks that fell before it were taken: what the thread runs and waits from now on is
+    /// that call's.
+    #[inline(always)]
+    pub fn begin_assumed_call(&mut self) {
+        self.call_running_base_ns = self.totals[Class::Syscall as usize];
+        self.call_blocked_base_ns = self.totals[Class::Blocked as usize];
+    }
+
     /// A tick found the thread in user mode: it is in no call, whatever was missed. True if it was believed to be in one.
     #[inline(always)]
     pub fn end_missed_call(&mut self) -> bool {

@@ -204,6 +204,11 @@ fn tracing_of_system_calls_begins_and_ends() {
     );
     assert_eq!(clock.leave_call(120), None);
     assert_eq!(clock.assume_call(130, 7, 0).1, None);
+    clock.begin_assumed_call();
+    assert_eq!(
+        clock.call_running_base_ns, 5,
+        "what ran before is no part of it"
+    );
     assert_eq!(clock.leave_call(134), None);
     assert_eq!(classes(&clock), (10 + 15, 5 + 4, 0, 0, 0));
     assert_eq!(clock.untraced_ns(), 15);

@@ -428,6 +428,7 @@ proptest! {
                     let flags = if traced { 0 } else { UNTRACED };
                     clock.assume_call(now_ns, NO_CALL, flags);
                     marks.look(&clock, min_interval_ns, &mut random);
+                    clock.begin_assumed_call();
                 }
             }
             let kinds = marks.kinds(&clock);

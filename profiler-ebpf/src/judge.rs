@@ -277,6 +277,7 @@ fn judge(
                 let inside = is_inside(&record.clock);
                 let (waited, finished) = record.clock.assume_call(now_ns, call, clock_flags);
                 attribute::end_unseen(record, slot, inside, waited, control);
+                record.clock.begin_assumed_call();
                 if let Some(call) = finished {
                     calls::leave_call(record, &call);
                 }
