@@ -1,3 +1,5 @@
+//! Tests of the walk budget: storms, and places that take turns.
+
 use super::*;
 
 const SECOND_NS: u64 = 1_000_000_000;

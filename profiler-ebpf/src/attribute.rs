@@ -53,8 +53,7 @@ pub fn walk(
     record: &mut ThreadRecord,
     slot: u32,
     moment: Moment,
-    tick: Option<Tick>,
-    shift: u32,
+    (tick, shift): (Option<Tick>, u32),
     control: &Control,
 ) -> Option<SumKey> {
     let found = walk_and_add(ctx, task, record, slot, (moment, tick, shift), control);
@@ -163,7 +162,7 @@ pub fn walk_entry(
     control: &Control,
 ) {
     record.entry_ns = 0;
-    match walk(ctx, task, record, slot, Moment::Enter, None, 0, control) {
+    match walk(ctx, task, record, slot, Moment::Enter, (None, 0), control) {
         Some(key) => {
             record.entry_user = key.user;
             record.entry_end = key.end;

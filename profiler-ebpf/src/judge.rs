@@ -93,7 +93,10 @@ pub fn judged_at_switch(
     }
     let Some(reference) = task.storage(false) else {
         // Before the first scan nobody has any.
-        if control.generation > FIRST_GENERATION && control.scanning == scanning::NO && !task.is_exiting() {
+        if control.generation > FIRST_GENERATION
+            && control.scanning == scanning::NO
+            && !task.is_exiting()
+        {
             count(Counter::ThreadsLate);
         }
         return None;
@@ -224,13 +227,7 @@ impl Claim {
 
 /// Decides whether the thread is a target under the current targets, and starts or stops its clock accordingly.
 #[inline(always)]
-fn judge(
-    task: Task,
-    reference: &mut TaskRef,
-    control: &Control,
-    now_ns: u64,
-    found: Found,
-) {
+fn judge(task: Task, reference: &mut TaskRef, control: &Control, now_ns: u64, found: Found) {
     if reference.image_ns == 0 {
         reference.image_ns = now_ns;
     }

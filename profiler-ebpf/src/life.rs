@@ -149,8 +149,7 @@ fn leave(ctx: &BtfTracePointContext, task: Task, control: &Control) -> Option<()
                 record,
                 slot,
                 Moment::Exit,
-                None,
-                0,
+                (None, 0),
                 control,
             );
         }

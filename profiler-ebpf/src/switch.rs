@@ -96,8 +96,7 @@ fn leave(
             record,
             slot,
             Moment::SwitchOut,
-            None,
-            0,
+            (None, 0),
             control,
         );
         if let Some(stack) = stack {

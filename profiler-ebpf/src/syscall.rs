@@ -38,38 +38,41 @@ pub fn sys_enter(ctx: BtfTracePointContext) -> i32 {
 /// `sys_exit(regs, result)`.
 #[btf_tracepoint(function = "sys_exit")]
 pub fn sys_exit(ctx: BtfTracePointContext) -> i32 {
-    border(&ctx, Found::Running, |record, slot, current, control, now_ns| {
-        let number = record.clock.call;
-        if let Some(call) = record.clock.leave_call(now_ns) {
-            calls::count_call(record, slot, &call);
-        }
-        if record.marks.is_due(&record.clock) {
-            if call_numbers::leaves_to_signal(number) {
-                attribute::abandon_marks(record, slot);
-                return;
+    border(
+        &ctx,
+        Found::Running,
+        |record, slot, current, control, now_ns| {
+            let number = record.clock.call;
+            if let Some(call) = record.clock.leave_call(now_ns) {
+                calls::count_call(record, slot, &call);
             }
-            let shift = task::walk_shift(current, control, now_ns);
-            let min_interval_ns = settings::min_interval_ns();
-            let random = &mut attribute::random;
-            if record
-                .marks
-                .leaves_call(&record.clock, shift, min_interval_ns, random)
-            {
-                attribute::walk(
-                    ctx.as_ptr(),
-                    Task::current(),
-                    record,
-                    slot,
-                    Moment::Leave,
-                    None,
-                    shift,
-                    control,
-                );
-            } else {
-                count(Counter::WalksOverBudget);
+            if record.marks.is_due(&record.clock) {
+                if call_numbers::leaves_to_signal(number) {
+                    attribute::abandon_marks(record, slot);
+                    return;
+                }
+                let shift = task::walk_shift(current, control, now_ns);
+                let min_interval_ns = settings::min_interval_ns();
+                let random = &mut attribute::random;
+                if record
+                    .marks
+                    .leaves_call(&record.clock, shift, min_interval_ns, random)
+                {
+                    attribute::walk(
+                        ctx.as_ptr(),
+                        Task::current(),
+                        record,
+                        slot,
+                        Moment::Leave,
+                        (None, shift),
+                        control,
+                    );
+                } else {
+                    count(Counter::WalksOverBudget);
+                }
             }
-        }
-    });
+        },
+    );
     0
 }
 

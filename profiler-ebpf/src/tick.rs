@@ -71,8 +71,7 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
             record,
             slot,
             Moment::NestedTick,
-            Some(kind),
-            0,
+            (Some(kind), 0),
             control,
         );
     } else {
@@ -94,8 +93,7 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
                 record,
                 slot,
                 Moment::Tick,
-                Some(kind),
-                0,
+                (Some(kind), 0),
                 control,
             );
         });

@@ -1,3 +1,5 @@
+//! Tests of the decision which system calls are traced: loads on a machine of numbers.
+
 use super::*;
 
 const STEP_NS: u64 = 20_000_000;

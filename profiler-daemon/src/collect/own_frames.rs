@@ -21,6 +21,8 @@ const TRACEPOINT: &str = "__traceiter_";
 const TRAMPOLINE: &str = "bpf_trace_run";
 /// Before the tag and the name of a program.
 const PROGRAM: &str = "bpf_prog_";
+/// Functions that the compiler calls in programs: a tick at their begin finds no frame of whom they were called by.
+const CALLED: [&str; 4] = ["memset", "memcpy", "memmove", "memcmp"];
 /// What the kernel keeps of a program's name, where it keeps no more.
 const MAX_PROGRAM_NAME: usize = 15;
 /// Most functions that are looked for: programs of others may be called as ours.
@@ -50,9 +52,9 @@ impl Role {
         }
         let (_, program) = name.strip_prefix(PROGRAM)?.split_once('_')?;
         let mut hooks = HOOKS.iter();
-        hooks
-            .any(|hook| program == *hook || hook.get(..MAX_PROGRAM_NAME) == Some(program))
-            .then_some(Self::Program)
+        let is_hook =
+            hooks.any(|hook| program == *hook || hook.get(..MAX_PROGRAM_NAME) == Some(program));
+        (is_hook || CALLED.contains(&program)).then_some(Self::Program)
     }
 }
 

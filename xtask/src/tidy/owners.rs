@@ -32,8 +32,9 @@ const OWNERS: [(&str, &str); 24] = [
 ];
 
 /// What of an outside crate others than its owner may write, and who: types that are written into answers describe themselves,
-/// and unwind information that is compressed (Go's) is unpacked where it is read.
-const SHARED: [(&str, &[&str]); 2] = [
+/// unwind information that is compressed (Go's) is unpacked where it is read, and moments are drawn where it is decided that there are any.
+const SHARED: [(&str, &[&str]); 3] = [
+    ("fastrand::Rng", &["collect"]),
     ("flate2::read::ZlibDecoder", &["unwind"]),
     ("utoipa::ToSchema", &["config", "report"]),
 ];
