@@ -15,6 +15,8 @@ use crate::processes::ids::ProcessKey;
 const ALLOWANCE_NS: f64 = 1e9;
 /// What system calls may always cost, as a share of one processor's time: less than a thousandth is nobody's trouble.
 const NEGLIGIBLE: f64 = 0.0005;
+/// And as a part of the budget: what the daemon takes to answer questions is not gained back by not tracing them.
+const CALLS_PART: f64 = 0.25;
 /// A process that uses less of a processor has no budget of its own.
 const LEAST_USE: f64 = 0.05;
 /// How long a sample of system calls takes: shorter where it is so dear that one alone would take half of what ten seconds may.
@@ -143,7 +145,8 @@ impl Controller {
         match &mut self.state {
             State::All { .. } => {
                 let over_ns = spent.all_ns - self.budget.machine * spent.busy_ns;
-                let over_ns = over_ns.min(spent.calls_ns) - NEGLIGIBLE * spent.past_ns;
+                let calls_ns = spent.calls_ns - CALLS_PART * self.budget.machine * spent.busy_ns;
+                let over_ns = over_ns.min(calls_ns) - NEGLIGIBLE * spent.past_ns;
                 self.excess_ns = (self.excess_ns + over_ns).max(0.0);
                 if spent.busy_ns > 0.0 {
                     let share = spent.calls_ns / spent.busy_ns;
@@ -202,7 +205,8 @@ impl Controller {
         let mut worst: f64 = 0.0;
         let mut is_calm = true;
         for of in busy {
-            let over_ns = (of.all_ns - self.budget.process * of.running_ns).min(of.calls_ns)
+            let allowed_ns = self.budget.process * of.running_ns;
+            let over_ns = (of.all_ns - allowed_ns).min(of.calls_ns - CALLS_PART * allowed_ns)
                 - NEGLIGIBLE * past_ns;
             let had = before.iter().find(|(process, _)| *process == of.process);
             let excess_ns = (had.map_or(0.0, |(_, excess_ns)| *excess_ns) + over_ns).max(0.0);
@@ -215,6 +219,7 @@ impl Controller {
                 worst = worst.max(calls);
                 // What others take is not gained by tracing none.
                 is_calm &= calls + others <= CALM * self.budget.process
+                    || calls <= CALM * CALLS_PART * self.budget.process
                     || calls * of.running_ns <= NEGLIGIBLE * past_ns;
             }
         }
@@ -259,6 +264,7 @@ impl Controller {
         self.wanted[0] = calls;
         self.load = looked.busy_ns / looked.past_ns.max(1.0);
         let is_calm = looked.all_ns / busy_ns <= CALM * self.budget.machine
+            || calls <= CALM * CALLS_PART * self.budget.machine
             || looked.calls_ns <= NEGLIGIBLE * looked.past_ns;
         self.calm = if is_calm { self.calm + 1 } else { 0 };
         self.awaits_processes = true;

@@ -107,14 +107,13 @@ fn a_storm_of_calls_keeps_within_the_budget() {
         metrics.contains("profiler_all_system_calls_traced 1"),
         "{metrics}"
     );
-    ledger::check(daemon);
     // Calls are counted again, one by one: so few that it costs nothing.
     let counted = workload::run("storm --count 2000 --kind getppid");
     reads::ended(daemon, &counted);
     let events = reads::events(daemon, &counted);
     let row = system_call(&events, "getppid").unwrap_or_else(|| panic!("no getppid: {events}"));
     assert_eq!(number(row, "/count"), 2_000);
-    assert_eq!(percent(&events, "/observed_percent"), 100.0);
+    ledger::check(daemon);
 }
 
 #[test]
