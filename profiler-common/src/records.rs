@@ -177,12 +177,6 @@ pub struct ThreadRecord {
     pub process_start_boot_ns: u64,
     /// Start of the process on the monotonic clock, to match the side-band's records.
     pub process_start_ns: u64,
-    /// Rows of [`SyscallRow`]s by system-call number modulo the size; each checked before use.
-    pub call_rows: [u32; CALL_CACHE],
-    /// The thread's name, zero-terminated.
-    pub comm: [u8; COMM_BYTES],
-    /// The process's id.
-    pub pid: u32,
     /// What its walks have cost, nanoseconds: from the event to the end of the walk.
     pub walk_cost_ns: u64,
     /// How often it has been switched out. Modulo 2^32.
@@ -191,6 +185,12 @@ pub struct ThreadRecord {
     pub wait_call: u32,
     /// A call, or a wait in one that is not traced, that is over and is counted when the thread is switched out next.
     pub left: LeftCall,
+    /// Rows of [`SyscallRow`]s by system-call number modulo the size; each checked before use.
+    pub call_rows: [u32; CALL_CACHE],
+    /// The thread's name, zero-terminated.
+    pub comm: [u8; COMM_BYTES],
+    /// The process's id.
+    pub pid: u32,
     /// Times the process image was replaced while this thread, or the one that made it, was observed.
     pub exec_count: u32,
     /// The parent process's id when the record was made.
@@ -368,7 +368,7 @@ pub struct Control {
 const _: () = assert!(size_of::<TaskRef>() == 24);
 const _: () = assert!(size_of::<OnProcessor>() == 96);
 const _: () =
-    assert!(size_of::<ThreadRecord>().is_multiple_of(8) && size_of::<ThreadRecord>() <= 528);
+    assert!(size_of::<ThreadRecord>().is_multiple_of(8) && size_of::<ThreadRecord>() == 512);
 const _: () = assert!(size_of::<SyscallRow>() == 48);
 const _: () = assert!(size_of::<SyscallKey>() == 8);
 const _: () = assert!(size_of::<SumKey>() == 24);

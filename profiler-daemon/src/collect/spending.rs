@@ -37,13 +37,11 @@ pub struct SpendingState {
     pub untraced_ns: u64,
     /// What each kind of event costs.
     pub prices: Prices,
-    /// What profiling has cost so far, nanoseconds: by kernel programs and hooks, and by this process.
+    /// What kernel programs and hooks have cost so far, nanoseconds.
     pub programs_ns: u64,
-    /// See there.
-    pub daemon_ns: u64,
     /// Of what programs cost, walks.
     pub walks_ns: u64,
-    /// The same over the last ten seconds, as a share of the time in which processors were at work; `None` in the first second.
+    /// What profiling has cost over the last ten seconds, this process too, as a share of the time in which processors were at work; `None` in the first second.
     pub late_share: Option<f64>,
 }
 
@@ -308,32 +306,24 @@ impl Spending {
 
     /// Does what the controller has decided.
     fn follow(&mut self, kernel: &mut Kernel) {
-        let Some(controller) = &self.controller else {
+        let Some(tracing) = self.controller.as_ref().map(Controller::tracing) else {
             return;
         };
-        let was = kernel.calls_are_traced();
-        let (wanted, why) = match controller.tracing() {
-            Tracing::All => (true, "all"),
-            Tracing::Sampled { now } => (now, "samples"),
-        };
-        let sampled = self.gave_way > self.came_back;
-        if sampled != (why == "samples") {
-            if sampled {
-                self.came_back += 1;
-                info!("system calls are all traced again: the budget affords it");
-            } else {
-                self.gave_way += 1;
-                info!(
-                    "of system calls only samples are traced: all would cost more than the budget"
-                );
-            }
+        let only_samples = tracing != Tracing::All;
+        if only_samples && self.gave_way == self.came_back {
+            self.gave_way += 1;
+            info!("of system calls only samples are traced: all would cost more than the budget");
+        } else if !only_samples && self.gave_way > self.came_back {
+            self.came_back += 1;
+            info!("system calls are all traced again: the budget affords it");
         }
-        if wanted == was {
+        let wanted = tracing != Tracing::Sampled { now: false };
+        if wanted == kernel.calls_are_traced() {
             return;
         }
         if let Err(error) = kernel.trace_calls(wanted) {
             warn!("what is traced of system calls cannot be changed: {error}");
-        } else if wanted && why == "samples" {
+        } else if wanted && only_samples {
             self.looks += 1;
         }
     }
@@ -346,7 +336,7 @@ impl Spending {
             .unwrap_or(u64::MAX)
     }
 
-    /// How long calls were not traced so far, though they may be.
+    /// How long calls were not traced so far.
     pub(super) const fn untraced_ns(&self) -> u64 {
         self.untraced_ns
     }
@@ -366,7 +356,6 @@ impl Spending {
             untraced_ns: self.untraced_ns,
             prices: self.prices,
             programs_ns: self.programs_ns as u64,
-            daemon_ns: self.last.own_ns,
             walks_ns: self.last.work.walks_ns,
             late_share: late.filter(|_| self.past.len() > 10),
         }

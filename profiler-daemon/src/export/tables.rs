@@ -525,7 +525,7 @@ impl TextReport for OsEvents {
                 "COUNT, MEAN and MAX are of calls that returned; NOW: threads inside".to_owned()
             } else {
                 format!(
-                    "COUNT, MEAN, MAX and RUNNING are of the {} of the time in which calls were traced; NOW: threads inside",
+                    "COUNT, MEAN, MAX and RUNNING are of the {} of the running time in which calls were traced; NOW: threads inside",
                     percent(self.observed_percent)
                 )
             }),

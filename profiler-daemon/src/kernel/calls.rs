@@ -2,12 +2,11 @@
 //!
 //! Their presence alone doubles the time of a short call, whatever the programs do: where that is too dear only being without them helps.
 
-use std::fmt;
-
 use aya::programs::BtfTracePoint;
 use aya::programs::tp_btf::BtfTracePointLinkId;
 use profiler_common::records::{scanning, system_calls};
 use profiler_common::walk_budget::WHOLE_SHARE;
+use tracing::warn;
 
 use super::load::{Kernel, SystemCalls, program_of};
 use super::refusal::{StartError, chain};
@@ -26,12 +25,6 @@ const CALLS: u32 = 1_000;
 pub(super) struct CallHooks {
     links: Vec<(&'static str, BtfTracePointLinkId)>,
     price_ns: f64,
-}
-
-impl fmt::Debug for CallHooks {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(to, "CallHooks({} attached)", self.links.len())
-    }
 }
 
 /// What the programs have done since they were loaded, on all processors together.
@@ -178,22 +171,19 @@ impl Kernel {
     /// What the programs have done by `now_ns`.
     #[must_use]
     pub fn work(&self, now_ns: u64) -> Work {
-        self.current.get(&0, 0).map_or_else(
-            |error| {
-                tracing::warn!("what the programs have done cannot be read: {error}");
-                Work::default()
-            },
-            |values| {
-                let mut work = Work::default();
+        let mut work = Work::default();
+        match self.current.get(&0, 0) {
+            Ok(values) => {
                 for value in values.iter().map(Current::value) {
                     work.call_hooks += value.call_hooks;
                     work.switches += value.switches;
                     work.walks_ns += value.walks.spent_ns;
                     work.idle_ns += value.idle_by(now_ns).unwrap_or(0);
                 }
-                work
-            },
-        )
+            }
+            Err(error) => warn!("what the programs have done cannot be read: {error}"),
+        }
+        work
     }
 }
 

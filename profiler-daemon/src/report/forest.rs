@@ -162,9 +162,10 @@ pub(super) struct Forest<'n> {
 pub(super) enum TellsFolded {
     /// All that was folded in the view, and which functions lack callers.
     All,
-    /// Which functions lack callers. Kernel frames that were folded may be in those of user functions, and others may be hidden.
+    /// Which functions of a difference lack callers: nothing else tells that.
     Callers,
-    /// Nothing: what was folded is one with whatever else is of no known module.
+    /// Nothing that is the same to the nanosecond in every report of the view: how time is divided among nodes, and rounded,
+    /// depends on which there are.
     Not {
         /// Whether kernel frames have nodes.
         all_frames: bool,

@@ -174,11 +174,11 @@ impl<'v, 'n> Grower<'v, 'n> {
     /// The forest with totals.
     pub(super) fn finish(mut self) -> Forest<'n> {
         let (is_whole, all_frames) = (self.earlier.is_empty(), self.shape.frames == Frames::All);
-        let shows_all = is_whole && all_frames && self.shape.folding.is_empty();
+        let shows_all = all_frames && self.shape.folding.is_empty();
         let tells_folded = match self.shape.label {
-            Label::Modules(_) => TellsFolded::Not { all_frames },
-            _ if shows_all => TellsFolded::All,
-            _ => TellsFolded::Callers,
+            _ if !is_whole => TellsFolded::Callers,
+            Label::Functions(_) if shows_all => TellsFolded::All,
+            _ => TellsFolded::Not { all_frames },
         };
         self.subtract();
         let span_ns = self

@@ -2,12 +2,14 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
+use profiler_common::Class;
 use serde::Serialize;
 
 use super::{
     answer::WindowSpan,
     completeness::Completeness,
     places::Places,
+    product::Values,
     query::{ReportError, Scope, ViewQuery},
     scope::View,
     syscall_names::syscall_name,
@@ -18,9 +20,6 @@ use crate::{
     profile::{calls::CallTotals, snapshot::Snapshot},
     report::names::Names,
 };
-
-/// The loss that tells how long only samples of system calls were due, and none was under way.
-const UNTRACED: &str = "calls_untraced_ns";
 
 /// The answer.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
@@ -36,8 +35,8 @@ pub struct OsEvents {
     pub elapsed_ns: u64,
     /// `elapsed_ns` by class.
     pub classes: ClassValues,
-    /// The part of the time in which system calls were traced, in percent: counts, means and maxima are of that part. Blocked and
-    /// runnable time are of all of it; running time inside calls is known of that part only.
+    /// The part of the running time in which system calls were traced, in percent: counts, means, maxima and running time inside
+    /// calls are of that part. Blocked and runnable time are of all of it.
     pub observed_percent: f64,
     /// A row per system call, most time first.
     pub syscalls: Vec<SyscallRow>,
@@ -146,18 +145,13 @@ pub fn os_events(
         completeness: Completeness::of_totals(&view, &Places::new(&view), names),
         elapsed_ns: totals.elapsed_ns(),
         classes: ClassValues::from(&totals.classes),
-        observed_percent: observed_percent(&view),
+        observed_percent: observed_percent(totals),
         syscalls,
     })
 }
 
-/// How much of the time of a view system calls were traced.
-fn observed_percent(view: &View<'_>) -> f64 {
-    let losses = view.coverage.losses.iter();
-    let untraced_ns: u64 = losses
-        .filter(|(name, _)| name == UNTRACED)
-        .map(|(_, ns)| *ns)
-        .sum();
-    let span_ns = view.span_ns().max(1);
-    100.0 - 100.0 * untraced_ns.min(span_ns) as f64 / span_ns as f64
+/// How much of its running time system calls were traced.
+fn observed_percent(of: &Values) -> f64 {
+    let running_ns = of.classes[Class::User as usize] + of.classes[Class::Syscall as usize];
+    100.0 - 100.0 * of.estimated_ns.min(running_ns) as f64 / running_ns.max(1) as f64
 }
