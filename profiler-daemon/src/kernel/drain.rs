@@ -3,14 +3,13 @@
 //! The order: the sums of time per stack first, the threads' totals after them. So what stacks have received is never more
 //! than the totals, and the difference, "not yet attributed", is exact and never negative.
 
-use std::collections::HashSet;
-
 use profiler_common::kinds::{Primary, WaitNs};
 use profiler_common::records::{END_MASK, Reserve, StackHead, SumKey, SumValue, SyscallKey};
 use profiler_common::{Counter, Phase, StackEnd};
 use tracing::warn;
 
 use super::batch;
+use super::call_rows::{CallRows, SyscallSnapshot};
 use super::load::Kernel;
 use super::phantoms::{self, Phantoms, Quiet};
 use super::readmission::{Counted, Readmission};
@@ -54,25 +53,6 @@ pub struct RawStack {
     pub user: Box<[u64]>,
     /// Kernel addresses, innermost first, each but the first one behind its call.
     pub kernel: Box<[u64]>,
-}
-
-/// Counts of one system call of one thread, since the thread was first seen.
-#[derive(Clone, Copy, Debug)]
-pub struct SyscallSnapshot {
-    /// The thread's place.
-    pub slot: u32,
-    /// System-call number.
-    pub number: u32,
-    /// Calls that returned.
-    pub count: u64,
-    /// Nanoseconds from entry to exit.
-    pub total_ns: u64,
-    /// Of these, running.
-    pub running_ns: u64,
-    /// Of these, blocked.
-    pub blocked_ns: u64,
-    /// The longest one.
-    pub max_ns: u64,
 }
 
 /// One pass.
@@ -180,14 +160,13 @@ impl Kernel {
         let freed = self.give_back();
         pass.counters = self.counters();
         pass.at_ns = monotonic_ns();
-        // The calls first: one that returns in between is under way at neither reading, and comes with the next pass.
-        self.read_calls(&mut pass, |_| true);
-        self.read_threads(&mut pass);
-        let gone: HashSet<u32> = self.state.dying.iter().copied().collect();
-        if !gone.is_empty() {
-            // Their rows are given up: nothing is read of them later.
-            self.read_calls(&mut pass, |slot| gone.contains(&slot));
+        let mut calls = CallRows::read(&self.rows, self.state.rows_used);
+        self.read_threads(&mut pass, &mut calls);
+        // The rows of those that are gone are given up: nothing is read of them later.
+        for slot in &self.state.dying {
+            calls.renew(&self.rows, *slot);
         }
+        pass.calls = calls.into_snapshots();
         pass.fill = [
             ("threads", pass.threads.len() as u64),
             ("stacks_per_drain", pass.sums.len() as u64),
@@ -198,15 +177,16 @@ impl Kernel {
         Ok(pass)
     }
 
-    fn read_threads(&mut self, pass: &mut Pass) {
+    fn read_threads(&mut self, pass: &mut Pass, calls: &mut CallRows) {
         let at_ns = pass.at_ns;
         let (threads, dying) = (&mut pass.threads, &mut self.state.dying);
-        let outside = &self.outside;
+        let (outside, of_kernel) = (&self.outside, (&self.rows, &self.threads));
         let looks = self.state.phantoms.is_due(at_ns);
         let mut quiet = Vec::new();
         pass.unreadable = self
             .threads
             .read_all(self.state.threads_used, |slot, record| {
+                let record = &calls.settle(of_kernel, slot, *record);
                 if record.clock.phase == Phase::Exited as u32 {
                     dying.push(slot);
                 }
@@ -243,23 +223,6 @@ impl Kernel {
             if now != *before {
                 pass.sums.extend(grown(slot as u32, before, &now));
                 *before = now;
-            }
-        }
-    }
-
-    fn read_calls(&self, pass: &mut Pass, is_wanted: impl Fn(u32) -> bool) {
-        for index in 1..self.state.rows_used {
-            let row = self.rows.read(index);
-            if row.slot != 0 && row.count != 0 && is_wanted(row.slot) {
-                pass.calls.push(SyscallSnapshot {
-                    slot: row.slot,
-                    number: row.number,
-                    count: row.count,
-                    total_ns: row.total_ns,
-                    running_ns: row.running_ns,
-                    blocked_ns: row.blocked_ns,
-                    max_ns: row.max_ns,
-                });
             }
         }
     }

@@ -6,6 +6,7 @@
 mod attach;
 mod batch;
 mod btf;
+mod call_rows;
 mod calls;
 mod cost;
 mod drain;
@@ -28,9 +29,10 @@ mod unwind_maps;
 mod variant;
 
 pub use attach::Attached;
+pub use call_rows::SyscallSnapshot;
 pub use calls::Work;
 pub use cost::{MapCost, ProgramCost};
-pub use drain::{Missing, Pass, RawStack, StackSum, SyscallSnapshot};
+pub use drain::{Missing, Pass, RawStack, StackSum};
 pub use load::{Kernel, KernelSettings, SystemCalls};
 pub use looks::OutsideLook;
 pub use refusal::StartError;

@@ -142,6 +142,11 @@ impl Records<ThreadRecord> {
         busy
     }
 
+    /// Copies a thread's record as it stood between two updates, once more; `None`: it is empty, or was being changed all the time.
+    pub(super) fn read_again(&self, index: usize) -> Option<ThreadRecord> {
+        self.read_quiet(index, Instant::now() + SPIN).ok().flatten()
+    }
+
     /// Copies a thread's record as it stood between two updates; `None`: it is empty.
     fn read_quiet(&self, index: usize, deadline: Instant) -> Result<Option<ThreadRecord>, Busy> {
         /// Tries between two looks at the time.
