@@ -9,11 +9,19 @@ use crate::workspace::Workspace;
 use crate::{build, packages};
 
 /// What the measurement compares with and loads the machine with.
-const PACKAGES: [&str; 4] = ["bpftool", "libbpf-tools", "linux-perf", "redis-server"];
+const PACKAGES: [&str; 7] = [
+    "bpftool",
+    "libbpf-tools",
+    "linux-perf",
+    "nginx",
+    "postgresql",
+    "redis-server",
+    "wrk",
+];
 
 /// Builds optimized, then measures as root.
 pub(crate) fn bench(workspace: &Workspace, arguments: &[OsString]) -> anyhow::Result<()> {
-    let why = "the tools that the profiler's cost is compared with, and a server to profile (Debian starts redis-server)";
+    let why = "the tools that the profiler's cost is compared with, and servers to profile (Debian starts them)";
     let installed = if packages::has_apt() {
         packages::install(&PACKAGES, why)
     } else {

@@ -15,8 +15,9 @@ const HOOKS: [&str; 4] = [
     "sys_enter",
     "sys_exit",
 ];
-/// The function through which the kernel calls the programs of a hook: everything inside of it is the profiler's.
-const TRACEPOINT: &str = "__traceiter_";
+/// The functions through which the kernel calls the programs of a hook: everything inside of them is the profiler's. The second one jumps
+/// to the trampoline, so only a tick within it finds it.
+const TRACEPOINT: [&str; 2] = ["__traceiter_", "__bpf_trace_"];
 /// Through which it calls a program that is the only one.
 const TRAMPOLINE: &str = "bpf_trace_run";
 /// Before the tag and the name of a program.
@@ -43,7 +44,8 @@ enum Role {
 
 impl Role {
     fn of(name: &str) -> Option<Self> {
-        if let Some(hook) = name.strip_prefix(TRACEPOINT) {
+        let mut prefixes = TRACEPOINT.iter();
+        if let Some(hook) = prefixes.find_map(|prefix| name.strip_prefix(prefix)) {
             return HOOKS.contains(&hook).then_some(Self::Tracepoint);
         }
         if let Some(arguments) = name.strip_prefix(TRAMPOLINE) {
@@ -163,6 +165,8 @@ mod tests {
         for (name, role) in [
             ("__traceiter_sched_switch", Some(Role::Tracepoint)),
             ("__traceiter_sched_waking", None),
+            ("__bpf_trace_sys_exit", Some(Role::Tracepoint)),
+            ("__bpf_trace_sched_waking", None),
             ("bpf_trace_run4", Some(Role::Trampoline)),
             ("bpf_trace_run12", Some(Role::Trampoline)),
             ("bpf_trace_run", None),

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use crate::report::values::TotalValues;
+
 /// Nanoseconds with three digits after the point in the largest unit that is not zero: `1.234 s`.
 #[must_use]
 pub fn nanoseconds(ns: u64) -> String {
@@ -18,6 +20,17 @@ pub fn nanoseconds(ns: u64) -> String {
         "{}.{:03} {unit}",
         ns / unit_ns,
         ns % unit_ns / (unit_ns / 1_000)
+    )
+}
+
+/// What kernel programs and hooks took of threads' time, and how much of their running time that is.
+pub(crate) fn profiler_cost(of: &TotalValues) -> String {
+    let running_ns = of.classes.user_ns.saturating_add(of.classes.syscall_ns);
+    let part = 100.0 * of.profiler_cost_ns as f64 / running_ns.max(1) as f64;
+    format!(
+        "{} ({} of running)",
+        nanoseconds(of.profiler_cost_ns),
+        percent(part)
     )
 }
 

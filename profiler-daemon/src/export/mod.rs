@@ -5,7 +5,7 @@ pub mod csv;
 pub mod firefox;
 pub mod flamegraph;
 pub mod folded;
-mod human;
+pub(crate) mod human;
 pub mod overview;
 pub mod pprof;
 mod recorded;

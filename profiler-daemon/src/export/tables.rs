@@ -1,7 +1,7 @@
 //! What each answer puts into its columns for people.
 
 use super::{
-    human::{cut_function, last_part, name, nanoseconds, percent, share, title},
+    human::{cut_function, last_part, name, nanoseconds, percent, profiler_cost, share, title},
     text::{Cell, Envelope, Kind, Table, TextReport},
 };
 use crate::report::{
@@ -93,6 +93,9 @@ fn total_facts(of: &TotalValues) -> Vec<(&'static str, String)> {
             nanoseconds(of.estimated_ns)
         );
         facts.push(("estimated", sentence));
+    }
+    if of.profiler_cost_ns > 0 {
+        facts.push(("profiling took", profiler_cost(of)));
     }
     facts
 }

@@ -9,6 +9,7 @@ use anyhow::Context as _;
 
 use crate::args::RecordFormat;
 use crate::backends::Live;
+use crate::export::human::profiler_cost;
 use crate::export::pprof::{self, Content};
 use crate::export::saved::{Saved, SavedNames};
 use crate::export::{csv, firefox, flamegraph, folded, speedscope, text};
@@ -137,12 +138,13 @@ impl Report {
         let lacks = &self.totals.completeness;
         let place = written.map_or_else(String::new, |path| format!("; see {}", path.display()));
         format!(
-            "recorded {:.1} s: {} samples, {} lost, {} of {} stacks incomplete{place}",
+            "recorded {:.1} s: {} samples, {} lost, {} of {} stacks incomplete; profiling took {}{place}",
             recorded_for.as_secs_f64(),
             self.totals.totals.samples,
             lacks.samples_lost,
             self.totals.stacks.walked - self.totals.stacks.complete,
             self.totals.stacks.walked,
+            profiler_cost(&self.totals.totals),
         )
     }
 }

@@ -67,6 +67,9 @@ impl<'n> Shape<'n> {
     }
 }
 
+/// Looked up at each node of each tree. Seeded anew each time, so that nobody can choose names and addresses that collide.
+type FastMap<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+
 /// Takes accounts in, one after the other.
 pub(super) struct Grower<'v, 'n> {
     view: &'v View<'v>,
@@ -80,10 +83,10 @@ pub(super) struct Grower<'v, 'n> {
     /// What was there at an earlier moment: taken away in the end.
     earlier: HashMap<(u32, u32), Primary>,
     /// The functions that a frame counts as, outermost first: a stretch of `chains`.
-    by_frame: HashMap<(FrameId, bool), Range<usize>>,
+    by_frame: FastMap<(FrameId, bool), Range<usize>>,
     chains: Vec<u32>,
-    by_name: HashMap<Identity<'n>, u32>,
-    children: HashMap<(u32, u32), u32>,
+    by_name: FastMap<Identity<'n>, u32>,
+    children: FastMap<(u32, u32), u32>,
     /// What the stacks of the account that is taken in hang from: the root, or its section.
     base: u32,
 }
@@ -98,10 +101,10 @@ impl<'v, 'n> Grower<'v, 'n> {
             cells: Vec::new(),
             kinds: view.totals.iter().map(|totals| totals.kinds).collect(),
             earlier: HashMap::new(),
-            by_frame: HashMap::new(),
+            by_frame: FastMap::default(),
             chains: Vec::new(),
-            by_name: HashMap::new(),
-            children: HashMap::new(),
+            by_name: FastMap::default(),
+            children: FastMap::default(),
             base: ROOT,
         }
     }

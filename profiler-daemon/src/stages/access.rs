@@ -15,7 +15,7 @@ use crate::profile::frames::FrameId;
 use crate::profile::snapshot::Snapshot;
 use crate::report::names::{Lines, Names};
 use crate::symbols::lines::finder::{LineCounts, LineFinder};
-use crate::symbols::names::{FunctionName, NameTable, Unnamed};
+use crate::symbols::names::{FunctionName, Named, Unnamed};
 use crate::symbols::symbolizer::{Request, SymbolCounts, Symbolizer};
 use crate::sys::heartbeat::{Heartbeat, Heartbeats};
 
@@ -147,22 +147,14 @@ impl Access {
         frames: Vec<FrameId>,
         patience: Duration,
     ) -> Arc<dyn Names + Send + Sync> {
-        let places: Vec<(FrameId, Place)> = frames
-            .into_iter()
-            .map(|id| (id, place_of(&snapshot, id)))
-            .collect();
-        let requests = self.requests(&snapshot, places.iter().map(|(_, place)| *place).collect());
-        let requests = requests.await;
+        let places = frames.iter().map(|id| place_of(&snapshot, *id));
+        let requests = self.requests(&snapshot, places.collect()).await;
         let symbolizer = self.symbolizer.clone();
         // The thread that finds names may be busy: it is waited for on a thread made for waiting.
-        let table = tokio::task::spawn_blocking(move || symbolizer.table(requests, patience))
+        let names = tokio::task::spawn_blocking(move || symbolizer.names(requests, patience))
             .await
             .unwrap_or_default();
-        Arc::new(FrameNames {
-            places: places.into_iter().collect(),
-            table,
-            unknown: NameTable::default(),
-        })
+        Arc::new(FrameNames::new(&frames, names))
     }
 
     /// What debug information says of frames of a snapshot, those that matter most first, as far as it is known within
@@ -218,25 +210,40 @@ fn place_of(snapshot: &Snapshot, id: FrameId) -> Place {
 
 /// Names by frame.
 struct FrameNames {
-    places: HashMap<FrameId, Place>,
-    table: NameTable,
-    unknown: NameTable,
+    /// Of each frame which of the names it has, counted from one; 0 = it was not asked for.
+    of_frames: Vec<u32>,
+    names: Vec<Named>,
+    unknown: FunctionName,
+}
+
+impl FrameNames {
+    /// The first name is that of the first frame, and so on.
+    fn new(frames: &[FrameId], names: Vec<Named>) -> Self {
+        let len = frames.iter().map(|frame| frame.0 as usize + 1).max();
+        let mut of_frames = vec![0; len.unwrap_or_default()];
+        for ((frame, number), _) in frames.iter().zip(1..).zip(&names) {
+            of_frames[frame.0 as usize] = number;
+        }
+        Self {
+            of_frames,
+            names,
+            unknown: FunctionName::unknown(),
+        }
+    }
+
+    fn named(&self, frame: FrameId) -> Option<&Named> {
+        let number = *self.of_frames.get(frame.0 as usize)? as usize;
+        self.names.get(number.checked_sub(1)?)
+    }
 }
 
 impl Names for FrameNames {
     fn function(&self, frame: FrameId) -> &FunctionName {
-        match self.places.get(&frame) {
-            Some(place) => self.table.function(*place),
-            None => self.unknown.function(Place {
-                module: ModuleId::UNKNOWN,
-                offset: 0,
-            }),
-        }
+        let named = self.named(frame).map(|named| &*named.function);
+        named.unwrap_or(&self.unknown)
     }
 
     fn unnamed(&self, frame: FrameId) -> Option<Unnamed> {
-        self.places
-            .get(&frame)
-            .and_then(|place| self.table.reason(*place))
+        self.named(frame).and_then(|named| named.reason)
     }
 }

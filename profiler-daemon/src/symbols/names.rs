@@ -1,6 +1,6 @@
 //! What a function is called, as reports see it, and why one has no name. Nothing here reads a file.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +44,19 @@ pub struct FunctionName {
     pub kind: FunctionKind,
     /// Whether the name is that of a function.
     pub known: bool,
+}
+
+impl FunctionName {
+    /// Of a frame that was never asked for.
+    #[must_use]
+    pub fn unknown() -> Self {
+        Self {
+            name: "[unknown]".into(),
+            address: None,
+            kind: FunctionKind::Unknown,
+            known: false,
+        }
+    }
 }
 
 /// Why a frame has no function's name.
@@ -162,52 +175,6 @@ impl Named {
     }
 }
 
-/// The names of the places a report shows.
-#[derive(Clone, Debug)]
-pub struct NameTable {
-    names: HashMap<Place, Named>,
-    unknown: Arc<FunctionName>,
-}
-
-impl Default for NameTable {
-    fn default() -> Self {
-        Self {
-            names: HashMap::new(),
-            unknown: Arc::new(FunctionName {
-                name: "[unknown]".into(),
-                address: None,
-                kind: FunctionKind::Unknown,
-                known: false,
-            }),
-        }
-    }
-}
-
-impl NameTable {
-    /// The function at a place; `[unknown]` for a place that was never asked for.
-    #[must_use]
-    pub fn function(&self, place: Place) -> &Arc<FunctionName> {
-        self.names
-            .get(&place)
-            .map_or(&self.unknown, |named| &named.function)
-    }
-
-    /// Why a place has no function's name.
-    #[must_use]
-    pub fn reason(&self, place: Place) -> Option<Unnamed> {
-        self.names.get(&place).and_then(|named| named.reason)
-    }
-}
-
-impl FromIterator<(Place, Named)> for NameTable {
-    fn from_iter<I: IntoIterator<Item = (Place, Named)>>(names: I) -> Self {
-        Self {
-            names: names.into_iter().collect(),
-            ..Self::default()
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,10 +196,8 @@ mod tests {
         };
         let jit_named = Named::unnamed(jit, &Module::named("[jit]", ModuleKind::Jit), Unnamed::Jit);
         assert_eq!(&*jit_named.function.name, "[jit]");
-        let table: NameTable = [(place, named), (jit, jit_named)].into_iter().collect();
-        assert_eq!(table.reason(place), Some(Unnamed::NoSymbols));
-        assert_eq!(table.function(jit).kind, FunctionKind::Jit);
-        let other = Place { offset: 1, ..place };
-        assert_eq!(&*table.function(other).name, "[unknown]");
+        assert_eq!(named.reason, Some(Unnamed::NoSymbols));
+        assert_eq!(jit_named.function.kind, FunctionKind::Jit);
+        assert_eq!(&*FunctionName::unknown().name, "[unknown]");
     }
 }

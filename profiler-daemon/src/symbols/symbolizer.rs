@@ -19,7 +19,7 @@ use super::{
     debug_files::DebugFiles,
     elf::{ElfNames, Part},
     kallsyms::Kallsyms,
-    names::{FunctionName, NameTable, Named, Unnamed},
+    names::{FunctionName, Named, Unnamed},
     perf_map::PerfMaps,
 };
 use crate::{
@@ -97,8 +97,10 @@ pub struct SymbolCounts {
     pub perf_maps_cut: u64,
 }
 
-/// Places, and where each name goes once it is found, with the place's number.
-type Question = (Vec<Request>, mpsc::Sender<(usize, Named)>);
+/// Names that were found together, each with the number of its place in the question.
+type Found = Vec<(usize, Named)>;
+/// Places, and where their names go as they are found.
+type Question = (Vec<Request>, mpsc::Sender<Found>);
 
 /// The way to the thread. It ends when the last copy of this is gone.
 #[derive(Clone, Debug)]
@@ -129,8 +131,8 @@ impl Symbolizer {
                     Ok((requests, answer)) => {
                         let until = Instant::now() + QUESTION_TIME;
                         // Where nobody waits any more, the names stay in the cache for the next time.
-                        let tell = &mut |index, named: &Named| {
-                            answer.send((index, named.clone())).ok();
+                        let tell = &mut |found| {
+                            answer.send(found).ok();
                         };
                         worker.resolve(&requests, clock::monotonic_ns(), until, tell);
                     }
@@ -152,10 +154,10 @@ impl Symbolizer {
         })
     }
 
-    /// Asks for names, waits for them no longer than `patience`, and puts them in a table. What is not found by then says that it is
+    /// Asks for names, and waits for them no longer than `patience`; one for each place. What is not found by then says that it is
     /// pending, and is there when it is asked for again. Not to be called on a thread that runs async tasks.
     #[must_use]
-    pub fn table(&self, requests: Vec<Request>, patience: Duration) -> NameTable {
+    pub fn names(&self, requests: Vec<Request>, patience: Duration) -> Vec<Named> {
         let deadline = Instant::now() + patience;
         let mut names: Vec<Option<Named>> = vec![None; requests.len()];
         // A question keeps the thread for a time only, so that others have their turn: what is left of it is asked again.
@@ -170,12 +172,14 @@ impl Symbolizer {
             }
             let mut found = 0;
             // The other end is gone once all are answered, or the time of the question is over.
-            while let Ok((index, named)) =
+            while let Ok(several) =
                 answers.recv_timeout(deadline.saturating_duration_since(Instant::now()))
             {
-                if named.reason != Some(Unnamed::Pending) {
-                    names[left[index]] = Some(named);
-                    found += 1;
+                for (index, named) in several {
+                    if named.reason != Some(Unnamed::Pending) {
+                        names[left[index]] = Some(named);
+                        found += 1;
+                    }
                 }
             }
             if found == 0 || Instant::now() >= deadline {
@@ -186,7 +190,7 @@ impl Symbolizer {
         self.pending.fetch_add(pending as u64, Ordering::Relaxed);
         let named = |(request, named): (Request, Option<Named>)| {
             let pending = || Named::unnamed(request.place, &request.module, Unnamed::Pending);
-            (request.place, named.unwrap_or_else(pending))
+            named.unwrap_or_else(pending)
         };
         requests.into_iter().zip(names).map(named).collect()
     }
@@ -260,17 +264,18 @@ impl Worker {
         requests: &[Request],
         now_ns: u64,
         until: Instant,
-        tell: &mut dyn FnMut(usize, &Named),
+        tell: &mut dyn FnMut(Found),
     ) {
         let piece = self.heartbeat.begin("looking for files of symbols");
         self.counts.requests += requests.len() as u64;
         self.look_again(requests, now_ns);
         let mut by_module: HashMap<ModuleId, Vec<usize>> = HashMap::new();
+        let mut known = Found::new();
         for (index, request) in requests.iter().enumerate() {
             match self.cache.get(request.place) {
                 Some(named) => {
                     self.counts.hits += 1;
-                    tell(index, &named);
+                    known.push((index, named));
                 }
                 None => by_module
                     .entry(request.place.module)
@@ -278,6 +283,7 @@ impl Worker {
                     .push(index),
             }
         }
+        tell(known);
         let mut by_module: Vec<Vec<usize>> = by_module.into_values().collect();
         by_module.sort_by_cached_key(|indexes| {
             let file = requests[indexes[0]].file.as_ref()?;
@@ -296,6 +302,7 @@ impl Worker {
             let found = self.find(&requests[indexes[0]], &offsets, now_ns);
             // Before the next one is loaded: a report over the machine asks for all of them.
             self.elf.unload(now_ns);
+            let mut several = Found::with_capacity(indexes.len());
             for (index, found) in indexes.into_iter().zip(found) {
                 let request = &requests[index];
                 let named = match found {
@@ -319,8 +326,9 @@ impl Worker {
                 } else {
                     self.cache.insert(request.place, named)
                 };
-                tell(index, &named);
+                several.push((index, named));
             }
+            tell(several);
         }
     }
 

@@ -21,8 +21,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn resolve(worker: &mut Worker, requests: &[Request], now_ns: u64) -> Vec<Named> {
     let mut names = vec![None; requests.len()];
     let until = Instant::now() + PATIENCE;
-    worker.resolve(requests, now_ns, until, &mut |index, named| {
-        names[index] = Some(named.clone());
+    worker.resolve(requests, now_ns, until, &mut |several| {
+        for (index, named) in several {
+            names[index] = Some(named);
+        }
     });
     names.into_iter().map(Option::unwrap).collect()
 }
@@ -378,11 +380,11 @@ fn thread_answers() {
         file: None,
         seen: None,
     };
-    let table = symbolizer.table(vec![jit.clone(), known.clone()], PATIENCE);
-    assert_eq!(&*table.function(jit.place).name, "[jit]");
-    assert!(table.function(known.place).known);
+    let names = symbolizer.names(vec![jit, known.clone()], PATIENCE);
+    assert_eq!(&*names[0].function.name, "[jit]");
+    assert!(names[1].function.known);
     // The thread publishes its counts after each answer, so those of the first are there with the second.
-    drop(symbolizer.table(vec![known], PATIENCE));
+    drop(symbolizer.names(vec![known], PATIENCE));
     let counts = symbolizer.counts();
     assert!(
         counts.requests >= 2 && counts.unnamed[Unnamed::Jit as usize] == 1,
@@ -397,22 +399,23 @@ fn names_that_are_not_there_in_time() {
     let symbolizer = Symbolizer::spawn(SymbolOptions::default()).unwrap();
     let mut own = Own::new();
     let known = own.request(libc::getrlimit as *const () as usize);
-    let place = known.place;
-    let early = symbolizer.table(vec![known.clone()], Duration::ZERO);
+    let one = |patience| symbolizer.names(vec![known.clone()], patience).remove(0);
+    let early = one(Duration::ZERO);
     // The thread may be quicker than whoever does not wait.
-    match early.reason(place) {
-        None => assert!(early.function(place).known),
+    match early.reason {
+        None => assert!(early.function.known),
         reason => {
             assert_eq!(reason, Some(Unnamed::Pending));
             assert_eq!(symbolizer.counts().unnamed[Unnamed::Pending as usize], 1);
-            assert!(early.function(place).name.contains("+0x"));
+            assert!(early.function.name.contains("+0x"));
         }
     }
-    let late = symbolizer.table(vec![known.clone()], PATIENCE);
-    assert!(late.function(place).known);
+    assert!(one(PATIENCE).function.known);
     let mut told = 0;
     let mut worker = worker();
-    worker.resolve(&[known], 1, Instant::now(), &mut |_, _| told += 1);
+    worker.resolve(&[known], 1, Instant::now(), &mut |several| {
+        told += several.len()
+    });
     assert_eq!(told, 0);
 }
 

@@ -145,3 +145,38 @@ fn a_storm_of_switches_keeps_within_the_budget() {
     ledger::check(daemon);
     drop(threads);
 }
+
+#[test]
+fn a_storm_of_processes_loses_nothing() {
+    // Check that while processes come and go as fast as the machine makes them, each is counted and the ledger holds, and that walks keep
+    // within their part of the budget. What is done for each process as it comes and goes cannot be turned off, and is told.
+    let Some(daemon) = within_budget() else {
+        return;
+    };
+    let daemon = &daemon;
+    let before = cost_and_busy(daemon);
+    let storms: Vec<Workload> = (0..2)
+        .map(|_| Workload::start("vanish --count 4000"))
+        .collect();
+    let finished: Vec<_> = storms.into_iter().map(Workload::finish).collect();
+    for storm in &finished {
+        reads::ended(daemon, storm);
+    }
+    let after = cost_and_busy(daemon);
+    assert!(after.0 > before.0, "{before:?}, {after:?}");
+    let session = daemon.get("/session");
+    assert!(number(&session, "/processes") >= 8_000, "{session}");
+    let processes = daemon.get("/processes?limit=0");
+    let ended: u64 = reads::rows(&processes)
+        .iter()
+        .filter(|row| row["comm"] == "workload")
+        .map(|row| row["ended"].as_u64().unwrap_or(1))
+        .sum();
+    assert!(ended >= 8_002, "{ended} of 8002");
+    ledger::check(daemon);
+    daemon::say(&format!(
+        "processes: programs and hooks took {:.3} s of {:.3} s at work",
+        after.0 - before.0,
+        after.1 - before.1
+    ));
+}

@@ -13,6 +13,7 @@ mod budget;
 mod class_names;
 mod classes;
 mod daemon;
+mod estimated;
 mod existing;
 mod failures;
 mod hostile;

@@ -9,8 +9,6 @@ use crate::reads::{
 };
 use crate::workload::{self, Finished, Workload};
 
-const SLACK_NS: u64 = 10_000_000;
-
 /// The exited processes with these pids, once all of them are listed as such.
 fn exited(daemon: &daemon::Daemon, finished: &Finished, pids: &[u64]) -> Vec<Value> {
     let found = |list: &Value| -> Vec<Value> {
@@ -102,7 +100,9 @@ fn a_fork_without_exec_is_its_own_process() {
     let Some(daemon) = daemon::shared() else {
         return;
     };
+    let yardstick = Yardstick::start();
     let finished = workload::run("fork --millis 400");
+    let slack_ns = yardstick.slack_ns(&finished.truth);
     let parent = reads::ended(daemon, &finished);
     let children = exited(daemon, &finished, &[number(&finished.truth, "/child_pid")]);
     let [child] = children.as_slice() else {
@@ -114,7 +114,7 @@ fn a_fork_without_exec_is_its_own_process() {
         running_ns(child),
         number(&finished.truth, "/child_cpu_ns"),
         0.01,
-        SLACK_NS,
+        slack_ns,
     );
     let own = daemon.get(&format!(
         "/processes/{}.{}/functions?limit=0",
@@ -135,7 +135,7 @@ fn a_fork_without_exec_is_its_own_process() {
         waiting,
         number(&finished.truth, "/waited_ns"),
         0.01,
-        SLACK_NS,
+        slack_ns,
     );
 }
 
@@ -162,7 +162,9 @@ fn a_reused_pid_is_another_process() {
     let Some(daemon) = daemon::shared() else {
         return;
     };
+    let yardstick = Yardstick::start();
     let finished = workload::run("pid-reuse --millis 200");
+    let slack_ns = yardstick.slack_ns(&finished.truth);
     let pid = number(&finished.truth, "/reused_pid");
     let mut two = exited(daemon, &finished, &[pid]);
     if two.len() < 2 {
@@ -198,7 +200,7 @@ fn a_reused_pid_is_another_process() {
             running_ns(row),
             number(&finished.truth, used),
             0.01,
-            SLACK_NS + finished.stolen_ns,
+            slack_ns,
         );
         let list = daemon.get(&format!(
             "/processes/{pid}.{}/functions?limit=0",

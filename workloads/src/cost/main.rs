@@ -4,12 +4,14 @@
 //! one of the profilers is "none again", which shows how much of a ratio is noise. Prints Markdown, writes JSON. It
 //! judges nothing, and says which profilers and loads could not be run.
 
+mod hooks;
 mod loads;
 mod own;
 mod postgres;
 mod process;
 mod profilers;
 mod results;
+mod servers;
 mod shares;
 
 use std::path::PathBuf;
@@ -40,7 +42,7 @@ cost [--quick] [--rounds n] [--daemon file] [--workload file] [--json file] [--m
      [--loads a,b,…] [--profilers a,b,…]
 cost --shares [--daemon file] [--markdown file]
 
-Build first: cargo build --release. Needs root. About 8 minutes, with --quick about 2.
+Build first: cargo build --release. Needs root. About 30 minutes, with --quick about 8.
 --shares compares what python3, redis, cc1 and a Go server do, by perf and by the daemon, and measures no cost: 1 minute.
 ";
 
@@ -122,7 +124,10 @@ fn run() -> anyhow::Result<()> {
         compare(&bench, &profilers, round, &mut results)?;
     }
     if profilers.iter().any(|profiler| profiler.is_daemon()) {
-        own::measure(&bench, &options.daemon, options.quick, &mut results)?;
+        // What was measured until then is kept.
+        if let Err(error) = own::measure(&bench, &options.daemon, options.quick, &mut results) {
+            results.fault("the daemon by itself", &format!("{error:#}"));
+        }
     }
     let markdown = results.markdown();
     write_markdown(&options, &markdown)?;
@@ -150,7 +155,7 @@ fn compare(
     round: usize,
     results: &mut Results,
 ) -> anyhow::Result<()> {
-    let mut before = bench.session()?;
+    let mut before = bench.session(false)?;
     for profiler in profilers {
         process::say(&format!("round {round}: {}", profiler.name));
         let running = match profiler.start() {
@@ -160,13 +165,13 @@ fn compare(
                 continue;
             }
         };
-        let under = bench.session();
-        let stopped = running.map_or(Ok(()), process::Running::stop);
+        let under = bench.session(profiler.adapts());
+        let stopped = running.stop();
         let under = under?;
         if let Err(error) = stopped {
             results.fault(&profiler.name, &format!("{error:#}"));
         }
-        let after = bench.session()?;
+        let after = bench.session(false)?;
         results.add(&profiler.name, &Ratios::of(&before, &under, &after));
         before = after;
     }

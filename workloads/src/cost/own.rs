@@ -1,13 +1,13 @@
-//! What the daemon itself takes: processor time and memory, idle and among 500 processes; nanoseconds per event of each of
+//! What the daemon itself takes: processor time and memory, idle and among sleepers; nanoseconds per event of each of
 //! its kernel programs, by the kernel's own statistics.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use serde_json::Value;
 
 use crate::loads::Bench;
@@ -16,7 +16,15 @@ use crate::profilers::start_daemon;
 use crate::results::{Own, ProgramCost, Results};
 
 const STATISTICS: &str = "/proc/sys/kernel/bpf_stats_enabled";
-const SLEEPERS: &str = "500";
+const SLEEPERS: [(u32, &str); 4] = [
+    (100, "processes"),
+    (500, "processes"),
+    (5_000, "processes"),
+    (20_000, "threads"),
+];
+/// One process cannot have more mappings than threads of this number have stacks.
+const MOST_OF_ONE: u32 = 5_000;
+const SETTLE: Duration = Duration::from_secs(5);
 
 /// Measures all of it and adds it to the results.
 pub(crate) fn measure(
@@ -29,18 +37,21 @@ pub(crate) fn measure(
     process::say("the daemon by itself");
     let running = start_daemon(daemon, "")?;
     results.own.push(watch("idle", running.pid(), span)?);
-    let sleepers = Command::new(bench.workload())
-        .args(["many", "--kind", "processes", "--threads", SLEEPERS])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn();
-    let mut sleepers = sleepers.context("starting 500 processes")?;
-    let stdout = sleepers.stdout.take().context("the output is a pipe")?;
-    BufReader::new(stdout).read_line(&mut String::new())?;
-    let among = watch("with 500 more processes", running.pid(), span);
-    drop(sleepers.stdin.take());
-    sleepers.wait()?;
-    results.own.push(among?);
+    for (count, kind) in SLEEPERS {
+        let what = format!("with {count} more {kind}, asleep");
+        process::say(&what);
+        let mut sleepers = Vec::new();
+        for from in (0..count).step_by(MOST_OF_ONE as usize) {
+            let several = Sleepers::start(bench, MOST_OF_ONE.min(count - from), kind);
+            sleepers.push(several.with_context(|| what.clone())?);
+        }
+        // What it costs to meet them is not what they cost.
+        std::thread::sleep(SETTLE);
+        results.own.push(watch(&what, running.pid(), span)?);
+        for several in sleepers {
+            several.end()?;
+        }
+    }
     running.stop()?;
 
     if !process::installed("bpftool") {
@@ -53,7 +64,7 @@ pub(crate) fn measure(
         .context("reading the kernel's switch for program statistics")?;
     let running = start_daemon(daemon, "")?;
     std::fs::write(STATISTICS, "1").context("switching on the kernel's program statistics")?;
-    let session = bench.session();
+    let session = bench.session(true);
     let after = programs();
     std::fs::write(STATISTICS, was.trim()).context("restoring the kernel's program statistics")?;
     running.stop()?;
@@ -68,6 +79,41 @@ pub(crate) fn measure(
         }
     }
     Ok(())
+}
+
+/// Many that do nothing.
+struct Sleepers(Child);
+
+impl Sleepers {
+    /// Starts them and waits until all are there.
+    fn start(bench: &Bench, count: u32, kind: &str) -> anyhow::Result<Self> {
+        let mut command = Command::new(bench.workload());
+        command.args(["many", "--kind", kind, "--threads", &count.to_string()]);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let stdout = child.stdout.take().context("the output is a pipe")?;
+        let sleepers = Self(child);
+        if BufReader::new(stdout).read_line(&mut String::new())? == 0 {
+            bail!("the sleepers ended before they slept");
+        }
+        Ok(sleepers)
+    }
+
+    /// Wakes them for their end.
+    fn end(mut self) -> anyhow::Result<()> {
+        drop(self.0.stdin.take());
+        self.0.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Sleepers {
+    fn drop(&mut self) {
+        // They end by themselves without their standard input, after `end` there is none to be had.
+        drop(self.0.stdin.take());
+    }
 }
 
 fn watch(what: &str, pid: u32, span: Duration) -> anyhow::Result<Own> {

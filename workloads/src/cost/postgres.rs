@@ -1,4 +1,4 @@
-//! A PostgreSQL server of its own with one client that only reads, for `cost --shares`.
+//! A PostgreSQL server of its own, whose clients only read.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,9 +15,17 @@ const USER: &str = "postgres";
 /// Until the server answers, or the client has connected.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
+/// A server with a small database.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) running: Running,
+    programs: PathBuf,
+    data: PathBuf,
+}
+
 /// A server, its client, and the process of the server that answers it.
 #[derive(Debug)]
-pub(crate) struct Postgres {
+pub(crate) struct Asked {
     pub(crate) backend: u32,
     /// Before the server, which would wait for it.
     pub(crate) client: Running,
@@ -36,58 +44,87 @@ pub(crate) fn programs() -> Option<PathBuf> {
         .then_some(programs)
 }
 
-/// Makes a small database below `directory`, serves it on a socket there, and lets one client ask it.
-pub(crate) fn start(directory: &Path) -> anyhow::Result<Postgres> {
+/// Makes a small database below `directory` and serves it on a socket there.
+pub(crate) fn serve(directory: &Path) -> anyhow::Result<Server> {
     let programs = programs().context("PostgreSQL is not installed")?;
     let data = directory.join("postgres");
     std::fs::create_dir_all(&data)?;
     process::output(Command::new("chown").arg(USER).arg(&data))?;
-    let as_user = |name: &str| {
-        let mut command = Command::new("setpriv");
-        command
-            .args(["--reuid", USER, "--regid", USER, "--clear-groups", "--"])
-            .arg(programs.join(name))
-            .current_dir(&data);
-        command
-    };
-    let as_client = |name: &str| {
-        let mut command = as_user(name);
-        command.args(["-h"]).arg(&data).args(["-U", USER]);
-        command
-    };
     process::output(
-        as_user("initdb")
+        as_user(&programs.join("initdb"), &data)
             .args(["-A", "trust", "--no-sync", "-U", USER, "-D"])
             .arg(&data),
     )?;
-    let mut command = as_user("postgres");
+    let mut command = as_user(&programs.join("postgres"), &data);
     command
         .args(["-c", "listen_addresses=", "-c", "fsync=off", "-D"])
         .arg(&data)
         .arg("-k")
         .arg(&data);
-    let server = Running::start(command, libc::SIGINT)?;
-    let query = |text: &str| {
-        let mut command = as_client("psql");
-        command.args(["-At", "-d", USER, "-c", text]);
-        process::output(&mut command)
+    let running = Running::start(command, libc::SIGINT)?;
+    let server = Server {
+        running,
+        programs,
+        data,
     };
-    wait_for("the server answers", || query("select 1").ok())?;
-    process::output(as_client("pgbench").args(["-q", "-i", "-s", "5", USER]))?;
-    let mut command = as_client("pgbench");
+    wait_for("the server answers", || server.query("select 1").ok())?;
+    process::output(server.client("pgbench").args(["-q", "-i", "-s", "5", USER]))?;
+    Ok(server)
+}
+
+/// The same, and one client that asks it all the time.
+pub(crate) fn start(directory: &Path) -> anyhow::Result<Asked> {
+    let server = serve(directory)?;
+    let mut command = server.client("pgbench");
     command.args(["-S", "-c", "1", "-T", "3600", USER]);
     let client = Running::start(command, libc::SIGKILL)?;
     // Its first connection only asks how large the tables are.
     let own = "select pid from pg_stat_activity where application_name = 'pgbench' \
                and backend_start < clock_timestamp() - interval '1 second'";
     let backend = wait_for("the client has connected", || {
-        query(own).ok()?.trim().parse().ok()
+        server.query(own).ok()?.trim().parse().ok()
     })?;
-    Ok(Postgres {
+    Ok(Asked {
         backend,
         client,
-        server,
+        server: server.running,
     })
+}
+
+impl Server {
+    /// `pgbench -S` with so many clients and seconds; the nanoseconds from one transaction's end to the next one's.
+    pub(crate) fn read_only(&self, clients: u32, seconds: u64) -> anyhow::Result<f64> {
+        let (clients, seconds) = (clients.to_string(), seconds.to_string());
+        let mut command = self.client("pgbench");
+        command.args(["-S", "-n", "-c", &clients, "-T", &seconds, USER]);
+        let printed = process::output(&mut command)?;
+        let tps = printed.lines().find_map(|line| {
+            let (number, _) = line.strip_prefix("tps = ")?.split_once(' ')?;
+            number.parse::<f64>().ok()
+        });
+        Ok(1e9 / tps.with_context(|| format!("no tps in: {printed}"))?)
+    }
+
+    fn query(&self, text: &str) -> anyhow::Result<String> {
+        let mut command = self.client("psql");
+        command.args(["-At", "-d", USER, "-c", text]);
+        process::output(&mut command)
+    }
+
+    fn client(&self, name: &str) -> Command {
+        let mut command = as_user(&self.programs.join(name), &self.data);
+        command.arg("-h").arg(&self.data).args(["-U", USER]);
+        command
+    }
+}
+
+fn as_user(program: &Path, data: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid", USER, "--regid", USER, "--clear-groups", "--"])
+        .arg(program)
+        .current_dir(data);
+    command
 }
 
 fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> anyhow::Result<T> {

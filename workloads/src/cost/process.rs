@@ -54,6 +54,11 @@ impl Running {
         self.child.id()
     }
 
+    /// The program.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// An error when it has already ended.
     pub(crate) fn check(&mut self) -> anyhow::Result<()> {
         match self.child.try_wait()? {

@@ -1,4 +1,5 @@
-//! What slows it down: our daemon in two settings, and the usual tools for a part of what it does.
+//! What slows it down: our daemon in three settings, hooks on system calls that do nothing or next to nothing, and the usual tools for a
+//! part of what it does.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
+use crate::hooks::Hooks;
 use crate::process::{self, Running};
 
 /// Tools that cannot be asked whether they are ready get this long.
@@ -27,8 +29,35 @@ enum Kind {
     None,
     /// The daemon with these lines of configuration.
     Daemon(PathBuf, &'static str),
+    /// Nothing but two hooks on every system call.
+    Hooks {
+        read_clock: bool,
+    },
     /// A tool and its arguments.
     Tool(Vec<&'static str>),
+}
+
+/// One that runs.
+#[derive(Debug)]
+pub(crate) enum Started {
+    /// None.
+    Nothing,
+    /// In the kernel alone.
+    Hooks(Hooks),
+    /// A process.
+    Process(Running),
+}
+
+impl Started {
+    /// Stops it. An error when it had ended before, or would not end.
+    pub(crate) fn stop(self) -> anyhow::Result<()> {
+        match self {
+            Self::Nothing => {}
+            Self::Hooks(hooks) => drop(hooks),
+            Self::Process(running) => running.stop()?,
+        }
+        Ok(())
+    }
 }
 
 /// Those that are installed, in the order in which they take their turns.
@@ -43,6 +72,15 @@ pub(crate) fn available(daemon: &Path, only: &[String]) -> Vec<Profiler> {
         of(
             "profiler-daemon, system calls off",
             Kind::Daemon(daemon.to_owned(), "system_calls = \"off\"\n"),
+        ),
+        of(
+            "profiler-daemon, every system call",
+            Kind::Daemon(daemon.to_owned(), "system_calls = \"all\"\n"),
+        ),
+        of("two empty hooks", Kind::Hooks { read_clock: false }),
+        of(
+            "two hooks that read the clock",
+            Kind::Hooks { read_clock: true },
         ),
         of(
             "perf record -a -g -F 99",
@@ -91,25 +129,31 @@ impl Profiler {
         matches!(self.kind, Kind::Daemon(..))
     }
 
+    /// Whether it gives way to loads that it would slow down too much, after a while.
+    pub(crate) fn adapts(&self) -> bool {
+        matches!(self.kind, Kind::Daemon(_, ""))
+    }
+
     fn installed(&self) -> bool {
         match &self.kind {
-            Kind::None => true,
+            Kind::None | Kind::Hooks { .. } => true,
             Kind::Daemon(path, _) => path.exists(),
             Kind::Tool(command) => process::installed(command[0]),
         }
     }
 
     /// Starts it and waits until it measures.
-    pub(crate) fn start(&self) -> anyhow::Result<Option<Running>> {
+    pub(crate) fn start(&self) -> anyhow::Result<Started> {
         match &self.kind {
-            Kind::None => Ok(None),
-            Kind::Daemon(path, lines) => start_daemon(path, lines).map(Some),
+            Kind::None => Ok(Started::Nothing),
+            Kind::Hooks { read_clock } => Hooks::attach(*read_clock).map(Started::Hooks),
+            Kind::Daemon(path, lines) => start_daemon(path, lines).map(Started::Process),
             Kind::Tool(arguments) => {
                 let command = with_tracefs(arguments);
                 let mut running = Running::start(command, libc::SIGINT)?;
                 std::thread::sleep(SETTLE);
                 running.check()?;
-                Ok(Some(running))
+                Ok(Started::Process(running))
             }
         }
     }

@@ -17,6 +17,7 @@ use crate::loads;
 use crate::postgres;
 use crate::process::{self, Running};
 use crate::profilers;
+use crate::servers::{self, Server};
 
 const FREQUENCY_HZ: &str = "997";
 const SECONDS: &str = "10";
@@ -103,7 +104,10 @@ fn python(_: &Path) -> anyhow::Result<Loaded> {
 }
 
 fn redis(_: &Path) -> anyhow::Result<Loaded> {
-    let (server, port) = loads::start_redis()?;
+    let Server {
+        running: server,
+        port,
+    } = servers::redis()?;
     let mut command = Command::new("redis-benchmark");
     command.args(["-q", "-l", "-c", "20", "-t", "set,get", "-p"]);
     command.arg(port.to_string());
