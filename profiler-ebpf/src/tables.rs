@@ -196,7 +196,7 @@ fn enter_mapping(walk: &mut WalkState, pc: u64) -> Result<(), UnwindFailure> {
 /// Copies a value of whole words. As an assignment it becomes a call that copies byte by byte, 25 to 90 ns.
 #[inline(always)]
 fn copy_words<T: Copy>(to: &mut T, from: &T) {
-    const { assert!(size_of::<T>() % 4 == 0 && align_of::<T>() >= 4) };
+    const { assert!(size_of::<T>().is_multiple_of(4) && align_of::<T>() >= 4) };
     let (to, from) = (
         (&raw mut *to).cast::<u32>(),
         (&raw const *from).cast::<u32>(),

@@ -59,13 +59,10 @@ impl Split {
     fn name(&self) -> String {
         let symbolizer = Symbolizer::spawn(SymbolOptions::default()).unwrap();
         let request = request(&self.stripped, self.offset);
-        let place = request.place;
-        let name = symbolizer
-            .table(vec![request], programs::PATIENCE)
-            .function(place)
-            .name
-            .clone();
-        name.into()
+        let named = symbolizer
+            .names(vec![request], programs::PATIENCE)
+            .remove(0);
+        named.function.name.clone().into()
     }
 }
 

@@ -26,7 +26,10 @@ use profiler_daemon::{
         mappings::Place,
         module::{FileIdentity, Module, ModuleId, ModuleKind},
     },
-    symbols::symbolizer::{Request, SymbolOptions, Symbolizer},
+    symbols::{
+        names::Named,
+        symbolizer::{Request, SymbolOptions, Symbolizer},
+    },
 };
 
 use aliases::Aliases;
@@ -119,9 +122,11 @@ impl Compared {
                 file: Some(Arc::clone(&file.1)),
                 seen: None,
             };
-            let table = symbolizer.table(offsets.into_iter().map(request).collect(), PATIENCE);
+            let requests = offsets.iter().copied().map(request).collect();
+            let names = symbolizer.names(requests, PATIENCE);
+            let names: HashMap<u64, Named> = offsets.into_iter().zip(names).collect();
             for sample in samples {
-                let function = table.function(request(sample.offset).place);
+                let function = &names[&sample.offset].function;
                 let Some(theirs) = &sample.name else {
                     compared.nameless += 1;
                     compared.named_here += u64::from(function.known);
