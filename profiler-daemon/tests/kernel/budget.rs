@@ -155,6 +155,8 @@ fn a_storm_of_processes_loses_nothing() {
     };
     let daemon = &daemon;
     let before = cost_and_busy(daemon);
+    let processes = |daemon: &Daemon| number(&daemon.get("/session"), "/processes");
+    let known = processes(daemon);
     let storms: Vec<Workload> = (0..2)
         .map(|_| Workload::start("vanish --count 4000"))
         .collect();
@@ -164,15 +166,9 @@ fn a_storm_of_processes_loses_nothing() {
     }
     let after = cost_and_busy(daemon);
     assert!(after.0 > before.0, "{before:?}, {after:?}");
-    let session = daemon.get("/session");
-    assert!(number(&session, "/processes") >= 8_000, "{session}");
-    let processes = daemon.get("/processes?limit=0");
-    let ended: u64 = reads::rows(&processes)
-        .iter()
-        .filter(|row| row["comm"] == "workload")
-        .map(|row| row["ended"].as_u64().unwrap_or(1))
-        .sum();
-    assert!(ended >= 8_002, "{ended} of 8002");
+    // The children, and who made them; by name they need not be, since some were gone before anybody could ask for it.
+    let met = processes(daemon) - known;
+    assert!(met >= 8_002, "{met} of 8002");
     ledger::check(daemon);
     daemon::say(&format!(
         "processes: programs and hooks took {:.3} s of {:.3} s at work",
