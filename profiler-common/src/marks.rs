@@ -4,8 +4,6 @@
 //! Every decision depends on the past or on the length of what it is about, never on where it is: so each nanosecond of a
 //! kind has the same chance of a mark. Random numbers are arguments; no loop grows with time.
 
-use core::sync::atomic::{Ordering, compiler_fence};
-
 use crate::clock::{Class, KERNEL_THREAD, NO_CALL, ThreadClock, UNTRACED};
 use crate::gaps::{gap, residual, share};
 use crate::kinds::{
@@ -200,10 +198,7 @@ impl Marks {
         self.looked_ns = to_ns;
         marks[MARK_BLOCKED] = self.pending[BLOCKED];
         marks[MARK_RUNNABLE] = self.pending[RUNNABLE];
-        // Apart: see `leave`.
-        self.pending[BLOCKED] = 0;
-        compiler_fence(Ordering::SeqCst);
-        self.pending[RUNNABLE] = 0;
+        self.pending = [0; WAITS];
         marks
     }
 
@@ -219,11 +214,8 @@ impl Marks {
         min_interval_ns: u64,
         random: &mut impl FnMut() -> u32,
     ) -> bool {
-        // Apart, since the compiler of the kernel programs makes one call of it, which zeroes byte by byte.
         self.wait_shift = 0;
-        compiler_fence(Ordering::SeqCst);
         self.walk_ns = 0;
-        compiler_fence(Ordering::SeqCst);
         self.woken_behind = 0;
         if inside {
             self.wait = wait::UNSEEN;

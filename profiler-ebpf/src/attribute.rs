@@ -126,26 +126,28 @@ fn walk_and_add(
     }
     let looks = moment != Moment::NestedTick
         && (moment == Moment::Leave || moment == Moment::Exit || is_inside(&record.clock));
-    if looks {
-        // Also where nothing has fallen: from where the next look counts depends on no mark.
-        let marks = record
+    // Also where nothing has fallen: from where the next look counts depends on no mark.
+    let marks = if looks {
+        record
             .marks
-            .look(&record.clock, settings::min_interval_ns(), &mut random);
-        if marks != [0; MARKS] {
-            // They stand for the whole call, of which the kernel frames here are one moment. The user frames have travelled.
-            let of_call = SumKey { kernel: 0, ..key };
-            let row = if key.kernel == 0 || !kept {
-                row
-            } else if let Some(row) = find(&of_call, control) {
-                row
-            } else if let Some(row) = make(&of_call, control) {
-                row
-            } else {
-                count(Counter::WalksMapFull);
-                &mut reserve(slot)?.not_kept
-            };
-            add_marks(&mut row.marks, &marks, shift);
-        }
+            .look(&record.clock, settings::min_interval_ns(), &mut random)
+    } else {
+        [0; MARKS]
+    };
+    if marks != [0; MARKS] {
+        // They stand for the whole call, of which the kernel frames here are one moment. The user frames have travelled.
+        let of_call = SumKey { kernel: 0, ..key };
+        let row = if key.kernel == 0 || !kept {
+            row
+        } else if let Some(row) = find(&of_call, control) {
+            row
+        } else if let Some(row) = make(&of_call, control) {
+            row
+        } else {
+            count(Counter::WalksMapFull);
+            &mut reserve(slot)?.not_kept
+        };
+        add_marks(&mut row.marks, &marks, shift);
     }
     if kept { Some(key) } else { None }
 }

@@ -4,7 +4,6 @@ use aya_ebpf::bindings::bpf_perf_event_data;
 use aya_ebpf::helpers::bpf_probe_read_kernel;
 use aya_ebpf::helpers::generated::{bpf_get_stack, bpf_ringbuf_output};
 use core::ffi::c_void;
-use core::sync::atomic::{Ordering, compiler_fence};
 use profiler_common::Counter;
 use profiler_common::clock::KERNEL_THREAD;
 use profiler_common::limits::{MAX_KERNEL_FRAMES, MAX_USER_FRAMES};
@@ -86,8 +85,6 @@ pub fn walk(
     let mut in_kernel = moment == Moment::SwitchOut || moment == Moment::Exit;
     let head = &mut scratch.stack.head;
     head.user = 0;
-    // Apart: see `task::clear_on_processor`.
-    compiler_fence(Ordering::SeqCst);
     head.kernel = 0;
     head.user_len = 0;
     head.kernel_len = 0;

@@ -185,26 +185,10 @@ fn enter_mapping(walk: &mut WalkState, pc: u64) -> Result<(), UnwindFailure> {
         if table.id != row.table {
             return Err(UnwindFailure::NoTable);
         }
-        copy_words(&mut walk.table, table);
+        walk.table = *table;
     } else if row.kind != mapping::FRAME_POINTER {
         return Err(UnwindFailure::NoTable);
     }
-    copy_words(&mut walk.mapping, row);
+    walk.mapping = *row;
     Ok(())
-}
-
-/// Copies a value of whole words. As an assignment it becomes a call that copies byte by byte, 25 to 90 ns.
-#[inline(always)]
-fn copy_words<T: Copy>(to: &mut T, from: &T) {
-    const { assert!(size_of::<T>().is_multiple_of(4) && align_of::<T>() >= 4) };
-    let (to, from) = (
-        (&raw mut *to).cast::<u32>(),
-        (&raw const *from).cast::<u32>(),
-    );
-    let mut word = 0;
-    while word < size_of::<T>() / 4 {
-        // SAFETY: within both values, by the size; aligned, by the assertion. Volatile, or it would be made the same call again.
-        unsafe { to.add(word).write_volatile(from.add(word).read_volatile()) };
-        word += 1;
-    }
 }

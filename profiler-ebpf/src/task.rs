@@ -326,8 +326,6 @@ pub fn set_on_processor(current: &mut OnProcessor, task: Task, reference: &TaskR
 #[inline(always)]
 pub fn clear_on_processor(current: &mut OnProcessor) {
     current.task = 0;
-    // Neighbours that are zeroed together become a call that does it byte by byte.
-    compiler_fence(Ordering::SeqCst);
     current.registers = 0;
     current.flags = 0;
 }

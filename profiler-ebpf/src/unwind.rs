@@ -7,8 +7,8 @@ use aya_ebpf::helpers::{bpf_probe_read_kernel, bpf_probe_read_user};
 use profiler_common::limits::MAX_USER_FRAMES;
 use profiler_common::records::ThreadRecord;
 use profiler_common::unwind::{
-    HASH_SEED, Memory, Registers, StackEnd, UnwindFailure, WalkState, hash_frame, pt_regs_offset,
-    stack_id,
+    HASH_SEED, MappingRow, Memory, Registers, StackEnd, UnwindFailure, WalkState, hash_frame,
+    pt_regs_offset, stack_id,
 };
 
 use crate::capture::{Scratch, forget};
@@ -70,8 +70,7 @@ pub fn walk(from: UserRegisters, record: &ThreadRecord, scratch: &mut Scratch) {
     } else {
         Registers::in_system_call(from.pc, from.sp, from.fp)
     };
-    // None yet: no address lies in it.
-    walk.mapping.end = 0;
+    walk.mapping = MappingRow::default();
     walk.saved_registers = from.saved;
     walk.hash = HASH_SEED;
     walk.len = 0;

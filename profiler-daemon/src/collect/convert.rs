@@ -296,9 +296,10 @@ mod tests {
     use profiler_common::StackEnd;
 
     use profiler_common::kinds::Primary;
+    use profiler_common::records::SyscallRow;
 
     use super::*;
-    use crate::kernel::{StackSum, SyscallSnapshot};
+    use crate::kernel::StackSum;
 
     const KNOWN: u32 = 5;
     const NOBODY: u32 = 6;
@@ -328,7 +329,7 @@ mod tests {
                 ..Primary::default()
             },
         };
-        let call = |slot: &u32| SyscallSnapshot {
+        let call = |slot: &u32| SyscallRow {
             slot: *slot,
             number: 0,
             count: 1,

@@ -25,13 +25,16 @@ pub fn nanoseconds(ns: u64) -> String {
 
 /// What kernel programs and hooks took of threads' time, and how much of their running time that is.
 pub(crate) fn profiler_cost(of: &TotalValues) -> String {
-    let running_ns = of.classes.user_ns.saturating_add(of.classes.syscall_ns);
-    let part = 100.0 * of.profiler_cost_ns as f64 / running_ns.max(1) as f64;
-    format!(
-        "{} ({} of running)",
-        nanoseconds(of.profiler_cost_ns),
-        percent(part)
-    )
+    let classes = &of.classes;
+    let running_ns = [classes.user_ns, classes.syscall_ns, classes.kernel_ns]
+        .into_iter()
+        .fold(0, u64::saturating_add);
+    let time = nanoseconds(of.profiler_cost_ns);
+    if running_ns == 0 {
+        return time;
+    }
+    let part = 100.0 * of.profiler_cost_ns as f64 / running_ns as f64;
+    format!("{time} ({} of running)", percent(part))
 }
 
 /// A share in a column whose title has the sign: two digits.

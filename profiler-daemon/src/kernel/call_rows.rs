@@ -3,81 +3,58 @@
 //! A call that returns between the reading of its row and that of its thread's record would be under way at neither: its time would be
 //! in the classes of this pass and in the calls of the next, so a window between the two would have more in calls than at all.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
-use profiler_common::records::{SyscallRow, ThreadRecord};
+use profiler_common::records::{NO_SLOT, SyscallRow, ThreadRecord};
 
 use super::records::Records;
-
-/// Counts of one system call of one thread, since the thread was first seen.
-#[derive(Clone, Copy, Debug)]
-pub struct SyscallSnapshot {
-    /// The thread's place.
-    pub slot: u32,
-    /// System-call number.
-    pub number: u32,
-    /// Calls that returned.
-    pub count: u64,
-    /// Nanoseconds from entry to exit.
-    pub total_ns: u64,
-    /// Of these, running.
-    pub running_ns: u64,
-    /// Of these, blocked.
-    pub blocked_ns: u64,
-    /// The longest one.
-    pub max_ns: u64,
-}
 
 /// Readings of a thread whose calls return all the time. Such calls are short, and it matters little where one of them goes.
 const TRIES: usize = 4;
 
 /// See the module.
 pub(super) struct CallRows {
-    /// What was found, by slot.
-    found: Vec<SyscallSnapshot>,
-    /// The row of each.
-    indexes: Vec<usize>,
+    /// What was found, by slot, with the number of each row.
+    found: Vec<(SyscallRow, usize)>,
 }
 
 impl CallRows {
     /// The rows in use among the first `used` but the first.
     pub(super) fn read(rows: &Records<SyscallRow>, used: usize) -> Self {
-        let found = (1..used).filter_map(|index| Some((snapshot(&rows.read(index))?, index)));
-        let mut found: Vec<_> = found.collect();
-        found.sort_unstable_by_key(|(of, index)| (of.slot, *index));
-        let (found, indexes) = found.into_iter().unzip();
-        Self { found, indexes }
+        let mut found: Vec<_> = in_use(rows, used).collect();
+        found.sort_unstable_by_key(|(row, index)| (row.slot, *index));
+        Self { found }
     }
 
-    /// Reads the rows of `slot` again where calls have returned since, and then the record, until both are of one moment.
+    /// Where calls of the thread have returned since, its rows are read again, and then its record, until both are of one moment: that
+    /// record. `None`: none have, and the record that was read is of that moment.
     pub(super) fn settle(
         &mut self,
         (rows, records): (&Records<SyscallRow>, &Records<ThreadRecord>),
         slot: u32,
-        mut record: ThreadRecord,
-    ) -> ThreadRecord {
+    ) -> Option<ThreadRecord> {
+        let mut record = None;
         for _ in 0..TRIES {
             if !self.renew(rows, slot) {
                 break;
             }
-            let Some(again) = records.read_again(slot as usize) else {
+            let Some(again) = records.read_now(slot as usize) else {
                 break;
             };
-            record = again;
+            record = Some(again);
         }
         record
     }
 
     /// Reads the rows of `slot` again; whether calls have returned since.
-    pub(super) fn renew(&mut self, rows: &Records<SyscallRow>, slot: u32) -> bool {
+    fn renew(&mut self, rows: &Records<SyscallRow>, slot: u32) -> bool {
         let mut returned = false;
-        for place in self.of(slot) {
-            let row = rows.read(self.indexes[place]);
-            if let Some(now) = snapshot(&row)
-                && now.slot == slot
-                && now.count != self.found[place].count
-            {
-                self.found[place] = now;
+        let of_slot = self.of(slot);
+        for (row, index) in &mut self.found[of_slot] {
+            let now = rows.read(*index);
+            if now.slot == slot && now.count != row.count {
+                *row = now;
                 returned = true;
             }
         }
@@ -85,28 +62,36 @@ impl CallRows {
     }
 
     fn of(&self, slot: u32) -> Range<usize> {
-        let from = self.found.partition_point(|each| each.slot < slot);
-        let len = self.found[from..].partition_point(|each| each.slot == slot);
+        let from = self.found.partition_point(|(row, _)| row.slot < slot);
+        let len = self.found[from..].partition_point(|(row, _)| row.slot == slot);
         from..from + len
     }
 
-    /// All of them.
-    pub(super) fn into_snapshots(self) -> Vec<SyscallSnapshot> {
-        self.found
+    /// All of them; those of the `dying` as they are now, with those that were made since: nothing is read of them later.
+    pub(super) fn finish(
+        self,
+        rows: &Records<SyscallRow>,
+        used: usize,
+        dying: &[u32],
+    ) -> Vec<SyscallRow> {
+        let found = self.found.into_iter().map(|(row, _)| row);
+        if dying.is_empty() {
+            return found.collect();
+        }
+        let dying: HashSet<u32> = dying.iter().copied().collect();
+        let last = in_use(rows, used).map(|(row, _)| row);
+        found
+            .filter(|row| !dying.contains(&row.slot))
+            .chain(last.filter(|row| dying.contains(&row.slot)))
+            .collect()
     }
 }
 
-/// What a row says; `None` where it is free or no call has returned.
-fn snapshot(row: &SyscallRow) -> Option<SyscallSnapshot> {
-    (row.slot != 0 && row.count != 0).then_some(SyscallSnapshot {
-        slot: row.slot,
-        number: row.number,
-        count: row.count,
-        total_ns: row.total_ns,
-        running_ns: row.running_ns,
-        blocked_ns: row.blocked_ns,
-        max_ns: row.max_ns,
-    })
+/// Rows in which calls were counted, with their numbers.
+fn in_use(rows: &Records<SyscallRow>, used: usize) -> impl Iterator<Item = (SyscallRow, usize)> {
+    (1..used)
+        .map(|index| (rows.read(index), index))
+        .filter(|(row, _)| row.slot != NO_SLOT && row.count != 0)
 }
 
 #[cfg(test)]
@@ -130,29 +115,45 @@ mod tests {
         }
     }
 
+    fn told(rows: &[SyscallRow]) -> Vec<(u32, u64, u64)> {
+        rows.iter()
+            .map(|row| (row.slot, row.count, row.blocked_ns))
+            .collect()
+    }
+
     #[test]
     fn a_call_that_returns_between_two_readings_is_in_both() {
         // Check that where a call returns after its row was read, the row and the record are read again, that other threads' rows stay as they
-        // were, and that a record that is not changed is the one that was read.
+        // were, and that a record is not read again where nothing has changed.
         let (rows, records) = (mapped(4), mapped::<ThreadRecord>(4));
         rows.write(1, row(2, 1, 10));
         rows.write(2, row(1, 1, 10));
-        let mut record = records.read(1);
-        record.tid = 77;
         let mut calls = CallRows::read(&rows, 4);
-        assert_eq!(calls.settle((&rows, &records), 1, record).tid, 77);
+        assert!(calls.settle((&rows, &records), 1).is_none());
 
         rows.write(1, row(2, 2, 30));
         rows.write(2, row(1, 2, 40));
+        let mut record = records.read(1);
         record.tid = 78;
         records.write(1, record);
-        record.tid = 77;
-        assert_eq!(calls.settle((&rows, &records), 1, record).tid, 78);
-        let told: Vec<_> = calls
-            .into_snapshots()
-            .iter()
-            .map(|of| (of.slot, of.count, of.blocked_ns))
-            .collect();
-        assert_eq!(told, [(1, 2, 40), (2, 1, 10)]);
+        let newer = calls.settle((&rows, &records), 1);
+        assert_eq!(newer.map(|record| record.tid), Some(78));
+        let all = calls.finish(&rows, 4, &[]);
+        assert_eq!(told(&all), [(1, 2, 40), (2, 1, 10)]);
+    }
+
+    #[test]
+    fn the_last_of_the_dying_is_read() {
+        // Check that of a thread that has ended a row is found that was made after the first reading, also behind those in use then, once, and
+        // that others' new rows are left for the next pass.
+        let rows = mapped(6);
+        rows.write(1, row(1, 1, 10));
+        rows.write(2, row(2, 1, 10));
+        let calls = CallRows::read(&rows, 3);
+        rows.write(1, row(1, 3, 30));
+        rows.write(3, row(2, 7, 70));
+        rows.write(4, row(1, 5, 50));
+        let all = calls.finish(&rows, 6, &[1]);
+        assert_eq!(told(&all), [(2, 1, 10), (1, 3, 30), (1, 5, 50)]);
     }
 }

@@ -4,12 +4,14 @@
 //! than the totals, and the difference, "not yet attributed", is exact and never negative.
 
 use profiler_common::kinds::{Primary, WaitNs};
-use profiler_common::records::{END_MASK, Reserve, StackHead, SumKey, SumValue, SyscallKey};
+use profiler_common::records::{
+    END_MASK, NO_SLOT, Reserve, StackHead, SumKey, SumValue, SyscallKey, SyscallRow,
+};
 use profiler_common::{Counter, Phase, StackEnd};
 use tracing::warn;
 
 use super::batch;
-use super::call_rows::{CallRows, SyscallSnapshot};
+use super::call_rows::CallRows;
 use super::load::Kernel;
 use super::phantoms::{self, Phantoms, Quiet};
 use super::readmission::{Counted, Readmission};
@@ -65,7 +67,7 @@ pub struct Pass {
     /// What stacks have received. Threads are those of this pass, or of the one before if they have exited since.
     pub sums: Vec<StackSum>,
     /// System calls of all threads.
-    pub calls: Vec<SyscallSnapshot>,
+    pub calls: Vec<SyscallRow>,
     /// Counters since the start, in the order of [`Counter::ALL`].
     pub counters: Vec<u64>,
     /// Places of threads whose records could not be read whole: these are as they were at an earlier pass.
@@ -153,20 +155,16 @@ impl Kernel {
         self.state.threads_used = reach(self.state.threads_used, self.threads.len(), |slot| {
             self.threads.read(slot).tid != 0
         });
-        self.state.rows_used = reach(self.state.rows_used, self.rows.len(), |row| {
-            self.rows.read(row).slot != 0
-        });
+        self.state.rows_used = self.rows_in_reach();
         self.read_reserves(&mut pass);
         let freed = self.give_back();
         pass.counters = self.counters();
         pass.at_ns = monotonic_ns();
         let mut calls = CallRows::read(&self.rows, self.state.rows_used);
         self.read_threads(&mut pass, &mut calls);
-        // The rows of those that are gone are given up: nothing is read of them later.
-        for slot in &self.state.dying {
-            calls.renew(&self.rows, *slot);
-        }
-        pass.calls = calls.into_snapshots();
+        // By now they may lie further on.
+        self.state.rows_used = self.rows_in_reach();
+        pass.calls = calls.finish(&self.rows, self.state.rows_used, &self.state.dying);
         pass.fill = [
             ("threads", pass.threads.len() as u64),
             ("stacks_per_drain", pass.sums.len() as u64),
@@ -175,6 +173,12 @@ impl Kernel {
         self.readmit(&pass, freed);
         self.flush_log();
         Ok(pass)
+    }
+
+    fn rows_in_reach(&self) -> usize {
+        reach(self.state.rows_used, self.rows.len(), |row| {
+            self.rows.read(row).slot != NO_SLOT
+        })
     }
 
     fn read_threads(&mut self, pass: &mut Pass, calls: &mut CallRows) {
@@ -186,7 +190,8 @@ impl Kernel {
         pass.unreadable = self
             .threads
             .read_all(self.state.threads_used, |slot, record| {
-                let record = &calls.settle(of_kernel, slot, *record);
+                let newer = calls.settle(of_kernel, slot);
+                let record = newer.as_ref().unwrap_or(record);
                 if record.clock.phase == Phase::Exited as u32 {
                     dying.push(slot);
                 }

@@ -29,7 +29,6 @@ mod unwind_maps;
 mod variant;
 
 pub use attach::Attached;
-pub use call_rows::SyscallSnapshot;
 pub use calls::Work;
 pub use cost::{MapCost, ProgramCost};
 pub use drain::{Missing, Pass, RawStack, StackSum};

@@ -142,9 +142,9 @@ impl Records<ThreadRecord> {
         busy
     }
 
-    /// Copies a thread's record as it stood between two updates, once more; `None`: it is empty, or was being changed all the time.
-    pub(super) fn read_again(&self, index: usize) -> Option<ThreadRecord> {
-        self.read_quiet(index, Instant::now() + SPIN).ok().flatten()
+    /// Copies a thread's record as it stood between two updates, without waiting; `None`: it is empty, or is being changed.
+    pub(super) fn read_now(&self, index: usize) -> Option<ThreadRecord> {
+        self.read_quiet(index, Instant::now()).ok().flatten()
     }
 
     /// Copies a thread's record as it stood between two updates; `None`: it is empty.

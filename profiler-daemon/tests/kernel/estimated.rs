@@ -7,7 +7,7 @@ use crate::reads::{self, assert_near, classes, number, running_ns};
 use crate::workload::{Finished, Workload};
 
 const RUNS: usize = 20;
-/// Of as many intervals of 95 %, fewer hold the truth once in four thousand runs of the test.
+/// Of as many intervals of 95 %, fewer hold the truth once in three thousand runs of the test.
 const AT_LEAST: usize = 15;
 /// At a time: so many processors there are at least.
 const TOGETHER: usize = 2;

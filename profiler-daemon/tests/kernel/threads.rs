@@ -2,7 +2,7 @@
 
 use crate::daemon;
 use crate::ledger;
-use crate::reads::{self, Yardstick, assert_near, number, running_ns, text, thread};
+use crate::reads::{self, Yardstick, assert_near, number, running_ns, system_call, text, thread};
 use crate::workload;
 
 #[test]
@@ -62,5 +62,28 @@ fn no_short_thread_is_lost() {
     assert!(
         ledger::check_process(daemon, &finished.selector),
         "the process has just ended"
+    );
+}
+
+#[test]
+fn calls_of_threads_that_end_while_they_are_read_are_counted() {
+    // Check that of threads that live for a tenth of a millisecond every call is counted while reports make the daemon read all the time:
+    // some begin and end between its reading of calls and of threads.
+    let Some(daemon) = daemon::shared() else {
+        return;
+    };
+    let finished = std::thread::scope(|scope| {
+        let storm = scope.spawn(|| workload::run("storm --kind brief --count 100000"));
+        while !storm.is_finished() {
+            daemon.get("/session");
+        }
+        storm.join().expect("the workload ends")
+    });
+    reads::ended(daemon, &finished);
+    let events = reads::events(daemon, &finished);
+    let row = system_call(&events, "getppid").unwrap_or_else(|| panic!("no getppid in {events}"));
+    assert_eq!(
+        number(row, "/count"),
+        number(&finished.truth, "/syscalls/getppid")
     );
 }

@@ -12,15 +12,29 @@ use crate::truth::Truth;
 
 pub(super) const PROGRAM: Program = Program {
     name: "storm",
-    about: "makes exactly --count system calls [--kind getppid|mix: read, write and getpid by turns]",
+    about: "makes exactly --count system calls [--kind getppid|mix: read, write and getpid by turns|brief: getppid, ten in each of as many threads]",
     run,
 };
+
+const CALLS_OF_BRIEF: u64 = 10;
 
 #[inline(never)]
 fn storm_getppid(count: u64) {
     for _ in 0..count {
         black_box(sys::getppid());
     }
+}
+
+/// Each thread is over within the time that a profiler takes to read of it.
+fn storm_brief(threads: u64) -> anyhow::Result<()> {
+    for _ in 0..threads {
+        let thread = std::thread::Builder::new()
+            .stack_size(64 << 10)
+            .spawn(|| storm_getppid(CALLS_OF_BRIEF))
+            .context("starting a thread")?;
+        black_box(thread.join().is_ok());
+    }
+    Ok(())
 }
 
 #[inline(never)]
@@ -49,6 +63,10 @@ fn run(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
             "syscalls",
             json!({"read": count, "write": count, "getpid": count}),
         );
+    } else if options.kind == "brief" {
+        let threads = count / CALLS_OF_BRIEF;
+        storm_brief(threads)?;
+        truth.set("syscalls", json!({ "getppid": threads * CALLS_OF_BRIEF }));
     } else {
         storm_getppid(count);
         truth.set("syscalls", json!({ "getppid": count }));

@@ -113,6 +113,8 @@ impl Toolchain {
         let mut flags = OsString::from("-C\u{1f}linker=");
         flags.push(&self.linker);
         flags.push("\u{1f}-C\u{1f}link-arg=--btf\u{1f}-C\u{1f}debuginfo=2");
+        // Else LLVM makes calls of zeroing and copying, even of 16 bytes, that do it byte by byte: 25 to 90 ns each.
+        flags.push("\u{1f}-C\u{1f}link-arg=--disable-expand-memcpy-in-order");
         // The object is the same wherever it is built: no path of this machine ends up in its line table.
         let mut remap = |from: &Path, to: &str| {
             flags.push("\u{1f}--remap-path-prefix=");
