@@ -243,7 +243,8 @@ fn who_attacks_it_harms_no_other() {
     let victim = Workload::start("split --seconds 600 --nice -10");
     assert_newcomer_is_named(&daemon, "before all attacks");
     std::thread::sleep(Duration::from_secs(5));
-    let before_kib = resident_kib(&daemon);
+    let memory = || daemon.get("/status")["own_cost"]["memory_bytes"].clone();
+    let (before_kib, before) = (resident_kib(&daemon), memory());
     for (program, options) in [
         ("attack-names", vec![]),
         (
@@ -277,16 +278,18 @@ fn who_attacks_it_harms_no_other() {
             "the dear name is shown as it is: {shown}"
         );
     }
+    daemon::say(&format!("before all attacks: {before_kib} KiB, {before}"));
     let deadline = Instant::now() + SETTLED_WITHIN;
     loop {
         let now_kib = resident_kib(&daemon);
         if now_kib * 10 <= before_kib * 13 {
+            daemon::say(&format!("settled: {now_kib} KiB, {}", memory()));
             break;
         }
         assert!(
             Instant::now() < deadline,
-            "{before_kib} KiB before the attacks, {now_kib} KiB after them: {}",
-            daemon.get("/status")
+            "{before_kib} KiB before the attacks ({before}), {now_kib} KiB after them ({})",
+            memory()
         );
         std::thread::sleep(Duration::from_millis(500));
     }
