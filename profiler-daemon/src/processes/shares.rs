@@ -151,6 +151,12 @@ impl Shares {
         self.holders[id.0 as usize].owner
     }
 
+    /// How much this holder has.
+    #[must_use]
+    pub fn held(&self, id: HolderId) -> usize {
+        self.holders[id.0 as usize].held
+    }
+
     /// Gives room back that a holder took, and takes some for this owner.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use crate::processes::{
 };
 
 /// Frames per shared chunk.
-const CHUNK: usize = 4096;
+const CHUNK: usize = if cfg!(test) { 16 } else { 4096 };
 /// The table is swept when it has grown by this part of its limit, whatever it held.
 const LEAST_GROWTH: usize = 16;
 
@@ -105,6 +105,28 @@ impl FrameList {
         self.len += 1;
     }
 
+    /// A chunk in which no number has a frame, behind all others; those left over in the chunk before it are added to `free`.
+    fn push_chunk(&mut self, vacant: &Arc<Vec<Frame>>, free: &mut Vec<u32>) -> u32 {
+        let first = self.len;
+        while !self.len.is_multiple_of(CHUNK) {
+            self.push(Frame::default());
+        }
+        free.extend((first..self.len).rev().map(|number| number as u32));
+        let index = self.chunks.len() as u32;
+        self.chunks.push(Arc::clone(vacant));
+        self.len += CHUNK;
+        index
+    }
+
+    /// Memory of all chunks but those that are `vacant`, which is one for all.
+    fn held_bytes(&self, vacant: &Arc<Vec<Frame>>) -> usize {
+        let own = self
+            .chunks
+            .iter()
+            .filter(|chunk| !Arc::ptr_eq(chunk, vacant));
+        own.count() * CHUNK * size_of::<Frame>()
+    }
+
     fn set(&mut self, id: FrameId, frame: Frame) {
         let index = id.0 as usize;
         if let Some(chunk) = self.chunks.get_mut(index / CHUNK) {
@@ -147,8 +169,13 @@ struct Held {
 pub struct FrameTable {
     held: HashMap<Frame, Held>,
     list: FrameList,
-    /// Numbers that no frame has, highest first.
+    /// Numbers that no frame has, highest first, but those of chunks that have none.
     free: Vec<u32>,
+    /// Chunks that have no frame.
+    free_chunks: Vec<u32>,
+    /// Numbers of chunks that only this holder's frames take, highest first. Who brings many leaves whole chunks behind that can be freed, and not
+    /// places between those of others.
+    own: HashMap<HolderId, Vec<u32>>,
     shares: Shares,
     refused: Refused,
     /// What the last sweep left, and what had been refused by then.
@@ -165,6 +192,8 @@ impl FrameTable {
             held: HashMap::new(),
             list: FrameList::default(),
             free: Vec::new(),
+            free_chunks: Vec::new(),
+            own: HashMap::new(),
             shares: Shares::new(limit.clamp(1, u32::MAX as usize)),
             refused: Refused::default(),
             swept: (1, 0),
@@ -192,7 +221,7 @@ impl FrameTable {
                 return FrameId::UNKNOWN;
             }
         };
-        let id = match self.free.pop() {
+        let id = match self.free_number(by) {
             Some(number) => {
                 let id = FrameId(number);
                 self.list.set(id, frame);
@@ -206,6 +235,32 @@ impl FrameTable {
         };
         self.held.insert(frame, Held { id, by });
         id
+    }
+
+    /// A number below those in use that no frame has, for a frame of this holder; `None`: the next one.
+    fn free_number(&mut self, by: HolderId) -> Option<u32> {
+        let has_many = self.shares.held(by) > CHUNK;
+        let number = if has_many {
+            self.own.get_mut(&by).and_then(Vec::pop)
+        } else {
+            self.free.pop()
+        };
+        if number.is_some() {
+            return number;
+        }
+        let chunk = match self.free_chunks.pop() {
+            Some(chunk) => chunk,
+            None if has_many => self.list.push_chunk(&self.vacant, &mut self.free),
+            None => return None,
+        };
+        let first = chunk * CHUNK as u32;
+        let numbers = if has_many {
+            self.own.entry(by).or_default()
+        } else {
+            &mut self.free
+        };
+        numbers.extend((first + 1..first + CHUNK as u32).rev());
+        Some(first)
     }
 
     /// The frame of this number.
@@ -224,8 +279,9 @@ impl FrameTable {
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.held.capacity() * (size_of::<(Frame, Held)>() + 1)
-            + self.list.chunks.len() * CHUNK * size_of::<Frame>()
+            + self.list.held_bytes(&self.vacant)
             + self.free.capacity() * size_of::<u32>()
+            + self.own.values().map(Vec::capacity).sum::<usize>() * size_of::<u32>()
     }
 
     /// Never true: the reserved frame is always there.
@@ -325,13 +381,18 @@ impl FrameTable {
             self.list.chunks.pop();
         }
         self.free.clear();
+        self.free_chunks.clear();
+        self.own = HashMap::new();
         for (index, chunk) in self.list.chunks.iter_mut().enumerate().rev() {
             let first = index * CHUNK;
             let dead = (0..chunk.len()).filter(|place| !marks.has(first + place));
             let dead: Vec<usize> = dead.collect();
             if dead.len() == CHUNK {
                 *chunk = Arc::clone(&self.vacant);
-            } else if dead.iter().any(|place| chunk[*place] != Frame::default()) {
+                self.free_chunks.push(index as u32);
+                continue;
+            }
+            if dead.iter().any(|place| chunk[*place] != Frame::default()) {
                 let chunk = Arc::make_mut(chunk);
                 for place in &dead {
                     chunk[*place] = Frame::default();

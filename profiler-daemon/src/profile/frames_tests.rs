@@ -62,7 +62,7 @@ fn what_nothing_names_leaves() {
     let kept = [FrameId(1), FrameId(9_000)];
     let gone = table.sweep(|marks| kept.iter().for_each(|id| marks.keep(*id)));
     assert_eq!((gone, table.len()), (19_998, 3));
-    assert_eq!(table.list.chunks.len(), 3, "the end is gone");
+    assert_eq!(table.list.chunks.len(), 9_000 / CHUNK + 1, "the end is gone");
     assert!(Arc::ptr_eq(&table.list.chunks[1], &table.vacant));
     assert!(table.held.capacity() < 5_000);
     assert_eq!(table.get(FrameId(2)), Frame::default());
@@ -112,6 +112,31 @@ fn one_process_leaves_room_for_others() {
         table.intern_for(process(1), frame(1 << 21)),
         FrameId::UNKNOWN
     );
+}
+
+// Check that who brought many frames while others brought some leaves no memory behind, and that the numbers that he had are used again before
+// new ones are.
+#[test]
+fn who_brought_many_leaves_no_holes() {
+    let mut table = FrameTable::new(1 << 16);
+    let others: Vec<FrameId> = (0..2_000)
+        .map(|step| {
+            for offset in 0..10 {
+                table.intern_for(process(1), frame(1_000_000 + step * 10 + offset));
+            }
+            table.intern_for(process(2 + step / 10), frame(step))
+        })
+        .collect();
+    let full = table.held_bytes();
+    table.sweep(|marks| others.iter().for_each(|id| marks.keep(*id)));
+    assert_eq!(table.len(), 2_001);
+    let left = table.held_bytes();
+    assert!(left * 4 < full, "{left} of {full} bytes are left");
+    let numbers = table.list.len;
+    for offset in 0..15_000 {
+        table.intern_for(process(300), frame(2_000_000 + offset));
+    }
+    assert!(table.list.len <= numbers + CHUNK, "{numbers} numbers");
 }
 
 /// What happens to the table.
