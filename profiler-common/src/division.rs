@@ -20,7 +20,7 @@ mod rounding;
 pub mod strata;
 mod totals;
 
-pub use confidence::{Column, Estimate, Interval, KernelTicks, MARK_PARTS};
+pub use confidence::{Column, Estimate, Interval, KernelTicks, MARK_PARTS, equal_marks};
 pub use rounding::shares;
 
 /// Where the marks of a [`Part`] are in a [`Primary`].

@@ -113,6 +113,9 @@ pub struct Primary {
     pub weighted: WaitNs,
     /// Sums of the squares of these weights, in square microseconds; saturating.
     pub squares_us2: WaitNs,
+    /// What marks that stand for several add to the variance of their sum, beyond 1 each, by kind: where a walk stood for k and m marks had fallen
+    /// by then, m² k (k - 1); saturating.
+    pub excess: [u64; MARKS],
     /// Walks of this stack, ticks included.
     pub walks: u64,
 }
@@ -143,12 +146,13 @@ impl Primary {
     #[must_use]
     pub fn numbers(&self) -> [u64; NUMBERS] {
         let mut all = [0; NUMBERS];
-        let parts: [&[u64]; 6] = [
+        let parts: [&[u64]; 7] = [
             &self.ticks,
             &self.marks,
             &self.exact,
             &self.weighted,
             &self.squares_us2,
+            &self.excess,
             core::slice::from_ref(&self.walks),
         ];
         for (to, from) in all.iter_mut().zip(parts.into_iter().flatten()) {
@@ -164,6 +168,7 @@ impl Primary {
         let [e0, e1] = &mut self.exact;
         let [w0, w1] = &mut self.weighted;
         let [s0, s1] = &mut self.squares_us2;
+        let [x0, x1, x2] = &mut self.excess;
         [
             t0,
             t1,
@@ -181,10 +186,27 @@ impl Primary {
             w1,
             s0,
             s1,
+            x0,
+            x1,
+            x2,
             &mut self.walks,
         ]
     }
 }
 
 /// How many numbers a [`Primary`] has.
-pub const NUMBERS: usize = TICKS + MARKS + 3 * WAITS + 1;
+pub const NUMBERS: usize = TICKS + 2 * MARKS + 3 * WAITS + 1;
+
+/// What `marks` that have fallen since the last walk add to [`Primary::excess`] where the walk stands for `1 << shift`.
+#[must_use]
+#[inline(always)]
+pub const fn excess(marks: u64, shift: u32) -> u64 {
+    let weight = marks << shift;
+    if shift == 0 {
+        0
+    } else if weight > u32::MAX as u64 {
+        u64::MAX
+    } else {
+        weight * (weight - marks)
+    }
+}

@@ -265,6 +265,8 @@ pub struct SumValue {
     pub waits: WaitSums,
     /// Marks at drawn gaps ([`crate::kinds::MARK_CALL`] and others).
     pub marks: [u64; MARKS],
+    /// See [`crate::kinds::Primary::excess`].
+    pub excess: [u64; MARKS],
     /// Ticks by what they found ([`crate::kinds::Tick`]).
     pub ticks: [u32; TICKS],
     /// Walks, those of the ticks included.
@@ -279,6 +281,7 @@ impl SumValue {
         let mut kind = 0;
         while kind < MARKS {
             self.marks[kind] += other.marks[kind];
+            self.excess[kind] = self.excess[kind].saturating_add(other.excess[kind]);
             kind += 1;
         }
         kind = 0;
@@ -372,8 +375,8 @@ const _: () =
 const _: () = assert!(size_of::<SyscallRow>() == 48);
 const _: () = assert!(size_of::<SyscallKey>() == 8);
 const _: () = assert!(size_of::<SumKey>() == 24);
-const _: () = assert!(size_of::<SumValue>() == 104);
-const _: () = assert!(size_of::<Reserve>() == 144);
+const _: () = assert!(size_of::<SumValue>() == 128);
+const _: () = assert!(size_of::<Reserve>() == 168);
 const _: () = assert!(size_of::<StackHead>() == 56);
 const _: () = assert!(size_of::<StackRecord>() == 56 + 8 * MAX_FRAMES);
 const _: () = assert!(size_of::<Control>() == 32);

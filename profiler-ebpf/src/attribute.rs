@@ -6,7 +6,7 @@ use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::helpers::generated::bpf_get_prandom_u32;
 use core::ffi::c_void;
 use profiler_common::Counter;
-use profiler_common::kinds::{BLOCKED, MARKS, RUNNABLE, Tick, WaitNs};
+use profiler_common::kinds::{BLOCKED, MARKS, RUNNABLE, Tick, WaitNs, excess};
 use profiler_common::marks::{Ended, WaitSums, is_inside};
 use profiler_common::outside::may_come_further;
 use profiler_common::records::{Control, Reserve, SumKey, SumValue, ThreadRecord};
@@ -148,6 +148,9 @@ fn walk_and_add(
             &mut reserve(slot)?.not_kept
         };
         add_marks(&mut row.marks, &marks, shift);
+        if shift != 0 {
+            add_excess(row, &marks, shift);
+        }
     }
     if kept { Some(key) } else { None }
 }
@@ -280,6 +283,15 @@ fn add_marks(to: &mut [u64; MARKS], marks: &[u64; MARKS], shift: u32) {
     }
 }
 
+#[inline(always)]
+fn add_excess(row: &mut SumValue, marks: &[u64; MARKS], shift: u32) {
+    let mut kind = 0;
+    while kind < MARKS {
+        row.excess[kind] = row.excess[kind].saturating_add(excess(marks[kind], shift));
+        kind += 1;
+    }
+}
+
 /// A row that is there. It is changed by plain additions: a thread is on one processor at a time, and nested ticks have other
 /// rows.
 #[inline(always)]
@@ -309,6 +321,7 @@ static EMPTY: SumValue = SumValue {
         squares_us2: [0; 2],
     },
     marks: [0; MARKS],
+    excess: [0; MARKS],
     ticks: [0; 7],
     walks: 0,
 };

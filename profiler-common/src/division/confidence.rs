@@ -280,7 +280,10 @@ impl Stratum {
         let first = parts_of(kind).next().expect("each kind has a part");
         let (marks, in_step) = match first.marks {
             Marks::Ticks(_) => (wide(all), self.threads_at_once),
-            Marks::Gaps(_) => (wide(all), 1.0),
+            Marks::Gaps(index) => {
+                let excess = self.sum.excess[index];
+                (equal_marks(self.sum.marks[index], excess), 1.0)
+            }
             Marks::Weights(index) => {
                 let squares_us2 = self.sum.squares_us2[index];
                 (effective(self.sum.weighted[index], squares_us2), 1.0)
@@ -303,6 +306,17 @@ pub(super) fn threads_at_once(kinds: &KindNs, span_ns: u64) -> f64 {
 
 fn parts_of(kind: Kind) -> impl Iterator<Item = Part> {
     ALL_PARTS.into_iter().filter(move |part| part.kind == kind)
+}
+
+/// As many marks that stand for themselves alone tell as much as `marks`, which add this [`Primary::excess`] to the variance.
+#[must_use]
+pub fn equal_marks(marks: u64, excess: u64) -> f64 {
+    let sum = float(marks);
+    if excess == 0 {
+        return sum;
+    }
+    // Saturated: nothing is known but that there was one.
+    (sum * sum / (sum + float(excess))).clamp(1.0, sum.max(1.0))
 }
 
 /// As many equal weights as good as these: (sum of w)^2 / sum of w^2, at least 1.

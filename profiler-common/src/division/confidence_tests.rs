@@ -4,7 +4,7 @@ use super::{Column, KernelTicks, MARK_PARTS};
 use crate::clock::Class;
 use crate::division::Stratum;
 use crate::division::tests::{calls, kinds, sum_of, ticks};
-use crate::kinds::{Kind, Primary, Tick};
+use crate::kinds::{Kind, MARK_CALL, Primary, Tick, excess};
 
 /// Check the interval against Wilson's own numbers: 10 of 100 are between 5.52 and 17.44 %.
 #[test]
@@ -72,6 +72,16 @@ fn marks_that_are_no_news_do_not_count() {
         "four threads at once have four ticks where one has one"
     );
     assert_eq!(width(&calls(100), &calls(50), Kind::Call, 250_000), alone);
+
+    // 50 walks that each stand for two, with one mark.
+    let (mut sum, mut half) = (calls(100), calls(50));
+    sum.excess[MARK_CALL] = 50 * excess(1, 1);
+    half.excess[MARK_CALL] = sum.excess[MARK_CALL] / 2;
+    let few = width(&calls(50), &calls(25), Kind::Call, 0);
+    assert_eq!(width(&sum, &half, Kind::Call, 0), few);
+    // One walk that stands for all.
+    sum.excess[MARK_CALL] = excess(1 << 20, 14);
+    assert!(width(&sum, &half, Kind::Call, 0) > few * 3);
 
     // 100 equal weights of 1 ms.
     let mut waits = Primary::default();

@@ -76,6 +76,7 @@ pub fn part_of(set: &KindSet, with_exact: bool, cell: &Primary) -> Primary {
     for (index, kind) in gaps.into_iter().enumerate() {
         if set[kind as usize] {
             part.marks[index] = cell.marks[index];
+            part.excess[index] = cell.excess[index];
         }
     }
     let outside: [Kind; WAITS] = [Kind::OutsideBlocked, Kind::OutsideRunnable];

@@ -317,6 +317,7 @@ fn stack_sum(key: &SumKey, value: &SumValue) -> StackSum {
             exact: value.waits.exact,
             weighted: value.waits.weighted,
             squares_us2: value.waits.squares_us2,
+            excess: value.excess,
             walks: value.walks.into(),
         },
     }
@@ -327,16 +328,20 @@ fn grown(slot: u32, before: &Reserve, now: &Reserve) -> impl Iterator<Item = Sta
     let (old, new) = (&before.not_kept, &now.not_kept);
     let since = |new: &[u64], old: &[u64], index: usize| new[index].saturating_sub(old[index]);
     let waits = |new: &WaitNs, old: &WaitNs| std::array::from_fn(|at| since(new, old, at));
+    // Sums that stop at the largest number there is: nobody knows what came since, as if it were all one.
+    let squares = |new: u64, old: u64| match new {
+        u64::MAX => u64::MAX,
+        now => now.saturating_sub(old),
+    };
     let not_kept = Primary {
         ticks: std::array::from_fn(|at| new.ticks[at].wrapping_sub(old.ticks[at]).into()),
         marks: std::array::from_fn(|at| since(&new.marks, &old.marks, at)),
         exact: waits(&new.waits.exact, &old.waits.exact),
         weighted: waits(&new.waits.weighted, &old.waits.weighted),
-        squares_us2: std::array::from_fn(|at| match new.waits.squares_us2[at] {
-            // Nobody knows what came since: as if it were all one.
-            u64::MAX => u64::MAX,
-            now => now.saturating_sub(old.waits.squares_us2[at]),
+        squares_us2: std::array::from_fn(|at| {
+            squares(new.waits.squares_us2[at], old.waits.squares_us2[at])
         }),
+        excess: std::array::from_fn(|at| squares(new.excess[at], old.excess[at])),
         walks: new.walks.wrapping_sub(old.walks).into(),
     };
     let not_sampled = Primary {

@@ -62,7 +62,11 @@ fn what_nothing_names_leaves() {
     let kept = [FrameId(1), FrameId(9_000)];
     let gone = table.sweep(|marks| kept.iter().for_each(|id| marks.keep(*id)));
     assert_eq!((gone, table.len()), (19_998, 3));
-    assert_eq!(table.list.chunks.len(), 9_000 / CHUNK + 1, "the end is gone");
+    assert_eq!(
+        table.list.chunks.len(),
+        9_000 / CHUNK + 1,
+        "the end is gone"
+    );
     assert!(Arc::ptr_eq(&table.list.chunks[1], &table.vacant));
     assert!(table.held.capacity() < 5_000);
     assert_eq!(table.get(FrameId(2)), Frame::default());

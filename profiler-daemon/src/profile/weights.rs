@@ -12,8 +12,10 @@ use super::{budget::grow, tree::NodeId, values::is_wait};
 pub(super) type What = u8;
 /// The waits of one class that are exactly a stack's.
 pub(super) const EXACT: What = (TICKS + MARKS) as What;
+/// The first of the sums of squares; what weights of marks add to the variance follows.
+const SQUARES: What = EXACT + 2 * WAITS as What;
 /// Walks.
-pub(super) const WALKS: What = (TICKS + MARKS + 3 * WAITS) as What;
+pub(super) const WALKS: What = (TICKS + 2 * MARKS + 3 * WAITS) as What;
 
 /// The kinds that numbers are marks of, in the order of [`Primary::numbers`].
 const KIND_OF: [Option<Kind>; NUMBERS] = [
@@ -35,6 +37,9 @@ const KIND_OF: [Option<Kind>; NUMBERS] = [
     None,
     None,
     None,
+    None,
+    None,
+    None,
 ];
 
 /// The kind of time that a number is marks of.
@@ -44,18 +49,19 @@ pub(super) fn kind_of(what: What) -> Option<Kind> {
 
 /// The kind of waits that a number grows with.
 pub(super) fn wait_of(what: What) -> Option<Kind> {
-    const SQUARES: [What; WAITS] = [EXACT + 2 * WAITS as What, EXACT + 2 * WAITS as What + 1];
-    let kind = match what {
-        _ if what == SQUARES[0] => Some(Kind::OutsideBlocked),
-        _ if what == SQUARES[1] => Some(Kind::OutsideRunnable),
+    let kind = match what.checked_sub(SQUARES) {
+        Some(0) => Some(Kind::OutsideBlocked),
+        Some(1) => Some(Kind::OutsideRunnable),
+        Some(3) => Some(Kind::CallBlocked),
+        Some(4) => Some(Kind::CallRunnable),
         _ => kind_of(what),
     };
     kind.filter(|kind| is_wait(*kind))
 }
 
-/// Whether a number is sums of squares: they stop at the largest number there is.
+/// Whether a number is sums of squares, or of what weights add to a variance: they stop at the largest number there is.
 pub(super) fn is_square(what: What) -> bool {
-    (EXACT + 2 * WAITS as What..WALKS).contains(&what)
+    (SQUARES..WALKS).contains(&what)
 }
 
 /// Whether a number is waits that are exactly a stack's.

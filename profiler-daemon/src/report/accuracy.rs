@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use profiler_common::{
-    division::{Column, Estimate, KernelTicks, MARK_PARTS, Stratum, shares},
+    division::{Column, Estimate, KernelTicks, MARK_PARTS, Stratum, equal_marks, shares},
     kinds::{Kind, MARK_BLOCKED, MARK_CALL, MARK_RUNNABLE, Primary, Tick},
 };
 
@@ -33,7 +33,8 @@ impl Accuracy {
         self.elapsed.add(&estimate(Column::Elapsed));
         self.application.add(&estimate(Column::Application));
         self.marks.ticks = self.marks.ticks.saturating_add(primary.samples());
-        for gaps in primary.marks {
+        for (marks, excess) in primary.marks.into_iter().zip(primary.excess) {
+            let gaps = equal_marks(marks, excess).ceil() as u64;
             self.marks.gaps = self.marks.gaps.saturating_add(gaps);
         }
         let gaps = call_parts.div_ceil(MARK_PARTS);
@@ -261,6 +262,7 @@ impl Part {
 fn take_kernel_part(held: &mut Primary) -> Primary {
     let mut part = Primary {
         marks: std::mem::take(&mut held.marks),
+        excess: std::mem::take(&mut held.excess),
         ..Primary::default()
     };
     let in_kernel = [
