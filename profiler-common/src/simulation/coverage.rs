@@ -4,7 +4,7 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, TestRunner};
 
 use super::draw::{Draw, SECOND, US};
-use super::programs::{ALL, Program, run};
+use super::programs::{ALL, Program, run, run_in};
 use super::random_programs::{deterministic, plan};
 use super::rules::Rule;
 use super::world::{Does, PLACES, World, sum_of};
@@ -92,10 +92,12 @@ fn in_turn(does: &mut dyn Does, draw: &mut Draw, ns: u64, even: bool) {
     }
 }
 
-fn held(round: fn(&mut dyn Does, &mut Draw)) -> f64 {
+fn held(round: fn(&mut dyn Does, &mut Draw), gives_way: bool) -> f64 {
     let mut held = Held::default();
     for seed in 0..300 {
-        let world = run(Program::Loop(round, 0, SECOND), seed, Rule::Marks);
+        let mut world = World::new(seed, Rule::Marks);
+        world.gives_way = gives_way;
+        run_in(&mut world, Program::Loop(round, 0, SECOND));
         held.add(&world, Column::Elapsed, Product::elapsed_ns);
     }
     held.share()
@@ -106,11 +108,43 @@ fn held(round: fn(&mut dyn Does, &mut Draw)) -> f64 {
 /// the mean gap exactly, the worst there is.
 #[test]
 fn marks_at_gaps_are_no_less_sure_than_their_intervals() {
-    let fine = held(|does, draw| in_turn(does, draw, 20 * US, false));
-    let coarse = held(|does, draw| in_turn(does, draw, 6000 * US, false));
-    let worst = held(|does, draw| in_turn(does, draw, 1000 * US * 2 / 3, true));
+    let fine = held(|does, draw| in_turn(does, draw, 20 * US, false), false);
+    let coarse = held(|does, draw| in_turn(does, draw, 6000 * US, false), false);
+    let worst = held(
+        |does, draw| in_turn(does, draw, 1000 * US * 2 / 3, true),
+        false,
+    );
     assert!(
         fine > 0.92 && coarse > 0.99 && worst > 0.83,
         "{fine} {coarse} {worst}"
+    );
+}
+
+/// Calls that run and wait, of one function four times as long as of another.
+fn calls_that_wait(does: &mut dyn Does, draw: &mut Draw) {
+    for (place, mean_ns) in [(0, 800 * US), (1, 200 * US)] {
+        does.enter(place);
+        does.run(draw.exponential(mean_ns / 4));
+        does.wait([draw.exponential(mean_ns), 0]);
+        does.leave(true);
+    }
+}
+
+/// Check that where walks give way to a budget, and some stand for others, intervals hold the truth as often: of calls that run, that wait, and of
+/// waits outside calls.
+#[test]
+fn intervals_hold_where_walks_give_way() {
+    let outside = |does: &mut dyn Does, draw: &mut Draw| {
+        for (place, mean_ns) in [(0, 300 * US), (1, 100 * US)] {
+            does.away(place, [0, draw.exponential(mean_ns)]);
+        }
+    };
+    let fine = held(|does, draw| in_turn(does, draw, 20 * US, false), true);
+    let coarse = held(|does, draw| in_turn(does, draw, 6000 * US, false), true);
+    let waits = held(calls_that_wait, true);
+    let outside = held(outside, true);
+    assert!(
+        fine > 0.9 && coarse > 0.9 && waits > 0.9 && outside > 0.9,
+        "{fine} {coarse} {waits} {outside}"
     );
 }

@@ -4,7 +4,9 @@ use super::draw::MS;
 use super::rules::Rule;
 use super::world::{Does, NOT_SAMPLED, World, length};
 use crate::clock::{Class, KERNEL_THREAD, NO_CALL, Phase, ThreadClock, UNTRACED};
-use crate::kinds::{BLOCKED, MARK_BLOCKED, MARK_CALL, MARK_RUNNABLE, MARKS, Primary, RUNNABLE};
+use crate::kinds::{
+    BLOCKED, MARK_BLOCKED, MARK_CALL, MARK_RUNNABLE, MARKS, Primary, RUNNABLE, excess,
+};
 use crate::kinds::{Tick, WaitNs};
 use crate::marks::{Ended, LONG_WAIT_NS, Marks, RATE_NS, WaitSums, is_inside, tick_kind};
 
@@ -114,12 +116,21 @@ impl<'world> Thread<'world> {
 
     /// A look within the call of `place`.
     fn look(&mut self, place: usize) {
+        self.look_for(place, 0);
+    }
+
+    /// Looks, for `1 << shift` looks.
+    fn look_for(&mut self, place: usize, shift: u32) {
         self.unlooked = [0; MARKS];
         if self.world.rule == Rule::LookOnlyWhenDue && !self.marks.is_due(&self.clock) {
             return;
         }
         let taken = self.take_marks();
-        add_marks(self.row(place), taken);
+        let row = self.row(place);
+        for (to, marks) in row.excess.iter_mut().zip(taken) {
+            *to += excess(marks, shift);
+        }
+        add_marks(row, taken.map(|marks| marks << shift));
     }
 
     fn take_marks(&mut self) -> [u64; MARKS] {
@@ -168,11 +179,12 @@ impl<'world> Thread<'world> {
         let inside = is_inside(&self.clock);
         let left_ns = self.world.now_ns;
         self.clock.switch_out(left_ns, waited[BLOCKED] > 0);
+        let shift = self.world.walk_shift();
         let random = &mut self.world.random;
         let mut is_walked = self
             .marks
-            .leave(inside, left_ns, 0, gap_ns, &mut || random.bits());
-        let weight = 1_u64 << self.marks.rate_shift;
+            .leave(inside, left_ns, shift, gap_ns, &mut || random.bits());
+        let weight = 1_u64 << (self.marks.rate_shift + shift);
         if !inside && self.world.rule == Rule::FirstWaits {
             is_walked = self.is_among_first(left_ns);
         }
@@ -346,7 +358,14 @@ impl Does for Thread<'_> {
         } else {
             // A call that returns is walked only if there is something to find: its end is known to the clock.
             if self.marks.is_due(&self.clock) {
-                self.look(place);
+                let (shift, gap_ns) = (self.world.walk_shift(), self.world.gap_ns);
+                let random = &mut self.world.random;
+                let is_drawn = self
+                    .marks
+                    .leaves_call(&self.clock, shift, gap_ns, &mut || random.bits());
+                if is_drawn {
+                    self.look_for(place, shift);
+                }
             }
             self.unlooked = [0; MARKS];
             let late = std::mem::take(&mut self.late);
