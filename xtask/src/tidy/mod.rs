@@ -5,6 +5,7 @@
 mod files;
 mod layers;
 mod owners;
+mod prose;
 mod shown;
 mod tokens;
 
@@ -79,6 +80,9 @@ fn check(path: &str, text: &str) -> Vec<Finding> {
     }
     if is(".css") {
         findings.extend(files::shape(path, text, "/* "));
+    }
+    if is(".md") {
+        findings.extend(prose::page(path, text));
     }
     if is(".rs") {
         findings.extend(files::shape(path, text, "//!"));
