@@ -1,10 +1,11 @@
-//! `cargo xtask lint`: formatting, clippy over host and kernel programs, and `tidy`.
+//! `cargo xtask lint`: formatting, spelling, clippy over host and kernel programs, and `tidy`.
 
+use std::env;
 use std::process::Command;
 
 use crate::toolchain::bpf;
 use crate::workspace::Workspace;
-use crate::{shell, tidy, toolchain};
+use crate::{packages, shell, tidy, toolchain};
 
 /// Fails on the first kind of check that finds something.
 pub(crate) fn lint(workspace: &Workspace) -> anyhow::Result<()> {
@@ -15,6 +16,7 @@ pub(crate) fn lint(workspace: &Workspace) -> anyhow::Result<()> {
             .current_dir(bpf::programs_dir(workspace.root())),
     )?;
     tidy::tidy(workspace)?;
+    spelling(workspace)?;
 
     let toolchain = toolchain::ensure(workspace)?;
     toolchain::lint_programs(workspace, &toolchain)?;
@@ -29,6 +31,24 @@ pub(crate) fn lint(workspace: &Workspace) -> anyhow::Result<()> {
         "warnings",
     ]);
     shell::run(&mut clippy)
+}
+
+/// Looks for misspelt words. Where typos cannot be had, that is said, and in CI an error.
+fn spelling(workspace: &Workspace) -> anyhow::Result<()> {
+    let tools = workspace.target_dir().join("tools/lint");
+    let installed = packages::install_locked_wheels(
+        &workspace.root().join("xtask/lint/requirements.txt"),
+        "typos finds misspelt words",
+        &tools,
+    );
+    match installed {
+        Ok(()) => shell::run(Command::new(tools.join("bin/typos")).current_dir(workspace.root())),
+        Err(error) if env::var_os("CI").is_some() => Err(error),
+        Err(error) => {
+            println!("skipped: misspelt words are not looked for: {error:#}");
+            Ok(())
+        }
+    }
 }
 
 fn format(command: &mut Command) -> anyhow::Result<()> {
