@@ -25,7 +25,7 @@ use super::problem::Problem;
 use super::ties::Ties;
 use crate::metrics::StreamEnd;
 use crate::profile::snapshot::Snapshot;
-use crate::report::answer::rfc3339;
+use crate::report::times::rfc3339;
 use crate::sys::clock;
 
 /// The shortest time between two events.

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use super::backend::Unavailable;
 use super::params;
 use crate::args::duration;
-use crate::report::query::ReportError;
+use crate::report::error::ReportError;
 
 /// One fault, usually of one parameter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]

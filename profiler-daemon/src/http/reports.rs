@@ -21,10 +21,9 @@ use crate::profile::frames::FrameId;
 use crate::profile::snapshot::Snapshot;
 use crate::report;
 use crate::report::OverviewQuery;
+use crate::report::error::ReportError;
 use crate::report::names::Names;
-use crate::report::query::{
-    ReportError, Scope, Sections, StackQuery, TimelineQuery, TreeQuery, Window,
-};
+use crate::report::query::{Scope, Sections, StackQuery, TimelineQuery, TreeQuery, Window};
 use crate::report::timeline::MAX_SPANS;
 
 /// Most spans of a timeline for people, a letter each, unless more are asked for.

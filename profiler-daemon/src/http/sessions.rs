@@ -19,7 +19,7 @@ use crate::export::sessions;
 use crate::profile::name::{Name, NotAName};
 use crate::profile::sessions::{SessionChange, SessionChanged, SessionRefusal, is_reserved};
 use crate::profile::snapshot::Snapshot;
-use crate::report::{self, Scope, answer::rfc3339};
+use crate::report::{self, Scope, times::rfc3339};
 
 type Answer = Result<Response, Problem>;
 type App = State<Arc<Shared>>;

@@ -8,8 +8,8 @@ use profiler_common::{
 };
 
 use super::{
-    forest::{ForestNode, ROOT},
-    product::Marks,
+    marks::Marks,
+    node::{ForestNode, ROOT},
 };
 
 /// How good the values of a row are.

@@ -7,8 +7,10 @@ use serde::Serialize;
 
 use super::{
     entry::is_entry,
-    forest::{Forest, Function, ROOT, Standing},
-    product::{Figures, Values},
+    figures::Figures,
+    forest::{Forest, Function, Standing},
+    node::ROOT,
+    product::Values,
     scope::View,
     values::percent,
 };

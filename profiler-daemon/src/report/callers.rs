@@ -11,13 +11,16 @@ use serde::Serialize;
 use super::{
     answer::List,
     completeness::Completeness,
+    error::ReportError,
+    figures::Figures,
     fold::Folding,
-    forest::{Forest, Function, Label, ROOT, Standing, with_accuracy},
+    forest::{Forest, Function, Label, Standing, with_accuracy},
     functions::FunctionRow,
     grow::Shape,
     meant::meant,
-    product::{Figures, Values},
-    query::{NeighbourQuery, ReportError, Scope},
+    node::ROOT,
+    product::Values,
+    query::{NeighbourQuery, Scope},
     scope::View,
 };
 use crate::{profile::snapshot::Snapshot, report::names::Names};

@@ -5,15 +5,18 @@ use serde::Serialize;
 
 use super::{
     accuracy::Accuracy,
-    answer::WindowSpan,
     completeness::Completeness,
+    error::ReportError,
+    figures::Figures,
     fold::Folding,
     forest::{Forest, Label, kind_name},
     grow::Shape,
-    product::{Figures, Values},
-    query::{ReportError, Scope, TreeQuery},
+    product::Values,
+    query::Sections,
+    query::{Scope, TreeQuery},
     scope::View,
-    sections::{Section, Sections},
+    sections::Section,
+    times::WindowSpan,
     values::RowValues,
 };
 use crate::{profile::snapshot::Snapshot, report::names::Names};

@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::{
-    product::{Figures, Values},
+    figures::Figures,
+    product::Values,
     query::StackValue,
     values::{Denominators, RowValues, percent},
 };

@@ -10,11 +10,13 @@ use super::{
     change::{less, value_column},
     compared::{Compared, Grouping, ProcessDiffQuery, Side},
     completeness::Completeness,
+    error::ReportError,
+    member::Member,
     names::Names,
     places::Places,
     product::Values,
-    query::{ImageId, ReportError, Scope, StackValue},
-    scope::{Member, View},
+    query::{ImageId, Scope, StackValue},
+    scope::View,
     table::{Columns, Key, Row, arrange},
     values::percent,
 };
@@ -443,7 +445,7 @@ pub fn process_diff(
     let cut = arrange(rows.collect(), &query.table)?;
     let processors_known = base.window.processors.is_some();
     Ok(ProcessDiff {
-        as_of: super::answer::rfc3339(snapshot.as_of_unix_ns()),
+        as_of: super::times::rfc3339(snapshot.as_of_unix_ns()),
         base,
         other,
         by: query.by,

@@ -5,10 +5,10 @@ use std::cmp::Reverse;
 use serde::Serialize;
 
 use super::{
-    answer::WindowSpan,
     completeness::Completeness,
     query::{ProcessSelector, Scope, StackValue, TableQuery, Window},
     scope::View,
+    times::WindowSpan,
     values::ClassValues,
 };
 use crate::profile::{over::Span, values::Totals};

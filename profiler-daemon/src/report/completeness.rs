@@ -2,19 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use profiler_common::{StackEnd, kinds::Primary};
 use serde::Serialize;
 
 use super::{
-    entry::is_entry, places::Places, product::Values, query::Frames, scope::View, values::percent,
+    places::Places,
+    product::Values,
+    query::Frames,
+    scope::View,
+    values::percent,
+    walks::{Lacks, Stacks},
 };
 use crate::{
     processes::{mappings, module::ModuleId},
     profile::{
-        account::AccountView,
-        frames::FrameId,
-        input::{CounterName, LossCause},
-        tree::{Node, NodeId, Place},
+        input::CounterName,
+        tree::{Node, Place},
         values::sum,
     },
     report::names::{Lines, Names},
@@ -59,94 +61,6 @@ pub struct Completeness {
     #[serde(skip)]
     #[schema(ignore)]
     pub callers_folded_percent: f64,
-}
-
-/// Walks of user stacks by how they ended.
-#[derive(Clone, Copy, Debug, Default, Serialize, PartialEq, Eq, utoipa::ToSchema)]
-pub struct Stacks {
-    /// All.
-    pub walked: u64,
-    /// Ended at the thread's outermost frame.
-    pub complete: u64,
-    /// Ended at the bound on frames.
-    pub truncated: u64,
-    /// Could not go on, or their result was lost.
-    pub failed: u64,
-}
-
-impl Stacks {
-    /// Counts the walks that a node of an account's tree holds.
-    pub(super) fn count(&mut self, node: &Node, primary: &Primary, names: &dyn Names) {
-        if node.parent != NodeId::ROOT || primary.walks == 0 {
-            return;
-        }
-        let bucket = match (node.place, node.end) {
-            (_, StackEnd::None) => return,
-            // Its walk is done with; how it ended is still known.
-            (Place::Lost(LossCause::Folded), StackEnd::Complete) => &mut self.complete,
-            (Place::Lost(LossCause::Folded), StackEnd::TRUNCATED) => &mut self.truncated,
-            (Place::Lost(_) | Place::Cut | Place::Folded { .. }, _) => &mut self.failed,
-            (Place::User(_), StackEnd::Complete) => &mut self.complete,
-            (Place::User(frame), _) if named_entry(frame, names) => &mut self.complete,
-            (Place::Kernel(_), StackEnd::Complete) => &mut self.complete,
-            (_, StackEnd::TRUNCATED) => &mut self.truncated,
-            (_, StackEnd::Incomplete(_)) => &mut self.failed,
-        };
-        *bucket += primary.walks;
-        self.walked += primary.walks;
-    }
-
-    /// Adds `other` to every number.
-    pub(super) fn add(&mut self, other: &Self) {
-        self.walked += other.walked;
-        self.complete += other.complete;
-        self.truncated += other.truncated;
-        self.failed += other.failed;
-    }
-}
-
-/// Whether a frame's function is one that threads begin in.
-pub(super) fn named_entry(frame: FrameId, names: &dyn Names) -> bool {
-    is_entry(&names.function(frame).name)
-}
-
-/// The outermost frames whose names decide whether their stacks are complete.
-pub(super) fn undecided(account: &AccountView) -> impl Iterator<Item = FrameId> {
-    account
-        .nodes()
-        .iter()
-        .skip(1)
-        .filter_map(|node| match (node.place, node.end) {
-            (Place::User(frame), StackEnd::Incomplete(_)) if node.parent == NodeId::ROOT => {
-                Some(frame)
-            }
-            _ => None,
-        })
-}
-
-/// What the stacks in scope lack.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Lacks {
-    /// Walks whose stacks were lost, by cause.
-    lost: BTreeMap<&'static str, u64>,
-    /// Time of stacks that gave their room to others.
-    pub(super) folded_ns: u64,
-    /// Time of functions some of whose callers did.
-    pub(super) callers_folded_ns: u64,
-}
-
-impl Lacks {
-    /// Notes what a node of an account's tree says.
-    pub(super) fn note(&mut self, node: &Node, primary: &Primary) {
-        // A lost record counts by its walks; some causes are known for samples only.
-        let count = primary.walks.max(primary.samples());
-        if let Place::Lost(cause) = node.place
-            && !node.place.is_folded()
-            && count > 0
-        {
-            *self.lost.entry(cause.name()).or_default() += count;
-        }
-    }
 }
 
 /// What an answer about stacks knows beyond the view.

@@ -9,11 +9,13 @@ use super::{
     change::{Change, SideValues, side_columns},
     compared::{DiffQuery, DiffSide, Side},
     completeness::Completeness,
+    error::ReportError,
+    figures::Figures,
     fold::Folding,
     forest::{Forest, Label, kind_name},
     grow::Shape,
-    product::{Figures, Values},
-    query::{ReportError, StackValue},
+    product::Values,
+    query::StackValue,
     scope::View,
     table::{Columns, Key, Row, arrange},
 };
@@ -138,7 +140,7 @@ pub fn diff(
     let rows = rows.filter(|row| row.largest_change_percent >= threshold);
     let cut = arrange(rows.collect(), &query.table)?;
     Ok(Diff {
-        as_of: super::answer::rfc3339(snapshot.as_of_unix_ns()),
+        as_of: super::times::rfc3339(snapshot.as_of_unix_ns()),
         base,
         other,
         value,

@@ -2,20 +2,12 @@
 
 use std::collections::HashSet;
 
-use super::query::ReportError;
+use super::error::ReportError;
+use super::query::Fold;
 use crate::{
     processes::module::{Module, ModuleId},
     profile::snapshot::Snapshot,
 };
-
-/// Modules by name, as a question gives them: a path, the last part of one, or a name in brackets; `*` stands for any text.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fold {
-    /// Only frames of these are shown; empty: of all.
-    pub modules: Vec<String>,
-    /// Frames of these are not shown.
-    pub hide: Vec<String>,
-}
 
 /// A [`Fold`] with each module looked up.
 #[derive(Clone, Debug, Default)]

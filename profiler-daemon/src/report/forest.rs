@@ -15,14 +15,13 @@ use profiler_common::kinds::Primary;
 
 use super::{
     accuracy::Accuracy,
-    completeness::{Lacks, Seen, Stacks, Unknown},
+    completeness::Unknown,
     divided::Divided,
-    grow::{Grower, Shape},
-    places::Places,
-    product::{Figures, Values},
-    query::Frames,
-    scope::View,
+    figures::Figures,
+    node::{ForestNode, ROOT},
+    product::Values,
     sections::Section,
+    walks::{Lacks, Stacks},
 };
 use crate::{
     processes::module::ModuleId,
@@ -33,8 +32,6 @@ use crate::{
     },
 };
 
-/// The root of every forest.
-pub(super) const ROOT: u32 = 0;
 /// The names of what was folded.
 pub(super) const FOLDED: [&str; 2] = ["[folded]", "[unknown: folded]"];
 /// The function of the root.
@@ -133,14 +130,6 @@ pub(super) enum Standing {
     Remark,
 }
 
-/// A function called from one place in the tree.
-pub(super) struct ForestNode {
-    pub(super) parent: u32,
-    pub(super) function: u32,
-    pub(super) own: Values,
-    pub(super) total: Values,
-}
-
 /// See the module.
 pub(super) struct Forest<'n> {
     pub(super) functions: Vec<Function<'n>>,
@@ -174,23 +163,14 @@ pub(super) enum TellsFolded {
 
 /// What folding did to the time of a forest.
 #[derive(Default)]
-struct Folded {
+pub(super) struct Folded {
     /// Time of what was folded: it has no function.
-    own_ns: u64,
+    pub(super) own_ns: u64,
     /// Time of functions some of whose callers were folded.
-    without_callers_ns: u64,
+    pub(super) without_callers_ns: u64,
 }
 
 impl<'n> Forest<'n> {
-    /// Everything in the view.
-    pub(super) fn new(view: &View<'_>, shape: Shape<'n>) -> Self {
-        let mut grower = Grower::new(view, shape);
-        for member in 0..view.members.len() as u32 {
-            grower.add(member, view.coverage.span);
-        }
-        grower.finish()
-    }
-
     pub(super) fn empty() -> Self {
         Self {
             functions: Vec::new(),
@@ -263,34 +243,8 @@ impl<'n> Forest<'n> {
         )
     }
 
-    /// What the receipt needs to know of the stacks.
-    pub(super) fn seen(&self, view: &View<'_>, names: &dyn Names) -> Seen {
-        let attributed_ns = self.nodes[0].total.elapsed_ns();
-        let mut lacks = self.lacks.clone();
-        let in_all_frames = match self.tells_folded {
-            TellsFolded::All => self.folded(),
-            TellsFolded::Callers | TellsFolded::Not { .. } => folded_in_all_frames(view, names),
-        };
-        lacks.folded_ns = in_all_frames.own_ns;
-        lacks.callers_folded_ns = match self.tells_folded {
-            TellsFolded::All | TellsFolded::Not { all_frames: true } => {
-                in_all_frames.without_callers_ns
-            }
-            TellsFolded::Callers => self.folded().without_callers_ns,
-            TellsFolded::Not { all_frames: false } if self.folded.is_empty() => 0,
-            TellsFolded::Not { all_frames: false } => {
-                Places::new(view).lacks(view).callers_folded_ns
-            }
-        };
-        Seen {
-            stacks: self.stacks,
-            lacks,
-            unattributed_ns: view.totals().elapsed_ns().saturating_sub(attributed_ns),
-            frames_unknown: self.frames_unknown(),
-        }
-    }
-
-    fn folded(&self) -> Folded {
+    /// What folding did to its time.
+    pub(super) fn folded(&self) -> Folded {
         let mut found = Folded::default();
         if self.folded.is_empty() {
             return found;
@@ -312,7 +266,7 @@ impl<'n> Forest<'n> {
     }
 
     /// Frames without a name, weighted by time, or by samples where no time was measured.
-    fn frames_unknown(&self) -> Unknown {
+    pub(super) fn frames_unknown(&self) -> Unknown {
         let shares = |weight: fn(&Values) -> u64| {
             let (mut all, mut unnamed) = (0u64, BTreeMap::<&'static str, u64>::new());
             for node in &self.nodes[1..] {
@@ -362,16 +316,6 @@ pub(super) fn with_accuracy(values: Vec<Values>, accuracy: Vec<Accuracy>) -> Vec
     figures.collect()
 }
 
-/// What folding did to the time of a view, that in kernel frames included, whatever a report shows.
-fn folded_in_all_frames(view: &View<'_>, names: &dyn Names) -> Folded {
-    let mut nodes = view.members.iter().flat_map(|of| of.account.nodes());
-    if !nodes.any(|node| node.place.is_folded()) {
-        return Folded::default();
-    }
-    let forest = Forest::new(view, Shape::plain(Frames::All, Label::Functions(names)));
-    forest.folded()
-}
-
 enum Step {
     Enter(u32),
     Leave(u32),
@@ -389,17 +333,6 @@ impl Children {
         std::iter::successors(listed(self.first[parent as usize]), move |index| {
             listed(self.next[*index as usize])
         })
-    }
-}
-
-impl ForestNode {
-    pub(super) fn new(parent: u32, function: u32) -> Self {
-        Self {
-            parent,
-            function,
-            own: Values::default(),
-            total: Values::default(),
-        }
     }
 }
 

@@ -14,17 +14,21 @@ use profiler_common::{
 
 use super::{
     accuracy::IntoKernel,
-    completeness::named_entry,
     divided::{Cell, Divided},
     fold::Folding,
-    forest::{FOLDED, Forest, ForestNode, Function, Label, NO_FRAME, ROOT, Standing, TellsFolded},
+    forest::{FOLDED, Forest, Function, Label, NO_FRAME, Standing, TellsFolded},
     identity::{Identity, functions_at},
     idle::idle_waits,
+    member::Member,
+    node::ForestNode,
+    node::ROOT,
     product::Values,
     query::Frames,
-    scope::{Member, View},
-    sections::{Section, Sections},
+    query::Sections,
+    scope::View,
+    sections::Section,
     strata::strata,
+    walks::named_entry,
 };
 use crate::profile::{
     frames::FrameId,

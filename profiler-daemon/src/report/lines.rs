@@ -8,11 +8,12 @@ use utoipa::ToSchema;
 use super::{
     answer::List,
     completeness::Completeness,
+    error::ReportError,
     fold::Folding,
     forest::{Forest, Function, Grain, Label, kind_name},
     grow::Shape,
     meant::meant,
-    query::{CodeQuery, ReportError, Scope},
+    query::{CodeQuery, Scope},
     scope::View,
     table::{Columns, Key, Row, columns_with_values},
     values::RowValues,

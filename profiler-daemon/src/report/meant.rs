@@ -1,9 +1,9 @@
 //! Which functions of a forest a question means by name.
 
 use super::{
+    error::ReportError,
     fold::is_named,
     forest::{Forest, Function},
-    query::ReportError,
     scope::View,
 };
 

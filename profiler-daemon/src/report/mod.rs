@@ -17,16 +17,23 @@ pub mod confidence;
 pub mod diff;
 mod divided;
 mod entry;
+pub mod error;
+mod figures;
 mod fold;
 mod forest;
 pub mod functions;
 mod grow;
+mod grown;
 mod identity;
 mod idle;
 pub mod lines;
+mod marks;
 mod meant;
+mod member;
 pub mod modules;
 pub mod names;
+mod needed;
+mod node;
 pub mod os_events;
 pub mod overview;
 mod places;
@@ -44,31 +51,34 @@ pub mod syscall_names;
 mod table;
 pub mod threads;
 pub mod timeline;
+pub mod times;
 pub mod values;
+mod walks;
 
-pub use answer::{List, WindowSpan, rfc3339};
+pub use answer::List;
 pub use called_from::CalledFrom;
 pub use callers::{Neighbours, callees, callers};
 pub use calltree::{CallTree, TreeNode, calltree};
 pub use changed::{ProcessDiff, ProcessDiffRow, ProcessSide, Whole, process_diff};
 pub use compared::{Compared, DiffQuery, DiffSide, Grouping, ProcessDiffQuery, Side};
 pub use diff::{Diff, DiffRow, diff};
+pub use error::ReportError;
 pub use functions::{FunctionRow, functions, functions_with_inlines};
 pub use lines::{InstructionRow, LineRow, instructions, lines};
 pub use modules::{ModuleRow, modules};
+pub use needed::{frames_needed, lines_needed, outermost_frames};
 pub use os_events::{OsEvents, os_events};
 pub use overview::{Overview, OverviewQuery, OverviewRow, overview, overview_frames};
 pub use processes::{ProcessReport, ProcessRow, process, processes};
 pub use query::{
-    CodeQuery, Comm, Fold, Frames, Moment, NeighbourQuery, Order, ProcessSelector, ReportError,
-    Scope, Sections, StackQuery, StackValue, TableQuery, TimelineQuery, TreeQuery, ViewQuery,
-    Window,
+    CodeQuery, Comm, Fold, Frames, Moment, NeighbourQuery, Order, ProcessSelector, Scope, Sections,
+    StackQuery, StackValue, TableQuery, TimelineQuery, TreeQuery, ViewQuery, Window,
 };
 pub use recording::{Recording, recording};
-pub use scope::{frames_needed, lines_needed, outermost_frames};
 pub use session::{SessionReport, samples, session};
 pub use sessions::{SessionList, SessionTotals, session_totals, sessions};
 pub use stacks::{Stacks, stacks, stacks_between};
 pub use table::Columns;
 pub use threads::{ThreadRow, threads};
 pub use timeline::{Line, ProcessWho, ThreadWho, Timeline, Who, process_timeline, thread_timeline};
+pub use times::{WindowSpan, rfc3339};

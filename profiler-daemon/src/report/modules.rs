@@ -8,9 +8,10 @@ use serde::Serialize;
 use super::{
     answer::List,
     completeness::Completeness,
+    error::ReportError,
     forest::{Forest, Label, kind_name},
     grow::Shape,
-    query::{ReportError, Scope, TableQuery},
+    query::{Scope, TableQuery},
     scope::View,
     table::{Columns, Key, Row, columns_with_values},
     values::RowValues,

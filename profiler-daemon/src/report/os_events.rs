@@ -6,14 +6,15 @@ use profiler_common::Class;
 use serde::Serialize;
 
 use super::{
-    answer::WindowSpan,
     completeness::Completeness,
+    error::ReportError,
     places::Places,
     product::Values,
-    query::{ReportError, Scope, ViewQuery},
+    query::{Scope, ViewQuery},
     scope::View,
     syscall_names::syscall_name,
     table::Columns,
+    times::WindowSpan,
     values::ClassValues,
 };
 use crate::{

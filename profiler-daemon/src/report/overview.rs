@@ -14,15 +14,17 @@ use profiler_common::{Class, ClassNs};
 use serde::Serialize;
 
 use super::{
-    answer::WindowSpan,
     completeness::Completeness,
+    error::ReportError,
     forest::{Function, Label},
     identity::{Identity, functions_at},
     idle::is_idle,
+    needed::outermost_frames,
     places::Places,
-    query::{ReportError, Scope, Window},
-    scope::{View, outermost_frames},
+    query::{Scope, Window},
+    scope::View,
     syscall_names::syscall_name,
+    times::WindowSpan,
     values::percent,
 };
 use crate::{

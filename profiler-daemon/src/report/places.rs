@@ -5,10 +5,12 @@ use std::ops::Range;
 use profiler_common::kinds::Primary;
 
 use super::{
-    completeness::{Lacks, Stacks},
     divided::{Cell, Divided},
+    member::Member,
     product::Values,
-    scope::{Member, View},
+    scope::View,
+    values::TotalValues,
+    walks::{Lacks, Stacks},
 };
 use crate::{
     profile::{
@@ -108,6 +110,25 @@ impl Places {
             }
         }
         lacks
+    }
+
+    /// The totals of a member as rows show them.
+    pub(super) fn total_values(&self, view: &View<'_>, index: usize) -> TotalValues {
+        let not_sampled = self.not_sampled(index, &view.members[index]);
+        TotalValues::new(
+            &view.figures[index],
+            &view.totals[index],
+            Some(&not_sampled.classes),
+        )
+    }
+
+    /// The totals of all members as rows show them.
+    pub(super) fn all_values(&self, view: &View<'_>) -> TotalValues {
+        let mut not_sampled = Values::default();
+        for (index, member) in view.members.iter().enumerate() {
+            not_sampled.add(&self.not_sampled(index, member));
+        }
+        TotalValues::new(&view.total, &view.totals(), Some(&not_sampled.classes))
     }
 
     /// What each node of a member's account has with all that was called from it.

@@ -5,14 +5,17 @@ use std::{cmp::Ordering, sync::Arc};
 use serde::Serialize;
 
 use super::{
-    answer::{List, WindowSpan, rfc3339},
-    completeness::{Completeness, Stacks},
+    answer::List,
+    completeness::Completeness,
     confidence::interval,
+    error::ReportError,
     places::Places,
-    query::{ReportError, Scope, TableQuery, ViewQuery},
+    query::{Scope, TableQuery, ViewQuery},
     scope::View,
     table::{Columns, Key, Row},
+    times::{WindowSpan, rfc3339},
     values::{TotalValues, percent},
+    walks::Stacks,
 };
 use crate::{profile::snapshot::Snapshot, report::names::Names};
 
@@ -260,7 +263,7 @@ pub fn process(
 fn row(view: &View<'_>, places: &Places, index: usize, names: &dyn Names) -> ProcessRow {
     let member = &view.members[index];
     let over = member.account.threads_over(view.coverage.span);
-    let totals = view.total_values(places, index);
+    let totals = places.total_values(&view, index);
     let session = &view.denominators.session;
     let (samples_percent_low, samples_percent_high) = interval(totals.samples, session.samples);
     let (key, info) = match member.process {

@@ -4,10 +4,11 @@ use serde::Serialize;
 
 use super::{
     answer::List,
+    error::ReportError,
     functions::{FunctionRow, functions},
     os_events::{OsEvents, os_events},
     processes::{ProcessRow, processes},
-    query::{ReportError, Scope, StackValue, TableQuery, ViewQuery},
+    query::{Scope, StackValue, TableQuery, ViewQuery},
     session::{SessionReport, session},
 };
 use crate::{profile::snapshot::Snapshot, report::names::Names};

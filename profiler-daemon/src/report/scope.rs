@@ -1,54 +1,28 @@
 //! From a question's scope and window to the accounts it is about, their denominators and their coverage.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    hash::{DefaultHasher, Hash as _, Hasher as _},
-    sync::Arc,
-};
-
 use profiler_common::{Class, kinds::KindNs};
 
 use super::{
-    answer::{WindowSpan, rfc3339},
-    fold::Folding,
-    places::Places,
+    error::ReportError,
+    member::{Member, all_members, members},
     product::Values,
-    query::{ImageId, Moment, ProcessSelector, ReportError, Scope, Window},
+    query::{Moment, Scope, Window},
     strata::{self, Shared, TotalFigures, strata},
-    values::{Denominators, TotalValues},
+    times::{WindowSpan, rfc3339},
+    values::Denominators,
 };
-use crate::{
-    processes::ids::ProcessKey,
-    profile::{
-        account::AccountView,
-        frames::FrameId,
-        input::{CommName, Image, ProcessInfo, ThreadState},
-        over::{Span, ThreadsOver},
-        snapshot::{Coverage, ImageView, NotKept, ProcessView, Snapshot},
-        threads::Thread,
-        tree::Place,
-        values::Totals,
-    },
+use crate::profile::{
+    input::{ProcessInfo, ThreadState},
+    over::{Span, ThreadsOver},
+    snapshot::{Coverage, NotKept, Snapshot},
+    threads::Thread,
+    values::Totals,
 };
 
 /// A session that is older than this has a recent part.
 const RECENT_AFTER_NS: u64 = 300_000_000_000;
 /// How long that is.
 const RECENT_NS: u64 = 30_000_000_000;
-
-/// One account in scope.
-#[derive(Clone, Copy)]
-pub(super) struct Member<'a> {
-    /// The process; `None` for what dropped ones were.
-    pub(super) process: Option<(ProcessKey, &'a ProcessView)>,
-    pub(super) account: &'a AccountView,
-    /// It has no user mode: its kernel frames are always shown.
-    pub(super) kernel_thread: bool,
-    /// The file executed last.
-    pub(super) image: Option<&'a Arc<Image>>,
-    /// Of processes that ended and are one together: how many.
-    pub(super) ended: u64,
-}
 
 /// What a question is about.
 pub(super) struct View<'a> {
@@ -142,25 +116,6 @@ impl<'a> View<'a> {
             (&self.totals[member], &self.figures[member].values),
             self.snapshot.mark_periods(),
         )
-    }
-
-    /// The totals of a member as rows show them.
-    pub(super) fn total_values(&self, places: &Places, index: usize) -> TotalValues {
-        let not_sampled = places.not_sampled(index, &self.members[index]);
-        TotalValues::new(
-            &self.figures[index],
-            &self.totals[index],
-            Some(&not_sampled.classes),
-        )
-    }
-
-    /// The totals of all members as rows show them.
-    pub(super) fn all_values(&self, places: &Places) -> TotalValues {
-        let mut not_sampled = Values::default();
-        for (index, member) in self.members.iter().enumerate() {
-            not_sampled.add(&places.not_sampled(index, member));
-        }
-        TotalValues::new(&self.total, &self.totals(), Some(&not_sampled.classes))
     }
 
     /// How long the time covered is, nanoseconds.
@@ -273,201 +228,4 @@ fn moment(snapshot: &Snapshot, moment: Moment) -> u64 {
         }
         Moment::At { unix_ns } => now_ns.saturating_sub(now_unix_ns - unix_ns),
     }
-}
-
-/// The process a selector names.
-pub(super) fn find<'a>(
-    snapshot: &'a Snapshot,
-    selector: &ProcessSelector,
-) -> Result<(ProcessKey, &'a ProcessView), ReportError> {
-    let pid = selector.pid;
-    let of_pid = ProcessKey { pid, start_ns: 0 }..=ProcessKey {
-        pid,
-        start_ns: u64::MAX,
-    };
-    let found = snapshot.processes().range(of_pid).rev().find(|(key, _)| {
-        selector
-            .start_ticks
-            .is_none_or(|ticks| key.start_ticks() == ticks)
-    });
-    let selector = *selector;
-    match found {
-        Some((key, process)) => Ok((*key, process)),
-        None if snapshot.was_dropped(pid, selector.start_ticks) => {
-            Err(ReportError::DroppedProcess { selector })
-        }
-        None => Err(ReportError::UnknownProcess { selector }),
-    }
-}
-
-fn members<'a>(snapshot: &'a Snapshot, scope: &Scope) -> Result<Vec<Member<'a>>, ReportError> {
-    match scope {
-        Scope::Session => Ok(all_members(snapshot)),
-        Scope::Process(selector) => find(snapshot, selector).map(|found| vec![member(found)]),
-        Scope::Image(image) => {
-            let ended = snapshot.images().iter().map(ended);
-            let found: Vec<_> = ended.filter(|of| of.image_id() == Some(*image)).collect();
-            if found.is_empty() {
-                Err(ReportError::UnknownImage { image: *image })
-            } else {
-                Ok(found)
-            }
-        }
-        Scope::Named(comm) => {
-            let mut found = all_members(snapshot);
-            found.retain(|member| member.comm() == comm.as_str());
-            if found.is_empty() {
-                Err(ReportError::UnknownName { comm: *comm })
-            } else {
-                Ok(found)
-            }
-        }
-    }
-}
-
-impl Member<'_> {
-    /// What processes that ended and are one are named by.
-    pub(super) fn image_id(&self) -> Option<ImageId> {
-        match (self.process, self.image) {
-            (Some(_), _) => None,
-            (None, Some(image)) => Some(ImageId::of(image)),
-            (None, None) if self.kernel_thread => Some(ImageId::Kernel),
-            (None, None) => Some(ImageId::Other),
-        }
-    }
-
-    /// The same with how many there were.
-    pub(super) fn title(&self) -> String {
-        match self.process {
-            Some(_) => self.name(),
-            None => format!("{} ({} ended)", self.name(), self.ended),
-        }
-    }
-
-    /// The name of its processes: of those that are one by the file that they executed, what the kernel names them by it.
-    pub(super) fn comm(&self) -> String {
-        match (self.process, self.image) {
-            (None, Some(_)) => CommName::new(&self.name()).to_string(),
-            _ => self.name(),
-        }
-    }
-
-    /// How its row is called: the name of a process, of the file that ended ones executed.
-    pub(super) fn name(&self) -> String {
-        match (self.process, self.image) {
-            (Some((_, process)), _) => process.info.comm.to_string(),
-            (None, Some(image)) => {
-                let path = image.path.trim_end_matches('/');
-                path.rsplit('/').next().unwrap_or(path).to_owned()
-            }
-            (None, None) if self.kernel_thread => "[kernel threads]".to_owned(),
-            (None, None) => "[other images]".to_owned(),
-        }
-    }
-}
-
-impl ImageId {
-    /// The one of a file.
-    fn of(image: &Image) -> Self {
-        let mut hasher = DefaultHasher::new();
-        image.hash(&mut hasher);
-        Self::File(hasher.finish())
-    }
-}
-
-fn member<'a>((key, process): (ProcessKey, &'a ProcessView)) -> Member<'a> {
-    Member {
-        process: Some((key, process)),
-        account: &process.account,
-        kernel_thread: process.info.kernel_thread,
-        image: process.info.image.as_ref(),
-        ended: 0,
-    }
-}
-
-fn ended(image: &ImageView) -> Member<'_> {
-    Member {
-        process: None,
-        account: &image.account,
-        kernel_thread: image.kernel_thread,
-        image: image.image.as_ref(),
-        ended: image.ended,
-    }
-}
-
-fn all_members(snapshot: &Snapshot) -> Vec<Member<'_>> {
-    snapshot
-        .processes()
-        .iter()
-        .map(|(key, process)| member((*key, process)))
-        .chain(snapshot.images().iter().map(ended))
-        .collect()
-}
-
-/// The frames that must have names before a report with names can be made.
-///
-/// # Errors
-/// When the scope names no process.
-pub fn frames_needed(snapshot: &Snapshot, scope: &Scope) -> Result<Vec<FrameId>, ReportError> {
-    let mut frames = BTreeSet::new();
-    for member in members(snapshot, scope)? {
-        for node in member.account.nodes().iter().skip(1) {
-            if let Place::User(frame) | Place::Kernel(frame) = node.place {
-                frames.insert(frame);
-            }
-        }
-    }
-    Ok(frames.into_iter().collect())
-}
-
-/// The frames that must have lines before a report with lines can be made, those first that were on stacks longest. With
-/// `wanted`, only frames of these modules.
-///
-/// # Errors
-/// No such process or window, or no module of that name.
-pub fn lines_needed(
-    snapshot: &Snapshot,
-    scope: &Scope,
-    window: Window,
-    wanted: Option<&str>,
-) -> Result<Vec<FrameId>, ReportError> {
-    let only = wanted
-        .map(|module| Folding::only(snapshot, module))
-        .transpose()?
-        .unwrap_or_default();
-    let mut weights: HashMap<FrameId, Values> = HashMap::new();
-    let view = View::new(snapshot, scope, window)?;
-    let places = Places::new(&view);
-    for (index, member) in view.members.iter().enumerate() {
-        let totals = places.inclusive(index, member);
-        for (node, total) in member.account.nodes().iter().zip(totals).skip(1) {
-            let (Place::User(frame) | Place::Kernel(frame)) = node.place else {
-                continue;
-            };
-            if total != Values::default() && !only.hides(snapshot.frame(frame).module) {
-                weights.entry(frame).or_default().add(&total);
-            }
-        }
-    }
-    let mut frames: Vec<(FrameId, Values)> = weights.into_iter().collect();
-    frames.sort_unstable_by_key(|(frame, values)| {
-        std::cmp::Reverse((
-            values.samples,
-            values.elapsed_ns(),
-            std::cmp::Reverse(*frame),
-        ))
-    });
-    Ok(frames.into_iter().map(|(frame, _)| frame).collect())
-}
-
-/// The frames that decide whether stacks are complete: the outermost ones of walks that the kernel did not see end.
-///
-/// # Errors
-/// When the scope names no process.
-pub fn outermost_frames(snapshot: &Snapshot, scope: &Scope) -> Result<Vec<FrameId>, ReportError> {
-    let mut frames = BTreeSet::new();
-    for member in members(snapshot, scope)? {
-        frames.extend(super::completeness::undecided(member.account));
-    }
-    Ok(frames.into_iter().collect())
 }

@@ -1,22 +1,9 @@
 //! Telling stacks of the session apart by whose they are: each process, or each group of processes, is the first step of its
 //! stacks; and what threads that idle have, from what others have.
 
-use super::scope::Member;
+use super::member::Member;
+use super::query::Sections;
 use crate::profile::groups::group_name;
-
-/// Whether stacks are told apart by whose they are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sections {
-    /// Not at all.
-    #[default]
-    None,
-    /// By group: systemd unit, else container, else program, else name. As in the metrics.
-    Group,
-    /// By process.
-    Process,
-    /// By name of the process: those of one name are one.
-    Name,
-}
 
 /// The first step of what is put together of threads that idle.
 const IDLE: &str = "[idle threads]";

@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{
-    answer::{WindowSpan, rfc3339},
-    completeness::{Completeness, Stacks},
+    completeness::Completeness,
+    error::ReportError,
     places::Places,
     product::Values,
-    query::{ReportError, Scope, ViewQuery, Window},
+    query::{Scope, ViewQuery, Window},
     scope::View,
+    times::{WindowSpan, rfc3339},
     values::TotalValues,
+    walks::Stacks,
 };
 use crate::{
     profile::{input::CounterName, over::Span, snapshot::Snapshot, values::Totals},
@@ -101,7 +103,7 @@ pub fn session(
         completeness: Completeness::of_one_total(&view, &places, names),
         started_at: rfc3339(snapshot.started_unix_ns()),
         discarded: view.coverage.discarded.iter().cloned().collect(),
-        totals: view.all_values(&places),
+        totals: places.all_values(&view),
         processes: processes + dropped.unwrap_or_default(),
         threads,
         stacks,

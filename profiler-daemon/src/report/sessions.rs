@@ -8,12 +8,13 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    answer::{WindowSpan, rfc3339},
     completeness::Completeness,
+    error::ReportError,
     places::Places,
-    query::{ReportError, Scope, Window},
+    query::{Scope, Window},
     scope::View,
     strata::{self, Shared},
+    times::{WindowSpan, rfc3339},
     values::TotalValues,
 };
 use crate::{
@@ -172,7 +173,7 @@ pub fn session_totals(
         started_at: head.started_at,
         stopped_at: head.stopped_at,
         duration_ns: head.duration_ns,
-        totals: view.all_values(&places),
+        totals: places.all_values(&view),
         spans: match session {
             Some(session) => spans(&view, session),
             None => Vec::new(),

@@ -14,8 +14,8 @@ use profiler_common::{
     kinds::{KINDS, Kind, KindNs, Primary},
 };
 
+use super::member::Member;
 use super::product::Values;
-use super::scope::Member;
 use crate::profile::{
     input::Image,
     values::{Totals, add_kinds},

@@ -2,7 +2,10 @@
 
 use std::cmp::Ordering;
 
-use super::query::{Order, ReportError, TableQuery};
+use super::{
+    error::ReportError,
+    query::{Order, TableQuery},
+};
 
 /// The value of a row in one column.
 #[derive(Clone, Debug, PartialEq)]

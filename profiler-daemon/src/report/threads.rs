@@ -5,13 +5,15 @@ use std::cmp::Ordering;
 use serde::Serialize;
 
 use super::{
-    answer::{List, rfc3339},
+    answer::List,
     completeness::Completeness,
+    error::ReportError,
+    figures::Figures,
     places::Places,
-    product::Figures,
-    query::{ReportError, Scope, TableQuery},
+    query::{Scope, TableQuery},
     scope::View,
     table::{Columns, Key, Row, columns_with_values},
+    times::rfc3339,
     values::RowValues,
 };
 use crate::{

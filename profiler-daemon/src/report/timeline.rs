@@ -9,12 +9,14 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    answer::{WindowSpan, rfc3339},
     completeness::Completeness,
+    error::ReportError,
+    member::Member,
     places::Places,
-    query::{Moment, ReportError, Scope, TimelineQuery, Window},
-    scope::{Member, View},
+    query::{Moment, Scope, TimelineQuery, Window},
+    scope::View,
     table::{Columns, Key, Row, arrange},
+    times::{WindowSpan, rfc3339},
     values::ClassValues,
 };
 use crate::{

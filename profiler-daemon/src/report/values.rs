@@ -7,11 +7,7 @@ use serde::Serialize;
 
 use profiler_common::division::{Estimate, Interval};
 
-use super::{
-    confidence,
-    product::{Figures, Marks, Values},
-    strata::TotalFigures,
-};
+use super::{confidence, figures::Figures, marks::Marks, product::Values, strata::TotalFigures};
 use crate::profile::values::Totals;
 
 /// `100 * part / whole`; 0 of nothing.
