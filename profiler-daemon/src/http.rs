@@ -2,11 +2,10 @@
 //!
 //! Handlers are thin: a query is read strictly, the report is made by `report`, written by `export`. Everything a client
 //! can do is bounded in time, bytes and number. Nothing here knows where the data comes from: that is the
-//! [`Backend`]'s.
+//! [`Source`]'s.
 
 mod answers;
 mod ask;
-mod backend;
 mod client;
 mod control;
 mod endpoints;
@@ -16,25 +15,19 @@ mod format;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod guard;
-mod kinds;
 mod lines;
 mod openapi;
 mod options;
 mod page;
-mod parameters;
-mod params;
 mod pprof;
-mod problem;
 mod profile;
-mod questions;
 mod reports;
+mod respond;
 mod seats;
 mod serve;
 mod sessions;
 mod speedscope;
-mod spending;
 mod stall;
-mod status;
 mod ties;
 
 use std::sync::Arc;
@@ -46,28 +39,23 @@ use tokio::sync::Semaphore;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate as _, SizeAbove};
 
+use crate::api::Source;
+use crate::api::problem::Problem;
 use events::Streams;
-use problem::Problem;
 
-pub use backend::{Backend, BoxFuture, ReplayOf, SessionFailure, TargetsFailure, Unavailable};
 pub use client::{Client, NoAnswer};
 pub use endpoints::{ENDPOINTS, Endpoint};
 pub use openapi::document as openapi_document;
 pub use options::HttpOptions;
 pub use profile::saved;
 pub use serve::serve;
-pub use spending::Spending;
-pub use status::{
-    AttachedProgram, Coverage, Degraded, FileWithoutInformation, LineReading, OwnCost, ProfileRoom,
-    ProgramCost, Status, Unwinding,
-};
 
 /// Answers shorter than this are not compressed, in bytes.
 const MIN_COMPRESSED_BYTES: u16 = 1_024;
 
 /// What every handler shares.
 struct Shared {
-    backend: Arc<dyn Backend>,
+    backend: Arc<dyn Source>,
     options: HttpOptions,
     /// Permits for reports that are made at the same time.
     reports: Arc<Semaphore>,
@@ -97,7 +85,7 @@ impl Shared {
 }
 
 /// The routes over a backend, with every guard but those of the connection itself (see [`serve`]).
-pub fn app(backend: Arc<dyn Backend>, options: HttpOptions) -> Router {
+pub fn app(backend: Arc<dyn Source>, options: HttpOptions) -> Router {
     let reports = Arc::new(Semaphore::new(options.max_reports));
     let shared = Arc::new(Shared {
         backend,

@@ -31,6 +31,8 @@ pub mod stages;
 
 pub mod metrics;
 
+pub mod api;
+
 pub mod http;
 
 pub mod backends;

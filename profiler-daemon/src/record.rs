@@ -19,11 +19,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow};
 use tracing::warn;
 
+use crate::api::Source as _;
 use crate::args::RecordArgs;
 use crate::backends::Live;
 use crate::config::Config;
 use crate::config::targets::Targets;
-use crate::http::{Backend as _, Client};
+use crate::http::Client;
 use crate::report::Window;
 use crate::stages::{self, Attached};
 use crate::sys::heap;

@@ -6,9 +6,9 @@ use utoipa::{PartialSchema as _, ToSchema};
 
 use super::format::{Format, REPORT, SCREEN, TABLE, TREE};
 use super::pprof;
-use super::problem::ProblemBody;
 use super::sessions::Marked;
-use super::status::Status;
+use crate::api::Status;
+use crate::api::problem::ProblemBody;
 use crate::config::targets::Targets;
 use crate::metrics;
 use crate::report::{

@@ -2,14 +2,15 @@
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequestParts, MatchedPath, Path};
+use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
 
 use super::answers;
 use super::endpoints::{ENDPOINTS, Endpoint};
 use super::format::Format;
-use super::params::{Params, shown};
-use super::problem::Problem;
+use crate::api::problem::Problem;
+use crate::api::problem::shown;
+use crate::api::query_string::Params;
 use crate::profile::name::{Name, NotAName};
 use crate::report::query::{ImageId, ProcessSelector, Scope};
 
@@ -102,7 +103,7 @@ impl<S: Send + Sync> FromRequestParts<S> for AskNamed {
             .map_err(|rejection| bad_path(&rejection))?;
         let name = text.parse().map_err(|wrong: NotAName| {
             Problem::new(
-                StatusCode::BAD_REQUEST,
+                400,
                 "invalid-session",
                 "This is no session",
                 format!(
@@ -132,7 +133,7 @@ fn endpoint(parts: &Parts) -> Result<&'static Endpoint, Problem> {
 fn selector(text: &str) -> Result<ProcessSelector, Problem> {
     text.parse().map_err(|_| {
         Problem::new(
-            StatusCode::BAD_REQUEST,
+            400,
             "invalid-process",
             "This is no process",
             format!(
@@ -146,7 +147,7 @@ fn selector(text: &str) -> Result<ProcessSelector, Problem> {
 fn image(text: &str) -> Result<ImageId, Problem> {
     text.parse().map_err(|_| {
         Problem::new(
-            StatusCode::BAD_REQUEST,
+            400,
             "invalid-image",
             "This is no image",
             format!(
@@ -159,7 +160,7 @@ fn image(text: &str) -> Result<ImageId, Problem> {
 
 fn bad_path(rejection: &PathRejection) -> Problem {
     Problem::new(
-        StatusCode::BAD_REQUEST,
+        400,
         "invalid-path",
         "The path is not text",
         shown(&rejection.body_text()),

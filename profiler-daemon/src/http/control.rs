@@ -4,22 +4,23 @@ use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Shared;
 use super::ask::Ask;
-use super::backend::TargetsFailure;
 use super::endpoints::{ENDPOINTS, listing};
 use super::events::{self, Made};
 use super::format::Format;
 use super::page;
-use super::params::{Params, shown};
-use super::problem::{Fault, Problem};
 use super::reports;
-use super::status::Status;
+use crate::api::Status;
+use crate::api::TargetsFailure;
+use crate::api::problem::shown;
+use crate::api::problem::{Fault, Problem};
+use crate::api::query_string::Params;
 use crate::config::targets::Targets;
 use crate::export::text::name as shown_name;
 use crate::metrics;
@@ -58,12 +59,7 @@ pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> Result<Response,
     match shared.backend.readiness() {
         Ok(()) => Ok(Format::Text.respond(b"ready\n".to_vec())),
         Err(missing) => {
-            let problem = Problem::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "not-ready",
-                "Not ready",
-                missing.join("; "),
-            );
+            let problem = Problem::new(503, "not-ready", "Not ready", missing.join("; "));
             Err(problem
                 .with_errors(missing.into_iter().map(Fault::plain).collect())
                 .retry_after(1))
@@ -174,7 +170,7 @@ pub(super) async fn set_targets(
     let targets = set.map_err(|failure| match failure {
         TargetsFailure::Unavailable(unavailable) => unavailable.into(),
         TargetsFailure::Refused(sentence) => Problem::new(
-            StatusCode::CONFLICT,
+            409,
             "targets-refused",
             "The targets could not be set",
             sentence,
@@ -211,12 +207,7 @@ pub(super) fn checked_object<T: DeserializeOwned>(
 }
 
 pub(super) fn invalid_body(detail: &str) -> Problem {
-    Problem::new(
-        StatusCode::BAD_REQUEST,
-        "invalid-body",
-        "The body is not allowed",
-        detail,
-    )
+    Problem::new(400, "invalid-body", "The body is not allowed", detail)
 }
 
 /// An error of the JSON reader can repeat what was sent.
@@ -238,7 +229,7 @@ fn check_is_json(headers: &HeaderMap) -> Result<(), Problem> {
         return Ok(());
     }
     Err(Problem::new(
-        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        415,
         "unsupported-media-type",
         "The body must be JSON",
         "send the body with Content-Type: application/json",
@@ -250,7 +241,7 @@ async fn read_body(shared: &Shared, body: Body) -> Result<Vec<u8>, Problem> {
     let max_bytes = shared.options.max_body_bytes;
     let too_large = || {
         Problem::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
+            413,
             "body-too-large",
             "The body is too large",
             format!("a body may have {max_bytes} bytes (setting http.max_body_bytes)"),
@@ -266,7 +257,7 @@ async fn read_body(shared: &Shared, body: Body) -> Result<Vec<u8>, Problem> {
         Ok(Err(error)) if is_too_large(&error) => Err(too_large()),
         Ok(Err(_)) => Err(invalid_body("the body ended before it was complete")),
         Err(_) => Err(Problem::new(
-            StatusCode::REQUEST_TIMEOUT,
+            408,
             "body-timeout",
             "The body did not arrive in time",
             format!("the body did not arrive within {} ms", patience.as_millis()),
@@ -299,13 +290,8 @@ pub(super) async fn not_found(request: Request) -> Problem {
             endpoint.about
         ))
     });
-    Problem::new(
-        StatusCode::NOT_FOUND,
-        "unknown-endpoint",
-        "There is no such endpoint",
-        detail,
-    )
-    .with_errors(errors.collect())
+    Problem::new(404, "unknown-endpoint", "There is no such endpoint", detail)
+        .with_errors(errors.collect())
 }
 
 /// What answers a method that an endpoint does not take. The router adds the `Allow` header.
@@ -326,7 +312,7 @@ pub(super) async fn method_not_allowed(request: Request) -> Problem {
             },
         );
     Problem::new(
-        StatusCode::METHOD_NOT_ALLOWED,
+        405,
         "method-not-allowed",
         "This cannot be done here",
         format!(

@@ -1,11 +1,11 @@
 //! Every endpoint, declared once: where it is, what may be asked of it, what it is for.
 
 use super::page;
-use super::questions::{
+use super::speedscope;
+use crate::api::query::{
     DIFF, FORMAT, FUNCTIONS, INSTRUCTIONS, LINES, NEIGHBOURS, PPROF, PROCESS_DIFF, RECORDING,
     SCREEN, TABLE, TIMELINE, TREE, VIEW,
 };
-use super::speedscope;
 
 /// An endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,20 +18,17 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::Shared;
-use super::backend::{Backend, BoxFuture, Unavailable};
 use super::format::Format;
 use super::guard::in_time;
-use super::problem::Problem;
 use super::ties::Ties;
+use crate::api::parameter::MIN_INTERVAL_NS;
+use crate::api::problem::Problem;
+use crate::api::{BoxFuture, Source, Unavailable};
 use crate::metrics::StreamEnd;
 use crate::profile::snapshot::Snapshot;
 use crate::report::answer::rfc3339;
 use crate::sys::clock;
 
-/// The shortest time between two events.
-pub(super) const MIN_INTERVAL_NS: u64 = 500_000_000;
-/// The longest time between two events.
-pub(super) const MAX_INTERVAL_NS: u64 = 3_600_000_000_000;
 /// Streams send at multiples of this since the server began.
 const BEAT: Duration = Duration::from_millis(500);
 /// What is sent when there was nothing else to send for a while, so that both sides see that the other is there.
@@ -75,7 +72,7 @@ impl Streams {
     /// The profile at a beat, read once for all streams.
     async fn snapshot(
         &self,
-        backend: &dyn Backend,
+        backend: &dyn Source,
         beat: u64,
     ) -> Result<Arc<Snapshot>, Unavailable> {
         let mut newest = self.newest.lock().await;

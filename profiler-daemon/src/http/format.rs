@@ -7,10 +7,10 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde::Serialize;
 
-use super::kinds::listed;
-use super::parameters::{FORMAT, INTERVAL};
-use super::params::Params;
-use super::problem::{Fault, Problem};
+use crate::api::parameter::{FORMAT, INTERVAL};
+use crate::api::problem::{Fault, Problem};
+use crate::api::query_string::Params;
+use crate::api::value::listed;
 use crate::export::csv::{self, CsvReport};
 use crate::export::text::{self, TextReport};
 use crate::export::{firefox, flamegraph, folded, speedscope};
@@ -289,7 +289,7 @@ fn accepted(headers: &HeaderMap, formats: &[Format]) -> Result<Format, Problem> 
             })
             .collect();
         Problem::new(
-            StatusCode::NOT_ACCEPTABLE,
+            406,
             "not-acceptable",
             "There is no such format",
             format!("the answer is available as {}", available.join(", ")),

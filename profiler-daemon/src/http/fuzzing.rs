@@ -5,18 +5,20 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use serde::de::DeserializeOwned;
 
+use super::answers;
 use super::control::checked_object;
 use super::endpoints::ENDPOINTS;
 use super::format::Format;
 use super::guard::{head_problem, meant_host};
 use super::options::HttpOptions;
-use super::params::{Params, shown};
-use super::questions::{
+use super::sessions::{Mark, Start};
+use crate::api::problem::Problem;
+use crate::api::problem::shown;
+use crate::api::query::{
     DIFF, FUNCTIONS, INSTRUCTIONS, LINES, NEIGHBOURS, PPROF, PROCESS_DIFF, RECORDING, SCREEN,
     TABLE, TIMELINE, TREE, VIEW,
 };
-use super::sessions::{Mark, Start};
-use super::{answers, problem::Problem};
+use crate::api::query_string::Params;
 use crate::config::Config;
 use crate::config::targets::{MAX_CGROUPS, MAX_COMMS, MAX_PIDS, Targets};
 use crate::report::query::{ImageId, ProcessSelector, TableQuery, TreeQuery};

@@ -4,15 +4,15 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
 use super::Shared;
 use super::endpoints::{handler_of, waits};
 use super::options::HttpOptions;
-use super::params::shown;
-use super::problem::Problem;
+use crate::api::problem::Problem;
+use crate::api::problem::shown;
 
 /// The longest address (path and query) of a request, in bytes.
 const MAX_URI_BYTES: usize = 8 << 10;
@@ -123,7 +123,7 @@ pub(super) fn head_problem(headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
         .map_or(0, |address| address.as_str().len());
     if uri_bytes > MAX_URI_BYTES {
         return Some(Problem::new(
-            StatusCode::URI_TOO_LONG,
+            414,
             "address-too-long",
             "The address is too long",
             format!("path and query have {uri_bytes} bytes, and may have {MAX_URI_BYTES}"),
@@ -144,7 +144,7 @@ pub(super) fn head_problem(headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
         return None;
     };
     Some(Problem::new(
-        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        431,
         "headers-too-large",
         "The headers are too large",
         detail,
@@ -171,7 +171,7 @@ pub(super) async fn check_site(request: Request, next: Next) -> Response {
         return next.run(request).await;
     }
     Problem::new(
-        StatusCode::FORBIDDEN,
+        403,
         "cross-site",
         "The request comes from a page of another site",
         "a page of another site may link to this server, and not fetch from it (header Sec-Fetch-Site)",
@@ -197,7 +197,7 @@ pub(super) fn meant_host(
     let mut hosts = headers.get_all(header::HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
         return Err(Problem::new(
-            StatusCode::BAD_REQUEST,
+            400,
             "invalid-host",
             "The host is missing",
             "the request must have exactly one Host header",
@@ -208,7 +208,7 @@ pub(super) fn meant_host(
     for host in [Some(host), in_line].into_iter().flatten() {
         if !is_allowed(host, options) {
             return Err(Problem::new(
-                StatusCode::MISDIRECTED_REQUEST,
+                421,
                 "unknown-host",
                 "This is not that host",
                 format!(

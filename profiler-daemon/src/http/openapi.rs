@@ -22,8 +22,8 @@ use utoipa::openapi::{
 use super::answers::{self, Answer, Schemas};
 use super::endpoints::{ENDPOINTS, Endpoint};
 use super::format::Format;
-use super::kinds::{Describe as _, PROCESS, SessionName, words};
-use super::parameters::{self, Declared, FORMAT, FUNCTION, SORT, Without};
+use crate::api::parameter::{self, Declared, FORMAT, FUNCTION, SORT, Without};
+use crate::api::value::{Describe as _, PROCESS, SessionName, words};
 
 use bodies::body;
 use refusals::{
@@ -180,7 +180,7 @@ fn operation(endpoint: &Endpoint, method: &str, schemas: &mut Schemas) -> Operat
 
 /// The declaration of a parameter.
 fn declared(name: &str) -> &'static dyn Declared {
-    let found = parameters::ALL.iter().find(|known| known.name() == name);
+    let found = parameter::ALL.iter().find(|known| known.name() == name);
     match found {
         Some(declared) => *declared,
         None => unreachable!("the parameter {name} is not declared in http/parameters.rs"),
@@ -311,7 +311,7 @@ fn components(mut schemas: Schemas) -> Components {
     for (name, schema) in schemas.into_iter().rev() {
         components = components.schema(name, schema);
     }
-    for declared in parameters::ALL {
+    for declared in parameter::ALL {
         if ![FORMAT.name, SORT.name, FUNCTION.name].contains(&declared.name()) {
             let parameter = parameter(*declared, declared.kind().schema(), "");
             components = components.parameter(declared.name(), parameter);

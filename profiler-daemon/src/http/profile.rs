@@ -8,12 +8,12 @@ use axum::response::{IntoResponse as _, Response};
 
 use super::Shared;
 use super::ask::Ask;
-use super::backend::Backend;
 use super::format::written;
 use super::pprof::CONTENT_TYPE;
-use super::problem::Problem;
 use super::reports::{all_frames, body};
-use super::status::Status;
+use crate::api::Source;
+use crate::api::Status;
+use crate::api::problem::Problem;
 use crate::export::saved::{Saved, SavedNames};
 use crate::profile::snapshot::Snapshot;
 use crate::report::{self, Scope};
@@ -53,7 +53,7 @@ pub(super) async fn profile(
 /// # Errors
 /// How the daemon was cannot be written as JSON.
 pub fn saved(
-    backend: &dyn Backend,
+    backend: &dyn Source,
     snapshot: Arc<Snapshot>,
     names: SavedNames,
     sampling_period_ns: u64,

@@ -24,10 +24,10 @@ use tokio::time::{sleep, timeout};
 use tower::ServiceExt as _;
 
 use super::options::HttpOptions;
-use super::problem::Problem;
 use super::seats::{Arriving, Begun, Seat, Seats};
 use super::stall::Stalling;
 use super::ties::{Endless, Ties};
+use crate::api::problem::Problem;
 
 /// The longest head of a request that is read, in bytes. `guard::limit_head` allows half of it, and can say so.
 const MAX_HEAD_BYTES: usize = 64 << 10;

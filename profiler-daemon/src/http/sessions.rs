@@ -10,11 +10,11 @@ use utoipa::ToSchema;
 
 use super::Shared;
 use super::ask::{Ask, AskNamed};
-use super::backend::SessionFailure;
 use super::control::{invalid_body, json, read_object};
 use super::format::Format;
-use super::problem::Problem;
 use super::reports::{make, no_frames, of_snapshot, outermost};
+use crate::api::SessionFailure;
+use crate::api::problem::Problem;
 use crate::export::sessions;
 use crate::profile::name::{Name, NotAName};
 use crate::profile::sessions::{SessionChange, SessionChanged, SessionRefusal, is_reserved};
@@ -176,21 +176,13 @@ impl From<SessionRefusal> for Problem {
     fn from(refusal: SessionRefusal) -> Self {
         let detail = refusal.to_string();
         let (status, kind, title) = match refusal {
-            SessionRefusal::Unknown { .. } => (
-                StatusCode::NOT_FOUND,
-                "unknown-session",
-                "There is no such session",
-            ),
-            SessionRefusal::UnknownSpan { .. } => (
-                StatusCode::NOT_FOUND,
-                "unknown-span",
-                "The session has no such span",
-            ),
-            SessionRefusal::GivenUp { .. } => (
-                StatusCode::GONE,
-                "dropped-session",
-                "The session is no longer kept",
-            ),
+            SessionRefusal::Unknown { .. } => (404, "unknown-session", "There is no such session"),
+            SessionRefusal::UnknownSpan { .. } => {
+                (404, "unknown-span", "The session has no such span")
+            }
+            SessionRefusal::GivenUp { .. } => {
+                (410, "dropped-session", "The session is no longer kept")
+            }
             SessionRefusal::Exists { .. }
             | SessionRefusal::Reserved { .. }
             | SessionRefusal::TooMany { .. }
@@ -198,7 +190,7 @@ impl From<SessionRefusal> for Problem {
             | SessionRefusal::Stopped { .. }
             | SessionRefusal::NoneRuns
             | SessionRefusal::Default => (
-                StatusCode::CONFLICT,
+                409,
                 "session-refused",
                 "The sessions could not be changed so",
             ),

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, header};
+use profiler_daemon::api::Source;
 use profiler_daemon::backends::Replay;
 use profiler_daemon::export::saved::SavedNames;
-use profiler_daemon::http::{Backend, ENDPOINTS, app};
+use profiler_daemon::http::{ENDPOINTS, app};
 use profiler_daemon::report::{Scope, frames_needed};
 use tower::ServiceExt as _;
 
@@ -17,7 +18,7 @@ use crate::backend::Machine;
 use crate::world::{BUSY, DROPPED, HOSTILE};
 
 /// What a server answers to a `GET`: status, type and body.
-async fn get(backend: Arc<dyn Backend>, target: &str) -> (u16, String, Vec<u8>) {
+async fn get(backend: Arc<dyn Source>, target: &str) -> (u16, String, Vec<u8>) {
     let request = Request::get(target)
         .header(header::HOST, "localhost")
         .body(Body::empty())

@@ -5,7 +5,7 @@ use super::tokens::Source;
 
 /// The daemon's modules in the order of the data. A module imports only from those before it.
 /// Modules of one row do not know each other.
-const ORDER: [&[&str]; 17] = [
+const ORDER: [&[&str]; 18] = [
     &["sys", "args"],
     &["config"],
     &["kernel"],
@@ -18,6 +18,7 @@ const ORDER: [&[&str]; 17] = [
     &["export"],
     &["stages"],
     &["metrics"],
+    &["api"],
     &["http"],
     &["backends"],
     &["doctor"],

@@ -4,8 +4,8 @@ use utoipa::openapi::Required;
 use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
 use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, ObjectBuilder, Type};
 
-use super::super::kinds::{Describe as _, SessionName};
 use super::{content, string};
+use crate::api::value::{Describe as _, SessionName};
 use crate::config::targets::{
     MAX_CGROUP_BYTES, MAX_CGROUPS, MAX_COMM_BYTES, MAX_COMMS, MAX_PID, MAX_PIDS,
 };

@@ -1,13 +1,12 @@
 //! How the daemon is, for `GET /api/v1/status`.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::backend::ReplayOf;
 use super::spending::Spending;
 use crate::export::text::name as shown_name;
 
@@ -165,9 +164,25 @@ pub struct ProgramCost {
     pub runs: u64,
 }
 
+/// A saved profile that is served in place of a running one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReplayOf {
+    /// The name of its file, without its folder.
+    pub file: String,
+    /// Time of the profile in it, RFC 3339.
+    pub saved_at: String,
+}
+
+impl fmt::Display for ReplayOf {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, saved_at } = self;
+        write!(out, "replay of {}, saved at {saved_at}", shown_name(file))
+    }
+}
+
 impl Status {
     /// The same for people.
-    pub(super) fn to_text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         let mut lines = vec![
             ("version".to_owned(), self.version.clone()),
             ("kernel release".to_owned(), self.kernel_release.clone()),

@@ -1,31 +1,32 @@
-//! What went wrong, told the same way everywhere: `application/problem+json` (RFC 9457).
+//! What went wrong, told the same way everywhere, as it is written in
+//! `application/problem+json` (RFC 9457).
 
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::backend::Unavailable;
-use super::params;
+use super::source::Unavailable;
 use crate::args::duration;
 use crate::report::query::ReportError;
 
+/// Bytes of a given value that are repeated in an answer.
+const MAX_SHOWN_BYTES: usize = 64;
+
 /// One fault, usually of one parameter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub(super) struct Fault {
+pub(crate) struct Fault {
     /// The parameter or field, where it is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) parameter: Option<String>,
+    pub(crate) parameter: Option<String>,
     /// What was given, cut to a length fit for reading.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) given: Option<String>,
+    pub(crate) given: Option<String>,
     /// What is wrong and what is allowed.
-    pub(super) detail: String,
+    pub(crate) detail: String,
 }
 
 impl Fault {
     /// A fault that is about no parameter.
-    pub(super) fn plain(detail: impl Into<String>) -> Self {
+    pub(crate) fn plain(detail: impl Into<String>) -> Self {
         Self {
             parameter: None,
             given: None,
@@ -36,8 +37,8 @@ impl Fault {
 
 /// An answer that says what went wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Problem {
-    status: StatusCode,
+pub(crate) struct Problem {
+    status: u16,
     /// The last part of the problem's type.
     kind: &'static str,
     title: &'static str,
@@ -48,7 +49,7 @@ pub(super) struct Problem {
 
 /// A problem as it is written (RFC 9457).
 #[derive(Serialize, ToSchema)]
-pub(super) struct ProblemBody<'a> {
+pub(crate) struct ProblemBody<'a> {
     /// What kind of problem it is; the same for all of a kind.
     #[serde(rename = "type")]
     #[schema(pattern = "^urn:profiler:problem:[a-z-]+$")]
@@ -66,8 +67,8 @@ pub(super) struct ProblemBody<'a> {
 
 impl Problem {
     /// A problem of this kind; `detail` is a sentence about this very request.
-    pub(super) fn new(
-        status: StatusCode,
+    pub(crate) fn new(
+        status: u16,
         kind: &'static str,
         title: &'static str,
         detail: impl Into<String>,
@@ -83,26 +84,26 @@ impl Problem {
     }
 
     /// The same with single faults.
-    pub(super) fn with_errors(mut self, errors: Vec<Fault>) -> Self {
+    pub(crate) fn with_errors(mut self, errors: Vec<Fault>) -> Self {
         self.errors = errors;
         self
     }
 
     /// The same with the advice to come back.
-    pub(super) fn retry_after(mut self, seconds: u32) -> Self {
+    pub(crate) fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after_s = Some(seconds);
         self
     }
 
     /// Parameters that are not allowed.
-    pub(super) fn parameters(errors: Vec<Fault>) -> Self {
+    pub(crate) fn parameters(errors: Vec<Fault>) -> Self {
         let detail = errors
             .iter()
             .map(|fault| fault.detail.as_str())
             .collect::<Vec<_>>()
             .join("; ");
         Self::new(
-            StatusCode::BAD_REQUEST,
+            400,
             "invalid-parameter",
             "A parameter is not allowed",
             detail,
@@ -111,9 +112,9 @@ impl Problem {
     }
 
     /// Something failed that should not have.
-    pub(super) fn internal(detail: impl Into<String>) -> Self {
+    pub(crate) fn internal(detail: impl Into<String>) -> Self {
         Self::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
+            500,
             "internal-error",
             "The answer could not be made",
             detail,
@@ -121,36 +122,19 @@ impl Problem {
     }
 
     /// The answers come from a saved profile, which does not know this.
-    pub(super) fn replayed(detail: impl Into<String>) -> Self {
-        Self::new(
-            StatusCode::CONFLICT,
-            "replay",
-            "This is a saved profile",
-            detail,
-        )
+    pub(crate) fn replayed(detail: impl Into<String>) -> Self {
+        Self::new(409, "replay", "This is a saved profile", detail)
     }
 
     /// The server has too much to do.
-    pub(super) fn overloaded(detail: impl Into<String>) -> Self {
-        Self::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "overloaded",
-            "The server has too much to do",
-            detail,
-        )
-        .retry_after(1)
+    pub(crate) fn overloaded(detail: impl Into<String>) -> Self {
+        Self::new(503, "overloaded", "The server has too much to do", detail).retry_after(1)
     }
 }
 
 impl From<Unavailable> for Problem {
     fn from(unavailable: Unavailable) -> Self {
-        Self::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "unavailable",
-            "There is no answer now",
-            unavailable.0,
-        )
-        .retry_after(1)
+        Self::new(503, "unavailable", "There is no answer now", unavailable.0).retry_after(1)
     }
 }
 
@@ -158,50 +142,43 @@ impl From<ReportError> for Problem {
     fn from(error: ReportError) -> Self {
         let detail = error.to_string();
         match error {
-            ReportError::UnknownProcess { .. } => Self::new(
-                StatusCode::NOT_FOUND,
-                "unknown-process",
-                "There is no such process",
-                detail,
-            ),
+            ReportError::UnknownProcess { .. } => {
+                Self::new(404, "unknown-process", "There is no such process", detail)
+            }
             ReportError::DroppedProcess { .. } => Self::new(
-                StatusCode::GONE,
+                410,
                 "dropped-process",
                 "The process is no longer kept",
                 detail,
             ),
             ReportError::UnknownName { .. } => Self::new(
-                StatusCode::NOT_FOUND,
+                404,
                 "unknown-name",
                 "There is no process of this name",
                 detail,
             ),
-            ReportError::UnknownImage { .. } => Self::new(
-                StatusCode::NOT_FOUND,
-                "unknown-image",
-                "There is no such image",
-                detail,
-            ),
+            ReportError::UnknownImage { .. } => {
+                Self::new(404, "unknown-image", "There is no such image", detail)
+            }
             ReportError::UnknownSort { given, allowed } => Self::parameters(vec![Fault {
                 parameter: Some("sort".to_owned()),
-                given: Some(params::shown(&given)),
+                given: Some(shown(&given)),
                 detail: format!("sort must be one of {}", allowed.join(", ")),
             }]),
             ReportError::UnknownModule { parameter, given } => Self::parameters(vec![Fault {
                 parameter: Some(parameter.to_owned()),
-                given: Some(params::shown(&given)),
+                given: Some(shown(&given)),
                 detail: format!(
                     "{parameter} must name modules that are listed by /api/v1/modules, by path or by its last part; * stands for any text"
                 ),
             }]),
             ReportError::UnknownFunction { given, similar } => Self::parameters(vec![Fault {
                 parameter: Some("function".to_owned()),
-                given: Some(params::shown(&given)),
+                given: Some(shown(&given)),
                 detail: if similar.is_empty() {
                     "function must be the name of a function as /functions lists it, with its module where module= is given".to_owned()
                 } else {
-                    let similar: Vec<String> =
-                        similar.iter().map(|name| params::shown(name)).collect();
+                    let similar: Vec<String> = similar.iter().map(|name| shown(name)).collect();
                     format!(
                         "function must be the whole name of a function, as in {}",
                         similar.join(", ")
@@ -229,12 +206,22 @@ impl From<ReportError> for Problem {
 }
 
 impl Problem {
+    /// The status code of the answer.
+    pub(crate) fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// When it is worth asking again, in seconds.
+    pub(crate) fn retry_after_s(&self) -> Option<u32> {
+        self.retry_after_s
+    }
+
     /// The problem as it is written: JSON that ends in a line break.
-    pub(super) fn to_json(&self) -> Vec<u8> {
+    pub(crate) fn to_json(&self) -> Vec<u8> {
         let body = ProblemBody {
             kind: format!("urn:profiler:problem:{}", self.kind),
             title: self.title,
-            status: self.status.as_u16(),
+            status: self.status,
             detail: &self.detail,
             errors: &self.errors,
         };
@@ -244,17 +231,19 @@ impl Problem {
     }
 }
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
-        let mut response = (self.status, self.to_json()).into_response();
-        let headers = response.headers_mut();
-        headers.insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("application/problem+json"),
-        );
-        if let Some(seconds) = self.retry_after_s {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+/// A given value as an answer repeats it: cut, and without control characters.
+pub(crate) fn shown(value: &str) -> String {
+    let mut shown = String::new();
+    for character in value.chars() {
+        if shown.len() + character.len_utf8() > MAX_SHOWN_BYTES {
+            shown.push('…');
+            break;
         }
-        response
+        shown.push(if character.is_control() {
+            char::REPLACEMENT_CHARACTER
+        } else {
+            character
+        });
     }
+    shown
 }

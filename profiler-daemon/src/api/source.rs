@@ -1,18 +1,14 @@
-//! What the server needs from the daemon.
+//! Where answers come from: what whoever asks needs from the daemon.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use utoipa::ToSchema;
 
-use super::status::Status;
+use super::status::{ReplayOf, Status};
 use crate::config::targets::Targets;
-use crate::export::text::name as shown_name;
 use crate::profile::frames::FrameId;
 use crate::profile::sessions::{SessionChange, SessionChanged, SessionRefusal};
 use crate::profile::snapshot::Snapshot;
@@ -28,22 +24,6 @@ pub struct Unavailable(
     /// A sentence for people.
     pub String,
 );
-
-/// A saved profile that is served in place of a running one.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ReplayOf {
-    /// The name of its file, without its folder.
-    pub file: String,
-    /// Time of the profile in it, RFC 3339.
-    pub saved_at: String,
-}
-
-impl fmt::Display for ReplayOf {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, saved_at } = self;
-        write!(out, "replay of {}, saved at {saved_at}", shown_name(file))
-    }
-}
 
 /// Why the named sessions were not changed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -67,8 +47,8 @@ pub enum TargetsFailure {
     Unavailable(#[from] Unavailable),
 }
 
-/// What the server needs from the daemon. Nothing here may block the thread that calls it.
-pub trait Backend: Send + Sync + 'static {
+/// Where answers come from: running stages, or a saved profile. Nothing here may block the thread that calls it.
+pub trait Source: Send + Sync + 'static {
     /// The profile as it is now: the kernel is read first if it was not within the last 100 ms.
     fn snapshot(&self) -> BoxFuture<'_, Result<Arc<Snapshot>, Unavailable>>;
 

@@ -1,6 +1,6 @@
 //! What a parameter may be: each kind reads a value strictly, and describes the same bounds as a JSON schema.
 //!
-//! A kind knows no name of a parameter: those are in `parameters`.
+//! A kind knows no name of a parameter: those are in `parameter`.
 
 use serde_json::{Value, json};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
@@ -14,18 +14,18 @@ use crate::report::query::{Comm, MAX_COMM_CHARS, Moment, NotAComm, ProcessSelect
 /// A length of time as text: a whole number that is not zero, and a unit.
 const LENGTH: &str = "[0-9]*[1-9][0-9]*(ns|us|ms|s|m|h)";
 /// The name of a session or span as text.
-pub(super) const NAME: &str = "[A-Za-z]([A-Za-z0-9._ -]{0,62}[A-Za-z0-9._-])?";
+pub(crate) const NAME: &str = "[A-Za-z]([A-Za-z0-9._ -]{0,62}[A-Za-z0-9._-])?";
 /// A moment as text: RFC 3339 in UTC, seconds since 1970, or a time before now.
 const MOMENT: &str = r"(-(0|LENGTH)|[0-9]{1,10}(\.[0-9]{1,9})?|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?Z)";
 /// A process as text: its number, and its start where the number was used again.
-pub(super) const PROCESS: &str = r"[0-9]{1,7}(\.[0-9]{1,19})?";
+pub(crate) const PROCESS: &str = r"[0-9]{1,7}(\.[0-9]{1,19})?";
 
 /// What a parameter may be, for the description of the interface.
-pub(super) trait Describe {
+pub(crate) trait Describe {
     /// The values as a JSON schema.
     fn schema(&self) -> ObjectBuilder;
 
-    /// A value as JSON; of those in [`Without::Default`](super::parameters::Without).
+    /// A value as JSON; of those in [`Without::Default`](super::parameter::Without).
     fn json(&self, text: &str) -> Value {
         json!(text)
     }
@@ -42,7 +42,7 @@ pub(super) trait Describe {
 }
 
 /// What a parameter may be, for the parser.
-pub(super) trait Kind: Describe {
+pub(crate) trait Kind: Describe {
     /// A value that was read.
     type Value;
 
@@ -56,11 +56,11 @@ pub(super) trait Kind: Describe {
 
 /// A whole number.
 #[derive(Debug)]
-pub(super) struct Whole {
+pub(crate) struct Whole {
     /// The least.
-    pub(super) min: u32,
+    pub(crate) min: u32,
     /// The most.
-    pub(super) max: u32,
+    pub(crate) max: u32,
 }
 
 impl Kind for Whole {
@@ -91,7 +91,7 @@ impl Describe for Whole {
 
 /// A share of 100.
 #[derive(Debug)]
-pub(super) struct Percentage;
+pub(crate) struct Percentage;
 
 impl Kind for Percentage {
     type Value = f64;
@@ -117,9 +117,9 @@ impl Describe for Percentage {
 
 /// Text to look for, or a name.
 #[derive(Debug)]
-pub(super) struct Text {
+pub(crate) struct Text {
     /// The most characters.
-    pub(super) max_chars: usize,
+    pub(crate) max_chars: usize,
 }
 
 impl Kind for Text {
@@ -147,9 +147,9 @@ impl Describe for Text {
 
 /// Names, separated by commas.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(crate) struct Names {
     /// The most names.
-    pub(super) max: usize,
+    pub(crate) max: usize,
 }
 
 impl Kind for Names {
@@ -176,7 +176,7 @@ impl Describe for Names {
 
 /// One of a few words, each with what it means.
 #[derive(Debug)]
-pub(super) struct OneOf<T: 'static>(pub(super) &'static [(&'static str, T)]);
+pub(crate) struct OneOf<T: 'static>(pub(crate) &'static [(&'static str, T)]);
 
 impl<T: Copy> Kind for OneOf<T> {
     type Value = T;
@@ -198,7 +198,7 @@ impl<T: Copy> Describe for OneOf<T> {
 
 /// One of the words that the endpoint knows: its formats, the columns of its rows.
 #[derive(Debug)]
-pub(super) struct OfEndpoint;
+pub(crate) struct OfEndpoint;
 
 impl Kind for OfEndpoint {
     type Value = String;
@@ -216,11 +216,11 @@ impl Describe for OfEndpoint {
 
 /// A length of time, in nanoseconds.
 #[derive(Debug)]
-pub(super) struct Duration {
+pub(crate) struct Duration {
     /// The shortest.
-    pub(super) min_ns: u64,
+    pub(crate) min_ns: u64,
     /// The longest.
-    pub(super) max_ns: u64,
+    pub(crate) max_ns: u64,
 }
 
 impl Kind for Duration {
@@ -255,7 +255,7 @@ impl Describe for Duration {
 
 /// The time that an answer covers.
 #[derive(Debug)]
-pub(super) struct Span;
+pub(crate) struct Span;
 
 impl Kind for Span {
     type Value = Window;
@@ -284,7 +284,7 @@ fn span(text: &str) -> Option<Window> {
 
 /// A process.
 #[derive(Debug)]
-pub(super) struct Process;
+pub(crate) struct Process;
 
 impl Kind for Process {
     type Value = ProcessSelector;
@@ -306,7 +306,7 @@ impl Describe for Process {
 
 /// The name of processes.
 #[derive(Debug)]
-pub(super) struct CommOf;
+pub(crate) struct CommOf;
 
 impl Kind for CommOf {
     type Value = Comm;
@@ -330,7 +330,7 @@ impl Describe for CommOf {
 
 /// The name of a session, or of a span of one.
 #[derive(Debug)]
-pub(super) struct SessionName;
+pub(crate) struct SessionName;
 
 impl Kind for SessionName {
     type Value = Name;
@@ -376,7 +376,7 @@ fn between(text: &str) -> Option<Window> {
 
 /// A moment: by the clock, in seconds since 1970, or as time before now.
 #[derive(Debug)]
-pub(super) struct PointInTime;
+pub(crate) struct PointInTime;
 
 impl Kind for PointInTime {
     type Value = Moment;
@@ -426,7 +426,7 @@ fn seconds(text: &str) -> Option<u64> {
 
 /// One side of a comparison.
 #[derive(Debug)]
-pub(super) struct Side;
+pub(crate) struct Side;
 
 impl Kind for Side {
     type Value = DiffSide;
@@ -472,12 +472,12 @@ fn of_type(kind: Type) -> ObjectBuilder {
 }
 
 /// A schema of a few words.
-pub(super) fn words(words: impl Iterator<Item = &'static str>) -> ObjectBuilder {
+pub(crate) fn words(words: impl Iterator<Item = &'static str>) -> ObjectBuilder {
     of_type(Type::String).enum_values(Some(words))
 }
 
 /// Words as a sentence lists them: `json, text or csv`.
-pub(super) fn listed(words: &[&str]) -> String {
+pub(crate) fn listed(words: &[&str]) -> String {
     match words {
         [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
         _ => words.concat(),

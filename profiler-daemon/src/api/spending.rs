@@ -38,7 +38,7 @@ pub struct Spending {
 
 impl Spending {
     /// The same for people: name and value.
-    pub(super) fn lines(&self) -> Vec<(String, String)> {
+    pub(crate) fn lines(&self) -> Vec<(String, String)> {
         let percent = |value: Option<f64>| match value {
             Some(value) => format!("{value:.2} %"),
             None => "-".to_owned(),

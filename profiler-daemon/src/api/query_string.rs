@@ -1,25 +1,23 @@
 //! Query strings, read strictly: what is unknown, repeated or not allowed is refused with what is allowed, so that a
 //! typo never looks like an empty result.
 
-use super::kinds::Kind;
-use super::parameters::{Parameter, Without};
-use super::problem::{Fault, Problem};
+use super::parameter::{Parameter, Without};
+use super::problem::{Fault, Problem, shown};
+use super::value::Kind;
 
-/// Bytes of a given value that are repeated in an answer.
-const MAX_SHOWN_BYTES: usize = 64;
 /// Parameters of one query that are looked at: several times what any endpoint takes. Each fault is told with what is allowed, so that
 /// a short query could have a long answer.
 const MAX_PARAMETERS: usize = 64;
 
 /// The parameters of one request, taken one by one; the faults are told together.
-pub(super) struct Params {
+pub(crate) struct Params {
     values: Vec<(String, String)>,
     faults: Vec<Fault>,
 }
 
 impl Params {
     /// Splits a query string, which `guard` bounds with the path. Only `allowed` names may be in it.
-    pub(super) fn parse(query: Option<&str>, allowed: &[&str]) -> Self {
+    pub(crate) fn parse(query: Option<&str>, allowed: &[&str]) -> Self {
         let mut params = Self {
             values: Vec::new(),
             faults: Vec::new(),
@@ -71,7 +69,7 @@ impl Params {
     }
 
     /// Takes a parameter; `read` answers what is allowed where the value is not.
-    pub(super) fn take<T>(
+    pub(crate) fn take<T>(
         &mut self,
         name: &str,
         read: impl FnOnce(&str) -> Result<T, String>,
@@ -98,7 +96,7 @@ impl Params {
     /// # Errors
     ///
     /// All faults, if there are any.
-    pub(super) fn finish(mut self) -> Result<(), Problem> {
+    pub(crate) fn finish(mut self) -> Result<(), Problem> {
         if self.faults.is_empty() {
             let left = self.values.into_iter().map(|(name, value)| Fault {
                 detail: format!("{name} means nothing in this request"),
@@ -115,22 +113,22 @@ impl Params {
     }
 
     /// Whether a parameter was given and not taken yet.
-    pub(super) fn is_given(&self, name: &str) -> bool {
+    pub(crate) fn is_given(&self, name: &str) -> bool {
         self.values.iter().any(|(known, _)| known == name)
     }
 
     /// Notes a fault of parameters that do not go together.
-    pub(super) fn fault(&mut self, fault: Fault) {
+    pub(crate) fn fault(&mut self, fault: Fault) {
         self.faults.push(fault);
     }
 
     /// Takes a parameter, if it is given.
-    pub(super) fn given<K: Kind>(&mut self, parameter: &Parameter<K>) -> Option<K::Value> {
+    pub(crate) fn given<K: Kind>(&mut self, parameter: &Parameter<K>) -> Option<K::Value> {
         self.take(parameter.name, |text| parameter.kind.read(text))
     }
 
     /// Takes a parameter; without it, what it then means.
-    pub(super) fn or_default<K: Kind>(&mut self, parameter: &Parameter<K>) -> K::Value {
+    pub(crate) fn or_default<K: Kind>(&mut self, parameter: &Parameter<K>) -> K::Value {
         self.given(parameter).unwrap_or_else(|| {
             let Without::Default(text) = parameter.without else {
                 unreachable!("{} is declared without a default", parameter.name)
@@ -143,7 +141,7 @@ impl Params {
     }
 
     /// Takes a parameter that must be given; any value where it is not, which is a fault.
-    pub(super) fn required<K: Kind<Value: Default>>(
+    pub(crate) fn required<K: Kind<Value: Default>>(
         &mut self,
         parameter: &Parameter<K>,
     ) -> K::Value {
@@ -156,23 +154,6 @@ impl Params {
         }
         self.given(parameter).unwrap_or_default()
     }
-}
-
-/// A given value as an answer repeats it: cut, and without control characters.
-pub(super) fn shown(value: &str) -> String {
-    let mut shown = String::new();
-    for character in value.chars() {
-        if shown.len() + character.len_utf8() > MAX_SHOWN_BYTES {
-            shown.push('…');
-            break;
-        }
-        shown.push(if character.is_control() {
-            char::REPLACEMENT_CHARACTER
-        } else {
-            character
-        });
-    }
-    shown
 }
 
 /// Undoes the escapes of a query string; none where they are broken or do not make text.
@@ -195,8 +176,9 @@ fn decoded(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::questions::{TABLE, TREE, VIEW};
-    use super::{Params, decoded, shown};
+    use super::super::problem::shown;
+    use super::super::query::{TABLE, TREE, VIEW};
+    use super::{Params, decoded};
     use crate::report::query::{Frames, Moment, Order, Window};
 
     #[test]

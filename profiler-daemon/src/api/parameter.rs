@@ -1,31 +1,35 @@
 //! Every parameter, declared once: its name, what it may be, what is meant without it, what it is for. The parser reads by
-//! these declarations (`questions`), and the description of the interface is made of them (`openapi`). Which endpoint takes
-//! which is in `questions`.
+//! these declarations (`query`), and the description of the interface is made of them (`openapi`). Which endpoint takes
+//! which is in `query`.
 
-use super::events;
-use super::kinds::{
+use super::value::{
     CommOf, Describe, Duration, Kind, Names, OfEndpoint, OneOf, Percentage, PointInTime, Process,
     SessionName, Side, Span, Text, Whole,
 };
 use crate::report::Grouping;
 use crate::report::query::{Frames, Order, Sections, StackValue};
 
+/// The shortest time between two events of a stream.
+pub(crate) const MIN_INTERVAL_NS: u64 = 500_000_000;
+/// The longest time between two events of a stream.
+const MAX_INTERVAL_NS: u64 = 3_600_000_000_000;
+
 /// A parameter of the query.
 #[derive(Debug)]
-pub(super) struct Parameter<K> {
+pub(crate) struct Parameter<K> {
     /// Its name.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     /// What it may be.
-    pub(super) kind: K,
+    pub(crate) kind: K,
     /// What is meant without it.
-    pub(super) without: Without,
+    pub(crate) without: Without,
     /// What it is for.
-    pub(super) about: &'static str,
+    pub(crate) about: &'static str,
 }
 
 /// What is meant when a parameter is not given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Without {
+pub(crate) enum Without {
     /// The same as with this value.
     Default(&'static str),
     /// No bound, no choice: what the endpoint does by itself.
@@ -37,7 +41,7 @@ pub(super) enum Without {
 }
 
 /// A parameter of any kind, as the description of the interface needs it.
-pub(super) trait Declared: Sync {
+pub(crate) trait Declared: Sync {
     /// Its name.
     fn name(&self) -> &'static str;
     /// What it may be.
@@ -79,7 +83,7 @@ macro_rules! parameters {
     ($($constant:ident: $kind:ty = $name:literal, $value:expr, $without:expr, $about:literal;)*) => {
         $(
             #[doc = $about]
-            pub(super) const $constant: Parameter<$kind> = Parameter {
+            pub(crate) const $constant: Parameter<$kind> = Parameter {
                 name: $name,
                 kind: $value,
                 without: $without,
@@ -88,7 +92,7 @@ macro_rules! parameters {
         )*
 
         /// Every parameter that an endpoint can take.
-        pub(super) const ALL: &[&dyn Declared] = &[$(&$constant),*];
+        pub(crate) const ALL: &[&dyn Declared] = &[$(&$constant),*];
     };
 }
 
@@ -98,7 +102,7 @@ parameters! {
     FORMAT: OfEndpoint = "format", OfEndpoint, Nothing,
         "The format of the answer. Without it, what the Accept header wants, else JSON.";
     INTERVAL: Duration = "interval",
-        Duration { min_ns: events::MIN_INTERVAL_NS, max_ns: events::MAX_INTERVAL_NS },
+        Duration { min_ns: MIN_INTERVAL_NS, max_ns: MAX_INTERVAL_NS },
         Default("2s"),
         "Only with format=events: how often the answer is sent, rounded up to half seconds.";
     FRAMES: OneOf<Frames> = "frames",

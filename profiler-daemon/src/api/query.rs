@@ -1,13 +1,13 @@
 //! What each kind of endpoint may be asked: the names of its parameters, and the question they make. What
-//! each parameter may be is in `parameters`.
+//! each parameter may be is in `parameter`.
 
-use super::parameters::{
+use super::parameter::{
     BASE, BY, COMM, DEPTH, FRAMES, FROM, FUNCTION, HIDE, IDLE, INLINES, LABELS, LIMIT, MIN_PERCENT,
     MODULE, MODULES, ORDER, OTHER, PID, Q, SECONDS, SESSION, SORT, SPAN, SPANS, THRESHOLD, TO,
     VALUE, WINDOW,
 };
-use super::params::Params;
 use super::problem::Fault;
+use super::query_string::Params;
 use crate::profile::sessions::is_reserved;
 use crate::report::query::{
     CodeQuery, Fold, NeighbourQuery, Scope, Sections, StackQuery, StackValue, TableQuery,
@@ -16,44 +16,44 @@ use crate::report::query::{
 use crate::report::{Compared, DiffQuery, DiffSide, ProcessDiffQuery};
 
 /// What an answer without a profile takes.
-pub(super) const FORMAT: &[&str] = &["format", "interval"];
+pub(crate) const FORMAT: &[&str] = &["format", "interval"];
 /// What every report takes.
-pub(super) const VIEW: &[&str] = &[
+pub(crate) const VIEW: &[&str] = &[
     "format", "interval", "frames", "window", "from", "to", "session", "span",
 ];
 /// What the first screen takes.
-pub(super) const SCREEN: &[&str] = &[
+pub(crate) const SCREEN: &[&str] = &[
     "format", "interval", "window", "from", "to", "session", "span",
 ];
 /// What a table takes.
-pub(super) const TABLE: &[&str] = &[
+pub(crate) const TABLE: &[&str] = &[
     "format", "interval", "frames", "window", "from", "to", "session", "span", "sort", "order",
     "limit", "q",
 ];
 /// What a table of functions takes.
-pub(super) const FUNCTIONS: &[&str] = &[
+pub(crate) const FUNCTIONS: &[&str] = &[
     "format", "interval", "frames", "window", "from", "to", "session", "span", "sort", "order",
     "limit", "q", "modules", "hide", "inlines",
 ];
 /// What a table of lines takes.
-pub(super) const LINES: &[&str] = &[
+pub(crate) const LINES: &[&str] = &[
     "function", "module", "inlines", "format", "interval", "frames", "window", "from", "to",
     "session", "span", "sort", "order", "limit", "q", "modules", "hide",
 ];
 /// What a table of instructions takes.
-pub(super) const INSTRUCTIONS: &[&str] = NEIGHBOURS;
+pub(crate) const INSTRUCTIONS: &[&str] = NEIGHBOURS;
 /// What a table of callers or callees takes.
-pub(super) const NEIGHBOURS: &[&str] = &[
+pub(crate) const NEIGHBOURS: &[&str] = &[
     "function", "module", "format", "interval", "frames", "window", "from", "to", "session",
     "span", "sort", "order", "limit", "q", "modules", "hide",
 ];
 /// What a timeline takes.
-pub(super) const TIMELINE: &[&str] = &[
+pub(crate) const TIMELINE: &[&str] = &[
     "format", "interval", "window", "from", "to", "session", "span", "spans", "sort", "order",
     "limit", "q",
 ];
 /// What a comparison of functions takes.
-pub(super) const DIFF: &[&str] = &[
+pub(crate) const DIFF: &[&str] = &[
     "base",
     "other",
     "pid",
@@ -76,7 +76,7 @@ pub(super) const DIFF: &[&str] = &[
     "hide",
 ];
 /// What a comparison of processes takes.
-pub(super) const PROCESS_DIFF: &[&str] = &[
+pub(crate) const PROCESS_DIFF: &[&str] = &[
     "base",
     "other",
     "by",
@@ -90,13 +90,13 @@ pub(super) const PROCESS_DIFF: &[&str] = &[
     "q",
 ];
 /// What a profile of one process takes.
-pub(super) const PPROF: &[&str] = &[
+pub(crate) const PPROF: &[&str] = &[
     "frames", "window", "from", "to", "session", "span", "modules", "hide",
 ];
 /// What a profile of the next seconds takes.
-pub(super) const RECORDING: &[&str] = &["seconds", "pid", "labels", "frames", "modules", "hide"];
+pub(crate) const RECORDING: &[&str] = &["seconds", "pid", "labels", "frames", "modules", "hide"];
 /// What a call tree takes.
-pub(super) const TREE: &[&str] = &[
+pub(crate) const TREE: &[&str] = &[
     "format",
     "frames",
     "window",
@@ -117,18 +117,18 @@ const WHEN: &[&str] = &["window", "from", "to", "session", "span"];
 
 /// A question for a profile of the next seconds.
 #[derive(Clone, Debug)]
-pub(super) struct Recording {
+pub(crate) struct Recording {
     /// How long.
-    pub(super) seconds: u64,
+    pub(crate) seconds: u64,
     /// Of whom.
-    pub(super) scope: Scope,
+    pub(crate) scope: Scope,
     /// Of what.
-    pub(super) stacks: StackQuery,
+    pub(crate) stacks: StackQuery,
 }
 
 impl Params {
     /// Takes what every report takes.
-    pub(super) fn view(&mut self) -> ViewQuery {
+    pub(crate) fn view(&mut self) -> ViewQuery {
         ViewQuery {
             frames: self.or_default(&FRAMES),
             window: self.window(),
@@ -136,7 +136,7 @@ impl Params {
     }
 
     /// Takes what a table takes.
-    pub(super) fn table(&mut self) -> TableQuery {
+    pub(crate) fn table(&mut self) -> TableQuery {
         TableQuery {
             sort: self.given(&SORT),
             order: self.or_default(&ORDER),
@@ -149,7 +149,7 @@ impl Params {
     }
 
     /// Takes what a timeline takes. How many spans it has unless asked otherwise depends on its format.
-    pub(super) fn timeline(&mut self) -> (TableQuery, Option<usize>) {
+    pub(crate) fn timeline(&mut self) -> (TableQuery, Option<usize>) {
         let over_a_part = self.says_when();
         let spans = self.given(&SPANS).map(|spans| spans as usize);
         let mut table = self.table();
@@ -160,7 +160,7 @@ impl Params {
     }
 
     /// Takes what a call tree takes.
-    pub(super) fn tree(&mut self) -> TreeQuery {
+    pub(crate) fn tree(&mut self) -> TreeQuery {
         TreeQuery {
             value: self.given(&VALUE),
             depth: self.given(&DEPTH).map(|levels| levels as usize),
@@ -173,12 +173,12 @@ impl Params {
     }
 
     /// Takes whether waits of threads that idle are apart; without a word they are in reports of the whole session.
-    pub(super) fn idle_apart(&mut self, scope: &Scope) -> bool {
+    pub(crate) fn idle_apart(&mut self, scope: &Scope) -> bool {
         self.given(&IDLE).unwrap_or(matches!(scope, Scope::Session))
     }
 
     /// Takes what a profile of one process takes.
-    pub(super) fn pprof(&mut self) -> StackQuery {
+    pub(crate) fn pprof(&mut self) -> StackQuery {
         StackQuery {
             tree: TreeQuery {
                 frames: self.or_default(&FRAMES),
@@ -193,7 +193,7 @@ impl Params {
     }
 
     /// Takes what a profile of the next seconds takes.
-    pub(super) fn recording(&mut self) -> Recording {
+    pub(crate) fn recording(&mut self) -> Recording {
         Recording {
             seconds: self.or_default(&SECONDS).into(),
             scope: self.given(&PID).map_or(Scope::Session, Scope::Process),
@@ -205,7 +205,7 @@ impl Params {
     }
 
     /// Takes what a table of callers or callees takes.
-    pub(super) fn neighbours(&mut self) -> NeighbourQuery {
+    pub(crate) fn neighbours(&mut self) -> NeighbourQuery {
         NeighbourQuery {
             function: self.required(&FUNCTION),
             module: self.given(&MODULE),
@@ -214,7 +214,7 @@ impl Params {
     }
 
     /// Takes what a table of lines or instructions takes.
-    pub(super) fn code(&mut self) -> CodeQuery {
+    pub(crate) fn code(&mut self) -> CodeQuery {
         CodeQuery {
             function: self.given(&FUNCTION),
             module: self.given(&MODULE),
@@ -224,12 +224,12 @@ impl Params {
     }
 
     /// Takes whether inlined functions count.
-    pub(super) fn inlines(&mut self) -> bool {
+    pub(crate) fn inlines(&mut self) -> bool {
         self.or_default(&INLINES)
     }
 
     /// Takes what a comparison of functions takes.
-    pub(super) fn diff(&mut self) -> DiffQuery {
+    pub(crate) fn diff(&mut self) -> DiffQuery {
         let base = self.required(&BASE);
         let other = self.required(&OTHER);
         let of_windows = matches!(base, DiffSide::Window { .. });
@@ -279,7 +279,7 @@ impl Params {
     }
 
     /// Takes what a comparison of processes takes.
-    pub(super) fn process_diff(&mut self) -> ProcessDiffQuery {
+    pub(crate) fn process_diff(&mut self) -> ProcessDiffQuery {
         let [base, other] = [self.required(&BASE), self.required(&OTHER)];
         let mut window = |name: &str, side| match side {
             DiffSide::Window { window, name } => Compared { window, name },
@@ -313,7 +313,7 @@ impl Params {
     }
 
     /// Takes which time is meant; without a word the recent one.
-    pub(super) fn recent(&mut self) -> Window {
+    pub(crate) fn recent(&mut self) -> Window {
         let says_when = self.says_when();
         let window = self.window();
         if says_when { window } else { Window::Recent }
