@@ -1,6 +1,5 @@
 //! Every parameter, declared once: its name, what it may be, what is meant without it, what it is for. The parser reads by
-//! these declarations (`query`), and the description of the interface is made of them (`openapi`). Which endpoint takes
-//! which is in `query`.
+//! these declarations (`query`), and the description of the interface is made of them (`openapi`).
 
 use super::value::{
     CommOf, Describe, Duration, Kind, Names, OfEndpoint, OneOf, Percentage, PointInTime, Process,
@@ -36,9 +35,10 @@ pub(crate) enum Without {
     Nothing,
     /// The request is refused.
     Refusal,
-    /// The request is refused by these handlers; elsewhere it is no choice.
-    RefusalBy(&'static [&'static str]),
 }
+
+/// Parameters that go together.
+pub(crate) type Declarations = &'static [&'static dyn Declared];
 
 /// A parameter of any kind, as the description of the interface needs it.
 pub(crate) trait Declared: Sync {
@@ -96,7 +96,7 @@ macro_rules! parameters {
     };
 }
 
-use Without::{Default, Nothing, Refusal, RefusalBy};
+use Without::{Default, Nothing, Refusal};
 
 parameters! {
     FORMAT: OfEndpoint = "format", OfEndpoint, Nothing,
@@ -135,7 +135,9 @@ parameters! {
         "Only functions of these modules are shown, the others folded into their callers: names separated by commas, each a path, the last part of one, or a name in brackets; * stands for any text. A name that no module has is refused.";
     HIDE: Names = "hide", Names { max: 32 }, Nothing,
         "Functions of these modules are folded into their callers; names as with modules.";
-    FUNCTION: Text = "function", Text { max_chars: 2_048 }, RefusalBy(&["callers", "callees"]),
+    FUNCTION: Text = "function", Text { max_chars: 2_048 }, Nothing,
+        "The whole name of a function. One that is not there is refused.";
+    NEEDED_FUNCTION: Text = "function", Text { max_chars: 2_048 }, Refusal,
         "The whole name of a function. One that is not there is refused.";
     INLINES: OneOf<bool> = "inlines", OneOf(&[("true", true), ("false", false)]), Default("false"),
         "Whether functions that were inlined have rows of their own. Takes debug information.";

@@ -4,8 +4,9 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::source::Unavailable;
+use super::source::{SessionFailure, TargetsFailure, Unavailable};
 use crate::args::duration;
+use crate::profile::sessions::SessionRefusal;
 use crate::report::query::ReportError;
 
 /// Bytes of a given value that are repeated in an answer.
@@ -35,8 +36,9 @@ impl Fault {
     }
 }
 
-/// An answer that says what went wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An answer that says what went wrong; shown as the sentence about this very request.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{detail}")]
 pub(crate) struct Problem {
     status: u16,
     /// The last part of the problem's type.
@@ -135,6 +137,56 @@ impl Problem {
 impl From<Unavailable> for Problem {
     fn from(unavailable: Unavailable) -> Self {
         Self::new(503, "unavailable", "There is no answer now", unavailable.0).retry_after(1)
+    }
+}
+
+impl From<SessionFailure> for Problem {
+    fn from(failure: SessionFailure) -> Self {
+        match failure {
+            SessionFailure::Unavailable(unavailable) => unavailable.into(),
+            SessionFailure::Refused(refusal) => refusal.into(),
+        }
+    }
+}
+
+impl From<TargetsFailure> for Problem {
+    fn from(failure: TargetsFailure) -> Self {
+        match failure {
+            TargetsFailure::Unavailable(unavailable) => unavailable.into(),
+            TargetsFailure::Refused(sentence) => Self::new(
+                409,
+                "targets-refused",
+                "The targets could not be set",
+                sentence,
+            ),
+        }
+    }
+}
+
+impl From<SessionRefusal> for Problem {
+    fn from(refusal: SessionRefusal) -> Self {
+        let detail = refusal.to_string();
+        let (status, kind, title) = match refusal {
+            SessionRefusal::Unknown { .. } => (404, "unknown-session", "There is no such session"),
+            SessionRefusal::UnknownSpan { .. } => {
+                (404, "unknown-span", "The session has no such span")
+            }
+            SessionRefusal::GivenUp { .. } => {
+                (410, "dropped-session", "The session is no longer kept")
+            }
+            SessionRefusal::Exists { .. }
+            | SessionRefusal::Reserved { .. }
+            | SessionRefusal::TooMany { .. }
+            | SessionRefusal::TooManySpans { .. }
+            | SessionRefusal::Stopped { .. }
+            | SessionRefusal::NoneRuns
+            | SessionRefusal::Default => (
+                409,
+                "session-refused",
+                "The sessions could not be changed so",
+            ),
+        };
+        Self::new(status, kind, title, detail)
     }
 }
 

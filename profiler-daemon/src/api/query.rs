@@ -1,10 +1,10 @@
-//! What each kind of endpoint may be asked: the names of its parameters, and the question they make. What
-//! each parameter may be is in `parameter`.
+//! What questions have in common: the parameters that each kind of them takes, and how these are read together. What each
+//! parameter may be by itself is in `parameter`.
 
 use super::parameter::{
-    BASE, BY, COMM, DEPTH, FRAMES, FROM, FUNCTION, HIDE, IDLE, INLINES, LABELS, LIMIT, MIN_PERCENT,
-    MODULE, MODULES, ORDER, OTHER, PID, Q, SECONDS, SESSION, SORT, SPAN, SPANS, THRESHOLD, TO,
-    VALUE, WINDOW,
+    BASE, BY, COMM, DEPTH, Declarations, FORMAT, FRAMES, FROM, FUNCTION, HIDE, IDLE, INLINES,
+    INTERVAL, LABELS, LIMIT, MIN_PERCENT, MODULE, MODULES, NEEDED_FUNCTION, ORDER, OTHER, PID, Q,
+    SECONDS, SESSION, SORT, SPAN, SPANS, THRESHOLD, TO, VALUE, WINDOW,
 };
 use super::problem::Fault;
 use super::query_string::Params;
@@ -16,100 +16,85 @@ use crate::report::query::{
 use crate::report::{Compared, DiffQuery, DiffSide, ProcessDiffQuery};
 
 /// What an answer without a profile takes.
-pub(crate) const FORMAT: &[&str] = &["format", "interval"];
+pub(crate) const PLAIN: Declarations = &[&FORMAT, &INTERVAL];
 /// What every report takes.
-pub(crate) const VIEW: &[&str] = &[
-    "format", "interval", "frames", "window", "from", "to", "session", "span",
+pub(crate) const VIEW: Declarations = &[
+    &FORMAT, &INTERVAL, &FRAMES, &WINDOW, &FROM, &TO, &SESSION, &SPAN,
 ];
 /// What the first screen takes.
-pub(crate) const SCREEN: &[&str] = &[
-    "format", "interval", "window", "from", "to", "session", "span",
-];
+pub(crate) const SCREEN: Declarations = &[&FORMAT, &INTERVAL, &WINDOW, &FROM, &TO, &SESSION, &SPAN];
 /// What a table takes.
-pub(crate) const TABLE: &[&str] = &[
-    "format", "interval", "frames", "window", "from", "to", "session", "span", "sort", "order",
-    "limit", "q",
+pub(crate) const TABLE: Declarations = &[
+    &FORMAT, &INTERVAL, &FRAMES, &WINDOW, &FROM, &TO, &SESSION, &SPAN, &SORT, &ORDER, &LIMIT, &Q,
 ];
 /// What a table of functions takes.
-pub(crate) const FUNCTIONS: &[&str] = &[
-    "format", "interval", "frames", "window", "from", "to", "session", "span", "sort", "order",
-    "limit", "q", "modules", "hide", "inlines",
+pub(crate) const FUNCTIONS: Declarations = &[
+    &FORMAT, &INTERVAL, &FRAMES, &WINDOW, &FROM, &TO, &SESSION, &SPAN, &SORT, &ORDER, &LIMIT, &Q,
+    &MODULES, &HIDE, &INLINES,
 ];
 /// What a table of lines takes.
-pub(crate) const LINES: &[&str] = &[
-    "function", "module", "inlines", "format", "interval", "frames", "window", "from", "to",
-    "session", "span", "sort", "order", "limit", "q", "modules", "hide",
+pub(crate) const LINES: Declarations = &[
+    &FUNCTION, &MODULE, &INLINES, &FORMAT, &INTERVAL, &FRAMES, &WINDOW, &FROM, &TO, &SESSION,
+    &SPAN, &SORT, &ORDER, &LIMIT, &Q, &MODULES, &HIDE,
 ];
 /// What a table of instructions takes.
-pub(crate) const INSTRUCTIONS: &[&str] = NEIGHBOURS;
+pub(crate) const INSTRUCTIONS: Declarations = &[
+    &FUNCTION, &MODULE, &FORMAT, &INTERVAL, &FRAMES, &WINDOW, &FROM, &TO, &SESSION, &SPAN, &SORT,
+    &ORDER, &LIMIT, &Q, &MODULES, &HIDE,
+];
 /// What a table of callers or callees takes.
-pub(crate) const NEIGHBOURS: &[&str] = &[
-    "function", "module", "format", "interval", "frames", "window", "from", "to", "session",
-    "span", "sort", "order", "limit", "q", "modules", "hide",
+pub(crate) const NEIGHBOURS: Declarations = &[
+    &NEEDED_FUNCTION,
+    &MODULE,
+    &FORMAT,
+    &INTERVAL,
+    &FRAMES,
+    &WINDOW,
+    &FROM,
+    &TO,
+    &SESSION,
+    &SPAN,
+    &SORT,
+    &ORDER,
+    &LIMIT,
+    &Q,
+    &MODULES,
+    &HIDE,
 ];
 /// What a timeline takes.
-pub(crate) const TIMELINE: &[&str] = &[
-    "format", "interval", "window", "from", "to", "session", "span", "spans", "sort", "order",
-    "limit", "q",
+pub(crate) const TIMELINE: Declarations = &[
+    &FORMAT, &INTERVAL, &WINDOW, &FROM, &TO, &SESSION, &SPAN, &SPANS, &SORT, &ORDER, &LIMIT, &Q,
 ];
 /// What a comparison of functions takes.
-pub(crate) const DIFF: &[&str] = &[
-    "base",
-    "other",
-    "pid",
-    "comm",
-    "value",
-    "threshold",
-    "format",
-    "interval",
-    "frames",
-    "window",
-    "from",
-    "to",
-    "session",
-    "span",
-    "sort",
-    "order",
-    "limit",
-    "q",
-    "modules",
-    "hide",
+pub(crate) const DIFF: Declarations = &[
+    &BASE, &OTHER, &PID, &COMM, &VALUE, &THRESHOLD, &FORMAT, &INTERVAL, &FRAMES, &WINDOW, &FROM,
+    &TO, &SESSION, &SPAN, &SORT, &ORDER, &LIMIT, &Q, &MODULES, &HIDE,
 ];
 /// What a comparison of processes takes.
-pub(crate) const PROCESS_DIFF: &[&str] = &[
-    "base",
-    "other",
-    "by",
-    "value",
-    "threshold",
-    "format",
-    "interval",
-    "sort",
-    "order",
-    "limit",
-    "q",
+pub(crate) const PROCESS_DIFF: Declarations = &[
+    &BASE, &OTHER, &BY, &VALUE, &THRESHOLD, &FORMAT, &INTERVAL, &SORT, &ORDER, &LIMIT, &Q,
 ];
 /// What a profile of one process takes.
-pub(crate) const PPROF: &[&str] = &[
-    "frames", "window", "from", "to", "session", "span", "modules", "hide",
+pub(crate) const PPROF: Declarations = &[
+    &FRAMES, &WINDOW, &FROM, &TO, &SESSION, &SPAN, &MODULES, &HIDE,
 ];
 /// What a profile of the next seconds takes.
-pub(crate) const RECORDING: &[&str] = &["seconds", "pid", "labels", "frames", "modules", "hide"];
+pub(crate) const RECORDING: Declarations = &[&SECONDS, &PID, &LABELS, &FRAMES, &MODULES, &HIDE];
 /// What a call tree takes.
-pub(crate) const TREE: &[&str] = &[
-    "format",
-    "frames",
-    "window",
-    "from",
-    "to",
-    "session",
-    "span",
-    "depth",
-    "min_percent",
-    "modules",
-    "hide",
-    "value",
-    "idle",
+pub(crate) const TREE: Declarations = &[
+    &FORMAT,
+    &FRAMES,
+    &WINDOW,
+    &FROM,
+    &TO,
+    &SESSION,
+    &SPAN,
+    &DEPTH,
+    &MIN_PERCENT,
+    &MODULES,
+    &HIDE,
+    &VALUE,
+    &IDLE,
 ];
 
 /// What says which time is meant.
@@ -207,7 +192,7 @@ impl Params {
     /// Takes what a table of callers or callees takes.
     pub(crate) fn neighbours(&mut self) -> NeighbourQuery {
         NeighbourQuery {
-            function: self.required(&FUNCTION),
+            function: self.required(&NEEDED_FUNCTION),
             module: self.given(&MODULE),
             table: self.table(),
         }

@@ -1,7 +1,7 @@
 //! Query strings, read strictly: what is unknown, repeated or not allowed is refused with what is allowed, so that a
 //! typo never looks like an empty result.
 
-use super::parameter::{Parameter, Without};
+use super::parameter::{Declared, Parameter, Without};
 use super::problem::{Fault, Problem, shown};
 use super::value::Kind;
 
@@ -17,7 +17,7 @@ pub(crate) struct Params {
 
 impl Params {
     /// Splits a query string, which `guard` bounds with the path. Only `allowed` names may be in it.
-    pub(crate) fn parse(query: Option<&str>, allowed: &[&str]) -> Self {
+    pub(crate) fn parse(query: Option<&str>, allowed: &[&dyn Declared]) -> Self {
         let mut params = Self {
             values: Vec::new(),
             faults: Vec::new(),
@@ -34,7 +34,7 @@ impl Params {
         params
     }
 
-    fn add(&mut self, part: &str, allowed: &[&str]) {
+    fn add(&mut self, part: &str, allowed: &[&dyn Declared]) {
         let (name, value) = part.split_once('=').unwrap_or((part, ""));
         let (Some(name), Some(value)) = (decoded(name), decoded(value)) else {
             self.faults.push(Fault {
@@ -44,11 +44,12 @@ impl Params {
             });
             return;
         };
-        if !allowed.contains(&name.as_str()) {
+        if !allowed.iter().any(|known| known.name() == name) {
             let known = if allowed.is_empty() {
                 "no parameters".to_owned()
             } else {
-                allowed.join(", ")
+                let names: Vec<&str> = allowed.iter().map(|known| known.name()).collect();
+                names.join(", ")
             };
             let detail = format!("{} is not known here: allowed are {known}", shown(&name));
             self.faults.push(Fault {

@@ -8,9 +8,11 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
-use super::Shared;
-use super::endpoints::{handler_of, waits};
 use super::options::HttpOptions;
+use super::shared::{Shared, in_time};
+use super::{page, speedscope};
+use crate::api::endpoint::Does;
+use crate::api::endpoints;
 use crate::api::problem::Problem;
 use crate::api::problem::shown;
 
@@ -74,6 +76,16 @@ pub(super) async fn count(
     response
 }
 
+/// What a path is counted under; `none` for what is no endpoint.
+fn handler_of(path: Option<&str>) -> &'static str {
+    let of_page = [page::ROUTE, speedscope::ROUTE, speedscope::FILES_ROUTE];
+    if path.is_some_and(|path| of_page.contains(&path)) {
+        return "page";
+    }
+    let endpoint = path.and_then(endpoints::find);
+    endpoint.map_or("none", |endpoint| endpoint.handler)
+}
+
 /// Bounds the time that an answer may take to be made. What is asked to wait does this itself.
 pub(super) async fn limit_time(
     State(shared): State<Arc<Shared>>,
@@ -81,31 +93,14 @@ pub(super) async fn limit_time(
     next: Next,
 ) -> Response {
     let path = request.extensions().get::<MatchedPath>();
-    if waits(path.map(MatchedPath::as_str)) {
+    let endpoint = path.and_then(|path| endpoints::find(path.as_str()));
+    if endpoint.is_some_and(|endpoint| matches!(endpoint.get, Some(Does::Record(_)))) {
         return next.run(request).await;
     }
     match in_time(&shared, next.run(request)).await {
         Ok(response) => response,
         Err(problem) => problem.into_response(),
     }
-}
-
-/// Waits for `work` as long as a request may take.
-///
-/// # Errors
-///
-/// When it takes longer.
-pub(super) async fn in_time<T>(
-    shared: &Shared,
-    work: impl Future<Output = T>,
-) -> Result<T, Problem> {
-    let patience = shared.options.request_timeout;
-    tokio::time::timeout(patience, work).await.map_err(|_| {
-        Problem::overloaded(format!(
-            "the answer was not ready within {} ms (setting http.request_timeout)",
-            patience.as_millis()
-        ))
-    })
 }
 
 /// Refuses requests with a head that nobody needs. One beyond what the connection reads does not come here: it is answered

@@ -7,8 +7,8 @@ use axum::extract::{Path, Request};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 
-use super::control;
 use super::files::{Site, files};
+use super::unknown;
 
 /// Where the page's own files are.
 pub(super) const ROUTE: &str = "/ui/{*file}";
@@ -107,7 +107,7 @@ pub(super) async fn file(name: Result<Path<String>, PathRejection>, request: Req
         .and_then(|Path(name)| PAGE.respond(&name, request.headers()));
     match found {
         Some(response) => response,
-        None => control::not_found(request).await.into_response(),
+        None => unknown::not_found(request).await.into_response(),
     }
 }
 

@@ -6,8 +6,8 @@ use axum::extract::{Path, Request};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse as _, Response};
 
-use super::control;
 use super::files::{Site, files};
+use super::unknown;
 
 /// Its own address. It shows the profile that stands behind `#profileURL=`.
 pub(super) const ROUTE: &str = "/speedscope/";
@@ -60,7 +60,7 @@ pub(super) async fn file(name: Result<Path<String>, PathRejection>, request: Req
     });
     match found {
         Some(response) => response,
-        None => control::not_found(request).await.into_response(),
+        None => unknown::not_found(request).await.into_response(),
     }
 }
 

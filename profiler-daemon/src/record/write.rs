@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
+use crate::api;
 use crate::args::RecordFormat;
 use crate::backends::Live;
 use crate::export::human::profiler_cost;
 use crate::export::pprof::{self, Content};
 use crate::export::saved::{Saved, SavedNames};
 use crate::export::{csv, firefox, flamegraph, folded, speedscope, text};
-use crate::http;
 use crate::report::recording::all_functions;
 use crate::report::{
     self, Scope, Sections, SessionReport, StackQuery, TreeQuery, ViewQuery, Window,
@@ -54,7 +54,7 @@ pub(super) async fn take(live: &Live, wanted: &Wanted, scope: Scope) -> anyhow::
         .await;
     live.look().await;
     let names = SavedNames::new(&frames, &*names);
-    http::saved(live, snapshot, names, wanted.sampling_period_ns)
+    api::saved(live, snapshot, names, wanted.sampling_period_ns)
         .context("how the profiler is cannot be written down")
 }
 

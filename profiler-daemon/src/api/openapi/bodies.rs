@@ -4,19 +4,20 @@ use utoipa::openapi::Required;
 use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
 use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, ObjectBuilder, Type};
 
+use super::super::change::Change;
+use super::super::value::{Describe as _, SessionName};
 use super::{content, string};
-use crate::api::value::{Describe as _, SessionName};
 use crate::config::targets::{
     MAX_CGROUP_BYTES, MAX_CGROUPS, MAX_COMM_BYTES, MAX_COMMS, MAX_PID, MAX_PIDS,
 };
 
-/// What a request that changes something sends.
-pub(super) fn body(handler: &str) -> RequestBody {
-    let fields = match handler {
-        "sessions" => ObjectBuilder::new()
+/// What a request that changes something sends, where it sends anything.
+pub(super) fn body(change: Change) -> Option<RequestBody> {
+    let fields = match change {
+        Change::StartSession => ObjectBuilder::new()
             .property("name", name_of("The name; without it one is made."))
             .description(Some("The session to start.")),
-        "marks" => ObjectBuilder::new()
+        Change::Mark => ObjectBuilder::new()
             .property("name", name_of("The name of the span that begins."))
             .required("name")
             .property(
@@ -24,15 +25,16 @@ pub(super) fn body(handler: &str) -> RequestBody {
                 name_of("Only in this session; without it in all that run."),
             )
             .description(Some("The mark to make.")),
-        _ => targets(),
+        Change::SetTargets => targets(),
+        Change::EndSession => return None,
     };
-    RequestBodyBuilder::new()
+    let body = RequestBodyBuilder::new()
         .required(Some(Required::True))
         .content(
             "application/json",
             content(fields.additional_properties(Some(AdditionalProperties::FreeForm(false)))),
-        )
-        .build()
+        );
+    Some(body.build())
 }
 
 fn name_of(about: &str) -> ObjectBuilder {

@@ -1,0 +1,108 @@
+//! What is asked of a profile: which names it needs, and how it is answered. Whoever asks takes the profile and finds the
+//! names in between.
+
+use super::answer::Answer;
+use super::format::Format;
+use crate::profile::frames::FrameId;
+use crate::profile::snapshot::Snapshot;
+use crate::report;
+use crate::report::names::{Lines, Names};
+use crate::report::query::{ReportError, Scope, Window};
+use crate::symbols::lines::LineTable;
+
+/// Frames that a question needs something of.
+pub(crate) type Frames = Result<Vec<FrameId>, ReportError>;
+
+/// What is known of frames when a question is answered.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'a> {
+    /// The names of those that it [needs](Question::needs).
+    pub(crate) names: &'a dyn Names,
+    /// What debug information says of its [code](Question::code).
+    pub(crate) lines: &'a dyn Lines,
+}
+
+/// What is asked of a profile.
+pub(crate) trait Question: Send + Sync + 'static {
+    /// What it is answered with.
+    type Answer: Answer + 'static;
+
+    /// The same, for an answer that will be written in this format.
+    fn in_format(&mut self, _format: Format) {}
+
+    /// The frames that must be named before it can be answered.
+    fn needs(&self, snapshot: &Snapshot) -> Frames;
+
+    /// The code of which debug information must be read before it can be answered.
+    fn code(&self) -> Option<Code<'_>> {
+        None
+    }
+
+    /// Answers it.
+    fn answer(&self, snapshot: &Snapshot, known: Known<'_>) -> Result<Self::Answer, ReportError>;
+}
+
+/// Any question, for those who do not look into the answer.
+pub(crate) trait AnyQuestion: Send + Sync {
+    /// See [`Question::in_format`].
+    fn in_format(&mut self, format: Format);
+    /// See [`Question::needs`].
+    fn needs(&self, snapshot: &Snapshot) -> Frames;
+    /// See [`Question::code`].
+    fn code(&self) -> Option<Code<'_>>;
+    /// See [`Question::answer`].
+    fn answer(&self, snapshot: &Snapshot, known: Known<'_>)
+    -> Result<Box<dyn Answer>, ReportError>;
+}
+
+impl<Q: Question> AnyQuestion for Q {
+    fn in_format(&mut self, format: Format) {
+        Question::in_format(self, format);
+    }
+
+    fn needs(&self, snapshot: &Snapshot) -> Frames {
+        Question::needs(self, snapshot)
+    }
+
+    fn code(&self) -> Option<Code<'_>> {
+        Question::code(self)
+    }
+
+    fn answer(
+        &self,
+        snapshot: &Snapshot,
+        known: Known<'_>,
+    ) -> Result<Box<dyn Answer>, ReportError> {
+        Ok(Box::new(Question::answer(self, snapshot, known)?))
+    }
+}
+
+/// The code that a question is about.
+#[derive(Clone, Copy)]
+pub(crate) struct Code<'a> {
+    pub(crate) scope: &'a Scope,
+    pub(crate) window: Window,
+    /// Only of frames of this function.
+    pub(crate) function: Option<&'a str>,
+    /// Only of frames of this module.
+    pub(crate) module: Option<&'a str>,
+}
+
+impl Code<'_> {
+    /// The frames of it.
+    ///
+    /// # Errors
+    /// There is no such process or module, or no such time.
+    pub(crate) fn frames(&self, snapshot: &Snapshot, names: &dyn Names) -> Frames {
+        let mut frames = report::lines_needed(snapshot, self.scope, self.window, self.module)?;
+        if let Some(function) = self.function {
+            frames.retain(|frame| *names.function(*frame).name == *function);
+        }
+        Ok(frames)
+    }
+}
+
+/// What debug information says where none was asked for.
+pub(crate) fn no_lines() -> LineTable {
+    LineTable::default()
+}
