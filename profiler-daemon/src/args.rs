@@ -1,9 +1,8 @@
-//! The command line: what was typed, checked for form only.
+//! The command line: what was typed, and what it means beside the configuration file.
 //!
-//! What the values may be and what they mean beside the configuration file is `config`'s to say, so that a
-//! bound is written once. Also here: how a failure is told to the person who typed.
+//! What the values may be is `config`'s to say, so that a bound is written once; which formats there are, `api`'s. Also here: how a failure is told to the person who typed.
 
-pub mod duration;
+mod meaning;
 mod record;
 mod top;
 
@@ -12,7 +11,9 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-pub use record::{RecordArgs, RecordFormat, RecordFrames, RecordValue};
+use crate::config::duration;
+
+pub use record::RecordArgs;
 pub use top::{TopArgs, TopSort, TopWindow};
 
 /// A system-wide profiler: exact time per thread, sampled stacks, read over HTTP.

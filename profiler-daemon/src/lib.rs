@@ -5,8 +5,6 @@
 
 pub mod sys;
 
-pub mod args;
-
 pub mod config;
 
 pub mod doctor;
@@ -32,6 +30,8 @@ pub mod stages;
 pub mod metrics;
 
 pub mod api;
+
+pub mod args;
 
 pub mod http;
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::source::{SessionFailure, TargetsFailure, Unavailable};
-use crate::args::duration;
+use crate::config::duration;
 use crate::profile::sessions::SessionRefusal;
 use crate::report::query::ReportError;
 

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 
-use crate::args::duration;
+use crate::config::duration;
 use crate::profile::name::{Name, NotAName};
 use crate::profile::sessions::is_reserved;
 use crate::report::DiffSide;

@@ -109,12 +109,17 @@ impl Question for OneValueOf {
                 ..self.tree.clone()
             },
             places: false,
-            sections: match self.scope {
-                Scope::Session => Sections::Process,
-                Scope::Process(_) | Scope::Image(_) | Scope::Named(_) => Sections::None,
-            },
+            sections: sections(&self.scope),
         };
         let stacks = report::stacks(snapshot, &self.scope, &query, known.names)?;
         Ok(OneValue { stacks, value })
+    }
+}
+
+/// Under what stacks are put where several processes may have them: their process.
+pub(crate) fn sections(scope: &Scope) -> Sections {
+    match scope {
+        Scope::Session => Sections::Process,
+        Scope::Process(_) | Scope::Image(_) | Scope::Named(_) => Sections::None,
     }
 }

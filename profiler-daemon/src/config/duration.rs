@@ -1,6 +1,6 @@
 //! Lengths of time as people type them (`1ms`, `30s`, `5m`), read and written.
 //!
-//! Used on the command line, in the configuration file and in query strings. It knows no bounds:
+//! Used in the configuration file, in query strings and on the command line. It knows no bounds:
 //! whoever asks for a length of time checks it against its own.
 
 /// The units that a length of time may carry, with their length in nanoseconds, longest first.
