@@ -1,10 +1,13 @@
-//! What can be asked, and what is answered, whoever asks (docs/http-api.md): over HTTP, on the command line, in a terminal.
+//! What can be asked, and what is answered, whoever asks (docs/http-api.md): over HTTP, on the
+//! command line, in a terminal.
 //!
-//! An endpoint is a line in `endpoints`; what is asked there is a file in `questions`, which says by which parameters and how
-//! it is answered. Nothing here knows a server or a connection, nor where the data comes from: that is the [`Source`]'s.
+//! An endpoint is a line in `endpoints`; what is asked there is a file in `questions`, which says
+//! by which parameters and how it is answered. Nothing here knows a server or a connection, nor
+//! where the data comes from: that is the [`Source`]'s.
 
 pub(crate) mod answer;
 pub(crate) mod change;
+pub(crate) mod described;
 pub(crate) mod endpoint;
 pub(crate) mod endpoints;
 pub(crate) mod format;
@@ -15,7 +18,6 @@ pub(crate) mod query;
 pub(crate) mod query_string;
 pub(crate) mod question;
 pub(crate) mod questions;
-mod schemas;
 mod source;
 mod spending;
 mod status;

@@ -1,8 +1,9 @@
-//! The configuration: what the file means, once everything is known to be allowed. What was typed beside it is for `args`.
+//! The configuration: what the file means, once everything is known to be allowed. What was typed
+//! beside it is for `args`.
 //!
-//! Two steps: as written (every key optional, unknown keys refused) and as meant ([`Config`], which cannot hold a
-//! value out of bounds). Each setting is declared once, in `settings`. Nothing here decides what a stage does with a
-//! value.
+//! Two steps: as written (every key optional, unknown keys refused) and as meant ([`Config`], which
+//! cannot hold a value out of bounds). Each setting is declared once, in `settings`. Nothing here
+//! decides what a stage does with a value.
 
 pub mod duration;
 mod kinds;

@@ -1,6 +1,7 @@
 //! The HTTP server: how `curl`, a scraper and the page are answered (docs/http-api.md).
 //!
-//! What can be asked is declared in `api`; here it is served. Everything a client can do is bounded in time, bytes and number.
+//! What can be asked is declared in `api`; here it is served. Everything a client can do is bounded
+//! in time, bytes and number.
 
 mod accept;
 mod answer;

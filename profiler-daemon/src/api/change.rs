@@ -1,11 +1,11 @@
-//! What can be changed: the targets, and the named sessions. What a request sends is read here, strictly; who does what it
-//! asks is the [`Source`](super::Source).
+//! What can be changed: the targets, and the named sessions. What a request sends is read here,
+//! strictly; who does what it asks is the [`Source`](super::Source).
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use super::endpoint::{Described, REPORT};
+use super::described::{Described, REPORT};
 use super::problem::Problem;
 use crate::config::targets::Targets;
 use crate::profile::name::{Name, NotAName};

@@ -1,21 +1,21 @@
-//! What an endpoint is: where it is, what may be asked of it, and the function that reads the question. Which there are is
-//! in `endpoints`.
+//! What an endpoint is: where it is, what may be asked of it, and the function that reads the
+//! question. Which there are is in `endpoints`.
 
 use std::sync::Arc;
 
 use super::answer::Answer;
 use super::change::Change;
+use super::described::Described;
 use super::format::Format;
 use super::parameter::{Declarations, FORMAT, INTERVAL};
 use super::problem::{Fault, Problem, shown};
 use super::query_string::Params;
 use super::question::AnyQuestion;
-use super::schemas::{Schemas, describe};
+
 use super::source::Source;
 use super::value::listed;
 use crate::export::pprof::Content;
 use crate::profile::name::{Name, NotAName};
-use crate::report::Columns;
 use crate::report::query::{ImageId, ProcessSelector, Scope};
 
 /// An endpoint.
@@ -74,17 +74,6 @@ pub(crate) enum Does {
     OpenApi,
 }
 
-/// What answers are like that come in several formats.
-#[derive(Clone, Copy)]
-pub(crate) struct Described {
-    /// The formats; the first is that of clients that want nothing else.
-    pub(crate) formats: &'static [Format],
-    /// What the JSON holds.
-    pub(crate) json: fn(&mut Schemas) -> String,
-    /// The columns that `sort` takes.
-    pub(crate) columns: &'static [&'static str],
-}
-
 /// What a question is made of, beside its query.
 pub(crate) struct Context {
     /// Whom the path names.
@@ -108,35 +97,6 @@ pub(crate) enum Sending {
         interval_ns: u64,
     },
 }
-
-impl Described {
-    /// A report without rows.
-    pub(crate) const fn report<T: utoipa::ToSchema>(formats: &'static [Format]) -> Self {
-        Self {
-            formats,
-            json: describe::<T>,
-            columns: &[],
-        }
-    }
-
-    /// A report with rows.
-    pub(crate) const fn table<T: utoipa::ToSchema, Row: utoipa::ToSchema + Columns>() -> Self {
-        Self {
-            formats: TABLE,
-            // utoipa does not see what a generic list holds.
-            json: |schemas| {
-                describe::<Row>(schemas);
-                describe::<T>(schemas)
-            },
-            columns: Row::COLUMNS,
-        }
-    }
-}
-
-/// The formats of every report.
-pub(crate) const REPORT: &[Format] = &[Format::Json, Format::Text, Format::Events];
-/// The formats of a table.
-pub(crate) const TABLE: &[Format] = &[Format::Json, Format::Text, Format::Csv, Format::Events];
 
 impl Endpoint {
     /// What may be done to it, beside `HEAD`.
@@ -199,8 +159,8 @@ impl Endpoint {
         Ok(read)
     }
 
-    /// Reads its query by `read`, and how the answer is sent: in one of `formats`, by the parameter of that name, else as
-    /// `accepted` decides.
+    /// Reads its query by `read`, and how the answer is sent: in one of `formats`, by the parameter
+    /// of that name, else as `accepted` decides.
     ///
     /// # Errors
     /// Every fault of the query at once, or that no format is left.

@@ -1,5 +1,5 @@
-//! The formats that answers come in, each declared once: what it is called, what it is sent as, how files of it end, and
-//! who writes it. Which of them an answer has is the question's to say.
+//! The formats that answers come in, each declared once: what it is called, what it is sent as, how
+//! files of it end, and who writes it. Which of them an answer has is the question's to say.
 
 use std::io;
 
@@ -39,7 +39,8 @@ type WriteStacks = fn(&Stacks, StackValue, &mut Vec<u8>) -> io::Result<()>;
 struct Declared {
     name: &'static str,
     content_type: &'static str,
-    /// The media type by which a client that accepts it chooses it, and the group of that; none where only its name does.
+    /// The media type by which a client that accepts it chooses it, and the group of that; none
+    /// where only its name does.
     accepted_as: Option<(&'static str, &'static str)>,
     /// How names of files end that hold it.
     endings: &'static [&'static str],

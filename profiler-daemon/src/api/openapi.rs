@@ -1,8 +1,8 @@
-//! The description of the interface, as an OpenAPI document: paths and parameters as they are declared (`endpoints`, `parameters`),
-//! answers as the types that are written (`schemas`).
+//! The description of the interface, as an OpenAPI document: paths and parameters as they are
+//! declared (`endpoints`, `parameters`), answers as the types that are written (`described`).
 //!
-//! `docs/openapi.json` is this document. It says nothing that is not declared elsewhere, but what requests send (`bodies`) and what each
-//! status code means (`refusals`).
+//! `docs/openapi.json` is this document. It says nothing that is not declared elsewhere, but what
+//! requests send (`bodies`) and what each status code means (`refusals`).
 
 mod bodies;
 mod refusals;
@@ -20,11 +20,11 @@ use utoipa::openapi::{
 };
 
 use super::change::{Change, Method};
-use super::endpoint::{Described, Does, Endpoint};
+use super::described::{self, Described, Schemas};
+use super::endpoint::{Does, Endpoint};
 use super::endpoints::ENDPOINTS;
 use super::format::Format;
 use super::parameter::{self, Declared, FORMAT, FUNCTION, SORT, Without};
-use super::schemas::{self, Schemas};
 use super::value::{Describe as _, PROCESS, SessionName, words};
 
 use crate::metrics;
@@ -360,7 +360,7 @@ fn string() -> ObjectBuilder {
 }
 
 fn components(mut schemas: Schemas) -> Components {
-    let problem = Ref::from_schema_name(schemas::describe_problem(&mut schemas));
+    let problem = Ref::from_schema_name(described::describe_problem(&mut schemas));
     let mut components = ComponentsBuilder::new();
     // The last one would count.
     for (name, schema) in schemas.into_iter().rev() {

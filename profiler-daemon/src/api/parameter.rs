@@ -1,5 +1,6 @@
-//! Every parameter, declared once: its name, what it may be, what is meant without it, what it is for. The parser reads by
-//! these declarations (`query`), and the description of the interface is made of them (`openapi`).
+//! Every parameter, declared once: its name, what it may be, what is meant without it, what it is
+//! for. The parser reads by these declarations (`query`), and the description of the interface is
+//! made of them (`openapi`).
 
 use super::value::{
     CommOf, Describe, Duration, Kind, Names, OfEndpoint, OneOf, Percentage, PointInTime, Process,
@@ -206,7 +207,8 @@ mod tests {
 
     #[test]
     fn the_parser_takes_what_is_described() {
-        // Check on values at and beyond every bound that parser and description agree, and that defaults are allowed.
+        // Check on values at and beyond every bound that parser and description agree, and that
+        // defaults are allowed.
         let names = |count| vec!["a"; count].join(",");
         let mut texts: Vec<String> = [
             "",

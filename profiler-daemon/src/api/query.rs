@@ -1,5 +1,5 @@
-//! What questions have in common: the parameters that each kind of them takes, and how these are read together. What each
-//! parameter may be by itself is in `parameter`.
+//! What questions have in common: the parameters that each kind of them takes, and how these are
+//! read together. What each parameter may be by itself is in `parameter`.
 
 use super::parameter::{
     BASE, BY, COMM, DEPTH, Declarations, FORMAT, FRAMES, FROM, FUNCTION, HIDE, IDLE, INLINES,
@@ -133,7 +133,8 @@ impl Params {
         }
     }
 
-    /// Takes what a timeline takes. How many spans it has unless asked otherwise depends on its format.
+    /// Takes what a timeline takes. How many spans it has unless asked otherwise depends on its
+    /// format.
     pub(crate) fn timeline(&mut self) -> (TableQuery, Option<usize>) {
         let over_a_part = self.says_when();
         let spans = self.given(&SPANS).map(|spans| spans as usize);
@@ -157,7 +158,8 @@ impl Params {
         }
     }
 
-    /// Takes whether waits of threads that idle are apart; without a word they are in reports of the whole session.
+    /// Takes whether waits of threads that idle are apart; without a word they are in reports of
+    /// the whole session.
     pub(crate) fn idle_apart(&mut self, scope: &Scope) -> bool {
         self.given(&IDLE).unwrap_or(matches!(scope, Scope::Session))
     }

@@ -1,12 +1,12 @@
-//! Query strings, read strictly: what is unknown, repeated or not allowed is refused with what is allowed, so that a
-//! typo never looks like an empty result.
+//! Query strings, read strictly: what is unknown, repeated or not allowed is refused with what is
+//! allowed, so that a typo never looks like an empty result.
 
 use super::parameter::{Declared, Parameter, Without};
 use super::problem::{Fault, Problem, shown};
 use super::value::Kind;
 
-/// Parameters of one query that are looked at: several times what any endpoint takes. Each fault is told with what is allowed, so that
-/// a short query could have a long answer.
+/// Parameters of one query that are looked at: several times what any endpoint takes. Each fault is
+/// told with what is allowed, so that a short query could have a long answer.
 const MAX_PARAMETERS: usize = 64;
 
 /// The parameters of one request, taken one by one; the faults are told together.
@@ -16,7 +16,8 @@ pub(crate) struct Params {
 }
 
 impl Params {
-    /// Splits a query string, which `guard` bounds with the path. Only `allowed` names may be in it.
+    /// Splits a query string, which `guard` bounds with the path. Only `allowed` names may be in
+    /// it.
     pub(crate) fn parse(query: Option<&str>, allowed: &[&dyn Declared]) -> Self {
         let mut params = Self {
             values: Vec::new(),
@@ -91,8 +92,8 @@ impl Params {
         }
     }
 
-    /// Ends the reading. What is allowed here and was not taken has no meaning for this very request: that is a fault too, where no
-    /// other fault may be why.
+    /// Ends the reading. What is allowed here and was not taken has no meaning for this very
+    /// request: that is a fault too, where no other fault may be why.
     ///
     /// # Errors
     ///
@@ -184,7 +185,8 @@ mod tests {
 
     #[test]
     fn every_parameter_arrives() {
-        // Check that each parameter of a table and a tree is read, and that nothing given means the defaults.
+        // Check that each parameter of a table and a tree is read, and that nothing given means the
+        // defaults.
         let mut params = Params::parse(
             Some("sort=elapsed.exclusive_ns&order=asc&limit=0&q=a%20b%2Bc&frames=all&window=30s"),
             TABLE,
@@ -210,7 +212,8 @@ mod tests {
 
     #[test]
     fn what_is_not_allowed_is_told_together() {
-        // Check that unknown, repeated and wrong parameters each have a fault that says what is allowed.
+        // Check that unknown, repeated and wrong parameters each have a fault that says what is
+        // allowed.
         let mut params = Params::parse(
             Some("sorted=x&order=up&limit=-1&limit=2&window=0s&frames=&q="),
             TABLE,
@@ -232,8 +235,8 @@ mod tests {
 
     #[test]
     fn what_nobody_reads_is_refused() {
-        // Check that a parameter of the endpoint that this very request has no use for is refused by name, unless another fault
-        // may be why it has none.
+        // Check that a parameter of the endpoint that this very request has no use for is refused
+        // by name, unless another fault may be why it has none.
         let mut params = Params::parse(Some("frames=all&depth=3"), TREE);
         let _view = params.view();
         let told = format!("{:?}", params.finish().unwrap_err());
@@ -252,7 +255,8 @@ mod tests {
 
     #[test]
     fn moments_are_read() {
-        // Check that each way to write a moment is read, that what is none is refused, and that moments do not go with a length.
+        // Check that each way to write a moment is read, that what is none is refused, and that
+        // moments do not go with a length.
         let between = |query: &str| {
             let mut params = Params::parse(Some(query), TABLE);
             let table = params.table();

@@ -47,7 +47,8 @@ pub enum TargetsFailure {
     Unavailable(#[from] Unavailable),
 }
 
-/// Where answers come from: running stages, or a saved profile. Nothing here may block the thread that calls it.
+/// Where answers come from: running stages, or a saved profile. Nothing here may block the thread
+/// that calls it.
 pub trait Source: Send + Sync + 'static {
     /// The profile as it is now: the kernel is read first if it was not within the last 100 ms.
     fn snapshot(&self) -> BoxFuture<'_, Result<Arc<Snapshot>, Unavailable>>;
@@ -59,7 +60,8 @@ pub trait Source: Send + Sync + 'static {
         frames: Vec<FrameId>,
     ) -> BoxFuture<'_, Arc<dyn Names + Send + Sync>>;
 
-    /// What debug information says of these frames, those that matter most first. What is not known after `patience` says so.
+    /// What debug information says of these frames, those that matter most first. What is not known
+    /// after `patience` says so.
     fn lines(
         &self,
         snapshot: Arc<Snapshot>,
@@ -70,8 +72,8 @@ pub trait Source: Send + Sync + 'static {
     /// How the daemon is.
     fn status(&self) -> Status;
 
-    /// Whether every program is attached, one read of the kernel has ended, and the collector answers; else a sentence for each
-    /// that is missing.
+    /// Whether every program is attached, one read of the kernel has ended, and the collector
+    /// answers; else a sentence for each that is missing.
     ///
     /// # Errors
     ///
@@ -84,13 +86,15 @@ pub trait Source: Send + Sync + 'static {
     /// Changes what is profiled and answers with what is profiled now.
     fn set_targets(&self, targets: Targets) -> BoxFuture<'_, Result<Targets, TargetsFailure>>;
 
-    /// Changes the named sessions right after a read of the kernel. Answers what was done, and the profile as of that read.
+    /// Changes the named sessions right after a read of the kernel. Answers what was done, and the
+    /// profile as of that read.
     fn change_session(
         &self,
         change: SessionChange,
     ) -> BoxFuture<'_, Result<(SessionChanged, Arc<Snapshot>), SessionFailure>>;
 
-    /// The metrics in the Prometheus text format: all of them, or none, so that no counter ever falls.
+    /// The metrics in the Prometheus text format: all of them, or none, so that no counter ever
+    /// falls.
     fn metrics(&self) -> BoxFuture<'_, Result<String, Unavailable>>;
 
     /// The saved profile that the answers come from; none where they come from a kernel.

@@ -1,4 +1,5 @@
-//! What a parameter may be: each kind reads a value strictly, and describes the same bounds as a JSON schema.
+//! What a parameter may be: each kind reads a value strictly, and describes the same bounds as a
+//! JSON schema.
 //!
 //! A kind knows no name of a parameter: those are in `parameter`.
 

@@ -1,4 +1,5 @@
-//! What the command line and the file that it names mean together, as a configuration. What was typed wins.
+//! What the command line and the file that it names mean together, as a configuration. What was
+//! typed wins.
 
 use super::{Args, RecordArgs};
 use crate::config::targets::Targets;
@@ -31,8 +32,9 @@ impl Args {
 }
 
 impl RecordArgs {
-    /// What was typed and the file it names mean together. Whatever the file says of targets, only what was typed is recorded:
-    /// everything where nothing was. A command's process is not known yet.
+    /// What was typed and the file it names mean together. Whatever the file says of targets, only
+    /// what was typed is recorded: everything where nothing was. A command's process is not known
+    /// yet.
     ///
     /// # Errors
     /// As [`Args::resolve`].

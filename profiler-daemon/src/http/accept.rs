@@ -5,7 +5,8 @@ use axum::http::{HeaderMap, header};
 use crate::api::format::Format;
 use crate::api::problem::Problem;
 
-/// The longest `Accept` header that is read, in bytes; a longer one is taken for one that accepts everything.
+/// The longest `Accept` header that is read, in bytes; a longer one is taken for one that accepts
+/// everything.
 const MAX_ACCEPT_BYTES: usize = 1_024;
 
 /// The format that the `Accept` header wants most; the first one where it does not mind.
@@ -83,7 +84,7 @@ mod tests {
     use axum::http::{HeaderMap, HeaderValue, header};
 
     use super::accepted;
-    use crate::api::endpoint::{REPORT, TABLE};
+    use crate::api::described::{REPORT, TABLE};
     use crate::api::format::Format;
 
     const SCREEN: &[Format] = &[Format::Text, Format::Json, Format::Events];
@@ -96,7 +97,8 @@ mod tests {
 
     #[test]
     fn the_accept_header_decides() {
-        // Check that the wanted format wins, that the first one of the endpoint wins a draw, and that a precise range beats a broad one.
+        // Check that the wanted format wins, that the first one of the endpoint wins a draw, and
+        // that a precise range beats a broad one.
         assert_eq!(accepted(&HeaderMap::new(), REPORT).ok(), Some(Format::Json));
         for (accept, format) in [
             ("*/*", Some(Format::Json)),

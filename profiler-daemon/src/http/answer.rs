@@ -1,4 +1,5 @@
-//! What each endpoint is answered with: the question is read as the endpoint says, and sent as the client wants it.
+//! What each endpoint is answered with: the question is read as the endpoint says, and sent as the
+//! client wants it.
 
 use std::sync::Arc;
 
@@ -62,7 +63,8 @@ pub(super) async fn get(
             nothing()?;
             Ok(respond(Format::Text, listing()))
         }
-        // Probes and scrapers may add parameters of their own, and a service must not be restarted for that.
+        // Probes and scrapers may add parameters of their own, and a service must not be restarted
+        // for that.
         Does::Healthy => Ok(respond(Format::Text, "ok\n")),
         Does::Ready => control::ready(&shared),
         Does::Metrics => control::metrics(&shared).await,

@@ -18,7 +18,8 @@ use crate::api::{ENDPOINTS, Source};
 /// Answers shorter than this are not compressed, in bytes.
 const MIN_COMPRESSED_BYTES: u16 = 1_024;
 
-/// The routes over a source of answers, with every guard but those of the connection itself (see [`serve`](super::serve())).
+/// The routes over a source of answers, with every guard but those of the connection itself (see
+/// [`serve`](super::serve())).
 pub fn app(source: Arc<dyn Source>, options: HttpOptions) -> Router {
     let shared = Arc::new(Shared::new(source, options));
     let mut router = Router::new();

@@ -1,5 +1,5 @@
-//! Requests that change something: the targets, and the named sessions. The body is read within its bounds; what it may hold
-//! is said by `api::change`.
+//! Requests that change something: the targets, and the named sessions. The body is read within its
+//! bounds; what it may hold is said by `api::change`.
 
 use std::sync::Arc;
 
@@ -127,13 +127,15 @@ fn respond_json(value: &impl Serialize) -> Answer {
     }
 }
 
-/// Refuses any parameter: a request that changes something takes none, whatever others of its endpoint take.
+/// Refuses any parameter: a request that changes something takes none, whatever others of its
+/// endpoint take.
 fn takes_nothing(request: &Request) -> Result<(), Problem> {
     Params::parse(request.uri().query(), &[]).finish()
 }
 
-/// Reads what the body of a request that changes something asks for. That it must say it is JSON keeps pages of other servers
-/// out: a browser lets them send such a body only if this server allowed it.
+/// Reads what the body of a request that changes something asks for. That it must say it is JSON
+/// keeps pages of other servers out: a browser lets them send such a body only if this server
+/// allowed it.
 async fn read_object<T: DeserializeOwned>(
     shared: &Shared,
     request: Request,

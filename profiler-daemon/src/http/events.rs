@@ -1,8 +1,9 @@
 //! Answers that are sent again and again: server-sent events, for `format=events`.
 //!
-//! A stream makes an event when it is due and the connection has room for it. So a reader that is slow gets fewer events, each the newest,
-//! and nothing piles up for it. All streams wake at the same beats, and those of one beat share one reading of the profile.
-//! What an event holds is made by whoever opens the stream.
+//! A stream makes an event when it is due and the connection has room for it. So a reader that is
+//! slow gets fewer events, each the newest, and nothing piles up for it. All streams wake at the
+//! same beats, and those of one beat share one reading of the profile. What an event holds is made
+//! by whoever opens the stream.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::pin::Pin;
@@ -29,7 +30,8 @@ use crate::profile::snapshot::Snapshot;
 use crate::report::answer::rfc3339;
 use crate::sys::clock;
 
-/// What is sent when there was nothing else to send for a while, so that both sides see that the other is there.
+/// What is sent when there was nothing else to send for a while, so that both sides see that the
+/// other is there.
 const HEARTBEAT: &[u8] = b": \n\n";
 /// Asks proxies that know this header to pass events on at once.
 const UNBUFFERED: (HeaderName, HeaderValue) = (
@@ -84,7 +86,8 @@ type Make =
 ///
 /// # Errors
 ///
-/// When there are too many streams, or already the first event cannot be made: told as for any other format.
+/// When there are too many streams, or already the first event cannot be made: told as for any
+/// other format.
 pub(super) async fn open(
     shared: &Arc<Shared>,
     interval_ns: u64,
@@ -208,7 +211,8 @@ impl Stream {
         }
     }
 
-    /// Makes the data of a beat, within the time of any answer; nothing where they would be the same again.
+    /// Makes the data of a beat, within the time of any answer; nothing where they would be the
+    /// same again.
     async fn make(&self, beat: u64) -> Result<Option<Made>, Problem> {
         let moment = Moment {
             beat,

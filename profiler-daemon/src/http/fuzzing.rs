@@ -1,4 +1,5 @@
-//! What reads requests, for `crate::fuzzing`: whatever is asked, it is within bounds or refused with a short answer.
+//! What reads requests, for `crate::fuzzing`: whatever is asked, it is within bounds or refused
+//! with a short answer.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! What stands before every handler: which host is meant, how long it may take, what is counted, which headers go out.
+//! What stands before every handler: which host is meant, how long it may take, what is counted,
+//! which headers go out.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -103,8 +104,8 @@ pub(super) async fn limit_time(
     }
 }
 
-/// Refuses requests with a head that nobody needs. One beyond what the connection reads does not come here: it is answered
-/// without a body.
+/// Refuses requests with a head that nobody needs. One beyond what the connection reads does not
+/// come here: it is answered without a body.
 pub(super) async fn limit_head(request: Request, next: Next) -> Response {
     match head_problem(request.headers(), request.uri()) {
         None => next.run(request).await,
@@ -146,8 +147,8 @@ pub(super) fn head_problem(headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
     ))
 }
 
-/// Refuses requests that mean another host. A page that points its own name at this address would else be allowed by
-/// the browser to read every report.
+/// Refuses requests that mean another host. A page that points its own name at this address would
+/// else be allowed by the browser to read every report.
 pub(super) async fn check_host(
     State(shared): State<Arc<Shared>>,
     request: Request,
@@ -159,8 +160,9 @@ pub(super) async fn check_host(
     }
 }
 
-/// Refuses what a page of another site makes the browser fetch, as an image or in a frame: the page could not read the answer,
-/// but take the places of those who may. To follow a link to here is allowed. Who is no browser does not say where it comes from.
+/// Refuses what a page of another site makes the browser fetch, as an image or in a frame: the page
+/// could not read the answer, but take the places of those who may. To follow a link to here is
+/// allowed. Who is no browser does not say where it comes from.
 pub(super) async fn check_site(request: Request, next: Next) -> Response {
     if !is_embedded(request.headers()) {
         return next.run(request).await;
@@ -217,8 +219,8 @@ pub(super) fn meant_host(
     Ok(())
 }
 
-/// Whether a host, with or without a port, is one that this server answers for. The port does not matter: it may be
-/// forwarded, and another port is another origin to a browser anyway.
+/// Whether a host, with or without a port, is one that this server answers for. The port does not
+/// matter: it may be forwarded, and another port is another origin to a browser anyway.
 pub(super) fn is_allowed(host: &str, options: &HttpOptions) -> bool {
     let Some(name) = without_port(host) else {
         return false;
@@ -233,8 +235,8 @@ pub(super) fn is_allowed(host: &str, options: &HttpOptions) -> bool {
     let Ok(address) = name.parse::<IpAddr>() else {
         return false;
     };
-    // An address as host was not looked up by name, so no name can have been pointed here: where the server listens on
-    // every address, all of them are its own.
+    // An address as host was not looked up by name, so no name can have been pointed here: where
+    // the server listens on every address, all of them are its own.
     let own = options.listen.ip();
     address.is_loopback() || address == own || own.is_unspecified()
 }
@@ -269,7 +271,8 @@ mod tests {
 
     #[test]
     fn only_own_names_are_allowed() {
-        // Check loopback names, the listen address and configured names with and without ports, and nothing like them.
+        // Check loopback names, the listen address and configured names with and without ports, and
+        // nothing like them.
         let narrow = options("192.0.2.7:9797");
         for host in [
             "localhost",

@@ -1,4 +1,5 @@
-//! Profiles of the next seconds, which is what Grafana Alloy, Pyroscope and Parca fetch again and again.
+//! Profiles of the next seconds, which is what Grafana Alloy, Pyroscope and Parca fetch again and
+//! again.
 //!
 //! Such a profile is what two snapshots differ by. The first is kept while the client waits.
 

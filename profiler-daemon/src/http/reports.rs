@@ -1,8 +1,10 @@
-//! Every report: take the profile as it is, find the names, answer the question and write the answer.
+//! Every report: take the profile as it is, find the names, answer the question and write the
+//! answer.
 //!
-//! What takes a processor runs on threads of its own, a bounded number at a time; the permit stays with the work, so
-//! that a client that leaves does not make room for more than the machine can do. Waiting for debug information takes longer
-//! than making a report, so few that need it are made at a time: the others go on.
+//! What takes a processor runs on threads of its own, a bounded number at a time; the permit stays
+//! with the work, so that a client that leaves does not make room for more than the machine can do.
+//! Waiting for debug information takes longer than making a report, so few that need it are made at
+//! a time: the others go on.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -134,7 +136,8 @@ impl<'a> Turn<'a> {
         })
     }
 
-    /// Runs work that takes a processor on a thread of its own, and keeps the permit until it has ended.
+    /// Runs work that takes a processor on a thread of its own, and keeps the permit until it has
+    /// ended.
     pub(super) async fn aside<T: Send + 'static>(
         self,
         work: impl FnOnce() -> T + Send + 'static,

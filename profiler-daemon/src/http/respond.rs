@@ -24,8 +24,8 @@ impl IntoResponse for Problem {
     }
 }
 
-/// What a flame graph may do where a browser shows it as a page of this server: show itself. Its script does not run, so that no name
-/// of a function can become one; in a file of its own it does.
+/// What a flame graph may do where a browser shows it as a page of this server: show itself. Its
+/// script does not run, so that no name of a function can become one; in a file of its own it does.
 const SVG_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
 );

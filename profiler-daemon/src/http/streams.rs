@@ -69,7 +69,8 @@ impl Streams {
         self.max
     }
 
-    /// Forgets the profile where the stream that ends, which still has its place, is the last. Where another one is reading, it is not.
+    /// Forgets the profile where the stream that ends, which still has its place, is the last.
+    /// Where another one is reading, it is not.
     pub(super) fn leave(&self) {
         if self.places.available_permits() + 1 == self.max
             && let Ok(mut newest) = self.newest.try_lock()

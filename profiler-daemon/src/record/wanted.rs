@@ -128,7 +128,8 @@ mod tests {
         Wanted::read(&args, 99).map_err(|error| error.to_string())
     }
 
-    // Check that what was typed goes before the file's name, which goes before text, and that - is no file.
+    // Check that what was typed goes before the file's name, which goes before text, and that - is
+    // no file.
     #[test]
     fn formats() {
         let format = |format, output| read(format, output, None).unwrap().format;
@@ -159,7 +160,8 @@ mod tests {
         assert!(read(None, Some("a.pprof"), elapsed).is_err());
     }
 
-    // Check that each ending asks for its format, in any case and in any folder, and that other names are refused.
+    // Check that each ending asks for its format, in any case and in any folder, and that other
+    // names are refused.
     #[test]
     fn endings() {
         for (name, format) in [

@@ -3,7 +3,8 @@
 use std::io;
 
 use crate::api::answer::{Answer, OneValue, Report};
-use crate::api::endpoint::{Described, Does, Get};
+use crate::api::described::Described;
+use crate::api::endpoint::{Does, Get};
 use crate::api::format::Format;
 use crate::api::query::TREE;
 use crate::api::question::{Frames, Known, Question};

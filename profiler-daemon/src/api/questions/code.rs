@@ -1,7 +1,8 @@
 //! A row per line of source, or per instruction.
 
 use crate::api::answer::Table;
-use crate::api::endpoint::{Described, Does, Get};
+use crate::api::described::Described;
+use crate::api::endpoint::{Does, Get};
 use crate::api::query;
 use crate::api::question::{Code, Frames, Known, Question};
 use crate::profile::snapshot::Snapshot;

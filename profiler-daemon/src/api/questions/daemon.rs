@@ -1,7 +1,8 @@
 //! What is so right now, whatever the profile holds: how the daemon is, and what it profiles.
 
 use crate::api::answer::Shown;
-use crate::api::endpoint::{Described, Does, Get, REPORT};
+use crate::api::described::{Described, REPORT};
+use crate::api::endpoint::{Does, Get};
 use crate::api::query::PLAIN;
 use crate::api::status::Status;
 use crate::config::targets::Targets;

@@ -1,7 +1,8 @@
 //! Two windows, named sessions or processes, compared by function or by process.
 
 use crate::api::answer::Table;
-use crate::api::endpoint::{Described, Does, Get};
+use crate::api::described::Described;
+use crate::api::endpoint::{Does, Get};
 use crate::api::query;
 use crate::api::question::{Frames, Known, Question};
 use crate::profile::snapshot::Snapshot;

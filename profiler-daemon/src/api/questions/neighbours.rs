@@ -1,7 +1,8 @@
 //! The functions that call another, and those that it calls.
 
 use crate::api::answer::Table;
-use crate::api::endpoint::{Described, Does, Get};
+use crate::api::described::Described;
+use crate::api::endpoint::{Does, Get};
 use crate::api::query::NEIGHBOURS;
 use crate::api::question::{Frames, Known, Question};
 use crate::profile::snapshot::Snapshot;

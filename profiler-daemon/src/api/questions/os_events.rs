@@ -1,7 +1,8 @@
 //! Time by class and by system call.
 
 use crate::api::answer::Table;
-use crate::api::endpoint::{Described, Does, Get, TABLE};
+use crate::api::described::{Described, TABLE};
+use crate::api::endpoint::{Does, Get};
 use crate::api::query::VIEW;
 use crate::api::question::{Frames, Known, Question};
 use crate::profile::snapshot::Snapshot;

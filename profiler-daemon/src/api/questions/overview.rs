@@ -1,7 +1,8 @@
 //! The first screen: who is busy and who waits.
 
 use crate::api::answer::Shown;
-use crate::api::endpoint::{Context, Described, Does, Get};
+use crate::api::described::Described;
+use crate::api::endpoint::{Context, Does, Get};
 use crate::api::format::Format;
 use crate::api::query::SCREEN;
 use crate::api::question::{Frames, Known, Question};

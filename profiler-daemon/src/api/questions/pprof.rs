@@ -1,5 +1,5 @@
-//! Stacks with all their values, for pprof: since the session began, and of the next seconds, which are what two profiles
-//! differ by.
+//! Stacks with all their values, for pprof: since the session began, and of the next seconds, which
+//! are what two profiles differ by.
 
 use std::sync::Arc;
 

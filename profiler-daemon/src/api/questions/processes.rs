@@ -1,7 +1,8 @@
 //! A row per process, and the totals of one process or image.
 
 use crate::api::answer::{Report, Table};
-use crate::api::endpoint::{Described, Does, Get, REPORT};
+use crate::api::described::{Described, REPORT};
+use crate::api::endpoint::{Does, Get};
 use crate::api::query::{TABLE, VIEW};
 use crate::api::question::{Frames, Known, Question};
 use crate::profile::snapshot::Snapshot;

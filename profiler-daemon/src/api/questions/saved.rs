@@ -64,8 +64,8 @@ impl Answer for serde_json::Result<Saved> {
     }
 }
 
-/// A snapshot with its names, and how the daemon was. `names` knows every frame that a report on the session needs;
-/// `sampling_period_ns` is the time between two samples of one processor.
+/// A snapshot with its names, and how the daemon was. `names` knows every frame that a report on
+/// the session needs; `sampling_period_ns` is the time between two samples of one processor.
 ///
 /// # Errors
 /// How the daemon was cannot be written as JSON.

@@ -1,7 +1,8 @@
 //! The totals of the session.
 
 use crate::api::answer::Report;
-use crate::api::endpoint::{Described, Does, Get, REPORT};
+use crate::api::described::{Described, REPORT};
+use crate::api::endpoint::{Does, Get};
 use crate::api::query::VIEW;
 use crate::api::question::{Frames, Known, Question};
 use crate::profile::snapshot::Snapshot;

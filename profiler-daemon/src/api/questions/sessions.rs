@@ -1,7 +1,8 @@
 //! The named sessions, and the totals of one.
 
 use crate::api::answer::{Report, Shown};
-use crate::api::endpoint::{Described, Does, Get, REPORT};
+use crate::api::described::{Described, REPORT};
+use crate::api::endpoint::{Does, Get};
 use crate::api::query::PLAIN;
 use crate::api::question::{Frames, Known, Question};
 use crate::export::sessions;

@@ -1,12 +1,13 @@
 //! What each process, or each thread of one, did when.
 
 use crate::api::answer::Table;
-use crate::api::endpoint::{Context, Described, Does, Get};
+use crate::api::described::{Described, TABLE, describe};
+use crate::api::endpoint::{Context, Does, Get};
 use crate::api::format::Format;
 use crate::api::query::TIMELINE;
 use crate::api::query_string::Params;
 use crate::api::question::{Frames, Known, Question};
-use crate::api::schemas::describe;
+
 use crate::profile::snapshot::Snapshot;
 use crate::report::query::{ReportError, Scope, TimelineQuery};
 use crate::report::timeline::MAX_SPANS;
@@ -43,7 +44,7 @@ impl Asked {
 
 const fn described<W: utoipa::ToSchema + Who>() -> Described {
     Described {
-        formats: crate::api::endpoint::TABLE,
+        formats: TABLE,
         json: |schemas| {
             describe::<W>(schemas);
             describe::<Line<W>>(schemas);
