@@ -1,8 +1,13 @@
-//! What is asked of a profile: which names it needs, and how it is answered. Whoever asks takes the profile and finds the
-//! names in between.
+//! What is asked of a profile: which names it needs, and how it is answered. Whoever asks takes the
+//! profile and finds the names in between, at once ([`ask`]) or when it is its turn (`http`).
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::answer::Answer;
 use super::format::Format;
+use super::problem::Problem;
+use super::source::Source;
 use crate::profile::frames::FrameId;
 use crate::profile::snapshot::Snapshot;
 use crate::report;
@@ -105,4 +110,38 @@ impl Code<'_> {
 /// What debug information says where none was asked for.
 pub(crate) fn no_lines() -> LineTable {
     LineTable::default()
+}
+
+/// How long debug information is waited for by those who ask at once.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Asks of the profile as it is now.
+///
+/// # Errors
+/// There is no answer, now or at all.
+pub(crate) async fn ask<Q: Question>(
+    source: &dyn Source,
+    question: Q,
+) -> Result<Q::Answer, Problem> {
+    let snapshot = source.snapshot().await?;
+    let frames = question.needs(&snapshot)?;
+    let names = source.names(Arc::clone(&snapshot), frames).await;
+    let lines: Arc<dyn Lines + Send + Sync> = match question.code() {
+        Some(code) => {
+            let frames = code.frames(&snapshot, &*names)?;
+            source.lines(Arc::clone(&snapshot), frames, PATIENCE).await
+        }
+        None => Arc::new(no_lines()),
+    };
+    let answer = tokio::task::spawn_blocking(move || {
+        let known = Known {
+            names: &*names,
+            lines: &*lines,
+        };
+        question.answer(&snapshot, known)
+    });
+    let answer = answer
+        .await
+        .map_err(|_| Problem::internal("making the report failed"))?;
+    Ok(answer?)
 }

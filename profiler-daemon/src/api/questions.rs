@@ -1,5 +1,5 @@
-//! The questions, a file each: what is asked, by which parameters, and how it is answered. What has a path is in
-//! `endpoints`.
+//! The questions, a file each: what is asked, by which parameters, and how it is answered. What has
+//! a path is in `endpoints`.
 
 mod calltree;
 mod code;
@@ -29,11 +29,11 @@ pub(crate) use neighbours::{CALLEES, CALLERS};
 pub(crate) use os_events::OS_EVENTS;
 pub(crate) use overview::{OVERVIEW, Screen};
 pub(crate) use pprof::{AllValuesBetween, AllValuesOf, PPROF, RECORD_CPU, RECORD_WALL};
-pub(crate) use processes::{PROCESS, PROCESSES};
+pub(crate) use processes::{PROCESS, PROCESSES, Process, Processes};
 pub(crate) use recording::WholeRecording;
 pub(crate) use saved::PROFILE;
 pub use saved::saved;
-pub(crate) use session::SESSION;
+pub(crate) use session::{SESSION, Session};
 pub(crate) use sessions::{NAMED_SESSION, NamedSession, SESSIONS};
-pub(crate) use threads::THREADS;
+pub(crate) use threads::{THREADS, Threads};
 pub(crate) use timeline::{PROCESS_TIMELINE, THREAD_TIMELINE};
