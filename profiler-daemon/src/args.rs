@@ -1,9 +1,9 @@
-//! The command line: what was typed, checked for form only.
+//! The command line: what was typed, and what it means beside the configuration file.
 //!
-//! What the values may be and what they mean beside the configuration file is `config`'s to say, so that a
-//! bound is written once. Also here: how a failure is told to the person who typed.
+//! What the values may be is `config`'s to say, so that a bound is written once; which formats
+//! there are, `api`'s. Also here: how a failure is told to the person who typed.
 
-pub mod duration;
+mod meaning;
 mod record;
 mod top;
 
@@ -12,7 +12,9 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-pub use record::{RecordArgs, RecordFormat, RecordFrames, RecordValue};
+use crate::config::duration;
+
+pub use record::RecordArgs;
 pub use top::{TopArgs, TopSort, TopWindow};
 
 /// A system-wide profiler: exact time per thread, sampled stacks, read over HTTP.
@@ -36,7 +38,8 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     pub frequency_hz: Option<u64>,
 
-    /// The shortest time between two stacks of one thread, as in 1ms. 0 walks the stack at every event.
+    /// The shortest time between two stacks of one thread, as in 1ms. 0 walks the stack at every
+    /// event.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub min_interval: Option<u64>,
 
@@ -44,7 +47,8 @@ pub struct Args {
     #[arg(long = "pid", value_name = "N")]
     pub pids: Vec<u32>,
 
-    /// Serve a profile that was saved (record --format profile, /api/v1/profile) instead of profiling. Needs no privileges.
+    /// Serve a profile that was saved (record --format profile, /api/v1/profile) instead of
+    /// profiling. Needs no privileges.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["frequency_hz", "min_interval", "pids"])]
     pub replay: Option<PathBuf>,
 
@@ -66,11 +70,13 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Record a command, processes or the whole machine once, and write one report; no service is needed.
+    /// Record a command, processes or the whole machine once, and write one report; no service is
+    /// needed.
     Record(Box<RecordArgs>),
     /// Show processes and functions live in the terminal.
     Top(TopArgs),
-    /// What the daemon starts to read lines of source: answers about files that it inherits, and ends.
+    /// What the daemon starts to read lines of source: answers about files that it inherits, and
+    /// ends.
     #[command(hide = true)]
     ResolveLines {
         /// Descriptors of the file, and of the one that it shares debug information with.
@@ -80,7 +86,8 @@ pub enum Command {
     /// What the daemon starts to read memory of processes: answers as long as it is asked.
     #[command(hide = true)]
     ReadMemory {
-        /// Descriptors of the memory that it shares with the daemon, of the questions and of the answers.
+        /// Descriptors of the memory that it shares with the daemon, of the questions and of the
+        /// answers.
         #[arg(required = true, num_args = 3)]
         files: Vec<i32>,
     },
@@ -102,8 +109,8 @@ pub enum LogLevel {
 }
 
 impl Args {
-    /// What this process was called with. Prints a sentence and ends the process where that is not understood, and where
-    /// it asks for help or the version.
+    /// What this process was called with. Prints a sentence and ends the process where that is not
+    /// understood, and where it asks for help or the version.
     #[must_use]
     pub fn from_command_line() -> Self {
         Self::parse()
@@ -124,7 +131,8 @@ impl LogLevel {
     }
 }
 
-/// One sentence for a failure and all its causes, outermost first, on one line and without repetition.
+/// One sentence for a failure and all its causes, outermost first, on one line and without
+/// repetition.
 #[must_use]
 pub fn failure_sentence(error: &anyhow::Error) -> String {
     let mut sentence = String::new();
@@ -174,7 +182,8 @@ mod tests {
 
     #[test]
     fn everything_typed_arrives() {
-        // Check that every option is read, that --pid may be repeated, and that doctor is a subcommand.
+        // Check that every option is read, that --pid may be repeated, and that doctor is a
+        // subcommand.
         let args = Args::try_parse_from([
             "profiler-daemon",
             "--config=a.toml",
@@ -197,7 +206,8 @@ mod tests {
 
     #[test]
     fn bad_values_are_refused_with_the_form() {
-        // Check that a wrong duration, address, number and log level are refused, and that the form is told.
+        // Check that a wrong duration, address, number and log level are refused, and that the form
+        // is told.
         for typed in [
             "--min-interval=5",
             "--listen=9797",
@@ -218,7 +228,8 @@ mod tests {
 
     #[test]
     fn a_failure_is_one_line() {
-        // Check that causes are joined outermost first, that line breaks vanish and repetition is left out.
+        // Check that causes are joined outermost first, that line breaks vanish and repetition is
+        // left out.
         let error = Err::<(), _>(anyhow::anyhow!("permission\n denied"))
             .context("cannot open it: permission denied")
             .context("cannot start")

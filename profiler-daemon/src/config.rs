@@ -1,9 +1,11 @@
-//! The configuration: what the file and the command line mean, once everything is known to be allowed.
+//! The configuration: what the file means, once everything is known to be allowed. What was typed
+//! beside it is for `args`.
 //!
-//! Two steps: as written (every key optional, unknown keys refused) and as meant ([`Config`], which cannot hold a
-//! value out of bounds). Each setting is declared once, in `settings`. Nothing here decides what a stage does with a
-//! value.
+//! Two steps: as written (every key optional, unknown keys refused) and as meant ([`Config`], which
+//! cannot hold a value out of bounds). Each setting is declared once, in `settings`. Nothing here
+//! decides what a stage does with a value.
 
+pub mod duration;
 mod kinds;
 mod sample;
 mod section;
@@ -16,13 +18,10 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use crate::args::{Args, RecordArgs};
-
 pub use sample::{documentation, sample};
 pub use section::Key;
 pub use settings::{Config, Http, Limits, MAX_SESSION_SPANS, MAX_SESSIONS, Metrics, SystemCalls};
 use settings::{ConfigWritten, FREQUENCY, MIN_INTERVAL};
-use targets::Targets;
 
 /// The largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -98,52 +97,6 @@ pub fn keys() -> Vec<Key> {
 }
 
 impl Config {
-    /// What the command line and the file it names mean together. What was typed wins.
-    ///
-    /// # Errors
-    ///
-    /// When the file cannot be read, or it or the command line holds something that is not allowed.
-    pub fn resolve(args: &Args) -> Result<Self, ConfigError> {
-        let config = match &args.config {
-            Some(path) => Self::read(path)?,
-            None => Self::default(),
-        };
-        config.typed(args)
-    }
-
-    /// What the command line of a recording and the file it names mean together. Whatever the file says of targets, only
-    /// what was typed is recorded: everything where nothing was. A command's process is not known yet.
-    ///
-    /// # Errors
-    ///
-    /// As [`Config::resolve`].
-    pub fn resolve_recording(args: &RecordArgs) -> Result<Self, ConfigError> {
-        let mut config = match &args.config {
-            Some(path) => Self::read(path)?,
-            None => Self {
-                budget_millionths: None,
-                budget_process_millionths: None,
-                ..Self::default()
-            },
-        };
-        if config.system_calls == SystemCalls::Auto {
-            // Whoever records something once wants all of it.
-            config.system_calls = SystemCalls::All;
-        }
-        config.set_frequency(args.frequency_hz)?;
-        config.targets = if args.pids.is_empty() && args.comms.is_empty() {
-            Targets::default()
-        } else {
-            Targets::only(args.pids.clone(), args.comms.clone(), args.children).map_err(
-                |sentence| ConfigError::Option {
-                    option: "--pid and --comm",
-                    sentence,
-                },
-            )?
-        };
-        Ok(config)
-    }
-
     /// What a file means.
     ///
     /// # Errors
@@ -206,10 +159,9 @@ impl Config {
         })
     }
 
-    /// The same, with what was typed on the command line in place of what it replaces.
-    fn typed(mut self, args: &Args) -> Result<Self, ConfigError> {
-        self.set_frequency(args.frequency_hz)?;
-        if let Some(min_interval_ns) = args.min_interval {
+    /// Sets the shortest time between two stacks, where one was typed.
+    pub(crate) fn set_min_interval(&mut self, typed: Option<u64>) -> Result<(), ConfigError> {
+        if let Some(min_interval_ns) = typed {
             self.min_interval_ns =
                 MIN_INTERVAL
                     .check(min_interval_ns)
@@ -218,20 +170,11 @@ impl Config {
                         sentence,
                     })?;
         }
-        if let Some(listen) = args.listen {
-            self.listen = listen;
-        }
-        if !args.pids.is_empty() {
-            self.targets = Targets::only(args.pids.clone(), Vec::new(), self.targets.children)
-                .map_err(|sentence| ConfigError::Option {
-                    option: "--pid",
-                    sentence,
-                })?;
-        }
-        Ok(self)
+        Ok(())
     }
 
-    fn set_frequency(&mut self, typed: Option<u64>) -> Result<(), ConfigError> {
+    /// Sets how often is sampled, where that was typed.
+    pub(crate) fn set_frequency(&mut self, typed: Option<u64>) -> Result<(), ConfigError> {
         if let Some(frequency_hz) = typed {
             let written = toml::Value::Integer(i64::try_from(frequency_hz).unwrap_or(i64::MAX));
             self.frequency_hz =

@@ -12,10 +12,11 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{debug, info, warn};
 
+use crate::api::Source;
 use crate::backends::{Live, Replay};
 use crate::collect::CollectorState;
 use crate::config::Config;
-use crate::http::{self, Backend, HttpOptions};
+use crate::http::{self, HttpOptions};
 use crate::metrics::RequestCounts;
 use crate::stages;
 use crate::sys::clock::monotonic_ns;
@@ -138,7 +139,7 @@ struct Server {
 }
 
 impl Server {
-    fn start(listener: TcpListener, backend: Arc<dyn Backend>, options: HttpOptions) -> Self {
+    fn start(listener: TcpListener, backend: Arc<dyn Source>, options: HttpOptions) -> Self {
         let app = http::app(backend, options.clone());
         let (stop, mut stopped) = watch::channel(false);
         let task = tokio::spawn(http::serve(listener, app, options, async move {

@@ -5,8 +5,6 @@
 
 pub mod sys;
 
-pub mod args;
-
 pub mod config;
 
 pub mod doctor;
@@ -30,6 +28,10 @@ pub mod export;
 pub mod stages;
 
 pub mod metrics;
+
+pub mod api;
+
+pub mod args;
 
 pub mod http;
 

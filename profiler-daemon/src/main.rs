@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use profiler_daemon::args::{Args, Command, LogLevel, failure_sentence};
-use profiler_daemon::config::Config;
 use profiler_daemon::symbols::lines::worker;
 use profiler_daemon::sys::memory_reader;
 use profiler_daemon::{daemon, doctor, record, top};
@@ -60,10 +59,7 @@ fn main() -> ExitCode {
                 Some(file) => daemon::replay(&config, file),
                 None => daemon::run(config),
             };
-            match Config::resolve(&args)
-                .map_err(anyhow::Error::from)
-                .and_then(serve)
-            {
+            match args.resolve().map_err(anyhow::Error::from).and_then(serve) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
                     eprintln!("profiler-daemon: {}", failure_sentence(&error));

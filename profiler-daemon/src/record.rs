@@ -4,7 +4,6 @@
 
 mod connected;
 mod ending;
-mod format;
 mod output;
 mod progress;
 mod span;
@@ -19,11 +18,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow};
 use tracing::warn;
 
+use crate::api::Source as _;
 use crate::args::RecordArgs;
 use crate::backends::Live;
-use crate::config::Config;
 use crate::config::targets::Targets;
-use crate::http::{Backend as _, Client};
+use crate::http::Client;
 use crate::report::Window;
 use crate::stages::{self, Attached};
 use crate::sys::heap;
@@ -40,13 +39,13 @@ use write::Report;
 /// A sentence about what is missing or wrong; then no report was written.
 pub fn run(args: &RecordArgs) -> anyhow::Result<u8> {
     heap::tune();
-    let mut config = Config::resolve_recording(args)?;
+    let mut config = args.resolve()?;
     let wanted = Wanted::read(args, config.frequency_hz)?;
     let connected = args.connect.as_deref().map(Client::at).transpose();
     let connected = connected.map_err(|form| anyhow!("--connect {form}"))?;
     // What cannot be written is told before anything was recorded.
     let output = Output::open(args.output.as_deref())?;
-    if wanted.is_binary() && output.is_terminal() {
+    if wanted.format.is_binary() && output.is_terminal() {
         return Err(anyhow!(
             "a compressed profile is nothing for a terminal: name a file with -o"
         ));

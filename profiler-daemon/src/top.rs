@@ -1,11 +1,13 @@
 //! A live view of processes and functions in the terminal.
 //!
-//! It is one more client of the HTTP interface and computes nothing that a report says: over a daemon that runs, or over the
-//! same routes in this process, with a profiler that starts and ends with it. `state` is what keys change, `question` what
-//! is asked for it, `answer` what came of it, `draw` how it looks; `screen` is the terminal.
+//! It asks what the HTTP interface can be asked and computes nothing that a report says: of a
+//! daemon that runs, or of a profiler that starts and ends with it. `state` is what keys change,
+//! `question` what is asked for it, `peer` who is asked, `answer` what came of it, `draw` how it
+//! looks; `screen` is the terminal.
 
 mod answer;
 mod draw;
+mod peer;
 mod question;
 mod screen;
 mod state;
@@ -22,11 +24,13 @@ use tokio::time::Instant;
 use crate::args::TopArgs;
 use crate::backends::Live;
 use crate::config::Config;
-use crate::http::{self, Client, HttpOptions};
+use crate::http::Client;
 use crate::stages::{self, Stages};
 use crate::sys::heap;
 
-use answer::Answer;
+use answer::{Answer, Texts};
+use peer::Peer;
+use question::Question;
 use screen::Screen;
 use state::{Change, State};
 
@@ -53,17 +57,17 @@ pub fn run(args: &TopArgs) -> anyhow::Result<()> {
         .build()
         .context("cannot wait for answers")?;
     let result = runtime.block_on(async {
-        let mut source = Source::start(args)?;
+        let mut asked = Asked::start(args)?;
         let shown = async {
-            source.ready().await?;
+            asked.ready().await?;
             if args.once {
-                print(args, &source.client).await
+                print(args, &asked.peer).await
             } else {
-                show(args, &source.client).await
+                show(args, &asked.peer).await
             }
         };
         let result = shown.await;
-        source.stop().await?;
+        asked.stop().await?;
         result
     });
     runtime.shutdown_timeout(Duration::from_millis(100));
@@ -71,8 +75,8 @@ pub fn run(args: &TopArgs) -> anyhow::Result<()> {
 }
 
 /// Whom to ask, and what runs for it.
-struct Source {
-    client: Client,
+struct Asked {
+    peer: Peer,
     own: Option<Own>,
 }
 
@@ -83,22 +87,24 @@ struct Own {
     watch: JoinHandle<()>,
 }
 
-impl Source {
+impl Asked {
     fn start(args: &TopArgs) -> anyhow::Result<Self> {
         if let Some(url) = &args.connect {
             let client = Client::at(url).map_err(|form| anyhow!("--connect {form}"))?;
-            return Ok(Self { client, own: None });
+            return Ok(Self {
+                peer: Peer::Daemon(client),
+                own: None,
+            });
         }
         let config = match &args.config {
             Some(path) => Config::read(path)?,
             None => Config::default(),
         };
-        let options = HttpOptions::new(&config, Arc::default());
         let stages = stages::start(&config)?;
         let live = Arc::new(Live::new(config, stages.access.clone(), Arc::default()));
         let watched = Arc::clone(&live);
         Ok(Self {
-            client: Client::here(http::app(Arc::<Live>::clone(&live), options)),
+            peer: Peer::Own(Arc::<Live>::clone(&live)),
             own: Some(Own {
                 stages,
                 live,
@@ -117,8 +123,7 @@ impl Source {
             own.live.access().snapshot(u64::MAX).await?;
             own.live.look().await;
         }
-        self.client.get("/readyz").await?;
-        Ok(())
+        self.peer.is_ready().await
     }
 
     async fn stop(self) -> anyhow::Result<()> {
@@ -132,18 +137,30 @@ impl Source {
     }
 }
 
+/// Asks all of a question.
+async fn ask(peer: Peer, question: Question) -> anyhow::Result<Answer> {
+    let answers = peer.ask(&question).await?;
+    Answer::read(
+        question.view,
+        &Texts(&answers.totals),
+        &Texts(&answers.table),
+        &Texts(&answers.status),
+    )
+    .context("the daemon's answer has another form than this version knows")
+}
+
 /// Asks once and prints the answer.
-async fn print(args: &TopArgs, client: &Client) -> anyhow::Result<()> {
-    let mut state = State::new(args, client.to_string());
-    let answer = question::ask(client.clone(), state.question()).await?;
+async fn print(args: &TopArgs, peer: &Peer) -> anyhow::Result<()> {
+    let mut state = State::new(args, peer.to_string());
+    let answer = ask(peer.clone(), state.question()).await?;
     state.take(Ok(answer));
     let text = draw::as_text(&mut state, PRINTED_COLUMNS, PRINTED_ROWS);
     screen::print(&text).context("cannot print")
 }
 
 /// Shows the screen until it is left.
-async fn show(args: &TopArgs, client: &Client) -> anyhow::Result<()> {
-    let mut state = State::new(args, client.to_string());
+async fn show(args: &TopArgs, peer: &Peer) -> anyhow::Result<()> {
+    let mut state = State::new(args, peer.to_string());
     let period = Duration::from_nanos(args.every);
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for signals")?;
     let mut hangup = signal(SignalKind::hangup()).context("cannot wait for signals")?;
@@ -172,7 +189,7 @@ async fn show(args: &TopArgs, client: &Client) -> anyhow::Result<()> {
                 state.take(answer);
             }
             () = tokio::time::sleep_until(next), if may_ask => {
-                asking = Some(tokio::spawn(question::ask(client.clone(), state.question())));
+                asking = Some(tokio::spawn(ask(peer.clone(), state.question())));
             }
             _ = terminate.recv() => return Ok(()),
             _ = hangup.recv() => return Ok(()),

@@ -12,7 +12,7 @@ use profiler_daemon::profile::losses::OWN_LOSSES;
 use profiler_daemon::symbols::lines::NoLine;
 use profiler_daemon::symbols::names::Unnamed;
 use profiler_daemon::unwind::NoTable;
-use profiler_daemon::{config, http, metrics};
+use profiler_daemon::{api, config, metrics};
 
 fn check(file: &str, generated: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
@@ -61,7 +61,7 @@ fn the_page_of_counters_is_current() {
 #[test]
 fn the_description_of_the_interface_is_current() {
     // Check that the kept OpenAPI document is the one that is served.
-    check("docs/openapi.json", &http::openapi_document());
+    check("docs/openapi.json", &api::openapi_document());
 }
 
 /// The page of counters.

@@ -3,9 +3,12 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-use super::duration;
+use crate::api::Format;
+use crate::config::duration;
+use crate::report::{Frames, StackValue};
 
 /// What to record, for how long, and what to make of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
@@ -27,16 +30,16 @@ pub struct RecordArgs {
     pub duration: Option<u64>,
 
     /// What to write. Without it, the ending of the file's name decides; text where there is no file.
-    #[arg(long, value_name = "FORMAT", value_enum)]
-    pub format: Option<RecordFormat>,
+    #[arg(long, value_name = "FORMAT", value_parser = one_of(&FORMATS, Format::name))]
+    pub format: Option<Format>,
 
     /// The value that stacks are drawn by and functions sorted by; samples unless said otherwise.
-    #[arg(long, value_name = "VALUE", value_enum)]
-    pub value: Option<RecordValue>,
+    #[arg(long, value_name = "VALUE", value_parser = one_of(&VALUES, StackValue::name))]
+    pub value: Option<StackValue>,
 
     /// Whose functions are shown: those of programs, or the kernel's as well.
-    #[arg(long, value_name = "FRAMES", value_enum, default_value_t)]
-    pub frames: RecordFrames,
+    #[arg(long, value_name = "FRAMES", value_parser = one_of(&FRAMES, frames_name), default_value = "user")]
+    pub frames: Frames,
 
     /// The file to write, whole or not at all. Without it, or as -, standard output.
     #[arg(short, long, value_name = "FILE")]
@@ -62,61 +65,69 @@ pub struct RecordArgs {
     pub command: Vec<OsString>,
 }
 
-/// What a recording is written as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum RecordFormat {
-    /// Totals and functions, for people.
-    Text,
-    /// Totals, processes, functions and system calls, as the daemon answers them.
-    Json,
-    /// A line per stack.
-    Folded,
-    /// A flame graph.
-    Svg,
-    /// For speedscope.
-    Speedscope,
-    /// For the Firefox Profiler.
-    Firefox,
-    /// For pprof, compressed.
-    Pprof,
-    /// Functions, for spreadsheets.
-    Csv,
-    /// Everything, for profiler-daemon --replay.
-    Profile,
-}
+/// What a recording is written as: each format with what it has in it.
+const FORMATS: [(Format, &str); 9] = [
+    (Format::Text, "Totals and functions, for people"),
+    (
+        Format::Json,
+        "Totals, processes, functions and system calls, as the daemon answers them",
+    ),
+    (Format::Folded, "A line per stack"),
+    (Format::Svg, "A flame graph"),
+    (Format::Speedscope, "For speedscope"),
+    (Format::Firefox, "For the Firefox Profiler"),
+    (Format::Pprof, "For pprof, compressed"),
+    (Format::Csv, "Functions, for spreadsheets"),
+    (Format::Profile, "Everything, for profiler-daemon --replay"),
+];
 
 /// What is measured.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub enum RecordValue {
-    /// Timer samples.
-    #[default]
-    Samples,
-    /// All time.
-    Elapsed,
-    /// Time running in user mode outside system calls.
-    Application,
-    /// Time on a processor.
-    Running,
-    /// Time blocked or waiting for a processor.
-    OffProcessor,
-    /// Time off the processor until woken.
-    Blocked,
-    /// Time waiting for a processor.
-    Runnable,
-    /// Time running in system calls.
-    Syscall,
+const VALUES: [(StackValue, &str); 8] = [
+    (StackValue::Samples, "Timer samples"),
+    (StackValue::Elapsed, "All time"),
+    (
+        StackValue::Application,
+        "Time running in user mode outside system calls",
+    ),
+    (StackValue::Running, "Time on a processor"),
+    (
+        StackValue::OffProcessor,
+        "Time blocked or waiting for a processor",
+    ),
+    (StackValue::Blocked, "Time off the processor until woken"),
+    (StackValue::Runnable, "Time waiting for a processor"),
+    (StackValue::Syscall, "Time running in system calls"),
+];
+
+/// Reads one of a few words, each with what it means.
+fn one_of<T: Copy + Send + Sync + 'static>(
+    words: &'static [(T, &'static str)],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let possible = words
+        .iter()
+        .map(|(word, about)| PossibleValue::new(name(*word)).help(*about));
+    PossibleValuesParser::new(possible).map(move |typed| {
+        let found = words.iter().find(|(word, _)| name(*word) == typed);
+        found.expect("only these words are taken").0
+    })
+}
+
+fn frames_name(frames: Frames) -> &'static str {
+    match frames {
+        Frames::User => "user",
+        Frames::All => "all",
+    }
 }
 
 /// Whose functions are shown.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum RecordFrames {
-    /// Those of programs. Time in the kernel belongs to the function that called it.
-    #[default]
-    User,
-    /// The kernel's as well.
-    All,
-}
+const FRAMES: [(Frames, &str); 2] = [
+    (
+        Frames::User,
+        "Those of programs. Time in the kernel belongs to the function that called it",
+    ),
+    (Frames::All, "The kernel's as well"),
+];
 
 fn positive(text: &str) -> Result<u64, String> {
     match duration::parse(text)? {
@@ -129,8 +140,10 @@ fn positive(text: &str) -> Result<u64, String> {
 mod tests {
     use clap::Parser as _;
 
-    use super::{RecordArgs, RecordFormat, RecordFrames, RecordValue};
+    use super::RecordArgs;
+    use crate::api::Format;
     use crate::args::{Args, Command};
+    use crate::report::{Frames, StackValue};
 
     fn read(typed: &[&str]) -> Result<RecordArgs, String> {
         let all = ["profiler-daemon", "record"].iter().chain(typed);
@@ -167,9 +180,9 @@ mod tests {
         assert_eq!(args.comms, ["sh"]);
         assert!(args.children);
         assert_eq!(args.duration, Some(10_000_000_000));
-        assert_eq!(args.format, Some(RecordFormat::Pprof));
-        assert_eq!(args.value, Some(RecordValue::OffProcessor));
-        assert_eq!(args.frames, RecordFrames::All);
+        assert_eq!(args.format, Some(Format::Pprof));
+        assert_eq!(args.value, Some(StackValue::OffProcessor));
+        assert_eq!(args.frames, Frames::All);
         assert_eq!(args.output, Some("a.svg".into()));
         assert_eq!(args.frequency_hz, Some(999));
         assert_eq!(args.config, Some("c.toml".into()));

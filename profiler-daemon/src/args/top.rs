@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::duration;
+use crate::config::duration;
 
 /// What to look at, and how often.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]

@@ -2,9 +2,9 @@
 
 use std::fs;
 
+use crate::api::Degraded;
 use crate::collect::{CollectorState, SpendingState, Unreadable};
 use crate::config::{Config, SystemCalls};
-use crate::http::Degraded;
 use crate::sys::clock::unix_ns;
 
 /// See the module.

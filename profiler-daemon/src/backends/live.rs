@@ -10,14 +10,14 @@ use profiler_common::StackEnd;
 use profiler_common::unwind::UnwindFailure;
 use tracing::{error, info};
 
-use crate::collect::{CollectorState, Command, MemoryPart, SessionUnchanged};
-use crate::config::Config;
-use crate::config::targets::Targets;
-use crate::http::{
+use crate::api::{
     AttachedProgram, Coverage, Degraded, FileWithoutInformation, LineReading, OwnCost, ProfileRoom,
     ProgramCost, Status, Unwinding,
 };
-use crate::http::{Backend, BoxFuture, SessionFailure, TargetsFailure, Unavailable};
+use crate::api::{BoxFuture, SessionFailure, Source, TargetsFailure, Unavailable};
+use crate::collect::{CollectorState, Command, MemoryPart, SessionUnchanged};
+use crate::config::Config;
+use crate::config::targets::Targets;
 use crate::metrics::RequestCounts;
 use crate::profile::frames::FrameId;
 use crate::profile::sessions::{SessionChange, SessionChanged};
@@ -90,7 +90,7 @@ impl Live {
         }
     }
 
-    /// Asks for the collector's state, which what [`Backend::status`] says is made from, and answers it. Where there is no
+    /// Asks for the collector's state, which what [`Source::status`] says is made from, and answers it. Where there is no
     /// answer, the last one stays.
     pub async fn look(&self) -> Option<CollectorState> {
         let answer = self.access.state().await;
@@ -241,7 +241,7 @@ impl Live {
     }
 }
 
-impl Backend for Live {
+impl Source for Live {
     fn snapshot(&self) -> BoxFuture<'_, Result<Arc<Snapshot>, Unavailable>> {
         Box::pin(self.fresh())
     }

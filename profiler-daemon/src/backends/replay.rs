@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 
+use crate::api::{
+    BoxFuture, ReplayOf, SessionFailure, Source, Status, TargetsFailure, Unavailable,
+};
 use crate::config::targets::Targets;
 use crate::export::saved::{Saved, SavedNames};
-use crate::http::{
-    Backend, BoxFuture, ReplayOf, SessionFailure, Status, TargetsFailure, Unavailable,
-};
 use crate::processes::mappings::Place;
 use crate::profile::frames::{Frame, FrameId};
 use crate::profile::sessions::{SessionChange, SessionChanged};
@@ -112,7 +112,7 @@ fn without_files(snapshot: &Snapshot, frame: FrameId) -> (Place, Code) {
     (Place { module, offset }, code)
 }
 
-impl Backend for Replay {
+impl Source for Replay {
     fn snapshot(&self) -> BoxFuture<'_, Result<Arc<Snapshot>, Unavailable>> {
         Box::pin(std::future::ready(Ok(Arc::clone(&self.snapshot))))
     }

@@ -1,7 +1,7 @@
 //! What profiling costs, as status and metrics tell it.
 
+use crate::api::Spending;
 use crate::collect::SpendingState;
-use crate::http::Spending;
 use crate::metrics::SpendingInput;
 
 /// For the status.

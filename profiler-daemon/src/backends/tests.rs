@@ -9,10 +9,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::Live;
+use crate::api::{BoxFuture, Source as _, TargetsFailure, Unavailable};
 use crate::collect::{CollectorState, Command, Commander, TableFill, TableTold};
 use crate::config::Config;
 use crate::config::targets::Targets;
-use crate::http::{Backend as _, BoxFuture, TargetsFailure, Unavailable};
 use crate::kernel::{Attached, KernelSettings, SystemCalls};
 use crate::profile::Profile;
 use crate::profile::limits::Limits;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use toml::Value;
 
-use crate::args::duration;
+use super::duration;
 
 /// A kind of value: its default, its bounds and its spelling in the configuration file.
 pub(super) trait Kind<T> {

@@ -1,9 +1,6 @@
 //! Tests of the configuration as a user meets it.
 
-use clap::Parser as _;
-
 use super::{Config, ConfigError, SystemCalls, keys, sample};
-use crate::args::Args;
 
 fn refused(text: &str) -> String {
     Config::parse("a.toml", text).unwrap_err().to_string()
@@ -151,55 +148,6 @@ fn zero_is_allowed_where_it_means_something() {
         0
     );
     assert!(refused("[http]\nrequest_timeout = \"0\"").contains("from \"100ms\" to \"5m\""));
-}
-
-#[test]
-fn what_was_typed_wins_over_the_file() {
-    // Check that each option replaces the file's value, and is held to the same bounds.
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("a.toml");
-    std::fs::write(&file, "frequency_hz = 19\nlisten = \"127.0.0.1:1\"\n[targets]\ncomms = [\"sshd\"]\nchildren = true\n").unwrap();
-    let resolve = |typed: &[&str]| {
-        let args = ["profiler-daemon", "--config", file.to_str().unwrap()]
-            .into_iter()
-            .chain(typed.iter().copied());
-        Config::resolve(&Args::try_parse_from(args).unwrap())
-    };
-    let config = resolve(&[
-        "--frequency-hz=49",
-        "--min-interval=0",
-        "--listen=127.0.0.1:2",
-        "--pid=5",
-    ])
-    .unwrap();
-    assert_eq!(
-        (
-            config.frequency_hz,
-            config.min_interval_ns,
-            config.listen.port()
-        ),
-        (49, 0, 2)
-    );
-    assert_eq!(
-        (config.targets.pids.as_slice(), config.targets.comms.len()),
-        ([5].as_slice(), 0)
-    );
-    assert!(config.targets.children && !config.targets.all);
-    assert_eq!(resolve(&[]).unwrap().frequency_hz, 19);
-    for (typed, part) in [
-        (
-            "--frequency-hz=0",
-            "--frequency-hz: must be a whole number from 1 to 10000",
-        ),
-        (
-            "--min-interval=1h",
-            "--min-interval: must be a length of time",
-        ),
-        ("--pid=0", "--pid: pids: 0: must be a process number"),
-    ] {
-        let sentence = resolve(&[typed]).unwrap_err().to_string();
-        assert!(sentence.starts_with(part), "{sentence}");
-    }
 }
 
 #[test]

@@ -1,18 +1,16 @@
-//! Asks a server: one that listens somewhere, or routes in this process, in the same way.
+//! Asks a server that listens somewhere.
 //!
 //! Plain HTTP with one connection for each question; it follows no redirection and keeps nothing.
 
 use std::fmt;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode, Uri, header};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use thiserror::Error;
 use tokio::net::TcpStream;
-use tower::ServiceExt as _;
 
 use crate::export::text::name as shown_name;
 
@@ -41,17 +39,9 @@ pub enum NoAnswer {
     },
 }
 
-/// Whom to ask. Cheap to clone.
+/// Whom to ask: a server by its `host:port`. Cheap to clone.
 #[derive(Clone)]
-pub struct Client(To);
-
-#[derive(Clone)]
-enum To {
-    /// A server that listens: `host:port`.
-    Server(String),
-    /// Routes of this process.
-    Here(Router),
-}
+pub struct Client(String);
 
 impl Client {
     /// Asks the server at an address, as in `http://127.0.0.1:9797`; the scheme may be left out.
@@ -69,34 +59,24 @@ impl Client {
         let uri: Uri = authority.parse().map_err(|_| form.to_owned())?;
         match (uri.authority(), uri.path_and_query()) {
             (Some(found), None) if found.port().is_some() && !found.as_str().contains('@') => {
-                Ok(Self(To::Server(found.as_str().to_owned())))
+                Ok(Self(found.as_str().to_owned()))
             }
             _ => Err(form.to_owned()),
         }
     }
 
-    /// Asks routes of this process.
-    #[must_use]
-    pub fn here(routes: Router) -> Self {
-        Self(To::Here(routes))
-    }
-
     /// Whether the server runs on this machine, as far as its address tells.
     #[must_use]
     pub fn is_on_this_machine(&self) -> bool {
-        match &self.0 {
-            To::Here(_) => true,
-            To::Server(authority) => {
-                let host = authority
-                    .rsplit_once(':')
-                    .map_or("", |(host, _)| host)
-                    .trim_matches(['[', ']']);
-                host == "localhost"
-                    || host
-                        .parse()
-                        .is_ok_and(|address: std::net::IpAddr| address.is_loopback())
-            }
-        }
+        let host = self
+            .0
+            .rsplit_once(':')
+            .map_or("", |(host, _)| host)
+            .trim_matches(['[', ']']);
+        host == "localhost"
+            || host
+                .parse()
+                .is_ok_and(|address: std::net::IpAddr| address.is_loopback())
     }
 
     /// The bytes that a `GET` of a path with its query answers.
@@ -125,38 +105,26 @@ impl Client {
     }
 
     async fn answer(&self, path: &str) -> Result<Vec<u8>, NoAnswer> {
-        let host = match &self.0 {
-            To::Server(authority) => authority.as_str(),
-            To::Here(_) => "localhost",
-        };
         let request = Request::get(path)
-            .header(header::HOST, host)
+            .header(header::HOST, &self.0)
             .header(header::CONNECTION, "close")
             .body(Body::empty())
             .map_err(|error| self.broken(&error))?;
-        let response = match &self.0 {
-            To::Here(routes) => match routes.clone().oneshot(request).await {
-                Ok(response) => response,
-                Err(never) => match never {},
-            },
-            To::Server(authority) => {
-                let connect = TcpStream::connect(authority);
-                let stream = tokio::time::timeout(CONNECT_WITHIN, connect).await;
-                let stream = stream
-                    .map_err(|_| self.broken(&"it takes too long"))?
-                    .map_err(|error| self.broken(&error))?;
-                let io = TokioIo::new(stream);
-                let (mut sender, connection) = hyper::client::conn::http1::handshake(io)
-                    .await
-                    .map_err(|error| self.broken(&error))?;
-                // It ends with the answer; what breaks it breaks the answer, too.
-                tokio::spawn(async move { connection.await.unwrap_or_default() });
-                let response = sender.send_request(request).await;
-                response
-                    .map_err(|error| self.broken(&error))?
-                    .map(Body::new)
-            }
-        };
+        let connect = TcpStream::connect(&self.0);
+        let stream = tokio::time::timeout(CONNECT_WITHIN, connect).await;
+        let stream = stream
+            .map_err(|_| self.broken(&"it takes too long"))?
+            .map_err(|error| self.broken(&error))?;
+        let io = TokioIo::new(stream);
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(io)
+            .await
+            .map_err(|error| self.broken(&error))?;
+        // It ends with the answer; what breaks it breaks the answer, too.
+        tokio::spawn(async move { connection.await.unwrap_or_default() });
+        let response = sender.send_request(request).await;
+        let response = response
+            .map_err(|error| self.broken(&error))?
+            .map(Body::new);
         let status = response.status();
         let body = to_bytes(response.into_body(), MAX_ANSWER_BYTES).await;
         let body = body.map_err(|error| self.broken(&error))?.to_vec();
@@ -180,10 +148,7 @@ impl Client {
 /// Whom it asks, for people.
 impl fmt::Display for Client {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            To::Server(authority) => write!(out, "http://{authority}"),
-            To::Here(_) => out.write_str("this process"),
-        }
+        write!(out, "http://{}", self.0)
     }
 }
 
@@ -257,29 +222,27 @@ mod tests {
             )
     }
 
-    // Check that a server and routes in this process are asked alike, that a refusal is told in the server's own words and
-    // without what would reach a terminal, and that one who is not there is named.
+    // Check that a server is asked, that a refusal is told in the server's own words and without
+    // what would reach a terminal, and that one who is not there is named.
     #[tokio::test]
     async fn answers() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let server = tokio::spawn(async move { axum::serve(listener, routes()).await });
         let there = Client::at(&address.to_string()).unwrap();
-        for client in [there.clone(), Client::here(routes())] {
-            assert_eq!(client.json("/good").await.unwrap()["a"], 1);
-            let refused = |status, sentence: &str| NoAnswer::Refused {
-                status,
-                sentence: sentence.to_owned(),
-            };
-            assert_eq!(
-                client.get("/bad").await,
-                Err(refused(404, "no \\u{1b}[31mway"))
-            );
-            assert_eq!(
-                client.get("/odd").await,
-                Err(refused(502, "the answer is 502"))
-            );
-        }
+        assert_eq!(there.json("/good").await.unwrap()["a"], 1);
+        let refused = |status, sentence: &str| NoAnswer::Refused {
+            status,
+            sentence: sentence.to_owned(),
+        };
+        assert_eq!(
+            there.get("/bad").await,
+            Err(refused(404, "no \\u{1b}[31mway"))
+        );
+        assert_eq!(
+            there.get("/odd").await,
+            Err(refused(502, "the answer is 502"))
+        );
         server.abort();
         server.await.unwrap_err();
         let sentence = there.get("/good").await.unwrap_err().to_string();

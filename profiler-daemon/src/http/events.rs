@@ -1,94 +1,43 @@
 //! Answers that are sent again and again: server-sent events, for `format=events`.
 //!
-//! A stream makes an event when it is due and the connection has room for it. So a reader that is slow gets fewer events, each the newest,
-//! and nothing piles up for it. All streams wake at the same beats, and those of one beat share one reading of the profile.
-//! What an event holds is made by whoever opens the stream.
+//! A stream makes an event when it is due and the connection has room for it. So a reader that is
+//! slow gets fewer events, each the newest, and nothing piles up for it. All streams wake at the
+//! same beats, and those of one beat share one reading of the profile. What an event holds is made
+//! by whoever opens the stream.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
 use hyper::body::Frame;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep_until};
 
-use super::Shared;
-use super::backend::{Backend, BoxFuture, Unavailable};
-use super::format::Format;
-use super::guard::in_time;
-use super::problem::Problem;
+use super::respond::respond;
+use super::shared::{Shared, in_time};
+use super::streams::BEAT;
 use super::ties::Ties;
+use crate::api::BoxFuture;
+use crate::api::format::Format;
+use crate::api::parameter::MIN_INTERVAL_NS;
+use crate::api::problem::Problem;
 use crate::metrics::StreamEnd;
 use crate::profile::snapshot::Snapshot;
 use crate::report::times::rfc3339;
 use crate::sys::clock;
 
-/// The shortest time between two events.
-pub(super) const MIN_INTERVAL_NS: u64 = 500_000_000;
-/// The longest time between two events.
-pub(super) const MAX_INTERVAL_NS: u64 = 3_600_000_000_000;
-/// Streams send at multiples of this since the server began.
-const BEAT: Duration = Duration::from_millis(500);
-/// What is sent when there was nothing else to send for a while, so that both sides see that the other is there.
+/// What is sent when there was nothing else to send for a while, so that both sides see that the
+/// other is there.
 const HEARTBEAT: &[u8] = b": \n\n";
 /// Asks proxies that know this header to pass events on at once.
 const UNBUFFERED: (HeaderName, HeaderValue) = (
     HeaderName::from_static("x-accel-buffering"),
     HeaderValue::from_static("no"),
 );
-
-/// What all streams share.
-pub(super) struct Streams {
-    places: Arc<Semaphore>,
-    max: usize,
-    begun: Instant,
-    /// The profile at the newest beat that was asked for; nothing while no stream is open.
-    newest: Mutex<Option<(u64, Arc<Snapshot>)>>,
-}
-
-impl Streams {
-    /// Room for `max` streams.
-    pub(super) fn new(max: usize) -> Self {
-        Self {
-            places: Arc::new(Semaphore::new(max)),
-            max,
-            begun: Instant::now(),
-            newest: Mutex::new(None),
-        }
-    }
-
-    /// The beat that was last.
-    fn beat(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_nanos() / BEAT.as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    /// When a beat is.
-    fn at(&self, beat: u64) -> Instant {
-        self.begun + BEAT * u32::try_from(beat).unwrap_or(u32::MAX)
-    }
-
-    /// The profile at a beat, read once for all streams.
-    async fn snapshot(
-        &self,
-        backend: &dyn Backend,
-        beat: u64,
-    ) -> Result<Arc<Snapshot>, Unavailable> {
-        let mut newest = self.newest.lock().await;
-        if let Some((known, snapshot)) = &*newest
-            && *known >= beat
-        {
-            return Ok(Arc::clone(snapshot));
-        }
-        let snapshot = backend.snapshot().await?;
-        *newest = Some((beat, Arc::clone(&snapshot)));
-        Ok(snapshot)
-    }
-}
 
 /// When an event is made, and what was sent before.
 #[derive(Debug, Clone, Copy)]
@@ -105,8 +54,7 @@ impl Moment {
     ///
     /// When it cannot be read now.
     pub(super) async fn snapshot(self, shared: &Shared) -> Result<Option<Arc<Snapshot>>, Problem> {
-        let backend = &*shared.backend;
-        let snapshot = shared.streams.snapshot(backend, self.beat).await?;
+        let snapshot = shared.streams.snapshot(&*shared.source, self.beat).await?;
         let is_new = self.sent_unix_ns != Some(snapshot.as_of_unix_ns());
         Ok(is_new.then_some(snapshot))
     }
@@ -138,7 +86,8 @@ type Make =
 ///
 /// # Errors
 ///
-/// When there are too many streams, or already the first event cannot be made: told as for any other format.
+/// When there are too many streams, or already the first event cannot be made: told as for any
+/// other format.
 pub(super) async fn open(
     shared: &Arc<Shared>,
     interval_ns: u64,
@@ -148,10 +97,10 @@ pub(super) async fn open(
     + 'static,
 ) -> Result<Response, Problem> {
     let streams = &shared.streams;
-    let Ok(place) = Arc::clone(&streams.places).try_acquire_owned() else {
+    let Some(place) = streams.take_place() else {
         return Err(Problem::overloaded(format!(
             "{} streams of events are open already",
-            streams.max
+            streams.max()
         )));
     };
     let mut stream = Stream {
@@ -173,7 +122,7 @@ pub(super) async fn open(
     stream.first = made.map(|made| stream.event(&made));
     let ties = Arc::clone(&stream.ties);
     let body = Body::new(Events(Some(Box::pin(stream.next()))));
-    let mut response = Format::Events { interval_ns }.respond(body);
+    let mut response = respond(Format::Events, body);
     response.headers_mut().insert(UNBUFFERED.0, UNBUFFERED.1);
     response.extensions_mut().insert(ties);
     Ok(response)
@@ -262,7 +211,8 @@ impl Stream {
         }
     }
 
-    /// Makes the data of a beat, within the time of any answer; nothing where they would be the same again.
+    /// Makes the data of a beat, within the time of any answer; nothing where they would be the
+    /// same again.
     async fn make(&self, beat: u64) -> Result<Option<Made>, Problem> {
         let moment = Moment {
             beat,
@@ -305,13 +255,7 @@ impl Drop for Stream {
             let streams = &self.shared.options.requests.streams;
             streams.ended(self.end.unwrap_or(gone));
         }
-        let streams = &self.shared.streams;
-        // This one still has its place. Where another stream is reading, it is not the last.
-        if streams.places.available_permits() + 1 == streams.max
-            && let Ok(mut newest) = streams.newest.try_lock()
-        {
-            *newest = None;
-        }
+        self.shared.streams.leave();
     }
 }
 

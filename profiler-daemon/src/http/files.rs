@@ -1,5 +1,6 @@
-//! Files that are compiled in, and how they go out: with their type, a policy, and a tag by which a browser keeps them. Which
-//! files there are and what they may do is said by `page` and `speedscope`.
+//! Files that are compiled in, and how they go out: with their type, a policy, and a tag by which a
+//! browser keeps them. Which files there are and what they may do is said by `page` and
+//! `speedscope`.
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
@@ -32,7 +33,8 @@ macro_rules! files {
 pub(super) use files;
 
 impl Site {
-    /// The answer with a file, or that the browser has it already; none where there is no file of that name.
+    /// The answer with a file, or that the browser has it already; none where there is no file of
+    /// that name.
     pub(super) fn respond(&self, name: &str, headers: &HeaderMap) -> Option<Response> {
         let file = self.files.iter().find(|file| file.name == name)?;
         let tag = format!("W/\"{:016x}\"", fnv1a(file.content));
@@ -80,8 +82,8 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     })
 }
 
-/// Checks that the files are those of a folder of the daemon, in order, and that each has a type of its own. What `is_of_it`
-/// refuses is left aside.
+/// Checks that the files are those of a folder of the daemon, in order, and that each has a type of
+/// its own. What `is_of_it` refuses is left aside.
 #[cfg(test)]
 pub(super) fn assert_files_of(files: &[File], folder: &str, is_of_it: impl Fn(&str) -> bool) {
     fn names(folder: &std::path::Path, prefix: &str, found: &mut Vec<String>) {

@@ -1,22 +1,25 @@
-//! What reads requests, for `crate::fuzzing`: whatever is asked, it is within bounds or refused with a short answer.
+//! What reads requests, for `crate::fuzzing`: whatever is asked, it is within bounds or refused
+//! with a short answer.
 
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use serde::de::DeserializeOwned;
 
-use super::control::checked_object;
-use super::endpoints::ENDPOINTS;
-use super::format::Format;
+use super::accept::accepted;
 use super::guard::{head_problem, meant_host};
 use super::options::HttpOptions;
-use super::params::{Params, shown};
-use super::questions::{
+use crate::api::change::{Mark, Start, checked_object};
+use crate::api::endpoint::{Does, Sending};
+use crate::api::endpoints::ENDPOINTS;
+use crate::api::format::Format;
+use crate::api::parameter::Declarations;
+use crate::api::problem::{Problem, shown};
+use crate::api::query::{
     DIFF, FUNCTIONS, INSTRUCTIONS, LINES, NEIGHBOURS, PPROF, PROCESS_DIFF, RECORDING, SCREEN,
     TABLE, TIMELINE, TREE, VIEW,
 };
-use super::sessions::{Mark, Start};
-use super::{answers, problem::Problem};
+use crate::api::query_string::Params;
 use crate::config::Config;
 use crate::config::targets::{MAX_CGROUPS, MAX_COMMS, MAX_PIDS, Targets};
 use crate::report::query::{ImageId, ProcessSelector, TableQuery, TreeQuery};
@@ -38,15 +41,20 @@ pub(crate) fn query(text: &[u8]) {
         }
     }
     for endpoint in ENDPOINTS {
-        let mut params = Params::parse(Some(query), endpoint.parameters);
-        let formats = answers::of(endpoint.handler).formats();
-        let format = Format::asked(&mut params, &headers, formats);
-        if let Ok(format) = format
-            && !formats.is_empty()
-        {
-            assert!(
-                format == Format::Json || formats.iter().any(|known| known.name() == format.name())
-            );
+        let (Some(Does::Report(_, described)) | Some(Does::Now(_, described))) = endpoint.get
+        else {
+            continue;
+        };
+        let formats = described.formats;
+        let accepted = |formats: &[Format]| accepted(&headers, formats);
+        let read = endpoint.read_with_format(Some(query), formats, accepted, |_| ());
+        match read {
+            Ok(((), Sending::Once(format))) => assert!(formats.contains(&format)),
+            Ok(((), Sending::Events { interval_ns })) => {
+                assert!(formats.contains(&Format::Events));
+                assert!((500_000_000..=3_600_000_000_000).contains(&interval_ns));
+            }
+            Err(problem) => check_problem(Some(&problem)),
         }
     }
     read(query, VIEW, |params| {
@@ -122,7 +130,7 @@ fn object<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
     }
 }
 
-fn read(query: &str, allowed: &[&str], take: impl FnOnce(&mut Params)) {
+fn read(query: &str, allowed: Declarations, take: impl FnOnce(&mut Params)) {
     let mut params = Params::parse(Some(query), allowed);
     take(&mut params);
     check_problem(params.finish().err().as_ref());

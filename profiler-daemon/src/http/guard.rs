@@ -1,18 +1,21 @@
-//! What stands before every handler: which host is meant, how long it may take, what is counted, which headers go out.
+//! What stands before every handler: which host is meant, how long it may take, what is counted,
+//! which headers go out.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
-use super::Shared;
-use super::endpoints::{handler_of, waits};
 use super::options::HttpOptions;
-use super::params::shown;
-use super::problem::Problem;
+use super::shared::{Shared, in_time};
+use super::{page, speedscope};
+use crate::api::endpoint::Does;
+use crate::api::endpoints;
+use crate::api::problem::Problem;
+use crate::api::problem::shown;
 
 /// The longest address (path and query) of a request, in bytes.
 const MAX_URI_BYTES: usize = 8 << 10;
@@ -74,6 +77,16 @@ pub(super) async fn count(
     response
 }
 
+/// What a path is counted under; `none` for what is no endpoint.
+fn handler_of(path: Option<&str>) -> &'static str {
+    let of_page = [page::ROUTE, speedscope::ROUTE, speedscope::FILES_ROUTE];
+    if path.is_some_and(|path| of_page.contains(&path)) {
+        return "page";
+    }
+    let endpoint = path.and_then(endpoints::find);
+    endpoint.map_or("none", |endpoint| endpoint.handler)
+}
+
 /// Bounds the time that an answer may take to be made. What is asked to wait does this itself.
 pub(super) async fn limit_time(
     State(shared): State<Arc<Shared>>,
@@ -81,7 +94,8 @@ pub(super) async fn limit_time(
     next: Next,
 ) -> Response {
     let path = request.extensions().get::<MatchedPath>();
-    if waits(path.map(MatchedPath::as_str)) {
+    let endpoint = path.and_then(|path| endpoints::find(path.as_str()));
+    if endpoint.is_some_and(|endpoint| matches!(endpoint.get, Some(Does::Record(_)))) {
         return next.run(request).await;
     }
     match in_time(&shared, next.run(request)).await {
@@ -90,26 +104,8 @@ pub(super) async fn limit_time(
     }
 }
 
-/// Waits for `work` as long as a request may take.
-///
-/// # Errors
-///
-/// When it takes longer.
-pub(super) async fn in_time<T>(
-    shared: &Shared,
-    work: impl Future<Output = T>,
-) -> Result<T, Problem> {
-    let patience = shared.options.request_timeout;
-    tokio::time::timeout(patience, work).await.map_err(|_| {
-        Problem::overloaded(format!(
-            "the answer was not ready within {} ms (setting http.request_timeout)",
-            patience.as_millis()
-        ))
-    })
-}
-
-/// Refuses requests with a head that nobody needs. One beyond what the connection reads does not come here: it is answered
-/// without a body.
+/// Refuses requests with a head that nobody needs. One beyond what the connection reads does not
+/// come here: it is answered without a body.
 pub(super) async fn limit_head(request: Request, next: Next) -> Response {
     match head_problem(request.headers(), request.uri()) {
         None => next.run(request).await,
@@ -123,7 +119,7 @@ pub(super) fn head_problem(headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
         .map_or(0, |address| address.as_str().len());
     if uri_bytes > MAX_URI_BYTES {
         return Some(Problem::new(
-            StatusCode::URI_TOO_LONG,
+            414,
             "address-too-long",
             "The address is too long",
             format!("path and query have {uri_bytes} bytes, and may have {MAX_URI_BYTES}"),
@@ -144,15 +140,15 @@ pub(super) fn head_problem(headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
         return None;
     };
     Some(Problem::new(
-        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        431,
         "headers-too-large",
         "The headers are too large",
         detail,
     ))
 }
 
-/// Refuses requests that mean another host. A page that points its own name at this address would else be allowed by
-/// the browser to read every report.
+/// Refuses requests that mean another host. A page that points its own name at this address would
+/// else be allowed by the browser to read every report.
 pub(super) async fn check_host(
     State(shared): State<Arc<Shared>>,
     request: Request,
@@ -164,14 +160,15 @@ pub(super) async fn check_host(
     }
 }
 
-/// Refuses what a page of another site makes the browser fetch, as an image or in a frame: the page could not read the answer,
-/// but take the places of those who may. To follow a link to here is allowed. Who is no browser does not say where it comes from.
+/// Refuses what a page of another site makes the browser fetch, as an image or in a frame: the page
+/// could not read the answer, but take the places of those who may. To follow a link to here is
+/// allowed. Who is no browser does not say where it comes from.
 pub(super) async fn check_site(request: Request, next: Next) -> Response {
     if !is_embedded(request.headers()) {
         return next.run(request).await;
     }
     Problem::new(
-        StatusCode::FORBIDDEN,
+        403,
         "cross-site",
         "The request comes from a page of another site",
         "a page of another site may link to this server, and not fetch from it (header Sec-Fetch-Site)",
@@ -197,7 +194,7 @@ pub(super) fn meant_host(
     let mut hosts = headers.get_all(header::HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
         return Err(Problem::new(
-            StatusCode::BAD_REQUEST,
+            400,
             "invalid-host",
             "The host is missing",
             "the request must have exactly one Host header",
@@ -208,7 +205,7 @@ pub(super) fn meant_host(
     for host in [Some(host), in_line].into_iter().flatten() {
         if !is_allowed(host, options) {
             return Err(Problem::new(
-                StatusCode::MISDIRECTED_REQUEST,
+                421,
                 "unknown-host",
                 "This is not that host",
                 format!(
@@ -222,8 +219,8 @@ pub(super) fn meant_host(
     Ok(())
 }
 
-/// Whether a host, with or without a port, is one that this server answers for. The port does not matter: it may be
-/// forwarded, and another port is another origin to a browser anyway.
+/// Whether a host, with or without a port, is one that this server answers for. The port does not
+/// matter: it may be forwarded, and another port is another origin to a browser anyway.
 pub(super) fn is_allowed(host: &str, options: &HttpOptions) -> bool {
     let Some(name) = without_port(host) else {
         return false;
@@ -238,8 +235,8 @@ pub(super) fn is_allowed(host: &str, options: &HttpOptions) -> bool {
     let Ok(address) = name.parse::<IpAddr>() else {
         return false;
     };
-    // An address as host was not looked up by name, so no name can have been pointed here: where the server listens on
-    // every address, all of them are its own.
+    // An address as host was not looked up by name, so no name can have been pointed here: where
+    // the server listens on every address, all of them are its own.
     let own = options.listen.ip();
     address.is_loopback() || address == own || own.is_unspecified()
 }
@@ -274,7 +271,8 @@ mod tests {
 
     #[test]
     fn only_own_names_are_allowed() {
-        // Check loopback names, the listen address and configured names with and without ports, and nothing like them.
+        // Check loopback names, the listen address and configured names with and without ports, and
+        // nothing like them.
         let narrow = options("192.0.2.7:9797");
         for host in [
             "localhost",

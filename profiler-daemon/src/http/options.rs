@@ -15,16 +15,18 @@ const MAX_REPORTS: usize = 4;
 const MAX_LINE_REPORTS: usize = 2;
 /// Profiles of the next seconds that are waited for at the same time.
 const MAX_RECORDINGS: usize = 4;
-/// Streams of events that are open at the same time, at most a quarter of all connections. Each holds one for as long as its
-/// client likes.
+/// Streams of events that are open at the same time, at most a quarter of all connections. Each
+/// holds one for as long as its client likes.
 const MAX_STREAMS: usize = 16;
 /// How long one stream of events may be. Clients made for events come back by themselves.
 const MAX_STREAM_AGE: Duration = Duration::from_secs(3_600);
-/// How long the last answer of an old connection may take: a stream that has just begun then is not cut.
+/// How long the last answer of an old connection may take: a stream that has just begun then is not
+/// cut.
 const MAX_ANSWER_AGE: Duration = Duration::from_secs(3_630);
 /// How long a stream of events may say nothing.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// How long a client may take to send the head of a request, and how long a connection may stand idle.
+/// How long a client may take to send the head of a request, and how long a connection may stand
+/// idle.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client may take nothing of an answer.
 const WRITE_STALL: Duration = Duration::from_secs(10);
@@ -46,7 +48,8 @@ pub struct HttpOptions {
     pub max_reports: usize,
     /// Those of them that wait for debug information.
     pub max_line_reports: usize,
-    /// How long the body of a request may take to arrive, and how long an answer may take to be made.
+    /// How long the body of a request may take to arrive, and how long an answer may take to be
+    /// made.
     pub request_timeout: Duration,
     /// The longest body of a request, in bytes.
     pub max_body_bytes: usize,
@@ -62,7 +65,8 @@ pub struct HttpOptions {
     pub shutdown_grace: Duration,
     /// Time between two samples of one processor, nanoseconds; profiles tell it.
     pub sampling_period_ns: u64,
-    /// Profiles of the next seconds that are waited for at the same time. Each keeps the state it began with.
+    /// Profiles of the next seconds that are waited for at the same time. Each keeps the state it
+    /// began with.
     pub max_recordings: usize,
     /// Streams of events that are open at the same time.
     pub max_streams: usize,

@@ -1,14 +1,16 @@
-//! The page: its files, compiled in. What the page asks, it asks of the same endpoints as everybody.
+//! The page: its files, compiled in. What the page asks, it asks of the same endpoints as
+//! everybody.
 //!
-//! A browser that opens `/` gets the page; `curl` gets the first screen there as text (see `control::index`).
+//! A browser that opens `/` gets the page; `curl` gets the first screen there as text (see
+//! `control::index`).
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 
-use super::control;
 use super::files::{Site, files};
+use super::unknown;
 
 /// Where the page's own files are.
 pub(super) const ROUTE: &str = "/ui/{*file}";
@@ -16,8 +18,8 @@ pub(super) const ROUTE: &str = "/ui/{*file}";
 /// The longest `Accept` header that is read, in bytes.
 const MAX_ACCEPT_BYTES: usize = 1_024;
 
-/// The page. It may run and show what this server sends, ask this server, and nothing else. Text that arrives as data cannot become
-/// markup: Trusted Types refuse the ways there.
+/// The page. It may run and show what this server sends, ask this server, and nothing else. Text
+/// that arrives as data cannot become markup: Trusted Types refuse the ways there.
 const PAGE: Site = Site {
     policy: HeaderValue::from_static(
         "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
@@ -75,7 +77,8 @@ const PAGE: Site = Site {
     ],
 };
 
-/// Whether this is a browser that wants to show something. `curl` and programs accept everything and mean none of it.
+/// Whether this is a browser that wants to show something. `curl` and programs accept everything
+/// and mean none of it.
 pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
     headers
         .get_all(header::ACCEPT)
@@ -107,7 +110,7 @@ pub(super) async fn file(name: Result<Path<String>, PathRejection>, request: Req
         .and_then(|Path(name)| PAGE.respond(&name, request.headers()));
     match found {
         Some(response) => response,
-        None => control::not_found(request).await.into_response(),
+        None => unknown::not_found(request).await.into_response(),
     }
 }
 
@@ -118,7 +121,8 @@ mod tests {
 
     #[test]
     fn every_file_is_served() {
-        // Check that the table names each file of the page's folder, in order, and that each has a content type of its own.
+        // Check that the table names each file of the page's folder, in order, and that each has a
+        // content type of its own.
         assert_files_of(PAGE.files, "ui", |name| {
             !name.starts_with("speedscope/") && !name.starts_with("third-party/")
         });

@@ -1,8 +1,9 @@
 //! Places for connections: a bounded number, and which connection gives way to a new one.
 //!
-//! A connection is *silent* while the server waits for its client: for a request, for the rest of one, or for the client
-//! to take more of an answer. Where every place is taken, the connection that is silent longest is closed, so that
-//! clients that hold connections without using them keep nobody out. One whose answer is being made is left alone.
+//! A connection is *silent* while the server waits for its client: for a request, for the rest of
+//! one, or for the client to take more of an answer. Where every place is taken, the connection
+//! that is silent longest is closed, so that clients that hold connections without using them keep
+//! nobody out. One whose answer is being made is left alone.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -60,7 +61,8 @@ impl Seats {
         })
     }
 
-    /// A place, and whether another connection gave way for it; `None` if every connection is at work.
+    /// A place, and whether another connection gave way for it; `None` if every connection is at
+    /// work.
     pub(super) fn take(self: &Arc<Self>) -> Option<(Seat, bool)> {
         self.take_at(Instant::now())
     }
@@ -130,7 +132,8 @@ impl Place {
     pub(super) fn stalled(&self, stalled: bool) {
         let now = Instant::now();
         let mut state = self.state();
-        // What is taken is a sign of life, also where the whole of the answer was handed over long ago.
+        // What is taken is a sign of life, also where the whole of the answer was handed over long
+        // ago.
         state.idle_since = now;
         state.stalled_since = stalled.then_some(now);
     }
@@ -242,8 +245,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_longest_silent_gives_way() {
-        // Check that of all that are silent the one silent longest gives way, whether idle or not taking its answer, that
-        // none at work does, and that a place that was left is free.
+        // Check that of all that are silent the one silent longest gives way, whether idle or not
+        // taking its answer, that none at work does, and that a place that was left is free.
         let seats = Seats::new(3);
         let begin = Instant::now();
         let after = |seconds| begin + Duration::from_secs(seconds);

@@ -1,8 +1,10 @@
-//! The accept loop: bounds the number, the idle time and the age of connections, and stops gracefully.
+//! The accept loop: bounds the number, the idle time and the age of connections, and stops
+//! gracefully.
 //!
-//! A client that hangs holds one of a bounded number of connections for a bounded time: the head of a request, its
-//! body, the making of the answer and the taking of it each have a deadline, and the connection as a whole has an age.
-//! Where all are held, the one silent longest gives way to a new one at once (`seats`).
+//! A client that hangs holds one of a bounded number of connections for a bounded time: the head of
+//! a request, its body, the making of the answer and the taking of it each have a deadline, and the
+//! connection as a whole has an age. Where all are held, the one silent longest gives way to a new
+//! one at once (`seats`).
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -24,16 +26,18 @@ use tokio::time::{sleep, timeout};
 use tower::ServiceExt as _;
 
 use super::options::HttpOptions;
-use super::problem::Problem;
 use super::seats::{Arriving, Begun, Seat, Seats};
 use super::stall::Stalling;
 use super::ties::{Endless, Ties};
+use crate::api::problem::Problem;
 
-/// The longest head of a request that is read, in bytes. `guard::limit_head` allows half of it, and can say so.
+/// The longest head of a request that is read, in bytes. `guard::limit_head` allows half of it, and
+/// can say so.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 /// The most headers of a request that are read. As above.
 const MAX_HEADERS: usize = 1_024;
-/// Connections beyond the limit that are told so at the same time. For one more, the one silent longest is closed without a word.
+/// Connections beyond the limit that are told so at the same time. For one more, the one silent
+/// longest is closed without a word.
 const MAX_REFUSALS: usize = 32;
 /// How long a client that is refused may take to listen.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(1);
@@ -235,8 +239,8 @@ impl Connection {
             Some(ended) => ended,
             None => {
                 served.as_mut().graceful_shutdown();
-                // The answer under way is made and taken; of a client that takes it by the byte, no longer than a stream. Where
-                // the server stops, that ends it sooner.
+                // The answer under way is made and taken; of a client that takes it by the byte, no
+                // longer than a stream. Where the server stops, that ends it sooner.
                 let last = timeout(options.max_answer_age, served);
                 tokio::select! {
                     ended = last => ended.unwrap_or_else(|_| {

@@ -1,13 +1,13 @@
-//! The viewer speedscope, compiled in: a call tree of this daemon opens in it without anything from elsewhere. What it is and how a
-//! newer one is had says `ui/third-party/speedscope/README.md`.
+//! The viewer speedscope, compiled in: a call tree of this daemon opens in it without anything from
+//! elsewhere. What it is and how a newer one is had says `ui/third-party/speedscope/README.md`.
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse as _, Response};
 
-use super::control;
 use super::files::{Site, files};
+use super::unknown;
 
 /// Its own address. It shows the profile that stands behind `#profileURL=`.
 pub(super) const ROUTE: &str = "/speedscope/";
@@ -15,8 +15,9 @@ pub(super) const ROUTE: &str = "/speedscope/";
 /// Where its files are.
 pub(super) const FILES_ROUTE: &str = "/speedscope/{*file}";
 
-/// What it may do: run and show its own files, and ask this server. It compiles WebAssembly of its own, and makes an empty style
-/// element, whose hash stands here, to which its script adds rules; no style or script comes from text.
+/// What it may do: run and show its own files, and ask this server. It compiles WebAssembly of its
+/// own, and makes an empty style element, whose hash stands here, to which its script adds rules;
+/// no style or script comes from text.
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; \
      style-src 'self' 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='; font-src 'self'; img-src 'self'; \
@@ -60,7 +61,7 @@ pub(super) async fn file(name: Result<Path<String>, PathRejection>, request: Req
     });
     match found {
         Some(response) => response,
-        None => control::not_found(request).await.into_response(),
+        None => unknown::not_found(request).await.into_response(),
     }
 }
 
@@ -71,8 +72,8 @@ mod tests {
 
     #[test]
     fn every_file_is_served() {
-        // Check that the tables name what was taken from speedscope and what is around it, and that the index and the style name only
-        // files that are there.
+        // Check that the tables name what was taken from speedscope and what is around it, and that
+        // the index and the style name only files that are there.
         assert_files_of(OWN.files, "ui/speedscope", |_| true);
         let notes = ["README.md", "SOURCE.json"];
         assert_files_of(TAKEN.files, "ui/third-party/speedscope", |name| {

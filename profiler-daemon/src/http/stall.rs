@@ -1,4 +1,5 @@
-//! A connection whose client must take what it is sent: a write that makes no progress for too long fails.
+//! A connection whose client must take what it is sent: a write that makes no progress for too long
+//! fails.
 
 use std::future::Future as _;
 use std::io;

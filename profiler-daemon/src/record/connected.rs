@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 
-use crate::args::{RecordArgs, duration};
+use crate::args::RecordArgs;
+use crate::config::duration;
 use crate::export::saved::Saved;
 use crate::http::Client;
 use crate::processes::ids::ProcessKey;

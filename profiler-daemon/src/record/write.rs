@@ -1,23 +1,17 @@
 //! From the profile to the bytes of the report.
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 
-use crate::args::RecordFormat;
+use crate::api;
+use crate::api::question::{Known, no_lines};
 use crate::backends::Live;
 use crate::export::human::profiler_cost;
-use crate::export::pprof::{self, Content};
 use crate::export::saved::{Saved, SavedNames};
-use crate::export::{csv, firefox, flamegraph, folded, speedscope, text};
-use crate::http;
-use crate::report::recording::all_functions;
-use crate::report::{
-    self, Scope, Sections, SessionReport, StackQuery, TreeQuery, ViewQuery, Window,
-};
+use crate::report::{self, Scope, SessionReport, ViewQuery, Window};
 
 use super::wanted::Wanted;
 
@@ -39,11 +33,10 @@ pub(super) async fn take(live: &Live, wanted: &Wanted, scope: Scope) -> anyhow::
     // A pass of its own, so that nothing of the end is missing.
     let snapshot = live.access().snapshot(0).await;
     let snapshot = snapshot.context("there is no report")?;
-    let named = match wanted.format {
-        RecordFormat::Profile => Scope::Session,
-        _ => scope,
+    let mut frames = match wanted.question(scope, ViewQuery::default()) {
+        Some(question) => question.needs(&snapshot)?,
+        None => report::frames_needed(&snapshot, &Scope::Session)?,
     };
-    let mut frames = report::frames_needed(&snapshot, &named)?;
     // The totals are those of the session whoever was asked for.
     frames.extend(report::outermost_frames(&snapshot, &Scope::Session)?);
     frames.sort_unstable();
@@ -54,7 +47,7 @@ pub(super) async fn take(live: &Live, wanted: &Wanted, scope: Scope) -> anyhow::
         .await;
     live.look().await;
     let names = SavedNames::new(&frames, &*names);
-    http::saved(live, snapshot, names, wanted.sampling_period_ns)
+    api::saved(live, snapshot, names, wanted.sampling_period_ns)
         .context("how the profiler is cannot be written down")
 }
 
@@ -74,61 +67,27 @@ pub(super) async fn report(
             window,
         };
         let totals = report::session(&saved.snapshot, &view, &saved.names)?;
-        let bytes = bytes(&saved, &scope, &wanted, &view)?;
+        let bytes = bytes(&saved, scope, &wanted, view)?;
         anyhow::Ok(Report { bytes, totals })
     });
     made.await.context("making the report failed")?
 }
 
-fn bytes(
-    saved: &Saved,
-    scope: &Scope,
-    wanted: &Wanted,
-    view: &ViewQuery,
-) -> anyhow::Result<Vec<u8>> {
-    let &Wanted { format, value, .. } = wanted;
-    let (snapshot, names) = (&*saved.snapshot, &saved.names);
-    let recording = || report::recording(snapshot, scope, value, view, names);
-    let stacks = |places| {
-        let query = StackQuery {
-            tree: TreeQuery {
-                frames: view.frames,
-                window: view.window,
-                value: Some(value),
-                ..TreeQuery::default()
-            },
-            places,
-            sections: match scope {
-                Scope::Session => Sections::Process,
-                Scope::Process(_) | Scope::Image(_) | Scope::Named(_) => Sections::None,
-            },
-        };
-        report::stacks(snapshot, scope, &query, names)
-    };
+/// The whole profile, or what it is asked.
+fn bytes(saved: &Saved, scope: Scope, wanted: &Wanted, view: ViewQuery) -> anyhow::Result<Vec<u8>> {
     let mut out = Vec::new();
-    match format {
-        RecordFormat::Text => text::write(&recording()?, &mut out),
-        RecordFormat::Json => serde_json::to_writer(&mut out, &recording()?)
-            .map_err(io::Error::from)
-            .map(|()| out.push(b'\n')),
-        RecordFormat::Csv => {
-            let query = all_functions(value, view);
-            csv::write(
-                &report::functions(snapshot, scope, &query, names)?,
-                &mut out,
-            )
+    let written = match wanted.question(scope, view) {
+        None => saved.write(&mut out),
+        Some(question) => {
+            let known = Known {
+                names: &saved.names,
+                lines: &no_lines(),
+            };
+            let answer = question.answer(&saved.snapshot, known)?;
+            answer.write(wanted.format, &mut out)
         }
-        RecordFormat::Folded => folded::write(&stacks(false)?, value, &mut out),
-        RecordFormat::Svg => flamegraph::write(&stacks(false)?, value, &mut out),
-        RecordFormat::Speedscope => speedscope::write(&stacks(false)?, value, &mut out),
-        RecordFormat::Firefox => firefox::write(&stacks(false)?, value, &mut out),
-        RecordFormat::Pprof => {
-            let period_ns = saved.sampling_period_ns;
-            pprof::write(&stacks(true)?, Content::All, period_ns, &mut out)
-        }
-        RecordFormat::Profile => saved.write(&mut out),
-    }
-    .context("cannot make the report")?;
+    };
+    written.context("cannot make the report")?;
     Ok(out)
 }
 

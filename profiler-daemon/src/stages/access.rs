@@ -16,7 +16,10 @@ use crate::profile::snapshot::Snapshot;
 use crate::report::names::{Lines, Names};
 use crate::symbols::lines::finder::{LineCounts, LineFinder};
 use crate::symbols::names::{FunctionName, Named, Unnamed};
-use crate::symbols::symbolizer::{Request, SymbolCounts, Symbolizer};
+use crate::symbols::{
+    request::Request,
+    symbolizer::{SymbolCounts, Symbolizer},
+};
 use crate::sys::heartbeat::{Heartbeat, Heartbeats};
 
 /// How long a question to the collector may take.

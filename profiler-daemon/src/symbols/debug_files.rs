@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use super::symbolizer::Request;
+use super::request::Request;
 use crate::{
     processes::{
         elf_file::{ElfFile, Program, Sections, address_of},

@@ -15,5 +15,6 @@ pub mod kallsyms;
 pub mod lines;
 pub mod names;
 mod perf_map;
+pub mod request;
 pub mod symbolizer;
 mod tables;

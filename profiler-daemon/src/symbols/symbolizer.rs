@@ -21,13 +21,12 @@ use super::{
     kallsyms::Kallsyms,
     names::{FunctionName, Named, Unnamed},
     perf_map::PerfMaps,
+    request::Request,
 };
 use crate::{
     processes::{
         files::ModuleFile,
-        mappings::Place,
-        module::{Module, ModuleId, ModuleKind},
-        seen::Seen,
+        module::{ModuleId, ModuleKind},
     },
     sys::{clock, heartbeat::Heartbeat},
 };
@@ -58,19 +57,6 @@ impl Default for SymbolOptions {
             cache_bytes: 16 << 20,
         }
     }
-}
-
-/// One place to be named.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// The place.
-    pub place: Place,
-    /// Its module.
-    pub module: Arc<Module>,
-    /// The module's file; `None` for the kernel, and where it could not be opened.
-    pub file: Option<Arc<ModuleFile>>,
-    /// Where that was mapped last, to find what belongs to it.
-    pub seen: Option<Seen>,
 }
 
 /// What happened so far.

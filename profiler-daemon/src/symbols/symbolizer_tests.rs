@@ -9,7 +9,8 @@ use super::*;
 use crate::{
     processes::{
         live::{ProcessOptions, Processes},
-        module::FileIdentity,
+        mappings::Place,
+        module::{FileIdentity, Module},
         source::ProcFs,
     },
     symbols::names::FunctionKind,

@@ -1,11 +1,4 @@
-//! What is asked for what is to be shown: paths of the HTTP interface, and nothing else.
-
-use anyhow::Context as _;
-use serde_json::Value;
-
-use crate::http::Client;
-
-use super::answer::{Answer, Texts};
+//! What is asked for what is to be shown, and the paths of the HTTP interface for it.
 
 /// Most rows that are asked for.
 pub(super) const MAX_ROWS: usize = 200;
@@ -45,7 +38,7 @@ pub(super) struct Question {
 }
 
 impl Question {
-    fn totals_path(&self) -> String {
+    pub(super) fn totals_path(&self) -> String {
         let path = match self.view.process() {
             None => "/api/v1/session".to_owned(),
             Some(process) => format!("/api/v1/{process}"),
@@ -53,7 +46,7 @@ impl Question {
         format!("{path}?window={}", self.window)
     }
 
-    fn table_path(&self) -> String {
+    pub(super) fn table_path(&self) -> String {
         let path = match &self.view {
             View::Processes => "/api/v1/processes".to_owned(),
             View::Functions(process) => format!("/api/v1/{process}/functions"),
@@ -69,27 +62,6 @@ impl Question {
         }
         path
     }
-}
-
-/// Asks all of it.
-///
-/// # Errors
-/// A sentence of the daemon's, or why it cannot be asked.
-pub(super) async fn ask(client: Client, question: Question) -> anyhow::Result<Answer> {
-    let (totals, table) = (question.totals_path(), question.table_path());
-    let (totals, table, status) = tokio::join!(
-        client.json(&totals),
-        client.json(&table),
-        client.json("/api/v1/status"),
-    );
-    let (totals, table, status): (Value, Value, Value) = (totals?, table?, status?);
-    Answer::read(
-        question.view,
-        &Texts(&totals),
-        &Texts(&table),
-        &Texts(&status),
-    )
-    .context("the daemon's answer has another form than this version knows")
 }
 
 /// Text as a part of a query.

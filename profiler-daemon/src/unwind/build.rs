@@ -13,42 +13,16 @@ use super::{
     frames::{Described, Frames, bytes, put_in_order},
     go::GoFunctions,
     holes,
+    limits::{BuildLimits, PADDING_BYTES},
     rows::Rows,
     rule::{Bytes, Rule},
     table::{BuildStats, UnwindTable},
 };
 
-/// Shorter holes between functions are padding, and continue the function before: the row saved is one in three.
-pub(super) const PADDING_BYTES: u64 = 16;
-
 /// Bytes of unwind information after which it is asked whether to go on. A function counts as [`FUNCTION_BYTES`] more: it runs the
 /// instructions that it shares with others, too.
 const ASK_BYTES: usize = 1 << 20;
 const FUNCTION_BYTES: usize = 1 << 10;
-
-/// Bounds on what a table may take to build.
-#[derive(Clone, Copy, Debug)]
-pub struct BuildLimits {
-    /// Most bytes of unwind information; they are held in memory meanwhile.
-    pub max_section_bytes: u64,
-    /// Most functions; 24 bytes of memory each meanwhile.
-    pub max_functions: usize,
-    /// Most rows; 8 bytes each.
-    pub max_rows: usize,
-    /// Most bytes of code without unwind information that are read.
-    pub max_scan_bytes: u64,
-}
-
-impl Default for BuildLimits {
-    fn default() -> Self {
-        Self {
-            max_section_bytes: 256 << 20,
-            max_functions: 4 << 20,
-            max_rows: 8 << 20,
-            max_scan_bytes: 64 << 20,
-        }
-    }
-}
 
 /// Builds the table of a file. `keep_going` is asked now and then (at least every 1024 functions and every mebibyte or
 /// two of unwind information); once it says no, the file is given up as too slow.

@@ -11,8 +11,8 @@ use profiler_common::unwind::UnwindFailure;
 
 use super::{
     NoTable,
-    build::BuildLimits,
     elf::Segment,
+    limits::BuildLimits,
     rule::{Bytes, Function, Rule, rule},
     table::BuildStats,
 };

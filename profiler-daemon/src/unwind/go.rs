@@ -8,10 +8,10 @@ use profiler_common::unwind::{FRAME_BELOW_RETURN, FRAME_UNCHANGED, UnwindFailure
 
 use super::{
     NoTable,
-    build::BuildLimits,
     elf::{Elf, ReadAt, Segment},
     frames::{Described, Span},
     holes::TRAMPOLINE,
+    limits::BuildLimits,
     rule::Rule,
     section,
     table::BuildStats,

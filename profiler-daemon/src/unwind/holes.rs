@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use super::{
     NoTable,
-    build::{BuildLimits, PADDING_BYTES},
     code::{CodeReader, MAX_FUNCTION_BYTES, call_targets},
     elf::{Elf, ReadAt},
     frames::Span,
+    limits::{BuildLimits, PADDING_BYTES},
     rule::Rule,
     table::BuildStats,
 };

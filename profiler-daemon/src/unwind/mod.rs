@@ -12,13 +12,15 @@ mod format;
 mod frames;
 mod go;
 mod holes;
+mod limits;
 mod rows;
 mod rule;
 mod section;
 pub mod table;
 pub mod worker;
 
-pub use build::{BuildLimits, build, build_file};
+pub use build::{build, build_file};
+pub use limits::BuildLimits;
 pub use table::{BuildStats, UnwindTable};
 
 #[cfg(test)]

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use profiler_common::{StackEnd, kinds::Primary};
+use profiler_daemon::api::{
+    BoxFuture, Degraded, SessionFailure, Source, Status, TargetsFailure, Unavailable,
+};
 use profiler_daemon::config::Config;
 use profiler_daemon::config::targets::Targets;
-use profiler_daemon::http::{
-    Backend, BoxFuture, Degraded, SessionFailure, Status, TargetsFailure, Unavailable,
-};
 use profiler_daemon::processes::ids::{ProcessKey, ThreadKey};
 use profiler_daemon::processes::mappings::Place;
 use profiler_daemon::processes::module::ModuleId;
@@ -301,7 +301,7 @@ fn code(offset: u64) -> Code {
     }
 }
 
-impl Backend for Fake {
+impl Source for Fake {
     fn snapshot(&self) -> BoxFuture<'_, Result<Arc<Snapshot>, Unavailable>> {
         Box::pin(async {
             tokio::time::sleep(self.delay).await;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::header;
-use profiler_daemon::http::{ENDPOINTS, app};
+use profiler_daemon::api::ENDPOINTS;
+use profiler_daemon::http::app;
 
 use super::backend::{DROPPED, Fake, RUNNING};
 use super::{ask, example, get, hasty, request, server};
@@ -14,7 +15,7 @@ async fn unknown_parameters_are_refused_everywhere() {
     // Check that every endpoint names the parameters it takes when given one it does not, but those that probes and scrapers ask.
     for endpoint in ENDPOINTS {
         let path = example(endpoint.path);
-        let asked = request(endpoint.methods[0], &format!("{path}?sorted=1"));
+        let asked = request(endpoint.methods()[0], &format!("{path}?sorted=1"));
         let answer = ask(server(), asked).await;
         if matches!(endpoint.handler, "healthy" | "ready" | "metrics") {
             assert_eq!(answer.status, 200, "{path}");
@@ -24,7 +25,7 @@ async fn unknown_parameters_are_refused_everywhere() {
         assert_eq!(problem["errors"][0]["parameter"], "sorted", "{path}");
         let detail = problem["errors"][0]["detail"].as_str().unwrap();
         let known = detail.split_once("allowed are ").unwrap().1;
-        let declared = endpoint.parameters.join(", ");
+        let declared = endpoint.parameters().join(", ");
         assert_eq!(
             known,
             if declared.is_empty() {
@@ -224,14 +225,14 @@ async fn methods_that_do_not_exist_list_those_that_do() {
         let others = ["POST", "DELETE", "OPTIONS"];
         let others = others
             .iter()
-            .filter(|method| !endpoint.methods.contains(method));
+            .filter(|method| !endpoint.methods().contains(method));
         for method in others {
             let answer = ask(server(), request(method, &path)).await;
             answer.problem(405);
             let allowed = answer.header(header::ALLOW);
             assert!(
                 endpoint
-                    .methods
+                    .methods()
                     .iter()
                     .all(|method| allowed.contains(method)),
                 "{path}: {allowed:?}"

@@ -7,8 +7,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, HttpBody as _};
 use axum::http::{header, response::Parts};
+use profiler_daemon::api::ENDPOINTS;
 use profiler_daemon::config::Config;
-use profiler_daemon::http::{ENDPOINTS, HttpOptions, app};
+use profiler_daemon::http::{HttpOptions, app};
 use profiler_daemon::metrics::RequestCounts;
 use serde_json::Value;
 use tokio::io::AsyncReadExt as _;
@@ -135,13 +136,10 @@ async fn every_report_comes_as_events() {
     // same without opening a stream, and that endpoints without the format refuse it.
     let (router, counts) = live(Fake::default(), |_| {});
     let mut streamed = 0;
-    for endpoint in ENDPOINTS
-        .iter()
-        .filter(|endpoint| endpoint.parameters.contains(&"format"))
-    {
+    for endpoint in ENDPOINTS.iter().filter(|endpoint| endpoint.takes("format")) {
         let path = target(endpoint.path);
         let target = with(&path, "format=events");
-        if !endpoint.parameters.contains(&"interval") {
+        if !endpoint.takes("interval") {
             get(&target).await.problem(400);
             continue;
         }

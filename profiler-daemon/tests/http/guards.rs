@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, header};
-use profiler_daemon::http::ENDPOINTS;
+use profiler_daemon::api::ENDPOINTS;
 
 use super::{ask, example, request, server};
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use axum::http::header;
+use profiler_daemon::api::ENDPOINTS;
 use profiler_daemon::config::Config;
-use profiler_daemon::http::{ENDPOINTS, HttpOptions, app};
+use profiler_daemon::http::{HttpOptions, app};
 use profiler_daemon::metrics::RequestCounts;
 
 use super::backend::{COMMAND_LINE, FUNCTIONS, Fake, RUNNING, START_TICKS};
@@ -33,7 +34,7 @@ async fn every_endpoint_answers() {
     // Check that each declared endpoint answers GET and HEAD with 200, a content type and the headers of every answer.
     for endpoint in ENDPOINTS
         .iter()
-        .filter(|endpoint| endpoint.methods.contains(&"GET"))
+        .filter(|endpoint| endpoint.methods().contains(&"GET"))
     {
         let answer = get(&target(endpoint.path)).await;
         assert_eq!(answer.status, 200, "{}: {}", endpoint.path, answer.text());
@@ -77,10 +78,7 @@ async fn every_endpoint_answers() {
 #[tokio::test]
 async fn every_report_comes_as_json_and_as_text() {
     // Check that format= and Accept choose the format of every endpoint that has both, and that format= wins.
-    for endpoint in ENDPOINTS
-        .iter()
-        .filter(|endpoint| endpoint.parameters.contains(&"format"))
-    {
+    for endpoint in ENDPOINTS.iter().filter(|endpoint| endpoint.takes("format")) {
         let target = target(endpoint.path);
         let json = match endpoint.path {
             // It is for people first.

@@ -117,11 +117,11 @@ async fn every_report_takes_a_session() {
     start(&router, "one").await;
     send(&router, "DELETE", "/api/v1/sessions/one", &Value::Null).await;
     let mut asked = 0;
-    for endpoint in profiler_daemon::http::ENDPOINTS {
-        if !endpoint.parameters.contains(&"session") || endpoint.path.ends_with("/diff") {
+    for endpoint in profiler_daemon::api::ENDPOINTS {
+        if !endpoint.takes("session") || endpoint.path.ends_with("/diff") {
             continue;
         }
-        let function = endpoint.parameters.contains(&"function");
+        let function = endpoint.takes("function");
         let function = if function {
             "&function=function_0x1000"
         } else {

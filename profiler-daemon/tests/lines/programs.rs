@@ -15,7 +15,7 @@ use profiler_daemon::processes::module::{FileIdentity, Module, ModuleId, ModuleK
 use profiler_daemon::processes::seen::Seen;
 use profiler_daemon::symbols::lines::finder::{LineFinder, LineOptions, WorkerOptions};
 use profiler_daemon::symbols::lines::{Code, NoLine};
-use profiler_daemon::symbols::symbolizer::Request;
+use profiler_daemon::symbols::request::Request;
 use profiler_daemon::sys::limited_child::ChildLimits;
 
 /// Longest wait for an answer; on a busy machine a worker takes seconds.

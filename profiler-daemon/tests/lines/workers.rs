@@ -18,7 +18,7 @@ fn large() -> &'static Path {
 
 fn outer() -> Option<(
     tempfile::TempDir,
-    Vec<profiler_daemon::symbols::symbolizer::Request>,
+    Vec<profiler_daemon::symbols::request::Request>,
 )> {
     let folder = tempfile::tempdir().unwrap();
     let program = programs::c_program(folder.path(), &[])?;

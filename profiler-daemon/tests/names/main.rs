@@ -28,7 +28,8 @@ use profiler_daemon::{
     },
     symbols::{
         names::Named,
-        symbolizer::{Request, SymbolOptions, Symbolizer},
+        request::Request,
+        symbolizer::{SymbolOptions, Symbolizer},
     },
 };
 

@@ -4,12 +4,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use profiler_daemon::config::Config;
-use profiler_daemon::config::targets::Targets;
-use profiler_daemon::http::{
-    AttachedProgram, Backend, BoxFuture, Degraded, OwnCost, ProgramCost, SessionFailure, Status,
+use profiler_daemon::api::{
+    AttachedProgram, BoxFuture, Degraded, OwnCost, ProgramCost, SessionFailure, Source, Status,
     TargetsFailure, Unavailable,
 };
+use profiler_daemon::config::Config;
+use profiler_daemon::config::targets::Targets;
 use profiler_daemon::profile::frames::FrameId;
 use profiler_daemon::profile::sessions::{SessionChange, SessionChanged};
 use profiler_daemon::profile::snapshot::Snapshot;
@@ -39,7 +39,7 @@ impl Machine {
     }
 }
 
-impl Backend for Machine {
+impl Source for Machine {
     fn snapshot(&self) -> BoxFuture<'_, Result<Arc<Snapshot>, Unavailable>> {
         let mut state = self.state.lock().unwrap();
         let passed_ns = u64::try_from(state.1.elapsed().as_nanos()).unwrap();

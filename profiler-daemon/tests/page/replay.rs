@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, header};
+use profiler_daemon::api::ENDPOINTS;
+use profiler_daemon::api::Source;
 use profiler_daemon::backends::Replay;
 use profiler_daemon::export::saved::SavedNames;
-use profiler_daemon::http::{Backend, ENDPOINTS, app};
+use profiler_daemon::http::app;
 use profiler_daemon::report::{Scope, frames_needed};
 use tower::ServiceExt as _;
 
@@ -17,7 +19,7 @@ use crate::backend::Machine;
 use crate::world::{BUSY, DROPPED, HOSTILE};
 
 /// What a server answers to a `GET`: status, type and body.
-async fn get(backend: Arc<dyn Backend>, target: &str) -> (u16, String, Vec<u8>) {
+async fn get(backend: Arc<dyn Source>, target: &str) -> (u16, String, Vec<u8>) {
     let request = Request::get(target)
         .header(header::HOST, "localhost")
         .body(Body::empty())
@@ -41,7 +43,7 @@ pub(crate) async fn saved(machine: &Machine) -> Vec<u8> {
     let names = SavedNames::new(&frames, &*names);
     let period_ns = crate::options().sampling_period_ns;
     let mut file = Vec::new();
-    let saved = profiler_daemon::http::saved(machine, snapshot, names, period_ns).unwrap();
+    let saved = profiler_daemon::api::saved(machine, snapshot, names, period_ns).unwrap();
     saved.write(&mut file).unwrap();
     file
 }
@@ -94,7 +96,7 @@ fn questions() -> Vec<String> {
     {
         for pid in [BUSY, HOSTILE, DROPPED, 999_999] {
             let path = endpoint.path.replace("{pid}", &pid.to_string());
-            let takes = |name: &str| endpoint.parameters.contains(&name);
+            let takes = |name: &str| endpoint.takes(name);
             let mut all = vec![Vec::new()];
             let mut choose = |name: &str, values: &[&str]| {
                 if takes(name) {

@@ -269,7 +269,7 @@ fn age_and_moments() {
             answer.totals.elapsed_ns / SECOND_NS,
         ))
     };
-    let at = |s: u64| report::answer::rfc3339(START_UNIX_NS + s * SECOND_NS);
+    let at = |s: u64| report::times::rfc3339(START_UNIX_NS + s * SECOND_NS);
     assert_eq!(
         covered(between(2_480, 2_489)),
         Ok((at(2_480), at(2_490), 10))
@@ -286,7 +286,7 @@ fn age_and_moments() {
     let Err(ReportError::WindowTooOld { since_unix_ns }) = covered(between(100, 2_490)) else {
         panic!("what is forgotten was answered");
     };
-    assert_eq!(report::answer::rfc3339(since_unix_ns), timeline.window.from);
+    assert_eq!(report::times::rfc3339(since_unix_ns), timeline.window.from);
     for empty in [between(2_490, 2_480), between(2_600, 2_700)] {
         let error = covered(empty);
         assert!(

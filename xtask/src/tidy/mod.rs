@@ -2,6 +2,7 @@
 //!
 //! The checks read tokens, not meaning: what a macro hides stays hidden from them.
 
+mod circles;
 mod files;
 mod layers;
 mod owners;
@@ -19,6 +20,7 @@ use anyhow::{Context as _, bail};
 use crate::shell;
 use crate::workspace::Workspace;
 
+use circles::Imports;
 use tokens::Source;
 
 /// One thing that should be otherwise.
@@ -40,6 +42,7 @@ impl fmt::Display for Finding {
 pub(crate) fn tidy(workspace: &Workspace) -> anyhow::Result<()> {
     let paths = tracked(workspace.root())?;
     let mut findings = Vec::new();
+    let mut imports = Imports::default();
     for path in &paths {
         let file = workspace.root().join(path);
         let Ok(bytes) = fs::read(&file) else {
@@ -49,11 +52,15 @@ pub(crate) fn tidy(workspace: &Workspace) -> anyhow::Result<()> {
         // Images and the like are not text.
         if let Ok(text) = String::from_utf8(bytes) {
             findings.extend(check(path, &text));
+            if path.ends_with(".rs") {
+                imports.add(path, &Source::read(path, &text));
+            }
             if path == shown::PAGE {
                 findings.extend(shown::check(workspace.root(), &text));
             }
         }
     }
+    findings.extend(imports.circles());
     for finding in &findings {
         println!("{finding}");
     }

@@ -28,7 +28,7 @@ const OWNERS: [(&str, &str); 24] = [
     ("ratatui", "top"),
     ("tower", "http"),
     ("tower_http", "http"),
-    ("utoipa", "http"),
+    ("utoipa", "api"),
 ];
 
 /// What of an outside crate others than its owner may write, and who: types that are written into answers describe themselves,

@@ -16,7 +16,7 @@ use crate::{
     processes::{files::ModuleFile, mappings::Place, module::ModuleId},
     symbols::{
         debug_files::{DebugFiles, ProgramFacts, supplementary},
-        symbolizer::Request,
+        request::Request,
     },
     sys::{clock, heartbeat::Heartbeat},
 };

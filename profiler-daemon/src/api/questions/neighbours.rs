@@ -1,0 +1,61 @@
+//! The functions that call another, and those that it calls.
+
+use crate::api::answer::Table;
+use crate::api::described::Described;
+use crate::api::endpoint::{Does, Get};
+use crate::api::query::NEIGHBOURS;
+use crate::api::question::{Frames, Known, Question};
+use crate::profile::snapshot::Snapshot;
+use crate::report::error::ReportError;
+use crate::report::query::{NeighbourQuery, Scope};
+use crate::report::{self, FunctionRow, Neighbours};
+
+/// A row per caller.
+struct Callers(Scope, NeighbourQuery);
+
+/// `…/callers`.
+pub(crate) const CALLERS: Get = Get {
+    handler: "callers",
+    parameters: NEIGHBOURS,
+    does: Does::Report(
+        |params, context| Box::new(Callers(context.scope, params.neighbours())),
+        Described::table::<Neighbours, FunctionRow>(),
+    ),
+};
+
+impl Question for Callers {
+    type Answer = Table<Neighbours>;
+
+    fn needs(&self, snapshot: &Snapshot) -> Frames {
+        report::frames_needed(snapshot, &self.0)
+    }
+
+    fn answer(&self, snapshot: &Snapshot, known: Known<'_>) -> Result<Self::Answer, ReportError> {
+        report::callers(snapshot, &self.0, &self.1, known.names).map(Table)
+    }
+}
+
+/// A row per function that is called.
+struct Callees(Scope, NeighbourQuery);
+
+/// `…/callees`.
+pub(crate) const CALLEES: Get = Get {
+    handler: "callees",
+    parameters: NEIGHBOURS,
+    does: Does::Report(
+        |params, context| Box::new(Callees(context.scope, params.neighbours())),
+        Described::table::<Neighbours, FunctionRow>(),
+    ),
+};
+
+impl Question for Callees {
+    type Answer = Table<Neighbours>;
+
+    fn needs(&self, snapshot: &Snapshot) -> Frames {
+        report::frames_needed(snapshot, &self.0)
+    }
+
+    fn answer(&self, snapshot: &Snapshot, known: Known<'_>) -> Result<Self::Answer, ReportError> {
+        report::callees(snapshot, &self.0, &self.1, known.names).map(Table)
+    }
+}

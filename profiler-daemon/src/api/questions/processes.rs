@@ -1,0 +1,61 @@
+//! A row per process, and the totals of one process or image.
+
+use crate::api::answer::{Report, Table};
+use crate::api::described::{Described, REPORT};
+use crate::api::endpoint::{Does, Get};
+use crate::api::query::{TABLE, VIEW};
+use crate::api::question::{Frames, Known, Question};
+use crate::profile::snapshot::Snapshot;
+use crate::report::error::ReportError;
+use crate::report::query::{Scope, TableQuery, ViewQuery};
+use crate::report::{self, List, ProcessReport, ProcessRow};
+
+/// A row per process.
+pub(crate) struct Processes(pub(crate) TableQuery);
+
+/// `/api/v1/processes`.
+pub(crate) const PROCESSES: Get = Get {
+    handler: "processes",
+    parameters: TABLE,
+    does: Does::Report(
+        |params, _| Box::new(Processes(params.table())),
+        Described::table::<List<ProcessRow>, ProcessRow>(),
+    ),
+};
+
+impl Question for Processes {
+    type Answer = Table<List<ProcessRow>>;
+
+    fn needs(&self, snapshot: &Snapshot) -> Frames {
+        report::outermost_frames(snapshot, &Scope::Session)
+    }
+
+    fn answer(&self, snapshot: &Snapshot, known: Known<'_>) -> Result<Self::Answer, ReportError> {
+        report::processes(snapshot, &self.0, known.names).map(Table)
+    }
+}
+
+/// The totals of one.
+pub(crate) struct Process(pub(crate) Scope, pub(crate) ViewQuery);
+
+/// `/api/v1/processes/{pid}`.
+pub(crate) const PROCESS: Get = Get {
+    handler: "process",
+    parameters: VIEW,
+    does: Does::Report(
+        |params, context| Box::new(Process(context.scope, params.view())),
+        Described::report::<ProcessReport>(REPORT),
+    ),
+};
+
+impl Question for Process {
+    type Answer = Report<ProcessReport>;
+
+    fn needs(&self, snapshot: &Snapshot) -> Frames {
+        report::outermost_frames(snapshot, &self.0)
+    }
+
+    fn answer(&self, snapshot: &Snapshot, known: Known<'_>) -> Result<Self::Answer, ReportError> {
+        report::process(snapshot, &self.0, &self.1, known.names).map(Report)
+    }
+}

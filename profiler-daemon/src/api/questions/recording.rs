@@ -1,0 +1,29 @@
+//! Everything that a recording says at once. It has no path: `record` asks it.
+
+use crate::api::answer::Report;
+use crate::api::question::{Frames, Known, Question};
+use crate::profile::snapshot::Snapshot;
+use crate::report::error::ReportError;
+use crate::report::query::{Scope, StackValue, ViewQuery};
+use crate::report::{self, Recording};
+
+/// See the module.
+pub(crate) struct WholeRecording {
+    pub(crate) scope: Scope,
+    /// What functions are sorted by.
+    pub(crate) value: StackValue,
+    pub(crate) view: ViewQuery,
+}
+
+impl Question for WholeRecording {
+    type Answer = Report<Recording>;
+
+    fn needs(&self, snapshot: &Snapshot) -> Frames {
+        report::frames_needed(snapshot, &self.scope)
+    }
+
+    fn answer(&self, snapshot: &Snapshot, known: Known<'_>) -> Result<Self::Answer, ReportError> {
+        let Self { scope, value, view } = self;
+        report::recording(snapshot, scope, *value, view, known.names).map(Report)
+    }
+}

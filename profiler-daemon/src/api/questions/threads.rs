@@ -1,0 +1,36 @@
+//! A row per thread.
+
+use crate::api::answer::Table;
+use crate::api::described::Described;
+use crate::api::endpoint::{Does, Get};
+use crate::api::query::TABLE;
+use crate::api::question::{Frames, Known, Question};
+use crate::profile::snapshot::Snapshot;
+use crate::report::error::ReportError;
+use crate::report::query::{Scope, TableQuery};
+use crate::report::{self, List, ThreadRow};
+
+/// See the module.
+pub(crate) struct Threads(pub(crate) Scope, pub(crate) TableQuery);
+
+/// `…/threads`.
+pub(crate) const THREADS: Get = Get {
+    handler: "threads",
+    parameters: TABLE,
+    does: Does::Report(
+        |params, context| Box::new(Threads(context.scope, params.table())),
+        Described::table::<List<ThreadRow>, ThreadRow>(),
+    ),
+};
+
+impl Question for Threads {
+    type Answer = Table<List<ThreadRow>>;
+
+    fn needs(&self, snapshot: &Snapshot) -> Frames {
+        report::outermost_frames(snapshot, &self.0)
+    }
+
+    fn answer(&self, snapshot: &Snapshot, known: Known<'_>) -> Result<Self::Answer, ReportError> {
+        report::threads(snapshot, &self.0, &self.1, known.names).map(Table)
+    }
+}

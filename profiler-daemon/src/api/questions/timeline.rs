@@ -1,0 +1,114 @@
+//! What each process, or each thread of one, did when.
+
+use crate::api::answer::Table;
+use crate::api::described::{Described, TABLE, describe};
+use crate::api::endpoint::{Context, Does, Get};
+use crate::api::format::Format;
+use crate::api::query::TIMELINE;
+use crate::api::query_string::Params;
+use crate::api::question::{Frames, Known, Question};
+
+use crate::profile::snapshot::Snapshot;
+use crate::report::error::ReportError;
+use crate::report::query::{Scope, TimelineQuery};
+use crate::report::timeline::MAX_SPANS;
+use crate::report::{self, Columns, Line, ProcessWho, ThreadWho, Timeline, Who};
+
+/// Most spans of a timeline for people, a letter each, unless more are asked for.
+const TEXT_SPANS: usize = 60;
+
+/// Which time, in how many spans.
+struct Asked {
+    query: TimelineQuery,
+    /// Whether so many spans were asked for.
+    spans_given: bool,
+}
+
+impl Asked {
+    fn read(params: &mut Params) -> Self {
+        let (table, spans) = params.timeline();
+        Self {
+            query: TimelineQuery {
+                table,
+                max_spans: spans.unwrap_or(MAX_SPANS),
+            },
+            spans_given: spans.is_some(),
+        }
+    }
+
+    fn in_format(&mut self, format: Format) {
+        if format == Format::Text && !self.spans_given {
+            self.query.max_spans = TEXT_SPANS;
+        }
+    }
+}
+
+const fn described<W: utoipa::ToSchema + Who>() -> Described {
+    Described {
+        formats: TABLE,
+        json: |schemas| {
+            describe::<W>(schemas);
+            describe::<Line<W>>(schemas);
+            describe::<Timeline<W>>(schemas)
+        },
+        columns: <Line<W> as Columns>::COLUMNS,
+    }
+}
+
+/// A row per process.
+struct OfProcesses(Asked);
+
+/// `/api/v1/timeline`.
+pub(crate) const PROCESS_TIMELINE: Get = Get {
+    handler: "process_timeline",
+    parameters: TIMELINE,
+    does: Does::Report(
+        |params, _| Box::new(OfProcesses(Asked::read(params))),
+        described::<ProcessWho>(),
+    ),
+};
+
+impl Question for OfProcesses {
+    type Answer = Table<Timeline<ProcessWho>>;
+
+    fn in_format(&mut self, format: Format) {
+        self.0.in_format(format);
+    }
+
+    fn needs(&self, snapshot: &Snapshot) -> Frames {
+        report::outermost_frames(snapshot, &Scope::Session)
+    }
+
+    fn answer(&self, snapshot: &Snapshot, known: Known<'_>) -> Result<Self::Answer, ReportError> {
+        report::process_timeline(snapshot, &self.0.query, known.names).map(Table)
+    }
+}
+
+/// A row per thread of a process.
+struct OfThreads(Scope, Asked);
+
+/// `…/timeline` of one process.
+pub(crate) const THREAD_TIMELINE: Get = Get {
+    handler: "thread_timeline",
+    parameters: TIMELINE,
+    does: Does::Report(
+        |params, context: &Context| Box::new(OfThreads(context.scope, Asked::read(params))),
+        described::<ThreadWho>(),
+    ),
+};
+
+impl Question for OfThreads {
+    type Answer = Table<Timeline<ThreadWho>>;
+
+    fn in_format(&mut self, format: Format) {
+        self.1.in_format(format);
+    }
+
+    fn needs(&self, snapshot: &Snapshot) -> Frames {
+        report::outermost_frames(snapshot, &self.0)
+    }
+
+    fn answer(&self, snapshot: &Snapshot, known: Known<'_>) -> Result<Self::Answer, ReportError> {
+        report::thread_timeline(snapshot, &self.0, &self.1.query, known.names).map(Table)
+    }
+}

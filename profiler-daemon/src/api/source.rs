@@ -1,0 +1,104 @@
+//! Where answers come from: what whoever asks needs from the daemon.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::status::{ReplayOf, Status};
+use crate::config::targets::Targets;
+use crate::profile::frames::FrameId;
+use crate::profile::sessions::{SessionChange, SessionChanged, SessionRefusal};
+use crate::profile::snapshot::Snapshot;
+use crate::report::names::{Lines, Names};
+
+/// An answer that comes later.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Why there is no answer now, though there may be one soon.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct Unavailable(
+    /// A sentence for people.
+    pub String,
+);
+
+/// Why the named sessions were not changed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SessionFailure {
+    /// The change cannot be made.
+    #[error(transparent)]
+    Refused(#[from] SessionRefusal),
+    /// There is no answer now.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+}
+
+/// Why the targets were not changed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum TargetsFailure {
+    /// A sentence: these cannot be set.
+    #[error("{0}")]
+    Refused(String),
+    /// There is no answer now.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+}
+
+/// Where answers come from: running stages, or a saved profile. Nothing here may block the thread
+/// that calls it.
+pub trait Source: Send + Sync + 'static {
+    /// The profile as it is now: the kernel is read first if it was not within the last 100 ms.
+    fn snapshot(&self) -> BoxFuture<'_, Result<Arc<Snapshot>, Unavailable>>;
+
+    /// The names of these frames.
+    fn names(
+        &self,
+        snapshot: Arc<Snapshot>,
+        frames: Vec<FrameId>,
+    ) -> BoxFuture<'_, Arc<dyn Names + Send + Sync>>;
+
+    /// What debug information says of these frames, those that matter most first. What is not known
+    /// after `patience` says so.
+    fn lines(
+        &self,
+        snapshot: Arc<Snapshot>,
+        frames: Vec<FrameId>,
+        patience: Duration,
+    ) -> BoxFuture<'_, Arc<dyn Lines + Send + Sync>>;
+
+    /// How the daemon is.
+    fn status(&self) -> Status;
+
+    /// Whether every program is attached, one read of the kernel has ended, and the collector
+    /// answers; else a sentence for each that is missing.
+    ///
+    /// # Errors
+    ///
+    /// What is missing, a sentence each.
+    fn readiness(&self) -> Result<(), Vec<String>>;
+
+    /// What is profiled.
+    fn targets(&self) -> Targets;
+
+    /// Changes what is profiled and answers with what is profiled now.
+    fn set_targets(&self, targets: Targets) -> BoxFuture<'_, Result<Targets, TargetsFailure>>;
+
+    /// Changes the named sessions right after a read of the kernel. Answers what was done, and the
+    /// profile as of that read.
+    fn change_session(
+        &self,
+        change: SessionChange,
+    ) -> BoxFuture<'_, Result<(SessionChanged, Arc<Snapshot>), SessionFailure>>;
+
+    /// The metrics in the Prometheus text format: all of them, or none, so that no counter ever
+    /// falls.
+    fn metrics(&self) -> BoxFuture<'_, Result<String, Unavailable>>;
+
+    /// The saved profile that the answers come from; none where they come from a kernel.
+    fn replay(&self) -> Option<&ReplayOf> {
+        None
+    }
+}

@@ -1,0 +1,65 @@
+//! Profiles of the next seconds, which is what Grafana Alloy, Pyroscope and Parca fetch again and
+//! again.
+//!
+//! Such a profile is what two snapshots differ by. The first is kept while the client waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::Response;
+
+use super::reports::Turn;
+use super::respond::respond;
+use super::shared::{Shared, in_time};
+use crate::api::format::Format;
+use crate::api::problem::Problem;
+use crate::api::query::Recording;
+use crate::api::questions::AllValuesBetween;
+use crate::export::pprof::Content;
+use crate::profile::snapshot::Snapshot;
+use crate::report::{self, StackValue};
+
+/// Waits, and answers with what came meanwhile.
+pub(super) async fn record(
+    shared: &Arc<Shared>,
+    recording: Recording,
+    content: Content,
+) -> Result<Response, Problem> {
+    shared.needs_kernel("there are no next seconds")?;
+    let Ok(_place) = shared.recordings.try_acquire() else {
+        return Err(Problem::overloaded(format!(
+            "{} profiles of the next seconds are being waited for already",
+            shared.options.max_recordings
+        )));
+    };
+    let earlier = in_time(shared, shared.source.snapshot()).await??;
+    let Recording {
+        seconds,
+        scope,
+        stacks: mut query,
+    } = recording;
+    // A process that is not there is told at once.
+    report::frames_needed(&earlier, &scope)?;
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+    if content == Content::Cpu {
+        query.tree.value = Some(StackValue::Samples);
+    }
+    let mut question = AllValuesBetween {
+        earlier,
+        scope,
+        query,
+        content,
+        sampling_period_ns: shared.options.sampling_period_ns,
+    };
+    let made = async {
+        let turn = Turn::wait(shared, &question).await?;
+        let later = shared.source.snapshot().await?;
+        let earlier = Arc::clone(&question.earlier);
+        let beside = move || Snapshot::with_one_numbering(earlier, later);
+        let (turn, (earlier, later)) = turn.aside(beside).await?;
+        question.earlier = earlier;
+        turn.answer(shared, later, Arc::new(question), Format::Pprof)
+            .await
+    };
+    Ok(respond(Format::Pprof, in_time(shared, made).await??))
+}
