@@ -56,7 +56,15 @@ pub fn walk(
     (tick, shift): (Option<Tick>, u32),
     control: &Control,
 ) -> Option<SumKey> {
-    let found = walk_and_add(ctx, task, record, slot, (moment, tick, shift), control);
+    // Whole from the start: before 5.12 the verifier refuses to copy what only one way has written.
+    let mut key = SumKey {
+        user: 0,
+        kernel: 0,
+        slot,
+        end: 0,
+    };
+    let event = (moment, tick, shift);
+    let kept = walk_and_add(ctx, task, record, &mut key, event, control).is_some();
     // A tick within an update does not know when it began: the update's own walk has its time.
     if moment != Moment::NestedTick
         && let Some(current) = task::on_processor()
@@ -67,7 +75,7 @@ pub fn walk(
         record.walk_cost_ns += cost_ns;
         current.walks.spend(cost_ns);
     }
-    found
+    if kept { Some(key) } else { None }
 }
 
 #[inline(always)]
@@ -75,11 +83,12 @@ fn walk_and_add(
     ctx: *mut c_void,
     task: Task,
     record: &mut ThreadRecord,
-    slot: u32,
+    key: &mut SumKey,
     (moment, tick, shift): (Moment, Option<Tick>, u32),
     control: &Control,
-) -> Option<SumKey> {
+) -> Option<()> {
     count(Counter::Walks);
+    let slot = key.slot;
     if tick.is_some() {
         count(Counter::Samples);
     }
@@ -89,9 +98,9 @@ fn walk_and_add(
         scratch.tick = tick as u64;
     }
     let entered = capture::is_in_walked_entry(ctx, record, moment);
-    let key = capture::walk(ctx, task, record, slot, (moment, entered), scratch);
+    *key = capture::walk(ctx, task, record, slot, (moment, entered), scratch);
     let lost = entered && record.entry_lost != 0;
-    let mut found = if lost { None } else { find(&key, control) };
+    let mut found = if lost { None } else { find(key, control) };
     if found.is_none() {
         // A row of its own is new in this drain period: its frames travel first, so that no row is without them.
         if !lost && !capture::send(&mut scratch.stack) {
@@ -101,7 +110,7 @@ fn walk_and_add(
                 Counter::WalksRingFull
             });
         } else {
-            found = if lost { None } else { make(&key, control) };
+            found = if lost { None } else { make(key, control) };
             if found.is_none() {
                 count(if tick.is_some() {
                     Counter::SamplesMapFull
@@ -126,17 +135,16 @@ fn walk_and_add(
     }
     let looks = moment != Moment::NestedTick
         && (moment == Moment::Leave || moment == Moment::Exit || is_inside(&record.clock));
+    if !looks {
+        return if kept { Some(()) } else { None };
+    }
     // Also where nothing has fallen: from where the next look counts depends on no mark.
-    let marks = if looks {
-        record
-            .marks
-            .look(&record.clock, settings::min_interval_ns(), &mut random)
-    } else {
-        [0; MARKS]
-    };
+    let marks = record
+        .marks
+        .look(&record.clock, settings::min_interval_ns(), &mut random);
     if marks != [0; MARKS] {
         // They stand for the whole call, of which the kernel frames here are one moment. The user frames have travelled.
-        let of_call = SumKey { kernel: 0, ..key };
+        let of_call = SumKey { kernel: 0, ..*key };
         let row = if key.kernel == 0 || !kept {
             row
         } else if let Some(row) = find(&of_call, control) {
@@ -152,7 +160,7 @@ fn walk_and_add(
             add_excess(row, &marks, shift);
         }
     }
-    if kept { Some(key) } else { None }
+    if kept { Some(()) } else { None }
 }
 
 /// Walks the thread at the entry of a call whose exit has another stack, or never comes.
