@@ -263,7 +263,7 @@ pub fn process(
 fn row(view: &View<'_>, places: &Places, index: usize, names: &dyn Names) -> ProcessRow {
     let member = &view.members[index];
     let over = member.account.threads_over(view.coverage.span);
-    let totals = places.total_values(&view, index);
+    let totals = places.total_values(view, index);
     let session = &view.denominators.session;
     let (samples_percent_low, samples_percent_high) = interval(totals.samples, session.samples);
     let (key, info) = match member.process {
