@@ -56,7 +56,7 @@ pub fn walk(
     (tick, shift): (Option<Tick>, u32),
     control: &Control,
 ) -> Option<SumKey> {
-    // Whole from the start: before 5.12 the verifier refuses to copy what only one way has written.
+    // Whole from the start: before 6.3 the verifier refuses to copy what only one way has written.
     let mut key = SumKey {
         user: 0,
         kernel: 0,
