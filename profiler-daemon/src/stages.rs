@@ -21,13 +21,13 @@ use crate::profile::Profile;
 use crate::profile::limits::Limits;
 use crate::symbols::lines::finder::{LineFinder, LineOptions, WorkerOptions as LineWorker};
 use crate::symbols::symbolizer::{SymbolOptions, Symbolizer};
-use crate::sys::bell::Bell;
 use crate::sys::clock::{ClockOffsets, monotonic_ns, unix_ns};
 use crate::sys::heartbeat::Heartbeat;
 use crate::sys::limited_child::ChildLimits;
 use crate::sys::own_cost;
 use crate::sys::perf_event::SideBand;
 use crate::sys::priority::put_own_thread_ahead;
+use crate::sys::waker::Waker;
 use crate::unwind::cache::TableCache;
 use crate::unwind::worker::{TableWorker, WorkerOptions};
 
@@ -73,7 +73,7 @@ pub struct Stages {
 /// The system gives no thread or no file descriptor.
 pub fn start(config: &Config) -> anyhow::Result<Stages> {
     let open_files = own_cost::raise_open_files(config.limits.open_files as u64 + OTHER_FILES);
-    let (commander, commands, bell) =
+    let (commander, commands, waker) =
         Commander::new().context("cannot make a way to the collector")?;
     let (tell, attached) = oneshot::channel();
     let (targets, in_force) = watch::channel(config.targets.clone());
@@ -96,7 +96,7 @@ pub fn start(config: &Config) -> anyhow::Result<Stages> {
                 tables,
                 heartbeat,
             };
-            match build(&config, parts, Arc::clone(&bell), &mut degraded) {
+            match build(&config, parts, Arc::clone(&waker), &mut degraded) {
                 Ok(collector) => {
                     // Nobody hears it only if all is stopping already; then the loop below ends at once as well.
                     tell.send(Ok(degraded)).ok();
@@ -104,7 +104,7 @@ pub fn start(config: &Config) -> anyhow::Result<Stages> {
                     if let Err(error) = put_own_thread_ahead() {
                         debug!("the collector waits for its turn like others: {error}");
                     }
-                    collector.run(&commands, &bell);
+                    collector.run(&commands, &waker);
                 }
                 Err(error) => {
                     tell.send(Err(error)).ok();
@@ -170,7 +170,7 @@ struct Parts {
 fn build(
     config: &Config,
     parts: Parts,
-    bell: Arc<Bell>,
+    waker: Arc<Waker>,
     degraded: &mut Degraded,
 ) -> anyhow::Result<Collector> {
     let mut kernel = Kernel::start(KernelSettings {
@@ -209,7 +209,7 @@ fn build(
     }
     let tables = kernel
         .unwinds_by_tables()
-        .then(|| table_worker(config, parts.tables, bell, degraded))
+        .then(|| table_worker(config, parts.tables, waker, degraded))
         .transpose()?;
     let offsets = ClockOffsets::now();
     let processes = Processes::new(
@@ -263,7 +263,7 @@ fn budget(config: &Config) -> Option<Budget> {
 fn table_worker(
     config: &Config,
     options: WorkerOptions,
-    bell: Arc<Bell>,
+    waker: Arc<Waker>,
     degraded: &mut Degraded,
 ) -> anyhow::Result<TableWorker> {
     let folder = config.state_directory.join("unwind");
@@ -277,6 +277,6 @@ fn table_worker(
             None
         }
     };
-    TableWorker::spawn(options, cache, move || bell.ring())
+    TableWorker::spawn(options, cache, move || waker.wake())
         .context("cannot start the thread that makes unwind tables")
 }

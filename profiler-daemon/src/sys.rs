@@ -1,7 +1,6 @@
 //! Thin wrappers around the operating system: clocks, `/proc`, perf side-band rings, own cost. The parsers are pure
 //! functions over bytes; nothing here knows what a profile is.
 
-pub mod bell;
 pub mod bus_guard;
 pub mod cgroup;
 pub mod clock;
@@ -29,3 +28,4 @@ pub mod quota;
 pub mod thread_life;
 pub mod tick_event;
 pub mod time_order;
+pub mod waker;

@@ -157,9 +157,9 @@ mod tests {
         let path = folder.path().join("program");
         fs::copy("/proc/self/exe", &path).unwrap();
         let path = path.to_str().unwrap();
-        let (bell, rung) = mpsc::channel();
+        let (waker, rung) = mpsc::channel();
         let worker = TableWorker::spawn(WorkerOptions::default(), None, move || {
-            bell.send(()).unwrap();
+            waker.send(()).unwrap();
         });
         let mut asking = Asking::new(worker.unwrap());
         let file = |module, owner| Waiting {

@@ -19,13 +19,14 @@ use crate::profile::input::DrainPass;
 use crate::profile::losses::counts;
 use crate::profile::sessions::{SessionChange, SessionChanged};
 use crate::profile::snapshot::Snapshot;
-use crate::sys::bell::Bell;
 use crate::sys::clock::{ClockOffsets, monotonic_ns};
 use crate::sys::heartbeat::Heartbeat;
 use crate::sys::perf_event::SideBand;
 use crate::sys::proc_fs;
+use crate::sys::waker::Waker;
 use crate::unwind::worker::TableWorker;
 
+use super::backoff::Backoff;
 use super::budget::Budget;
 use super::command::{Command, SessionUnchanged, reply};
 use super::convert::{Owner, Unowned, convert};
@@ -39,7 +40,6 @@ use super::outside::Outside;
 use super::own_frames::OwnFrames;
 use super::processors;
 use super::quotas::{Mounted, Quotas};
-use super::rests::Rests;
 use super::spending::Spending;
 use super::stacks::Stacks;
 use super::state::{CollectorState, Unreadable};
@@ -101,7 +101,7 @@ pub struct Collector {
     stacks: Stacks,
     unwinding: Option<Unwinding>,
     outside: Outside,
-    rests: Rests,
+    backoff: Backoff,
     coverage: Coverage,
     owners: HashMap<u32, Owner>,
     descriptions: Descriptions,
@@ -156,7 +156,7 @@ impl Collector {
             profile: options.profile,
             stacks: Stacks::new(OwnFrames::find()),
             unwinding,
-            rests: Rests::new(monotonic_ns()),
+            backoff: Backoff::new(monotonic_ns()),
             coverage: Coverage::default(),
             owners: HashMap::new(),
             descriptions: Descriptions::default(),
@@ -185,7 +185,7 @@ impl Collector {
     }
 
     /// Works until it is told to stop, or nobody is left who could tell it.
-    pub fn run(mut self, commands: &Receiver<Command>, bell: &Bell) {
+    pub fn run(mut self, commands: &Receiver<Command>, waker: &Waker) {
         let mut next_pass_ns = monotonic_ns();
         let mut next_look_ns = next_pass_ns;
         loop {
@@ -231,7 +231,7 @@ impl Collector {
                 .min(self.next_tick_change_ns())
                 .min(self.spending.due_ns())
                 .saturating_sub(monotonic_ns());
-            self.wait(Duration::from_nanos(wait_ns), bell);
+            self.wait(Duration::from_nanos(wait_ns), waker);
         }
     }
 
@@ -240,22 +240,22 @@ impl Collector {
     }
 
     /// Waits for records, and takes them in.
-    fn wait(&mut self, timeout: Duration, bell: &Bell) {
+    fn wait(&mut self, timeout: Duration, waker: &Waker) {
         let Some(side_band) = &mut self.side_band else {
-            bell.wait(timeout);
+            waker.wait(timeout);
             let _piece = self.heartbeat.begin("unwind tables");
             self.sync_unwinding();
             return;
         };
-        if let Err(error) = side_band.wait(timeout, bell) {
+        if let Err(error) = side_band.wait(timeout, waker) {
             warn!("cannot wait for process events: {error}");
-            self.rests.rest(monotonic_ns());
+            self.backoff.rest(monotonic_ns());
         }
         let piece = self.heartbeat.begin("events of processes");
         let heard = self.hear();
         drop(piece);
         if heard {
-            self.rests.rest(monotonic_ns());
+            self.backoff.rest(monotonic_ns());
         }
     }
 

@@ -12,7 +12,7 @@ use crate::processes::files::OpenModule;
 use crate::processes::module::ModuleId;
 use crate::profile::sessions::{SessionChange, SessionChanged, SessionRefusal};
 use crate::profile::snapshot::Snapshot;
-use crate::sys::bell::Bell;
+use crate::sys::waker::Waker;
 
 use super::state::CollectorState;
 
@@ -96,24 +96,24 @@ pub enum Gone {
 #[derive(Clone)]
 pub struct Commander {
     sender: SyncSender<Command>,
-    bell: Arc<Bell>,
+    waker: Arc<Waker>,
 }
 
 impl Commander {
-    /// A commander, the other end, and the bell that it rings.
+    /// A commander, the other end, and the waker that it uses.
     ///
     /// # Errors
     /// No file descriptor is left.
-    pub fn new() -> std::io::Result<(Self, Receiver<Command>, Arc<Bell>)> {
+    pub fn new() -> std::io::Result<(Self, Receiver<Command>, Arc<Waker>)> {
         let (sender, receiver) = mpsc::sync_channel(MAX_WAITING);
-        let bell = Arc::new(Bell::new()?);
+        let waker = Arc::new(Waker::new()?);
         Ok((
             Self {
                 sender,
-                bell: Arc::clone(&bell),
+                waker: Arc::clone(&waker),
             },
             receiver,
-            bell,
+            waker,
         ))
     }
 
@@ -126,7 +126,7 @@ impl Commander {
             TrySendError::Full(_) => Gone::Busy,
             TrySendError::Disconnected(_) => Gone::Stopped,
         })?;
-        self.bell.ring();
+        self.waker.wake();
         Ok(())
     }
 }

@@ -4,6 +4,7 @@
 //! One thread owns all of it, so nothing here is locked; others send it [`Command`]s.
 
 mod asking;
+mod backoff;
 mod budget;
 mod collector;
 mod command;
@@ -19,11 +20,10 @@ mod memory;
 mod naming;
 mod outside;
 mod own_frames;
+mod pass_quota;
 mod prices;
 mod processors;
 mod quotas;
-mod rations;
-mod rests;
 mod retries;
 mod row_claims;
 mod spending;

@@ -23,7 +23,7 @@ use crate::unwind::{NoTable, UnwindTable};
 
 use super::asking::{Asking, Dropped, Turn};
 use super::files_without::{FileWithout, FilesWithout, FollowedBy};
-use super::rations::Rations;
+use super::pass_quota::PassQuota;
 use super::retries::Retries;
 use super::row_claims::{Claim, RowClaims};
 use super::table_queue::Waiting;
@@ -98,7 +98,7 @@ pub(super) struct Unwinding {
     again: HashSet<u32>,
     /// Processes that have had their share of rows, and have others by the next pass.
     later: HashSet<u32>,
-    rations: Rations,
+    pass_quota: PassQuota,
     claims: RowClaims,
     /// Processes that have other rows since they were taken last.
     renewed: HashSet<u32>,
@@ -119,7 +119,7 @@ impl Unwinding {
             unopened: Retries::default(),
             again: HashSet::new(),
             later: HashSet::new(),
-            rations: Rations::new(mapping_rows),
+            pass_quota: PassQuota::new(mapping_rows),
             claims: RowClaims::new(mapping_rows),
             renewed: HashSet::new(),
             pass: 0,
@@ -183,7 +183,7 @@ impl Unwinding {
         missed: HashSet<ModuleId>,
     ) {
         self.pass += 1;
-        self.rations.renew();
+        self.pass_quota.renew();
         for module in used {
             if let Some(Table::Loaded { used_pass, .. }) = self.tables.get_mut(&module) {
                 *used_pass = self.pass;
@@ -419,7 +419,7 @@ impl Unwinding {
         }
         let key = Arc::as_ptr(&mappings).addr();
         if !self.shared.contains_key(&key) {
-            if !self.rations.take(pid, mappings.present().len()) {
+            if !self.pass_quota.take(pid, mappings.present().len()) {
                 self.later.insert(pid);
                 return;
             }
@@ -530,7 +530,7 @@ impl Unwinding {
             };
             let rows = shared.mappings.present().len();
             let first = shared.pids.iter().min();
-            if first.is_some_and(|pid| !self.rations.take(*pid, rows)) {
+            if first.is_some_and(|pid| !self.pass_quota.take(*pid, rows)) {
                 // Stays stale until the next pass.
                 continue;
             }

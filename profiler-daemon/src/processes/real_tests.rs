@@ -14,10 +14,10 @@ use super::{
     source::ProcFs,
 };
 use crate::sys::{
-    bell::Bell,
     clock::{self, ClockOffsets},
     perf_event::SideBand,
     perf_record::Event,
+    waker::Waker,
 };
 
 const OPTIONS: ProcessOptions = ProcessOptions {
@@ -37,11 +37,11 @@ fn follow(
     processes: &mut Processes,
     done: impl Fn(&Event) -> bool,
 ) -> u64 {
-    let bell = Bell::new().unwrap();
+    let waker = Waker::new().unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         assert!(Instant::now() < deadline, "the record never came");
-        side_band.wait(Duration::from_millis(100), &bell).unwrap();
+        side_band.wait(Duration::from_millis(100), &waker).unwrap();
         let mut found = None;
         side_band.read(|event| {
             processes.apply(&event);

@@ -20,15 +20,15 @@ use super::{
     calls::{CallTime, CallTotals, SeenCalls},
     input::{OpenCall, OpenStack, SyscallUpdate, ThreadUpdate},
     received::HeldBack,
-    ring::Ring,
     segments::What,
+    sleep_runs::Holder,
     spread::Spread,
-    stretches::Holder,
     threads::{Folded, Thread},
     timeline::{Change, Timeline},
     tree::{Node, NodeId, Tree},
     values::{Totals, WAIT_CLASSES, class_of, is_wait, sum},
     weights::Weights,
+    window_history::WindowHistory,
 };
 use crate::processes::ids::ThreadKey;
 
@@ -41,7 +41,7 @@ pub struct AccountView {
     pub(super) folded: Folded,
     pub(super) open: Arc<Vec<Open>>,
     pub(super) calls: Arc<BTreeMap<u32, CallTotals>>,
-    pub(super) ring: Ring,
+    pub(super) history: WindowHistory,
 }
 
 /// The open interval of one thread.
@@ -111,7 +111,7 @@ pub struct Account {
     /// Calls under way at the last pass, with what is booked for them.
     pub(super) open_calls: HashMap<ThreadKey, OpenCall>,
     pub(super) held_back: Vec<HeldBack>,
-    pub(super) ring: Ring,
+    pub(super) history: WindowHistory,
     pub(super) spread: Spread,
 }
 
@@ -126,14 +126,14 @@ impl Account {
             folded: self.folded,
             open: Arc::clone(&self.open),
             calls: Arc::clone(&self.calls),
-            ring: self.ring.clone(),
+            history: self.history.clone(),
         }
     }
 
     /// Bytes held, roughly.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.row_bytes() + self.budgeted() + self.ring.bytes()
+        self.row_bytes() + self.budgeted() + self.history.bytes()
     }
 
     /// Those of them that are neither its tree's nor its segments', roughly.
@@ -145,7 +145,7 @@ impl Account {
     /// Bytes of its segments, roughly.
     #[must_use]
     pub fn segment_bytes(&self) -> usize {
-        self.ring.bytes()
+        self.history.bytes()
     }
 
     /// Bytes that count against the budget of call trees.
@@ -212,7 +212,7 @@ impl Account {
                 let class = class_of(kind) as usize;
                 thread.totals.kinds[index] -= back;
                 thread.totals.attributed[class] -= back;
-                self.ring.take_back(thread.index, class, kind, back);
+                self.history.take_back(thread.index, class, kind, back);
             }
         }
         if (0..CLASS_COUNT).any(|class| update.classes[class] < thread.totals.attributed[class]) {
@@ -247,11 +247,11 @@ impl Account {
             totals.attributed[class as usize] += part;
             let (class, holder) = (class as usize, Holder::Kind(index as u8));
             if is_wait(kind) {
-                let parts = self.ring.attribute(thread.index, class, holder, part);
+                let parts = self.history.attribute(thread.index, class, holder, part);
                 let of = (thread.index, index as u8);
                 self.spread.note(now.pass, of, parts, now.segment_ns);
             } else {
-                self.ring
+                self.history
                     .attribute_running(thread.index, class, holder, part);
             }
         }
@@ -280,7 +280,7 @@ impl Account {
             ),
         ];
         for (what, gain) in counts {
-            self.ring.gain(now.segment_ns, thread, what, gain);
+            self.history.gain(now.segment_ns, thread, what, gain);
         }
         let mut gains: ClassNs =
             std::array::from_fn(|class| update.classes[class].saturating_sub(old.classes[class]));
@@ -291,7 +291,7 @@ impl Account {
             && (0..CLASS_COUNT).all(|class| old.classes[class] <= update.classes[class])
             && sum(&gains) == pass_ns;
         if slept {
-            self.ring.sleep(thread, now.last_ns, now.now_ns);
+            self.history.sleep(thread, now.last_ns, now.now_ns);
             return;
         }
         for class in 0..CLASS_COUNT {
@@ -301,13 +301,13 @@ impl Account {
                 // call then, all of that interval was.
                 let before = gains;
                 let call = self.open_calls.get(&update.thread).map(|call| call.number);
-                gains = self.ring.reclassify(thread, (class, less), call, gains);
+                gains = self.history.reclassify(thread, (class, less), call, gains);
                 let taken = std::array::from_fn(|other| before[other] - gains[other]);
                 self.reclassify_open_call(update.thread, class, taken);
             }
         }
         for (class, gain) in gains.into_iter().enumerate() {
-            self.ring
+            self.history
                 .gain(now.segment_ns, thread, What::Class(class), gain);
         }
     }
@@ -426,14 +426,14 @@ impl Account {
             .entry(number)
             .or_default()
             .add(gain);
-        self.ring.call(segment_ns, number, gain);
+        self.history.call(segment_ns, number, gain);
     }
 
     /// Changes how its recent past is kept.
     pub(super) fn age(&mut self, change: Change) {
         match change {
-            Change::Merge { from_ns, to_ns } => self.ring.merge(from_ns, to_ns),
-            Change::Forget { from_ns, to_ns } => self.ring.forget(from_ns, to_ns),
+            Change::Merge { from_ns, to_ns } => self.history.merge(from_ns, to_ns),
+            Change::Forget { from_ns, to_ns } => self.history.forget(from_ns, to_ns),
         }
     }
 
@@ -452,7 +452,7 @@ impl Account {
         (cells..self.weights.len()).for_each(|_| budget.take_cell());
         self.folded.count += other.thread_count();
         self.folded.totals.add(&other.totals());
-        self.ring.absorb(&other.ring, &map, timeline);
+        self.history.absorb(&other.history, &map, timeline);
         let calls = Arc::make_mut(&mut self.calls);
         for (number, totals) in other.calls.iter() {
             calls.entry(*number).or_default().add(totals);

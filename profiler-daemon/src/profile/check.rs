@@ -14,8 +14,8 @@ use super::{
     account::AccountView,
     calls::CallTotals,
     sessions::{Session, Sessions},
+    sleep_runs::{Holder, SleepRun},
     snapshot::Snapshot,
-    stretches::{Holder, Stretch},
     threads::Thread,
     timeline::{Counters, Timeline},
     tree::{MAX_DEPTH, NodeId, Place},
@@ -99,7 +99,7 @@ fn check_totals(totals: &Totals) -> Result<(), Flaw> {
     )
 }
 
-impl Stretch {
+impl SleepRun {
     fn makes_sense(&self, account: &AccountView) -> bool {
         let is_wait = WAIT_CLASSES
             .iter()
@@ -229,12 +229,15 @@ impl AccountView {
     }
 
     fn check_segments(&self, sums: &mut Sums) -> Result<(), Flaw> {
-        let begins = self.ring.within(0, u64::MAX).map(|segment| segment.from_ns);
+        let begins = self
+            .history
+            .within(0, u64::MAX)
+            .map(|segment| segment.from_ns);
         expect(
             begins.is_sorted_by(|a, b| a < b),
             "its segments are out of order",
         )?;
-        for segment in self.ring.within(0, u64::MAX) {
+        for segment in self.history.within(0, u64::MAX) {
             expect(
                 segment
                     .nodes
@@ -259,9 +262,9 @@ impl AccountView {
                 + segment.kinds.iter().map(|ns| u128::from(*ns)).sum::<u128>()
                 + segment.calls.values().map(of_calls).sum::<u128>();
         }
-        for stretch in self.ring.stretches() {
-            expect(stretch.makes_sense(self), "a sleep makes no sense")?;
-            sums.segments += u128::from(stretch.to_ns - stretch.from_ns);
+        for sleep_run in self.history.sleep_runs() {
+            expect(sleep_run.makes_sense(self), "a sleep makes no sense")?;
+            sums.segments += u128::from(sleep_run.to_ns - sleep_run.from_ns);
         }
         sums.check()
     }

@@ -293,15 +293,15 @@ impl Account {
     /// How much heavier each node is for being recent.
     fn recent(&self, recent_ns: u64, piece_ns: u64) -> Vec<Level> {
         let mut recent = vec![0; self.tree.nodes().len()];
-        let slept = self.ring.stretches().filter(|s| s.to_ns > recent_ns);
-        let slept = slept.filter_map(|stretch| stretch.holder?.leaf());
+        let slept = self.history.sleep_runs().filter(|s| s.to_ns > recent_ns);
+        let slept = slept.filter_map(|sleep_run| sleep_run.holder?.leaf());
         let leaves = self.open.iter().map(|open| open.leaf);
         let leaves = leaves.chain(self.last_open.values().copied());
         let held = self.held_back.iter().map(|held| held.leaf);
         for leaf in slept.chain(leaves).chain(held) {
             recent[leaf.index()] = RECENT;
         }
-        for segment in self.ring.within(recent_ns, u64::MAX) {
+        for segment in self.history.within(recent_ns, u64::MAX) {
             let is_this = segment.from_ns >= piece_ns;
             for (node, _) in segment.nodes.keys() {
                 recent[node.index()] = if is_this { 2 * RECENT } else { RECENT };
@@ -476,7 +476,7 @@ impl Account {
     fn renumber(&mut self, map: &[NodeId]) {
         let weights = std::mem::take(&mut self.weights);
         self.weights.absorb(&weights, map);
-        self.ring.renumber(map);
+        self.history.renumber(map);
         if !self.open.is_empty() {
             for open in Arc::make_mut(&mut self.open) {
                 open.leaf = map[open.leaf.index()];

@@ -21,20 +21,20 @@ pub mod over;
 mod prune;
 mod received;
 mod retention;
-pub mod ring;
 mod room;
 mod rows;
 pub mod segments;
 pub mod sessions;
+mod sleep_runs;
 pub mod snapshot;
 mod spread;
-mod stretches;
 mod sweep;
 pub mod threads;
 pub mod timeline;
 pub mod tree;
 pub mod values;
 mod weights;
+pub mod window_history;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -15,7 +15,7 @@ use super::{
     account::{AccountView, Open},
     calls::CallTotals,
     segments::{FOLDED, What},
-    stretches::Holder,
+    sleep_runs::Holder,
     threads::Thread,
     tree::{Node, NodeId},
     values::{Totals, WAIT_CLASSES, add_kinds},
@@ -107,15 +107,15 @@ impl AccountView {
                 }
             }
             Span::Between { from_ns, to_ns } => {
-                for segment in self.ring.within(from_ns, to_ns) {
+                for segment in self.history.within(from_ns, to_ns) {
                     for ((node, what), amount) in &segment.nodes {
                         add_to(held.entry(*node).or_default(), *what, *amount);
                     }
                 }
-                for stretch in self.ring.stretches() {
-                    let ns = stretch.within(from_ns, to_ns);
-                    if let (Some(Holder::Stack(leaf)), 1..) = (stretch.holder, ns) {
-                        let wait = usize::from(stretch.class == Class::Runnable as usize);
+                for sleep_run in self.history.sleep_runs() {
+                    let ns = sleep_run.within(from_ns, to_ns);
+                    if let (Some(Holder::Stack(leaf)), 1..) = (sleep_run.holder, ns) {
+                        let wait = usize::from(sleep_run.class == Class::Runnable as usize);
                         held.entry(leaf).or_default().exact[wait] += ns;
                     }
                 }
@@ -143,12 +143,12 @@ impl AccountView {
                 }
             }
             Span::Between { from_ns, to_ns } => {
-                for segment in self.ring.within(from_ns, to_ns) {
+                for segment in self.history.within(from_ns, to_ns) {
                     add_kinds(&mut kinds, &segment.kinds);
                 }
-                for stretch in self.ring.stretches() {
-                    if let Some(Holder::Kind(kind)) = stretch.holder {
-                        kinds[usize::from(kind)] += stretch.within(from_ns, to_ns);
+                for sleep_run in self.history.sleep_runs() {
+                    if let Some(Holder::Kind(kind)) = sleep_run.holder {
+                        kinds[usize::from(kind)] += sleep_run.within(from_ns, to_ns);
                     }
                 }
             }
@@ -213,7 +213,7 @@ impl AccountView {
                     .for_each(|(number, totals)| add(*number, totals));
             }
             Span::Between { from_ns, to_ns } => {
-                for segment in self.ring.within(from_ns, to_ns) {
+                for segment in self.history.within(from_ns, to_ns) {
                     segment
                         .calls
                         .iter()
@@ -240,7 +240,7 @@ impl AccountView {
             let begun = borders_ns.partition_point(|border_ns| *border_ns <= at_ns);
             begun.saturating_sub(1)
         };
-        for segment in self.ring.within(*from_ns, *to_ns) {
+        for segment in self.history.within(*from_ns, *to_ns) {
             let span = span_of(segment.from_ns);
             for (thread, what, cell) in segment.cells() {
                 match what {
@@ -259,15 +259,15 @@ impl AccountView {
                 }
             }
         }
-        for stretch in self.ring.stretches() {
-            for span in span_of(stretch.from_ns)..borders_ns.len() - 1 {
-                let ns = stretch.within(borders_ns[span], borders_ns[span + 1]);
-                if borders_ns[span] >= stretch.to_ns {
+        for sleep_run in self.history.sleep_runs() {
+            for span in span_of(sleep_run.from_ns)..borders_ns.len() - 1 {
+                let ns = sleep_run.within(borders_ns[span], borders_ns[span + 1]);
+                if borders_ns[span] >= sleep_run.to_ns {
                     break;
                 }
-                add(key(stretch.thread), span, Gain::time(stretch.class, ns));
-                if stretch.holder == Some(Holder::Kind(Kind::Untraced as u8)) {
-                    add(key(stretch.thread), span, Gain::Untraced(ns));
+                add(key(sleep_run.thread), span, Gain::time(sleep_run.class, ns));
+                if sleep_run.holder == Some(Holder::Kind(Kind::Untraced as u8)) {
+                    add(key(sleep_run.thread), span, Gain::Untraced(ns));
                 }
             }
         }
@@ -280,10 +280,10 @@ impl AccountView {
             Span::Session => (0, u64::MAX),
             Span::Between { from_ns, to_ns } => (from_ns, to_ns),
         };
-        let slept = self.ring.stretches().filter_map(|stretch| {
-            let is_blocked = stretch.class == Class::Blocked as usize;
-            let leaf = stretch.holder.and_then(Holder::leaf)?;
-            is_blocked.then(|| (stretch.thread, leaf, stretch.within(from_ns, to_ns)))
+        let slept = self.history.sleep_runs().filter_map(|sleep_run| {
+            let is_blocked = sleep_run.class == Class::Blocked as usize;
+            let leaf = sleep_run.holder.and_then(Holder::leaf)?;
+            is_blocked.then(|| (sleep_run.thread, leaf, sleep_run.within(from_ns, to_ns)))
         });
         let open = self.open_over(span);
         let open = open.map(|open| (open.thread, open.leaf, open.exact[0]));
@@ -312,19 +312,19 @@ impl AccountView {
                 by_index.insert(FOLDED, self.folded.totals);
             }
             Span::Between { from_ns, to_ns } => {
-                for stretch in self.ring.stretches() {
-                    let ns = stretch.within(from_ns, to_ns);
+                for sleep_run in self.history.sleep_runs() {
+                    let ns = sleep_run.within(from_ns, to_ns);
                     if ns > 0 {
-                        let totals = by_index.entry(stretch.thread).or_default();
-                        totals.classes[stretch.class] += ns;
-                        if stretch.holder == Some(Holder::Kind(Kind::Untraced as u8)) {
+                        let totals = by_index.entry(sleep_run.thread).or_default();
+                        totals.classes[sleep_run.class] += ns;
+                        if sleep_run.holder == Some(Holder::Kind(Kind::Untraced as u8)) {
                             totals.kinds[Kind::Untraced as usize] += ns;
                         }
-                        totals.attributed[stretch.class] +=
-                            ns * u64::from(stretch.holder.is_some());
+                        totals.attributed[sleep_run.class] +=
+                            ns * u64::from(sleep_run.holder.is_some());
                     }
                 }
-                for segment in self.ring.within(from_ns, to_ns) {
+                for segment in self.history.within(from_ns, to_ns) {
                     for (thread, what, cell) in segment.cells() {
                         let totals = by_index.entry(thread).or_default();
                         match what {
@@ -353,7 +353,7 @@ impl AccountView {
             Span::Session => *open,
             Span::Between { from_ns, to_ns } => Open {
                 exact: self
-                    .ring
+                    .history
                     .open_within(from_ns, to_ns, open.thread, &open.exact),
                 ..*open
             },

@@ -14,8 +14,8 @@ use super::{
     budget::NodeBudget,
     input::{LossCause, StackDelta},
     segments::{FOLDED, What},
+    sleep_runs::Holder,
     spread::Spread,
-    stretches::Holder,
     timeline::Timeline,
     tree::{NodeId, Place},
     values::WAIT_CLASSES,
@@ -54,7 +54,7 @@ impl Account {
         for (tick, count) in delta.primary.ticks.iter().enumerate() {
             totals.ticks[tick] += count;
             let what = What::Ticks(tick);
-            self.ring.gain(now.segment_ns, index, what, *count);
+            self.history.gain(now.segment_ns, index, what, *count);
         }
         let numbers = delta.primary.numbers().into_iter().enumerate();
         for (what, amount) in numbers.filter(|(_, amount)| *amount > 0) {
@@ -69,7 +69,7 @@ impl Account {
             };
             let node = self.receive((node, delta.end), what, amount, budget);
             let Some(kind) = weights::wait_of(what) else {
-                self.ring.hit(now.segment_ns, node, what, amount);
+                self.history.hit(now.segment_ns, node, what, amount);
                 continue;
             };
             let of = (index, kind as u8);
@@ -81,7 +81,7 @@ impl Account {
             };
             for (segment_ns, share) in shares {
                 if let Some(segment_ns) = segment_ns {
-                    self.ring.hit(segment_ns, node, what, share);
+                    self.history.hit(segment_ns, node, what, share);
                 }
             }
         }
@@ -141,7 +141,8 @@ impl Account {
             if part > 0 {
                 totals.attributed[class] += part;
                 let leaf = self.receive(place, EXACT + wait as weights::What, part, budget);
-                self.ring.attribute(index, class, Holder::Stack(leaf), part);
+                self.history
+                    .attribute(index, class, Holder::Stack(leaf), part);
                 *left -= part;
             }
         }

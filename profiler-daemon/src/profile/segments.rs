@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     calls::CallTotals,
-    stretches::Holder,
+    sleep_runs::Holder,
     tree::NodeId,
     values::add_kinds,
     weights::{self, EXACT},

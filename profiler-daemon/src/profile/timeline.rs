@@ -2,7 +2,7 @@
 //! before, and none of what is too old, unless a named session needs it.
 //!
 //! The pieces follow each other without a gap from the beginning of the session; those that are forgotten stay as gaps, and
-//! neighbouring gaps become one. What a piece holds is in each process's [ring](super::ring).
+//! neighbouring gaps become one. What a piece holds is in each process's [window history](super::window_history).
 
 use std::{collections::VecDeque, sync::Arc};
 

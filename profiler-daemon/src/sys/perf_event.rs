@@ -8,13 +8,13 @@ use std::{
 };
 
 use super::{
-    bell::Bell,
     clock,
     perf_record::{self, Event},
     perf_ring::Ring,
     poll::poll,
     proc_fs,
     time_order::TimeOrder,
+    waker::Waker,
 };
 use tracing::warn;
 
@@ -127,13 +127,13 @@ impl SideBand {
         self.counts
     }
 
-    /// Waits until a record is there, `bell` rings or `timeout` is over. Whoever loops over this should sleep some
+    /// Waits until a record is there, `waker` wakes it or `timeout` is over. Whoever loops over this should sleep some
     /// milliseconds after each batch: the kernel wakes for every record.
     ///
     /// # Errors
     ///
     /// The kernel refused to wait (out of memory); a signal is no error.
-    pub fn wait(&mut self, timeout: Duration, bell: &Bell) -> io::Result<()> {
+    pub fn wait(&mut self, timeout: Duration, waker: &Waker) -> io::Result<()> {
         let timeout = if self.order.is_empty() {
             timeout
         } else {
@@ -141,12 +141,12 @@ impl SideBand {
         };
         self.polled.truncate(self.rings.len());
         self.polled.push(libc::pollfd {
-            fd: bell.as_fd().as_raw_fd(),
+            fd: waker.as_fd().as_raw_fd(),
             events: libc::POLLIN,
             revents: 0,
         });
         poll(&mut self.polled, timeout)?;
-        bell.silence();
+        waker.reset();
         Ok(())
     }
 
@@ -214,8 +214,8 @@ mod tests {
                 .iter()
                 .any(|event| matches!(event, Event::Exit { .. }))
         {
-            let bell = Bell::new().unwrap();
-            side_band.wait(Duration::from_millis(100), &bell).unwrap();
+            let waker = Waker::new().unwrap();
+            side_band.wait(Duration::from_millis(100), &waker).unwrap();
             side_band.read(|event| {
                 let of_child = match &event {
                     Event::Fork { pid, .. } | Event::Comm { pid, .. } | Event::Exit { pid, .. } => {

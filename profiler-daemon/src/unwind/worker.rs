@@ -111,7 +111,7 @@ pub struct TableWorker {
 }
 
 impl TableWorker {
-    /// Starts the thread. `bell` is called on it after each answer.
+    /// Starts the thread. `waker` is called on it after each answer.
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ impl TableWorker {
     pub fn spawn(
         options: WorkerOptions,
         cache: Option<TableCache>,
-        bell: impl Fn() + Send + 'static,
+        waker: impl Fn() + Send + 'static,
     ) -> io::Result<Self> {
         let (requests, coming) = mpsc::sync_channel::<TableRequest>(MAX_WAITING);
         let (answer, answers) = mpsc::sync_channel(MAX_ANSWERS);
@@ -147,7 +147,7 @@ impl TableWorker {
                 if answer.send(worker.answer(request)).is_err() {
                     return;
                 }
-                bell();
+                waker();
                 untidy = true;
             }
         };
@@ -312,9 +312,9 @@ mod tests {
     // Check that files with unwind information get tables and others reasons, each counted.
     #[test]
     fn answers() {
-        let (bell, rung) = mpsc::channel();
+        let (waker, rung) = mpsc::channel();
         let worker = TableWorker::spawn(WorkerOptions::default(), None, move || {
-            bell.send(()).unwrap();
+            waker.send(()).unwrap();
         })
         .unwrap();
         assert!(worker.request(request(7, File::open("/proc/self/exe").unwrap())));

@@ -1,5 +1,5 @@
-//! Stretches: whole passes that a thread spent asleep. Most threads of a machine do nothing but sleep, so the recent past would be
-//! made of little else; a stretch holds any number of passes in one entry, as the time from which to which it lasted.
+//! Sleep runs: whole passes that a thread spent asleep. Most threads of a machine do nothing but sleep, so the recent past would be
+//! made of little else; a sleep run holds any number of passes in one entry, as the time from which to which it lasted.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,7 +12,7 @@ const BYTES: usize = 64;
 
 /// Time of one thread in one class without a break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stretch {
+pub(super) struct SleepRun {
     pub(super) thread: u32,
     pub(super) from_ns: u64,
     pub(super) to_ns: u64,
@@ -48,7 +48,7 @@ impl Holder {
     }
 }
 
-impl Stretch {
+impl SleepRun {
     /// How much of it lies in a span, nanoseconds.
     pub(super) fn within(&self, from_ns: u64, to_ns: u64) -> u64 {
         let (from_ns, to_ns) = (self.from_ns.max(from_ns), self.to_ns.min(to_ns));
@@ -68,12 +68,12 @@ struct Rest {
     holder: Option<Holder>,
 }
 
-/// The stretches of one process. Those of a thread do not overlap.
+/// The sleep runs of one process. Those of a thread do not overlap.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Stretches(Arc<BTreeMap<(u32, u64), Rest>>);
+pub(super) struct SleepRuns(Arc<BTreeMap<(u32, u64), Rest>>);
 
-fn whole((&(thread, from_ns), rest): (&(u32, u64), &Rest)) -> Stretch {
-    Stretch {
+fn whole((&(thread, from_ns), rest): (&(u32, u64), &Rest)) -> SleepRun {
+    SleepRun {
         thread,
         from_ns,
         to_ns: rest.to_ns,
@@ -82,25 +82,25 @@ fn whole((&(thread, from_ns), rest): (&(u32, u64), &Rest)) -> Stretch {
     }
 }
 
-impl Stretches {
+impl SleepRuns {
     pub(super) fn bytes(&self) -> usize {
         self.0.len() * BYTES
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = Stretch> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = SleepRun> {
         self.0.iter().map(whole)
     }
 
     /// Those of a thread and class that nothing has, newest first.
-    pub(super) fn pending(&self, thread: u32, class: usize) -> impl Iterator<Item = Stretch> {
+    pub(super) fn pending(&self, thread: u32, class: usize) -> impl Iterator<Item = SleepRun> {
         let of_thread = self.0.range((thread, 0)..=(thread, u64::MAX)).rev();
         of_thread
             .map(whole)
-            .filter(move |stretch| stretch.class == class && stretch.holder.is_none())
+            .filter(move |sleep_run| sleep_run.class == class && sleep_run.holder.is_none())
     }
 
     /// Adds one, as part of the thread's last one where it goes on.
-    pub(super) fn add(&mut self, new: Stretch) {
+    pub(super) fn add(&mut self, new: SleepRun) {
         let all = Arc::make_mut(&mut self.0);
         let mut of_thread = all.range_mut((new.thread, 0)..=(new.thread, u64::MAX));
         if let Some((_, last)) = of_thread.next_back()
@@ -135,15 +135,15 @@ impl Stretches {
     }
 
     /// Removes and answers those that lie wholly in a span.
-    pub(super) fn take_inside(&mut self, from_ns: u64, to_ns: u64) -> Vec<Stretch> {
-        let inside: Vec<Stretch> = self
+    pub(super) fn take_inside(&mut self, from_ns: u64, to_ns: u64) -> Vec<SleepRun> {
+        let inside: Vec<SleepRun> = self
             .iter()
-            .filter(|stretch| stretch.is_inside(from_ns, to_ns))
+            .filter(|sleep_run| sleep_run.is_inside(from_ns, to_ns))
             .collect();
         if !inside.is_empty() {
             let all = Arc::make_mut(&mut self.0);
-            for stretch in &inside {
-                all.remove(&(stretch.thread, stretch.from_ns));
+            for sleep_run in &inside {
+                all.remove(&(sleep_run.thread, sleep_run.from_ns));
             }
         }
         inside

@@ -8,13 +8,13 @@ const SHARES: u32 = 8;
 
 /// Rows written since the last pass, by process number.
 #[derive(Debug)]
-pub(super) struct Rations {
+pub(super) struct PassQuota {
     /// A process's share. It may exceed it once, so that the largest process has its rows too.
     share: usize,
     written: HashMap<u32, usize>,
 }
 
-impl Rations {
+impl PassQuota {
     /// Where there is room for so many rows in all.
     pub(super) fn new(rows: u32) -> Self {
         Self {
@@ -49,13 +49,13 @@ mod tests {
         // mind, and that it gets as much after the next pass; also where the room is small.
         for rows in [65_536, 4_096] {
             let share = rows as usize / 8;
-            let mut rations = Rations::new(rows);
-            let taken = (0..1000).filter(|_| rations.take(1, 100)).count();
+            let mut pass_quota = PassQuota::new(rows);
+            let taken = (0..1000).filter(|_| pass_quota.take(1, 100)).count();
             assert_eq!(taken, share / 100);
-            assert!(rations.take(2, share + 1));
-            assert!(!rations.take(2, 1));
-            rations.renew();
-            assert!(rations.take(1, 100));
+            assert!(pass_quota.take(2, share + 1));
+            assert!(!pass_quota.take(2, 1));
+            pass_quota.renew();
+            assert!(pass_quota.take(1, 100));
         }
     }
 }

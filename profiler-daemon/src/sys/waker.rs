@@ -1,4 +1,4 @@
-//! A bell: wakes a thread that waits for file descriptors (an eventfd).
+//! Wakes a thread that waits for file descriptors (an eventfd).
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use super::poll::poll;
 
-/// Rung from any thread; heard by the one that polls it.
+/// Any thread may wake the one that polls it.
 #[derive(Debug)]
-pub struct Bell(File);
+pub struct Waker(File);
 
-impl Bell {
-    /// A bell that has not been rung.
+impl Waker {
+    /// One that has woken nobody yet.
     ///
     /// # Errors
     /// No file descriptor is left.
@@ -26,13 +26,13 @@ impl Bell {
         Ok(Self(File::from(unsafe { OwnedFd::from_raw_fd(fd) })))
     }
 
-    /// Rings. Ringing twice before it is heard is ringing once.
-    pub fn ring(&self) {
-        // It can only fail when it has been rung 2^64 times unheard: then it rings already.
+    /// Wakes it. To do so twice before it has noticed is to do so once.
+    pub fn wake(&self) {
+        // It can only fail when it was used 2^64 times unnoticed: then it is awake already.
         (&self.0).write_all(&1u64.to_ne_bytes()).ok();
     }
 
-    /// Waits until it rings or `timeout` is over.
+    /// Waits until it is used or `timeout` is over.
     pub fn wait(&self, timeout: Duration) {
         let mut polled = [libc::pollfd {
             fd: self.0.as_raw_fd(),
@@ -41,17 +41,17 @@ impl Bell {
         }];
         // If it fails (no memory) the wait is short.
         poll(&mut polled, timeout).ok();
-        self.silence();
+        self.reset();
     }
 
-    /// Stops it ringing.
-    pub(super) fn silence(&self) {
-        // Fails when it does not ring: that is the aim.
+    /// Makes it as new.
+    pub(super) fn reset(&self) {
+        // Fails when it was not used: that is the aim.
         (&self.0).read_exact(&mut [0; 8]).ok();
     }
 }
 
-impl AsFd for Bell {
+impl AsFd for Waker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

@@ -12,12 +12,12 @@ const MAX_SAVED: u64 = 50;
 
 /// Brief rests earned and taken.
 #[derive(Debug)]
-pub(super) struct Rests {
+pub(super) struct Backoff {
     saved: u64,
     earned_at_ns: u64,
 }
 
-impl Rests {
+impl Backoff {
     /// With all brief rests to take.
     pub(super) const fn new(now_ns: u64) -> Self {
         Self {
@@ -52,14 +52,16 @@ mod tests {
     #[test]
     fn brief_rests_run_out_and_come_back() {
         // Check that a burst gets brief rests, a storm long ones, and a quiet second all brief ones again.
-        let mut rests = Rests::new(0);
-        let brief = (0..100).filter(|_| rests.next(1_000_000) == BRIEF).count() as u64;
+        let mut backoff = Backoff::new(0);
+        let brief = (0..100)
+            .filter(|_| backoff.next(1_000_000) == BRIEF)
+            .count() as u64;
         assert_eq!(brief, MAX_SAVED);
-        assert_eq!(rests.next(11_000_000), BRIEF);
-        assert_eq!(rests.next(11_000_000), BRIEF);
-        assert_eq!(rests.next(11_000_000), LONG);
+        assert_eq!(backoff.next(11_000_000), BRIEF);
+        assert_eq!(backoff.next(11_000_000), BRIEF);
+        assert_eq!(backoff.next(11_000_000), LONG);
         let later = (0..100)
-            .filter(|_| rests.next(2_000_000_000) == BRIEF)
+            .filter(|_| backoff.next(2_000_000_000) == BRIEF)
             .count() as u64;
         assert_eq!(later, MAX_SAVED);
     }

@@ -1,6 +1,6 @@
-//! The recent past of one process: its segments, and the stretches in which its threads only slept.
+//! The recent past of one process: its segments, and the sleep runs in which its threads only slept.
 //!
-//! Invariant, per thread and class, in each segment and stretch: attributed <= total. And the time of a thread in a segment is
+//! Invariant, per thread and class, in each segment and sleep run: attributed <= total. And the time of a thread in a segment is
 //! the time that passed in it, also when a later look gives part of it to another class.
 
 use std::{collections::VecDeque, sync::Arc};
@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     calls::CallTotals,
     segments::{Segment, What},
+    sleep_runs::{Holder, SleepRun, SleepRuns},
     spread::Part,
-    stretches::{Holder, Stretch, Stretches},
     timeline::Timeline,
     tree::NodeId,
     values::{WAIT_CLASSES, take_from},
@@ -24,9 +24,9 @@ use super::{
 
 /// See the module. Segments are oldest first; those in which nothing happened are missing.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Ring {
+pub struct WindowHistory {
     segments: Arc<VecDeque<Arc<Segment>>>,
-    stretches: Stretches,
+    sleep_runs: SleepRuns,
     segment_bytes: usize,
 }
 
@@ -35,25 +35,25 @@ pub struct Ring {
 enum Place {
     /// In the segment of this index.
     Segment(usize),
-    /// In the stretch of the thread that began then.
-    Stretch(Stretch),
+    /// In the sleep run of the thread that began then.
+    SleepRun(SleepRun),
 }
 
-impl Ring {
+impl WindowHistory {
     /// The segments that began in a span.
     pub(super) fn within(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Segment> {
         let range = self.range(from_ns, to_ns);
         self.segments.range(range).map(Arc::as_ref)
     }
 
-    /// All stretches, wherever they lie.
-    pub(super) fn stretches(&self) -> impl Iterator<Item = Stretch> {
-        self.stretches.iter()
+    /// All sleep runs, wherever they lie.
+    pub(super) fn sleep_runs(&self) -> impl Iterator<Item = SleepRun> {
+        self.sleep_runs.iter()
     }
 
     /// Bytes of all of it, roughly.
     pub(super) fn bytes(&self) -> usize {
-        self.segment_bytes + self.stretches.bytes()
+        self.segment_bytes + self.sleep_runs.bytes()
     }
 
     fn range(&self, from_ns: u64, to_ns: u64) -> std::ops::Range<usize> {
@@ -95,7 +95,7 @@ impl Ring {
 
     /// A thread slept from one pass to another.
     pub(super) fn sleep(&mut self, thread: u32, from_ns: u64, to_ns: u64) {
-        self.stretches.add(Stretch {
+        self.sleep_runs.add(SleepRun {
             thread,
             from_ns,
             to_ns,
@@ -140,10 +140,10 @@ impl Ring {
                         segment.reclassify_call(call, (class, other), ns);
                     }
                 }),
-                Place::Stretch(stretch) => {
-                    let (mut from_ns, _) = self.stretches.shorten(thread, stretch.from_ns, part);
+                Place::SleepRun(sleep_run) => {
+                    let (mut from_ns, _) = self.sleep_runs.shorten(thread, sleep_run.from_ns, part);
                     for (other, ns) in parts {
-                        self.stretches.add(Stretch {
+                        self.sleep_runs.add(SleepRun {
                             thread,
                             from_ns,
                             to_ns: from_ns + ns,
@@ -201,13 +201,13 @@ impl Ring {
                     slept: false,
                 }
             }
-            Place::Stretch(stretch) => {
-                let (from_ns, to_ns) = self.stretches.shorten(thread, stretch.from_ns, ns);
-                self.stretches.add(Stretch {
+            Place::SleepRun(sleep_run) => {
+                let (from_ns, to_ns) = self.sleep_runs.shorten(thread, sleep_run.from_ns, ns);
+                self.sleep_runs.add(SleepRun {
                     from_ns,
                     to_ns,
                     holder: Some(holder),
-                    ..stretch
+                    ..sleep_run
                 });
                 Part {
                     from_ns,
@@ -230,7 +230,7 @@ impl Ring {
         let last = self.segments.len().wrapping_sub(1);
         if let Some(segment) = self.segments.get(last)
             && segment.pending(thread, class) >= amount
-            && self.stretches.pending(thread, class).next().is_none()
+            && self.sleep_runs.pending(thread, class).next().is_none()
         {
             self.change(last, |segment| segment.give(thread, class, holder, amount));
         } else {
@@ -264,10 +264,13 @@ impl Ring {
             }
             amount > 0
         };
-        let mut stretches = self.stretches.pending(thread, class).peekable();
+        let mut sleep_runs = self.sleep_runs.pending(thread, class).peekable();
         for (index, segment) in self.segments.iter().enumerate().rev() {
-            while let Some(stretch) = stretches.next_if(|s| s.from_ns >= segment.from_ns) {
-                if !take(Place::Stretch(stretch), stretch.to_ns - stretch.from_ns) {
+            while let Some(sleep_run) = sleep_runs.next_if(|s| s.from_ns >= segment.from_ns) {
+                if !take(
+                    Place::SleepRun(sleep_run),
+                    sleep_run.to_ns - sleep_run.from_ns,
+                ) {
                     return places;
                 }
             }
@@ -275,8 +278,11 @@ impl Ring {
                 return places;
             }
         }
-        for stretch in stretches {
-            if !take(Place::Stretch(stretch), stretch.to_ns - stretch.from_ns) {
+        for sleep_run in sleep_runs {
+            if !take(
+                Place::SleepRun(sleep_run),
+                sleep_run.to_ns - sleep_run.from_ns,
+            ) {
                 break;
             }
         }
@@ -302,10 +308,10 @@ impl Ring {
                     let began_ns = self.segments[index].from_ns;
                     part * u64::from(from_ns <= began_ns && began_ns < to_ns)
                 }
-                // Of a stretch it is the newest part.
-                Place::Stretch(stretch) => Stretch {
-                    from_ns: stretch.to_ns - part,
-                    ..stretch
+                // Of a sleep run it is the newest part.
+                Place::SleepRun(sleep_run) => SleepRun {
+                    from_ns: sleep_run.to_ns - part,
+                    ..sleep_run
                 }
                 .within(from_ns, to_ns),
             });
@@ -313,9 +319,9 @@ impl Ring {
         })
     }
 
-    /// Makes one segment of those that began in a span; stretches that lie wholly in it become part of it.
+    /// Makes one segment of those that began in a span; sleep runs that lie wholly in it become part of it.
     pub(super) fn merge(&mut self, from_ns: u64, to_ns: u64) {
-        let stretches = self.stretches.take_inside(from_ns, to_ns);
+        let sleep_runs = self.sleep_runs.take_inside(from_ns, to_ns);
         let range = self.range(from_ns, to_ns);
         if range.len() > 1 {
             let segments = Arc::make_mut(&mut self.segments);
@@ -333,11 +339,11 @@ impl Ring {
         {
             self.change(range.start, |segment| segment.from_ns = from_ns);
         }
-        if !stretches.is_empty() {
+        if !sleep_runs.is_empty() {
             self.at(from_ns, |merged| {
-                for stretch in stretches {
-                    let ns = stretch.to_ns - stretch.from_ns;
-                    merged.add_time(stretch.thread, stretch.class, stretch.holder, ns);
+                for sleep_run in sleep_runs {
+                    let ns = sleep_run.to_ns - sleep_run.from_ns;
+                    merged.add_time(sleep_run.thread, sleep_run.class, sleep_run.holder, ns);
                 }
             });
         }
@@ -345,7 +351,7 @@ impl Ring {
 
     /// Forgets what passed in a span of whole segments.
     pub(super) fn forget(&mut self, from_ns: u64, to_ns: u64) {
-        self.stretches.take_inside(from_ns, to_ns);
+        self.sleep_runs.take_inside(from_ns, to_ns);
         let range = self.range(from_ns, to_ns);
         if !range.is_empty() {
             let gone = Arc::make_mut(&mut self.segments).drain(range);
@@ -355,7 +361,7 @@ impl Ring {
 
     /// The call tree's nodes have new numbers; those that became one are added up.
     pub(super) fn renumber(&mut self, map: &[NodeId]) {
-        self.stretches.renumber(map);
+        self.sleep_runs.renumber(map);
         for index in 0..self.segments.len() {
             if !self.segments[index].nodes.is_empty() {
                 self.change(index, |segment| segment.renumber(map));
@@ -368,12 +374,12 @@ impl Ring {
         for from in other.segments.iter() {
             self.at(from.from_ns, |to| to.absorb(from, Some(nodes)));
         }
-        for stretch in other.stretches.iter() {
-            let holder = stretch.holder.map(|holder| holder.renumbered(nodes));
-            for (from_ns, to_ns) in timeline.kept_pieces(stretch.from_ns, stretch.to_ns) {
-                let ns = stretch.within(from_ns, to_ns);
+        for sleep_run in other.sleep_runs.iter() {
+            let holder = sleep_run.holder.map(|holder| holder.renumbered(nodes));
+            for (from_ns, to_ns) in timeline.kept_pieces(sleep_run.from_ns, sleep_run.to_ns) {
+                let ns = sleep_run.within(from_ns, to_ns);
                 self.at(from_ns, |to| {
-                    to.add_time(super::segments::FOLDED, stretch.class, holder, ns);
+                    to.add_time(super::segments::FOLDED, sleep_run.class, holder, ns);
                 });
             }
         }
