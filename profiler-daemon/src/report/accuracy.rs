@@ -9,7 +9,7 @@ use profiler_common::{
 
 use super::{
     marks::Marks,
-    node::{ForestNode, ROOT},
+    node::{MergedNode, ROOT},
 };
 
 /// How good the values of a row are.
@@ -200,7 +200,7 @@ impl Holdings {
     /// The same of rows that have what places hold with all below them. `row_of` says where; no place may be below another of its row.
     pub(super) fn with_callees(
         &self,
-        nodes: &[ForestNode],
+        nodes: &[MergedNode],
         rows: usize,
         row_of: impl Fn(u32) -> Option<u32>,
     ) -> Vec<Accuracy> {
@@ -312,7 +312,7 @@ impl Sums {
     }
 
     /// Where rows are nodes: adds what each holds to all that it is below of, but the root.
-    fn add_to_callers(&mut self, nodes: &[ForestNode]) {
+    fn add_to_callers(&mut self, nodes: &[MergedNode]) {
         let mut at = 0;
         while let Some((node, _)) = self.held.get(at) {
             let parent = nodes[*node as usize].parent;

@@ -1,4 +1,4 @@
-//! What every answer carries around its rows: when it was made, what it covers, what it lacks.
+//! What every answer carries around its rows: when it was made, what it covers, what it losses.
 
 use serde::Serialize;
 
@@ -19,7 +19,7 @@ pub struct List<Row> {
     pub as_of: String,
     /// The time it covers.
     pub window: WindowSpan,
-    /// What it lacks.
+    /// What it losses.
     pub completeness: Completeness,
     /// Rows there are, those cut by `limit` included.
     pub total_rows: usize,

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{
     entry::is_entry,
     figures::Figures,
-    forest::{Forest, Function, Standing},
+    merged_tree::{Function, MergedTree, Standing},
     node::ROOT,
     product::Values,
     scope::View,
@@ -30,27 +30,27 @@ pub struct CalledFrom {
     pub percent: f64,
 }
 
-/// Of each function of the forest the one with most of its time, where it has any: of functions that are not the program's own, and
+/// Of each function of the merged tree the one with most of its time, where it has any: of functions that are not the program's own, and
 /// spent at least half of their exclusive time outside user mode.
 pub(super) fn called_from(
     view: &View<'_>,
-    forest: &Forest<'_>,
+    tree: &MergedTree<'_>,
     exclusive: &[Figures],
 ) -> Vec<Option<CalledFrom>> {
     let whose = Whose::new(view);
-    let wanted: Vec<bool> = forest
+    let wanted: Vec<bool> = tree
         .functions
         .iter()
         .zip(exclusive)
         .map(|(function, figures)| whose.is_library(function) && is_wait(&figures.values))
         .collect();
     let mut sums: BTreeMap<(u32, u32), u64> = BTreeMap::new();
-    let mut behind = vec![Behind::default(); forest.nodes.len()];
-    for (index, node) in forest.nodes.iter().enumerate().skip(1) {
+    let mut behind = vec![Behind::default(); tree.nodes.len()];
+    for (index, node) in tree.nodes.iter().enumerate().skip(1) {
         let mut callers = behind[node.parent as usize];
         if node.parent != ROOT {
-            let caller = forest.nodes[node.parent as usize].function;
-            callers.pass(caller, &forest.functions[caller as usize], &whose);
+            let caller = tree.nodes[node.parent as usize].function;
+            callers.pass(caller, &tree.functions[caller as usize], &whose);
         }
         behind[index] = callers;
         if wanted[node.function as usize]
@@ -62,7 +62,7 @@ pub(super) fn called_from(
     }
     let mut most: Vec<Option<(u32, u64)>> = vec![None; wanted.len()];
     let name = |function: u32| {
-        let function = &forest.functions[function as usize];
+        let function = &tree.functions[function as usize];
         (&function.name, function.module)
     };
     for ((function, caller), ns) in sums {
@@ -78,7 +78,7 @@ pub(super) fn called_from(
     let rows = most.into_iter().zip(exclusive);
     let rows = rows.map(|(most, figures)| {
         let (caller, ns) = most?;
-        let function = &forest.functions[caller as usize];
+        let function = &tree.functions[caller as usize];
         Some(CalledFrom {
             function: function.name.clone().into_owned(),
             module: view.snapshot.module(function.module).name.to_string(),
@@ -168,7 +168,7 @@ impl<'v> Whose<'v> {
 
     fn is_outside_c_library(&self, function: &Function<'_>) -> bool {
         let module = self.module(function);
-        function.standing != Standing::Remark
+        function.standing != Standing::PseudoFrame
             && matches!(module.kind, ModuleKind::User | ModuleKind::Jit)
             && !is_c_library(module.basename())
     }

@@ -14,14 +14,14 @@ use super::{
     error::ReportError,
     figures::Figures,
     fold::Folding,
-    forest::{Forest, Function, Label, Standing, with_accuracy},
     functions::FunctionRow,
-    grow::Shape,
     meant::meant,
+    merged_tree::{Function, Label, MergedTree, Standing, with_accuracy},
     node::ROOT,
     product::Values,
     query::{NeighbourQuery, Scope},
     scope::View,
+    tree_builder::TreeOptions,
 };
 use crate::{profile::snapshot::Snapshot, report::names::Names};
 
@@ -73,30 +73,30 @@ fn neighbours(
     scope: &Scope,
     query: &NeighbourQuery,
     names: &dyn Names,
-    of: fn(&Forest<'_>, &[bool]) -> Vec<Neighbour>,
+    of: fn(&MergedTree<'_>, &[bool]) -> Vec<Neighbour>,
 ) -> Result<Neighbours, ReportError> {
     let view = View::new(snapshot, scope, query.table.window)?;
-    let shape = Shape {
+    let shape = TreeOptions {
         folding: Folding::new(snapshot, &query.table.fold)?,
-        ..Shape::plain(query.table.frames, Label::Functions(names))
+        ..TreeOptions::plain(query.table.frames, Label::Functions(names))
     };
-    let forest = Forest::new(&view, shape);
+    let tree = MergedTree::new(&view, shape);
     let function = Some(query.function.as_str());
-    let meant = meant(&view, &forest, function, query.module.as_deref())?;
-    let (inclusive, exclusive) = (forest.inclusive(), forest.exclusive());
+    let meant = meant(&view, &tree, function, query.module.as_deref())?;
+    let (inclusive, exclusive) = (tree.inclusive(), tree.exclusive());
     let row = |function: usize| {
         let own = (&inclusive[function], &exclusive[function]);
-        FunctionRow::new(&view, &forest.functions[function], own.0, own.1)
+        FunctionRow::new(&view, &tree.functions[function], own.0, own.1)
     };
     let of_function = (0..meant.len()).filter(|index| meant[*index]).map(row);
-    let nobody = Function::unknown(NO_CALLER.into(), Standing::Remark);
-    let rows = of(&forest, &meant)
+    let nobody = Function::unknown(NO_CALLER.into(), Standing::PseudoFrame);
+    let rows = of(&tree, &meant)
         .into_iter()
         .map(|(function, (inclusive, exclusive))| {
-            let function = function.map_or(&nobody, |index| &forest.functions[index as usize]);
+            let function = function.map_or(&nobody, |index| &tree.functions[index as usize]);
             FunctionRow::new(&view, function, &inclusive, &exclusive)
         });
-    let completeness = Completeness::new(&view, &forest.seen(&view, names));
+    let completeness = Completeness::new(&view, &tree.seen(&view, names));
     Ok(Neighbours {
         of: of_function.collect(),
         list: List::of(&view, completeness, rows.collect(), &query.table)?,
@@ -128,15 +128,15 @@ impl Places {
     }
 
     /// The rows, those apart that have nothing.
-    fn figures(self, forest: &Forest<'_>) -> Vec<Neighbour> {
+    fn figures(self, tree: &MergedTree<'_>) -> Vec<Neighbour> {
         let sum = |places: &[Option<u32>]| {
             let mut sums = vec![Values::default(); self.rows.len()];
-            for (node, row) in forest.nodes.iter().zip(places) {
+            for (node, row) in tree.nodes.iter().zip(places) {
                 if let Some(row) = row {
                     sums[*row as usize].add(&node.own);
                 }
             }
-            let accuracy = forest
+            let accuracy = tree
                 .divided
                 .holdings
                 .of_own(sums.len(), |node| places[node as usize]);
@@ -150,16 +150,16 @@ impl Places {
 }
 
 /// By caller: what the function's outermost calls received with all they called, and of it what it had itself.
-fn callers_of(forest: &Forest<'_>, meant: &[bool]) -> Vec<Neighbour> {
-    let mut places = Places::new(forest.nodes.len());
+fn callers_of(tree: &MergedTree<'_>, meant: &[bool]) -> Vec<Neighbour> {
+    let mut places = Places::new(tree.nodes.len());
     let mut numbers = BTreeMap::new();
-    for (index, node) in forest.nodes.iter().enumerate().skip(1) {
+    for (index, node) in tree.nodes.iter().enumerate().skip(1) {
         let is_meant = meant[node.function as usize];
         let parent = node.parent as usize;
         // The caller of the outermost call above or at each node.
         places.inclusive[index] = match places.inclusive[parent] {
             None if is_meant => {
-                let caller = (parent != ROOT as usize).then(|| forest.nodes[parent].function);
+                let caller = (parent != ROOT as usize).then(|| tree.nodes[parent].function);
                 Some(places.row(&mut numbers, caller))
             }
             row => row,
@@ -168,20 +168,20 @@ fn callers_of(forest: &Forest<'_>, meant: &[bool]) -> Vec<Neighbour> {
             places.exclusive[index] = places.inclusive[index];
         }
     }
-    places.figures(forest)
+    places.figures(tree)
 }
 
 /// By callee: what it received with all it called, where the function is not called again below; and of it its own.
-fn callees_of(forest: &Forest<'_>, meant: &[bool]) -> Vec<Neighbour> {
-    let mut places = Places::new(forest.nodes.len());
+fn callees_of(tree: &MergedTree<'_>, meant: &[bool]) -> Vec<Neighbour> {
+    let mut places = Places::new(tree.nodes.len());
     let mut numbers = BTreeMap::new();
-    for (index, node) in forest.nodes.iter().enumerate().skip(1) {
+    for (index, node) in tree.nodes.iter().enumerate().skip(1) {
         let parent = node.parent as usize;
         if meant[node.function as usize] {
             // From here inwards another call is the innermost.
             continue;
         }
-        if parent != ROOT as usize && meant[forest.nodes[parent].function as usize] {
+        if parent != ROOT as usize && meant[tree.nodes[parent].function as usize] {
             let row = places.row(&mut numbers, Some(node.function));
             places.inclusive[index] = Some(row);
             places.exclusive[index] = Some(row);
@@ -189,5 +189,5 @@ fn callees_of(forest: &Forest<'_>, meant: &[bool]) -> Vec<Neighbour> {
             places.inclusive[index] = places.inclusive[parent];
         }
     }
-    places.figures(forest)
+    places.figures(tree)
 }

@@ -9,14 +9,14 @@ use super::{
     error::ReportError,
     figures::Figures,
     fold::Folding,
-    forest::{Forest, Label, kind_name},
-    grow::Shape,
+    merged_tree::{Label, MergedTree, kind_name},
     product::Values,
     query::Sections,
     query::{Scope, TreeQuery},
     scope::View,
     sections::Section,
     times::WindowSpan,
+    tree_builder::TreeOptions,
     values::RowValues,
 };
 use crate::{profile::snapshot::Snapshot, report::names::Names};
@@ -35,7 +35,7 @@ pub struct CallTree {
     pub as_of: String,
     /// The time it covers.
     pub window: WindowSpan,
-    /// What it lacks.
+    /// What it losses.
     pub completeness: Completeness,
     /// Whether nodes were cut.
     pub truncated: bool,
@@ -83,19 +83,19 @@ pub fn calltree(
         Scope::Session => Sections::Name,
         Scope::Process(_) | Scope::Named(_) | Scope::Image(_) => Sections::None,
     };
-    let shape = Shape {
+    let shape = TreeOptions {
         folding: Folding::new(snapshot, &query.fold)?,
         sections,
         idle_apart: query.idle_apart,
-        ..Shape::plain(query.frames, Label::Functions(names))
+        ..TreeOptions::plain(query.frames, Label::Functions(names))
     };
-    let forest = Forest::new(&view, shape);
-    let visible = visible(&forest, query, MAX_NODES);
-    let (root, cut_nodes) = nest(&view, &forest, &visible, query);
+    let tree = MergedTree::new(&view, shape);
+    let visible = visible(&tree, query, MAX_NODES);
+    let (root, cut_nodes) = nest(&view, &tree, &visible, query);
     Ok(CallTree {
         as_of: view.as_of(),
         window: view.window(),
-        completeness: Completeness::new(&view, &forest.seen(&view, names)),
+        completeness: Completeness::new(&view, &tree.seen(&view, names)),
         truncated: cut_nodes > 0,
         cut_nodes,
         root,
@@ -111,8 +111,8 @@ fn size(query: &TreeQuery, values: &Values) -> (u64, u64) {
 }
 
 /// Which nodes are shown: a node is never shown without its callers. Of too many, the smallest are cut.
-pub(super) fn visible(forest: &Forest<'_>, query: &TreeQuery, max_nodes: usize) -> Vec<bool> {
-    let nodes = &forest.nodes;
+pub(super) fn visible(tree: &MergedTree<'_>, query: &TreeQuery, max_nodes: usize) -> Vec<bool> {
+    let nodes = &tree.nodes;
     let mut visible = vec![true; nodes.len()];
     let mut depth = vec![0usize; nodes.len()];
     let enough =
@@ -147,12 +147,12 @@ pub(super) fn visible(forest: &Forest<'_>, query: &TreeQuery, max_nodes: usize) 
 /// The visible nodes as a tree, and how many were cut.
 fn nest(
     view: &View<'_>,
-    forest: &Forest<'_>,
+    tree: &MergedTree<'_>,
     visible: &[bool],
     query: &TreeQuery,
 ) -> (TreeNode, u64) {
-    let nodes = &forest.nodes;
-    let (inclusive, own) = forest.accuracy_of_nodes(visible);
+    let nodes = &tree.nodes;
+    let (inclusive, own) = tree.accuracy_of_nodes(visible);
     let figures = |index: usize| {
         let node = &nodes[index];
         let of = |values, accuracy: &Accuracy| Figures {
@@ -174,7 +174,7 @@ fn nest(
                 query,
             );
             let size = size(query, &nodes[index].total);
-            children[parent].push((size, node(view, forest, index, &figures(index), below)));
+            children[parent].push((size, node(view, tree, index, &figures(index), below)));
         } else {
             cut_nodes += 1;
             let below = cut[index].0;
@@ -222,13 +222,13 @@ fn finish(
 
 fn node(
     view: &View<'_>,
-    forest: &Forest<'_>,
+    tree: &MergedTree<'_>,
     index: usize,
     (inclusive, own): &(Figures, Figures),
     children: Vec<TreeNode>,
 ) -> TreeNode {
-    let node = &forest.nodes[index];
-    let function = &forest.functions[node.function as usize];
+    let node = &tree.nodes[index];
+    let function = &tree.functions[node.function as usize];
     let section: Option<&Section> = function.section.as_ref();
     TreeNode {
         function: function.name.clone().into_owned(),

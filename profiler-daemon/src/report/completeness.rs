@@ -1,4 +1,4 @@
-//! The completeness receipt: what an answer lacks, and why.
+//! The completeness completeness: what an answer lacks, and why.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{
     query::Frames,
     scope::View,
     values::percent,
-    walks::{Lacks, Stacks},
+    walks::{DataLosses, Stacks},
 };
 use crate::{
     processes::{mappings, module::ModuleId},
@@ -26,7 +26,7 @@ use crate::{
 /// The cause under which time of functions stands some of whose callers were folded.
 pub(super) const CALLERS_FOLDED: &str = "callers_folded_ns";
 
-/// What this very answer lacks.
+/// What this very answer losses.
 #[derive(Clone, Debug, Default, Serialize, PartialEq, utoipa::ToSchema)]
 pub struct Completeness {
     /// Samples that could not be stored at all. Nobody knows whose they were: the session's number, in every answer.
@@ -66,7 +66,7 @@ pub struct Completeness {
 /// What an answer about stacks knows beyond the view.
 pub(super) struct Seen {
     pub(super) stacks: Stacks,
-    pub(super) lacks: Lacks,
+    pub(super) losses: DataLosses,
     pub(super) unattributed_ns: u64,
     pub(super) frames_unknown: Unknown,
 }
@@ -94,7 +94,7 @@ impl Unknown {
 }
 
 impl Completeness {
-    /// The receipt of an answer whose rows are exact totals: no time is missing from them.
+    /// The completeness of an answer whose rows are exact totals: no time is missing from them.
     pub(super) fn of_totals(view: &View<'_>, places: &Places, names: &dyn Names) -> Self {
         let mut stacks = Stacks::default();
         for (index, member) in view.members.iter().enumerate() {
@@ -104,7 +104,7 @@ impl Completeness {
             view,
             &Seen {
                 stacks,
-                lacks: places.lacks(view),
+                losses: places.losses(view),
                 unattributed_ns: 0,
                 frames_unknown: Unknown {
                     percent: modules_unknown_percent(view, places),
@@ -114,7 +114,7 @@ impl Completeness {
         )
     }
 
-    /// The receipt of an answer that is one total: how much of it has no stack.
+    /// The completeness of an answer that is one total: how much of it has no stack.
     pub(super) fn of_one_total(view: &View<'_>, places: &Places, names: &dyn Names) -> Self {
         let unattributed_ns = sum(&view.totals().unattributed());
         Self {
@@ -139,9 +139,9 @@ impl Completeness {
             frames_unknown: seen.frames_unknown.reasons.clone(),
             lines_unknown_percent: None,
             lines_unknown: None,
-            causes: causes(view, &seen.lacks),
+            causes: causes(view, &seen.losses),
             callers_folded_percent: percent(
-                seen.lacks.callers_folded_ns,
+                seen.losses.callers_folded_ns,
                 view.total.values.elapsed_ns(),
             ),
         }
@@ -157,7 +157,7 @@ impl Completeness {
         self
     }
 
-    /// What grew since an earlier receipt of the same scope.
+    /// What grew since an earlier completeness of the same scope.
     pub(super) fn since(mut self, earlier: &Self) -> Self {
         let grown = |now: &mut u64, then: u64| *now = now.saturating_sub(then);
         grown(&mut self.samples_lost, earlier.samples_lost);
@@ -188,17 +188,17 @@ fn attributed_percent(view: &View<'_>, unattributed_ns: u64) -> f64 {
 }
 
 /// Losses by cause, and how much of what is in scope was folded.
-fn causes(view: &View<'_>, lacks: &Lacks) -> BTreeMap<CounterName, u64> {
+fn causes(view: &View<'_>, losses: &DataLosses) -> BTreeMap<CounterName, u64> {
     let mut causes: BTreeMap<CounterName, u64> = BTreeMap::new();
     if view.is_session() {
         causes.extend(view.coverage.losses.iter().cloned());
     } else {
-        let lost = lacks.lost.iter();
+        let lost = losses.lost.iter();
         causes.extend(lost.map(|(name, count)| ((*name).into(), *count)));
     }
     let folded = [
-        ("folded_ns", lacks.folded_ns),
-        (CALLERS_FOLDED, lacks.callers_folded_ns),
+        ("folded_ns", losses.folded_ns),
+        (CALLERS_FOLDED, losses.callers_folded_ns),
     ];
     let folded = folded.into_iter().filter(|(_, ns)| *ns > 0);
     causes.extend(folded.map(|(name, ns)| (name.into(), ns)));

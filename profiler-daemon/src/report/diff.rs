@@ -12,12 +12,12 @@ use super::{
     error::ReportError,
     figures::Figures,
     fold::Folding,
-    forest::{Forest, Label, kind_name},
-    grow::Shape,
+    merged_tree::{Label, MergedTree, kind_name},
     product::Values,
     query::StackValue,
     scope::View,
     table::{Columns, Key, Row, arrange},
+    tree_builder::TreeOptions,
 };
 use crate::{profile::snapshot::Snapshot, report::names::Names};
 
@@ -158,14 +158,14 @@ fn side(
 ) -> Result<(Side, Values, Table), ReportError> {
     let (scope, window) = query.scope(side);
     let view = View::new(snapshot, &scope, window)?;
-    let shape = Shape {
+    let shape = TreeOptions {
         folding: Folding::new(snapshot, &query.table.fold)?,
-        ..Shape::plain(query.table.frames, Label::Functions(names))
+        ..TreeOptions::plain(query.table.frames, Label::Functions(names))
     };
-    let forest = Forest::new(&view, shape);
-    let values = forest.inclusive().into_iter().zip(forest.exclusive());
+    let tree = MergedTree::new(&view, shape);
+    let values = tree.inclusive().into_iter().zip(tree.exclusive());
     let mut table = Table::new();
-    for (function, (inclusive, exclusive)) in forest.functions.iter().zip(values) {
+    for (function, (inclusive, exclusive)) in tree.functions.iter().zip(values) {
         let module = snapshot.module(function.module).name.to_string();
         let row = table.entry((module, function.name.to_string())).or_insert((
             kind_name(function.kind),
@@ -175,7 +175,7 @@ fn side(
         row.1.add(&inclusive);
         row.2.add(&exclusive);
     }
-    let completeness = Completeness::new(&view, &forest.seen(&view, names));
+    let completeness = Completeness::new(&view, &tree.seen(&view, names));
     let side = Side::new(side.name(), &view, completeness);
     Ok((side, view.total.values, table))
 }

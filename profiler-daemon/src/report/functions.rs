@@ -11,11 +11,11 @@ use super::{
     error::ReportError,
     figures::Figures,
     fold::Folding,
-    forest::{Forest, Function, Grain, Label, kind_name},
-    grow::Shape,
+    merged_tree::{Function, Grain, Label, MergedTree, kind_name},
     query::{Scope, TableQuery},
     scope::View,
     table::{Columns, Key, Row, columns_with_values},
+    tree_builder::TreeOptions,
     values::RowValues,
 };
 use crate::{
@@ -143,14 +143,14 @@ fn table(
     lines: Option<&dyn Lines>,
 ) -> Result<List<FunctionRow>, ReportError> {
     let view = View::new(snapshot, scope, query.window)?;
-    let shape = Shape {
+    let shape = TreeOptions {
         folding: Folding::new(snapshot, &query.fold)?,
-        ..Shape::plain(query.frames, label)
+        ..TreeOptions::plain(query.frames, label)
     };
-    let forest = Forest::new(&view, shape);
-    let (inclusive, exclusive) = (forest.inclusive(), forest.exclusive());
-    let callers = called_from(&view, &forest, &exclusive);
-    let rows = forest
+    let tree = MergedTree::new(&view, shape);
+    let (inclusive, exclusive) = (tree.inclusive(), tree.exclusive());
+    let callers = called_from(&view, &tree, &exclusive);
+    let rows = tree
         .functions
         .iter()
         .zip(inclusive.iter().zip(&exclusive))
@@ -161,7 +161,7 @@ fn table(
             ..FunctionRow::new(&view, function, inclusive, exclusive)
         },
     );
-    let mut completeness = Completeness::new(&view, &forest.seen(&view, label.names()));
+    let mut completeness = Completeness::new(&view, &tree.seen(&view, label.names()));
     if let Some(lines) = lines {
         completeness = completeness.with_lines(&view, query.frames, lines);
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{
-    forest::{Function, Grain, Label, NOT_LOOKED_UP, Standing},
+    merged_tree::{Function, Grain, Label, NOT_LOOKED_UP, Standing},
     names::Names,
     scope::View,
 };

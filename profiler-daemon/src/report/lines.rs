@@ -10,12 +10,12 @@ use super::{
     completeness::Completeness,
     error::ReportError,
     fold::Folding,
-    forest::{Forest, Function, Grain, Label, kind_name},
-    grow::Shape,
     meant::meant,
+    merged_tree::{Function, Grain, Label, MergedTree, kind_name},
     query::{CodeQuery, Scope},
     scope::View,
     table::{Columns, Key, Row, columns_with_values},
+    tree_builder::TreeOptions,
     values::RowValues,
 };
 use crate::{
@@ -238,23 +238,23 @@ fn table<R: Row>(
     row: impl Fn(&View<'_>, &Function<'_>, RowValues) -> R,
 ) -> Result<List<R>, ReportError> {
     let view = View::new(snapshot, scope, query.table.window)?;
-    let shape = Shape {
+    let shape = TreeOptions {
         folding: Folding::new(snapshot, &query.table.fold)?,
-        ..Shape::plain(query.table.frames, Label::Code(names, lines, grain))
+        ..TreeOptions::plain(query.table.frames, Label::Code(names, lines, grain))
     };
-    let forest = Forest::new(&view, shape);
+    let tree = MergedTree::new(&view, shape);
     if let Some(module) = &query.module {
         Folding::only(snapshot, module)?;
     }
     let (function, module) = (query.function.as_deref(), query.module.as_deref());
-    let wanted = meant(&view, &forest, function, module)?;
-    let (inclusive, exclusive) = (forest.inclusive(), forest.exclusive());
-    let rows = (0..forest.functions.len()).filter(|index| wanted[*index]);
+    let wanted = meant(&view, &tree, function, module)?;
+    let (inclusive, exclusive) = (tree.inclusive(), tree.exclusive());
+    let rows = (0..tree.functions.len()).filter(|index| wanted[*index]);
     let rows = rows.map(|index| {
         let values = RowValues::new(&inclusive[index], &exclusive[index], &view.denominators);
-        row(&view, &forest.functions[index], values)
+        row(&view, &tree.functions[index], values)
     });
-    let completeness = Completeness::new(&view, &forest.seen(&view, names)).with_lines(
+    let completeness = Completeness::new(&view, &tree.seen(&view, names)).with_lines(
         &view,
         query.table.frames,
         lines,

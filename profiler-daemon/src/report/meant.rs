@@ -1,9 +1,9 @@
-//! Which functions of a forest a question means by name.
+//! Which functions of a merged tree a question means by name.
 
 use super::{
     error::ReportError,
     fold::is_named,
-    forest::{Forest, Function},
+    merged_tree::{Function, MergedTree},
     scope::View,
 };
 
@@ -16,7 +16,7 @@ const MAX_SIMILAR: usize = 5;
 /// No function has that name.
 pub(super) fn meant(
     view: &View<'_>,
-    forest: &Forest<'_>,
+    tree: &MergedTree<'_>,
     function: Option<&str>,
     module: Option<&str>,
 ) -> Result<Vec<bool>, ReportError> {
@@ -26,12 +26,12 @@ pub(super) fn meant(
     };
     let is_meant =
         |f: &Function<'_>| function.is_none_or(|function| *f.name == *function) && in_module(f);
-    let meant: Vec<bool> = forest.functions.iter().map(is_meant).collect();
+    let meant: Vec<bool> = tree.functions.iter().map(is_meant).collect();
     let Some(given) = function.filter(|_| !meant.contains(&true)) else {
         return Ok(meant);
     };
     let part = given.to_lowercase();
-    let mut similar: Vec<String> = forest
+    let mut similar: Vec<String> = tree
         .functions
         .iter()
         .filter(|f| f.name.to_lowercase().contains(&part) && in_module(f))

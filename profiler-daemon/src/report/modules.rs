@@ -9,11 +9,11 @@ use super::{
     answer::List,
     completeness::Completeness,
     error::ReportError,
-    forest::{Forest, Label, kind_name},
-    grow::Shape,
+    merged_tree::{Label, MergedTree, kind_name},
     query::{Scope, TableQuery},
     scope::View,
     table::{Columns, Key, Row, columns_with_values},
+    tree_builder::TreeOptions,
     values::RowValues,
 };
 use crate::{profile::snapshot::Snapshot, report::names::Names};
@@ -73,12 +73,12 @@ pub fn modules(
     names: &dyn Names,
 ) -> Result<List<ModuleRow>, ReportError> {
     let view = View::new(snapshot, scope, query.window)?;
-    let forest = Forest::new(&view, Shape::plain(query.frames, Label::Modules(names)));
-    let (inclusive, exclusive) = (forest.inclusive(), forest.exclusive());
-    let rows = forest
-        .functions
-        .iter()
-        .zip(inclusive.iter().zip(&exclusive));
+    let tree = MergedTree::new(
+        &view,
+        TreeOptions::plain(query.frames, Label::Modules(names)),
+    );
+    let (inclusive, exclusive) = (tree.inclusive(), tree.exclusive());
+    let rows = tree.functions.iter().zip(inclusive.iter().zip(&exclusive));
     let rows = rows.map(|(function, (inclusive, exclusive))| {
         let module = snapshot.module(function.module);
         ModuleRow {
@@ -88,6 +88,6 @@ pub fn modules(
             values: RowValues::new(inclusive, exclusive, &view.denominators),
         }
     });
-    let completeness = Completeness::new(&view, &forest.seen(&view, names));
+    let completeness = Completeness::new(&view, &tree.seen(&view, names));
     List::of(&view, completeness, rows.collect(), query)
 }

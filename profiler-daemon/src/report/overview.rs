@@ -16,9 +16,9 @@ use serde::Serialize;
 use super::{
     completeness::Completeness,
     error::ReportError,
-    forest::{Function, Label},
     identity::{Identity, functions_at},
     idle::is_idle,
+    merged_tree::{Function, Label},
     needed::outermost_frames,
     places::Places,
     query::{Scope, Window},
@@ -62,7 +62,7 @@ pub struct Overview {
     pub as_of: String,
     /// The time it covers.
     pub window: WindowSpan,
-    /// What it lacks.
+    /// What it losses.
     pub completeness: Completeness,
     /// Whether that is the whole session.
     pub whole_session: bool,

@@ -10,7 +10,7 @@ use super::{
     product::Values,
     scope::View,
     values::TotalValues,
-    walks::{Lacks, Stacks},
+    walks::{DataLosses, Stacks},
 };
 use crate::{
     profile::{
@@ -89,27 +89,27 @@ impl Places {
     }
 
     /// What the view's stacks lack. Time in the kernel stays where the walk of user code was folded, or was not: which kernel
-    /// functions it is divided among, only a forest says. Callers are those that are shown where the kernel's are not.
-    pub(super) fn lacks(&self, view: &View<'_>) -> Lacks {
-        let mut lacks = Lacks::default();
+    /// functions it is divided among, only a merged tree says. Callers are those that are shown where the kernel's are not.
+    pub(super) fn losses(&self, view: &View<'_>) -> DataLosses {
+        let mut losses = DataLosses::default();
         for (index, member) in view.members.iter().enumerate() {
             let without_callers = without_callers(member);
             for (number, node, primary, values) in self.of_member(index, member) {
-                lacks.note(node, primary);
+                losses.note(node, primary);
                 let sum = if node.place.is_folded() {
-                    &mut lacks.folded_ns
+                    &mut losses.folded_ns
                 } else if without_callers
                     .as_ref()
                     .is_some_and(|of| of[number as usize])
                 {
-                    &mut lacks.callers_folded_ns
+                    &mut losses.callers_folded_ns
                 } else {
                     continue;
                 };
                 *sum = sum.saturating_add(values.elapsed_ns());
             }
         }
-        lacks
+        losses
     }
 
     /// The totals of a member as rows show them.

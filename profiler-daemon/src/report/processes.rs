@@ -106,7 +106,7 @@ pub struct ProcessReport {
     pub as_of: String,
     /// The time it covers.
     pub window: WindowSpan,
-    /// What it lacks.
+    /// What it losses.
     pub completeness: Completeness,
     /// The totals.
     #[serde(flatten)]

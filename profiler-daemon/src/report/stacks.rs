@@ -8,16 +8,16 @@ use super::{
     completeness::{CALLERS_FOLDED, Completeness},
     error::ReportError,
     fold::Folding,
-    forest::{Forest, Label, NO_FUNCTION, kind_name},
-    grow::{Grower, Shape},
     member::Member,
     member::find,
+    merged_tree::{Label, MergedTree, NO_FUNCTION, kind_name},
     node::ROOT,
     places::Places,
     product::Values,
     query::{Scope, StackQuery, Window},
     scope::View,
     sections::Section,
+    tree_builder::{TreeBuilder, TreeOptions},
     values::percent,
 };
 use crate::{
@@ -45,7 +45,7 @@ pub struct Stacks {
     pub from_unix_ns: u64,
     /// How long that is.
     pub duration_ns: u64,
-    /// What it lacks.
+    /// What it losses.
     pub completeness: Completeness,
     /// The modules of the functions.
     pub modules: Vec<StackModule>,
@@ -124,14 +124,14 @@ pub fn stacks(
     names: &dyn Names,
 ) -> Result<Stacks, ReportError> {
     let view = View::new(snapshot, scope, query.tree.window)?;
-    let forest = Forest::new(&view, shape(snapshot, query, names)?);
-    let completeness = Completeness::new(&view, &forest.seen(&view, names));
+    let tree = MergedTree::new(&view, shape(snapshot, query, names)?);
+    let completeness = Completeness::new(&view, &tree.seen(&view, names));
     let (from_ns, to_ns) = (view.coverage.from_ns, view.coverage.to_ns);
     Ok(Stacks {
         from_unix_ns: view.coverage.from_unix_ns,
         duration_ns: to_ns.saturating_sub(from_ns),
         completeness,
-        ..flat(&view, &forest, query)
+        ..flat(&view, &tree, query)
     })
 }
 
@@ -165,25 +165,25 @@ pub fn stacks_between(
         }
     };
     // Whether a thread idles may be otherwise at an earlier moment: what it then had could not be taken away.
-    let shape = Shape {
+    let shape = TreeOptions {
         idle_apart: false,
         ..shape(later, query, names)?
     };
-    let mut grower = Grower::new(&view, shape);
+    let mut builder = TreeBuilder::new(&view, shape);
     for index in 0..view.members.len() as u32 {
-        grower.add(index, Span::Session);
+        builder.add(index, Span::Session);
     }
     for member in before.iter().flat_map(|before| &before.members) {
         if let Some(index) = part_of(&view, member) {
-            grower.take_away(index, member);
+            builder.take_away(index, member);
         }
     }
-    let forest = grower.finish();
-    let mut seen = forest.seen(&view, names);
+    let tree = builder.finish();
+    let mut seen = tree.seen(&view, names);
     let mut completeness = match &before {
         Some(before) => {
             let mut before = Completeness::of_totals(before, &Places::new(before), names);
-            // What the forest has of it is of the time in between already.
+            // What the merged tree has of it is of the time in between already.
             before.causes.remove(CALLERS_FOLDED);
             Completeness::new(&view, &seen).since(&before)
         }
@@ -191,14 +191,14 @@ pub fn stacks_between(
     };
     let total = |view: &View<'_>| view.totals().elapsed_ns();
     let gained = total(&view).saturating_sub(before.as_ref().map_or(0, total));
-    completeness.callers_folded_percent = percent(seen.lacks.callers_folded_ns, gained);
-    seen.unattributed_ns = gained.saturating_sub(forest.nodes[ROOT as usize].total.elapsed_ns());
+    completeness.callers_folded_percent = percent(seen.losses.callers_folded_ns, gained);
+    seen.unattributed_ns = gained.saturating_sub(tree.nodes[ROOT as usize].total.elapsed_ns());
     completeness.elapsed_unattributed_ns = seen.unattributed_ns;
     Ok(Stacks {
         from_unix_ns: earlier.as_of_unix_ns(),
         duration_ns: later.now_ns().saturating_sub(earlier.now_ns()),
         completeness,
-        ..flat(&view, &forest, query)
+        ..flat(&view, &tree, query)
     })
 }
 
@@ -226,23 +226,23 @@ fn shape<'n>(
     snapshot: &Snapshot,
     query: &StackQuery,
     names: &'n dyn Names,
-) -> Result<Shape<'n>, ReportError> {
+) -> Result<TreeOptions<'n>, ReportError> {
     let label = if query.places {
         Label::Frames(names)
     } else {
         Label::Functions(names)
     };
-    Ok(Shape {
+    Ok(TreeOptions {
         folding: Folding::new(snapshot, &query.tree.fold)?,
         sections: query.sections,
         idle_apart: query.tree.idle_apart,
-        ..Shape::plain(query.tree.frames, label)
+        ..TreeOptions::plain(query.tree.frames, label)
     })
 }
 
 /// The visible nodes with anything in or below them, and only the functions and modules that they need.
-fn flat(view: &View<'_>, forest: &Forest<'_>, query: &StackQuery) -> Stacks {
-    let visible = visible(forest, &query.tree, MAX_STACK_NODES);
+fn flat(view: &View<'_>, tree: &MergedTree<'_>, query: &StackQuery) -> Stacks {
+    let visible = visible(tree, &query.tree, MAX_STACK_NODES);
     let title = match view.members.as_slice() {
         [member] => member.process,
         _ => None,
@@ -263,26 +263,26 @@ fn flat(view: &View<'_>, forest: &Forest<'_>, query: &StackQuery) -> Stacks {
         nodes: vec![StackNode {
             parent: ROOT,
             function: NO_FUNCTION,
-            own: forest.nodes[ROOT as usize].own,
+            own: tree.nodes[ROOT as usize].own,
         }],
         cut_nodes: 0,
-        shrunk_ns: forest.shrunk_ns(),
+        shrunk_ns: tree.shrunk_ns(),
     };
     let mut tables = Tables {
         modules: HashMap::new(),
-        functions: vec![None; forest.functions.len()],
+        functions: vec![None; tree.functions.len()],
         cut: None,
     };
     // The new number of each node; of a cut one, that of the node that stands for it.
-    let mut numbers: Vec<u32> = vec![ROOT; forest.nodes.len()];
-    let mut cut_below: Vec<Option<u32>> = vec![None; forest.nodes.len()];
-    for (index, node) in forest.nodes.iter().enumerate().skip(1) {
+    let mut numbers: Vec<u32> = vec![ROOT; tree.nodes.len()];
+    let mut cut_below: Vec<Option<u32>> = vec![None; tree.nodes.len()];
+    for (index, node) in tree.nodes.iter().enumerate().skip(1) {
         let parent = node.parent as usize;
         if node.total == Values::default() {
             continue;
         }
         if visible[index] {
-            let function = tables.function(&mut stacks, view, forest, node.function);
+            let function = tables.function(&mut stacks, view, tree, node.function);
             numbers[index] = push(&mut stacks.nodes, numbers[parent], function, node.own);
             continue;
         }
@@ -311,7 +311,7 @@ fn push(nodes: &mut Vec<StackNode>, parent: u32, function: u32, own: Values) -> 
         function,
         own,
     });
-    u32::try_from(nodes.len() - 1).expect("there are no more nodes than in the forest, twice")
+    u32::try_from(nodes.len() - 1).expect("there are no more nodes than in the tree, twice")
 }
 
 /// The new numbers of modules and functions.
@@ -326,13 +326,13 @@ impl Tables {
         &mut self,
         stacks: &mut Stacks,
         view: &View<'_>,
-        forest: &Forest<'_>,
+        tree: &MergedTree<'_>,
         function: u32,
     ) -> u32 {
         if let Some(number) = self.functions[function as usize] {
             return number;
         }
-        let of = &forest.functions[function as usize];
+        let of = &tree.functions[function as usize];
         let module = self.module(stacks, view, of.module);
         let number = next(stacks);
         stacks.functions.push(StackFunction {

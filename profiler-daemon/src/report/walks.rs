@@ -81,7 +81,7 @@ pub(super) fn undecided(account: &AccountView) -> impl Iterator<Item = FrameId> 
 
 /// What the stacks in scope lack.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lacks {
+pub(super) struct DataLosses {
     /// Walks whose stacks were lost, by cause.
     pub(super) lost: BTreeMap<&'static str, u64>,
     /// Time of stacks that gave their room to others.
@@ -90,7 +90,7 @@ pub(super) struct Lacks {
     pub(super) callers_folded_ns: u64,
 }
 
-impl Lacks {
+impl DataLosses {
     /// Notes what a node of an account's tree says.
     pub(super) fn note(&mut self, node: &Node, primary: &Primary) {
         // A lost record counts by its walks; some causes are known for samples only.

@@ -1,4 +1,4 @@
-//! How a [`Forest`] grows out of the accounts in scope: what each node of a profile's tree stands for.
+//! How a [`MergedTree`] grows out of the accounts in scope: what each node of a profile's tree stands for.
 
 use std::{
     borrow::Cow,
@@ -16,11 +16,11 @@ use super::{
     accuracy::IntoKernel,
     divided::{Cell, Divided},
     fold::Folding,
-    forest::{FOLDED, Forest, Function, Label, NO_FRAME, Standing, TellsFolded},
     identity::{Identity, functions_at},
     idle::idle_waits,
     member::Member,
-    node::ForestNode,
+    merged_tree::{FOLDED, Function, Label, MergedTree, NO_FRAME, Standing, TellsFolded},
+    node::MergedNode,
     node::ROOT,
     product::Values,
     query::Frames,
@@ -48,8 +48,8 @@ enum Mode {
     Kernel,
 }
 
-/// What a forest shows.
-pub(super) struct Shape<'n> {
+/// What a merged tree shows.
+pub(super) struct TreeOptions<'n> {
     pub(super) frames: Frames,
     pub(super) label: Label<'n>,
     pub(super) folding: Folding,
@@ -58,7 +58,7 @@ pub(super) struct Shape<'n> {
     pub(super) idle_apart: bool,
 }
 
-impl<'n> Shape<'n> {
+impl<'n> TreeOptions<'n> {
     /// All functions, not told apart by process.
     pub(super) fn plain(frames: Frames, label: Label<'n>) -> Self {
         Self {
@@ -75,11 +75,11 @@ impl<'n> Shape<'n> {
 type FastMap<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// Takes accounts in, one after the other.
-pub(super) struct Grower<'v, 'n> {
+pub(super) struct TreeBuilder<'v, 'n> {
     view: &'v View<'v>,
-    shape: Shape<'n>,
-    pub(super) forest: Forest<'n>,
-    /// Which frames each node of the forest stands for; the first that were found.
+    shape: TreeOptions<'n>,
+    pub(super) tree: MergedTree<'n>,
+    /// Which frames each node of the merged tree stands for; the first that were found.
     modes: Vec<Option<Mode>>,
     cells: Vec<Cell>,
     /// The members' exact totals.
@@ -95,12 +95,12 @@ pub(super) struct Grower<'v, 'n> {
     base: u32,
 }
 
-impl<'v, 'n> Grower<'v, 'n> {
-    pub(super) fn new(view: &'v View<'v>, shape: Shape<'n>) -> Self {
+impl<'v, 'n> TreeBuilder<'v, 'n> {
+    pub(super) fn new(view: &'v View<'v>, shape: TreeOptions<'n>) -> Self {
         Self {
             view,
             shape,
-            forest: Forest::empty(),
+            tree: MergedTree::empty(),
             modes: Vec::new(),
             cells: Vec::new(),
             kinds: view.totals.iter().map(|totals| totals.kinds).collect(),
@@ -121,8 +121,8 @@ impl<'v, 'n> Grower<'v, 'n> {
         let names = self.shape.label.names();
         for (node, held) in &held {
             let node = &member.account.nodes()[node.index()];
-            self.forest.stacks.count(node, held, names);
-            self.forest.lacks.note(node, held);
+            self.tree.stacks.count(node, held, names);
+            self.tree.losses.note(node, held);
         }
         if self.shape.idle_apart {
             let idle = idle_waits(member.account, span, view.span_ns());
@@ -178,8 +178,8 @@ impl<'v, 'n> Grower<'v, 'n> {
         }
     }
 
-    /// The forest with totals.
-    pub(super) fn finish(mut self) -> Forest<'n> {
+    /// The merged tree with totals.
+    pub(super) fn finish(mut self) -> MergedTree<'n> {
         let (is_whole, all_frames) = (self.earlier.is_empty(), self.shape.frames == Frames::All);
         let shows_all = all_frames && self.shape.folding.is_empty();
         let tells_folded = match self.shape.label {
@@ -198,32 +198,32 @@ impl<'v, 'n> Grower<'v, 'n> {
         let strata = strata(&self.view.members, &self.kinds, periods);
         let mut divided = Divided::new(&strata, &self.kinds, &self.cells, span_ns);
         for (cell, values) in self.cells.iter().zip(&divided.values) {
-            self.forest.nodes[cell.node as usize].own.add(values);
+            self.tree.nodes[cell.node as usize].own.add(values);
         }
         let view = self.view;
         for (member, values) in view.members.iter().zip(&divided.not_sampled) {
             if *values != Values::default() {
                 self.base = self.section(member);
                 let node = self.unnamed(self.base, LossCause::NotSampled.row_name());
-                self.forest.nodes[node as usize].own.add(values);
+                self.tree.nodes[node as usize].own.add(values);
             }
         }
         if self.shape.frames == Frames::All {
             let moves = self.divide_among_kernel_functions(&divided.values);
             divided.holdings.move_into_kernel(moves);
         }
-        let mut forest = self.forest;
-        for node in &mut forest.nodes {
+        let mut tree = self.tree;
+        for node in &mut tree.nodes {
             node.total = node.own;
         }
-        for index in (1..forest.nodes.len()).rev() {
-            let total = forest.nodes[index].total;
-            let parent = forest.nodes[index].parent as usize;
-            forest.nodes[parent].total.add(&total);
+        for index in (1..tree.nodes.len()).rev() {
+            let total = tree.nodes[index].total;
+            let parent = tree.nodes[index].parent as usize;
+            tree.nodes[parent].total.add(&total);
         }
-        forest.divided = divided;
-        forest.tells_folded = tells_folded;
-        forest
+        tree.divided = divided;
+        tree.tells_folded = tells_folded;
+        tree
     }
 
     /// Of what a user function has in the kernel, the running time inside calls is divided among kernel functions by the ticks
@@ -258,7 +258,7 @@ impl<'v, 'n> Grower<'v, 'n> {
                 continue;
             }
             let walked = walked.get(&node).copied().unwrap_or_default();
-            let own = &mut self.forest.nodes[node as usize].own;
+            let own = &mut self.tree.nodes[node as usize].own;
             let in_kernel = own.take_kernel_time(&walked);
             let call_ns = in_kernel.classes[Class::Syscall as usize];
             let found = ticks.remove(&node).unwrap_or_default();
@@ -267,16 +267,16 @@ impl<'v, 'n> Grower<'v, 'n> {
             let (parts, unknown_ns) = kernel_parts(call_ns, &weights);
             for ((kernel, _), ns) in found.iter().zip(parts) {
                 let values = Values::of_class(Class::Syscall, ns);
-                self.forest.nodes[*kernel as usize].own.add(&values);
+                self.tree.nodes[*kernel as usize].own.add(&values);
             }
             let mut rest = in_kernel;
             rest.classes[Class::Syscall as usize] = unknown_ns;
             rest.estimated_ns = in_kernel.estimated_ns.min(rest.elapsed_ns());
-            self.forest.nodes[node as usize].own.estimated_ns +=
+            self.tree.nodes[node as usize].own.estimated_ns +=
                 in_kernel.estimated_ns - rest.estimated_ns;
             let unknown = (rest != Values::default()).then(|| {
                 let unknown = self.unnamed(node, "[kernel, not sampled]");
-                self.forest.nodes[unknown as usize].own.add(&rest);
+                self.tree.nodes[unknown as usize].own.add(&rest);
                 unknown
             });
             if in_kernel != Values::default() {
@@ -300,12 +300,12 @@ impl<'v, 'n> Grower<'v, 'n> {
             if self.mode_of(node) == Some(Mode::User) {
                 return Some(node);
             }
-            node = self.forest.nodes[node as usize].parent;
+            node = self.tree.nodes[node as usize].parent;
         }
         None
     }
 
-    /// Notes which frames a node of the forest stands for.
+    /// Notes which frames a node of the merged tree stands for.
     fn note_mode(&mut self, node: u32, place: Place) {
         let mode = match place {
             Place::User(_) => Mode::User,
@@ -313,7 +313,7 @@ impl<'v, 'n> Grower<'v, 'n> {
             Place::Lost(_) | Place::Cut | Place::Folded { .. } => return,
         };
         if node != HIDDEN {
-            let nodes = self.forest.nodes.len();
+            let nodes = self.tree.nodes.len();
             self.modes.resize(nodes, None);
             self.modes[node as usize].get_or_insert(mode);
         }
@@ -346,12 +346,12 @@ impl<'v, 'n> Grower<'v, 'n> {
         for (member, node, mut rest) in left {
             let mut at = node;
             while at != ROOT && rest != Primary::default() {
-                at = self.forest.nodes[at as usize].parent;
+                at = self.tree.nodes[at as usize].parent;
                 for place in self.folded_below(at, node, &folded) {
                     self.take(&known, (member, place), &mut rest);
                 }
             }
-            self.forest.shrunk.add(&rest);
+            self.tree.shrunk.add(&rest);
         }
     }
 
@@ -359,7 +359,7 @@ impl<'v, 'n> Grower<'v, 'n> {
     /// the user code which called it included, or to the remainder.
     fn folded_below(&self, at: u32, node: u32, folded: &[Option<u32>]) -> Vec<u32> {
         let child = |parent: u32, function: u32| self.children.get(&(parent, function)).copied();
-        let function = |node: u32| self.forest.nodes[node as usize].function;
+        let function = |node: u32| self.tree.nodes[node as usize].function;
         let mut places = Vec::new();
         for remainder in folded.iter().flatten().filter_map(|name| child(at, *name)) {
             places.extend(child(remainder, function(node)));
@@ -384,7 +384,7 @@ impl<'v, 'n> Grower<'v, 'n> {
         }
     }
 
-    /// The node of the forest, below the base, that each node of the account's tree counts for, where it has anything.
+    /// The node of the merged tree, below the base, that each node of the account's tree counts for, where it has anything.
     fn targets(
         &mut self,
         member: &Member<'_>,
@@ -406,7 +406,7 @@ impl<'v, 'n> Grower<'v, 'n> {
             self.note_mode(place, node.place);
             let in_kernel = node.place == Place::Folded { kernel: true };
             if node.place.is_folded() && !(in_kernel && hide_kernel) {
-                self.forest.folded.insert(place);
+                self.tree.folded.insert(place);
             }
             places[index] = place;
             if place != HIDDEN {
@@ -437,7 +437,7 @@ impl<'v, 'n> Grower<'v, 'n> {
     fn section_node(&mut self, parent: u32, section: Section) -> u32 {
         let function = self.function(Function {
             section: Some(section.clone()),
-            ..Function::unknown(Cow::Owned(section.name), Standing::Remark)
+            ..Function::unknown(Cow::Owned(section.name), Standing::PseudoFrame)
         });
         self.child(parent, function)
     }
@@ -498,7 +498,7 @@ impl<'v, 'n> Grower<'v, 'n> {
     }
 
     fn function(&mut self, function: Function<'n>) -> u32 {
-        let functions = &mut self.forest.functions;
+        let functions = &mut self.tree.functions;
         *self
             .by_name
             .entry(Identity::of(&function))
@@ -513,7 +513,7 @@ impl<'v, 'n> Grower<'v, 'n> {
     }
 
     fn remark(&mut self, parent: u32, name: &'static str) -> u32 {
-        self.special(parent, name, Standing::Remark)
+        self.special(parent, name, Standing::PseudoFrame)
     }
 
     fn special(&mut self, parent: u32, name: &'static str, standing: Standing) -> u32 {
@@ -527,15 +527,15 @@ impl<'v, 'n> Grower<'v, 'n> {
 
     fn child(&mut self, parent: u32, function: u32) -> u32 {
         let parent = if parent == HIDDEN { self.base } else { parent };
-        let nodes = &mut self.forest.nodes;
+        let nodes = &mut self.tree.nodes;
         *self.children.entry((parent, function)).or_insert_with(|| {
-            nodes.push(ForestNode::new(parent, function));
+            nodes.push(MergedNode::new(parent, function));
             u32::try_from(nodes.len() - 1).expect("the profile's budget keeps nodes far below 2^32")
         })
     }
 }
 
-/// What was there of each member and node of the forest: the places in the list of cells.
+/// What was there of each member and node of the merged tree: the places in the list of cells.
 type Known = HashMap<(u32, u32), Vec<usize>>;
 
 /// Takes these blocked nanoseconds out of what nodes hold, as far as they hold them exactly, and answers what that was.

@@ -18,10 +18,10 @@ use super::{
     completeness::Unknown,
     divided::Divided,
     figures::Figures,
-    node::{ForestNode, ROOT},
+    node::{MergedNode, ROOT},
     product::Values,
     sections::Section,
-    walks::{Lacks, Stacks},
+    walks::{DataLosses, Stacks},
 };
 use crate::{
     processes::module::ModuleId,
@@ -76,7 +76,7 @@ impl<'n> Label<'n> {
     }
 }
 
-/// A function (or a module), by its index in [`Forest::functions`].
+/// A function (or a module), by its index in [`MergedTree::functions`].
 pub(super) struct Function<'n> {
     pub(super) module: ModuleId,
     pub(super) name: Cow<'n, str>,
@@ -127,16 +127,16 @@ pub(super) enum Standing {
     /// For this reason: one of [`Unnamed`](crate::symbols::names::Unnamed), or of those below.
     Unnamed(&'static str),
     /// Not a frame at all: it says something about the stack.
-    Remark,
+    PseudoFrame,
 }
 
 /// See the module.
-pub(super) struct Forest<'n> {
+pub(super) struct MergedTree<'n> {
     pub(super) functions: Vec<Function<'n>>,
     /// Root first, parents before children.
-    pub(super) nodes: Vec<ForestNode>,
+    pub(super) nodes: Vec<MergedNode>,
     pub(super) stacks: Stacks,
-    pub(super) lacks: Lacks,
+    pub(super) losses: DataLosses,
     /// Of a difference: what was there earlier and is not any more.
     pub(super) shrunk: Primary,
     pub(super) divided: Divided,
@@ -146,7 +146,7 @@ pub(super) struct Forest<'n> {
     pub(super) tells_folded: TellsFolded,
 }
 
-/// What the nodes of a forest tell of what was folded.
+/// What the nodes of a merged tree tell of what was folded.
 #[derive(Clone, Copy)]
 pub(super) enum TellsFolded {
     /// All that was folded in the view, and which functions lack callers.
@@ -161,7 +161,7 @@ pub(super) enum TellsFolded {
     },
 }
 
-/// What folding did to the time of a forest.
+/// What folding did to the time of a merged tree.
 #[derive(Default)]
 pub(super) struct Folded {
     /// Time of what was folded: it has no function.
@@ -170,13 +170,13 @@ pub(super) struct Folded {
     pub(super) without_callers_ns: u64,
 }
 
-impl<'n> Forest<'n> {
+impl<'n> MergedTree<'n> {
     pub(super) fn empty() -> Self {
         Self {
             functions: Vec::new(),
-            nodes: vec![ForestNode::new(ROOT, NO_FUNCTION)],
+            nodes: vec![MergedNode::new(ROOT, NO_FUNCTION)],
             stacks: Stacks::default(),
-            lacks: Lacks::default(),
+            losses: DataLosses::default(),
             shrunk: Primary::default(),
             divided: Divided::default(),
             folded: HashSet::new(),
@@ -276,7 +276,7 @@ impl<'n> Forest<'n> {
                     let of = unnamed.entry(why).or_default();
                     *of = of.saturating_add(weight);
                 }
-                if standing != Standing::Remark {
+                if standing != Standing::PseudoFrame {
                     all = all.saturating_add(weight);
                 }
             }

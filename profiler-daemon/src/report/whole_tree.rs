@@ -1,47 +1,47 @@
-//! The forest of a whole view, and what it says of the view's stacks.
+//! The merged tree of a whole view, and what it says of the view's stacks.
 
 use super::{
     completeness::Seen,
-    forest::{Folded, Forest, Label, TellsFolded},
-    grow::{Grower, Shape},
+    merged_tree::{Folded, Label, MergedTree, TellsFolded},
     names::Names,
     places::Places,
     query::Frames,
     scope::View,
+    tree_builder::{TreeBuilder, TreeOptions},
 };
 
-impl<'n> Forest<'n> {
+impl<'n> MergedTree<'n> {
     /// Everything in the view.
-    pub(super) fn new(view: &View<'_>, shape: Shape<'n>) -> Self {
-        let mut grower = Grower::new(view, shape);
+    pub(super) fn new(view: &View<'_>, shape: TreeOptions<'n>) -> Self {
+        let mut builder = TreeBuilder::new(view, shape);
         for member in 0..view.members.len() as u32 {
-            grower.add(member, view.coverage.span);
+            builder.add(member, view.coverage.span);
         }
-        grower.finish()
+        builder.finish()
     }
 
-    /// What the receipt needs to know of the stacks.
+    /// What the completeness needs to know of the stacks.
     pub(super) fn seen(&self, view: &View<'_>, names: &dyn Names) -> Seen {
         let attributed_ns = self.nodes[0].total.elapsed_ns();
-        let mut lacks = self.lacks.clone();
+        let mut losses = self.losses.clone();
         let in_all_frames = match self.tells_folded {
             TellsFolded::All => self.folded(),
             TellsFolded::Callers | TellsFolded::Not { .. } => folded_in_all_frames(view, names),
         };
-        lacks.folded_ns = in_all_frames.own_ns;
-        lacks.callers_folded_ns = match self.tells_folded {
+        losses.folded_ns = in_all_frames.own_ns;
+        losses.callers_folded_ns = match self.tells_folded {
             TellsFolded::All | TellsFolded::Not { all_frames: true } => {
                 in_all_frames.without_callers_ns
             }
             TellsFolded::Callers => self.folded().without_callers_ns,
             TellsFolded::Not { all_frames: false } if self.folded.is_empty() => 0,
             TellsFolded::Not { all_frames: false } => {
-                Places::new(view).lacks(view).callers_folded_ns
+                Places::new(view).losses(view).callers_folded_ns
             }
         };
         Seen {
             stacks: self.stacks,
-            lacks,
+            losses,
             unattributed_ns: view.totals().elapsed_ns().saturating_sub(attributed_ns),
             frames_unknown: self.frames_unknown(),
         }
@@ -54,6 +54,9 @@ fn folded_in_all_frames(view: &View<'_>, names: &dyn Names) -> Folded {
     if !nodes.any(|node| node.place.is_folded()) {
         return Folded::default();
     }
-    let forest = Forest::new(view, Shape::plain(Frames::All, Label::Functions(names)));
-    forest.folded()
+    let tree = MergedTree::new(
+        view,
+        TreeOptions::plain(Frames::All, Label::Functions(names)),
+    );
+    tree.folded()
 }
