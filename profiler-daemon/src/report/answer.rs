@@ -1,4 +1,4 @@
-//! What every answer carries around its rows: when it was made, what it covers, what it losses.
+//! What every answer carries around its rows: when it was made, what it covers, what it lacks.
 
 use serde::Serialize;
 
@@ -19,7 +19,7 @@ pub struct List<Row> {
     pub as_of: String,
     /// The time it covers.
     pub window: WindowSpan,
-    /// What it losses.
+    /// What it lacks.
     pub completeness: Completeness,
     /// Rows there are, those cut by `limit` included.
     pub total_rows: usize,

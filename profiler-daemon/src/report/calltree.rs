@@ -35,7 +35,7 @@ pub struct CallTree {
     pub as_of: String,
     /// The time it covers.
     pub window: WindowSpan,
-    /// What it losses.
+    /// What it lacks.
     pub completeness: Completeness,
     /// Whether nodes were cut.
     pub truncated: bool,

@@ -133,7 +133,7 @@ pub struct Side {
     pub name: String,
     /// The time it covers.
     pub window: WindowSpan,
-    /// What it losses.
+    /// What it lacks.
     pub completeness: Completeness,
     /// How many processes were there; null where ended ones that are no longer kept one by one are among them, of which that is not
     /// known.

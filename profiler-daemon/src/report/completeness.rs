@@ -1,4 +1,4 @@
-//! The completeness completeness: what an answer lacks, and why.
+//! The completeness of an answer: what it lacks, and why.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ use crate::{
 /// The cause under which time of functions stands some of whose callers were folded.
 pub(super) const CALLERS_FOLDED: &str = "callers_folded_ns";
 
-/// What this very answer losses.
+/// What this very answer lacks.
 #[derive(Clone, Debug, Default, Serialize, PartialEq, utoipa::ToSchema)]
 pub struct Completeness {
     /// Samples that could not be stored at all. Nobody knows whose they were: the session's number, in every answer.
@@ -157,7 +157,7 @@ impl Completeness {
         self
     }
 
-    /// What grew since an earlier completeness of the same scope.
+    /// What grew since an earlier answer about the same scope.
     pub(super) fn since(mut self, earlier: &Self) -> Self {
         let grown = |now: &mut u64, then: u64| *now = now.saturating_sub(then);
         grown(&mut self.samples_lost, earlier.samples_lost);

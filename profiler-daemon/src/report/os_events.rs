@@ -30,7 +30,7 @@ pub struct OsEvents {
     pub as_of: String,
     /// The time it covers.
     pub window: WindowSpan,
-    /// What it losses.
+    /// What it lacks.
     pub completeness: Completeness,
     /// All time of all threads.
     pub elapsed_ns: u64,

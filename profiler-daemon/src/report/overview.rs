@@ -62,7 +62,7 @@ pub struct Overview {
     pub as_of: String,
     /// The time it covers.
     pub window: WindowSpan,
-    /// What it losses.
+    /// What it lacks.
     pub completeness: Completeness,
     /// Whether that is the whole session.
     pub whole_session: bool,

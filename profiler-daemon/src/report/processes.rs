@@ -106,7 +106,7 @@ pub struct ProcessReport {
     pub as_of: String,
     /// The time it covers.
     pub window: WindowSpan,
-    /// What it losses.
+    /// What it lacks.
     pub completeness: Completeness,
     /// The totals.
     #[serde(flatten)]

@@ -28,7 +28,7 @@ pub struct SessionReport {
     pub as_of: String,
     /// The time it covers.
     pub window: WindowSpan,
-    /// What it losses.
+    /// What it lacks.
     pub completeness: Completeness,
     /// Begin of the session, RFC 3339.
     #[schema(format = DateTime)]

@@ -62,7 +62,7 @@ pub struct SessionTotals {
     pub as_of: String,
     /// The time it covers.
     pub window: WindowSpan,
-    /// What it losses.
+    /// What it lacks.
     pub completeness: Completeness,
     /// Its name.
     pub name: String,

@@ -45,7 +45,7 @@ pub struct Stacks {
     pub from_unix_ns: u64,
     /// How long that is.
     pub duration_ns: u64,
-    /// What it losses.
+    /// What it lacks.
     pub completeness: Completeness,
     /// The modules of the functions.
     pub modules: Vec<StackModule>,

@@ -40,7 +40,7 @@ pub struct Timeline<W> {
     pub as_of: String,
     /// The time it covers.
     pub window: WindowSpan,
-    /// What it losses.
+    /// What it lacks.
     pub completeness: Completeness,
     /// Rows there are, those cut by `limit` included.
     pub total_rows: usize,

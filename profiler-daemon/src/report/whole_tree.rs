@@ -20,7 +20,7 @@ impl<'n> MergedTree<'n> {
         builder.finish()
     }
 
-    /// What the completeness needs to know of the stacks.
+    /// What an answer's completeness needs to know of the stacks.
     pub(super) fn seen(&self, view: &View<'_>, names: &dyn Names) -> Seen {
         let attributed_ns = self.nodes[0].total.elapsed_ns();
         let mut losses = self.losses.clone();
