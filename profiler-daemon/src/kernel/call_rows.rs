@@ -34,15 +34,16 @@ impl CallRows {
         (rows, records): (&Records<SyscallRow>, &Records<ThreadRecord>),
         slot: u32,
     ) -> Option<ThreadRecord> {
-        let mut record = None;
+        let (mut record, mut is_behind) = (None, false);
         for _ in 0..TRIES {
-            if !self.renew(rows, slot) {
+            is_behind |= self.renew(rows, slot);
+            if !is_behind {
                 break;
             }
-            let Some(again) = records.read_now(slot as usize) else {
-                break;
-            };
-            record = Some(again);
+            // One that is just being changed is behind its rows, and tried again.
+            if let Some(now) = records.read_now(slot as usize) {
+                (record, is_behind) = (Some(now), false);
+            }
         }
         record
     }
