@@ -115,6 +115,8 @@ counters! {
     LeadersRenamed = 27, "leaders_renamed", Event;
     /// Switches and exits of calls whose stacks were not walked while the budget was short of walks: others stand for them.
     WalksOverBudget = 28, "walks_over_budget", Event;
+    /// Ticks whose stacks were not walked while the budget was short of the walks of ticks alone: others stand for them.
+    TicksOverBudget = 29, "ticks_over_budget", Event;
 }
 
 /// Elements of the counter map.

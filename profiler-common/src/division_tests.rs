@@ -192,6 +192,10 @@ proptest! {
         let own = own_kinds(&kinds, PERIODS);
         let mut back = part_of(&own, true, &stack);
         back.add(&part_of(&others(&own), false, &stack));
+        // What ticks add to a variance is parted in proportion to them, without what rounding cuts off.
+        let (told, of) = (back.tick_excess, stack.tick_excess);
+        prop_assert!(told <= of && (stack.samples() == 0 || told + 1 >= of));
+        back.tick_excess = of;
         prop_assert_eq!(back, stack);
         let (own, rest) = (totals_of(&own, &kinds), totals_of(&others(&own), &kinds));
         for kind in Kind::ALL {

@@ -103,7 +103,7 @@ pub const MARKS: usize = 3;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "user", derive(serde::Serialize, serde::Deserialize))]
 pub struct Primary {
-    /// Ticks by what they found ([`Tick`]).
+    /// Ticks by what they found ([`Tick`]); one that was walked for several of which only some are stands for them.
     pub ticks: [u64; TICKS],
     /// Marks at drawn gaps ([`MARK_CALL`], [`MARK_BLOCKED`], [`MARK_RUNNABLE`]).
     pub marks: [u64; MARKS],
@@ -116,6 +116,9 @@ pub struct Primary {
     /// What marks that stand for several add to the variance of their sum, beyond 1 each, by kind: where a walk stood for k and m marks had fallen
     /// by then, m² k (k - 1); saturating.
     pub excess: [u64; MARKS],
+    /// What ticks that stand for several add to the variance of their sum, beyond 1 each, all kinds together: k (k - 1) for one that
+    /// stands for k; saturating.
+    pub tick_excess: u64,
     /// Walks of this stack, ticks included.
     pub walks: u64,
 }
@@ -124,7 +127,9 @@ impl Primary {
     /// Timer ticks of every kind: samples.
     #[must_use]
     pub fn samples(&self) -> u64 {
-        self.ticks.iter().sum()
+        self.ticks
+            .iter()
+            .fold(0, |sum, ticks| sum.saturating_add(*ticks))
     }
 
     /// Adds `other` to every number.
@@ -146,13 +151,14 @@ impl Primary {
     #[must_use]
     pub fn numbers(&self) -> [u64; NUMBERS] {
         let mut all = [0; NUMBERS];
-        let parts: [&[u64]; 7] = [
+        let parts: [&[u64]; 8] = [
             &self.ticks,
             &self.marks,
             &self.exact,
             &self.weighted,
             &self.squares_us2,
             &self.excess,
+            core::slice::from_ref(&self.tick_excess),
             core::slice::from_ref(&self.walks),
         ];
         for (to, from) in all.iter_mut().zip(parts.into_iter().flatten()) {
@@ -189,13 +195,14 @@ impl Primary {
             x0,
             x1,
             x2,
+            &mut self.tick_excess,
             &mut self.walks,
         ]
     }
 }
 
 /// How many numbers a [`Primary`] has.
-pub const NUMBERS: usize = TICKS + 2 * MARKS + 3 * WAITS + 1;
+pub const NUMBERS: usize = TICKS + 2 * MARKS + 3 * WAITS + 2;
 
 /// What `marks` that have fallen since the last walk add to [`Primary::excess`] where the walk stands for `1 << shift`.
 #[must_use]

@@ -267,6 +267,8 @@ pub struct SumValue {
     pub marks: [u64; MARKS],
     /// See [`crate::kinds::Primary::excess`].
     pub excess: [u64; MARKS],
+    /// See [`crate::kinds::Primary::tick_excess`].
+    pub tick_excess: u64,
     /// Ticks by what they found ([`crate::kinds::Tick`]).
     pub ticks: [u32; TICKS],
     /// Walks, those of the ticks included.
@@ -284,6 +286,7 @@ impl SumValue {
             self.excess[kind] = self.excess[kind].saturating_add(other.excess[kind]);
             kind += 1;
         }
+        self.tick_excess = self.tick_excess.saturating_add(other.tick_excess);
         kind = 0;
         while kind < TICKS {
             self.ticks[kind] = self.ticks[kind].wrapping_add(other.ticks[kind]);
@@ -363,8 +366,7 @@ pub struct Control {
     pub scanning: u32,
     /// Whose system calls are traced ([`system_calls`]).
     pub system_calls: u32,
-    /// Which part of the time that a processor is at work may be spent on walks at switches and at the exits of calls, in
-    /// units of 2^-20; 0 = any ([`WalkBudget`]).
+    /// Which part of the time that a processor is at work may be spent on walks, in units of 2^-20; 0 = any ([`WalkBudget`]).
     pub walk_share: u32,
 }
 
@@ -375,8 +377,8 @@ const _: () =
 const _: () = assert!(size_of::<SyscallRow>() == 48);
 const _: () = assert!(size_of::<SyscallKey>() == 8);
 const _: () = assert!(size_of::<SumKey>() == 24);
-const _: () = assert!(size_of::<SumValue>() == 128);
-const _: () = assert!(size_of::<Reserve>() == 168);
+const _: () = assert!(size_of::<SumValue>() == 136);
+const _: () = assert!(size_of::<Reserve>() == 176);
 const _: () = assert!(size_of::<StackHead>() == 56);
 const _: () = assert!(size_of::<StackRecord>() == 56 + 8 * MAX_FRAMES);
 const _: () = assert!(size_of::<Control>() == 32);

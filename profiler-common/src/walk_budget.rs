@@ -1,5 +1,6 @@
-//! How much of a processor's time is spent on walks at switches and at the exits of calls: a token bucket, filled with a share of the
-//! time in which the processor is at work, emptied by what each walk has cost.
+//! How much of a processor's time is spent on walks: a token bucket, filled with a share of the time in which the processor is at
+//! work, emptied by what each walk has cost. Walks at switches and at the exits of calls give way as it empties, those of ticks
+//! once it is empty and in debt.
 //!
 //! It does not say yes or no: what is walked would then depend on what ran just before. It says with which *chance* the next stack is
 //! walked, as a power of two, by the past alone; whoever is walked stands for as many as that. So the time that is spent is bounded and
@@ -15,6 +16,10 @@ pub const MAX_SHIFT: u32 = 16;
 const STEP_NS: i64 = PLENTY_NS / MAX_SHIFT as i64;
 /// A share of 1: shares are in units of one of so many.
 pub const WHOLE_SHARE: u64 = 1 << 20;
+/// Ticks give way beyond the bucket: each such step of debt halves the chance that one is walked.
+const TICK_STEP_NS: i64 = CAPACITY_NS / 8;
+/// So many ticks a second are walked at least, of those that there are.
+const LEAST_TICKS_HZ: u32 = 19;
 /// Work of this length fills the bucket at any share that can be set; bounds what is multiplied.
 const LONGEST_NS: u64 = 1 << 40;
 
@@ -30,6 +35,15 @@ pub struct WalkBudget {
     pub spent_ns: u64,
     /// One of `1 << shift` stacks is walked, as of [`WalkBudget::look`].
     pub shift: u64,
+}
+
+/// One of `1 << shift` ticks is walked at least, of `frequency_hz` a second.
+#[must_use]
+pub const fn max_tick_shift(frequency_hz: u32) -> u32 {
+    match (frequency_hz / LEAST_TICKS_HZ).checked_ilog2() {
+        Some(shift) => shift,
+        None => 0,
+    }
 }
 
 impl WalkBudget {
@@ -69,6 +83,22 @@ impl WalkBudget {
         } else {
             missing_ns
         };
+    }
+
+    /// One of `1 << shift` ticks is walked: at most `max`, 0 where nothing is bounded.
+    #[inline(always)]
+    #[must_use]
+    pub const fn tick_shift(&self, share: u32, max: u32) -> u32 {
+        let debt_ns = self.missing_ns - CAPACITY_NS;
+        if share == 0 || debt_ns <= 0 {
+            return 0;
+        }
+        let shift = debt_ns as u64 / TICK_STEP_NS as u64;
+        if shift > max as u64 {
+            max
+        } else {
+            shift as u32
+        }
     }
 
     /// At `now_ns`, on a processor at work: with which chance the next stack is walked.

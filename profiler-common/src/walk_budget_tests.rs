@@ -112,3 +112,70 @@ fn edges() {
     }
     assert_eq!(shift(&mut budget, SECOND_NS, 0), 0);
 }
+
+/// A processor at work, a tick every `apart_ns`, each of them a walk of `walk_ns` if it is drawn: what was spent, and what the walks
+/// stood for.
+fn ticks(budget: &mut WalkBudget, apart_ns: u64, walk_ns: u64, count: u64, max: u32) -> (u64, u64) {
+    let mut draws = Draws(0x2545_f491_4f6c_dd1d);
+    let (mut spent_ns, mut stood_for) = (0, 0);
+    for tick in 1..=count {
+        budget.earn(tick * apart_ns, SHARE);
+        let shift = budget.tick_shift(SHARE, max);
+        if draws.is_drawn(shift) {
+            budget.spend(walk_ns);
+            spent_ns += walk_ns;
+            stood_for += 1 << shift;
+        }
+    }
+    (spent_ns, stood_for)
+}
+
+// Check that ticks of very deep stacks come to cost the share of the time, and stand for as many as there were; that they do not give
+// way beyond the least rate; and that those of ordinary stacks do not, even while walks at switches do for their sake.
+#[test]
+fn ticks_give_way_last() {
+    const TICK_NS: u64 = SECOND_NS / 99;
+    let max = max_tick_shift(99);
+    assert_eq!(
+        [
+            max,
+            max_tick_shift(999),
+            max_tick_shift(37),
+            max_tick_shift(1)
+        ],
+        [2, 5, 0, 0]
+    );
+    let count = 99 * 600;
+    let allowed_ns = 600 * SECOND_NS / 200;
+    for walk_ns in [70_000, 100_000, 150_000] {
+        let mut budget = WalkBudget::default();
+        budget.rest(1);
+        let (spent_ns, stood_for) = ticks(&mut budget, TICK_NS, walk_ns, count, max);
+        assert!(
+            spent_ns <= allowed_ns + allowed_ns / 20,
+            "{walk_ns}: {spent_ns}"
+        );
+        assert!(
+            spent_ns >= allowed_ns - allowed_ns / 20,
+            "{walk_ns}: {spent_ns}"
+        );
+        let share = stood_for as f64 / count as f64;
+        assert!((0.95..1.05).contains(&share), "{walk_ns}: {share}");
+    }
+    let mut budget = WalkBudget::default();
+    budget.rest(1);
+    let (spent_ns, _) = ticks(&mut budget, TICK_NS, 1_000_000, count, max);
+    let least_ns = count / 4 * 1_000_000;
+    assert!(spent_ns.abs_diff(least_ns) < least_ns / 20, "{spent_ns}");
+    let mut budget = WalkBudget::default();
+    budget.rest(1);
+    let (spent_ns, stood_for) = ticks(&mut budget, TICK_NS, 49_000, count, max);
+    assert_eq!((spent_ns, stood_for), (count * 49_000, count));
+    budget.spend(CAPACITY_NS as u64);
+    let now_ns = count * TICK_NS;
+    assert!(shift(&mut budget, now_ns, SHARE) > 0);
+    assert_eq!(budget.tick_shift(SHARE, max), 0);
+    budget.spend(CAPACITY_NS as u64);
+    assert_eq!(budget.tick_shift(SHARE, max), max);
+    assert_eq!(budget.tick_shift(0, max), 0, "nothing is bounded");
+}

@@ -44,7 +44,7 @@ pub fn random() -> u32 {
 }
 
 /// Walks the stack of the current thread: its row has the walk, the tick if it is one, and, inside a call or at its end, the
-/// marks that have fallen, each `1 << shift` times. `None` if no row could be had, or the stack of the call's entry, which is its, was not kept: the
+/// marks that have fallen. A tick stands for `1 << shift` ticks; where there is none, each mark stands for so many. `None` if no row could be had, or the stack of the call's entry, which is its, was not kept: the
 /// thread's reserve has them.
 #[inline(always)]
 pub fn walk(
@@ -95,7 +95,7 @@ fn walk_and_add(
     let scratch = capture::scratch(moment)?;
     if let Some(tick) = tick {
         // Kept over the walk, it would have the verifier check that once for each kind.
-        scratch.tick = tick as u64;
+        scratch.tick = tick as u64 | (shift as u64) << 32;
     }
     let entered = capture::is_in_walked_entry(ctx, record, moment);
     *key = capture::walk(ctx, task, record, slot, (moment, entered), scratch);
@@ -126,12 +126,13 @@ fn walk_and_add(
         None => &mut reserve(slot)?.not_kept,
     };
     row.walks += 1;
-    if tick.is_some()
-        && let Some(ticks) = row
-            .ticks
-            .get_mut(capture::forget(&raw const scratch.tick) as usize)
-    {
-        *ticks += 1;
+    if tick.is_some() {
+        let found = capture::forget(&raw const scratch.tick);
+        let shift = (found >> 32) as u32 & 31;
+        if let Some(ticks) = row.ticks.get_mut(found as u32 as usize) {
+            *ticks += 1 << shift;
+        }
+        row.tick_excess = row.tick_excess.saturating_add(excess(1, shift));
     }
     let looks = moment != Moment::NestedTick
         && (moment == Moment::Leave || moment == Moment::Exit || is_inside(&record.clock));
@@ -155,6 +156,8 @@ fn walk_and_add(
             count(Counter::WalksMapFull);
             &mut reserve(slot)?.not_kept
         };
+        // Those of a tick that is not walked wait for the next look: they stand for themselves.
+        let shift = if tick.is_some() { 0 } else { shift };
         add_marks(&mut row.marks, &marks, shift);
         if shift != 0 {
             add_excess(row, &marks, shift);
@@ -330,6 +333,7 @@ static EMPTY: SumValue = SumValue {
     },
     marks: [0; MARKS],
     excess: [0; MARKS],
+    tick_excess: 0,
     ticks: [0; 7],
     walks: 0,
 };

@@ -22,6 +22,9 @@ frozen! {
     /// The mean gap between two marks, nanoseconds (configuration `min_interval`).
     min_interval_ns, MIN_INTERVAL_NS: u64 = 1_000_000;
 
+    /// Where the budget is short, one of `1 << max_tick_shift` ticks is walked at least.
+    max_tick_shift, MAX_TICK_SHIFT: u32 = 0;
+
     /// Not 0: something may be kept with a task at a switch too, where there was nothing.
     create_at_switch, CREATE_AT_SWITCH: u32 = 1;
 

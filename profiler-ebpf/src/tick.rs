@@ -6,13 +6,14 @@ use aya_ebpf::macros::perf_event;
 use aya_ebpf::programs::PerfEventContext;
 use profiler_common::Counter;
 use profiler_common::clock::NO_CALL;
-use profiler_common::marks::tick_kind;
-use profiler_common::records::{GONE_SLOT, NO_SLOT, REF_TARGET};
+use profiler_common::marks::{is_drawn, tick_kind};
+use profiler_common::records::{Control, GONE_SLOT, NO_SLOT, OnProcessor, REF_TARGET};
 
 use crate::attribute::{self, Moment};
 use crate::capture;
 use crate::counters::count;
 use crate::judge;
+use crate::settings;
 use crate::task::{self, Task, control, record};
 
 /// cpu-clock, on every processor, at `frequency_hz`.
@@ -60,9 +61,17 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
     let record = record(slot)?;
     let current = task::on_processor()?;
     let user_mode = capture::is_user_mode(ctx.as_ptr());
+    let shift = afforded(current, control);
     let in_saved_call = || task.call() != NO_CALL;
+    let is_walked = is_drawn(shift, &mut attribute::random);
+    if !is_walked {
+        count(Counter::TicksOverBudget);
+    }
     if task::is_in_update(record) || judge::may_be_in_scan(reference, control) {
         count(Counter::TicksNested);
+        if !is_walked {
+            return Some(());
+        }
         // What the update leads to: it notes the call first, and works on rows after that.
         let kind = tick_kind(&record.clock, user_mode, in_saved_call);
         attribute::walk(
@@ -71,7 +80,7 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
             record,
             slot,
             Moment::NestedTick,
-            (Some(kind), 0),
+            (Some(kind), shift),
             control,
         );
     } else {
@@ -86,6 +95,9 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
                 count(Counter::CallsNested);
                 attribute::abandon_marks(record, slot);
             }
+            if !is_walked {
+                return;
+            }
             let kind = tick_kind(&record.clock, user_mode, in_saved_call);
             attribute::walk(
                 ctx.as_ptr(),
@@ -93,10 +105,27 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
                 record,
                 slot,
                 Moment::Tick,
-                (Some(kind), 0),
+                (Some(kind), shift),
                 control,
             );
         });
     }
     Some(())
+}
+
+/// One of `1 << shift` ticks is walked on this processor.
+#[inline(always)]
+fn afforded(current: &mut OnProcessor, control: &Control) -> u32 {
+    if settings::max_tick_shift() == 0 || control.walk_share == 0 {
+        return 0;
+    }
+    // Without switches nobody else says that the processor is at work.
+    // SAFETY: takes nothing.
+    current
+        .walks
+        .earn(unsafe { bpf_ktime_get_ns() }, control.walk_share);
+    let shift = current
+        .walks
+        .tick_shift(control.walk_share, settings::max_tick_shift());
+    capture::forget(&shift)
 }

@@ -104,13 +104,9 @@ pub(crate) fn kernel_tests(
     let mut build = workspace.cargo("build");
     build.args(["--release", "--workspace"]);
     let mut tests = workspace.cargo("test");
-    tests.args([
-        "--release",
-        "--workspace",
-        "--no-fail-fast",
-        "--test",
-        KERNEL_TESTS,
-    ]);
+    // As the other tests are built: for release, the library would be compiled once more for their sake.
+    tests.args(["--workspace", "--no-fail-fast", "--test", KERNEL_TESTS]);
+    tests.env("DAEMON_BIN", workspace.daemon());
     // Else the tests would build it again, and as root.
     tests.env(
         "WORKLOAD_BIN",

@@ -204,10 +204,13 @@ impl Stratum {
         estimate
     }
 
-    /// How many threads ran at once, on average, and at least one: so many ticks fall together.
+    /// So many ticks tell as much as one that falls alone: how many threads ran at once, on average, and at least one, times how
+    /// many ticks one stands for.
     #[must_use]
-    pub const fn threads_at_once(&self) -> f64 {
-        self.threads_at_once
+    pub fn ticks_in_step(&self) -> f64 {
+        let ticks = self.sum.samples();
+        let each = float(ticks) / equal_marks(ticks, self.sum.tick_excess).max(1.0);
+        self.threads_at_once * each.max(1.0)
     }
 
     /// Whether the marks of `kind` are its time itself, so that nothing of it is left to chance.
@@ -279,7 +282,7 @@ impl Stratum {
         let share = wide(held_parts) / wide(all * u128::from(MARK_PARTS));
         let first = parts_of(kind).next().expect("each kind has a part");
         let (marks, in_step) = match first.marks {
-            Marks::Ticks(_) => (wide(all), self.threads_at_once),
+            Marks::Ticks(_) => (wide(all), self.ticks_in_step()),
             Marks::Gaps(index) => {
                 let excess = self.sum.excess[index];
                 (equal_marks(self.sum.marks[index], excess), 1.0)

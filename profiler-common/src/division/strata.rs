@@ -72,6 +72,11 @@ pub fn part_of(set: &KindSet, with_exact: bool, cell: &Primary) -> Primary {
             part.ticks[tick as usize] = cell.ticks[tick as usize];
         }
     }
+    // How much each stands for is known of all ticks together.
+    let (ticks, all) = (u128::from(part.samples()), u128::from(cell.samples()));
+    if let Some(excess) = (u128::from(cell.tick_excess) * ticks).checked_div(all) {
+        part.tick_excess = u64::try_from(excess).unwrap_or(u64::MAX);
+    }
     let gaps: [Kind; MARKS] = [Kind::Call, Kind::CallBlocked, Kind::CallRunnable];
     for (index, kind) in gaps.into_iter().enumerate() {
         if set[kind as usize] {

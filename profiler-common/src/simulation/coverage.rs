@@ -130,8 +130,15 @@ fn calls_that_wait(does: &mut dyn Does, draw: &mut Draw) {
     }
 }
 
-/// Check that where walks give way to a budget, and some stand for others, intervals hold the truth as often: of calls that run, that wait, and of
-/// waits outside calls.
+/// Two functions outside calls, one of them with page faults.
+fn user_and_fault(does: &mut dyn Does, draw: &mut Draw) {
+    does.user(0, draw.exponential(300 * US));
+    does.user(1, draw.exponential(60 * US));
+    does.fault(1, draw.exponential(40 * US));
+}
+
+/// Check that where walks give way to a budget, and some stand for others, intervals hold the truth as often: of calls that run, that
+/// wait, of waits outside calls, and of what ticks divide.
 #[test]
 fn intervals_hold_where_walks_give_way() {
     let outside = |does: &mut dyn Does, draw: &mut Draw| {
@@ -143,8 +150,9 @@ fn intervals_hold_where_walks_give_way() {
     let coarse = held(|does, draw| in_turn(does, draw, 6000 * US, false), true);
     let waits = held(calls_that_wait, true);
     let outside = held(outside, true);
+    let user = held(user_and_fault, true);
     assert!(
-        fine > 0.9 && coarse > 0.9 && waits > 0.9 && outside > 0.9,
-        "{fine} {coarse} {waits} {outside}"
+        fine > 0.9 && coarse > 0.9 && waits > 0.9 && outside > 0.9 && user > 0.9,
+        "{fine} {coarse} {waits} {outside} {user}"
     );
 }

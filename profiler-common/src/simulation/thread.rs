@@ -8,7 +8,7 @@ use crate::kinds::{
     BLOCKED, MARK_BLOCKED, MARK_CALL, MARK_RUNNABLE, MARKS, Primary, RUNNABLE, excess,
 };
 use crate::kinds::{Tick, WaitNs};
-use crate::marks::{Ended, LONG_WAIT_NS, Marks, RATE_NS, WaitSums, is_inside, tick_kind};
+use crate::marks::{Ended, LONG_WAIT_NS, Marks, RATE_NS, WaitSums, is_drawn, is_inside, tick_kind};
 
 /// How long a walk takes.
 const WALK_NS: u64 = 6000;
@@ -106,9 +106,16 @@ impl<'world> Thread<'world> {
 
     fn tick(&mut self, tick_ns: u64, place: usize, user_mode: bool) {
         self.clock.tick(tick_ns);
+        let shift = self.world.walk_shift();
+        let random = &mut self.world.random;
+        if !is_drawn(shift, &mut || random.bits()) {
+            return;
+        }
         let kind = tick_kind(&self.clock, user_mode, || self.in_call);
-        self.row(place).ticks[kind as usize] += 1;
-        self.row(place).walks += 1;
+        let row = self.row(place);
+        row.ticks[kind as usize] += 1 << shift;
+        row.tick_excess += excess(1, shift);
+        row.walks += 1;
         if kind == Tick::Call {
             self.look(place);
         }

@@ -26,6 +26,11 @@ pub struct Spending {
     pub came_back_total: u64,
     /// Samples so far.
     pub samples_total: u64,
+    /// Switches and exits of calls whose stacks were not walked because walks would have cost more than their part of the budget: others
+    /// stand for them.
+    pub walks_over_budget_total: u64,
+    /// The same of timer ticks, which give way last.
+    pub ticks_over_budget_total: u64,
     /// Time in which only samples were due and none was under way, in seconds.
     pub untraced_seconds_total: f64,
     /// What a system call costs more by the hooks' mere presence, in nanoseconds: measured at the start.
@@ -60,6 +65,13 @@ impl Spending {
                     self.gave_way_total,
                     self.came_back_total,
                     self.samples_total
+                ),
+            ),
+            (
+                "not walked, over budget",
+                format!(
+                    "{} switches and calls, {} ticks",
+                    self.walks_over_budget_total, self.ticks_over_budget_total
                 ),
             ),
             (

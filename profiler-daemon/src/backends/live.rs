@@ -303,7 +303,7 @@ impl Source for Live {
             },
             spending: state
                 .as_ref()
-                .map(|state| spending::status(&state.spending))
+                .map(|state| spending::status(&state.spending, &state.counters))
                 .unwrap_or_default(),
             profile: ProfileRoom {
                 stack_bytes: state.as_ref().map_or(0, |state| state.stack_bytes),

@@ -127,7 +127,7 @@ fn of_state(state: &CollectorState, input: &mut MetricsInput) {
     };
     input.unwind = unwind(state, ended);
     input.outside = outside(&state.outside);
-    input.spending = spending::metrics(&state.spending);
+    input.spending = spending::metrics(&state.spending, &state.counters);
     let kinds = |wanted: CounterKind| {
         let counters = Counter::ALL
             .iter()

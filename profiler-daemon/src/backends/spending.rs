@@ -1,11 +1,13 @@
 //! What profiling costs, as status and metrics tell it.
 
+use profiler_common::Counter;
+
 use crate::api::Spending;
 use crate::collect::SpendingState;
 use crate::metrics::SpendingInput;
 
 /// For the status.
-pub(super) fn status(state: &SpendingState) -> Spending {
+pub(super) fn status(state: &SpendingState, counters: &[u64]) -> Spending {
     let percent = |share: Option<f64>| share.map(|share| (share * 1e6).round() / 1e4);
     Spending {
         budget_percent: percent(state.machine_budget()),
@@ -21,6 +23,8 @@ pub(super) fn status(state: &SpendingState) -> Spending {
         gave_way_total: state.gave_way,
         came_back_total: state.came_back,
         samples_total: state.looks,
+        walks_over_budget_total: counted(counters, Counter::WalksOverBudget),
+        ticks_over_budget_total: counted(counters, Counter::TicksOverBudget),
         untraced_seconds_total: state.untraced_ns as f64 / 1e9,
         hooks_price_ns: state.prices.hooks_ns.round(),
         call_price_ns: state.prices.call_ns.round(),
@@ -29,7 +33,7 @@ pub(super) fn status(state: &SpendingState) -> Spending {
 }
 
 /// For the metrics.
-pub(super) fn metrics(state: &SpendingState) -> SpendingInput {
+pub(super) fn metrics(state: &SpendingState, counters: &[u64]) -> SpendingInput {
     SpendingInput {
         programs_ns_total: state.programs_ns,
         walks_ns_total: state.walks_ns,
@@ -39,6 +43,12 @@ pub(super) fn metrics(state: &SpendingState) -> SpendingInput {
         gave_way_total: state.gave_way,
         came_back_total: state.came_back,
         samples_total: state.looks,
+        walks_over_budget_total: counted(counters, Counter::WalksOverBudget),
+        ticks_over_budget_total: counted(counters, Counter::TicksOverBudget),
         untraced_ns_total: state.untraced_ns,
     }
+}
+
+fn counted(counters: &[u64], counter: Counter) -> u64 {
+    counters.get(counter as usize).copied().unwrap_or_default()
 }

@@ -82,7 +82,7 @@ section! {
 
     /// What profiling may cost, as a share of the time in which processors are at work: kernel programs, hooks and the
     /// daemon together. What would break it gives way, and reports say so: tracing of all system calls first, walks of
-    /// stacks at switches next; what is not walked others stand for. Totals are exact whatever it is. "off": anything.
+    /// stacks at switches next, those of ticks last; what is not walked others stand for. Totals are exact whatever it is. "off": anything.
     budget as budget_millionths: Option<u32> = Percent { default: "1%", min: 0.1, max: 100.0 };
 
     /// The same of the running time of any process that uses more than a twentieth of a processor.

@@ -138,6 +138,12 @@ fn write_completeness(lacks: &Completeness, out: &mut impl Write) -> io::Result<
         human::at_most(lacks.elapsed_attributed_percent),
         human::at_most(100.0 - lacks.frames_unknown_percent),
     )?;
+    if let Some(each) = lacks.samples_each {
+        writeln!(
+            out,
+            "# of ticks only some were walked, within the budget: {each:.1} samples tell as much as one"
+        )?;
+    }
     if let Some(reasons) = lacks.frames_unknown.as_ref().filter(|why| !why.is_empty()) {
         writeln!(out, "# without a name{}", by_reason(reasons))?;
     }

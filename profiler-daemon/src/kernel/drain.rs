@@ -318,6 +318,7 @@ fn stack_sum(key: &SumKey, value: &SumValue) -> StackSum {
             weighted: value.waits.weighted,
             squares_us2: value.waits.squares_us2,
             excess: value.excess,
+            tick_excess: value.tick_excess,
             walks: value.walks.into(),
         },
     }
@@ -342,6 +343,7 @@ fn grown(slot: u32, before: &Reserve, now: &Reserve) -> impl Iterator<Item = Sta
             squares(new.waits.squares_us2[at], old.waits.squares_us2[at])
         }),
         excess: std::array::from_fn(|at| squares(new.excess[at], old.excess[at])),
+        tick_excess: squares(new.tick_excess, old.tick_excess),
         walks: new.walks.wrapping_sub(old.walks).into(),
     };
     let not_sampled = Primary {

@@ -13,6 +13,7 @@ use profiler_common::records::{
     system_calls,
 };
 use profiler_common::unwind::{MAX_TABLES, WALK_ENDS};
+use profiler_common::walk_budget::max_tick_shift;
 use tracing::{debug, warn};
 
 use super::attach::{self, Attached};
@@ -131,11 +132,13 @@ impl Kernel {
             reason: error.to_string(),
         })?;
         let rows = settings.max_threads.saturating_mul(CALLS_PER_THREAD);
+        let max_tick_shift = max_tick_shift(settings.frequency_hz);
         let mut loader = EbpfLoader::new();
         loader
             .btf(Some(&kernel_types))
             .allow_unsupported_maps()
             .override_global("MIN_INTERVAL_NS", &settings.min_interval_ns, true)
+            .override_global("MAX_TICK_SHIFT", &max_tick_shift, true)
             .override_global("CREATE_AT_SWITCH", &create_at_switch, true)
             .map_max_entries("THREADS", settings.max_threads)
             .map_max_entries("OUTSIDE", settings.max_threads)

@@ -26,6 +26,10 @@ pub struct SpendingInput {
     pub came_back_total: u64,
     /// Samples of system calls.
     pub samples_total: u64,
+    /// Switches and exits of calls that were not walked, as walks would have cost too much.
+    pub walks_over_budget_total: u64,
+    /// The same of timer ticks.
+    pub ticks_over_budget_total: u64,
     /// Time without either.
     pub untraced_ns_total: u64,
 }

@@ -227,6 +227,12 @@ pub(super) const FAMILIES: &[Family] = &[
         series.add(&["gave_way"], count(input.spending.gave_way_total));
         series.add(&["came_back"], count(input.spending.came_back_total));
     }),
+    family!(Counter "profiler_walks_over_budget_total", "walks", ["moment"],
+    "Stacks that were not walked because walks would have cost more than their part of the budget: others stand for them.",
+    |input, series| {
+        series.add(&["switch"], count(input.spending.walks_over_budget_total));
+        series.add(&["tick"], count(input.spending.ticks_over_budget_total));
+    }),
     family!(Counter "profiler_system_call_samples_total", "samples", [],
         "Samples of system calls, of a tenth of a second or less.",
         |input, series| series.add(&[], count(input.spending.samples_total))),

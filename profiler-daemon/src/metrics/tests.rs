@@ -98,6 +98,8 @@ fn full() -> MetricsInput {
             gave_way_total: 3,
             came_back_total: 2,
             samples_total: 12,
+            walks_over_budget_total: 400,
+            ticks_over_budget_total: 30,
             untraced_ns_total: 7_000_000_000,
         },
         own: OwnInput {

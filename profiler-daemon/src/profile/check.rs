@@ -66,6 +66,7 @@ fn of_totals(totals: &Totals) -> u128 {
         totals.major_faults,
         totals.switches_missed,
         totals.profiler_cost_ns,
+        totals.tick_excess,
     ];
     let counts = counts.iter().chain(&totals.ticks).chain(&totals.classes);
     counts.map(|number| u128::from(*number)).sum()

@@ -55,6 +55,8 @@ pub enum Gain {
     SwitchesMissed(u64),
     /// Nanoseconds that profiling has cost.
     ProfilerCost(u64),
+    /// See [`Totals::tick_excess`].
+    TickExcess(u64),
 }
 
 impl Gain {
@@ -255,6 +257,7 @@ impl AccountView {
                     What::ProfilerCost => {
                         add(key(thread), span, Gain::ProfilerCost(cell.total));
                     }
+                    What::TickExcess => add(key(thread), span, Gain::TickExcess(cell.total)),
                     What::Unobserved => {}
                 }
             }
@@ -334,6 +337,9 @@ impl AccountView {
                             }
                             What::Unobserved => totals.unobserved_ns += cell.total,
                             What::Ticks(tick) => totals.ticks[tick] += cell.total,
+                            What::TickExcess => {
+                                totals.tick_excess = totals.tick_excess.saturating_add(cell.total);
+                            }
                             What::Untraced => totals.kinds[Kind::Untraced as usize] += cell.total,
                             What::MinorFaults => totals.minor_faults += cell.total,
                             What::MajorFaults => totals.major_faults += cell.total,

@@ -56,6 +56,10 @@ impl Account {
             let what = What::Ticks(tick);
             self.history.gain(now.segment_ns, index, what, *count);
         }
+        let excess = delta.primary.tick_excess;
+        totals.tick_excess = totals.tick_excess.saturating_add(excess);
+        self.history
+            .gain(now.segment_ns, index, What::TickExcess, excess);
         let numbers = delta.primary.numbers().into_iter().enumerate();
         for (what, amount) in numbers.filter(|(_, amount)| *amount > 0) {
             let what = what as weights::What;

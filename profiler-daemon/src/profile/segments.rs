@@ -50,11 +50,13 @@ pub(super) enum What {
     SwitchesMissed,
     /// Nanoseconds that profiling has cost.
     ProfilerCost,
+    /// See [`Totals::tick_excess`](super::values::Totals::tick_excess).
+    TickExcess,
 }
 
 impl What {
-    const ALL: [Self; CLASS_COUNT + TICKS + 6] = {
-        let mut all = [Self::Unobserved; CLASS_COUNT + TICKS + 6];
+    const ALL: [Self; CLASS_COUNT + TICKS + 7] = {
+        let mut all = [Self::Unobserved; CLASS_COUNT + TICKS + 7];
         let mut index = 0;
         while index < CLASS_COUNT {
             all[index] = Self::Class(index);
@@ -69,6 +71,7 @@ impl What {
         all[index + 3] = Self::MajorFaults;
         all[index + 4] = Self::SwitchesMissed;
         all[index + 5] = Self::ProfilerCost;
+        all[index + 6] = Self::TickExcess;
         all
     };
 
@@ -83,6 +86,7 @@ impl What {
             Self::MajorFaults => CLASS_COUNT + TICKS + 3,
             Self::SwitchesMissed => CLASS_COUNT + TICKS + 4,
             Self::ProfilerCost => CLASS_COUNT + TICKS + 5,
+            Self::TickExcess => CLASS_COUNT + TICKS + 6,
         };
         index as u8
     }

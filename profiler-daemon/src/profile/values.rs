@@ -2,6 +2,7 @@
 
 use profiler_common::{
     CLASS_COUNT, Class, ClassNs,
+    division::equal_marks,
     kinds::{Kind, KindNs, TICKS, WAITS},
 };
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,8 @@ pub struct Totals {
     pub attributed: ClassNs,
     /// Timer ticks by what they found ([`Tick`](profiler_common::kinds::Tick)).
     pub ticks: [u64; TICKS],
+    /// See [`Primary::tick_excess`](profiler_common::kinds::Primary::tick_excess).
+    pub tick_excess: u64,
     /// Nanoseconds in which the threads were no target.
     pub unobserved_ns: u64,
     /// Page faults that read nothing.
@@ -40,6 +43,7 @@ impl Totals {
         for (to, from) in self.ticks.iter_mut().zip(&other.ticks) {
             *to += from;
         }
+        self.tick_excess = self.tick_excess.saturating_add(other.tick_excess);
         self.unobserved_ns += other.unobserved_ns;
         self.minor_faults += other.minor_faults;
         self.major_faults += other.major_faults;
@@ -51,6 +55,13 @@ impl Totals {
     #[must_use]
     pub fn samples(&self) -> u64 {
         self.ticks.iter().sum()
+    }
+
+    /// So many samples tell as much as one that stands for itself: at least 1.
+    #[must_use]
+    pub fn samples_each(&self) -> f64 {
+        let samples = self.samples();
+        (samples as f64 / equal_marks(samples, self.tick_excess).max(1.0)).max(1.0)
     }
 
     /// All time.

@@ -15,7 +15,7 @@ pub(super) const EXACT: What = (TICKS + MARKS) as What;
 /// The first of the sums of squares; what weights of marks add to the variance follows.
 const SQUARES: What = EXACT + 2 * WAITS as What;
 /// Walks.
-pub(super) const WALKS: What = (TICKS + 2 * MARKS + 3 * WAITS) as What;
+pub(super) const WALKS: What = (TICKS + 2 * MARKS + 3 * WAITS + 1) as What;
 
 /// The kinds that numbers are marks of, in the order of [`Primary::numbers`].
 const KIND_OF: [Option<Kind>; NUMBERS] = [
@@ -34,6 +34,7 @@ const KIND_OF: [Option<Kind>; NUMBERS] = [
     None,
     Some(Kind::OutsideBlocked),
     Some(Kind::OutsideRunnable),
+    None,
     None,
     None,
     None,

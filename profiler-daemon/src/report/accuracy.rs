@@ -32,7 +32,8 @@ impl Accuracy {
         let estimate = |column| stratum.estimate_with(primary, *call_parts, column);
         self.elapsed.add(&estimate(Column::Elapsed));
         self.application.add(&estimate(Column::Application));
-        self.marks.ticks = self.marks.ticks.saturating_add(primary.samples());
+        let ticks = equal_marks(primary.samples(), primary.tick_excess).ceil() as u64;
+        self.marks.ticks = self.marks.ticks.saturating_add(ticks);
         for (marks, excess) in primary.marks.into_iter().zip(primary.excess) {
             let gaps = equal_marks(marks, excess).ceil() as u64;
             self.marks.gaps = self.marks.gaps.saturating_add(gaps);
@@ -130,7 +131,7 @@ impl Holdings {
                     continue;
                 };
                 let known = known.entry(*node).or_default();
-                known.in_step = known.in_step.max(part.stratum.threads_at_once());
+                known.in_step = known.in_step.max(part.stratum.ticks_in_step());
                 let mut rest = take_kernel_part(held);
                 if part.stratum.is_exact(Kind::Call) {
                     let exact_ns = rest.marks[MARK_CALL];

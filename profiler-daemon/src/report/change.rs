@@ -4,7 +4,6 @@ use serde::Serialize;
 
 use super::{
     figures::Figures,
-    product::Values,
     query::StackValue,
     values::{Denominators, RowValues, percent},
 };
@@ -48,11 +47,8 @@ pub(crate) struct Part {
 }
 
 impl SideValues {
-    pub(super) fn new(inclusive: &Figures, exclusive: &Figures, totals: &Values) -> Self {
-        let of = Denominators {
-            session: *totals,
-            process: None,
-        };
+    pub(super) fn new(inclusive: &Figures, exclusive: &Figures, of: &Denominators) -> Self {
+        let totals = &of.session;
         let time = |value: StackValue| {
             let [inclusive_ns, exclusive_ns, all_ns] =
                 [&inclusive.values, &exclusive.values, totals].map(|values| value.of(values));
@@ -64,7 +60,7 @@ impl SideValues {
             }
         };
         Self {
-            values: RowValues::new(inclusive, exclusive, &of),
+            values: RowValues::new(inclusive, exclusive, of),
             running: time(StackValue::Running),
             off_processor: time(StackValue::OffProcessor),
             blocked: time(StackValue::Blocked),

@@ -41,6 +41,10 @@ pub struct Completeness {
     pub stacks_complete_percent: f64,
     /// Share of the time that rows have, percent.
     pub elapsed_attributed_percent: f64,
+    /// So many samples tell as much as one that stands for itself: ticks of very deep stacks that were not walked, since the budget
+    /// was short, are stood for by others. Absent where each sample stands for itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples_each: Option<f64>,
     /// Share of frames without a name, each weighted by the time it was on the stack. Where no names are shown: of those of which not
     /// even the module is known, such as frames that found no room.
     pub frames_unknown_percent: f64,
@@ -135,6 +139,7 @@ impl Completeness {
                 seen.stacks.walked,
             ),
             elapsed_attributed_percent: attributed_percent(view, seen.unattributed_ns),
+            samples_each: Some(view.denominators.samples_each).filter(|each| *each > 1.0),
             frames_unknown_percent: seen.frames_unknown.percent,
             frames_unknown: seen.frames_unknown.reasons.clone(),
             lines_unknown_percent: None,

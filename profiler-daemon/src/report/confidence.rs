@@ -3,16 +3,16 @@
 /// The standard normal quantile of 97.5 %.
 const Z: f64 = 1.959_963_985;
 
-/// The 95 % interval (Wilson's score) of a share of which `count` out of `all` samples were seen, percent. It takes each sample for
-/// one drawn at random. Without samples nothing is known: 0 to 100.
+/// The 95 % interval (Wilson's score) of a share of which `count` out of `all` samples were seen, percent. It takes so many samples
+/// as `each` says (at least 1) for one that was drawn at random. Without samples nothing is known: 0 to 100.
 #[must_use]
-pub fn interval(count: u64, all: u64) -> (f64, f64) {
+pub fn interval(count: u64, all: u64, each: f64) -> (f64, f64) {
     if all == 0 {
         return (0.0, 100.0);
     }
     let count = count.min(all);
-    let n = all as f64;
-    let share = count as f64 / n;
+    let n = all as f64 / each.max(1.0);
+    let share = count as f64 / all as f64;
     let square = Z * Z / n;
     let middle = (share + square / 2.0) / (1.0 + square);
     let half = Z / (1.0 + square) * (share * (1.0 - share) / n + square / (4.0 * n)).sqrt();
@@ -38,13 +38,14 @@ mod tests {
                 "{found:?}"
             );
         };
-        close(interval(5, 10), 23.66, 76.34);
-        close(interval(1, 10), 1.79, 40.42);
-        close(interval(0, 10), 0.0, 27.75);
-        close(interval(10, 10), 72.25, 100.0);
-        close(interval(500, 1000), 46.91, 53.09);
-        assert_eq!(interval(0, 0), (0.0, 100.0));
-        assert_eq!(interval(3, 2), interval(2, 2));
+        close(interval(5, 10, 1.0), 23.66, 76.34);
+        close(interval(1, 10, 1.0), 1.79, 40.42);
+        close(interval(0, 10, 1.0), 0.0, 27.75);
+        close(interval(10, 10, 1.0), 72.25, 100.0);
+        close(interval(500, 1000, 1.0), 46.91, 53.09);
+        close(interval(500, 1000, 100.0), 23.66, 76.34);
+        assert_eq!(interval(0, 0, 1.0), (0.0, 100.0));
+        assert_eq!(interval(3, 2, 1.0), interval(2, 2, 1.0));
     }
 
     // Check that the interval holds the true share about as often as it says, over all counts that chance can bring.
@@ -54,7 +55,7 @@ mod tests {
             let mut chance = (1.0f64 - share).powi(all as i32);
             let mut held = 0.0;
             for count in 0..=all {
-                let (low, high) = interval(count.into(), all.into());
+                let (low, high) = interval(count.into(), all.into(), 1.0);
                 if (low..=high).contains(&(100.0 * share)) {
                     held += chance;
                 }

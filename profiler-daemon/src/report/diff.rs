@@ -13,11 +13,11 @@ use super::{
     figures::Figures,
     fold::Folding,
     merged_tree::{Label, MergedTree, kind_name},
-    product::Values,
     query::StackValue,
     scope::View,
     table::{Columns, Key, Row, arrange},
     tree_builder::TreeOptions,
+    values::Denominators,
 };
 use crate::{profile::snapshot::Snapshot, report::names::Names};
 
@@ -155,7 +155,7 @@ fn side(
     side: &DiffSide,
     query: &DiffQuery,
     names: &dyn Names,
-) -> Result<(Side, Values, Table), ReportError> {
+) -> Result<(Side, Denominators, Table), ReportError> {
     let (scope, window) = query.scope(side);
     let view = View::new(snapshot, &scope, window)?;
     let shape = TreeOptions {
@@ -177,5 +177,10 @@ fn side(
     }
     let completeness = Completeness::new(&view, &tree.seen(&view, names));
     let side = Side::new(side.name(), &view, completeness);
-    Ok((side, view.total.values, table))
+    let of = Denominators {
+        session: view.total.values,
+        process: None,
+        samples_each: view.denominators.samples_each,
+    };
+    Ok((side, of, table))
 }

@@ -265,7 +265,9 @@ fn row(view: &View<'_>, places: &Places, index: usize, names: &dyn Names) -> Pro
     let over = member.account.threads_over(view.coverage.span);
     let totals = places.total_values(view, index);
     let session = &view.denominators.session;
-    let (samples_percent_low, samples_percent_high) = interval(totals.samples, session.samples);
+    let each = view.totals[index].samples_each();
+    let (samples_percent_low, samples_percent_high) =
+        interval(totals.samples, session.samples, each);
     let (key, info) = match member.process {
         Some((key, process)) => (Some(key), Some(&process.info)),
         None => (None, None),

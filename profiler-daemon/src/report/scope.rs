@@ -58,10 +58,14 @@ impl<'a> View<'a> {
         };
         let members = members(snapshot, scope)?;
         let (totals, strata, (figures, total)) = over(&members);
+        let mut sum = Totals::default();
+        totals.iter().for_each(|totals| sum.add(totals));
+        let samples_each = sum.samples_each();
         let denominators = match scope {
             Scope::Session => Denominators {
                 session: total.values,
                 process: None,
+                samples_each,
             },
             Scope::Process(_) | Scope::Image(_) | Scope::Named(_) => {
                 // What is in scope counts as it is shown here, divided alone: no share of it is more than all.
@@ -77,6 +81,7 @@ impl<'a> View<'a> {
                 Denominators {
                     session,
                     process: Some(total.values),
+                    samples_each,
                 }
             }
         };

@@ -215,6 +215,10 @@ fn exact_totals(view: &View<'_>, session: &Session) -> Vec<Totals> {
             .gains_by_span(&borders_ns, |_, span, gain| match gain {
                 Gain::Time(classes) => add_classes(&mut totals[span].classes, &classes),
                 Gain::Ticks(tick, count) => totals[span].ticks[tick] += count,
+                Gain::TickExcess(excess) => {
+                    let to = &mut totals[span].tick_excess;
+                    *to = to.saturating_add(excess);
+                }
                 Gain::Untraced(ns) => totals[span].kinds[Kind::Untraced as usize] += ns,
                 Gain::MinorFaults(count) => totals[span].minor_faults += count,
                 Gain::MajorFaults(count) => totals[span].major_faults += count,

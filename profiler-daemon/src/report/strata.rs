@@ -106,6 +106,7 @@ pub(super) fn totals(
         for (member, set) in &shared.members {
             let all = Primary {
                 ticks: exact[*member as usize].ticks,
+                tick_excess: exact[*member as usize].tick_excess,
                 ..Primary::default()
             };
             ticks.add(&part_of(set, false, &all));

@@ -27,6 +27,8 @@ pub struct Denominators {
     pub session: Values,
     /// The process's, where the rows are of one process.
     pub process: Option<Values>,
+    /// So many samples tell as much as one that stands for itself, of those in scope ([`Totals::samples_each`]).
+    pub samples_each: f64,
 }
 
 /// Timer samples of a row.
@@ -143,6 +145,7 @@ impl RowValues {
                 exclusive.values.samples,
                 of.session.samples,
                 process.map(|process| process.samples),
+                of.samples_each,
             ),
             elapsed: time(Values::elapsed_ns, |of| {
                 of.accuracy.as_ref().map(|accuracy| &accuracy.elapsed)
@@ -190,10 +193,11 @@ impl RowValues {
 }
 
 impl SampleValues {
-    fn new(inclusive: u64, exclusive: u64, session: u64, process: Option<u64>) -> Self {
-        let of_session = [inclusive, exclusive].map(|count| confidence::interval(count, session));
-        let of_process = [inclusive, exclusive]
-            .map(|count| process.map(|process| confidence::interval(count, process)));
+    fn new(inclusive: u64, exclusive: u64, session: u64, process: Option<u64>, each: f64) -> Self {
+        let interval = |count, all| confidence::interval(count, all, each);
+        let of_session = [inclusive, exclusive].map(|count| interval(count, session));
+        let of_process =
+            [inclusive, exclusive].map(|count| process.map(|process| interval(count, process)));
         let [low, high] = [
             of_process.map(|p| p.map(|p| p.0)),
             of_process.map(|p| p.map(|p| p.1)),
@@ -456,6 +460,7 @@ mod tests {
         let of = Denominators {
             session: values(200, [500, 500, 0, 0, 0]),
             process: Some(values(100, [0, 400, 0, 0, 0])),
+            samples_each: 1.0,
         };
         let inclusive = Figures::from(values(50, [50, 200, 0, 0, 0]));
         let exclusive = Figures::from(values(10, [25, 75, 0, 0, 0]));

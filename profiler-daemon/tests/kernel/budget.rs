@@ -46,6 +46,16 @@ fn cost_and_busy(daemon: &Daemon) -> (f64, f64) {
     )
 }
 
+/// What walks have cost so far, seconds.
+fn walked(daemon: &Daemon) -> f64 {
+    let metrics = daemon.request("GET", "/metrics", None).text();
+    let line = metrics
+        .lines()
+        .find(|line| line.starts_with("profiler_walks_cost_seconds_total "));
+    let value = line.and_then(|line| line.split(' ').nth(1)?.parse::<f64>().ok());
+    value.unwrap_or_else(|| panic!("no cost of walks in {metrics}"))
+}
+
 fn percent(value: &Value, pointer: &str) -> f64 {
     let found = value.pointer(pointer).and_then(Value::as_f64);
     found.unwrap_or_else(|| panic!("no {pointer} in {value}"))
@@ -124,14 +134,6 @@ fn a_storm_of_switches_keeps_within_the_budget() {
         return;
     };
     let daemon = &daemon;
-    let walked = |daemon: &Daemon| {
-        let metrics = daemon.request("GET", "/metrics", None).text();
-        let line = metrics
-            .lines()
-            .find(|line| line.starts_with("profiler_walks_cost_seconds_total "));
-        let value = line.and_then(|line| line.split(' ').nth(1)?.parse::<f64>().ok());
-        value.unwrap_or_else(|| panic!("no cost of walks in {metrics}"))
-    };
     let threads: Vec<Workload> = (0..10)
         .map(|_| Workload::start("contention --threads 50 --millis 1 --count 20000"))
         .collect();
@@ -140,10 +142,74 @@ fn a_storm_of_switches_keeps_within_the_budget() {
     thread::sleep(Duration::from_secs(8));
     let (after, walked_after) = (cost_and_busy(daemon), walked(daemon));
     let share = (walked_after - walked_before) / (after.1 - before.1);
-    // Ticks are walked whatever they cost: 99 a second and processor.
+    // Ticks of such stacks cost less than would have them give way.
     assert!(share <= 0.004 + 0.004, "{share} of the time at work");
     ledger::check(daemon);
     drop(threads);
+}
+
+#[test]
+fn ticks_of_deep_stacks_keep_within_the_budget() {
+    // Check that where walks of ticks alone would break their part of the budget, only some are walked, that these stand for the others
+    // without telling one function for another, and that status, metrics and the answer say so.
+    let Some(daemon) = daemon::own(&Settings {
+        top: "frequency_hz = 997",
+        within_budget: true,
+        ..Settings::default()
+    }) else {
+        return;
+    };
+    let daemon = &daemon;
+    let deep = Workload::start("split --seconds 14 --depth 480");
+    thread::sleep(Duration::from_secs(3));
+    let (before, walked_before) = (cost_and_busy(daemon), walked(daemon));
+    thread::sleep(Duration::from_secs(10));
+    let (after, walked_after) = (cost_and_busy(daemon), walked(daemon));
+    let deep = deep.finish();
+    reads::ended(daemon, &deep);
+    let share = (walked_after - walked_before) / (after.1 - before.1);
+    assert!(share <= 0.004 * 1.2, "{share} of the time at work");
+
+    let selector = &deep.selector;
+    let answer = daemon.get(&format!("/processes/{selector}/functions?limit=20"));
+    let each = percent(&answer, "/completeness/samples_each");
+    assert!(each > 2.0, "{answer}");
+    for (function, truth) in [
+        ("split_sixty", 60.0),
+        ("split_thirty", 30.0),
+        ("split_ten", 10.0),
+    ] {
+        let row = reads::function(&answer, function);
+        let value =
+            |end: &str| percent(row, &format!("/samples/exclusive_percent_of_process{end}"));
+        let (low, found, high) = (value("_low"), value(""), value("_high"));
+        // Twice as far as 95 of 100 are.
+        assert!(
+            2.0 * low - found <= truth && truth <= 2.0 * high - found,
+            "{function}: {low} {found} {high}"
+        );
+        assert!(high - low > 1.0, "{function}: {low} {found} {high}");
+    }
+    let status = daemon.get("/status");
+    assert!(
+        number(&status, "/spending/ticks_over_budget_total") > 1000,
+        "{status}"
+    );
+    let process = daemon.get(&format!("/processes/{selector}"));
+    let stood_for = number(&process, "/samples") as f64;
+    let due = 997.0 * running_ns(&process) as f64 / 1e9;
+    assert!(
+        (0.7..1.3).contains(&(stood_for / due)),
+        "{stood_for} of {due}"
+    );
+    let text = daemon.request(
+        "GET",
+        &format!("/api/v1/processes/{selector}/functions?format=text"),
+        None,
+    );
+    let text = text.text();
+    assert!(text.contains("# of ticks only some were walked"), "{text}");
+    ledger::check(daemon);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{OnceLock, mpsc};
 use std::time::{Duration, Instant};
@@ -16,8 +17,14 @@ use tempfile::TempDir;
 
 use crate::http::{self, Answer};
 
-/// The binary under test.
-pub(crate) const EXE: &str = env!("CARGO_BIN_EXE_profiler-daemon");
+/// The binary under test. `DAEMON_BIN` names one that is already built for release.
+pub(crate) fn daemon_exe() -> &'static Path {
+    static EXE: OnceLock<PathBuf> = OnceLock::new();
+    EXE.get_or_init(|| {
+        let built = || env!("CARGO_BIN_EXE_profiler-daemon").into();
+        std::env::var_os("DAEMON_BIN").map_or_else(built, PathBuf::from)
+    })
+}
 
 /// How long the daemon may take to be ready, and how long to stop.
 const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -148,7 +155,7 @@ impl Daemon {
         std::fs::write(&config, text).expect("the configuration can be written");
         let log =
             std::fs::File::create(directory.path().join("log")).expect("the log can be written");
-        let mut command = Command::new(EXE);
+        let mut command = Command::new(daemon_exe());
         command
             .arg("--config")
             .arg(&config)

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
-use crate::daemon::{EXE, free_address, privileged};
+use crate::daemon::{daemon_exe, free_address, privileged};
 
 /// Nobody's user and group number on every Linux.
 const NOBODY: u32 = 65_534;
@@ -39,7 +39,7 @@ fn with_config(text: &str) -> (tempfile::TempDir, Command) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("broken.toml");
     std::fs::write(&path, text).expect("the configuration can be written");
-    let mut command = Command::new(EXE);
+    let mut command = Command::new(daemon_exe());
     command.arg("--config").arg(&path);
     (directory, command)
 }
@@ -74,7 +74,7 @@ fn a_broken_configuration_is_refused_with_its_place() {
 #[test]
 fn a_missing_configuration_is_named() {
     // Check that a file that is not there is named.
-    let mut command = Command::new(EXE);
+    let mut command = Command::new(daemon_exe());
     command.args(["--config", "/nonexistent/profiler.toml"]);
     refuses(command, &["/nonexistent/profiler.toml", "no such file"]);
 }
@@ -82,7 +82,7 @@ fn a_missing_configuration_is_named() {
 #[test]
 fn an_unknown_option_is_refused() {
     // Check that an option that does not exist is refused, and not taken for a default.
-    let mut command = Command::new(EXE);
+    let mut command = Command::new(daemon_exe());
     command.arg("--frequency=99");
     let output = command.output().expect("the daemon's file can be executed");
     assert_eq!(output.status.code(), Some(2));
@@ -100,7 +100,7 @@ fn a_port_in_use_is_named() {
     }
     let address = free_address();
     let _holder = TcpListener::bind(address).expect("the port was free a moment ago");
-    let mut command = Command::new(EXE);
+    let mut command = Command::new(daemon_exe());
     command.args(["--listen", &address.to_string()]);
     refuses(command, &[&address.to_string(), "in use"]);
 }
@@ -113,7 +113,7 @@ fn without_privilege_it_says_which() {
     }
     let directory = tempfile::tempdir().expect("a temporary directory");
     let exe = directory.path().join("profiler-daemon");
-    std::fs::copy(EXE, &exe).expect("the daemon can be copied");
+    std::fs::copy(daemon_exe(), &exe).expect("the daemon can be copied");
     for path in [directory.path(), exe.as_path()] {
         std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("the copy is ours");
     }
@@ -149,7 +149,7 @@ fn the_doctor_finds_this_machine_fit() {
     if !privileged() {
         return;
     }
-    let output = Command::new(EXE)
+    let output = Command::new(daemon_exe())
         .arg("doctor")
         .output()
         .expect("the daemon's file can be executed");
@@ -159,7 +159,7 @@ fn the_doctor_finds_this_machine_fit() {
         "{}",
         both(&output)
     );
-    let output = Command::new(EXE)
+    let output = Command::new(daemon_exe())
         .args(["doctor", "--json"])
         .output()
         .expect("the daemon's file can be executed");

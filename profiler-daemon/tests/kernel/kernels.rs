@@ -24,7 +24,7 @@ fn what_this_kernel_lacks_is_said() {
     };
     let status = daemon.get("/status");
     let has_tables = !status["unwinding"]["tables"].is_null();
-    let doctor = Command::new(daemon::EXE)
+    let doctor = Command::new(daemon::daemon_exe())
         .args(["doctor", "--json"])
         .output()
         .expect("the daemon's file can be executed");

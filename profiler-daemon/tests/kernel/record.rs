@@ -9,7 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::class_names::CLASSES;
-use crate::daemon::{EXE, privileged};
+use crate::daemon::{daemon_exe, privileged};
 use crate::reads::{self, assert_share, number, rows, text};
 use crate::workload::{self, Workload};
 
@@ -22,7 +22,7 @@ const SPLIT: [(&str, f64); 3] = [
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn record(arguments: &[&str]) -> Command {
-    let mut command = Command::new(EXE);
+    let mut command = Command::new(daemon_exe());
     command.arg("record").args(arguments).stdin(Stdio::null());
     command
 }

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::daemon::{self, Daemon, EXE, Settings, privileged};
+use crate::daemon::{self, Daemon, Settings, daemon_exe, privileged};
 use crate::http;
 use crate::reads::{assert_share, function, number, rows, text};
 use crate::workload::{self, Workload};
@@ -27,7 +27,7 @@ const SPLIT: [(&str, f64); 3] = [
 /// A copy of the program in a folder, both of which everybody may read: where it was built may be closed to nobody.
 fn open_copy(folder: &TempDir) -> PathBuf {
     let copy = folder.path().join("profiler-daemon");
-    std::fs::copy(EXE, &copy).expect("the program can be copied");
+    std::fs::copy(daemon_exe(), &copy).expect("the program can be copied");
     let everybody = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(folder.path(), everybody).expect("the folder is this test's");
     copy
@@ -102,7 +102,7 @@ fn a_recording_served_again() {
     let folder = TempDir::new().expect("a temporary directory");
     let program = open_copy(&folder);
     let file = folder.path().join("split.profile");
-    let status = Command::new(EXE)
+    let status = Command::new(daemon_exe())
         .args(["record", "--frequency-hz", "999", "-o"])
         .arg(&file)
         .arg("--")
@@ -221,7 +221,7 @@ fn a_process_recorded_over_a_daemon() {
     let folder = TempDir::new().expect("a temporary directory");
     let url = format!("http://{}", daemon.address());
     let record = |arguments: &[&str]| {
-        let output = Command::new(EXE)
+        let output = Command::new(daemon_exe())
             .args(["record", "--connect"])
             .args(arguments)
             .stdin(Stdio::null())
@@ -273,7 +273,7 @@ const SHORT_PROGRAMS: &str = "i=0; while [ $i -lt 60 ]; do /bin/true; i=$((i+1))
 /// Records that loop over the daemon: what was said, and the report.
 fn recorded_short_programs(daemon: &Daemon) -> (String, Value) {
     let url = format!("http://{}", daemon.address());
-    let output = Command::new(EXE)
+    let output = Command::new(daemon_exe())
         .args(["record", "--connect", &url, "--format", "json", "--"])
         .args(["sh", "-c", SHORT_PROGRAMS])
         .stdin(Stdio::null())

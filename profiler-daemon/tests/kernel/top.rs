@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::daemon::{self, EXE, privileged};
+use crate::daemon::{self, daemon_exe, privileged};
 use crate::workload::{self, Workload};
 
 /// How long something may take to appear.
@@ -62,7 +62,7 @@ impl Pty {
             unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
         let before = settings(&slave);
         let side = || Stdio::from(slave.try_clone().expect("a descriptor is free"));
-        let mut command = Command::new(EXE);
+        let mut command = Command::new(daemon_exe());
         command
             .arg("top")
             .args(arguments)
@@ -317,7 +317,7 @@ fn once_as_text() {
     crate::reads::until(daemon, "/processes?limit=0", held.unix_ns, |_| true);
     let url = format!("http://{}", daemon.address());
     let top = |arguments: &[&str]| {
-        let output = Command::new(EXE)
+        let output = Command::new(daemon_exe())
             .args(["top", "--connect", &url])
             .args(arguments)
             .stdin(Stdio::null())

@@ -107,7 +107,8 @@ fn check_parts(account: &AccountView, borders_ns: &[u64]) {
         | Gain::MinorFaults(_)
         | Gain::MajorFaults(_)
         | Gain::SwitchesMissed(_)
-        | Gain::ProfilerCost(_) => {}
+        | Gain::ProfilerCost(_)
+        | Gain::TickExcess(_) => {}
     });
     assert_eq!(ticks, primary.samples());
     assert_eq!(untraced_ns, kinds[Kind::Untraced as usize]);

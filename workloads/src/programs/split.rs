@@ -14,7 +14,7 @@ use crate::work::{Jitter, rounds_per_ms, workers};
 
 pub(super) const PROGRAM: Program = Program {
     name: "split",
-    about: "works 60/30/10 in split_sixty, split_thirty, split_ten [--seconds, --cpu]",
+    about: "works 60/30/10 in split_sixty, split_thirty, split_ten [--seconds, --cpu], below --depth callers (default 0)",
     run,
 };
 
@@ -32,7 +32,8 @@ fn run(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
         sys::pin(cpu)?;
     }
     let per_ms = rounds_per_ms();
-    let cycles = split_loop(per_ms, sys::monotonic_ns() + options.duration_ns());
+    let until_ns = sys::monotonic_ns() + options.duration_ns();
+    let cycles = split_below(options.depth, per_ms, until_ns);
     truth.set("cycles", cycles);
     truth.set("rounds_per_ms", per_ms);
     truth.set(
@@ -40,6 +41,15 @@ fn run(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
         json!({"split_sixty": 0.6, "split_thirty": 0.3, "split_ten": 0.1}),
     );
     Ok(truth)
+}
+
+#[inline(never)]
+fn split_below(callers: u32, per_ms: u64, until_ns: u64) -> u64 {
+    if callers == 0 {
+        return split_loop(per_ms, until_ns);
+    }
+    // Used after the call, so that the call is a call and not a jump.
+    black_box(split_below(callers - 1, per_ms, until_ns)) ^ black_box(0)
 }
 
 #[inline(never)]

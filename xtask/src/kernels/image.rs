@@ -61,11 +61,11 @@ impl Files {
     }
 
     fn init(&self, command: &str) -> String {
-        let workload = self.workload.display();
+        let (daemon, workload) = (self.daemon.display(), self.workload.display());
         format!(
             "#!/bin/busybox sh
 /bin/busybox --install -s /bin
-export PATH=/bin HOME=/root CI=true WORKLOAD_BIN={workload}
+export PATH=/bin HOME=/root CI=true DAEMON_BIN={daemon} WORKLOAD_BIN={workload}
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
@@ -130,6 +130,6 @@ mod tests {
             .expect("the command");
         assert_eq!(lines[at - 1], "echo \"guest: Linux $(uname -r)\"");
         assert_eq!(lines[at + 1], "echo \"guest: ended with $?\"");
-        assert!(init.contains("WORKLOAD_BIN=/build/workload\n"));
+        assert!(init.contains("DAEMON_BIN=/build/daemon WORKLOAD_BIN=/build/workload\n"));
     }
 }

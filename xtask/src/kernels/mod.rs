@@ -203,7 +203,7 @@ fn busybox(workspace: &Workspace) -> anyhow::Result<PathBuf> {
 fn build_tests(workspace: &Workspace) -> anyhow::Result<PathBuf> {
     let mut command = workspace.cargo("test");
     command
-        .args(["--release", "--workspace", "--no-run", "--test", "kernel"])
+        .args(["--workspace", "--no-run", "--test", "kernel"])
         .args(["--quiet", "--message-format", "json"]);
     parse_executable(&shell::output(&mut command)?).context("cargo names no program of the tests")
 }
