@@ -25,8 +25,11 @@ use walk::{Copies, Progress, Walked, walk};
 
 /// A wait whose beginning was seen is looked at when it has lasted so long: most are over by then.
 const LONG_WAIT_NS: u64 = 1_000_000_000;
-/// Threads that are looked at together.
-const BATCH: usize = 128;
+/// Threads that are looked at together: more of them where many wait, since each look goes through all tasks; never so many that what is
+/// copied of their memory matters.
+const BATCH: std::ops::RangeInclusive<usize> = 128..=512;
+/// The part of those that wait that is looked at together.
+const BATCH_PART: usize = 16;
 /// One turn ends after the batch that reaches this time, and the next one comes when nine times its length has passed: no more than a tenth
 /// of the collector's time is spent here.
 const TURN_NS: u64 = 20_000_000;
@@ -239,7 +242,7 @@ impl Outside {
             }
         }
         due.sort_unstable();
-        due.truncate(BATCH);
+        due.truncate((due.len() / BATCH_PART).clamp(*BATCH.start(), *BATCH.end()));
         due.into_iter().map(|(_, slot)| slot).collect()
     }
 

@@ -223,8 +223,10 @@ impl Account {
         let old = thread.totals;
         self.exited += usize::from(thread.update(update, now.pass));
         let index = thread.index;
-        self.note_past(now, index, &old, update);
-        self.update_open_call(now.segment_ns, update.thread, update.call);
+        let slept_in = self.slept_in(now, update);
+        let slept = self.note_past(now, (index, slept_in), &old, update);
+        let told = slept && slept_in.is_some();
+        self.update_open_call(now.segment_ns, update.thread, update.call, told);
         self.place_kinds(now, update);
     }
 
@@ -257,8 +259,27 @@ impl Account {
         }
     }
 
-    /// Puts what a thread gained since its last update where it passed.
-    fn note_past(&mut self, now: Now, thread: u32, old: &Totals, update: &ThreadUpdate) {
+    /// The system call in which a thread was blocked for all of the time since the last pass.
+    fn slept_in(&self, now: Now, update: &ThreadUpdate) -> Option<u32> {
+        let pass_ns = now.now_ns - now.last_ns;
+        let call = update.call?;
+        let before = self.open_calls.get(&update.thread)?;
+        let blocked = CallTime {
+            total_ns: pass_ns,
+            running_ns: 0,
+            blocked_ns: pass_ns,
+        };
+        (call.goes_on(before) && call.time.since(&before.time) == blocked).then_some(call.number)
+    }
+
+    /// Puts what a thread gained since its last update where it passed. True: it slept, and that is a sleep run.
+    fn note_past(
+        &mut self,
+        now: Now,
+        (thread, slept_in): (u32, Option<u32>),
+        old: &Totals,
+        update: &ThreadUpdate,
+    ) -> bool {
         let unobserved_ns = update.unobserved_ns.saturating_sub(old.unobserved_ns);
         let counts = [
             (What::Unobserved, unobserved_ns),
@@ -291,8 +312,9 @@ impl Account {
             && (0..CLASS_COUNT).all(|class| old.classes[class] <= update.classes[class])
             && sum(&gains) == pass_ns;
         if slept {
-            self.history.sleep(thread, now.last_ns, now.now_ns);
-            return;
+            self.history
+                .sleep(thread, now.last_ns, now.now_ns, slept_in);
+            return true;
         }
         for class in 0..CLASS_COUNT {
             let less = old.classes[class].saturating_sub(update.classes[class]);
@@ -310,6 +332,7 @@ impl Account {
             self.history
                 .gain(now.segment_ns, thread, What::Class(class), gain);
         }
+        false
     }
 
     /// Forgets the open intervals of the last pass, but not where they were.
@@ -379,16 +402,21 @@ impl Account {
             .entry((update.thread, update.number))
             .or_default();
         let gain = seen.update(CallTotals::of(update));
-        self.add_calls(segment_ns, update.number, &gain);
+        self.add_calls(update.number, &gain);
+        self.history.call(segment_ns, update.number, &gain);
     }
 
-    /// Books what has passed of the call that a thread is inside, so that a window has no more and no less of it.
-    fn update_open_call(&mut self, segment_ns: u64, thread: ThreadKey, now: Option<OpenCall>) {
+    /// Books what has passed of the call that a thread is inside, so that a window has no more and no less of it. `told`: a sleep run
+    /// tells of the recent past.
+    fn update_open_call(
+        &mut self,
+        segment_ns: u64,
+        thread: ThreadKey,
+        now: Option<OpenCall>,
+        told: bool,
+    ) {
         let before = self.open_calls.remove(&thread);
-        let same = |now: &OpenCall, before: &OpenCall| {
-            (now.number, now.since_ns) == (before.number, before.since_ns)
-        };
-        let going_on = before.zip(now).filter(|(before, now)| same(now, before));
+        let going_on = before.zip(now).filter(|(before, now)| now.goes_on(before));
         if let Some(before) = before.filter(|before| before.entry_seen && going_on.is_none()) {
             let key = (thread, before.number);
             self.seen_calls
@@ -399,7 +427,10 @@ impl Account {
         if let Some(mut now) = now {
             let booked = going_on.map_or_else(CallTime::default, |(before, _)| before.time);
             let gain = CallTotals::under_way(now.time.since(&booked));
-            self.add_calls(segment_ns, now.number, &gain);
+            self.add_calls(now.number, &gain);
+            if !told {
+                self.history.call(segment_ns, now.number, &gain);
+            }
             now.time = now.time.max(&booked);
             self.open_calls.insert(thread, now);
         }
@@ -418,7 +449,7 @@ impl Account {
         }
     }
 
-    fn add_calls(&mut self, segment_ns: u64, number: u32, gain: &CallTotals) {
+    fn add_calls(&mut self, number: u32, gain: &CallTotals) {
         if *gain == CallTotals::default() {
             return;
         }
@@ -426,7 +457,6 @@ impl Account {
             .entry(number)
             .or_default()
             .add(gain);
-        self.history.call(segment_ns, number, gain);
     }
 
     /// Changes how its recent past is kept.

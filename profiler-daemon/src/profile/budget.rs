@@ -102,3 +102,11 @@ pub(super) fn grow<T>(list: &mut Vec<T>, len: usize) {
         list.reserve_exact(len - list.len() + len / 8);
     }
 }
+
+/// Bytes of a `BTreeMap` of so many entries, roughly: each of its leaves has room for eleven, and most are two thirds full.
+pub(super) const fn leaves_bytes<K, V>(len: usize) -> usize {
+    const ROOM: usize = 11;
+    const FULL: usize = 7;
+    const LINKS: usize = 32;
+    len.div_ceil(FULL) * (LINKS + ROOM * (size_of::<K>() + size_of::<V>()))
+}

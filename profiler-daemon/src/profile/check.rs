@@ -265,7 +265,11 @@ impl AccountView {
         }
         for sleep_run in self.history.sleep_runs() {
             expect(sleep_run.makes_sense(self), "a sleep makes no sense")?;
-            sums.segments += u128::from(sleep_run.to_ns - sleep_run.from_ns);
+            let ns = sleep_run.to_ns - sleep_run.from_ns;
+            sums.segments += u128::from(ns);
+            if sleep_run.call.is_some() {
+                sums.segments += of_calls(&sleep_run.call_time(ns));
+            }
         }
         sums.check()
     }

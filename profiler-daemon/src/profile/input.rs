@@ -121,6 +121,14 @@ pub struct OpenCall {
     pub time: CallTime,
 }
 
+impl OpenCall {
+    /// Whether it is the call that the thread was in `before`.
+    #[must_use]
+    pub fn goes_on(&self, before: &Self) -> bool {
+        (self.number, self.since_ns) == (before.number, before.since_ns)
+    }
+}
+
 /// Why the body of a stack is not known. Its time goes under `[unknown]` with this reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]

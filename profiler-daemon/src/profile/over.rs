@@ -221,6 +221,12 @@ impl AccountView {
                         .iter()
                         .for_each(|(number, totals)| add(*number, totals));
                 }
+                for sleep_run in self.history.sleep_runs() {
+                    let ns = sleep_run.within(from_ns, to_ns);
+                    if let Some(number) = sleep_run.call.filter(|_| ns > 0) {
+                        add(number, &sleep_run.call_time(ns));
+                    }
+                }
             }
         }
         Cow::Owned(calls)

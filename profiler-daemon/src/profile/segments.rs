@@ -13,8 +13,9 @@ use profiler_common::{
 use serde::{Deserialize, Serialize};
 
 use super::{
+    budget::leaves_bytes,
     calls::CallTotals,
-    sleep_runs::Holder,
+    sleep_runs::{Holder, SleepRun},
     tree::NodeId,
     values::add_kinds,
     weights::{self, EXACT},
@@ -121,8 +122,10 @@ impl Segment {
 
     /// Bytes, roughly.
     pub(super) fn bytes(&self) -> usize {
-        // Entries with the share of the tree's own nodes.
-        192 + self.nodes.len() * 40 + self.cells.len() * 48 + self.calls.len() * 96
+        size_of::<Self>()
+            + leaves_bytes::<(NodeId, weights::What), u64>(self.nodes.len())
+            + leaves_bytes::<(u32, u8), Cell>(self.cells.len())
+            + leaves_bytes::<u32, CallTotals>(self.calls.len())
     }
 
     pub(super) fn cell(&mut self, thread: u32, what: What) -> &mut Cell {
@@ -170,6 +173,14 @@ impl Segment {
                     self.cell(thread, What::Untraced).total += ns;
                 }
             }
+        }
+    }
+
+    /// Adds so much of a sleep run to the system call that it passed in.
+    pub(super) fn add_call_of(&mut self, sleep_run: &SleepRun, ns: u64) {
+        if let Some(number) = sleep_run.call.filter(|_| ns > 0) {
+            let calls = self.calls.entry(number).or_default();
+            calls.add(&sleep_run.call_time(ns));
         }
     }
 

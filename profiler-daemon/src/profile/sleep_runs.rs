@@ -3,12 +3,14 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use profiler_common::Class;
 use serde::{Deserialize, Serialize};
 
-use super::tree::NodeId;
-
-/// Bytes of one, with the share of the tree's own nodes.
-const BYTES: usize = 64;
+use super::{
+    budget::leaves_bytes,
+    calls::{CallTime, CallTotals},
+    tree::NodeId,
+};
 
 /// Time of one thread in one class without a break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub(super) struct SleepRun {
     pub(super) class: usize,
     /// What has it.
     pub(super) holder: Option<Holder>,
+    /// The system call that it passed in; `None` where that is not told here.
+    pub(super) call: Option<u32>,
 }
 
 /// What time has been found to be.
@@ -55,6 +59,27 @@ impl SleepRun {
         to_ns.saturating_sub(from_ns)
     }
 
+    /// The same as time of another class. What is neither running in a call nor waiting is no part of one.
+    pub(super) fn of_class(self, class: usize) -> Self {
+        let in_call = [Class::Syscall, Class::Blocked, Class::Runnable];
+        let keeps = in_call.iter().any(|of| *of as usize == class);
+        Self {
+            class,
+            call: self.call.filter(|_| keeps),
+            ..self
+        }
+    }
+
+    /// So much of it as time of its call.
+    pub(super) fn call_time(&self, ns: u64) -> CallTotals {
+        let of = |class: Class| if self.class == class as usize { ns } else { 0 };
+        CallTotals::under_way(CallTime {
+            total_ns: ns,
+            running_ns: of(Class::Syscall),
+            blocked_ns: of(Class::Blocked),
+        })
+    }
+
     fn is_inside(&self, from_ns: u64, to_ns: u64) -> bool {
         from_ns <= self.from_ns && self.to_ns <= to_ns
     }
@@ -66,6 +91,7 @@ struct Rest {
     to_ns: u64,
     class: u8,
     holder: Option<Holder>,
+    call: Option<u32>,
 }
 
 /// The sleep runs of one process. Those of a thread do not overlap.
@@ -79,12 +105,13 @@ fn whole((&(thread, from_ns), rest): (&(u32, u64), &Rest)) -> SleepRun {
         to_ns: rest.to_ns,
         class: usize::from(rest.class),
         holder: rest.holder,
+        call: rest.call,
     }
 }
 
 impl SleepRuns {
     pub(super) fn bytes(&self) -> usize {
-        self.0.len() * BYTES
+        leaves_bytes::<(u32, u64), Rest>(self.0.len())
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = SleepRun> {
@@ -107,6 +134,7 @@ impl SleepRuns {
             && last.to_ns == new.from_ns
             && usize::from(last.class) == new.class
             && last.holder == new.holder
+            && last.call == new.call
         {
             last.to_ns = new.to_ns;
             return;
@@ -115,6 +143,7 @@ impl SleepRuns {
             to_ns: new.to_ns,
             class: new.class as u8,
             holder: new.holder,
+            call: new.call,
         };
         all.insert((new.thread, new.from_ns), rest);
     }

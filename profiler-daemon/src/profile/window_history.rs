@@ -93,14 +93,15 @@ impl WindowHistory {
         }
     }
 
-    /// A thread slept from one pass to another.
-    pub(super) fn sleep(&mut self, thread: u32, from_ns: u64, to_ns: u64) {
+    /// A thread slept from one pass to another, all of it in one system call if that is named.
+    pub(super) fn sleep(&mut self, thread: u32, from_ns: u64, to_ns: u64, call: Option<u32>) {
         self.sleep_runs.add(SleepRun {
             thread,
             from_ns,
             to_ns,
             class: Class::Blocked as usize,
             holder: None,
+            call,
         });
     }
 
@@ -113,6 +114,9 @@ impl WindowHistory {
 
     /// Adds system calls of one number.
     pub(super) fn call(&mut self, segment_ns: u64, number: u32, gain: &CallTotals) {
+        if *gain == CallTotals::default() {
+            return;
+        }
         self.at(segment_ns, |segment| {
             segment.calls.entry(number).or_default().add(gain);
         });
@@ -142,14 +146,15 @@ impl WindowHistory {
                 }),
                 Place::SleepRun(sleep_run) => {
                     let (mut from_ns, _) = self.sleep_runs.shorten(thread, sleep_run.from_ns, part);
+                    // Else it is the segments that tell of its call.
+                    let call = call.filter(|_| sleep_run.call.is_none());
                     for (other, ns) in parts {
-                        self.sleep_runs.add(SleepRun {
-                            thread,
+                        let part = SleepRun {
                             from_ns,
                             to_ns: from_ns + ns,
-                            class: other,
-                            holder: None,
-                        });
+                            ..sleep_run
+                        };
+                        self.sleep_runs.add(part.of_class(other));
                         self.reclassify_calls(call, (class, other), from_ns, from_ns + ns);
                         from_ns += ns;
                     }
@@ -344,6 +349,7 @@ impl WindowHistory {
                 for sleep_run in sleep_runs {
                     let ns = sleep_run.to_ns - sleep_run.from_ns;
                     merged.add_time(sleep_run.thread, sleep_run.class, sleep_run.holder, ns);
+                    merged.add_call_of(&sleep_run, ns);
                 }
             });
         }
@@ -380,6 +386,7 @@ impl WindowHistory {
                 let ns = sleep_run.within(from_ns, to_ns);
                 self.at(from_ns, |to| {
                     to.add_time(super::segments::FOLDED, sleep_run.class, holder, ns);
+                    to.add_call_of(&sleep_run, ns);
                 });
             }
         }

@@ -189,7 +189,11 @@ pub(crate) fn check_tree(tree: &Value, total: &Total) {
     assert_eq!(tree["truncated"].as_bool().unwrap(), is_cut);
     if !is_cut {
         let without_callers_ns = time_without_callers(&tree["root"], false);
-        assert_eq!(cause(tree, "callers_folded_ns"), without_callers_ns);
+        assert_eq!(
+            cause(tree, "callers_folded_ns"),
+            without_callers_ns,
+            "{tree}"
+        );
     }
 }
 

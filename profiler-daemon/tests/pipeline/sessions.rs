@@ -489,7 +489,7 @@ fn bytes_give_way_in_order() {
     };
     let (found, kept_s, counted, _) = run(usize::MAX);
     assert_eq!((found, kept_s, counted), ([true, true], 400, None));
-    let (found, .., snapshot) = run(60_000);
+    let (found, .., snapshot) = run(90_000);
     assert_eq!(found, [true, true]);
     let old = Window::Last {
         duration_ns: 300 * SECOND_NS,
@@ -504,7 +504,7 @@ fn bytes_give_way_in_order() {
         370 * SECOND_NS,
         "rounded outward to the session's border"
     );
-    let (found, kept_s, counted, snapshot) = run(50_000);
+    let (found, kept_s, counted, snapshot) = run(75_000);
     assert_eq!(found, [false, false]);
     assert!(kept_s >= 100, "{kept_s} s are kept");
     assert_eq!(counted, Some(2));

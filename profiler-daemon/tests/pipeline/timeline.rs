@@ -4,13 +4,15 @@ use profiler_common::ClassNs;
 use profiler_daemon::{
     processes::ids::ThreadKey,
     profile::{
-        input::{DrainPass, ThreadState},
+        calls::CallTime,
+        input::{DrainPass, OpenCall, ThreadState},
         limits::Limits,
         snapshot::Snapshot,
         values::{add_classes, sum},
     },
     report::{
-        self, Moment, ProcessSelector, ReportError, TableQuery, TimelineQuery, ViewQuery, Window,
+        self, Moment, ProcessSelector, ReportError, Scope, TableQuery, TimelineQuery, ViewQuery,
+        Window,
         names::Names,
         timeline::{Line, ThreadWho, Timeline, Who},
         values::ClassValues,
@@ -18,7 +20,7 @@ use profiler_daemon::{
 };
 
 use crate::{
-    machine::{SECOND_NS, START_UNIX_NS},
+    machine::{SECOND_NS, START_NS, START_UNIX_NS},
     small::{self, PROCESS, Small, THREAD},
 };
 
@@ -203,16 +205,42 @@ fn sleep_costs_nothing() {
             for tid in 1_000..1_000 + THREADS {
                 let thread = ThreadKey { tid, ..THREAD };
                 update(&mut pass, thread, user_and_blocked(0, now));
+                // Every other one within a system call.
+                let asleep = pass.threads.last_mut().expect("it was just added");
+                asleep.call = (tid % 2 == 0).then_some(OpenCall {
+                    number: 230,
+                    since_ns: START_NS,
+                    entry_seen: true,
+                    time: CallTime {
+                        total_ns: now * SECOND_NS,
+                        running_ns: 0,
+                        blocked_ns: now * SECOND_NS,
+                    },
+                });
             }
             small.profile.apply(pass);
         }
         small.profile.recent_past_bytes()
     };
     let bytes = run(&mut small, 1..=60);
-    assert!(bytes <= u64::from(THREADS) * 64, "{bytes} bytes");
-    assert_eq!(run(&mut small, 61..=300), bytes);
+    assert!(bytes <= u64::from(THREADS) * 160, "{bytes} bytes");
+    let later = run(&mut small, 61..=300);
+    assert!(later <= bytes, "{later} bytes");
     let timeline = of_threads(&small, Window::Kept, 600);
     assert_eq!(timeline.rows.len(), THREADS as usize);
+    for last_s in [7, 100, 250] {
+        let query = ViewQuery {
+            window: Window::Last {
+                duration_ns: last_s * SECOND_NS,
+            },
+            ..ViewQuery::default()
+        };
+        let snapshot = small.profile.snapshot();
+        let events = report::os_events(&snapshot, &Scope::Session, &query, &small.names).unwrap();
+        let all_ns = u64::from(THREADS / 2) * last_s * SECOND_NS;
+        let row = &events.syscalls[0];
+        assert_eq!((row.blocked_ns, row.total_ns), (all_ns, all_ns));
+    }
     for row in &timeline.rows {
         for (time, span) in row.spans.iter().zip(&timeline.spans) {
             assert_eq!(*time, Some([0, 0, span.duration_ns, 0, 0]));
