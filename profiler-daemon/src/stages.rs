@@ -188,7 +188,11 @@ fn build(
         mappings: config.limits.mappings,
         unwind_chunks: config.limits.unwind_table_bytes >> 20,
     })?;
-    if let Err(error) = kernel.measure(true).and_then(|()| kernel.measure(false)) {
+    if let Err(error) = kernel
+        .costs
+        .measure(true)
+        .and_then(|()| kernel.costs.measure(false))
+    {
         degraded.push((
             "cost of the kernel programs".to_owned(),
             format!("BPF_ENABLE_STATS is refused ({error}): it takes CAP_SYS_ADMIN, and `profiler_program_*` stay 0 without"),
@@ -208,7 +212,8 @@ fn build(
         degraded.push((what.to_owned(), why));
     }
     let tables = kernel
-        .unwinds_by_tables()
+        .unwind
+        .is_some()
         .then(|| table_worker(config, parts.tables, waker, degraded))
         .transpose()?;
     let offsets = ClockOffsets::now();

@@ -46,7 +46,7 @@ use super::state::{CollectorState, Unreadable};
 use super::sweep::Sweeps;
 use super::tables::Tables;
 use super::targets;
-use super::unwinding::Unwinding;
+use super::unwinding::{Unwinding, UnwindingState};
 
 /// Time between two passes.
 const PASS_NS: u64 = 1_000_000_000;
@@ -193,7 +193,7 @@ impl Collector {
             let now_ns = monotonic_ns();
             // First: the end of a pass is no drawn moment.
             if self.next_tick_change_ns() <= now_ns {
-                self.kernel.change_ticks(now_ns);
+                self.kernel.ticks.change(now_ns, &self.kernel.counts);
             }
             if now_ns >= next_pass_ns {
                 piece.next("a pass over the kernel's maps");
@@ -236,7 +236,7 @@ impl Collector {
     }
 
     fn next_tick_change_ns(&self) -> u64 {
-        self.kernel.next_tick_change_ns().unwrap_or(u64::MAX)
+        self.kernel.ticks.next_change_ns().unwrap_or(u64::MAX)
     }
 
     /// Waits for records, and takes them in.
@@ -276,8 +276,8 @@ impl Collector {
 
     /// Has the walker know what processes have mapped by now.
     fn sync_unwinding(&mut self) {
-        if let Some(unwinding) = &mut self.unwinding {
-            unwinding.sync(&mut self.kernel, &mut self.processes);
+        if let (Some(unwinding), Some(maps)) = (&mut self.unwinding, &mut self.kernel.unwind) {
+            unwinding.sync(maps, &mut self.processes);
         }
     }
 
@@ -288,7 +288,7 @@ impl Collector {
         let side_band = self.side_band.as_mut();
         processors::look(&mut self.kernel, side_band, &mut self.processes);
         let (kernel, mut naming) = self.naming(heard_ns);
-        kernel.take_stacks(&mut |raw| naming.add(&raw));
+        kernel.drain.take_stacks(&mut |raw| naming.add(&raw));
     }
 
     /// What names stacks, beside what they are taken from. The side-band was read at `heard_ns`.
@@ -326,19 +326,21 @@ impl Collector {
             self.groups_at_ns = began_ns;
             self.hear();
             let side_band = self.side_band.as_mut();
-            processors::follow(&mut self.kernel, side_band, &mut self.processes, &[]);
+            processors::follow(&mut self.kernel.ticks, side_band, &mut self.processes, &[]);
             if self.passes % MODULES_PASSES == MODULES_PASSES - 1 {
                 self.look_at_kernel_modules();
             }
             let cgroups = self.targets.borrow().cgroups.clone();
-            if let Err(error) = self.kernel.refresh_groups(&cgroups) {
+            let kernel = &mut self.kernel;
+            let targets = &mut kernel.targets;
+            if let Err(error) = targets.refresh_groups(&cgroups, &mut kernel.programs) {
                 warn!("cannot look at the control groups again: {error}");
             }
         }
         let heard_ns = monotonic_ns();
         self.look();
         let (kernel, mut naming) = self.naming(heard_ns);
-        match kernel.drain(&mut |raw| naming.add(&raw)) {
+        match kernel.pass(&mut |raw| naming.add(&raw)) {
             Ok(pass) => self.take_in(&pass, offsets),
             Err(error) => {
                 self.failures += 1;
@@ -361,7 +363,7 @@ impl Collector {
             now_ns: pass.at_ns,
             now_unix_ns: offsets.unix_from_monotonic(pass.at_ns),
             boot_unix_ns: offsets.unix_from_boot(0),
-            processors: self.kernel.processors(),
+            processors: self.kernel.ticks.processor_count(),
             ..DrainPass::default()
         };
         self.outside.note(pass);
@@ -398,13 +400,13 @@ impl Collector {
             side_band,
             processes: self.processes.counts(),
             stacks_refused: self.stacks.refused(),
-            skipped_runs: self.kernel.skipped_runs(),
+            skipped_runs: self.kernel.programs.skipped_runs(),
             outside: self.outside.counts(),
-            ticks: self.kernel.tick_counts(),
-            malformed_stacks: self.kernel.malformed_stacks(),
+            ticks: self.kernel.ticks.counts(),
+            malformed_stacks: self.kernel.drain.malformed_stacks(),
             unowned: self.unowned,
             unreadable: self.unreadable.total,
-            missed_ends: self.kernel.missed_ends(),
+            missed_ends: self.kernel.drain.missed_ends(),
             untraced_ns: self.spending.untraced_ns(),
             quota_groups_refused: self.quotas.refused(),
         };
@@ -419,12 +421,11 @@ impl Collector {
         self.profile.apply(drained);
         // Also where no tables are used: they would be kept for ever.
         let (used, missed) = self.stacks.take_modules();
-        if let Some(unwinding) = &mut self.unwinding {
-            unwinding.pass(&mut self.kernel, &mut self.processes, used, missed);
+        if let (Some(unwinding), Some(maps)) = (&mut self.unwinding, &mut self.kernel.unwind) {
+            unwinding.pass(maps, &mut self.processes, used, missed);
         }
         self.stacks.end_pass();
-        let unwinding = self.unwinding.as_ref();
-        let unwinding = unwinding.map(|unwinding| unwinding.state(&self.kernel));
+        let unwinding = self.unwinding_state();
         let fills = fills::of_pass(
             (&self.kernel, pass),
             (&self.processes, &self.stacks, self.profile.frames()),
@@ -439,7 +440,7 @@ impl Collector {
         self.last_pass = Some(LastPass {
             at_ns: pass.at_ns,
             counters: pass.counters.clone(),
-            walk_ends: self.kernel.walk_ends(),
+            walk_ends: self.kernel.counts.walk_ends(),
             fill: pass.fill,
             threads: pass
                 .threads
@@ -466,8 +467,8 @@ impl Collector {
             table.mark_modules(marks);
             stacks.mark_modules(marks);
         });
-        if let Some(unwinding) = &mut self.unwinding {
-            unwinding.forget_modules(&mut self.kernel, &gone);
+        if let (Some(unwinding), Some(maps)) = (&mut self.unwinding, &mut self.kernel.unwind) {
+            unwinding.forget_modules(maps, &gone);
         }
         let ended_ns = monotonic_ns();
         self.sweeps.done(began_ns, ended_ns);
@@ -545,18 +546,24 @@ impl Collector {
         Ok(targets)
     }
 
+    /// How unwinding stands; `None`: no tables are used.
+    fn unwinding_state(&self) -> Option<UnwindingState> {
+        let maps = self.kernel.unwind.as_ref()?;
+        Some(self.unwinding.as_ref()?.state(maps))
+    }
+
     fn state(&self) -> CollectorState {
         let last = self.last_pass.as_ref();
         CollectorState {
             attached: self.kernel.attached(),
-            without_ticks: self.kernel.without_ticks(),
+            without_ticks: self.kernel.ticks.without(),
             settings: self.kernel.settings().clone(),
             passes: self.passes,
             failures: self.failures,
             busy_ns: self.busy_ns,
             counters: last.map(|pass| pass.counters.clone()).unwrap_or_default(),
             fill: last.map(|pass| pass.fill.to_vec()).unwrap_or_default(),
-            maps: self.kernel.map_costs().to_vec(),
+            maps: self.kernel.costs.maps().to_vec(),
             programs: self.spending.programs().clone(),
             side_band: self.side_band.as_ref().map(SideBand::counts),
             processes: self.processes.counts(),
@@ -571,10 +578,7 @@ impl Collector {
             unreadable: self.unreadable,
             walk_ends: last.map(|pass| pass.walk_ends.clone()).unwrap_or_default(),
             coverage: self.coverage.list(),
-            unwinding: self
-                .unwinding
-                .as_ref()
-                .map(|unwinding| unwinding.state(&self.kernel)),
+            unwinding: self.unwinding_state(),
             outside: self.outside.counts(),
             spending: self.spending.state(),
             files_without: self

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use tracing::warn;
 
-use crate::kernel::Kernel;
+use crate::kernel::Targets;
 use crate::sys::proc_fs;
 
 /// Each reading finds what was forked during the one before; this is far more than that ever takes.
@@ -14,11 +14,11 @@ const READINGS: usize = 16;
 ///
 /// A process that is not known as a target yet may fork meanwhile, so the list of processes is read again until it shows nobody
 /// new: then all parents in it were targets before it was read, and the programs have seen to what these fork.
-pub(super) fn add(kernel: &mut Kernel, pids: &[u32]) -> Result<(), String> {
+pub(super) fn add(targets: &mut Targets, pids: &[u32]) -> Result<(), String> {
     for _ in 0..READINGS {
         let parents = parents().map_err(|error| format!("cannot list processes: {error}"))?;
-        let added = kernel
-            .add_target_processes(&descendants(&parents, pids))
+        let added = targets
+            .add_processes(&descendants(&parents, pids))
             .map_err(|error| error.to_string())?;
         if added == 0 {
             return Ok(());

@@ -15,7 +15,9 @@ use profiler_common::records::StackHead;
 use profiler_common::unwind::{HASH_SEED, UnwindFailure, hash_frame, stack_id};
 use tracing::{debug, warn};
 
-use crate::kernel::{Kernel, OutsideLook, Pass, RawStack, RowFinder, StartError, UnwalkedWait};
+use crate::kernel::{
+    Kernel, Looks, OutsideLook, Pass, RawStack, RowFinder, StartError, UnwalkedWait,
+};
 use crate::sys::clock::monotonic_ns;
 use crate::sys::memory_reader::{
     Ended, Found, MAX_RANGES, MemoryReader, PageRange, RANGE_PAGES, ReaderCounts, SUBCOMMAND,
@@ -258,7 +260,7 @@ impl Outside {
             // Who is not found now runs, and has another wait soon.
             self.put_off(*slot, now_ns + LONG_WAIT_NS);
         }
-        let looks = kernel.look(slots)?;
+        let looks = kernel.looks.look(slots, &mut kernel.programs)?;
         let mut subjects: Vec<Subject> = looks
             .into_iter()
             .filter(|look| {
@@ -268,13 +270,14 @@ impl Outside {
             .map(Subject::new)
             .collect();
         self.counts.tried += subjects.len() as u64;
-        let in_time = self.follow(kernel.row_finder(), &mut subjects);
+        let in_time = self.follow(RowFinder::new(kernel.unwind.as_ref()), &mut subjects);
         let asked: Vec<u32> = subjects
             .iter()
             .map(|subject| subject.look.head.slot)
             .collect();
         let again: HashMap<u32, (u32, u64, u64)> = kernel
-            .look_again(&asked)?
+            .looks
+            .look_again(&asked, &mut kernel.programs)?
             .iter()
             .map(|look| {
                 let head = &look.head;
@@ -290,7 +293,7 @@ impl Outside {
                 self.counts.tried -= 1;
                 self.put_off(head.slot, now_ns);
             } else {
-                self.keep(kernel, subject, add);
+                self.keep(&mut kernel.looks, subject, add);
             }
         }
         Ok(in_time)
@@ -364,7 +367,7 @@ impl Outside {
     }
 
     /// The thread has not run meanwhile: its wait gets what was found.
-    fn keep(&mut self, kernel: &mut Kernel, subject: &Subject, add: &mut dyn FnMut(&RawStack)) {
+    fn keep(&mut self, looks: &mut Looks, subject: &Subject, add: &mut dyn FnMut(&RawStack)) {
         let head = &subject.look.head;
         let now_ns = monotonic_ns();
         let Some(wait) = self.waits.get_mut(&head.slot) else {
@@ -392,7 +395,7 @@ impl Outside {
         }
         self.counts.kept += 1;
         add(&raw);
-        kernel.hand_over(head.slot, head.since_ns, &raw.head);
+        looks.hand_over(head.slot, head.since_ns, &raw.head);
     }
 }
 

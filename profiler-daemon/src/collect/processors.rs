@@ -3,7 +3,7 @@
 
 use tracing::warn;
 
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Ticks};
 use crate::processes::live::Processes;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::perf_event::SideBand;
@@ -19,19 +19,19 @@ pub(super) fn look(
     side_band: Option<&mut SideBand>,
     processes: &mut Processes,
 ) {
-    let died = kernel.look_at_ticks(monotonic_ns());
+    let died = kernel.ticks.look(monotonic_ns(), &kernel.counts);
     if !died.is_empty() {
         warn!(
             "ticks stand still on the processors {died:?}: they and process events are started again"
         );
-        follow(kernel, side_band, processes, &died);
+        follow(&mut kernel.ticks, side_band, processes, &died);
     }
 }
 
 /// Follows which processors are online; on those that `died` process events are listened to anew. To be called once a second, when
 /// what the side-band had was taken in.
 pub(super) fn follow(
-    kernel: &mut Kernel,
+    ticks: &mut Ticks,
     side_band: Option<&mut SideBand>,
     processes: &mut Processes,
     died: &[u32],
@@ -44,7 +44,7 @@ pub(super) fn follow(
         }
     };
     let now_ns = monotonic_ns();
-    kernel.follow_processors(now_ns, &online);
+    ticks.follow(now_ns, &online);
     if side_band.is_some_and(|side_band| side_band.follow(&online, died)) {
         // Nobody counted what was not heard there: `/proc` is read again, as after any loss.
         processes.apply(&Event::Lost {

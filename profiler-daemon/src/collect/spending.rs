@@ -6,7 +6,7 @@ use fastrand::Rng;
 use profiler_common::limits::UNTRACED_CALL;
 use tracing::{debug, info, warn};
 
-use crate::kernel::{Kernel, Pass, ProgramCost, SystemCalls, ThreadSnapshot, Work};
+use crate::kernel::{Costs, Counts, Kernel, Pass, ProgramCost, SystemCalls, ThreadSnapshot, Work};
 use crate::processes::ids::{ProcessKey, ThreadKey};
 use crate::profile::input::ThreadUpdate;
 use crate::sys::clock::process_ns;
@@ -119,7 +119,7 @@ impl Spending {
         now_ns: u64,
     ) -> Self {
         let walks = budget.map(|budget| budget.machine * WALKS_SHARE);
-        if let Err(error) = kernel.bound_walks(walks) {
+        if let Err(error) = kernel.targets.bound_walks(walks) {
             warn!("what walks of stacks may cost cannot be bounded: {error}");
         }
         let traces = kernel.settings().system_calls != SystemCalls::Off;
@@ -128,14 +128,14 @@ impl Spending {
             .map(|budget| Controller::new(budget, Rng::new(), now_ns));
         let last = Moment {
             at_ns: now_ns,
-            work: kernel.work(now_ns),
+            work: kernel.counts.work(now_ns),
             own_ns: process_ns(),
             ..Moment::default()
         };
         Self {
             budget,
             controller,
-            prices: Prices::new(kernel.hooks_price_ns()),
+            prices: Prices::new(kernel.calls.price_ns()),
             estimate: Estimate::new(now_ns),
             last,
             measured_from: Work::default(),
@@ -157,15 +157,15 @@ impl Spending {
         match self.estimate.step(now_ns) {
             Step::Nothing => {}
             Step::SwitchOn => {
-                self.measured_from = kernel.work(now_ns);
-                self.statistics = kernel.program_costs();
-                switch_statistics(kernel, true);
+                self.measured_from = kernel.counts.work(now_ns);
+                self.statistics = kernel.programs.costs();
+                switch_statistics(&mut kernel.costs, true);
             }
             Step::ReadAndSwitchOff => {
-                let costs = kernel.program_costs();
-                self.learn(kernel, now_ns, &costs);
+                let costs = kernel.programs.costs();
+                self.learn(&kernel.counts, now_ns, &costs);
                 self.estimate.add(now_ns, &costs);
-                switch_statistics(kernel, false);
+                switch_statistics(&mut kernel.costs, false);
             }
         }
     }
@@ -176,8 +176,8 @@ impl Spending {
     }
 
     /// These are the statistics as they are switched off.
-    fn learn(&mut self, kernel: &Kernel, now_ns: u64, costs: &[ProgramCost]) {
-        let work = kernel.work(now_ns).since(&self.measured_from);
+    fn learn(&mut self, counts: &Counts, now_ns: u64, costs: &[ProgramCost]) {
+        let work = counts.work(now_ns).since(&self.measured_from);
         let gained: Vec<ProgramCost> = costs
             .iter()
             .map(|cost| {
@@ -199,15 +199,15 @@ impl Spending {
         if past_ns == 0 {
             return;
         }
-        if kernel.calls_are_traced() {
+        if kernel.targets.calls_are_traced() {
             self.traced_since_pass_ns += past_ns;
         } else {
             self.untraced_ns += past_ns;
         }
-        let (work, own_ns) = (kernel.work(now_ns), process_ns());
+        let (work, own_ns) = (kernel.counts.work(now_ns), process_ns());
         let done = work.since(&self.last.work);
         let programs_ns = self.prices.of_work(&done);
-        let processors = f64::from(kernel.processors());
+        let processors = f64::from(kernel.ticks.processor_count());
         let spent = Spent {
             past_ns: past_ns as f64,
             busy_ns: (processors * past_ns as f64 - done.idle_ns as f64).max(0.0),
@@ -318,10 +318,11 @@ impl Spending {
             info!("system calls are all traced again: the budget affords it");
         }
         let wanted = tracing != Tracing::Sampled { now: false };
-        if wanted == kernel.calls_are_traced() {
+        if wanted == kernel.targets.calls_are_traced() {
             return;
         }
-        if let Err(error) = kernel.trace_calls(wanted) {
+        let (targets, programs) = (&mut kernel.targets, &mut kernel.programs);
+        if let Err(error) = kernel.calls.trace(wanted, targets, programs) {
             warn!("what is traced of system calls cannot be changed: {error}");
         } else if wanted && only_samples {
             self.looks += 1;
@@ -362,9 +363,9 @@ impl Spending {
     }
 }
 
-fn switch_statistics(kernel: &mut Kernel, on: bool) {
+fn switch_statistics(costs: &mut Costs, on: bool) {
     // Where this is refused, it was at the start too, and is in the list of what works less well than it should.
-    if let Err(error) = kernel.measure(on) {
+    if let Err(error) = costs.measure(on) {
         debug!("no run-time statistics: {error}");
     }
 }

@@ -30,12 +30,14 @@ pub(super) fn replace(
 /// The living descendants are looked for last: those that are born meanwhile are judged by these targets already.
 fn apply(kernel: &mut Kernel, targets: &Targets) -> Result<(), String> {
     kernel
-        .name_targets(&named(targets))
+        .targets
+        .name(&named(targets))
         .map_err(|error| error.to_string())?;
     if targets.children {
-        descendants::add(kernel, &targets.pids)?;
+        descendants::add(&mut kernel.targets, &targets.pids)?;
     }
-    kernel.judge_anew().map_err(|error| error.to_string())
+    let judged = kernel.targets.judge_anew(&mut kernel.programs);
+    judged.map_err(|error| error.to_string())
 }
 
 /// Targets as the kernel stage takes them.

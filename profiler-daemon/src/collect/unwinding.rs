@@ -11,7 +11,7 @@ use std::sync::Arc;
 use profiler_common::unwind::MappingRow;
 use tracing::{debug, warn};
 
-use crate::kernel::{Kernel, MappingRange, Published, UnwindFill};
+use crate::kernel::{MappingRange, Published, UnwindFill, UnwindMaps};
 use crate::processes::changes::{Changed, Image};
 use crate::processes::live::Processes;
 use crate::processes::mappings::{Mapping, Mappings};
@@ -128,10 +128,10 @@ impl Unwinding {
     }
 
     /// What happened so far, and how full it is.
-    pub(super) fn state(&self, kernel: &Kernel) -> UnwindingState {
+    pub(super) fn state(&self, maps: &UnwindMaps) -> UnwindingState {
         UnwindingState {
             worker: self.asking.counts(),
-            fill: kernel.unwind_fill(),
+            fill: maps.fill(),
             processes: self.known.len(),
             ..self.state
         }
@@ -158,15 +158,15 @@ impl Unwinding {
     }
 
     /// Takes in the tables that are ready and the mappings that changed. Cheap when nothing did.
-    pub(super) fn sync(&mut self, kernel: &mut Kernel, processes: &mut Processes) {
+    pub(super) fn sync(&mut self, maps: &mut UnwindMaps, processes: &mut Processes) {
         while let Some(answer) = self.asking.answer() {
-            self.take_answer(kernel, answer);
+            self.take_answer(maps, answer);
         }
         for changed in processes.take_changed() {
-            self.set(kernel, processes, changed, false);
+            self.set(maps, processes, changed, false);
         }
         self.hand_over(processes);
-        self.renew(kernel);
+        self.renew(maps);
     }
 
     /// Processes for whose code the walker has other rows since the last call.
@@ -177,7 +177,7 @@ impl Unwinding {
     /// A pass is over: what was retired before is free, and what waited may go on. `used`: the modules on stacks.
     pub(super) fn pass(
         &mut self,
-        kernel: &mut Kernel,
+        maps: &mut UnwindMaps,
         processes: &mut Processes,
         used: HashSet<ModuleId>,
         missed: HashSet<ModuleId>,
@@ -218,15 +218,15 @@ impl Unwinding {
         }
         self.hand_over(processes);
         for (module, table) in std::mem::take(&mut self.waiting) {
-            self.load(kernel, module, &table);
+            self.load(maps, module, &table);
         }
         let again = std::mem::take(&mut self.again);
         let later = std::mem::take(&mut self.later);
         for pid in again.union(&later) {
             let changed = processes.look_up(*pid);
-            self.set(kernel, processes, changed, again.contains(pid));
+            self.set(maps, processes, changed, again.contains(pid));
         }
-        self.renew(kernel);
+        self.renew(maps);
     }
 
     fn ask(&mut self, processes: &mut Processes, module: ModuleId) {
@@ -263,10 +263,10 @@ impl Unwinding {
     }
 
     /// Modules have left: nothing has them mapped, so no row of a mapping points to their tables.
-    pub(super) fn forget_modules(&mut self, kernel: &mut Kernel, gone: &HashSet<ModuleId>) {
+    pub(super) fn forget_modules(&mut self, maps: &mut UnwindMaps, gone: &HashSet<ModuleId>) {
         for module in gone {
             if let Some(Table::Loaded { id, .. }) = self.tables.remove(module) {
-                kernel.unload_table(id);
+                maps.unload(id);
             }
             self.unasked.remove(module);
             self.unopened.forget(*module);
@@ -294,14 +294,14 @@ impl Unwinding {
         }
     }
 
-    fn take_answer(&mut self, kernel: &mut Kernel, answer: TableAnswer) {
+    fn take_answer(&mut self, maps: &mut UnwindMaps, answer: TableAnswer) {
         if !self.tables.contains_key(&answer.module) {
             debug!("module {} has left", answer.module.0);
             return;
         }
         self.unopened.forget(answer.module);
         match answer.table {
-            Ok(table) => self.load(kernel, answer.module, &table),
+            Ok(table) => self.load(maps, answer.module, &table),
             Err(why) => {
                 debug!(
                     "module {} has no unwind table: {}",
@@ -314,8 +314,8 @@ impl Unwinding {
         }
     }
 
-    fn load(&mut self, kernel: &mut Kernel, module: ModuleId, table: &Arc<UnwindTable>) {
-        match kernel.load_table(table.base_page, &table.pages, &table.rows) {
+    fn load(&mut self, maps: &mut UnwindMaps, module: ModuleId, table: &Arc<UnwindTable>) {
+        match maps.load(table.base_page, &table.pages, &table.rows) {
             Ok(Some(id)) => {
                 self.tables.insert(
                     module,
@@ -329,7 +329,7 @@ impl Unwinding {
                 self.mark_stale(module);
             }
             Ok(None) => {
-                if self.waiting.len() < MAX_WAITING && self.evict(kernel, table.rows.len()) {
+                if self.waiting.len() < MAX_WAITING && self.evict(maps, table.rows.len()) {
                     self.waiting.push((module, Arc::clone(table)));
                 } else {
                     self.state.refused += 1;
@@ -348,7 +348,7 @@ impl Unwinding {
     }
 
     /// Gives up tables that were not used for longest, until as many rows are free. False if there are none to give up.
-    fn evict(&mut self, kernel: &mut Kernel, rows: usize) -> bool {
+    fn evict(&mut self, maps: &mut UnwindMaps, rows: usize) -> bool {
         let mut candidates: Vec<(u64, ModuleId, u32)> = self
             .tables
             .iter()
@@ -364,7 +364,7 @@ impl Unwinding {
             if freed > rows {
                 break;
             }
-            freed += kernel.unload_table(id);
+            freed += maps.unload(id);
             self.tables.insert(module, self.no_room());
             self.state.evicted += 1;
         }
@@ -381,14 +381,14 @@ impl Unwinding {
     /// Has the walker know what a process has mapped now. `again`: it was not known to the programs when this was tried last.
     fn set(
         &mut self,
-        kernel: &mut Kernel,
+        maps: &mut UnwindMaps,
         processes: &mut Processes,
         changed: Changed,
         again: bool,
     ) {
         let pid = changed.pid;
         let Some((image, mappings)) = changed.now else {
-            self.forget(kernel, pid);
+            self.forget(maps, pid);
             return;
         };
         let before = self.known.get(&pid);
@@ -423,7 +423,7 @@ impl Unwinding {
                 self.later.insert(pid);
                 return;
             }
-            let Some((range, claim)) = self.add(kernel, processes.owner_of(image), pid, &mappings)
+            let Some((range, claim)) = self.add(maps, processes.owner_of(image), pid, &mappings)
             else {
                 self.state.mappings_full += 1;
                 self.again.insert(pid);
@@ -445,7 +445,7 @@ impl Unwinding {
         let published = self
             .shared
             .get(&key)
-            .map(|shared| kernel.publish(pid, image.exec_ns(), &shared.range, if_present));
+            .map(|shared| maps.publish(pid, image.exec_ns(), &shared.range, if_present));
         // What it had before may be the same rows, shared with others of its number: they are given up last.
         let before = self.known.remove(&pid).map(|known| known.rows);
         if let Some(shared) = before.and_then(|rows| self.shared.get_mut(&rows)) {
@@ -471,14 +471,14 @@ impl Unwinding {
             None => {}
         }
         for rows in before.into_iter().chain([key]) {
-            self.drop_unused(kernel, rows);
+            self.drop_unused(maps, rows);
         }
     }
 
     /// Writes the rows of a process that shares them with none. `None`: there is no room, or none for this owner.
     fn add(
         &mut self,
-        kernel: &mut Kernel,
+        maps: &mut UnwindMaps,
         owner: Owner,
         pid: u32,
         mappings: &Mappings,
@@ -489,7 +489,7 @@ impl Unwinding {
         let mut before = before.filter(|shared| shared.pids.len() == 1);
         let before_claim = before.as_mut().map(|shared| &mut shared.claim);
         let claim = self.claims.claim(owner, rows.len(), before_claim).ok()?;
-        let range = kernel.add_mappings(&rows);
+        let range = maps.add_mappings(&rows);
         if range.is_none() {
             self.claims
                 .undo(&claim, before.map(|shared| &mut shared.claim));
@@ -498,30 +498,30 @@ impl Unwinding {
     }
 
     /// A process is gone, or has other rows now.
-    fn forget(&mut self, kernel: &mut Kernel, pid: u32) {
+    fn forget(&mut self, maps: &mut UnwindMaps, pid: u32) {
         if let Some(known) = self.known.remove(&pid) {
             if let Some(shared) = self.shared.get_mut(&known.rows) {
                 shared.pids.remove(&pid);
-                if let Err(error) = kernel.withdraw(pid, &shared.range) {
+                if let Err(error) = maps.withdraw(pid, &shared.range) {
                     self.failed("remove mappings", &error);
                 }
             }
-            self.drop_unused(kernel, known.rows);
+            self.drop_unused(maps, known.rows);
         }
     }
 
-    fn drop_unused(&mut self, kernel: &mut Kernel, key: usize) {
+    fn drop_unused(&mut self, maps: &mut UnwindMaps, key: usize) {
         let unused = |shared: &Shared| shared.pids.is_empty();
         if self.shared.get(&key).is_some_and(unused)
             && let Some(shared) = self.shared.remove(&key)
         {
             self.claims.release(&shared.claim);
-            kernel.retire_mappings(shared.range);
+            maps.retire(shared.range);
         }
     }
 
     /// Writes the rows anew that no longer say what tables there are.
-    fn renew(&mut self, kernel: &mut Kernel) {
+    fn renew(&mut self, maps: &mut UnwindMaps) {
         let stale = self.shared.iter().filter(|(_, shared)| shared.stale);
         let stale: Vec<usize> = stale.map(|(key, _)| *key).collect();
         for key in stale {
@@ -534,7 +534,7 @@ impl Unwinding {
                 // Stays stale until the next pass.
                 continue;
             }
-            let Some(range) = kernel.add_mappings(&self.rows(&shared.mappings)) else {
+            let Some(range) = maps.add_mappings(&self.rows(&shared.mappings)) else {
                 // Stays stale: room comes with the passes.
                 self.state.mappings_full += 1;
                 continue;
@@ -544,7 +544,7 @@ impl Unwinding {
             for pid in &shared.pids {
                 let known = self.known.get(pid);
                 let exec_ns = known.map_or(0, |known| known.image.exec_ns());
-                match kernel.publish(*pid, exec_ns, &range, true) {
+                match maps.publish(*pid, exec_ns, &range, true) {
                     Ok(Published::Yes) => {
                         self.renewed.insert(*pid);
                     }
@@ -557,10 +557,10 @@ impl Unwinding {
             }
             if let Some(shared) = self.shared.get_mut(&key) {
                 shared.stale = false;
-                kernel.retire_mappings(std::mem::replace(&mut shared.range, range));
+                maps.retire(std::mem::replace(&mut shared.range, range));
             }
             for pid in gone {
-                self.forget(kernel, pid);
+                self.forget(maps, pid);
                 self.again.insert(pid);
             }
         }

@@ -6,7 +6,6 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use aya::Ebpf;
 use aya::maps::{Map, MapData};
-use aya::programs::Program;
 
 /// Run-time statistics of one program.
 #[derive(Clone, Debug)]
@@ -32,7 +31,7 @@ pub struct MapCost {
 
 impl MapCost {
     /// What `/proc/self/fdinfo` says of the map; `None` for a kind of map the programs do not use.
-    pub(super) fn of(name: &str, map: &Map) -> Option<Self> {
+    fn of(name: &str, map: &Map) -> Option<Self> {
         let data: &MapData = match map {
             Map::Array(data)
             | Map::HashMap(data)
@@ -58,48 +57,54 @@ impl MapCost {
     }
 }
 
-/// Keeps run-time statistics switched on while it lives (`BPF_ENABLE_STATS`; asks for CAP_SYS_ADMIN).
-pub(super) struct Statistics(
+/// What is measured.
+pub struct Costs {
+    statistics: Option<Statistics>,
+    maps: Vec<MapCost>,
+}
+
+impl Costs {
+    /// Of an object whose maps are all in it still. Run-time statistics are off.
+    pub(super) fn of(ebpf: &Ebpf) -> Self {
+        let maps = ebpf.maps();
+        Self {
+            statistics: None,
+            maps: maps
+                .filter_map(|(name, map)| MapCost::of(name, map))
+                .collect(),
+        }
+    }
+
+    /// The maps and their kernel memory, as they were loaded.
+    #[must_use]
+    pub fn maps(&self) -> &[MapCost] {
+        &self.maps
+    }
+
+    /// Switches run-time statistics on or off; each run costs some 30 ns more while they are on.
+    ///
+    /// # Errors
+    /// The kernel refuses to switch them on: it takes `CAP_SYS_ADMIN`.
+    pub fn measure(&mut self, on: bool) -> io::Result<()> {
+        self.statistics = match (on, self.statistics.take()) {
+            (false, _) => None,
+            (true, Some(statistics)) => Some(statistics),
+            (true, None) => Some(Statistics::enable()?),
+        };
+        Ok(())
+    }
+}
+
+/// Keeps run-time statistics switched on while it lives (`BPF_ENABLE_STATS`; asks for
+/// CAP_SYS_ADMIN).
+struct Statistics(
     #[expect(dead_code, reason = "held open: the kernel measures as long as it is")] OwnedFd,
 );
 
 impl Statistics {
-    /// Switches them on.
-    pub(super) fn enable() -> io::Result<Self> {
+    fn enable() -> io::Result<Self> {
         aya::sys::enable_stats(aya::sys::Stats::RunTime)
             .map(Self)
             .map_err(|error| error.io_error)
     }
-}
-
-/// Runs that the kernel left out because the same program was preempted on that processor (from Linux 7.2 on), as
-/// `/proc/self/fdinfo` tells.
-pub(super) fn skipped_runs(ebpf: &Ebpf) -> u64 {
-    let skipped = |program: &Program| {
-        let fd = program.fd().ok()?.as_fd().as_raw_fd();
-        let text = fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
-        let mut lines = text.lines();
-        let number = lines.find_map(|line| line.strip_prefix("recursion_misses:"))?;
-        number.trim().parse::<u64>().ok()
-    };
-    ebpf.programs()
-        .filter_map(|(_, program)| skipped(program))
-        .sum()
-}
-
-/// Run-time statistics of the programs of `ebpf`.
-pub(super) fn programs(ebpf: &Ebpf) -> Vec<ProgramCost> {
-    let mut costs: Vec<ProgramCost> = ebpf
-        .programs()
-        .filter_map(|(name, program)| {
-            let info = program.info().ok()?;
-            Some(ProgramCost {
-                name: name.to_owned(),
-                runs: info.run_count(),
-                run_ns: u64::try_from(info.run_time().as_nanos()).unwrap_or(u64::MAX),
-            })
-        })
-        .collect();
-    costs.sort_by(|a, b| a.name.cmp(&b.name));
-    costs
 }

@@ -1,21 +1,26 @@
-//! One pass over what the programs keep: everything is read once, in the order that keeps the ledger exact.
+//! One pass over what the programs keep: everything is read once, in the order that keeps the
+//! ledger exact.
 //!
 //! The order: the sums of time per stack first, the threads' totals after them. So what stacks have received is never more
 //! than the totals, and the difference, "not yet attributed", is exact and never negative.
 
+use aya::maps::{HashMap, MapData, MapError, RingBuf, Stack};
 use profiler_common::kinds::{Primary, WaitNs};
 use profiler_common::records::{
-    END_MASK, NO_SLOT, Reserve, StackHead, SumKey, SumValue, SyscallKey, SyscallRow,
+    END_MASK, NO_SLOT, Reserve, StackHead, SumKey, SumValue, SyscallKey, SyscallRow, ThreadRecord,
 };
-use profiler_common::{Counter, Phase, StackEnd};
+use profiler_common::{Phase, StackEnd};
 use tracing::warn;
 
 use super::batch;
 use super::call_rows::CallRows;
-use super::load::Kernel;
+use super::counts::Counts;
+use super::looks::Looks;
+use super::maps::Maps;
 use super::phantoms::{self, Phantoms, Quiet};
-use super::readmission::{Counted, Readmission};
+use super::records::Records;
 use super::refusal::StartError;
+use super::settings::KernelSettings;
 use super::thread_snapshot::{ThreadSnapshot, image, snapshot, stack_end};
 
 /// Why there is no stack.
@@ -68,7 +73,7 @@ pub struct Pass {
     pub sums: Vec<StackSum>,
     /// System calls of all threads.
     pub calls: Vec<SyscallRow>,
-    /// Counters since the start, in the order of [`Counter::ALL`].
+    /// Counters since the start, in the order of [`profiler_common::Counter::ALL`].
     pub counters: Vec<u64>,
     /// Places of threads whose records could not be read whole: these are as they were at an earlier pass.
     pub unreadable: Vec<u32>,
@@ -76,13 +81,20 @@ pub struct Pass {
     pub fill: [(&'static str, u64); 3],
 }
 
-/// What is remembered from pass to pass.
-#[derive(Debug, Default)]
-pub(super) struct DrainState {
-    /// Threads whose exit the last pass reported. Their place is given back after this one, when the last of their time
-    /// has been read from both halves.
+/// What a pass reads, and what is remembered from pass to pass.
+pub struct Drain {
+    threads: Records<ThreadRecord>,
+    reserves: Records<Reserve>,
+    rows: Records<SyscallRow>,
+    row_index: HashMap<MapData, SyscallKey, u32>,
+    free_slots: Stack<MapData, u32>,
+    free_rows: Stack<MapData, u32>,
+    sums: [MapData; 2],
+    stacks_per_drain: u32,
+    stacks: RingBuf<MapData>,
+    /// Threads whose exit the last pass reported. Their place is given back after this one, when
+    /// the last of their time has been read from both halves.
     dying: Vec<u32>,
-    readmission: Readmission,
     phantoms: Phantoms,
     /// Records of the ring that made no sense.
     malformed_stacks: u64,
@@ -90,7 +102,7 @@ pub(super) struct DrainState {
     threads_used: usize,
     rows_used: usize,
     /// What was read of each slot's reserve.
-    reserves: Vec<Reserve>,
+    reserves_read: Vec<Reserve>,
 }
 
 /// Elements that are looked at beyond those that were in use, to see whether more are now.
@@ -105,13 +117,58 @@ fn reach(used: usize, len: usize, in_use: impl Fn(usize) -> bool) -> usize {
     used
 }
 
-impl Kernel {
+impl Drain {
+    /// All places free.
+    ///
+    /// # Errors
+    /// [`StartError::Map`] if a map is missing, cannot be mapped, or does not take what is free.
+    pub(super) fn new(maps: &mut Maps<'_>, settings: &KernelSettings) -> Result<Self, StartError> {
+        let mut drain = Self {
+            threads: maps.records("THREADS", settings.max_threads)?,
+            reserves: maps.records("RESERVES", settings.max_threads)?,
+            rows: maps.records("CALL_ROWS_BY_INDEX", settings.call_rows())?,
+            row_index: maps.typed("CALL_ROW_INDEX")?,
+            free_slots: maps.typed("FREE_SLOTS")?,
+            free_rows: maps.typed("FREE_CALL_ROWS")?,
+            sums: [maps.hash("SUMS_0")?, maps.hash("SUMS_1")?],
+            stacks_per_drain: settings.stacks_per_drain,
+            stacks: maps.typed("STACKS")?,
+            dying: Vec::new(),
+            phantoms: Phantoms::default(),
+            malformed_stacks: 0,
+            threads_used: 0,
+            rows_used: 0,
+            reserves_read: Vec::new(),
+        };
+        drain.fill_free_lists()?;
+        Ok(drain)
+    }
+
+    /// All slots but 0, which means "none", and all rows; the lowest on top.
+    fn fill_free_lists(&mut self) -> Result<(), StartError> {
+        let fail = |map, error: MapError| StartError::Map {
+            map,
+            reason: error.to_string(),
+        };
+        for slot in (1..self.threads.len() as u32).rev() {
+            self.free_slots
+                .push(slot, 0)
+                .map_err(|error| fail("FREE_SLOTS", error))?;
+        }
+        for row in (1..self.rows.len() as u32).rev() {
+            self.free_rows
+                .push(row, 0)
+                .map_err(|error| fail("FREE_CALL_ROWS", error))?;
+        }
+        Ok(())
+    }
+
     /// Takes the frames that have travelled since the last call. Cheap when there are none: call it some times a second.
     pub fn take_stacks(&mut self, each: &mut dyn FnMut(RawStack)) {
         while let Some(item) = self.stacks.next() {
             match decode(&item) {
                 Some(stack) => each(stack),
-                None => self.state.malformed_stacks += 1,
+                None => self.malformed_stacks += 1,
             }
         }
     }
@@ -119,89 +176,85 @@ impl Kernel {
     /// Records of stacks so far that made no sense: they were left out.
     #[must_use]
     pub const fn malformed_stacks(&self) -> u64 {
-        self.state.malformed_stacks
+        self.malformed_stacks
     }
 
     /// Threads so far whose end was not seen, and that were found to be gone later.
     #[must_use]
     pub const fn missed_ends(&self) -> u64 {
-        self.state.phantoms.ended()
+        self.phantoms.ended()
     }
 
-    /// One pass: frames to `each`, all else as the result. Every thread that is seen as exited is gone with the next pass.
+    /// One pass over the half that is `full`, to which nobody writes any more: frames to `each`,
+    /// all else as the result, with how many records of threads were given back. Every thread that
+    /// is seen as exited is gone with the next pass.
     ///
     /// # Errors
     /// [`StartError::Map`] if the kernel refuses to hand over a map.
-    pub fn drain(&mut self, each: &mut dyn FnMut(RawStack)) -> Result<Pass, StartError> {
-        let full = self.control_value.half as usize;
-        self.control_value.half = 1 - self.control_value.half;
-        self.write_control()?;
-        batch::wait_for_programs();
-        if let Some(unwind) = &mut self.unwind {
-            unwind.pass_over();
-        }
+    pub(super) fn pass(
+        &mut self,
+        full: usize,
+        (counts, looks): (&Counts, &Looks),
+        each: &mut dyn FnMut(RawStack),
+    ) -> Result<(Pass, usize), StartError> {
         // Frames travel before the row that needs them is made: after the wait, all of this half's are here.
         self.take_stacks(each);
         let mut pass = Pass::default();
         batch::drain(
             self.sums[full].fd(),
-            self.settings.stacks_per_drain,
+            self.stacks_per_drain,
             |key: Key, value: Value| pass.sums.push(stack_sum(&key.0, &value.0)),
         )
         .map_err(|error| StartError::Map {
             map: "SUMS",
             reason: error.to_string(),
         })?;
-        self.state.threads_used = reach(self.state.threads_used, self.threads.len(), |slot| {
+        self.threads_used = reach(self.threads_used, self.threads.len(), |slot| {
             self.threads.read(slot).tid != 0
         });
-        self.state.rows_used = self.rows_in_reach();
+        self.rows_used = self.rows_in_reach();
         self.read_reserves(&mut pass);
         let freed = self.give_back();
-        pass.counters = self.counters();
+        pass.counters = counts.counters();
         pass.at_ns = monotonic_ns();
-        let mut calls = CallRows::read(&self.rows, self.state.rows_used);
-        self.read_threads(&mut pass, &mut calls);
+        let mut calls = CallRows::read(&self.rows, self.rows_used);
+        self.read_threads(&mut pass, &mut calls, looks);
         // By now they may lie further on.
-        self.state.rows_used = self.rows_in_reach();
-        pass.calls = calls.finish(&self.rows, self.state.rows_used, &self.state.dying);
+        self.rows_used = self.rows_in_reach();
+        pass.calls = calls.finish(&self.rows, self.rows_used, &self.dying);
         pass.fill = [
             ("threads", pass.threads.len() as u64),
             ("stacks_per_drain", pass.sums.len() as u64),
             ("system_call_rows", pass.calls.len() as u64),
         ];
-        self.readmit(&pass, freed);
-        self.flush_log();
-        Ok(pass)
+        Ok((pass, freed))
     }
 
     fn rows_in_reach(&self) -> usize {
-        reach(self.state.rows_used, self.rows.len(), |row| {
+        reach(self.rows_used, self.rows.len(), |row| {
             self.rows.read(row).slot != NO_SLOT
         })
     }
 
-    fn read_threads(&mut self, pass: &mut Pass, calls: &mut CallRows) {
+    fn read_threads(&mut self, pass: &mut Pass, calls: &mut CallRows, looks: &Looks) {
         let at_ns = pass.at_ns;
-        let (threads, dying) = (&mut pass.threads, &mut self.state.dying);
-        let (outside, of_kernel) = (&self.outside, (&self.rows, &self.threads));
-        let looks = self.state.phantoms.is_due(at_ns);
+        let (threads, dying) = (&mut pass.threads, &mut self.dying);
+        let of_kernel = (&self.rows, &self.threads);
+        let is_due = self.phantoms.is_due(at_ns);
         let mut quiet = Vec::new();
-        pass.unreadable = self
-            .threads
-            .read_all(self.state.threads_used, |slot, record| {
-                let newer = calls.settle(of_kernel, slot);
-                let record = newer.as_ref().unwrap_or(record);
-                if record.clock.phase == Phase::Exited as u32 {
-                    dying.push(slot);
-                }
-                if looks {
-                    quiet.extend(Quiet::of(slot, record, at_ns));
-                }
-                threads.extend(snapshot(slot, record, &outside.read(slot as usize), at_ns));
-            });
-        if looks {
-            let gone = self.state.phantoms.look(at_ns, &quiet, phantoms::is_gone);
+        pass.unreadable = self.threads.read_all(self.threads_used, |slot, record| {
+            let newer = calls.settle(of_kernel, slot);
+            let record = newer.as_ref().unwrap_or(record);
+            if record.clock.phase == Phase::Exited as u32 {
+                dying.push(slot);
+            }
+            if is_due {
+                quiet.extend(Quiet::of(slot, record, at_ns));
+            }
+            threads.extend(snapshot(slot, record, &looks.found(slot), at_ns));
+        });
+        if is_due {
+            let gone = self.phantoms.look(at_ns, &quiet, phantoms::is_gone);
             self.end_phantoms(pass, &gone);
         }
     }
@@ -214,16 +267,16 @@ impl Kernel {
                 thread.away = None;
                 thread.unwalked = None;
                 thread.call = None;
-                self.state.dying.push(thread.slot);
+                self.dying.push(thread.slot);
             }
         }
     }
 
     /// What has found no stack since the last pass. Read before the threads, as all that stacks have received.
     fn read_reserves(&mut self, pass: &mut Pass) {
-        let used = self.state.threads_used;
-        self.state.reserves.resize(used, Reserve::default());
-        for (slot, before) in self.state.reserves.iter_mut().enumerate().skip(1) {
+        let used = self.threads_used;
+        self.reserves_read.resize(used, Reserve::default());
+        for (slot, before) in self.reserves_read.iter_mut().enumerate().skip(1) {
             let now = self.reserves.read(slot);
             if now != *before {
                 pass.sums.extend(grown(slot as u32, before, &now));
@@ -234,7 +287,7 @@ impl Kernel {
 
     /// Gives back the places of threads whose exit the last pass reported. Returns how many.
     fn give_back(&mut self) -> usize {
-        let dying = std::mem::take(&mut self.state.dying);
+        let dying = std::mem::take(&mut self.dying);
         if dying.is_empty() {
             return 0;
         }
@@ -242,7 +295,7 @@ impl Kernel {
         for slot in &dying {
             gone[*slot as usize] = true;
         }
-        for index in 1..self.state.rows_used {
+        for index in 1..self.rows_used {
             let row = self.rows.read(index);
             if row.slot != 0 && gone.get(row.slot as usize) == Some(&true) {
                 let key = SyscallKey {
@@ -262,43 +315,12 @@ impl Kernel {
         for slot in &dying {
             self.threads.clear(*slot as usize);
             self.reserves.clear(*slot as usize);
-            self.state.reserves[*slot as usize] = Reserve::default();
+            self.reserves_read[*slot as usize] = Reserve::default();
             if let Err(error) = self.free_slots.push(*slot, 0) {
                 warn!("a thread record cannot be given back: {error}");
             }
         }
         dying.len()
-    }
-
-    /// Threads that were turned away for want of a record get another chance once there are some again, those that are not known are
-    /// made known, and those whose process has another name now are judged by it. Where that fails it is tried again at a later pass:
-    /// what this one has taken out of the maps is not lost.
-    fn readmit(&mut self, pass: &Pass, freed: usize) {
-        let count = |counter: Counter| pass.counters.get(counter as usize).copied().unwrap_or(0);
-        let counted = Counted {
-            turned_away: count(Counter::ThreadsNoRecord),
-            late: count(Counter::ThreadsLate),
-            renamed: count(Counter::LeadersRenamed),
-        };
-        if self.state.readmission.pass(pass.at_ns, counted, freed)
-            && let Err(error) = self.judge_anew()
-        {
-            warn!("threads cannot be judged anew, and are in a second: {error}");
-            self.state.readmission.again();
-        }
-    }
-
-    fn counters(&self) -> Vec<u64> {
-        Counter::ALL
-            .iter()
-            .map(|counter| match self.counts.get(&(*counter as u32), 0) {
-                Ok(values) => values.iter().sum(),
-                Err(error) => {
-                    warn!("the counter {} cannot be read: {error}", counter.name());
-                    0
-                }
-            })
-            .collect()
     }
 }
 

@@ -3,15 +3,16 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use profiler_common::limits::MAX_FRAME_POINTER_FRAMES;
 use profiler_common::outside::{
     ASKED_AGAIN, ASKED_ALL, ASKED_NOTHING, Look, LookHead, OutsideStack,
 };
 use profiler_common::records::StackHead;
 
-use super::load::Kernel;
+use super::maps::Maps;
+use super::programs::Programs;
+use super::records::Records;
 use super::refusal::StartError;
-use super::row_finder::RowFinder;
+use super::settings::KernelSettings;
 
 /// A thread that is off its processor, as seen from outside.
 #[derive(Clone, Debug)]
@@ -22,24 +23,52 @@ pub struct OutsideLook {
     pub kernel: Box<[u64]>,
 }
 
-impl Kernel {
+/// What is asked about each thread, and what was found for its wait.
+pub struct Looks {
+    outside: Records<OutsideStack>,
+}
+
+impl Looks {
+    /// Nothing asked, nothing found.
+    ///
+    /// # Errors
+    /// [`StartError::Map`] if the map is missing, or cannot be mapped.
+    pub(super) fn new(maps: &mut Maps<'_>, settings: &KernelSettings) -> Result<Self, StartError> {
+        Ok(Self {
+            outside: maps.records("OUTSIDE", settings.max_threads)?,
+        })
+    }
+
     /// Looks at the threads in these slots. Who is on a processor, or gone, is not in the answer.
     ///
     /// # Errors
     /// [`StartError`] if the kernel refuses.
-    pub fn look(&mut self, slots: &[u32]) -> Result<Vec<OutsideLook>, StartError> {
-        self.ask(slots, ASKED_ALL)
+    pub fn look(
+        &mut self,
+        slots: &[u32],
+        programs: &mut Programs,
+    ) -> Result<Vec<OutsideLook>, StartError> {
+        self.ask(slots, ASKED_ALL, programs)
     }
 
     /// Looks at them again: of the answer only slot, thread, begin of the wait and count of switches mean something.
     ///
     /// # Errors
     /// [`StartError`] if the kernel refuses.
-    pub fn look_again(&mut self, slots: &[u32]) -> Result<Vec<OutsideLook>, StartError> {
-        self.ask(slots, ASKED_AGAIN)
+    pub fn look_again(
+        &mut self,
+        slots: &[u32],
+        programs: &mut Programs,
+    ) -> Result<Vec<OutsideLook>, StartError> {
+        self.ask(slots, ASKED_AGAIN, programs)
     }
 
-    fn ask(&mut self, slots: &[u32], what: u32) -> Result<Vec<OutsideLook>, StartError> {
+    fn ask(
+        &mut self,
+        slots: &[u32],
+        what: u32,
+        programs: &mut Programs,
+    ) -> Result<Vec<OutsideLook>, StartError> {
         let known = |slot: &&u32| (**slot as usize) < self.outside.len();
         let slots: Vec<u32> = slots.iter().filter(known).copied().collect();
         for slot in &slots {
@@ -48,7 +77,7 @@ impl Kernel {
         let mut bytes = Vec::new();
         // A task that is made or ends meanwhile does not make it come twice: twice as many is more than enough.
         let most = 2 * slots.len() as u64 * size_of::<Look>() as u64;
-        let read = self.iterate("look", &mut bytes, most);
+        let read = programs.iterate("look", &mut bytes, most);
         for slot in &slots {
             self.set_asked(*slot, ASKED_NOTHING);
         }
@@ -56,12 +85,18 @@ impl Kernel {
     }
 
     fn set_asked(&self, slot: u32, asked: u32) {
-        let element = self.outside.read(slot as usize);
+        let element = self.found(slot);
         self.outside
             .write(slot as usize, OutsideStack { asked, ..element });
     }
 
-    /// The wait of the thread in `slot` that began at `since_ns` has this stack; its frames are known. The switch that ends the wait finds it.
+    /// What was found of the thread in `slot`, for the wait that it names.
+    pub(super) fn found(&self, slot: u32) -> OutsideStack {
+        self.outside.read(slot as usize)
+    }
+
+    /// The wait of the thread in `slot` that began at `since_ns` has this stack; its frames are
+    /// known. The switch that ends the wait finds it.
     pub fn hand_over(&mut self, slot: u32, since_ns: u64, stack: &StackHead) {
         let index = slot as usize;
         if index >= self.outside.len() {
@@ -82,22 +117,6 @@ impl Kernel {
         // The time last: whoever finds it finds all the rest.
         fence(Ordering::SeqCst);
         self.outside.write_first_long(index, since_ns);
-    }
-
-    /// Frames that a user stack has at most.
-    #[must_use]
-    pub const fn max_user_frames(&self) -> usize {
-        if self.unwind.is_some() {
-            self.settings.user_frames as usize
-        } else {
-            MAX_FRAME_POINTER_FRAMES
-        }
-    }
-
-    /// Finds unwind rows as the kernel's walker does.
-    #[must_use]
-    pub fn row_finder(&self) -> RowFinder<'_> {
-        RowFinder::new(self.unwind.as_ref())
     }
 }
 

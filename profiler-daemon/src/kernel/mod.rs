@@ -1,25 +1,32 @@
-//! The kernel stage: loads the programs, attaches them, and drains what they keep. The only stage that knows aya.
+//! The kernel stage: loads the programs, attaches them, and drains what they keep. The only stage
+//! that knows aya.
 //!
-//! `offsets` (from the running kernel's BTF) -> `load` -> `attach` -> `drain` (once a second) -> [`Pass`]. Beside it `ticks`, which change
-//! all the time.
+//! `offsets` (from the running kernel's BTF) -> `load` -> `programs`, which are attached and
+//! detached. What they share with the daemon is in parts, each of which owns its maps: `targets`
+//! (all that the programs are told), `drain` (what a pass reads), `looks`, `counts` and
+//! `unwind_maps`. `ticks` and `calls` are changed all the time.
 
-mod attach;
 mod batch;
 mod btf;
 mod call_rows;
 mod calls;
+mod control;
 mod cost;
+mod counts;
 mod drain;
 mod extents;
 mod load;
 mod log;
 mod looks;
+mod maps;
 mod offsets;
 mod phantoms;
+mod programs;
 mod readmission;
 mod records;
 mod refusal;
 mod row_finder;
+mod settings;
 mod targets;
 mod thread_snapshot;
 mod tick_account;
@@ -28,16 +35,174 @@ mod ticks;
 mod unwind_maps;
 mod variant;
 
-pub use attach::Attached;
-pub use calls::Work;
-pub use cost::{MapCost, ProgramCost};
-pub use drain::{Missing, Pass, RawStack, StackSum};
-pub use load::{Kernel, KernelSettings, SystemCalls};
-pub use looks::OutsideLook;
+use profiler_common::limits::MAX_FRAME_POINTER_FRAMES;
+use tracing::warn;
+
+use load::{Loaded, load};
+use log::ProgramLog;
+use refusal::tick_refused;
+use variant::Variant;
+
+pub use calls::CallHooks;
+pub use cost::{Costs, MapCost, ProgramCost};
+pub use counts::{Counts, Work};
+pub use drain::{Drain, Missing, Pass, RawStack, StackSum};
+pub use looks::{Looks, OutsideLook};
+pub use programs::Programs;
 pub use refusal::StartError;
 pub use row_finder::RowFinder;
-pub use targets::{NamedTargets, TargetError, control_groups};
+pub use settings::{KernelSettings, SystemCalls};
+pub use targets::{NamedTargets, TargetError, Targets, control_groups};
 pub use thread_snapshot::{AwaitedStack, AwayStack, CallUnderWay, ThreadSnapshot, UnwalkedWait};
-pub use ticks::TickCounts;
-pub use unwind_maps::{MappingRange, Published, UnwindFill};
+pub use ticks::{TickCounts, Ticks};
+pub use unwind_maps::{MappingRange, Published, UnwindFill, UnwindMaps};
 pub use variant::has_loops;
+
+/// The running programs and all that they share with the daemon, in parts.
+///
+/// Fields are dropped in their order, which is that of the end: first the programs of tracepoints
+/// are detached, with the hooks on system calls, then the maps are closed, then the ticks, whose
+/// program holds the maps that it writes for as long as it may run.
+pub struct Kernel {
+    /// The loaded programs.
+    pub programs: Programs,
+    /// Who is profiled, and how.
+    pub targets: Targets,
+    /// What a pass reads: [`Kernel::pass`].
+    pub drain: Drain,
+    /// Looks at threads from outside.
+    pub looks: Looks,
+    /// What the programs count.
+    pub counts: Counts,
+    /// What the walker looks up. `None`: this kernel cannot unwind by tables.
+    pub unwind: Option<UnwindMaps>,
+    /// The ticks of all processors.
+    pub ticks: Ticks,
+    /// The hooks on system calls.
+    pub calls: CallHooks,
+    log: ProgramLog,
+    /// What programs and maps cost.
+    pub costs: Costs,
+    settings: KernelSettings,
+    variant: Variant,
+    creates_at_switch: bool,
+    /// Why the kernel refused the newer build of the programs, where the older one runs for that
+    /// reason.
+    newer_refused: Option<String>,
+}
+
+/// What is attached.
+#[derive(Clone, Debug, Default)]
+pub struct Attached {
+    /// Tracepoints, by name.
+    pub tracepoints: Vec<&'static str>,
+    /// Processors with a timer tick.
+    pub processors: Vec<u32>,
+}
+
+impl Kernel {
+    /// Loads and attaches the programs; they do nothing until [`Targets::name`]. Where the kernel
+    /// refuses the newer build of them, the older one is tried.
+    ///
+    /// # Errors
+    /// [`StartError`], each a sentence that says what is missing: of the newer build, where both
+    /// are refused.
+    pub fn start(settings: KernelSettings) -> Result<Self, StartError> {
+        let first = Variant::of_this_kernel()?;
+        let (mut kernel, refused) =
+            first.start_or_older(|variant| Self::start_with(settings.clone(), variant))?;
+        if let Some(refused) = refused {
+            warn!("the older programs run instead of the newer ones: {refused}");
+            kernel.newer_refused = Some(refused.to_string());
+        }
+        Ok(kernel)
+    }
+
+    /// The same with one build of the programs.
+    fn start_with(settings: KernelSettings, variant: Variant) -> Result<Self, StartError> {
+        let Loaded {
+            mut programs,
+            costs,
+            log,
+            creates_at_switch,
+        } = load(&settings, variant)?;
+        let tick = programs.tick()?;
+        let maps = &mut programs.maps();
+        let mut kernel = Self {
+            targets: Targets::new(maps, &settings)?,
+            drain: Drain::new(maps, &settings)?,
+            looks: Looks::new(maps, &settings)?,
+            counts: Counts::new(maps)?,
+            unwind: (variant == Variant::Since517)
+                .then(|| UnwindMaps::new(maps, &settings))
+                .transpose()?,
+            ticks: Ticks::new(tick, settings.frequency_hz),
+            calls: CallHooks::new(settings.system_calls),
+            programs,
+            log,
+            costs,
+            settings,
+            variant,
+            creates_at_switch,
+            newer_refused: None,
+        };
+        kernel.calls.start(&mut kernel.programs)?;
+        kernel.programs.attach_all()?;
+        let started = kernel.ticks.start();
+        started.map_err(|error| tick_refused(&error))?;
+        Ok(kernel)
+    }
+
+    /// One pass: frames to `each`, all else as the result. Every thread that is seen as exited is
+    /// gone with the next pass.
+    ///
+    /// # Errors
+    /// [`StartError::Map`] if the kernel refuses to hand over a map.
+    pub fn pass(&mut self, each: &mut dyn FnMut(RawStack)) -> Result<Pass, StartError> {
+        let full = self.targets.control.flip_half()?;
+        batch::wait_for_programs();
+        if let Some(unwind) = &mut self.unwind {
+            unwind.pass_over();
+        }
+        let (pass, freed) = self.drain.pass(full, (&self.counts, &self.looks), each)?;
+        self.targets.readmit(&pass, freed, &mut self.programs);
+        self.log.flush();
+        Ok(pass)
+    }
+
+    /// What is attached.
+    #[must_use]
+    pub fn attached(&self) -> Attached {
+        let tracepoints = self.programs.tracepoints().iter().copied();
+        Attached {
+            tracepoints: tracepoints.chain(self.calls.attached()).collect(),
+            processors: self.ticks.processors().collect(),
+        }
+    }
+
+    /// What this kernel lacks, and what that costs.
+    #[must_use]
+    pub fn lacks(&self) -> Vec<(&'static str, String)> {
+        self.variant.lacks(
+            self.settings.max_threads,
+            self.creates_at_switch,
+            self.newer_refused.as_deref(),
+        )
+    }
+
+    /// The settings the programs were loaded with.
+    #[must_use]
+    pub const fn settings(&self) -> &KernelSettings {
+        &self.settings
+    }
+
+    /// Frames that a user stack has at most.
+    #[must_use]
+    pub const fn max_user_frames(&self) -> usize {
+        if self.unwind.is_some() {
+            self.settings.user_frames as usize
+        } else {
+            MAX_FRAME_POINTER_FRAMES
+        }
+    }
+}

@@ -119,6 +119,18 @@ pub(super) fn refused(error: EbpfError) -> StartError {
     }
 }
 
+/// Why there are no ticks.
+pub(super) fn tick_refused(error: &io::Error) -> StartError {
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        StartError::Privilege(format!("perf_event_open: {error}"))
+    } else {
+        StartError::Program {
+            program: "tick",
+            reason: error.to_string(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,7 +23,9 @@ pub struct RowFinder<'a> {
 }
 
 impl<'a> RowFinder<'a> {
-    pub(super) fn new(maps: Option<&'a UnwindMaps>) -> Self {
+    /// `None`: this kernel has no tables.
+    #[must_use]
+    pub fn new(maps: Option<&'a UnwindMaps>) -> Self {
         Self {
             maps,
             chunks: HashMap::new(),

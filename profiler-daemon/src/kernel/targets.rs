@@ -1,20 +1,31 @@
-//! Who is profiled, as the programs read it. Names are turned into what the kernel compares: ids, padded names, group ids.
+//! Who is profiled, as the programs read it, and has every thread judged by that. Names are turned
+//! into what the kernel compares: ids, padded names, group ids.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use aya::Pod;
 use aya::maps::{HashMap, MapData, MapError};
+use profiler_common::Counter;
 use profiler_common::limits::{COMM_BYTES, MAX_TARGET_CGROUPS};
-use profiler_common::records::scanning;
+use profiler_common::records::{scanning, system_calls};
+use profiler_common::walk_budget::WHOLE_SHARE;
 use thiserror::Error;
+use tracing::warn;
 
-use super::load::Kernel;
+use super::batch;
+use super::control::ControlElement;
+use super::drain::Pass;
+use super::maps::Maps;
+use super::programs::Programs;
+use super::readmission::{Counted, Readmission};
 use super::refusal::StartError;
+use super::settings::{KernelSettings, SystemCalls};
 
 /// Why targets cannot be set.
 #[derive(Debug, Error)]
@@ -60,61 +71,69 @@ pub struct NamedTargets {
     pub cgroups: Vec<String>,
 }
 
-/// The three tables the programs look names up in.
-pub(super) struct TargetMaps {
+/// Who is profiled, and how: all that the programs are told.
+pub struct Targets {
+    pub(super) control: ControlElement,
     pids: HashMap<MapData, u32, u8>,
     comms: HashMap<MapData, [u8; COMM_BYTES], u8>,
     cgroups: HashMap<MapData, u64, u8>,
+    readmission: Readmission,
+    /// Marks have gaps between them, so what is not walked is stood for by what is.
+    has_gaps: bool,
 }
 
-impl TargetMaps {
-    pub(super) const fn new(
-        pids: HashMap<MapData, u32, u8>,
-        comms: HashMap<MapData, [u8; COMM_BYTES], u8>,
-        cgroups: HashMap<MapData, u64, u8>,
-    ) -> Self {
-        Self {
-            pids,
-            comms,
-            cgroups,
-        }
+impl Targets {
+    /// Nobody, and the programs do nothing until [`Targets::name`].
+    ///
+    /// # Errors
+    /// [`StartError::Map`] if a map is missing.
+    pub(super) fn new(maps: &mut Maps<'_>, settings: &KernelSettings) -> Result<Self, StartError> {
+        Ok(Self {
+            control: ControlElement::new(maps, settings.system_calls)?,
+            pids: maps.typed("TARGET_PIDS")?,
+            comms: maps.typed("TARGET_COMMS")?,
+            cgroups: maps.typed("TARGET_CGROUPS")?,
+            readmission: Readmission::default(),
+            has_gaps: settings.min_interval_ns != 0,
+        })
     }
-}
 
-impl Kernel {
-    /// Replaces the targets, and has the programs work from now on: threads that are born are judged by these targets, and so are their
-    /// children. [`Kernel::judge_anew`] does the rest: before it, all others are what they were.
+    /// Replaces the targets, and has the programs work from now on: threads that are born are
+    /// judged by these targets, and so are their children. [`Targets::judge_anew`] does the rest:
+    /// before it, all others are what they were.
     ///
     /// # Errors
     /// [`TargetError`]; the targets are then partly replaced, and setting them again is safe.
-    pub fn name_targets(&mut self, targets: &NamedTargets) -> Result<(), TargetError> {
+    pub fn name(&mut self, targets: &NamedTargets) -> Result<(), TargetError> {
         let groups = groups(&targets.cgroups, Missing::Refused)?;
         replace(
-            &mut self.targets.pids,
+            &mut self.pids,
             targets.pids.iter().copied().collect(),
             PROCESSES,
         )?;
         let comms = targets.comms.iter().map(|comm| padded(comm)).collect();
-        replace(&mut self.targets.comms, comms, "names")?;
-        replace(&mut self.targets.cgroups, groups, GROUPS)?;
-        self.control_value.all = u32::from(targets.all);
-        self.control_value.children = u32::from(targets.children);
-        self.control_value.enabled = 1;
-        self.write_control()?;
+        replace(&mut self.comms, comms, "names")?;
+        replace(&mut self.cgroups, groups, GROUPS)?;
+        let control = &mut self.control.value;
+        control.all = u32::from(targets.all);
+        control.children = u32::from(targets.children);
+        control.enabled = 1;
+        self.control.write()?;
         Ok(())
     }
 
-    /// Adds processes to the targets, and says how many of them were none yet: not named, and not added by the programs.
+    /// Adds processes to the targets, and says how many of them were none yet: not named, and not
+    /// added by the programs.
     ///
     /// # Errors
     /// [`TargetError::Full`]; those before it are then added.
-    pub fn add_target_processes(&mut self, pids: &[u32]) -> Result<usize, TargetError> {
+    pub fn add_processes(&mut self, pids: &[u32]) -> Result<usize, TargetError> {
         let mut added = 0;
         for pid in pids {
-            match self.targets.pids.get(pid, 0) {
+            match self.pids.get(pid, 0) {
                 Ok(_) => {}
                 Err(MapError::KeyNotFound) => {
-                    let inserted = self.targets.pids.insert(pid, 0, 0);
+                    let inserted = self.pids.insert(pid, 0, 0);
                     inserted.map_err(|error| full(PROCESSES, &error))?;
                     added += 1;
                 }
@@ -124,18 +143,22 @@ impl Kernel {
         Ok(added)
     }
 
-    /// Looks at the groups below the named ones again: threads move, and groups are made and removed. A named one that is gone is
-    /// a target again when there is one of its name.
+    /// Looks at the groups below the named ones again: threads move, and groups are made and
+    /// removed. A named one that is gone is a target again when there is one of its name.
     ///
     /// # Errors
     /// [`TargetError`], but not for a group that is gone.
-    pub fn refresh_groups(&mut self, paths: &[String]) -> Result<(), TargetError> {
+    pub fn refresh_groups(
+        &mut self,
+        paths: &[String],
+        programs: &mut Programs,
+    ) -> Result<(), TargetError> {
         if paths.is_empty() {
             return Ok(());
         }
         let groups = groups(paths, Missing::LeftOut)?;
-        replace(&mut self.targets.cgroups, groups, GROUPS)?;
-        self.judge_anew()?;
+        replace(&mut self.cgroups, groups, GROUPS)?;
+        self.judge_anew(programs)?;
         Ok(())
     }
 
@@ -143,9 +166,82 @@ impl Kernel {
     ///
     /// # Errors
     /// [`StartError`] if the kernel refuses.
-    pub fn judge_anew(&mut self) -> Result<(), StartError> {
-        self.next_generation();
-        self.scan_tasks(scanning::ALL)
+    pub fn judge_anew(&mut self, programs: &mut Programs) -> Result<(), StartError> {
+        self.control.next_generation();
+        self.scan_tasks(scanning::ALL, programs)
+    }
+
+    /// Has every thread judged that has not judged itself yet, of those that are meant
+    /// (`records::scanning`): also those that never run again. New ones begin in the class they are
+    /// in.
+    ///
+    /// # Errors
+    /// [`StartError`] if the kernel refuses.
+    pub(super) fn scan_tasks(
+        &mut self,
+        which: u32,
+        programs: &mut Programs,
+    ) -> Result<(), StartError> {
+        self.control.value.scanning = which;
+        self.control.write()?;
+        // From here on every event knows that there is a scan, and which targets it is for.
+        batch::wait_for_programs();
+        // The iteration is the reading; the programs write nothing into it.
+        let scanned = programs.iterate("seed", &mut io::sink(), u64::MAX);
+        self.control.value.scanning = scanning::NO;
+        self.control.write()?;
+        scanned
+    }
+
+    /// A pass is over, which has given back `freed` records. Threads that were turned away for want
+    /// of one get another chance once there are some again, those that are not known are made
+    /// known, and those whose process has another name now are judged by it. Where that fails it is
+    /// tried again at a later pass: what this one has taken out of the maps is not lost.
+    pub(super) fn readmit(&mut self, pass: &Pass, freed: usize, programs: &mut Programs) {
+        let count = |counter: Counter| pass.counters.get(counter as usize).copied().unwrap_or(0);
+        let counted = Counted {
+            turned_away: count(Counter::ThreadsNoRecord),
+            late: count(Counter::ThreadsLate),
+            renamed: count(Counter::LeadersRenamed),
+        };
+        if self.readmission.pass(pass.at_ns, counted, freed)
+            && let Err(error) = self.judge_anew(programs)
+        {
+            warn!("threads cannot be judged anew, and are in a second: {error}");
+            self.readmission.again();
+        }
+    }
+
+    /// Are system calls traced now, for those threads for which they may be?
+    #[must_use]
+    pub const fn calls_are_traced(&self) -> bool {
+        self.control.value.system_calls != system_calls::OFF
+    }
+
+    /// Has the system calls of these traced from now on, by each thread when it comes: every thread
+    /// that finds the new generation finds whose calls are traced.
+    ///
+    /// # Errors
+    /// [`StartError`] if the kernel refuses.
+    pub(super) fn trace_calls(&mut self, whose: SystemCalls) -> Result<(), StartError> {
+        self.control.value.system_calls = whose.number();
+        self.control.write()?;
+        self.control.next_generation();
+        self.control.write()
+    }
+
+    /// Bounds what walks may cost, as a share of the time in which processors are at work, 0 to 1;
+    /// `None`: they are not bounded.
+    ///
+    /// # Errors
+    /// [`StartError`] if the kernel refuses.
+    pub fn bound_walks(&mut self, share: Option<f64>) -> Result<(), StartError> {
+        let units = share.map_or(0.0, |share| share.clamp(0.0, 1.0) * WHOLE_SHARE as f64);
+        // Without gaps, every nanosecond is its stack's: there is nothing that other walks could
+        // stand for.
+        let is_bound = share.is_some() && self.has_gaps;
+        self.control.value.walk_share = if is_bound { (units as u32).max(1) } else { 0 };
+        self.control.write()
     }
 }
 

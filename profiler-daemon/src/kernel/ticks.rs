@@ -8,13 +8,10 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
-use aya::maps::{MapData, PerCpuArray};
 use fastrand::Rng;
-use profiler_common::Counter;
-use profiler_common::records::OnProcessor;
 use tracing::{info, warn};
 
-use super::load::Kernel;
+use super::counts::Counts;
 use super::tick_account::{Account, Seen};
 use super::tick_schedule::Schedule;
 use crate::sys::clock::monotonic_ns;
@@ -35,8 +32,8 @@ pub struct TickCounts {
     pub refused: u64,
 }
 
-/// The ticks of all processors.
-pub(super) struct Ticks {
+/// The ticks of all processors. To be asked and changed some times a second.
+pub struct Ticks {
     program: OwnedFd,
     schedule: Schedule,
     /// Every processor that is online, and its ticks, or why it has none.
@@ -54,58 +51,6 @@ struct Tick {
     is_refused: bool,
     /// Turns since its last change of rate: it was idle.
     kept: u32,
-}
-
-/// A value of `CURRENT`.
-#[derive(Clone, Copy, Default)]
-#[repr(transparent)]
-pub(super) struct Current(OnProcessor);
-
-impl Current {
-    pub(super) const fn value(&self) -> &OnProcessor {
-        &self.0
-    }
-}
-
-// SAFETY: transparent over plain data.
-unsafe impl aya::Pod for Current {}
-
-/// What the kernel programs know of each processor.
-pub(super) struct Processors<'a> {
-    /// Those that there can be, ascending: the order of the values.
-    possible: &'a [u32],
-    /// How often the tick has run since it was loaded. Empty where that cannot be read.
-    ticks: Vec<u64>,
-    /// Whether they are idle, and how long they were. Empty where that cannot be read.
-    current: Vec<Current>,
-}
-
-impl<'a> Processors<'a> {
-    fn read(
-        counts: &PerCpuArray<MapData, u64>,
-        current: &PerCpuArray<MapData, Current>,
-        possible: &'a [u32],
-    ) -> Self {
-        let ticks = counts.get(&(Counter::Ticks as u32), 0);
-        let current = current.get(&0, 0);
-        if let Some(error) = ticks.as_ref().err().or(current.as_ref().err()) {
-            warn!("the ticks cannot be counted: {error}");
-        }
-        Self {
-            possible,
-            ticks: ticks.map(|values| values.to_vec()).unwrap_or_default(),
-            current: current.map(|values| values.to_vec()).unwrap_or_default(),
-        }
-    }
-
-    /// `now_ns` is when they were read, or earlier.
-    fn seen(&self, cpu: u32, now_ns: u64) -> Option<Seen> {
-        let position = self.possible.binary_search(&cpu).ok()?;
-        Some(Seen {
-            ticks: *self.ticks.get(position)?,
-            idle_ns: self.current.get(position)?.0.idle_by(now_ns),
-        })
-    }
 }
 
 impl Ticks {
@@ -151,6 +96,33 @@ impl Ticks {
         online.filter_map(|(cpu, tick)| tick.is_ok().then_some(*cpu))
     }
 
+    /// How many processors have ticks.
+    #[must_use]
+    pub fn processor_count(&self) -> u32 {
+        u32::try_from(self.processors().count()).unwrap_or(u32::MAX)
+    }
+
+    /// The processors that are online and have no ticks, and why.
+    #[must_use]
+    pub fn without(&self) -> Vec<(u32, String)> {
+        let online = self.online.iter();
+        let without = online.filter_map(|(cpu, tick)| Some((*cpu, tick.as_ref().err()?.clone())));
+        without.collect()
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub const fn counts(&self) -> TickCounts {
+        self.counts
+    }
+
+    /// When [`Self::change`] is to be called next, monotonic nanoseconds; `None`: no processor has
+    /// a turn.
+    #[must_use]
+    pub fn next_change_ns(&self) -> Option<u64> {
+        self.schedule.next_moment_ns()
+    }
+
     /// Gives the processor ticks, and its next turn, which is in a second where that fails.
     fn open(&mut self, cpu: u32, seen: Option<Seen>) -> io::Result<()> {
         let mut epoch = self.schedule.change(cpu, monotonic_ns(), None);
@@ -179,9 +151,11 @@ impl Ticks {
         done
     }
 
-    /// Serves those whose turn it is. `processors` is what was known at `now_ns`. One that was idle keeps its rate for a second
-    /// or two, since hardly anything was met by it, and is not woken.
-    fn serve(&mut self, now_ns: u64, processors: &Processors<'_>) {
+    /// Gives the ticks of those processors another rate whose turn it is, some microseconds each.
+    /// One that was idle keeps its rate for a second or two, since hardly anything was met by it,
+    /// and is not woken.
+    pub fn change(&mut self, now_ns: u64, counts: &Counts) {
+        let processors = counts.processors();
         for cpu in self.schedule.due(now_ns) {
             let seen = processors.seen(cpu, now_ns);
             match self.online.get_mut(&cpu) {
@@ -234,8 +208,11 @@ impl Ticks {
         }
     }
 
-    /// Closes the ticks that stand still, tells whose these are, and has them started again soon.
-    fn look(&mut self, now_ns: u64, processors: &Processors<'_>) -> Vec<u32> {
+    /// Closes the ticks that stand still, tells on which processors these were, and has them
+    /// started again soon: their events have died, and not those of ticks alone. To be called some
+    /// times a second.
+    pub fn look(&mut self, now_ns: u64, counts: &Counts) -> Vec<u32> {
+        let processors = counts.processors();
         let mut still = Vec::new();
         for (cpu, entry) in &mut self.online {
             let seen = processors.seen(*cpu, now_ns);
@@ -265,8 +242,9 @@ impl Ticks {
         still
     }
 
-    /// Forgets processors that went offline, and has those that came given ticks soon.
-    fn follow(&mut self, now_ns: u64, online: &[u32]) {
+    /// Forgets processors that went offline, and has those that came given ticks soon. To be called
+    /// about once a second.
+    pub fn follow(&mut self, now_ns: u64, online: &[u32]) {
         let schedule = &mut self.schedule;
         self.online.retain(|cpu, _| {
             let stays = online.contains(cpu);
@@ -287,44 +265,4 @@ impl Ticks {
 /// The processor is not there any more: what is online says so soon.
 fn went_offline(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENODEV)
-}
-
-impl Kernel {
-    /// When [`Self::change_ticks`] is to be called next.
-    #[must_use]
-    pub fn next_tick_change_ns(&self) -> Option<u64> {
-        self.ticks.schedule.next_moment_ns()
-    }
-
-    /// Gives the ticks of those processors another rate whose turn it is, some microseconds each.
-    pub fn change_ticks(&mut self, now_ns: u64) {
-        let processors = Processors::read(&self.counts, &self.current, &self.possible);
-        self.ticks.serve(now_ns, &processors);
-    }
-
-    /// Looks whether ticks stand still, and tells on which processors: their events have died, and not those of ticks alone. To be
-    /// called some times a second.
-    pub fn look_at_ticks(&mut self, now_ns: u64) -> Vec<u32> {
-        let processors = Processors::read(&self.counts, &self.current, &self.possible);
-        self.ticks.look(now_ns, &processors)
-    }
-
-    /// Follows which processors are online. To be called about once a second.
-    pub fn follow_processors(&mut self, now_ns: u64, online: &[u32]) {
-        self.ticks.follow(now_ns, online);
-    }
-
-    /// What happened to ticks so far.
-    #[must_use]
-    pub const fn tick_counts(&self) -> TickCounts {
-        self.ticks.counts
-    }
-
-    /// The processors that are online and have no ticks, and why.
-    #[must_use]
-    pub fn without_ticks(&self) -> Vec<(u32, String)> {
-        let online = self.ticks.online.iter();
-        let without = online.filter_map(|(cpu, tick)| Some((*cpu, tick.as_ref().err()?.clone())));
-        without.collect()
-    }
 }

@@ -10,14 +10,17 @@ use std::sync::atomic::{Ordering, fence};
 
 use aya::maps::{ArrayOfMaps, HashMap, MapData, MapError};
 use aya_obj::generated::bpf_map_type::BPF_MAP_TYPE_ARRAY;
+use profiler_common::limits::MAX_PAGES;
 use profiler_common::unwind::{
     CHUNK_ROWS, MAX_PROCESS_MAPPINGS, MAX_TABLES, MappingRow, ProcessMappings, RowChunk,
     TABLE_SLOT_BITS, TableRow, UnwindPage, UnwindRow, table_slot,
 };
 
 use super::extents::Extents;
-use super::load::Kernel;
+use super::maps::Maps;
 use super::records::Records;
+use super::refusal::StartError;
+use super::settings::KernelSettings;
 
 /// `BPF_F_MMAPABLE`.
 const MAPPABLE: u32 = 1 << 10;
@@ -92,7 +95,7 @@ enum Retired {
 }
 
 /// The maps. See the module.
-pub(super) struct UnwindMaps {
+pub struct UnwindMaps {
     processes: HashMap<MapData, u32, ProcessMappings>,
     mappings: Records<MappingRow>,
     tables: Records<TableRow>,
@@ -109,35 +112,35 @@ pub(super) struct UnwindMaps {
 }
 
 impl UnwindMaps {
-    /// Over the maps of the object; at most `max_chunks` megabytes of rows.
-    pub(super) fn new(
-        processes: HashMap<MapData, u32, ProcessMappings>,
-        mappings: Records<MappingRow>,
-        tables: Records<TableRow>,
-        pages: Records<UnwindPage>,
-        chunk_maps: ArrayOfMaps<MapData>,
-        max_chunks: u32,
-    ) -> Self {
+    /// Empty: no process, no table.
+    ///
+    /// # Errors
+    /// [`StartError::Map`] if a map is missing, or cannot be mapped.
+    pub(super) fn new(maps: &mut Maps<'_>, settings: &KernelSettings) -> Result<Self, StartError> {
+        let mappings: Records<MappingRow> = maps.records("MAPPINGS", settings.mappings)?;
+        let pages: Records<UnwindPage> = maps.records("PAGES", MAX_PAGES)?;
+        let chunk_maps: ArrayOfMaps<MapData> = maps.typed("ROW_CHUNKS")?;
         let len = |records: usize| u32::try_from(records).unwrap_or(u32::MAX);
-        Self {
-            max_chunks: max_chunks.min(chunk_maps.len()) as usize,
+        Ok(Self {
+            max_chunks: settings.unwind_chunks.min(chunk_maps.len()) as usize,
             mapping_extents: Extents::new(len(mappings.len())),
             page_extents: Extents::new(len(pages.len())),
             loaded: (0..MAX_TABLES).map(|_| None).collect(),
             generations: vec![0; MAX_TABLES as usize],
             free_slots: (0..MAX_TABLES).rev().collect(),
-            processes,
+            processes: maps.typed("PROCESSES")?,
             mappings,
-            tables,
+            tables: maps.records("TABLES", MAX_TABLES)?,
             pages,
             chunk_maps,
             chunks: Vec::new(),
             retired: Vec::new(),
-        }
+        })
     }
 
     /// How full the maps are.
-    pub(super) fn fill(&self) -> UnwindFill {
+    #[must_use]
+    pub fn fill(&self) -> UnwindFill {
         let chunk_rows = CHUNK_ROWS as u64;
         let allocated = self.chunks.len() as u64 * chunk_rows;
         let chunks = self.chunks.iter();
@@ -157,14 +160,20 @@ impl UnwindMaps {
         }
     }
 
-    /// Loads a table: pages without holes from `base_page` on, their rows in order. `Ok(None)`: there is no room.
-    pub(super) fn load(
+    /// Loads a table: pages without holes from number `base_page` on, and their rows in order.
+    /// Returns its id; `None`: there is no room.
+    ///
+    /// # Errors
+    /// The kernel refuses memory.
+    pub fn load(
         &mut self,
-        base_page: u32,
+        base_page: u64,
         pages: &[UnwindPage],
         rows: &[UnwindRow],
     ) -> io::Result<Option<u32>> {
-        let Ok(page_count) = u32::try_from(pages.len()) else {
+        let (Ok(base_page), Ok(page_count)) =
+            (u32::try_from(base_page), u32::try_from(pages.len()))
+        else {
             return Ok(None);
         };
         if page_count == 0 || self.free_slots.is_empty() {
@@ -320,7 +329,7 @@ impl UnwindMaps {
 
     /// The walker no longer finds the table; its room is free some passes later. Returns how many rows that will be; 0 for
     /// an id that is not loaded.
-    pub(super) fn unload(&mut self, id: u32) -> usize {
+    pub fn unload(&mut self, id: u32) -> usize {
         let slot = table_slot(id);
         if self.tables.read(slot as usize).id != id {
             return 0;
@@ -367,7 +376,7 @@ impl UnwindMaps {
     }
 
     /// Writes mapping rows, by address, for one or more processes. `None`: there is no room.
-    pub(super) fn add_mappings(&mut self, rows: &[MappingRow]) -> Option<MappingRange> {
+    pub fn add_mappings(&mut self, rows: &[MappingRow]) -> Option<MappingRange> {
         let rows = &rows[..rows.len().min(MAX_PROCESS_MAPPINGS as usize)];
         let count = rows.len() as u32;
         let first = if count == 0 {
@@ -382,9 +391,13 @@ impl UnwindMaps {
         Some(MappingRange { first, count })
     }
 
-    /// Has the walker use these rows for a process, which executed its program at `exec_ns`. `if_present`: only if the
-    /// programs have not forgotten the process.
-    pub(super) fn publish(
+    /// Has the walker use these rows for a process, which executed its program at `exec_ns`
+    /// (monotonic nanoseconds by the record of that exec; 0 for none that was heard of).
+    /// `if_present`: only if the programs have not forgotten the process.
+    ///
+    /// # Errors
+    /// The kernel refuses for another reason than [`Published`] names.
+    pub fn publish(
         &mut self,
         pid: u32,
         exec_ns: u64,
@@ -412,7 +425,10 @@ impl UnwindMaps {
 
     /// A process is gone: removes what was written for it after the programs had seen its end. (What they copied for another one
     /// under its number has other rows, or is missed until that one's mappings are written.)
-    pub(super) fn withdraw(&mut self, pid: u32, range: &MappingRange) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn withdraw(&mut self, pid: u32, range: &MappingRange) -> io::Result<()> {
         let removed = match self.processes.get(&pid, 0) {
             Ok(found) if (found.first, found.count) == (range.first, range.count) => {
                 self.processes.remove(&pid)
@@ -432,7 +448,7 @@ impl UnwindMaps {
     }
 
     /// No process has these rows any more; they are free some passes later.
-    pub(super) fn retire(&mut self, range: MappingRange) {
+    pub fn retire(&mut self, range: MappingRange) {
         if range.count > 0 {
             self.retired
                 .push((MAPPING_PASSES, Retired::Mappings(range)));
@@ -467,86 +483,6 @@ impl UnwindMaps {
             self.chunks[usize::from(piece.chunk)]
                 .extents
                 .give(piece.first, piece.len);
-        }
-    }
-}
-
-impl Kernel {
-    /// Whether this kernel unwinds by tables.
-    #[must_use]
-    pub const fn unwinds_by_tables(&self) -> bool {
-        self.unwind.is_some()
-    }
-
-    /// How full the walker's maps are.
-    #[must_use]
-    pub fn unwind_fill(&self) -> UnwindFill {
-        self.unwind
-            .as_ref()
-            .map(UnwindMaps::fill)
-            .unwrap_or_default()
-    }
-
-    /// Loads a table: pages without holes from number `base_page` on, and their rows in order. Returns its id; `None`: there
-    /// is no room.
-    ///
-    /// # Errors
-    /// The kernel refuses memory.
-    pub fn load_table(
-        &mut self,
-        base_page: u64,
-        pages: &[UnwindPage],
-        rows: &[UnwindRow],
-    ) -> io::Result<Option<u32>> {
-        match (&mut self.unwind, u32::try_from(base_page)) {
-            (Some(unwind), Ok(base_page)) => unwind.load(base_page, pages, rows),
-            _ => Ok(None),
-        }
-    }
-
-    /// The walker no longer finds the table; its room is free some passes later. Returns how many rows that will be.
-    pub fn unload_table(&mut self, id: u32) -> usize {
-        self.unwind.as_mut().map_or(0, |unwind| unwind.unload(id))
-    }
-
-    /// Writes mapping rows, by address, for one or more processes. `None`: there is no room.
-    pub fn add_mappings(&mut self, rows: &[MappingRow]) -> Option<MappingRange> {
-        self.unwind.as_mut()?.add_mappings(rows)
-    }
-
-    /// Has the walker use these rows for a process, which executed its program at `exec_ns` (monotonic nanoseconds by the
-    /// record of that exec; 0 for none that was heard of). `if_present`: only if the programs have not forgotten the process.
-    ///
-    /// # Errors
-    /// The kernel refuses for another reason than [`Published`] names.
-    pub fn publish(
-        &mut self,
-        pid: u32,
-        exec_ns: u64,
-        range: &MappingRange,
-        if_present: bool,
-    ) -> io::Result<Published> {
-        match &mut self.unwind {
-            Some(unwind) => unwind.publish(pid, exec_ns, range, if_present),
-            None => Ok(Published::Full),
-        }
-    }
-
-    /// A process is gone: removes what was written for it after the programs had seen its end.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn withdraw(&mut self, pid: u32, range: &MappingRange) -> io::Result<()> {
-        match &mut self.unwind {
-            Some(unwind) => unwind.withdraw(pid, range),
-            None => Ok(()),
-        }
-    }
-
-    /// No process has these rows any more.
-    pub fn retire_mappings(&mut self, range: MappingRange) {
-        if let Some(unwind) = &mut self.unwind {
-            unwind.retire(range);
         }
     }
 }

@@ -270,13 +270,15 @@ fn who_ran_between_two_looks_is_noticed() {
     };
     let mut kernel = Kernel::start(settings).expect("there are the privileges");
     kernel
-        .name_targets(&NamedTargets {
+        .targets
+        .name(&NamedTargets {
             pids: vec![workload.pid()],
             ..NamedTargets::default()
         })
         .expect("the process is there");
-    kernel.judge_anew().expect("tasks can be scanned");
-    let pass = kernel.drain(&mut |_| {}).expect("maps can be read");
+    let judged = kernel.targets.judge_anew(&mut kernel.programs);
+    judged.expect("tasks can be scanned");
+    let pass = kernel.pass(&mut |_| {}).expect("maps can be read");
     let slots: Vec<u32> = pass.threads.iter().map(|thread| thread.slot).collect();
     assert!(slots.len() >= 9, "{} threads", slots.len());
     let counters = number(&facts, "/counters");
@@ -303,15 +305,18 @@ fn who_ran_between_two_looks_is_noticed() {
         .iter()
         .map(|tid| tid.as_u64().expect("a number"))
         .collect();
+    let (looks, programs) = (&mut kernel.looks, &mut kernel.programs);
     let state = |look: &OutsideLook| (look.head.slot, look.head.since_ns, look.head.switches);
     let (mut kept, mut torn, mut ran) = (0, 0, 0);
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(5) {
-        let first = kernel.look(&slots).expect("tasks can be looked at");
+        let first = looks.look(&slots, programs);
+        let first = first.expect("tasks can be looked at");
         let before = read();
         std::hint::spin_loop();
         let after = read();
-        let second = kernel.look_again(&slots).expect("tasks can be looked at");
+        let second = looks.look_again(&slots, programs);
+        let second = second.expect("tasks can be looked at");
         for look in &first {
             let Some(index) = tids.iter().position(|tid| *tid == u64::from(look.head.tid)) else {
                 continue;

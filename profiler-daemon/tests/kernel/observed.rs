@@ -102,7 +102,7 @@ pub(crate) struct Observed {
 impl Observed {
     /// Takes a pass in, and checks the ledger of each thread.
     fn pass(&mut self, kernel: &mut Kernel) {
-        let pass = kernel.drain(&mut |_| {}).expect("a pass");
+        let pass = kernel.pass(&mut |_| {}).expect("a pass");
         for sum in pass.sums {
             let place = match sum.missing {
                 None => Ok(sum.user),
@@ -174,8 +174,10 @@ pub(crate) fn observe_all<T: Send>(
         children: true,
         ..NamedTargets::default()
     };
-    kernel.name_targets(&targets).expect("targets can be set");
-    kernel.judge_anew().expect("the tasks can be scanned");
+    let named = kernel.targets.name(&targets);
+    named.expect("targets can be set");
+    let judged = kernel.targets.judge_anew(&mut kernel.programs);
+    judged.expect("the tasks can be scanned");
     let stop = AtomicBool::new(false);
     let mut observed = Observed::default();
     let (sender, receiver) = std::sync::mpsc::channel();
@@ -194,10 +196,11 @@ pub(crate) fn observe_all<T: Send>(
                 std::thread::sleep(Duration::from_millis(5));
                 let now_ns = monotonic_ns();
                 if kernel
-                    .next_tick_change_ns()
+                    .ticks
+                    .next_change_ns()
                     .is_some_and(|at_ns| at_ns <= now_ns)
                 {
-                    kernel.change_ticks(now_ns);
+                    kernel.ticks.change(now_ns, &kernel.counts);
                 }
             }
             observed.pass(&mut kernel);

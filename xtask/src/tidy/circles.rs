@@ -9,12 +9,6 @@ use super::tokens::Source;
 /// Files that import each other may be so many: two halves of one thing.
 const LARGEST: usize = 2;
 
-/// Folders in which circles may be larger.
-const ALLOWED: [&str; 1] = [
-    // `Kernel` has its methods in the files of what they are about, and these name it.
-    "kernel",
-];
-
 /// What each file of the daemon imports of others, by module.
 #[derive(Default)]
 pub(super) struct Imports {
@@ -61,8 +55,7 @@ impl Imports {
                 .copied()
                 .filter(|other| reached[other].contains(module))
                 .collect();
-            let is_allowed = ALLOWED.contains(&module.split("::").next().unwrap_or(module));
-            if circle.len() <= LARGEST || told.contains(module) || is_allowed {
+            if circle.len() <= LARGEST || told.contains(module) {
                 continue;
             }
             told.extend(&circle);

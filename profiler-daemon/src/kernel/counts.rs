@@ -1,0 +1,149 @@
+//! What the programs count, processor by processor, since they were loaded.
+
+use aya::maps::{MapData, PerCpuArray};
+use profiler_common::Counter;
+use profiler_common::records::OnProcessor;
+use profiler_common::unwind::WALK_ENDS;
+use tracing::warn;
+
+use super::maps::Maps;
+use super::refusal::{StartError, tick_refused};
+use super::tick_account::Seen;
+use crate::sys::proc_fs;
+
+/// The maps of counts. What cannot be read of them counts as 0, and is said in the log.
+pub struct Counts {
+    counters: PerCpuArray<MapData, u64>,
+    current: PerCpuArray<MapData, Current>,
+    walk_ends: PerCpuArray<MapData, u64>,
+    /// The processors that there can be, ascending: the order of the values of a map by processor.
+    possible: Vec<u32>,
+}
+
+/// What the programs have done since they were loaded, on all processors together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Runs of the two programs at system calls.
+    pub call_hooks: u64,
+    /// Runs of the program at switches.
+    pub switches: u64,
+    /// What walks have cost, nanoseconds.
+    pub walks_ns: u64,
+    /// How long processors were idle, nanoseconds.
+    pub idle_ns: u64,
+}
+
+impl Work {
+    /// What has been done since `earlier`.
+    #[must_use]
+    pub const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            call_hooks: self.call_hooks.saturating_sub(earlier.call_hooks),
+            switches: self.switches.saturating_sub(earlier.switches),
+            walks_ns: self.walks_ns.saturating_sub(earlier.walks_ns),
+            idle_ns: self.idle_ns.saturating_sub(earlier.idle_ns),
+        }
+    }
+}
+
+impl Counts {
+    /// # Errors
+    /// [`StartError`] if a map is missing, or the machine does not tell its processors.
+    pub(super) fn new(maps: &mut Maps<'_>) -> Result<Self, StartError> {
+        Ok(Self {
+            counters: maps.typed("COUNTS")?,
+            current: maps.typed("CURRENT")?,
+            walk_ends: maps.typed("WALK_ENDS")?,
+            possible: proc_fs::possible_cpus().map_err(|error| tick_refused(&error))?,
+        })
+    }
+
+    /// Counters since the start, in the order of [`Counter::ALL`].
+    pub(super) fn counters(&self) -> Vec<u64> {
+        Counter::ALL
+            .iter()
+            .map(|counter| match self.counters.get(&(*counter as u32), 0) {
+                Ok(values) => values.iter().sum(),
+                Err(error) => {
+                    warn!("the counter {} cannot be read: {error}", counter.name());
+                    0
+                }
+            })
+            .collect()
+    }
+
+    /// How walks of user stacks have ended so far, by the number of a `StackEnd`.
+    #[must_use]
+    pub fn walk_ends(&self) -> Vec<u64> {
+        let ends = 0..WALK_ENDS;
+        ends.map(|end| match self.walk_ends.get(&end, 0) {
+            Ok(values) => values.iter().sum(),
+            Err(error) => {
+                warn!("the count of walks that ended as {end} cannot be read: {error}");
+                0
+            }
+        })
+        .collect()
+    }
+
+    /// What the programs have done by `now_ns`, monotonic nanoseconds.
+    #[must_use]
+    pub fn work(&self, now_ns: u64) -> Work {
+        let mut work = Work::default();
+        match self.current.get(&0, 0) {
+            Ok(values) => {
+                for value in values.iter().map(|current| &current.0) {
+                    work.call_hooks += value.call_hooks;
+                    work.switches += value.switches;
+                    work.walks_ns += value.walks.spent_ns;
+                    work.idle_ns += value.idle_by(now_ns).unwrap_or(0);
+                }
+            }
+            Err(error) => warn!("what the programs have done cannot be read: {error}"),
+        }
+        work
+    }
+
+    /// What they know of each processor now.
+    pub(super) fn processors(&self) -> Processors<'_> {
+        let ticks = self.counters.get(&(Counter::Ticks as u32), 0);
+        let current = self.current.get(&0, 0);
+        if let Some(error) = ticks.as_ref().err().or(current.as_ref().err()) {
+            warn!("the ticks cannot be counted: {error}");
+        }
+        Processors {
+            possible: &self.possible,
+            ticks: ticks.map(|values| values.to_vec()).unwrap_or_default(),
+            current: current.map(|values| values.to_vec()).unwrap_or_default(),
+        }
+    }
+}
+
+/// What the programs know of each processor, read at one moment.
+pub(super) struct Processors<'a> {
+    /// Those that there can be, ascending: the order of the values.
+    possible: &'a [u32],
+    /// How often the tick has run since it was loaded. Empty where that cannot be read.
+    ticks: Vec<u64>,
+    /// Whether they are idle, and how long they were. Empty where that cannot be read.
+    current: Vec<Current>,
+}
+
+impl Processors<'_> {
+    /// What is known of the ticks of `cpu`. `now_ns` is when they were read, or earlier.
+    pub(super) fn seen(&self, cpu: u32, now_ns: u64) -> Option<Seen> {
+        let position = self.possible.binary_search(&cpu).ok()?;
+        Some(Seen {
+            ticks: *self.ticks.get(position)?,
+            idle_ns: self.current.get(position)?.0.idle_by(now_ns),
+        })
+    }
+}
+
+/// A value of `CURRENT`.
+#[derive(Clone, Copy, Default)]
+#[repr(transparent)]
+struct Current(OnProcessor);
+
+// SAFETY: transparent over plain data.
+unsafe impl aya::Pod for Current {}

@@ -1,0 +1,176 @@
+//! The loaded programs: attached and detached, run once for each task, and what they cost.
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+
+use aya::Ebpf;
+use aya::programs::tp_btf::BtfTracePointLinkId;
+use aya::programs::{BtfTracePoint, Iter, PerfEvent, Program, ProgramError};
+
+use super::cost::ProgramCost;
+use super::maps::Maps;
+use super::refusal::{StartError, chain, tick_refused};
+
+/// The loaded programs. Those of tracepoints are detached when this is dropped.
+pub struct Programs {
+    ebpf: Ebpf,
+    tracepoints: Vec<&'static str>,
+}
+
+impl Programs {
+    /// Of this object, whose programs are loaded. Those of `tracepoints`, which have their names,
+    /// are attached together.
+    pub(super) const fn new(ebpf: Ebpf, tracepoints: Vec<&'static str>) -> Self {
+        Self { ebpf, tracepoints }
+    }
+
+    /// The maps of the object that nobody has taken yet.
+    pub(super) const fn maps(&mut self) -> Maps<'_> {
+        Maps::of(&mut self.ebpf)
+    }
+
+    /// The tracepoints that are attached together, by name.
+    pub(super) fn tracepoints(&self) -> &[&'static str] {
+        &self.tracepoints
+    }
+
+    /// Attaches the programs of these tracepoints, for as long as this lives.
+    ///
+    /// # Errors
+    /// [`StartError::Program`] if the kernel refuses one; those before it are then attached.
+    pub(super) fn attach_all(&mut self) -> Result<(), StartError> {
+        for name in &self.tracepoints {
+            attach(&mut self.ebpf, name)?;
+        }
+        Ok(())
+    }
+
+    /// Attaches the program of one tracepoint.
+    ///
+    /// # Errors
+    /// [`StartError::Program`] if the kernel refuses.
+    pub(super) fn attach(&mut self, name: &'static str) -> Result<BtfTracePointLinkId, StartError> {
+        attach(&mut self.ebpf, name)
+    }
+
+    /// Detaches the program of one tracepoint.
+    ///
+    /// # Errors
+    /// [`StartError::Program`] if the kernel refuses.
+    pub(super) fn detach(
+        &mut self,
+        name: &'static str,
+        link: BtfTracePointLinkId,
+    ) -> Result<(), StartError> {
+        let program: &mut BtfTracePoint = program_of(&mut self.ebpf, name)?;
+        program.detach(link).map_err(|error| StartError::Program {
+            program: name,
+            reason: chain(&error),
+        })
+    }
+
+    /// The program that ticks run, for whoever opens these.
+    ///
+    /// # Errors
+    /// [`StartError`] if there is none, or no descriptor for it.
+    pub(super) fn tick(&mut self) -> Result<OwnedFd, StartError> {
+        let program: &mut PerfEvent = program_of(&mut self.ebpf, "tick")?;
+        let descriptor = program.fd().map_err(io::Error::other);
+        descriptor
+            .and_then(|descriptor| descriptor.as_fd().try_clone_to_owned())
+            .map_err(|error| tick_refused(&error))
+    }
+
+    /// Runs a program once for each task, and takes what it writes, not more than `max_bytes`.
+    ///
+    /// # Errors
+    /// [`StartError::Program`] if the kernel refuses, or `to` does.
+    pub(super) fn iterate(
+        &mut self,
+        name: &'static str,
+        to: &mut dyn io::Write,
+        max_bytes: u64,
+    ) -> Result<(), StartError> {
+        let fail = |reason: String| StartError::Program {
+            program: name,
+            reason,
+        };
+        let program: &mut Iter = program_of(&mut self.ebpf, name)?;
+        let link = program.attach().map_err(|error| fail(error.to_string()))?;
+        let link = program
+            .take_link(link)
+            .map_err(|error| fail(error.to_string()))?;
+        let file = link.into_file().map_err(|error| fail(error.to_string()))?;
+        io::copy(&mut file.take(max_bytes), to).map_err(|error| fail(error.to_string()))?;
+        Ok(())
+    }
+
+    /// Run-time statistics of each program, by name, gathered while they were measured.
+    #[must_use]
+    pub fn costs(&self) -> Vec<ProgramCost> {
+        let mut costs: Vec<ProgramCost> = self
+            .ebpf
+            .programs()
+            .filter_map(|(name, program)| {
+                let info = program.info().ok()?;
+                Some(ProgramCost {
+                    name: name.to_owned(),
+                    runs: info.run_count(),
+                    run_ns: u64::try_from(info.run_time().as_nanos()).unwrap_or(u64::MAX),
+                })
+            })
+            .collect();
+        costs.sort_by(|a, b| a.name.cmp(&b.name));
+        costs
+    }
+
+    /// Runs so far that the kernel left out because the same program was preempted on that
+    /// processor (from Linux 7.2 on), as `/proc/self/fdinfo` tells: what they would have seen is
+    /// lost.
+    #[must_use]
+    pub fn skipped_runs(&self) -> u64 {
+        let skipped = |program: &Program| {
+            let fd = program.fd().ok()?.as_fd().as_raw_fd();
+            let text = fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
+            let mut lines = text.lines();
+            let number = lines.find_map(|line| line.strip_prefix("recursion_misses:"))?;
+            number.trim().parse::<u64>().ok()
+        };
+        self.ebpf
+            .programs()
+            .filter_map(|(_, program)| skipped(program))
+            .sum()
+    }
+}
+
+fn attach(ebpf: &mut Ebpf, name: &'static str) -> Result<BtfTracePointLinkId, StartError> {
+    let program: &mut BtfTracePoint = program_of(ebpf, name)?;
+    program.attach().map_err(|error| StartError::Program {
+        program: name,
+        reason: chain(&error),
+    })
+}
+
+/// A program of the object as the type it is.
+///
+/// # Errors
+/// [`StartError::Program`] if the object has no such program, or one of another type.
+pub(super) fn program_of<'a, P>(
+    ebpf: &'a mut Ebpf,
+    name: &'static str,
+) -> Result<&'a mut P, StartError>
+where
+    &'a mut P: TryFrom<&'a mut Program, Error = ProgramError>,
+{
+    ebpf.program_mut(name)
+        .ok_or_else(|| StartError::Program {
+            program: name,
+            reason: "it is not in the object".into(),
+        })?
+        .try_into()
+        .map_err(|error: ProgramError| StartError::Program {
+            program: name,
+            reason: error.to_string(),
+        })
+}
