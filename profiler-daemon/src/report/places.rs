@@ -96,17 +96,15 @@ impl Places {
             let without_callers = without_callers(member);
             for (number, node, primary, values) in self.of_member(index, member) {
                 losses.note(node, primary);
-                let sum = if node.place.is_folded() {
-                    &mut losses.folded_ns
-                } else if without_callers
-                    .as_ref()
-                    .is_some_and(|of| of[number as usize])
-                {
-                    &mut losses.callers_folded_ns
-                } else {
-                    continue;
-                };
-                *sum = sum.saturating_add(values.elapsed_ns());
+                let ns = values.elapsed_ns();
+                if node.place.is_folded() {
+                    losses.folded_ns = losses.folded_ns.saturating_add(ns);
+                }
+                // Folded kernel frames are both: shown as time of the user function that called.
+                let lacks_callers = without_callers.as_ref();
+                if lacks_callers.is_some_and(|of| of[number as usize]) {
+                    losses.callers_folded_ns = losses.callers_folded_ns.saturating_add(ns);
+                }
             }
         }
         losses
