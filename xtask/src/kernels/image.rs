@@ -45,10 +45,24 @@ impl Files {
             "etc/passwd",
             b"root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n",
         );
-        for file in programs.into_iter().chain(&libraries) {
+        for file in [&self.daemon, &self.workload].into_iter().chain(&libraries) {
             archive.file(&file.to_string_lossy(), &read(file)?);
         }
+        archive.file(&self.tests.to_string_lossy(), &self.tests_without_debug()?);
         Ok(archive.finish())
+    }
+
+    /// The tests without debug information, which would take more memory than the machine has.
+    fn tests_without_debug(&self) -> anyhow::Result<Vec<u8>> {
+        let stripped = self.tests.with_extension("stripped");
+        shell::run(
+            Command::new("strip")
+                .arg("--strip-debug")
+                .arg("-o")
+                .arg(&stripped)
+                .arg(&self.tests),
+        )?;
+        read(&stripped)
     }
 
     /// Runs these tests, one at a time.
