@@ -11,7 +11,7 @@ const MARKS = { good: "✓", lacks: "!", note: "·" };
 // A line for each thing an answer can lack: [how it is, sentence, exact]. Answers without functions have nothing to name.
 function lines(completeness, { elapsedNs = 0, stacks = null, named = false, sleepers = false }) {
   const { samples_lost: lost, stacks_truncated: truncated, stacks_unwind_failed: failed } = completeness;
-  const { elapsed_unattributed_ns: without, frames_unknown_percent: unknown } = completeness;
+  const { elapsed_unattributed_ns: without, frames_unknown_percent: unknown, samples_each: each = 1 } = completeness;
   const of = stacks && stacks.walked > 0 ? ` of ${count(stacks.walked)}` : "";
   const reasons = Object.entries(completeness.frames_unknown ?? {}).map(([why, of]) => `${why} ${percent(of)}`);
   const part = elapsedNs > 0 ? ` (${percent(share(without, elapsedNs))})` : "";
@@ -22,6 +22,7 @@ function lines(completeness, { elapsedNs = 0, stacks = null, named = false, slee
     [without > 0 && sleepers ? "note" : lacks(without === 0), `${time(without)} without a stack${part}`, `${exactTime(without)}: in the totals, but of no function. Its thread waits and has not been walked yet, or its stack could not be kept.${asleep}`],
     [lacks(failed === 0), `${count(failed)}${of} stacks end early`, "Walks that could not go on: mostly code built without frame pointers. The executing function and all totals are right; callers are missing."],
     [lacks(truncated === 0), `${several(truncated, "stack")} cut at the limit`, "Walks that ended at the bound on frames. Outer callers are missing."],
+    ...(each > 1 ? [["note", `${each.toFixed(1)} samples tell as much as one`, "Stacks are so deep that walking all would cost more than the budget: some ticks are walked, and stand for the others. Intervals say what that means; totals are exact."]] : []),
     ...(named ? [[lacks(unknown === 0), `${percent(unknown)} of frames without a name`, `Weighted by time. They are shown as module+0xoffset. ${reasons.join(", ")}`.trim()]] : []),
   ];
 }
