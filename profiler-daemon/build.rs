@@ -1,6 +1,8 @@
-//! Compiles the kernel programs, for new and for old kernels, and hands their objects to the daemon as environment variables.
+//! Compiles the kernel programs, for new and for old kernels, and hands their objects to the daemon
+//! as environment variables.
 //!
-//! It installs nothing: where the BPF toolchain is missing, it fails and names the command that brings it.
+//! It installs nothing: where the BPF toolchain is missing, it fails and names the command that
+//! brings it.
 #![expect(clippy::print_stderr, reason = "how a build script says why it failed")]
 
 #[path = "../xtask/src/toolchain/bpf.rs"]
@@ -77,7 +79,8 @@ fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Compiles the kernel programs with these features; what the compiler said is passed on only when it failed.
+/// Compiles the kernel programs with these features; what the compiler said is passed on only when
+/// it failed.
 fn compile(toolchain: &Toolchain, root: &Path, features: &str) -> Result<(), Box<dyn Error>> {
     let mut command = toolchain.cargo("build", root);
     let output = command

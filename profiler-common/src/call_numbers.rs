@@ -1,9 +1,10 @@
-//! System calls that do not return to where they were entered, by the numbers of both tables of x86-64.
+//! System calls that do not return to where they were entered, by the numbers of both tables of
+//! x86-64.
 
 use crate::limits::COMPAT_CALL;
 
-/// Does the call leave to another stack than it was entered from, or not at all? (`vfork`, `execve`, `execveat`, `exit` and
-/// `exit_group`.)
+/// Does the call leave to another stack than it was entered from, or not at all? (`vfork`,
+/// `execve`, `execveat`, `exit` and `exit_group`.)
 #[must_use]
 #[inline(always)]
 pub const fn leaves_elsewhere(number: u32) -> bool {
@@ -29,7 +30,8 @@ pub const fn leaves_to_signal(number: u32) -> bool {
 mod tests {
     use super::*;
 
-    // Check that each table has its own numbers: 11 is munmap in one and execve in the other, 59 execve and oldolduname.
+    // Check that each table has its own numbers: 11 is munmap in one and execve in the other, 59
+    // execve and oldolduname.
     #[test]
     fn tables_are_told_apart() {
         for (number, of_64, of_32) in [(11, false, true), (59, true, false), (1, false, true)] {

@@ -1,13 +1,15 @@
 //! The thread clock: the one state machine that says what a thread was doing, to the nanosecond.
 //!
 //! Two collection events in a row bound an interval, and each interval has exactly one class
-//! (docs/semantics.md section 3). The kernel programs drive this code, and so do the host tests: same code, drawn
-//! timelines and random event sequences.
+//! (docs/semantics.md section 3). The kernel programs drive this code, and so do the host tests:
+//! same code, drawn timelines and random event sequences.
 //!
-//! Who writes: all fields are written on the processor the thread runs on (or switches on), one event at a time, or by the scan of
-//! all tasks, which keeps the thread's own events out. The exceptions are two words that any processor may store
-//! ([`ThreadClock::woken_ns`], [`ThreadClock::gone_ns`]), and one of the marks (`Marks::woken_behind`). So a waker never
-//! races with the switch-out: what a wake means is decided later, by the thread itself, when it is switched in.
+//! Who writes: all fields are written on the processor the thread runs on (or switches on), one
+//! event at a time, or by the scan of all tasks, which keeps the thread's own events out. The
+//! exceptions are two words that any processor may store ([`ThreadClock::woken_ns`],
+//! [`ThreadClock::gone_ns`]), and one of the marks (`Marks::woken_behind`). So a waker never races
+//! with the switch-out: what a wake means is decided later, by the thread itself, when it is
+//! switched in.
 
 use crate::kinds::{WAITS, WaitNs};
 
@@ -22,9 +24,11 @@ pub const NO_CALL: u32 = u32::MAX;
 
 /// [`ThreadClock::flags`]: the thread has no user mode (a kernel thread, or an io_uring worker).
 pub const KERNEL_THREAD: u32 = 1;
-/// [`ThreadClock::flags`]: the entry of the current system call was seen, so its exit may be counted.
+/// [`ThreadClock::flags`]: the entry of the current system call was seen, so its exit may be
+/// counted.
 pub const CALL_SEEN: u32 = 2;
-/// [`ThreadClock::flags`]: the thread's system calls are not traced: its class `user` is all of its running time.
+/// [`ThreadClock::flags`]: the thread's system calls are not traced: its class `user` is all of its
+/// running time.
 pub const UNTRACED: u32 = 4;
 
 /// What a thread was doing in an interval. The values are indexes into [`ClassNs`].
@@ -66,7 +70,8 @@ impl Class {
     }
 }
 
-/// Where the thread is, as of its last event. Stored as a number, because the record lives in a BPF map.
+/// Where the thread is, as of its last event. Stored as a number, because the record lives in a BPF
+/// map.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -111,7 +116,8 @@ pub enum Wake {
     Early,
     /// The thread runs although nobody was seen to wake it: the time stays blocked.
     Missed,
-    /// The thread comes although it was not seen to leave. If it was woken, it had been blocked; else it was preempted.
+    /// The thread comes although it was not seen to leave. If it was woken, it had been blocked;
+    /// else it was preempted.
     NeverLeft,
 }
 
@@ -160,8 +166,9 @@ pub struct ThreadClock {
     pub resumed_ns: u64,
     /// When the thread was last woken. Written by wakers, on any processor.
     pub woken_ns: u64,
-    /// When the thread's processor was last found with another thread on it, though it had not been seen to leave. Written
-    /// on that processor, and no more than a hint: void as soon as the thread has a later event.
+    /// When the thread's processor was last found with another thread on it, though it had not been
+    /// seen to leave. Written on that processor, and no more than a hint: void as soon as the
+    /// thread has a later event.
     pub gone_ns: u64,
     /// Entry of the current system call.
     pub call_entered_ns: u64,
@@ -175,18 +182,21 @@ pub struct ThreadClock {
     pub phase: u32,
     /// [`KERNEL_THREAD`], [`CALL_SEEN`], [`UNTRACED`].
     pub flags: u32,
-    /// How often it came though it had not been seen to leave, or was found where it had not been seen to come. Modulo 2^32.
+    /// How often it came though it had not been seen to leave, or was found where it had not been
+    /// seen to come. Modulo 2^32.
     pub switches_missed: u32,
     /// The first event.
     pub first_ns: u64,
     /// Time between the first and the last event in which the thread was not a target.
     pub unobserved_ns: u64,
-    /// The part of `totals[User]` that does not grow now: while calls are traced what was untraced, and the other way round.
+    /// The part of `totals[User]` that does not grow now: while calls are traced what was untraced,
+    /// and the other way round.
     pub standing_ns: u64,
 }
 
 impl ThreadClock {
-    /// The clock starts: the thread is first seen, or born, in `phase` and perhaps inside the system call `call`.
+    /// The clock starts: the thread is first seen, or born, in `phase` and perhaps inside the
+    /// system call `call`.
     #[inline(always)]
     pub fn start(&mut self, now_ns: u64, phase: Phase, call: u32, flags: u32) {
         self.first_ns = now_ns;
@@ -214,7 +224,8 @@ impl ThreadClock {
         self.phase = phase as u32;
     }
 
-    /// The thread is no target any more: its open interval is closed and the clock stands still. Returns what ended of a wait.
+    /// The thread is no target any more: its open interval is closed and the clock stands still.
+    /// Returns what ended of a wait.
     #[inline(always)]
     pub fn suspend(&mut self, now_ns: u64) -> WaitNs {
         self.heed_gone();
@@ -223,7 +234,8 @@ impl ThreadClock {
         waited
     }
 
-    /// A timer tick found the thread running (or any other moment at which the open interval is cut without a change).
+    /// A timer tick found the thread running (or any other moment at which the open interval is cut
+    /// without a change).
     #[inline(always)]
     pub fn tick(&mut self, now_ns: u64) {
         if self.phase == Phase::Running as u32 {
@@ -231,8 +243,9 @@ impl ThreadClock {
         }
     }
 
-    /// The thread is found on a processor whose last known switch, to another thread, was at `since_ns` (0: none is known). If it
-    /// was not seen to come, it came as soon as it can have: then, or when it was woken. `None`: it was seen.
+    /// The thread is found on a processor whose last known switch, to another thread, was at
+    /// `since_ns` (0: none is known). If it was not seen to come, it came as soon as it can have:
+    /// then, or when it was woken. `None`: it was seen.
     #[inline(always)]
     pub fn arrive_unseen(&mut self, now_ns: u64, since_ns: u64) -> Option<Absence> {
         if self.phase != Phase::Blocked as u32 && self.phase != Phase::Runnable as u32 {
@@ -249,9 +262,10 @@ impl ThreadClock {
         Some(self.switch_in(if came_ns < now_ns { came_ns } else { now_ns }))
     }
 
-    /// From now on the thread is taken to be in `call` (or none), as far as it can be told: whether its system calls are traced has
-    /// changed (`flags`). The call's entry was not seen, and it is not counted. One that was seen to be entered is taken to return now:
-    /// its exit will not be seen. Returns what ended of a wait, and that call.
+    /// From now on the thread is taken to be in `call` (or none), as far as it can be told: whether
+    /// its system calls are traced has changed (`flags`). The call's entry was not seen, and it is
+    /// not counted. One that was seen to be entered is taken to return now: its exit will not be
+    /// seen. Returns what ended of a wait, and that call.
     #[inline(always)]
     pub fn assume_call(
         &mut self,
@@ -269,15 +283,16 @@ impl ThreadClock {
         (waited, finished)
     }
 
-    /// After [`ThreadClock::assume_call`], and after the marks that fell before it were taken: what the thread runs and waits from now on is
-    /// that call's.
+    /// After [`ThreadClock::assume_call`], and after the marks that fell before it were taken: what
+    /// the thread runs and waits from now on is that call's.
     #[inline(always)]
     pub fn begin_assumed_call(&mut self) {
         self.call_running_base_ns = self.totals[Class::Syscall as usize];
         self.call_blocked_base_ns = self.totals[Class::Blocked as usize];
     }
 
-    /// A tick found the thread in user mode: it is in no call, whatever was missed. True if it was believed to be in one.
+    /// A tick found the thread in user mode: it is in no call, whatever was missed. True if it was
+    /// believed to be in one.
     #[inline(always)]
     pub fn end_missed_call(&mut self) -> bool {
         let missed = self.call != NO_CALL;
@@ -286,8 +301,8 @@ impl ThreadClock {
         missed
     }
 
-    /// The thread leaves its processor: `gave_up` when it waits for something, false when it could go on. It was there: see
-    /// [`ThreadClock::arrive_unseen`].
+    /// The thread leaves its processor: `gave_up` when it waits for something, false when it could
+    /// go on. It was there: see [`ThreadClock::arrive_unseen`].
     #[inline(always)]
     pub fn switch_out(&mut self, now_ns: u64, gave_up: bool) {
         self.close_running(now_ns);
@@ -313,7 +328,8 @@ impl ThreadClock {
         absence
     }
 
-    /// The thread enters the system call `number`. True if it was in one already (its exit was missed).
+    /// The thread enters the system call `number`. True if it was in one already (its exit was
+    /// missed).
     #[inline(always)]
     pub fn enter_call(&mut self, now_ns: u64, number: u32) -> bool {
         let nested = self.call != NO_CALL;
@@ -327,8 +343,9 @@ impl ThreadClock {
         nested
     }
 
-    /// The thread leaves its system call. `None` when its entry was not seen: a new thread on its way out of the call that
-    /// made it, or a call that was under way when the thread was first seen.
+    /// The thread leaves its system call. `None` when its entry was not seen: a new thread on its
+    /// way out of the call that made it, or a call that was under way when the thread was first
+    /// seen.
     #[inline(always)]
     pub fn leave_call(&mut self, now_ns: u64) -> Option<FinishedCall> {
         self.close_running(now_ns);
@@ -353,8 +370,8 @@ impl ThreadClock {
         })
     }
 
-    /// The thread has, or has no longer, a user mode (`flags` = [`KERNEL_THREAD`] or 0): a kernel thread may execute a
-    /// program.
+    /// The thread has, or has no longer, a user mode (`flags` = [`KERNEL_THREAD`] or 0): a kernel
+    /// thread may execute a program.
     #[inline(always)]
     pub fn set_flags(&mut self, flags: u32) {
         self.trace(flags);
@@ -388,10 +405,11 @@ impl ThreadClock {
         }
     }
 
-    /// The clock as it stands at `now_ns`, with the open interval closed. What reports read: a sleeping thread's time grows.
+    /// The clock as it stands at `now_ns`, with the open interval closed. What reports read: a
+    /// sleeping thread's time grows.
     ///
-    /// A thread that is woken early (see [`Wake::Early`]) counts as blocked until it runs; that is corrected then. So does
-    /// one that has left unseen.
+    /// A thread that is woken early (see [`Wake::Early`]) counts as blocked until it runs; that is
+    /// corrected then. So does one that has left unseen.
     #[must_use]
     #[inline(always)]
     pub fn view(&self, now_ns: u64) -> Self {
@@ -434,8 +452,9 @@ impl ThreadClock {
                 wake,
             )
         } else if self.woken_ns > self.resumed_ns {
-            // Woken in the stretch that the switch-out ended, and by nobody since: the waker was at work on another
-            // processor while the thread was on its way out. (A wake that came to nothing is followed by another one.)
+            // Woken in the stretch that the switch-out ended, and by nobody since: the waker was at
+            // work on another processor while the thread was on its way out. (A wake that came to
+            // nothing is followed by another one.)
             (0, Wake::Early)
         } else {
             (away_ns, Wake::Missed)
@@ -452,7 +471,8 @@ impl ThreadClock {
         self.switches_missed = self.switches_missed.wrapping_add(1);
     }
 
-    /// Another thread was found on its processor since its last event: it is away, for all that is known from outside.
+    /// Another thread was found on its processor since its last event: it is away, for all that is
+    /// known from outside.
     #[inline(always)]
     fn heed_gone(&mut self) {
         if self.phase == Phase::Running as u32 && self.gone_ns > self.last_ns {
@@ -471,7 +491,8 @@ impl ThreadClock {
             return [0; WAITS];
         }
         let away_ns = now_ns.saturating_sub(self.last_ns);
-        // Only a wake seen since the switch-out ends the blocked time here: an early one is decided at the switch-in.
+        // Only a wake seen since the switch-out ends the blocked time here: an early one is decided
+        // at the switch-in.
         let blocked_ns = if self.phase == Phase::Runnable as u32 {
             0
         } else if self.woken_ns >= self.last_ns && self.woken_ns - self.last_ns < away_ns {
@@ -488,7 +509,8 @@ impl ThreadClock {
     /// Closes the open interval of a running thread.
     #[inline(always)]
     fn close_running(&mut self, now_ns: u64) {
-        // Two processors' clocks may differ by a hair: time never runs backwards here, and nothing is counted twice.
+        // Two processors' clocks may differ by a hair: time never runs backwards here, and nothing
+        // is counted twice.
         let ran_ns = now_ns.saturating_sub(self.last_ns);
         if self.flags & KERNEL_THREAD != 0 {
             self.totals[Class::Kernel as usize] += ran_ns;

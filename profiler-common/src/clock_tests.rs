@@ -1,6 +1,7 @@
 //! The thread clock on drawn timelines, and under random events against the ledger.
 //!
-//! Legend: `u` user, `s` system call, `b` blocked, `r` runnable; one column is one nanosecond from 100 on.
+//! Legend: `u` user, `s` system call, `b` blocked, `r` runnable; one column is one nanosecond from
+//! 100 on.
 
 use super::*;
 use proptest::prelude::*;
@@ -53,7 +54,8 @@ fn a_call_that_waits() {
 
 #[test]
 fn preempted_in_user_mode() {
-    // Check that a thread which did not give its processor up is runnable all the time it is away, woken or not.
+    // Check that a thread which did not give its processor up is runnable all the time it is away,
+    // woken or not.
     //   uuuurrrrrrrruuu
     let mut clock = started();
     clock.switch_out(104, false);
@@ -71,7 +73,8 @@ fn preempted_in_user_mode() {
 
 #[test]
 fn the_waker_is_faster_than_the_switch_out() {
-    // Check that a wake which comes while the thread is on its way out makes the whole absence runnable.
+    // Check that a wake which comes while the thread is on its way out makes the whole absence
+    // runnable.
     //   uuuu(wake)u rrrrrr u      and nobody wakes it again
     let mut clock = started();
     clock.woken_ns = 104;
@@ -88,7 +91,8 @@ fn the_waker_is_faster_than_the_switch_out() {
 
 #[test]
 fn a_wake_that_came_to_nothing_does_not_hide_the_sleep() {
-    // Check that a thread woken before it slept, which then sleeps for long, is blocked until the wake that counts.
+    // Check that a thread woken before it slept, which then sleeps for long, is blocked until the
+    // wake that counts.
     //   uu(wake)uuu bbbbbbbbbbb(wake)rr
     let mut clock = started();
     clock.woken_ns = 102;
@@ -129,7 +133,8 @@ fn an_old_wake_is_none() {
 
 #[test]
 fn a_switch_out_that_was_not_seen() {
-    // Check that a thread which comes without having left was away: blocked until it was woken, runnable if it never was.
+    // Check that a thread which comes without having left was away: blocked until it was woken,
+    // runnable if it never was.
     //   uuuu ?????????(wake)?? u ???? u
     let mut clock = started();
     clock.tick(104);
@@ -156,8 +161,9 @@ fn a_switch_out_that_was_not_seen() {
 
 #[test]
 fn an_arrival_that_was_not_seen() {
-    // Check that a thread found at work without having been seen to come is taken to have come as soon as it can have: when
-    // it was woken, or at the last switch that was seen on its processor, whichever is later.
+    // Check that a thread found at work without having been seen to come is taken to have come as
+    // soon as it can have: when it was woken, or at the last switch that was seen on its processor,
+    // whichever is later.
     //   uuuu bbbb(wake)|uuu        uuuu bbbb(wake)rr|u
     for (since_ns, expected) in [(105, (10 + 3, 0, 4, 0, 0)), (116, (10 + 1, 0, 4, 2, 0))] {
         let mut clock = started();
@@ -174,7 +180,8 @@ fn an_arrival_that_was_not_seen() {
 
 #[test]
 fn a_thread_that_left_unseen_does_not_run_on() {
-    // Check that a thread whose processor was found with another is not shown as running, until it has an event again.
+    // Check that a thread whose processor was found with another is not shown as running, until it
+    // has an event again.
     let mut clock = started();
     clock.gone_ns = 130;
     assert_eq!(classes(&clock.view(150)), (0, 0, 50, 0, 0));
@@ -192,8 +199,9 @@ fn a_thread_that_left_unseen_does_not_run_on() {
 
 #[test]
 fn tracing_of_system_calls_begins_and_ends() {
-    // Check that time before a change of what is traced keeps its class, that a call of which nobody saw the entry is
-    // time of class syscall, but not counted, and that one that was entered is counted as far as it was seen.
+    // Check that time before a change of what is traced keeps its class, that a call of which
+    // nobody saw the entry is time of class syscall, but not counted, and that one that was entered
+    // is counted as far as it was seen.
     let mut clock = started();
     clock.enter_call(110, 1);
     let (_, finished) = clock.assume_call(115, NO_CALL, UNTRACED);
@@ -234,7 +242,8 @@ fn a_wake_from_a_processor_whose_clock_is_ahead() {
 
 #[test]
 fn a_sleeping_thread_grows_in_each_report() {
-    // Check that reading does not change the clock and that the open interval is in the view, split at the wake.
+    // Check that reading does not change the clock and that the open interval is in the view, split
+    // at the wake.
     let mut clock = started();
     clock.enter_call(110, 0);
     clock.switch_out(120, true);
@@ -286,7 +295,8 @@ fn a_missed_exit_of_a_call_is_noticed() {
 
 #[test]
 fn time_outside_the_targets_is_not_in_the_ledger() {
-    // Check that a thread which stops being a target and becomes one again has a gap, which no class contains.
+    // Check that a thread which stops being a target and becomes one again has a gap, which no
+    // class contains.
     let mut clock = started();
     clock.suspend(110);
     assert_eq!(clock.view(500).elapsed_ns(), 10);
@@ -336,8 +346,9 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #[test]
     fn the_ledger_adds_up(events in prop::collection::vec((event(), 0u64..50), 0..200), flags in 0u32..2) {
-        // Check that any sequence of events, sensible or not, in any order and with clocks that run backwards by a hair,
-        // leaves classes that sum to last - first - unobserved, and totals that never shrink.
+        // Check that any sequence of events, sensible or not, in any order and with clocks that run
+        // backwards by a hair, leaves classes that sum to last - first - unobserved, and totals
+        // that never shrink.
         let mut clock = ThreadClock::default();
         clock.start(1_000, Phase::Running, NO_CALL, flags);
         let mut now = 1_000u64;

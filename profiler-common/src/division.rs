@@ -1,12 +1,14 @@
-//! Divides exact time among stacks by their marks (docs/semantics.md section 4): the report side, made once for the window
-//! of a report. Pure: totals and marks go in, nanoseconds of each stack come out, and intervals of what they rest on.
+//! Divides exact time among stacks by their marks (docs/semantics.md section 4): the report side,
+//! made once for the window of a report. Pure: totals and marks go in, nanoseconds of each stack
+//! come out, and intervals of what they rest on.
 //!
-//! A report says which processes are strata ([`strata`]), gives each stratum's exact kinds and the sum of its stacks'
-//! primary data to [`Stratum::new`], and has its stacks divided by [`Stratum::divide`]. All other figures are sums of these
-//! products. [`Stratum::estimate`] says how sure a sum of stacks is ([`Estimate`]).
+//! A report says which processes are strata ([`strata`]), gives each stratum's exact kinds and the
+//! sum of its stacks' primary data to [`Stratum::new`], and has its stacks divided by
+//! [`Stratum::divide`]. All other figures are sums of these products. [`Stratum::estimate`] says
+//! how sure a sum of stacks is ([`Estimate`]).
 //!
-//! All numbers may be as large as `u64` goes, and may contradict each other (saved files): sums saturate, nothing panics,
-//! and what is given out is what the totals say, whatever the marks are.
+//! All numbers may be as large as `u64` goes, and may contradict each other (saved files): sums
+//! saturate, nothing panics, and what is given out is what the totals say, whatever the marks are.
 
 use std::vec::Vec;
 
@@ -53,7 +55,8 @@ const fn part(kind: Kind, class: Class, is_fault: bool, marks: Marks) -> Part {
 /// How many sorts of marks there are.
 const PARTS: usize = 11;
 
-/// All sorts of marks. A kind with several is divided among them first, so its totals need no stacks.
+/// All sorts of marks. A kind with several is divided among them first, so its totals need no
+/// stacks.
 #[rustfmt::skip]
 const ALL_PARTS: [Part; PARTS] = [
     part(Kind::User, Class::User, false, Marks::Ticks(Tick::User)),
@@ -138,7 +141,8 @@ impl Product {
     }
 }
 
-/// Exact totals that are divided together, and the marks they are divided by: a process, or the small processes of an image.
+/// Exact totals that are divided together, and the marks they are divided by: a process, or the
+/// small processes of an image.
 #[derive(Clone, Debug)]
 pub struct Stratum {
     kinds: KindNs,
@@ -150,10 +154,11 @@ pub struct Stratum {
 }
 
 impl Stratum {
-    /// A stratum over `span_ns` of time: its exact `kinds`, and the `sum` of the primary data of its stacks (whose `exact`
-    /// is in no kind).
+    /// A stratum over `span_ns` of time: its exact `kinds`, and the `sum` of the primary data of
+    /// its stacks (whose `exact` is in no kind).
     ///
-    /// The span says how many threads ran at once; their ticks are in step, and count as one for intervals. 0: one did.
+    /// The span says how many threads ran at once; their ticks are in step, and count as one for
+    /// intervals. 0: one did.
     #[must_use]
     pub fn new(kinds: &KindNs, sum: &Primary, span_ns: u64) -> Self {
         let mut quotas = [0; PARTS];
@@ -179,8 +184,9 @@ impl Stratum {
         }
     }
 
-    /// The stratum's whole time: its kinds, and the exact waits of its stacks. What is estimated of it (user mode, faults and
-    /// calls where these are not traced) is equal to the sum over what [`Self::divide`] gives.
+    /// The stratum's whole time: its kinds, and the exact waits of its stacks. What is estimated of
+    /// it (user mode, faults and calls where these are not traced) is equal to the sum over what
+    /// [`Self::divide`] gives.
     #[must_use]
     pub fn total(&self) -> Product {
         let mut total = self.not_sampled();
@@ -201,11 +207,12 @@ impl Stratum {
         product
     }
 
-    /// The time of each of `cells`, which are all stacks of the stratum, and what is `[not sampled]`. Their sum is
-    /// [`Self::total`], to the nanosecond.
+    /// The time of each of `cells`, which are all stacks of the stratum, and what is `[not
+    /// sampled]`. Their sum is [`Self::total`], to the nanosecond.
     ///
-    /// Rounded by largest remainder; between equal stacks, the earlier one has the odd nanosecond. Where `cells` have none
-    /// of the marks that the stratum's sum has, the time is `[not sampled]`.
+    /// Rounded by largest remainder; between equal stacks, the earlier one has the odd nanosecond.
+    /// Where `cells` have none of the marks that the stratum's sum has, the time is `[not
+    /// sampled]`.
     #[must_use]
     pub fn divide(&self, cells: &[Primary]) -> (Vec<Product>, Product) {
         let mut products: Vec<Product> = cells
@@ -230,8 +237,9 @@ impl Stratum {
     }
 }
 
-/// How the running time in calls of one user stack (`call_ns` of its product) divides among its kernel stacks, whose ticks
-/// that found a call ([`Tick::Call`]) are `ticks`; and what of it is `[kernel, not sampled]`: all, if there are none.
+/// How the running time in calls of one user stack (`call_ns` of its product) divides among its
+/// kernel stacks, whose ticks that found a call ([`Tick::Call`]) are `ticks`; and what of it is
+/// `[kernel, not sampled]`: all, if there are none.
 #[must_use]
 pub fn kernel_parts(call_ns: u64, ticks: &[u64]) -> (Vec<u64>, u64) {
     match shares(call_ns, ticks) {

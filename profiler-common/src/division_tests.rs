@@ -60,7 +60,8 @@ fn marks_of(kind: Kind, stack: &Primary) -> u64 {
 }
 
 proptest! {
-    /// Check that all time is given out, class by class, to the nanosecond, and that the total needs no stacks.
+    /// Check that all time is given out, class by class, to the nanosecond, and that the total
+    /// needs no stacks.
     #[test]
     fn the_ledger_holds(kinds in totals(), stacks in stacks()) {
         let sum = sum_of(&stacks);
@@ -88,7 +89,8 @@ proptest! {
         prop_assert_eq!(rest.elapsed_ns(), missing);
     }
 
-    /// Check that a stack has its share of each kind, less than two nanoseconds off per sort of mark, and nothing without.
+    /// Check that a stack has its share of each kind, less than two nanoseconds off per sort of
+    /// mark, and nothing without.
     #[test]
     fn shares_are_those_of_the_marks(kinds in totals(), stacks in stacks()) {
         let sum = sum_of(&stacks);
@@ -108,8 +110,8 @@ proptest! {
         }
     }
 
-    /// Check that what a stack has does not depend on where it stands among the others, but for the odd nanosecond between
-    /// equal marks.
+    /// Check that what a stack has does not depend on where it stands among the others, but for the
+    /// odd nanosecond between equal marks.
     #[test]
     fn the_order_of_stacks_does_not_matter(
         kinds in totals(),
@@ -135,7 +137,8 @@ proptest! {
         }
     }
 
-    /// Check that shares add up, are the exact ones rounded up or down, and never favour the smaller of two weights.
+    /// Check that shares add up, are the exact ones rounded up or down, and never favour the
+    /// smaller of two weights.
     #[test]
     fn shares_are_rounded_by_largest_remainder(
         total in 0..1_u64 << 40,
@@ -157,8 +160,8 @@ proptest! {
         prop_assert!(ranked.is_sorted_by_key(|(_, share)| **share));
     }
 
-    /// Check that numbers as large and as contradictory as a saved file may hold make no panic, lose no total that fits, and
-    /// give intervals that hold their value.
+    /// Check that numbers as large and as contradictory as a saved file may hold make no panic,
+    /// lose no total that fits, and give intervals that hold their value.
     #[test]
     fn hostile_numbers_do_no_harm(
         kinds in proptest::array::uniform8(prop_oneof![any::<u64>(), Just(u64::MAX), Just(0)]),
@@ -186,13 +189,15 @@ proptest! {
         }
     }
 
-    /// Check that a process's stacks fall apart into kinds that are its own and kinds of its image, with nothing twice.
+    /// Check that a process's stacks fall apart into kinds that are its own and kinds of its image,
+    /// with nothing twice.
     #[test]
     fn a_process_falls_apart_by_kind(kinds in totals(), stack in stack(0..100)) {
         let own = own_kinds(&kinds, PERIODS);
         let mut back = part_of(&own, true, &stack);
         back.add(&part_of(&others(&own), false, &stack));
-        // What ticks add to a variance is parted in proportion to them, without what rounding cuts off.
+        // What ticks add to a variance is parted in proportion to them, without what rounding cuts
+        // off.
         let (told, of) = (back.tick_excess, stack.tick_excess);
         prop_assert!(told <= of && (stack.samples() == 0 || told + 1 >= of));
         back.tick_excess = of;
@@ -204,7 +209,8 @@ proptest! {
         }
     }
 
-    /// Check that the running time of a call is divided among its kernel stacks, or told as not sampled.
+    /// Check that the running time of a call is divided among its kernel stacks, or told as not
+    /// sampled.
     #[test]
     fn kernel_functions_share_the_time_of_the_call(
         call_ns in any::<u64>(),
@@ -256,7 +262,8 @@ pub(super) fn calls(marks: u64) -> Primary {
     primary
 }
 
-/// Check that ticks in calls carry no time where calls are traced, and divide it where they are not.
+/// Check that ticks in calls carry no time where calls are traced, and divide it where they are
+/// not.
 #[test]
 fn untraced_time_is_divided_by_ticks() {
     let cells = [
@@ -303,7 +310,8 @@ fn a_kind_without_a_mark_is_not_sampled() {
     assert_eq!(rest.classes, [7, 0, 0, 5, 0]);
 }
 
-/// Check that a process is a stratum of the kinds of which it has ten mark periods, each judged by its own period.
+/// Check that a process is a stratum of the kinds of which it has ten mark periods, each judged by
+/// its own period.
 #[test]
 fn strata_are_chosen_kind_by_kind() {
     let own = own_kinds(

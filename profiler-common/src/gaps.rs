@@ -12,8 +12,9 @@ pub(crate) const fn gap(mean_ns: u64, draw: u32) -> u64 {
     mean_ns - mean_ns / 2 + part(mean_ns, draw)
 }
 
-/// The gap to the first mark: the law of what remains of a gap at a moment that has nothing to do with the marks. Half of its weight
-/// lies evenly on the first half of the mean gap, the other half falls evenly to nothing over the next whole one.
+/// The gap to the first mark: the law of what remains of a gap at a moment that has nothing to do
+/// with the marks. Half of its weight lies evenly on the first half of the mean gap, the other half
+/// falls evenly to nothing over the next whole one.
 #[inline(always)]
 pub(crate) fn residual(mean_ns: u64, random: &mut impl FnMut() -> u32) -> u64 {
     let (one, other) = (random(), random());

@@ -1,7 +1,8 @@
-//! The kinds of time that are divided among stacks, and what of them a stack holds (docs/semantics.md section 4).
+//! The kinds of time that are divided among stacks, and what of them a stack holds
+//! (docs/semantics.md section 4).
 //!
-//! Exact totals exist per thread and kind; a stack holds *marks*, or exact waits. Both are additive over time, threads and
-//! stacks. The product of the two is made once, for a report (`division`).
+//! Exact totals exist per thread and kind; a stack holds *marks*, or exact waits. Both are additive
+//! over time, threads and stacks. The product of the two is made once, for a report (`division`).
 
 /// Nanoseconds of waiting by class: blocked, runnable.
 pub type WaitNs = [u64; WAITS];
@@ -18,9 +19,11 @@ pub const RUNNABLE: usize = 1;
 pub enum Tick {
     /// User mode, of a thread whose system calls are traced.
     User = 0,
-    /// Kernel mode outside any system call: a page fault, an interrupt, the way into or out of a call.
+    /// Kernel mode outside any system call: a page fault, an interrupt, the way into or out of a
+    /// call.
     Fault = 1,
-    /// The inside of a system call. Divides its kernel functions only: the call's running time has marks of its own.
+    /// The inside of a system call. Divides its kernel functions only: the call's running time has
+    /// marks of its own.
     Call = 2,
     /// As [`Tick::User`], of a thread whose system calls are not traced.
     UntracedUser = 3,
@@ -99,11 +102,13 @@ pub const MARK_RUNNABLE: usize = 2;
 /// Kinds of marks at gaps.
 pub const MARKS: usize = 3;
 
-/// What one stack holds: marks by kind, and the waits that are exactly its own. All of it is additive.
+/// What one stack holds: marks by kind, and the waits that are exactly its own. All of it is
+/// additive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "user", derive(serde::Serialize, serde::Deserialize))]
 pub struct Primary {
-    /// Ticks by what they found ([`Tick`]); one that was walked for several of which only some are stands for them.
+    /// Ticks by what they found ([`Tick`]); one that was walked for several of which only some are
+    /// stands for them.
     pub ticks: [u64; TICKS],
     /// Marks at drawn gaps ([`MARK_CALL`], [`MARK_BLOCKED`], [`MARK_RUNNABLE`]).
     pub marks: [u64; MARKS],
@@ -113,11 +118,11 @@ pub struct Primary {
     pub weighted: WaitNs,
     /// Sums of the squares of these weights, in square microseconds; saturating.
     pub squares_us2: WaitNs,
-    /// What marks that stand for several add to the variance of their sum, beyond 1 each, by kind: where a walk stood for k and m marks had fallen
-    /// by then, m² k (k - 1); saturating.
+    /// What marks that stand for several add to the variance of their sum, beyond 1 each, by kind:
+    /// where a walk stood for k and m marks had fallen by then, m² k (k - 1); saturating.
     pub excess: [u64; MARKS],
-    /// What ticks that stand for several add to the variance of their sum, beyond 1 each, all kinds together: k (k - 1) for one that
-    /// stands for k; saturating.
+    /// What ticks that stand for several add to the variance of their sum, beyond 1 each, all kinds
+    /// together: k (k - 1) for one that stands for k; saturating.
     pub tick_excess: u64,
     /// Walks of this stack, ticks included.
     pub walks: u64,
@@ -204,7 +209,8 @@ impl Primary {
 /// How many numbers a [`Primary`] has.
 pub const NUMBERS: usize = TICKS + 2 * MARKS + 3 * WAITS + 2;
 
-/// What `marks` that have fallen since the last walk add to [`Primary::excess`] where the walk stands for `1 << shift`.
+/// What `marks` that have fallen since the last walk add to [`Primary::excess`] where the walk
+/// stands for `1 << shift`.
 #[must_use]
 #[inline(always)]
 pub const fn excess(marks: u64, shift: u32) -> u64 {

@@ -1,8 +1,10 @@
-//! Which of a thread's exact time is divided by marks, where the marks fall, and which waits are walked (docs/semantics.md
-//! section 4). Totals are exact and belong to the clock; this says what stands for them.
+//! Which of a thread's exact time is divided by marks, where the marks fall, and which waits are
+//! walked (docs/semantics.md section 4). Totals are exact and belong to the clock; this says what
+//! stands for them.
 //!
-//! Every decision depends on the past or on the length of what it is about, never on where it is: so each nanosecond of a
-//! kind has the same chance of a mark. Random numbers are arguments; no loop grows with time.
+//! Every decision depends on the past or on the length of what it is about, never on where it is:
+//! so each nanosecond of a kind has the same chance of a mark. Random numbers are arguments; no
+//! loop grows with time.
 
 use crate::clock::{Class, KERNEL_THREAD, NO_CALL, ThreadClock, UNTRACED};
 use crate::gaps::{gap, residual, share};
@@ -11,7 +13,8 @@ use crate::kinds::{
     WAITS, WaitNs,
 };
 
-/// Walked switch-outs inside calls in quick succession, after so many times `min_interval` without one.
+/// Walked switch-outs inside calls in quick succession, after so many times `min_interval` without
+/// one.
 pub const WALK_BURST: u64 = 8;
 /// A stretch of more mean gaps than this is given its share of marks at once.
 pub const MAX_GAPS: u64 = 8;
@@ -96,7 +99,8 @@ impl WaitSums {
 pub enum Ended {
     /// Into the totals that marks divide: no stack has it.
     Divided,
-    /// To the stack that was walked at its switch-out. Where that cannot be kept, what [`Marks::cannot_keep`] says.
+    /// To the stack that was walked at its switch-out. Where that cannot be kept, what
+    /// [`Marks::cannot_keep`] says.
     Walked(WaitSums),
     /// To the row of stacks that found no room.
     NotKept(WaitSums),
@@ -110,14 +114,15 @@ pub enum Ended {
 pub struct Marks {
     /// The next mark of running call time: a word on the clock's total of [`Class::Syscall`].
     pub next_call_ns: u64,
-    /// Marks of unwalked waits that have fallen in the current call and wait for its next look. Here, because each exit reads both.
+    /// Marks of unwalked waits that have fallen in the current call and wait for its next look.
+    /// Here, because each exit reads both.
     pub pending: [u64; WAITS],
     /// That total at the last look that took marks.
     pub looked_ns: u64,
     /// The next mark of unwalked waits inside calls: a word on the sum of `unwalked`.
     pub next_wait_ns: u64,
-    /// When the next switch-out inside a call is walked if walks are evenly spaced: each puts it off by `min_interval` (the
-    /// theoretical arrival time of the generic cell rate algorithm).
+    /// When the next switch-out inside a call is walked if walks are evenly spaced: each puts it
+    /// off by `min_interval` (the theoretical arrival time of the generic cell rate algorithm).
     pub next_walk_ns: u64,
     /// Closed waits inside calls that no stack has exactly.
     pub unwalked: WaitNs,
@@ -135,8 +140,8 @@ pub struct Marks {
     pub wait_shift: u32,
     /// How long the walk at its switch-out took; 0 = not drawn.
     pub walk_ns: u64,
-    /// What ended it had to wait for that walk: it ran on the same processor, which had no pause since. Written by wakers,
-    /// on any processor.
+    /// What ended it had to wait for that walk: it ran on the same processor, which had no pause
+    /// since. Written by wakers, on any processor.
     pub woken_behind: u32,
     /// The processor of the walk.
     pub walk_cpu: u32,
@@ -151,7 +156,8 @@ pub fn is_drawn(shift: u32, random: &mut impl FnMut() -> u32) -> bool {
 }
 
 impl Marks {
-    /// The thread is first seen: each pile begins by the residual law, so that its first nanosecond has the chance of any other.
+    /// The thread is first seen: each pile begins by the residual law, so that its first nanosecond
+    /// has the chance of any other.
     #[inline(always)]
     pub fn start(&mut self, min_interval_ns: u64, random: &mut impl FnMut() -> u32) {
         self.next_call_ns = residual(min_interval_ns, random);
@@ -202,9 +208,9 @@ impl Marks {
         marks
     }
 
-    /// The thread leaves its processor at `now_ns`, inside a call or outside. True: it is to be walked. Then
-    /// [`Marks::walked`] follows outside calls, and [`Marks::keep`] if that comes to a row. The processor affords one of
-    /// `1 << walk_shift` such walks.
+    /// The thread leaves its processor at `now_ns`, inside a call or outside. True: it is to be
+    /// walked. Then [`Marks::walked`] follows outside calls, and [`Marks::keep`] if that comes to a
+    /// row. The processor affords one of `1 << walk_shift` such walks.
     #[inline(always)]
     pub fn leave(
         &mut self,
@@ -249,8 +255,9 @@ impl Marks {
         true
     }
 
-    /// The end of a call, of which there will be no other look. One of `1 << walk_shift` such looks is made; what it finds is to be
-    /// taken so many times. False: this one is not made, and others stand for its marks.
+    /// The end of a call, of which there will be no other look. One of `1 << walk_shift` such looks
+    /// is made; what it finds is to be taken so many times. False: this one is not made, and others
+    /// stand for its marks.
     #[inline(always)]
     pub fn leaves_call(
         &mut self,
@@ -320,8 +327,9 @@ impl Marks {
         }
     }
 
-    /// For how long a drawn wait went on only because its thread was walked: what came to end it had to wait for the walk, or the thread, woken
-    /// before the walk was over, had to. The waits that it stands for had no walk.
+    /// For how long a drawn wait went on only because its thread was walked: what came to end it
+    /// had to wait for the walk, or the thread, woken before the walk was over, had to. The waits
+    /// that it stands for had no walk.
     #[inline(always)]
     const fn own_of_walk(&self, waited: WaitNs) -> WaitNs {
         let late_ns = self.walk_ns.saturating_sub(waited[BLOCKED]);
@@ -335,7 +343,8 @@ impl Marks {
         own
     }
 
-    /// The wait was drawn at `left_ns`, and its thread has been walked by `now_ns`, on a processor that had been idle for so long.
+    /// The wait was drawn at `left_ns`, and its thread has been walked by `now_ns`, on a processor
+    /// that had been idle for so long.
     #[inline(always)]
     pub fn walked(&mut self, left_ns: u64, now_ns: u64, cpu: u32, idle_ns: u64) {
         self.walk_ns = now_ns - left_ns;
@@ -343,16 +352,17 @@ impl Marks {
         self.walk_idle_ns = idle_ns;
     }
 
-    /// The thread is woken on this processor, which is at work and was idle for so long. Is what wakes it delayed by the walk?
-    /// (An interrupt is not; whether it is one cannot be told.)
+    /// The thread is woken on this processor, which is at work and was idle for so long. Is what
+    /// wakes it delayed by the walk? (An interrupt is not; whether it is one cannot be told.)
     #[must_use]
     #[inline(always)]
     pub const fn is_woken_behind(&self, cpu: u32, idle_ns: u64) -> bool {
         self.walk_ns != 0 && self.walk_cpu == cpu && self.walk_idle_ns == idle_ns
     }
 
-    /// A stack that was walked cannot be given `sums` after all: inside a call the wait is one that was not walked. (Which waits are
-    /// exactly a stack's and which are divided is free to choose.) Else the row of stacks without room has it.
+    /// A stack that was walked cannot be given `sums` after all: inside a call the wait is one that
+    /// was not walked. (Which waits are exactly a stack's and which are divided is free to choose.)
+    /// Else the row of stacks without room has it.
     #[inline(always)]
     pub fn cannot_keep(
         &mut self,
@@ -382,8 +392,8 @@ impl Marks {
         self.wait == wait::UNSEEN && !inside
     }
 
-    /// The stack of the wait that is open, or has just ended, was found from outside: of one that was walked, only after a second, from
-    /// when on it is exactly its stack's anyway.
+    /// The stack of the wait that is open, or has just ended, was found from outside: of one that
+    /// was walked, only after a second, from when on it is exactly its stack's anyway.
     #[inline(always)]
     pub fn find(&mut self) {
         self.wait = wait::EXACT;
@@ -396,7 +406,8 @@ impl Marks {
             || self.wait == wait::DRAWN && (self.wait_shift == 0 || lasted_ns >= LONG_WAIT_NS)
     }
 
-    /// Exact totals by kind, given the clock: running time as far as the clock goes, waits that have ended and that no stack has.
+    /// Exact totals by kind, given the clock: running time as far as the clock goes, waits that
+    /// have ended and that no stack has.
     #[must_use]
     pub const fn kinds(&self, clock: &ThreadClock) -> KindNs {
         let mut kinds = [0; KINDS];
@@ -411,7 +422,8 @@ impl Marks {
         kinds
     }
 
-    /// A wait inside a call that no stack has: its marks fall on the sum of all such waits, each in the class that is there.
+    /// A wait inside a call that no stack has: its marks fall on the sum of all such waits, each in
+    /// the class that is there.
     #[inline(always)]
     fn divide_inside(
         &mut self,
@@ -448,8 +460,9 @@ impl Marks {
         }
     }
 
-    /// Chooses how many waits outside calls one walk stands for: by the count of the last whole stretch, or of the current one as soon as
-    /// that is higher. Both are past when the draw is made.
+    /// Chooses how many waits outside calls one walk stands for: by the count of the last whole
+    /// stretch, or of the current one as soon as that is higher. Both are past when the draw is
+    /// made.
     #[inline(always)]
     fn count_outside(&mut self, now_ns: u64, min_interval_ns: u64) {
         let since_ns = now_ns.saturating_sub(self.rate_since_ns);
@@ -479,8 +492,8 @@ pub const fn is_inside(clock: &ThreadClock) -> bool {
     clock.call != NO_CALL
 }
 
-/// What a tick found: the processor in user mode or not; for a thread whose calls are not traced, whether its saved registers are those of
-/// a call.
+/// What a tick found: the processor in user mode or not; for a thread whose calls are not traced,
+/// whether its saved registers are those of a call.
 #[must_use]
 #[inline(always)]
 pub fn tick_kind(clock: &ThreadClock, user_mode: bool, saved_call: impl FnOnce() -> bool) -> Tick {

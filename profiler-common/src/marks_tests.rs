@@ -36,7 +36,8 @@ fn assert_near(found: u64, expected: f64, what: &str) {
 
 #[test]
 fn each_nanosecond_of_a_short_thread_has_the_same_chance() {
-    // Check that threads of less than a mean gap get marks in their first nanoseconds as often as in their last ones.
+    // Check that threads of less than a mean gap get marks in their first nanoseconds as often as
+    // in their last ones.
     let mut random = drawn(1);
     let mut marks_of = [0; 8];
     let threads: u32 = 40_000;
@@ -63,7 +64,8 @@ fn each_nanosecond_of_a_short_thread_has_the_same_chance() {
 
 #[test]
 fn calls_have_marks_by_their_length() {
-    // Check that calls of 0.3 us, 90 us, 3 ms and 200 ms that alternate get marks in proportion to their running time.
+    // Check that calls of 0.3 us, 90 us, 3 ms and 200 ms that alternate get marks in proportion to
+    // their running time.
     let lengths_ns = [300, 90_000, 3 * MS, 200 * MS];
     let mut found = [0; 4];
     let rounds: u32 = 2000;
@@ -89,7 +91,8 @@ fn calls_have_marks_by_their_length() {
 
 #[test]
 fn looks_within_a_call_take_what_is_due_and_no_more() {
-    // Check that ticks within a long call leave as many marks as its exit alone would, and none twice.
+    // Check that ticks within a long call leave as many marks as its exit alone would, and none
+    // twice.
     let mut random = drawn(3);
     let mut found = 0;
     for _ in 0..200 {
@@ -107,7 +110,8 @@ fn looks_within_a_call_take_what_is_due_and_no_more() {
 
 #[test]
 fn the_points_of_an_unwalked_wait_fall_where_they_fall() {
-    // Check that short, middle and long waits get marks in proportion to their blocked and their runnable parts.
+    // Check that short, middle and long waits get marks in proportion to their blocked and their
+    // runnable parts.
     let waits: [WaitNs; 4] = [
         [10_000, 2_000],
         [100_000, 400_000],
@@ -146,7 +150,8 @@ fn the_points_of_an_unwalked_wait_fall_where_they_fall() {
 
 #[test]
 fn no_stretch_has_more_points_than_the_loop_takes() {
-    // Check that after any stretch, however long, the next mark lies behind it: nothing is left to catch up with.
+    // Check that after any stretch, however long, the next mark lies behind it: nothing is left to
+    // catch up with.
     let mut random = drawn(5);
     for min_interval_ns in [1_000, 1_001, MS, 10_000 * MS] {
         let (mut clock, mut marks, mut now_ns) = (running(), Marks::default(), 1);
@@ -172,7 +177,8 @@ fn no_stretch_has_more_points_than_the_loop_takes() {
 
 #[test]
 fn without_an_interval_all_is_exact() {
-    // Check that an interval of zero has a mark per nanosecond, every switch-out walked and every wait counted once.
+    // Check that an interval of zero has a mark per nanosecond, every switch-out walked and every
+    // wait counted once.
     let mut random = drawn(6);
     let (mut clock, mut marks) = (running(), Marks::default());
     marks.start(0, &mut random);
@@ -206,7 +212,8 @@ fn without_an_interval_all_is_exact() {
 
 #[test]
 fn some_switch_outs_in_quick_succession_are_walked_then_one_per_interval() {
-    // Check that a rested thread is walked at eight switch-outs in a row, and in the long run once per interval.
+    // Check that a rested thread is walked at eight switch-outs in a row, and in the long run once
+    // per interval.
     let mut marks = Marks::default();
     let mut random = drawn(7);
     let mut walks = [0, 0];
@@ -223,8 +230,8 @@ fn some_switch_outs_in_quick_succession_are_walked_then_one_per_interval() {
 
 #[test]
 fn drawn_waits_stand_for_all() {
-    // Check that of many waits outside calls few are walked, that their weights add up to the total, and that two places with
-    // waits of different lengths have their shares.
+    // Check that of many waits outside calls few are walked, that their weights add up to the
+    // total, and that two places with waits of different lengths have their shares.
     let mut random = drawn(8);
     let mut marks = Marks::default();
     let (mut now_ns, mut walks) = (1, 0_u64);
@@ -266,7 +273,8 @@ fn drawn_waits_stand_for_all() {
 
 #[test]
 fn rare_waits_outside_calls_are_all_walked() {
-    // Check that up to one wait per interval is walked without a draw, and that the weight goes back to one after a rest.
+    // Check that up to one wait per interval is walked without a draw, and that the weight goes
+    // back to one after a rest.
     let mut marks = Marks::default();
     let mut never = || panic!("nothing is drawn");
     for step in 0..2000 {
@@ -284,8 +292,8 @@ fn rare_waits_outside_calls_are_all_walked() {
 
 #[test]
 fn long_waits_are_exact_or_not_sampled() {
-    // Check that a wait of a second outside calls is exactly its stack's if it was walked, whatever it would stand for, and is
-    // never stood for by shorter ones.
+    // Check that a wait of a second outside calls is exactly its stack's if it was walked, whatever
+    // it would stand for, and is never stood for by shorter ones.
     let long = [LONG_WAIT_NS - 1, 1];
     let short = [LONG_WAIT_NS - 2, 1];
     let mut random = drawn(10);
@@ -314,7 +322,8 @@ fn long_waits_are_exact_or_not_sampled() {
 
 #[test]
 fn weights_that_cannot_be_squared_saturate() {
-    // Check that the largest weight of the longest drawn wait overflows nothing, and has a square that says so.
+    // Check that the largest weight of the longest drawn wait overflows nothing, and has a square
+    // that says so.
     let squared = WaitSums::of_drawn([u64::from(u32::MAX) * 1000; WAITS], [0; WAITS], 0);
     assert_eq!(squared.squares_us2[0], u64::from(u32::MAX).pow(2));
     let mut sums = WaitSums::of_drawn([LONG_WAIT_NS - 1; WAITS], [0; WAITS], MAX_RATE_SHIFT);
@@ -327,7 +336,8 @@ fn weights_that_cannot_be_squared_saturate() {
 
 #[test]
 fn ticks_are_told_apart() {
-    // Check what a tick is by mode, thread and call, and that saved registers are asked where calls are not traced only.
+    // Check what a tick is by mode, thread and call, and that saved registers are asked where calls
+    // are not traced only.
     let mut clock = running();
     let never = || panic!("the clock knows");
     assert_eq!(tick_kind(&clock, true, never), Tick::User);
@@ -371,8 +381,8 @@ proptest! {
         seed in any::<u64>(),
         min_interval_ns in prop_oneof![Just(0), Just(1000), Just(MS)],
     ) {
-        // Check, under random events of clocks that may step back, that the kinds and what stacks have exactly are the classes
-        // to the nanosecond, and that nothing falls due outside calls.
+        // Check, under random events of clocks that may step back, that the kinds and what stacks
+        // have exactly are the classes to the nanosecond, and that nothing falls due outside calls.
         let mut random = drawn(seed);
         let (mut clock, mut marks) = (running(), Marks::default());
         marks.start(min_interval_ns, &mut random);
@@ -451,8 +461,8 @@ proptest! {
 
 #[test]
 fn the_walk_of_a_drawn_wait_stands_for_nothing() {
-    // Check that the time by which a walk delayed its thread is that stack's once, and is neither weighted nor divided; and that a walk
-    // delays nobody who is woken after it.
+    // Check that the time by which a walk delayed its thread is that stack's once, and is neither
+    // weighted nor divided; and that a walk delays nobody who is woken after it.
     let mut random = || 0;
     for (waited, walk_ns, woken_behind, own) in [
         ([4000, 7000], 10_000, 0, [0, 6000]),

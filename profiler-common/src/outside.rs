@@ -1,10 +1,11 @@
-//! Stacks read from outside: of threads that are off the processor and were not walked as they left, or not far, since too little was
-//! known of their process. What the daemon asks, what
-//! the kernel programs answer, and what the daemon hands over.
+//! Stacks read from outside: of threads that are off the processor and were not walked as they
+//! left, or not far, since too little was known of their process. What the daemon asks, what the
+//! kernel programs answer, and what the daemon hands over.
 //!
-//! The daemon asks for a look at a thread, and gets its saved registers, its kernel stack, and how often it has been switched out. It
-//! reads the thread's memory, follows the stack, and asks again: the same count, and the thread still off its processor, mean that it did
-//! not run meanwhile. Then the wait has a stack.
+//! The daemon asks for a look at a thread, and gets its saved registers, its kernel stack, and how
+//! often it has been switched out. It reads the thread's memory, follows the stack, and asks again:
+//! the same count, and the thread still off its processor, mean that it did not run meanwhile. Then
+//! the wait has a stack.
 
 use crate::StackEnd;
 use crate::limits::MAX_KERNEL_FRAMES;
@@ -15,11 +16,13 @@ use crate::unwind::UnwindFailure;
 pub const ASKED_NOTHING: u32 = 0;
 /// [`OutsideStack::asked`]: a look with registers and kernel stack.
 pub const ASKED_ALL: u32 = 1;
-/// [`OutsideStack::asked`]: whether the thread has run since; only the head's first fields are filled.
+/// [`OutsideStack::asked`]: whether the thread has run since; only the head's first fields are
+/// filled.
 pub const ASKED_AGAIN: u32 = 2;
 
-/// Whether the walk of a wait whose row ends so ([`crate::records::SumKey::end`]) came no further for want of what is heard of a process
-/// only after the fact: its mappings, or the tables of its files. Then a whole stack of the wait may be found from outside.
+/// Whether the walk of a wait whose row ends so ([`crate::records::SumKey::end`]) came no further
+/// for want of what is heard of a process only after the fact: its mappings, or the tables of its
+/// files. Then a whole stack of the wait may be found from outside.
 #[must_use]
 #[inline(always)]
 pub const fn may_come_further(end: u32) -> bool {
@@ -29,17 +32,20 @@ pub const fn may_come_further(end: u32) -> bool {
     end == NO_MAPPING || end == NO_TABLE
 }
 
-/// What the daemon asks about the thread in a slot, and the stack that it found for the thread's wait.
+/// What the daemon asks about the thread in a slot, and the stack that it found for the thread's
+/// wait.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutsideStack {
-    /// Begin of the wait that the stack is of (the clock's last event); written last, 0 first. 0 = there is none.
+    /// Begin of the wait that the stack is of (the clock's last event); written last, 0 first. 0 =
+    /// there is none.
     pub since_ns: u64,
     /// Id of the user stack, 0 = none.
     pub user: u64,
     /// Id of the kernel stack, 0 = none.
     pub kernel: u64,
-    /// How the user walk ended (a [`crate::StackEnd`]), and the program ([`crate::records::image_bits`]).
+    /// How the user walk ended (a [`crate::StackEnd`]), and the program
+    /// ([`crate::records::image_bits`]).
     pub end: u32,
     /// [`ASKED_NOTHING`], [`ASKED_ALL`], [`ASKED_AGAIN`].
     pub asked: u32,
@@ -48,7 +54,8 @@ pub struct OutsideStack {
 /// Words of the kernel's `pt_regs` (x86-64), in its order.
 pub const SAVED_REGISTERS: usize = 21;
 
-/// A look at a thread that is off its processor: what the task iterator writes, followed by `kernel_len` kernel addresses.
+/// A look at a thread that is off its processor: what the task iterator writes, followed by
+/// `kernel_len` kernel addresses.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct LookHead {
@@ -60,7 +67,8 @@ pub struct LookHead {
     pub since_ns: u64,
     /// How often it has been switched out, as of this look.
     pub switches: u64,
-    /// The user registers as saved at the way into the kernel (`pt_regs`); zeroes for a thread without user mode.
+    /// The user registers as saved at the way into the kernel (`pt_regs`); zeroes for a thread
+    /// without user mode.
     pub registers: [u64; SAVED_REGISTERS],
     /// The process's id.
     pub pid: u32,

@@ -1,4 +1,5 @@
-//! Keys and values of the BPF maps and the one record of the ring: defined once, fixed width, padding named, size asserted.
+//! Keys and values of the BPF maps and the one record of the ring: defined once, fixed width,
+//! padding named, size asserted.
 
 #[cfg(doc)]
 use crate::clock::FinishedCall;
@@ -14,7 +15,8 @@ use crate::walk_budget::WalkBudget;
 pub const NO_SLOT: u32 = 0;
 /// [`TaskRef::slot`]: the thread is gone, and its late events are ignored.
 pub const GONE_SLOT: u32 = u32::MAX;
-/// [`TaskRef::generation`]: the thread is to judge itself at its next event, and the scan of all tasks leaves it alone until then.
+/// [`TaskRef::generation`]: the thread is to judge itself at its next event, and the scan of all
+/// tasks leaves it alone until then.
 pub const JUDGE_ITSELF: u32 = u32::MAX;
 /// [`Control::generation`] until all tasks have been scanned for the first time.
 pub const FIRST_GENERATION: u32 = 1;
@@ -47,8 +49,9 @@ pub mod scanning {
 pub const END_MASK: u32 = 0xff;
 /// Bit of [`SumKey::end`]: the row of ticks that interrupted an update of the thread's record.
 pub const NESTED_TICK: u32 = 1 << 8;
-/// [`SumKey::end`]: from this bit on, how often the thread had executed a program ([`ThreadRecord::exec_count`], as many bits as fit):
-/// equal addresses of two programs meet within a drain period.
+/// [`SumKey::end`]: from this bit on, how often the thread had executed a program
+/// ([`ThreadRecord::exec_count`], as many bits as fit): equal addresses of two programs meet within
+/// a drain period.
 pub const IMAGE_SHIFT: u32 = 16;
 
 /// The part of [`SumKey::end`] that names the program, `exec_count` programs after the first.
@@ -64,15 +67,17 @@ pub const fn image_bits(exec_count: u32) -> u32 {
 pub struct TaskRef {
     /// Index of the thread's record; [`NO_SLOT`] or [`GONE_SLOT`].
     pub slot: u32,
-    /// The [`Control::generation`] for which an event of the thread's own decided `flags`; 0 = never, or [`JUDGE_ITSELF`]. The scan
-    /// of all tasks decides them too, and leaves this as it is.
+    /// The [`Control::generation`] for which an event of the thread's own decided `flags`; 0 =
+    /// never, or [`JUDGE_ITSELF`]. The scan of all tasks decides them too, and leaves this as it
+    /// is.
     pub generation: u32,
     /// [`REF_TARGET`], [`REF_CALLS`].
     pub flags: u32,
-    /// Not 0: the thread is past its last event. If its record has not ended yet, who holds its claim ends it.
+    /// Not 0: the thread is past its last event. If its record has not ended yet, who holds its
+    /// claim ends it.
     pub exited: u32,
-    /// When it was first met or has last executed a program, monotonic nanoseconds: later than the exec of an earlier program of
-    /// its process, earlier than that of the next. 0 = not met yet.
+    /// When it was first met or has last executed a program, monotonic nanoseconds: later than the
+    /// exec of an earlier program of its process, earlier than that of the next. 0 = not met yet.
     pub image_ns: u64,
 }
 
@@ -82,7 +87,8 @@ pub struct TaskRef {
 pub struct OnProcessor {
     /// Address of the task; 0 = nothing is known.
     pub task: u64,
-    /// Address of the registers its system calls save: the same for all calls of a task, and no other's. 0 = not known yet.
+    /// Address of the registers its system calls save: the same for all calls of a task, and no
+    /// other's. 0 = not known yet.
     pub registers: u64,
     /// When the last switch on this processor was seen.
     pub since_ns: u64,
@@ -115,7 +121,8 @@ pub mod idle {
 }
 
 impl OnProcessor {
-    /// A switch at `now_ns`, to a thread or to none. Of what it was at work, `walk_share` may be spent on walks.
+    /// A switch at `now_ns`, to a thread or to none. Of what it was at work, `walk_share` may be
+    /// spent on walks.
     #[inline(always)]
     pub fn switch(&mut self, now_ns: u64, to_idle: bool, walk_share: u32) {
         if self.idle == idle::IDLE {
@@ -128,7 +135,8 @@ impl OnProcessor {
         self.idle = if to_idle { idle::IDLE } else { idle::AT_WORK };
     }
 
-    /// How long it has been idle by `now_ns`, in nanoseconds since the programs were loaded; `None`: not known.
+    /// How long it has been idle by `now_ns`, in nanoseconds since the programs were loaded;
+    /// `None`: not known.
     #[must_use]
     pub const fn idle_by(&self, now_ns: u64) -> Option<u64> {
         match self.idle {
@@ -141,9 +149,10 @@ impl OnProcessor {
 
 /// One thread: its clock, its marks, and who it is.
 ///
-/// Written by the kernel programs under [`ThreadRecord::sequence`], at the thread's own events or by the scan of all tasks, never
-/// both at once; names and numbers are written alone. Read by the daemon through a mapping. Emptied by the daemon after the
-/// thread has exited and its last values were read.
+/// Written by the kernel programs under [`ThreadRecord::sequence`], at the thread's own events or
+/// by the scan of all tasks, never both at once; names and numbers are written alone. Read by the
+/// daemon through a mapping. Emptied by the daemon after the thread has exited and its last values
+/// were read.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadRecord {
@@ -161,13 +170,15 @@ pub struct ThreadRecord {
     pub away_kernel: u64,
     /// User stack of the entry of the call that was entered at `entry_ns`.
     pub entry_user: u64,
-    /// Entry of the last call that was walked at its entry: the stack is that of the current call if this is its entry.
+    /// Entry of the last call that was walked at its entry: the stack is that of the current call
+    /// if this is its entry.
     pub entry_ns: u64,
     /// How the walk of `away_user` ended, as in [`SumKey::end`].
     pub away_end: u32,
     /// The same of `entry_user`.
     pub entry_end: u32,
-    /// The task's minor and major page faults that are not counted: those before it was first seen, or while it was no target.
+    /// The task's minor and major page faults that are not counted: those before it was first seen,
+    /// or while it was no target.
     pub first_faults: [u64; 2],
     /// The task's minor and major page faults as of its last tick or switch-out.
     pub faults: [u64; 2],
@@ -181,9 +192,11 @@ pub struct ThreadRecord {
     pub walk_cost_ns: u64,
     /// How often it has been switched out. Modulo 2^32.
     pub switches: u32,
-    /// While it is away: the system call it waits in, with [`UNTRACED_CALL`], where its calls are not traced. 0 = none.
+    /// While it is away: the system call it waits in, with [`UNTRACED_CALL`], where its calls are
+    /// not traced. 0 = none.
     pub wait_call: u32,
-    /// A call, or a wait in one that is not traced, that is over and is counted when the thread is switched out next.
+    /// A call, or a wait in one that is not traced, that is over and is counted when the thread is
+    /// switched out next.
     pub left: LeftCall,
     /// Rows of [`SyscallRow`]s by system-call number modulo the size; each checked before use.
     pub call_rows: [u32; CALL_CACHE],
@@ -191,11 +204,13 @@ pub struct ThreadRecord {
     pub comm: [u8; COMM_BYTES],
     /// The process's id.
     pub pid: u32,
-    /// Times the process image was replaced while this thread, or the one that made it, was observed.
+    /// Times the process image was replaced while this thread, or the one that made it, was
+    /// observed.
     pub exec_count: u32,
     /// The parent process's id when the record was made.
     pub parent_pid: u32,
-    /// Not 0: the stack of the entry at `entry_ns` was not kept, and there is no other that its call can be given to.
+    /// Not 0: the stack of the entry at `entry_ns` was not kept, and there is no other that its
+    /// call can be given to.
     pub entry_lost: u32,
 }
 
@@ -253,7 +268,8 @@ pub struct SumKey {
     pub kernel: u64,
     /// The thread's slot.
     pub slot: u32,
-    /// How the user walk ended (a [`crate::StackEnd`]), perhaps with [`NESTED_TICK`], and the program ([`image_bits`]).
+    /// How the user walk ended (a [`crate::StackEnd`]), perhaps with [`NESTED_TICK`], and the
+    /// program ([`image_bits`]).
     pub end: u32,
 }
 
@@ -296,9 +312,11 @@ impl SumValue {
     }
 }
 
-/// What of a thread has no stack, for as long as it lives: no mark is ever dropped. It grows only, ticks and walks modulo 2^32.
+/// What of a thread has no stack, for as long as it lives: no mark is ever dropped. It grows only,
+/// ticks and walks modulo 2^32.
 ///
-/// Written at the thread's own events or by the scan of all tasks, without a lock: each number stands alone.
+/// Written at the thread's own events or by the scan of all tasks, without a lock: each number
+/// stands alone.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reserve {
@@ -310,8 +328,9 @@ pub struct Reserve {
     pub not_sampled_ns: WaitNs,
 }
 
-/// Head of a ring record: a stack that is new in this drain period. `user_len` and then `kernel_len` addresses follow,
-/// innermost first. User addresses are ready for lookup (callers' already lie inside their call); kernel ones are raw.
+/// Head of a ring record: a stack that is new in this drain period. `user_len` and then
+/// `kernel_len` addresses follow, innermost first. User addresses are ready for lookup (callers'
+/// already lie inside their call); kernel ones are raw.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct StackHead {
@@ -351,7 +370,8 @@ pub struct StackRecord {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Control {
-    /// Bumped whenever targets change: each thread is then judged anew at its next event. Starts at [`FIRST_GENERATION`].
+    /// Bumped whenever targets change: each thread is then judged anew at its next event. Starts at
+    /// [`FIRST_GENERATION`].
     pub generation: u32,
     /// Not 0: every process is a target.
     pub all: u32,
@@ -361,12 +381,13 @@ pub struct Control {
     pub half: u32,
     /// Not 0: the programs work. Set last at start, cleared first at the end.
     pub enabled: u32,
-    /// Which tasks are being scanned ([`scanning`]). Set, with a new generation, before any program of the scan runs; cleared
-    /// after the last.
+    /// Which tasks are being scanned ([`scanning`]). Set, with a new generation, before any program
+    /// of the scan runs; cleared after the last.
     pub scanning: u32,
     /// Whose system calls are traced ([`system_calls`]).
     pub system_calls: u32,
-    /// Which part of the time that a processor is at work may be spent on walks, in units of 2^-20; 0 = any ([`WalkBudget`]).
+    /// Which part of the time that a processor is at work may be spent on walks, in units of 2^-20;
+    /// 0 = any ([`WalkBudget`]).
     pub walk_share: u32,
 }
 
@@ -387,7 +408,8 @@ const _: () = assert!(size_of::<Control>() == 32);
 mod pod {
     use super::{Control, Reserve, SumKey, SumValue, SyscallKey, SyscallRow, ThreadRecord};
 
-    // SAFETY: `#[repr(C)]`, only integers and arrays of them, no implicit padding (sizes asserted above).
+    // SAFETY: `#[repr(C)]`, only integers and arrays of them, no implicit padding (sizes asserted
+    // above).
     unsafe impl aya::Pod for ThreadRecord {}
     // SAFETY: as above.
     unsafe impl aya::Pod for SyscallRow {}

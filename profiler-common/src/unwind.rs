@@ -1,5 +1,6 @@
-//! The walk of a user stack, as far as both sides of the kernel share it: rows of unwind information and how they are found,
-//! one [`step`] from a frame to its caller, pure, how a walk can end, and what identifies a stack.
+//! The walk of a user stack, as far as both sides of the kernel share it: rows of unwind
+//! information and how they are found, one [`step`] from a frame to its caller, pure, how a walk
+//! can end, and what identifies a stack.
 
 mod failure;
 mod row;
@@ -64,13 +65,15 @@ impl StackEnd {
 
 const _: () = assert!(WALK_ENDS <= 256);
 
-/// The first address that is not a user address: 47 bits, less the guard page (x86-64, four-level paging).
+/// The first address that is not a user address: 47 bits, less the guard page (x86-64, four-level
+/// paging).
 pub const USER_ADDRESS_END: u64 = 0x0000_7fff_ffff_f000;
-/// No code and no stack lies below this address (the lowest that `vm.mmap_min_addr` protects by default).
+/// No code and no stack lies below this address (the lowest that `vm.mmap_min_addr` protects by
+/// default).
 pub const USER_ADDRESS_START: u64 = 0x1000;
 
-/// Adds `address` to the running hash of a stack. Two multiplications by odd constants and a shift: every bit of the
-/// input reaches every bit of the result within two frames.
+/// Adds `address` to the running hash of a stack. Two multiplications by odd constants and a shift:
+/// every bit of the input reaches every bit of the result within two frames.
 #[must_use]
 #[inline(always)]
 pub fn hash_frame(hash: u64, address: u64) -> u64 {
@@ -107,7 +110,8 @@ mod tests {
 
     #[test]
     fn the_hash_depends_on_every_frame_and_on_their_order() {
-        // Check that stacks which differ in one frame, or in order, or in length, have different ids.
+        // Check that stacks which differ in one frame, or in order, or in length, have different
+        // ids.
         let id = |frames: &[u64]| {
             stack_id(
                 frames

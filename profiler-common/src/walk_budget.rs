@@ -1,10 +1,11 @@
-//! How much of a processor's time is spent on walks: a token bucket, filled with a share of the time in which the processor is at
-//! work, emptied by what each walk has cost. Walks at switches and at the exits of calls give way as it empties, those of ticks
-//! once it is empty and in debt.
+//! How much of a processor's time is spent on walks: a token bucket, filled with a share of the
+//! time in which the processor is at work, emptied by what each walk has cost. Walks at switches
+//! and at the exits of calls give way as it empties, those of ticks once it is empty and in debt.
 //!
-//! It does not say yes or no: what is walked would then depend on what ran just before. It says with which *chance* the next stack is
-//! walked, as a power of two, by the past alone; whoever is walked stands for as many as that. So the time that is spent is bounded and
-//! what marks stand for is not changed, whatever the order of events.
+//! It does not say yes or no: what is walked would then depend on what ran just before. It says
+//! with which *chance* the next stack is walked, as a power of two, by the past alone; whoever is
+//! walked stands for as many as that. So the time that is spent is bounded and what marks stand for
+//! is not changed, whatever the order of events.
 
 /// What can be saved up, nanoseconds of walking: some hundred walks at the begin of a storm.
 pub const CAPACITY_NS: i64 = 2_000_000;
@@ -23,7 +24,8 @@ const LEAST_TICKS_HZ: u32 = 19;
 /// Work of this length fills the bucket at any share that can be set; bounds what is multiplied.
 const LONGEST_NS: u64 = 1 << 40;
 
-/// See the module. Written by the programs on its processor; a tick may interrupt another one, and what one of them adds is then lost.
+/// See the module. Written by the programs on its processor; a tick may interrupt another one, and
+/// what one of them adds is then lost.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WalkBudget {
@@ -76,7 +78,8 @@ impl WalkBudget {
     pub fn spend(&mut self, ns: u64) {
         let ns = if ns > LONGEST_NS { LONGEST_NS } else { ns };
         self.spent_ns += ns;
-        // What goes beyond the bucket is no debt for ever: one walk that was interrupted for long would stop all others.
+        // What goes beyond the bucket is no debt for ever: one walk that was interrupted for long
+        // would stop all others.
         let missing_ns = self.missing_ns + ns as i64;
         self.missing_ns = if missing_ns > 2 * CAPACITY_NS {
             2 * CAPACITY_NS

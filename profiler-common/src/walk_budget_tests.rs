@@ -27,7 +27,8 @@ fn shift(budget: &mut WalkBudget, now_ns: u64, share: u32) -> u32 {
     u32::try_from(budget.shift).expect("a shift")
 }
 
-/// Events every `apart_ns`, each a walk of `walk_ns` if it is drawn: what was spent, and what the walks stood for.
+/// Events every `apart_ns`, each a walk of `walk_ns` if it is drawn: what was spent, and what the
+/// walks stood for.
 fn storm(budget: &mut WalkBudget, apart_ns: u64, walk_ns: u64, events: u64) -> (u64, u64) {
     let mut draws = Draws(0x9e37_79b9_7f4a_7c15);
     let (mut spent_ns, mut stood_for) = (0, 0);
@@ -42,8 +43,8 @@ fn storm(budget: &mut WalkBudget, apart_ns: u64, walk_ns: u64, events: u64) -> (
     (spent_ns, stood_for)
 }
 
-// Check that a storm of events, from its first microsecond on, has no more walked than what was saved up and the share of the time,
-// and that walks stand for about as many events as there were.
+// Check that a storm of events, from its first microsecond on, has no more walked than what was
+// saved up and the share of the time, and that walks stand for about as many events as there were.
 #[test]
 fn a_storm_is_bounded_and_stood_for() {
     for (apart_ns, walk_ns) in [(1_000, 8_000), (10_000, 5_000), (200, 40_000)] {
@@ -61,8 +62,9 @@ fn a_storm_is_bounded_and_stood_for() {
     }
 }
 
-// Check that two places that take turns, one always right after the other, stand for as much each: the first is met with what was
-// earned in a pause before it, and the second with what the first has left.
+// Check that two places that take turns, one always right after the other, stand for as much each:
+// the first is met with what was earned in a pause before it, and the second with what the first
+// has left.
 #[test]
 fn turns_are_told_alike() {
     let mut budget = WalkBudget::default();
@@ -85,8 +87,8 @@ fn turns_are_told_alike() {
     }
 }
 
-// Check that idle time earns nothing, that a full bucket does not overflow, that one walk without end is not held against all that
-// follow, and that no share means no bound.
+// Check that idle time earns nothing, that a full bucket does not overflow, that one walk without
+// end is not held against all that follow, and that no share means no bound.
 #[test]
 fn edges() {
     let mut budget = WalkBudget::default();
@@ -113,8 +115,8 @@ fn edges() {
     assert_eq!(shift(&mut budget, SECOND_NS, 0), 0);
 }
 
-/// A processor at work, a tick every `apart_ns`, each of them a walk of `walk_ns` if it is drawn: what was spent, and what the walks
-/// stood for.
+/// A processor at work, a tick every `apart_ns`, each of them a walk of `walk_ns` if it is drawn:
+/// what was spent, and what the walks stood for.
 fn ticks(budget: &mut WalkBudget, apart_ns: u64, walk_ns: u64, count: u64, max: u32) -> (u64, u64) {
     let mut draws = Draws(0x2545_f491_4f6c_dd1d);
     let (mut spent_ns, mut stood_for) = (0, 0);
@@ -130,8 +132,9 @@ fn ticks(budget: &mut WalkBudget, apart_ns: u64, walk_ns: u64, count: u64, max: 
     (spent_ns, stood_for)
 }
 
-// Check that ticks of very deep stacks come to cost the share of the time, and stand for as many as there were; that they do not give
-// way beyond the least rate; and that those of ordinary stacks do not, even while walks at switches do for their sake.
+// Check that ticks of very deep stacks come to cost the share of the time, and stand for as many as
+// there were; that they do not give way beyond the least rate; and that those of ordinary stacks do
+// not, even while walks at switches do for their sake.
 #[test]
 fn ticks_give_way_last() {
     const TICK_NS: u64 = SECOND_NS / 99;

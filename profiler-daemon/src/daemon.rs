@@ -1,4 +1,5 @@
-//! The service: starts what answers and the server, waits for signals, and stops both. It decides nothing else.
+//! The service: starts what answers and the server, waits for signals, and stops both. It decides
+//! nothing else.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -32,7 +33,8 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     until_stopped(profile(config))
 }
 
-/// Serves a saved profile until SIGTERM or SIGINT. Needs no privilege. Of `config` only what is said of serving matters.
+/// Serves a saved profile until SIGTERM or SIGINT. Needs no privilege. Of `config` only what is
+/// said of serving matters.
 ///
 /// # Errors
 /// A sentence about what is wrong with the file, or the port.
@@ -72,7 +74,8 @@ async fn profile(config: Config) -> anyhow::Result<()> {
             Ok(Ok(degraded)) => {
                 live.set_degraded(degraded);
                 info!("profiling; ready in {:.1} s; http://{address}/api/v1/processes?format=text", started.elapsed().as_secs_f64());
-                // A task among those that serve: where none of them gets on, the service manager hears nothing.
+                // A task among those that serve: where none of them gets on, the service manager
+                // hears nothing.
                 let watched = Arc::clone(&live);
                 let tell = tell_service_manager(stages.access.heartbeats().clone());
                 let mut watch = tokio::spawn(async move { watched.watch(tell).await });
@@ -179,7 +182,8 @@ impl Stop {
     }
 }
 
-/// Tells the service manager once the daemon is ready, and then that it lives, for as long as all threads move.
+/// Tells the service manager once the daemon is ready, and then that it lives, for as long as all
+/// threads move.
 fn tell_service_manager(beats: Heartbeats) -> impl FnMut(Option<&CollectorState>) {
     let mut told_ready = false;
     move |state| {
@@ -217,8 +221,8 @@ mod tests {
     use super::*;
     use crate::sys::heartbeat::Heartbeat;
 
-    // Check that the service manager is told that the daemon lives while its threads move or wait for work, and not while one is
-    // at a piece of work for too long.
+    // Check that the service manager is told that the daemon lives while its threads move or wait
+    // for work, and not while one is at a piece of work for too long.
     #[test]
     fn a_stuck_thread_starves_the_watchdog() {
         let [busy, idle] =

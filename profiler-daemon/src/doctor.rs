@@ -1,7 +1,7 @@
 //! What this kernel and these privileges allow, and how to mend what is missing.
 //!
-//! Two halves: `facts` reads what the machine says, `checks` decides what it means and never touches the machine.
-//! The doctor attaches nothing and changes nothing.
+//! Two halves: `facts` reads what the machine says, `checks` decides what it means and never
+//! touches the machine. The doctor attaches nothing and changes nothing.
 
 mod checks;
 mod facts;

@@ -1,6 +1,6 @@
-//! What reads bytes from outside, one function each. They check what holds whatever the bytes are: that reading ends, keeps its
-//! bounds, and that what is taken holds together. For `cargo xtask fuzz`, and for a test that gives each its corpus
-//! (`fuzz/corpus`). Not there otherwise.
+//! What reads bytes from outside, one function each. They check what holds whatever the bytes are:
+//! that reading ends, keeps its bounds, and that what is taken holds together. For `cargo xtask
+//! fuzz`, and for a test that gives each its corpus (`fuzz/corpus`). Not there otherwise.
 
 #[cfg(test)]
 mod replay_tests;
@@ -21,7 +21,8 @@ use crate::{config, export, http, symbols, unwind};
 /// Most time of a processor that one input may take, nanoseconds. Most take a ten-thousandth.
 const MAX_NS: u64 = 5_000_000_000;
 
-/// Gives a function its input, and fails when it takes too long: by the time that it ran, as the machine may have other things to do.
+/// Gives a function its input, and fails when it takes too long: by the time that it ran, as the
+/// machine may have other things to do.
 fn in_time(read: Target, bytes: &[u8]) {
     let start_ns = thread_ns();
     read(bytes);

@@ -1,7 +1,8 @@
-//! The profiler daemon as a library: the stages in the order of the data, which is the order of dependency.
+//! The profiler daemon as a library: the stages in the order of the data, which is the order of
+//! dependency.
 //!
-//! A module imports from those before it, never from those behind it; `cargo xtask tidy` checks that. (Each line stands
-//! alone, so that rustfmt leaves the order as it is.)
+//! A module imports from those before it, never from those behind it; `cargo xtask tidy` checks
+//! that. (Each line stands alone, so that rustfmt leaves the order as it is.)
 
 pub mod sys;
 

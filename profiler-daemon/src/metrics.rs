@@ -1,8 +1,9 @@
 //! The daemon's own health and the totals of groups of processes, as Prometheus reads them.
 //!
-//! Every metric is declared once, in `table`; the exposition and docs/metrics.md are made from that. Series are built
-//! anew for each scrape from plain data ([`MetricsInput`]): nothing is held between scrapes but the count of
-//! requests. Label values that programs chose are cut and cleaned here, whatever their source.
+//! Every metric is declared once, in `table`; the exposition and docs/metrics.md are made from
+//! that. Series are built anew for each scrape from plain data ([`MetricsInput`]): nothing is held
+//! between scrapes but the count of requests. Label values that programs chose are cut and cleaned
+//! here, whatever their source.
 
 mod exposition;
 mod input;

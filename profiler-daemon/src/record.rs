@@ -1,6 +1,8 @@
-//! Profiling once, without a service: a command, some processes or the whole machine; one report at the end.
+//! Profiling once, without a service: a command, some processes or the whole machine; one report at
+//! the end.
 //!
-//! The same stages as the daemon's, asked once; or, with --connect, what a running daemon has of the time. It serves nothing.
+//! The same stages as the daemon's, asked once; or, with --connect, what a running daemon has of
+//! the time. It serves nothing.
 
 mod connected;
 mod ending;

@@ -1,5 +1,5 @@
-//! The stages from the kernel to the names of functions: built, asked and stopped in the same way by the daemon and by a
-//! recording. Who asks, and what for, is theirs.
+//! The stages from the kernel to the names of functions: built, asked and stopped in the same way
+//! by the daemon and by a recording. Who asks, and what for, is theirs.
 
 mod access;
 
@@ -67,7 +67,8 @@ pub struct Stages {
     collector: JoinHandle<()>,
 }
 
-/// Starts the threads. Loading the kernel programs takes a second or two; the stages can be asked meanwhile, and answer then.
+/// Starts the threads. Loading the kernel programs takes a second or two; the stages can be asked
+/// meanwhile, and answer then.
 ///
 /// # Errors
 /// The system gives no thread or no file descriptor.
@@ -98,9 +99,11 @@ pub fn start(config: &Config) -> anyhow::Result<Stages> {
             };
             match build(&config, parts, Arc::clone(&waker), &mut degraded) {
                 Ok(collector) => {
-                    // Nobody hears it only if all is stopping already; then the loop below ends at once as well.
+                    // Nobody hears it only if all is stopping already; then the loop below ends at
+                    // once as well.
                     tell.send(Ok(degraded)).ok();
-                    // Programs that begin are followed once it has heard of them, on a busy machine too.
+                    // Programs that begin are followed once it has heard of them, on a busy machine
+                    // too.
                     if let Err(error) = put_own_thread_ahead() {
                         debug!("the collector waits for its turn like others: {error}");
                     }
@@ -139,7 +142,8 @@ pub fn start(config: &Config) -> anyhow::Result<Stages> {
 }
 
 impl Stages {
-    /// Has the collector answer what is still asked, do its last pass and detach. If it is gone already, so much the better.
+    /// Has the collector answer what is still asked, do its last pass and detach. If it is gone
+    /// already, so much the better.
     ///
     /// # Errors
     /// Its thread broke.
@@ -166,7 +170,8 @@ struct Parts {
     heartbeat: Heartbeat,
 }
 
-/// The stages from the kernel to the profile, on the thread that will own them, and what works less well than it should.
+/// The stages from the kernel to the profile, on the thread that will own them, and what works less
+/// well than it should.
 fn build(
     config: &Config,
     parts: Parts,
@@ -253,7 +258,8 @@ fn build(
     })
 }
 
-/// What profiling may cost; `None`: anything. Where only one of the two is bounded, the other is as good as not.
+/// What profiling may cost; `None`: anything. Where only one of the two is bounded, the other is as
+/// good as not.
 fn budget(config: &Config) -> Option<Budget> {
     const ANYTHING: f64 = 1e6;
     let (machine, process) = (config.budget_millionths, config.budget_process_millionths);

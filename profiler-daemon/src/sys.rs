@@ -1,5 +1,5 @@
-//! Thin wrappers around the operating system: clocks, `/proc`, perf side-band rings, own cost. The parsers are pure
-//! functions over bytes; nothing here knows what a profile is.
+//! Thin wrappers around the operating system: clocks, `/proc`, perf side-band rings, own cost. The
+//! parsers are pure functions over bytes; nothing here knows what a profile is.
 
 pub mod bus_guard;
 pub mod cgroup;

@@ -54,7 +54,8 @@ fn the_page_of_metrics_is_current() {
 
 #[test]
 fn the_page_of_counters_is_current() {
-    // Check that the page of counters lists what the kernel programs count, under the names they have in the code.
+    // Check that the page of counters lists what the kernel programs count, under the names they
+    // have in the code.
     check("docs/counters.md", &counters());
 }
 

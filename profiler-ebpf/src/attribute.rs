@@ -1,4 +1,5 @@
-//! Gives ticks, marks and waits to stacks: the rows of `SUMS_0` and `SUMS_1`, and where a row cannot be had, of `RESERVES`.
+//! Gives ticks, marks and waits to stacks: the rows of `SUMS_0` and `SUMS_1`, and where a row
+//! cannot be had, of `RESERVES`.
 //!
 //! Where marks fall and which waits are walked says `profiler_common::marks`.
 
@@ -43,9 +44,10 @@ pub fn random() -> u32 {
     unsafe { bpf_get_prandom_u32() }
 }
 
-/// Walks the stack of the current thread: its row has the walk, the tick if it is one, and, inside a call or at its end, the
-/// marks that have fallen. A tick stands for `1 << shift` ticks; where there is none, each mark stands for so many. `None` if no row could be had, or the stack of the call's entry, which is its, was not kept: the
-/// thread's reserve has them.
+/// Walks the stack of the current thread: its row has the walk, the tick if it is one, and, inside
+/// a call or at its end, the marks that have fallen. A tick stands for `1 << shift` ticks; where
+/// there is none, each mark stands for so many. `None` if no row could be had, or the stack of the
+/// call's entry, which is its, was not kept: the thread's reserve has them.
 #[inline(always)]
 pub fn walk(
     ctx: *mut c_void,
@@ -102,7 +104,8 @@ fn walk_and_add(
     let lost = entered && record.entry_lost != 0;
     let mut found = if lost { None } else { find(key, control) };
     if found.is_none() {
-        // A row of its own is new in this drain period: its frames travel first, so that no row is without them.
+        // A row of its own is new in this drain period: its frames travel first, so that no row is
+        // without them.
         if !lost && !capture::send(&mut scratch.stack) {
             count(if tick.is_some() {
                 Counter::SamplesRingFull
@@ -144,7 +147,8 @@ fn walk_and_add(
         .marks
         .look(&record.clock, settings::min_interval_ns(), &mut random);
     if marks != [0; MARKS] {
-        // They stand for the whole call, of which the kernel frames here are one moment. The user frames have travelled.
+        // They stand for the whole call, of which the kernel frames here are one moment. The user
+        // frames have travelled.
         let of_call = SumKey { kernel: 0, ..*key };
         let row = if key.kernel == 0 || !kept {
             row
@@ -187,7 +191,8 @@ pub fn walk_entry(
     record.entry_ns = record.clock.call_entered_ns;
 }
 
-/// The call has ended, or is held to have ended, without a look: what has fallen in it was not sampled.
+/// The call has ended, or is held to have ended, without a look: what has fallen in it was not
+/// sampled.
 #[inline(always)]
 pub fn abandon_marks(record: &mut ThreadRecord, slot: u32) {
     let marks = record
@@ -200,7 +205,8 @@ pub fn abandon_marks(record: &mut ThreadRecord, slot: u32) {
     }
 }
 
-/// A wait has ended, inside a call or outside: gives it to the stack of its switch-out, if it was walked.
+/// A wait has ended, inside a call or outside: gives it to the stack of its switch-out, if it was
+/// walked.
 #[inline(always)]
 pub fn end_wait(
     record: &mut ThreadRecord,
@@ -233,7 +239,8 @@ pub fn end_wait(
                 slot,
                 end: record.away_end,
             };
-            // The frames travelled when the thread left; the daemon keeps the stacks of absent threads that were walked.
+            // The frames travelled when the thread left; the daemon keeps the stacks of absent
+            // threads that were walked.
             let row = match find(&key, control) {
                 Some(row) => Some(row),
                 None => make(&key, control),
@@ -303,8 +310,8 @@ fn add_excess(row: &mut SumValue, marks: &[u64; MARKS], shift: u32) {
     }
 }
 
-/// A row that is there. It is changed by plain additions: a thread is on one processor at a time, and nested ticks have other
-/// rows.
+/// A row that is there. It is changed by plain additions: a thread is on one processor at a time,
+/// and nested ticks have other rows.
 #[inline(always)]
 fn find(key: &SumKey, control: &Control) -> Option<&'static mut SumValue> {
     let half = if control.half == 0 { &SUMS_0 } else { &SUMS_1 };

@@ -1,5 +1,6 @@
-//! What the programs ask of kernels from 5.10 to 5.16, which lack some or all of task storage, tasks that the verifier knows
-//! and `bpf_loop`: a hash of tasks, reads with checks, user stacks by frame pointers.
+//! What the programs ask of kernels from 5.10 to 5.16, which lack some or all of task storage,
+//! tasks that the verifier knows and `bpf_loop`: a hash of tasks, reads with checks, user stacks by
+//! frame pointers.
 //!
 //! `since_5_17.rs` has the same functions for newer kernels. All else is the same program for both.
 
@@ -21,12 +22,14 @@ use crate::settings;
 use crate::task::Task;
 use crate::unwind::{ThreadMemory, end, fail, push};
 
-/// No flag of these kernels: the tasks it would mark are none yet, and its bit means something else (`PF_USED_ASYNC`).
+/// No flag of these kernels: the tasks it would mark are none yet, and its bit means something else
+/// (`PF_USED_ASYNC`).
 pub const PF_USER_WORKER: u32 = 0;
 
-/// Key: address of a task. Value: where its record is and whether it is a target. Writer and reader: the programs, which make
-/// an element at a task's first event and remove it when the kernel frees the task. Size: some tasks per thread record
-/// (`limits::TASKS_PER_THREAD`), since the threads of others are here too. Preallocated: ticks must not allocate before 6.1.
+/// Key: address of a task. Value: where its record is and whether it is a target. Writer and
+/// reader: the programs, which make an element at a task's first event and remove it when the
+/// kernel frees the task. Size: some tasks per thread record (`limits::TASKS_PER_THREAD`), since
+/// the threads of others are here too. Preallocated: ticks must not allocate before 6.1.
 #[map]
 pub static TASKS: HashMap<u64, TaskRef> =
     HashMap::with_max_entries(DEFAULT_THREADS * TASKS_PER_THREAD, 0);
@@ -38,16 +41,19 @@ pub fn current_task() -> *const c_void {
     unsafe { bpf_get_current_task() as *const c_void }
 }
 
-/// Reads a field. Not directly: the verifier knows the current task as a number only (`bpf_get_current_task_btf`: 5.11).
+/// Reads a field. Not directly: the verifier knows the current task as a number only
+/// (`bpf_get_current_task_btf`: 5.11).
 #[inline(always)]
 pub fn field<T: Copy>(task: Task, offset: u32) -> T {
     let place = task.pointer().wrapping_byte_add(offset as usize);
-    // SAFETY: reads kernel memory with a fault-safe helper. A task lives as long as a program runs that was given it, so this
-    // cannot fail; zeroes are a value of all types that are asked for: numbers and addresses.
+    // SAFETY: reads kernel memory with a fault-safe helper. A task lives as long as a program runs
+    // that was given it, so this cannot fail; zeroes are a value of all types that are asked for:
+    // numbers and addresses.
     unsafe { bpf_probe_read_kernel(place.cast::<T>()).unwrap_or(core::mem::zeroed()) }
 }
 
-/// Where the task's user registers are saved: at the upper end of its kernel stack (`bpf_task_pt_regs`: 5.15).
+/// Where the task's user registers are saved: at the upper end of its kernel stack
+/// (`bpf_task_pt_regs`: 5.15).
 #[inline(always)]
 pub fn user_registers(task: Task) -> *const pt_regs {
     let stack: u64 = field(task, settings::task_stack());
@@ -55,10 +61,12 @@ pub fn user_registers(task: Task) -> *const pt_regs {
     (end - size_of::<pt_regs>() as u64) as *const pt_regs
 }
 
-/// What is kept with a task; with `create`, made where there was none. `None`: none, or the hash is full (counted).
+/// What is kept with a task; with `create`, made where there was none. `None`: none, or the hash is
+/// full (counted).
 ///
-/// Programs run with preemption off and a task is freed after a grace period, so an element that was found here is its task's
-/// as long as the program runs. Whoever calls this for a task that may be past its end asks first (`seed`).
+/// Programs run with preemption off and a task is freed after a grace period, so an element that
+/// was found here is its task's as long as the program runs. Whoever calls this for a task that may
+/// be past its end asks first (`seed`).
 #[inline(always)]
 pub fn task_ref(task: Task, create: bool) -> Option<&'static mut TaskRef> {
     let key = task.address();
@@ -96,7 +104,8 @@ fn forget_task(task: Task) {
     TASKS.remove(task.address()).ok();
 }
 
-/// The user walk from `scratch.walk.registers` on: by frame pointers, frame by frame under the verifier's eyes.
+/// The user walk from `scratch.walk.registers` on: by frame pointers, frame by frame under the
+/// verifier's eyes.
 #[inline(always)]
 pub fn follow(scratch: &mut Scratch, _: &ThreadRecord) {
     let mut registers = scratch.walk.registers;

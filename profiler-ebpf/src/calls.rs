@@ -1,4 +1,5 @@
-//! Counts of system calls: one row per thread and number, found through a small cache in the thread's record.
+//! Counts of system calls: one row per thread and number, found through a small cache in the
+//! thread's record.
 
 use aya_ebpf::bindings::BPF_NOEXIST;
 use profiler_common::Counter;
@@ -112,7 +113,8 @@ fn new_row(key: &SyscallKey) -> Option<u32> {
     let row = at(index)?;
     row.number = key.number;
     row.slot = key.slot;
-    // Cannot be full: it is as large as there are rows. If the kernel refuses all the same, the row is taken anew each time.
+    // Cannot be full: it is as large as there are rows. If the kernel refuses all the same, the row
+    // is taken anew each time.
     CALL_ROW_INDEX
         .insert(key, index, u64::from(BPF_NOEXIST))
         .ok()?;

@@ -45,11 +45,13 @@ pub fn scratch(moment: Moment) -> Option<&'static mut Scratch> {
         Moment::Exit => 4,
     };
     let scratch = SCRATCH.get_ptr_mut(program)?;
-    // SAFETY: this processor's element, for one program, which does not run a second time on a processor before it has ended.
+    // SAFETY: this processor's element, for one program, which does not run a second time on a
+    // processor before it has ended.
     Some(unsafe { &mut *scratch })
 }
 
-/// Did the tick interrupt user mode? (The two low bits of the code segment are the privilege level.)
+/// Did the tick interrupt user mode? (The two low bits of the code segment are the privilege
+/// level.)
 #[inline(always)]
 pub fn is_user_mode(ctx: *mut c_void) -> bool {
     let data = ctx.cast::<bpf_perf_event_data>();
@@ -71,7 +73,8 @@ fn is_tick(moment: Moment) -> bool {
     moment == Moment::Tick || moment == Moment::NestedTick
 }
 
-/// Walks the current thread, in a call that was `entered` where a walk was made or not. Returns whose row the walk is of.
+/// Walks the current thread, in a call that was `entered` where a walk was made or not. Returns
+/// whose row the walk is of.
 #[inline(always)]
 pub fn walk(
     ctx: *mut c_void,
@@ -136,8 +139,8 @@ pub fn walk(
     key
 }
 
-/// Reads a word back from the scratch record. The verifier then no longer knows which of a loop's many ends it came from,
-/// and checks what follows once instead of once per end.
+/// Reads a word back from the scratch record. The verifier then no longer knows which of a loop's
+/// many ends it came from, and checks what follows once instead of once per end.
 #[inline(always)]
 pub fn forget<T: Copy>(place: *const T) -> T {
     // SAFETY: a field of the scratch record.

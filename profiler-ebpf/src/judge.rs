@@ -1,15 +1,18 @@
-//! Judges threads: is this one a target, and who may change its record? Each is judged at its first event, and anew when
-//! targets change: by its own next event, or by the scan of all tasks, which also reaches those that sleep.
+//! Judges threads: is this one a target, and who may change its record? Each is judged at its first
+//! event, and anew when targets change: by its own next event, or by the scan of all tasks, which
+//! also reaches those that sleep.
 //!
 //! No two change a record at once, because of three rules:
-//! - Only a thread's own events write [`TaskRef::generation`]. Once it is the current one, the scan leaves the thread alone.
-//! - Whoever judges a thread holds its claim, an insertion into `CLAIMS`: the one thing that only one of two processors can do. (Nor does
-//!   an event judge where a program of the same thread was preempted at it.) An event that finds the claim taken goes without, and
-//!   the next one judges.
-//! - The daemon waits between the new generation and the scan ([`Control::scanning`]) until no program runs that began before.
+//! - Only a thread's own events write [`TaskRef::generation`]. Once it is the current one, the scan
+//!   leaves the thread alone.
+//! - Whoever judges a thread holds its claim, an insertion into `CLAIMS`: the one thing that only
+//!   one of two processors can do. (Nor does an event judge where a program of the same thread was
+//!   preempted at it.) An event that finds the claim taken goes without, and the next one judges.
+//! - The daemon waits between the new generation and the scan ([`Control::scanning`]) until no
+//!   program runs that began before.
 //!
-//! Where nothing has changed but whose system calls are traced, a thread that is away is left alone: its wait goes on, and ends as it
-//! began.
+//! Where nothing has changed but whose system calls are traced, a thread that is away is left
+//! alone: its wait goes on, and ends as it began.
 //!
 //! What the answer is says `filter`.
 
@@ -65,8 +68,9 @@ impl Found {
     }
 }
 
-/// At an event of the thread's own: what is kept with its task, judged for the current targets; at its first event as a target its record
-/// is made. `None`: no room for it, or the scan is just judging it.
+/// At an event of the thread's own: what is kept with its task, judged for the current targets; at
+/// its first event as a target its record is made. `None`: no room for it, or the scan is just
+/// judging it.
 #[inline(always)]
 pub fn judged(
     task: Task,
@@ -79,8 +83,9 @@ pub fn judged(
     Some(reference)
 }
 
-/// The same at a switch, which holds the lock of a run queue. On kernels on which making task storage may then wait for that very lock
-/// (`settings::create_at_switch`), it is only looked up, and a thread that has none is counted: the daemon has all tasks scanned.
+/// The same at a switch, which holds the lock of a run queue. On kernels on which making task
+/// storage may then wait for that very lock (`settings::create_at_switch`), it is only looked up,
+/// and a thread that has none is counted: the daemon has all tasks scanned.
 #[inline(always)]
 pub fn judged_at_switch(
     task: Task,
@@ -105,7 +110,8 @@ pub fn judged_at_switch(
     Some(reference)
 }
 
-/// Judges the thread for the current targets unless that was done. `None`: another processor is just judging it.
+/// Judges the thread for the current targets unless that was done. `None`: another processor is
+/// just judging it.
 #[inline(always)]
 fn judge_once(
     task: Task,
@@ -136,7 +142,8 @@ pub fn scan(task: Task, control: &Control, now_ns: u64) -> Option<()> {
     }
     let reference = task.storage(true)?;
     let (generation, judged) = (word(&control.generation), word(&reference.generation));
-    // One that was renamed by another processor may be at work on its record, and finds out at its next switch.
+    // One that was renamed by another processor may be at work on its record, and finds out at its
+    // next switch.
     if judged == generation || judged == JUDGE_ITSELF || word(&reference.slot) == GONE_SLOT {
         return None;
     }
@@ -187,7 +194,8 @@ pub fn exit(
     Some(())
 }
 
-/// May the scan be changing the thread's record at this moment? Asked by the tick, which judges nobody.
+/// May the scan be changing the thread's record at this moment? Asked by the tick, which judges
+/// nobody.
 #[inline(always)]
 pub fn may_be_in_scan(reference: &TaskRef, control: &Control) -> bool {
     reference.generation != word(&control.generation) && word(&control.scanning) != scanning::NO
@@ -225,7 +233,8 @@ impl Claim {
     }
 }
 
-/// Decides whether the thread is a target under the current targets, and starts or stops its clock accordingly.
+/// Decides whether the thread is a target under the current targets, and starts or stops its clock
+/// accordingly.
 #[inline(always)]
 fn judge(task: Task, reference: &mut TaskRef, control: &Control, now_ns: u64, found: Found) {
     if reference.image_ns == 0 {

@@ -17,7 +17,8 @@ use crate::judge::{self, Found};
 use crate::kernel;
 use crate::task::{self, Task, control, read_comm, read_name, record};
 
-/// `sched_process_fork(parent, child)`: a thread is born. It sleeps until it is woken for the first time.
+/// `sched_process_fork(parent, child)`: a thread is born. It sleeps until it is woken for the first
+/// time.
 #[btf_tracepoint(function = "sched_process_fork")]
 pub fn sched_process_fork(ctx: BtfTracePointContext) -> i32 {
     if let Some(control) = control() {
@@ -141,7 +142,8 @@ fn leave(ctx: &BtfTracePointContext, task: Task, control: &Control) -> Option<()
             record.faults = task.faults();
         }
         record.clock.exit(now_ns);
-        // What has fallen has no later look to wait for. Most end in a call that was walked at its entry.
+        // What has fallen has no later look to wait for. Most end in a call that was walked at its
+        // entry.
         if record.marks.is_due(&record.clock) {
             attribute::walk(
                 ctx.as_ptr(),

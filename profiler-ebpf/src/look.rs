@@ -1,6 +1,6 @@
-//! The look from outside: what the daemon needs to follow the stack of a thread that is off its processor, and later to see that the
-//! thread did not run meanwhile. Changes nothing of the thread. At the end of its wait, the stack found is taken
-//! (`outside_stack`).
+//! The look from outside: what the daemon needs to follow the stack of a thread that is off its
+//! processor, and later to see that the thread did not run meanwhile. Changes nothing of the
+//! thread. At the end of its wait, the stack found is taken (`outside_stack`).
 
 use aya_ebpf::helpers::generated::{bpf_get_task_stack, bpf_probe_read_kernel, bpf_seq_write};
 use profiler_common::clock::{KERNEL_THREAD, Phase};
@@ -15,8 +15,8 @@ use crate::maps::{LOOK, OUTSIDE};
 use crate::seed::TaskIteration;
 use crate::task::{self, Task, record};
 
-/// Called once per task when the daemon reads the iterator: writes a [`Look`] for each thread that it asks about, unless that one is
-/// on a processor.
+/// Called once per task when the daemon reads the iterator: writes a [`Look`] for each thread that
+/// it asks about, unless that one is on a processor.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "iter/task")]
 pub extern "C" fn look(ctx: *const TaskIteration) -> i32 {
@@ -80,8 +80,8 @@ fn look_at(ctx: *const TaskIteration, task: Task) -> Option<()> {
     Some(())
 }
 
-/// Writes as much of the record as there is into the iterator's file. What finds no room there is written again: the kernel then
-/// calls this program for the same task once more.
+/// Writes as much of the record as there is into the iterator's file. What finds no room there is
+/// written again: the kernel then calls this program for the same task once more.
 #[inline(always)]
 fn write(ctx: *const TaskIteration, look: &Look) {
     let frames = (forget(&raw const look.head.kernel_len) as usize).min(MAX_KERNEL_FRAMES);
@@ -101,7 +101,8 @@ fn write(ctx: *const TaskIteration, look: &Look) {
 fn read_registers(task: Task, head: &mut LookHead) {
     let saved = task.user_registers();
     if head.kernel_thread == 0 && !saved.is_null() {
-        // SAFETY: reads kernel memory with a fault-safe helper, which writes as many bytes as there are, zeroes where it fails.
+        // SAFETY: reads kernel memory with a fault-safe helper, which writes as many bytes as there
+        // are, zeroes where it fails.
         unsafe {
             bpf_probe_read_kernel(
                 (&raw mut head.registers).cast(),
@@ -129,7 +130,8 @@ fn outside(slot: u32) -> Option<&'static OutsideStack> {
     Some(unsafe { &*outside })
 }
 
-/// At the end of a wait: the stack that the daemon found for the one that began at `since_ns`, if there is one.
+/// At the end of a wait: the stack that the daemon found for the one that began at `since_ns`, if
+/// there is one.
 #[inline(always)]
 pub fn outside_stack(slot: u32, since_ns: u64) -> Option<OutsideStack> {
     let place = outside(slot)?;
@@ -137,7 +139,8 @@ pub fn outside_stack(slot: u32, since_ns: u64) -> Option<OutsideStack> {
         return None;
     }
     let found = forget(place);
-    // The daemon clears the time before it changes the rest: it is the same if nothing changed meanwhile.
+    // The daemon clears the time before it changes the rest: it is the same if nothing changed
+    // meanwhile.
     (forget(&raw const place.since_ns) == since_ns).then_some(found)
 }
 

@@ -1,10 +1,13 @@
-//! The kernel programs: one file per hook family, each `find the thread -> drive its clock -> perhaps walk its stack`.
+//! The kernel programs: one file per hook family, each `find the thread -> drive its clock ->
+//! perhaps walk its stack`.
 //!
-//! Nothing here decides what time means: that is `profiler_common::clock`. Nothing here streams: per-thread records and
-//! sums are kept in maps, which the daemon drains; only frames of stacks that are new in a drain period travel.
+//! Nothing here decides what time means: that is `profiler_common::clock`. Nothing here streams:
+//! per-thread records and sums are kept in maps, which the daemon drains; only frames of stacks
+//! that are new in a drain period travel.
 //!
-//! They are compiled twice: as they are, and with the feature `before_5_17` for kernels from 5.10 to 5.16, which lack helpers
-//! that newer ones have. The difference is which file is the module `kernel`.
+//! They are compiled twice: as they are, and with the feature `before_5_17` for kernels from 5.10
+//! to 5.16, which lack helpers that newer ones have. The difference is which file is the module
+//! `kernel`.
 #![no_std]
 #![no_main]
 

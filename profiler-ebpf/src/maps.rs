@@ -1,5 +1,6 @@
-//! The maps. Each says key, value, who writes, who reads, and why it is this large. Those that not all kernels need are
-//! beside what needs them: `table_maps.rs`, and `TASKS` in `since_5_17.rs` and `before_5_17.rs`.
+//! The maps. Each says key, value, who writes, who reads, and why it is this large. Those that not
+//! all kernels need are beside what needs them: `table_maps.rs`, and `TASKS` in `since_5_17.rs` and
+//! `before_5_17.rs`.
 
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::macros::map;
@@ -17,9 +18,10 @@ use profiler_common::unwind::WALK_ENDS as WALK_ENDS_LEN;
 
 use crate::capture::Scratch;
 
-/// Key: 0. Value: the thread on this processor, per processor. Writers: the switch, the tick and the system-call programs, and
-/// whoever judges or ends the current thread. Readers: these, the wake, and the daemon, for how long processors were idle. With
-/// it the system-call programs need not ask the task's storage.
+/// Key: 0. Value: the thread on this processor, per processor. Writers: the switch, the tick and
+/// the system-call programs, and whoever judges or ends the current thread. Readers: these, the
+/// wake, and the daemon, for how long processors were idle. With it the system-call programs need
+/// not ask the task's storage.
 #[map]
 pub static CURRENT: PerCpuArray<OnProcessor> = PerCpuArray::with_max_entries(1, 0);
 
@@ -28,47 +30,52 @@ pub static CURRENT: PerCpuArray<OnProcessor> = PerCpuArray::with_max_entries(1, 
 #[map]
 pub static CONTROL: Array<Control> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
-/// Key: slot. Value: a thread's record. Writers: the programs, at the thread's own events or in the scan of all tasks
-/// (`judge`); the daemon empties it after the thread's exit. Reader: the daemon, through a mapping. Size: configuration
-/// `limits.max_threads`; a thread without a record is counted and not observed.
+/// Key: slot. Value: a thread's record. Writers: the programs, at the thread's own events or in the
+/// scan of all tasks (`judge`); the daemon empties it after the thread's exit. Reader: the daemon,
+/// through a mapping. Size: configuration `limits.max_threads`; a thread without a record is
+/// counted and not observed.
 #[map]
 pub static THREADS: Array<ThreadRecord> = Array::with_max_entries(DEFAULT_THREADS, BPF_F_MMAPABLE);
 
-/// Key: slot. Value: what the daemon asks about the slot's thread, and the stack that it found for the thread's wait. Writer: the daemon,
-/// through a mapping. Readers: the look from outside, and whatever ends the wait: the switch, and the programs that find that the
-/// thread came unseen. Size: as many as there are slots.
+/// Key: slot. Value: what the daemon asks about the slot's thread, and the stack that it found for
+/// the thread's wait. Writer: the daemon, through a mapping. Readers: the look from outside, and
+/// whatever ends the wait: the switch, and the programs that find that the thread came unseen.
+/// Size: as many as there are slots.
 #[map]
 pub static OUTSIDE: Array<OutsideStack> = Array::with_max_entries(DEFAULT_THREADS, BPF_F_MMAPABLE);
 
-/// Key: 0. Value: the look that is being written, too large for the program stack. Writer and reader: the look. Size: one, because
-/// the daemon runs one at a time.
+/// Key: 0. Value: the look that is being written, too large for the program stack. Writer and
+/// reader: the look. Size: one, because the daemon runs one at a time.
 #[map]
 pub static LOOK: Array<Look> = Array::with_max_entries(1, 0);
 
-/// Key: slot. Value: what of the thread has no stack: marks whose look never came, and what found no room in [`SUMS_0`] or
-/// [`STACKS`]. Writers: the programs, at the thread's own events or in the scan of all tasks; the daemon empties it with the record.
-/// Reader: the daemon, through a mapping. Size: as many as records, so that no mark is ever dropped.
+/// Key: slot. Value: what of the thread has no stack: marks whose look never came, and what found
+/// no room in [`SUMS_0`] or [`STACKS`]. Writers: the programs, at the thread's own events or in the
+/// scan of all tasks; the daemon empties it with the record. Reader: the daemon, through a mapping.
+/// Size: as many as records, so that no mark is ever dropped.
 #[map]
 pub static RESERVES: Array<Reserve> = Array::with_max_entries(DEFAULT_THREADS, BPF_F_MMAPABLE);
 
-/// Free slots, the last given back first. Writer: the daemon fills it at start and after a thread's exit. Reader: the
-/// programs take from it. Size: as many as there are slots.
+/// Free slots, the last given back first. Writer: the daemon fills it at start and after a thread's
+/// exit. Reader: the programs take from it. Size: as many as there are slots.
 #[map]
 pub static FREE_SLOTS: Stack<u32> = Stack::with_max_entries(DEFAULT_THREADS, 0);
 
-/// Key: address of a task. Value: nothing. Writers and readers: the programs, while they judge a task (`judge`). Size: more than
-/// there are processors.
+/// Key: address of a task. Value: nothing. Writers and readers: the programs, while they judge a
+/// task (`judge`). Size: more than there are processors.
 #[map]
 pub static CLAIMS: HashMap<u64, u8> = HashMap::with_max_entries(4096, 0);
 
-/// Key: row. Value: counts of one system call of one thread. Writer: the program at the exit of a call, on the thread's
-/// processor. Reader: the daemon, through a mapping. Size: some calls per thread record (`limits::CALLS_PER_THREAD`).
+/// Key: row. Value: counts of one system call of one thread. Writer: the program at the exit of a
+/// call, on the thread's processor. Reader: the daemon, through a mapping. Size: some calls per
+/// thread record (`limits::CALLS_PER_THREAD`).
 #[map]
 pub static CALL_ROWS_BY_INDEX: Array<SyscallRow> =
     Array::with_max_entries(DEFAULT_THREADS * CALLS_PER_THREAD, BPF_F_MMAPABLE);
 
-/// Key: slot and system-call number. Value: index of the row. Writers: the programs insert, the daemon deletes after the
-/// thread's exit. Reader: the programs, when the cache in the thread's record does not know. Size: as many as rows.
+/// Key: slot and system-call number. Value: index of the row. Writers: the programs insert, the
+/// daemon deletes after the thread's exit. Reader: the programs, when the cache in the thread's
+/// record does not know. Size: as many as rows.
 #[map]
 pub static CALL_ROW_INDEX: HashMap<SyscallKey, u32> =
     HashMap::with_max_entries(DEFAULT_THREADS * CALLS_PER_THREAD, 0);
@@ -78,10 +85,11 @@ pub static CALL_ROW_INDEX: HashMap<SyscallKey, u32> =
 pub static FREE_CALL_ROWS: Stack<u32> =
     Stack::with_max_entries(DEFAULT_THREADS * CALLS_PER_THREAD, 0);
 
-/// Key: thread and stack. Value: ticks, marks and waits, of one drain period. Writers: the programs, into the half that
-/// [`Control::half`] names. Reader: the daemon empties the other half once no program can still be writing to it.
-/// Size: configuration `limits.stack_entries`; full, [`RESERVES`] takes what has no room. Preallocated:
-/// programs on timer ticks must not allocate before 6.1.
+/// Key: thread and stack. Value: ticks, marks and waits, of one drain period. Writers: the
+/// programs, into the half that [`Control::half`] names. Reader: the daemon empties the other half
+/// once no program can still be writing to it. Size: configuration `limits.stack_entries`; full,
+/// [`RESERVES`] takes what has no room. Preallocated: programs on timer ticks must not allocate
+/// before 6.1.
 #[map]
 pub static SUMS_0: HashMap<SumKey, SumValue> = HashMap::with_max_entries(DEFAULT_SUMS, 0);
 
@@ -89,36 +97,42 @@ pub static SUMS_0: HashMap<SumKey, SumValue> = HashMap::with_max_entries(DEFAULT
 #[map]
 pub static SUMS_1: HashMap<SumKey, SumValue> = HashMap::with_max_entries(DEFAULT_SUMS, 0);
 
-/// Records of stacks that are new in this drain period. Writers: the programs that walk. Reader: the daemon, some times a
-/// second. Size: configuration `limits.stack_ring_bytes`; full, the walk's stack is not kept.
+/// Records of stacks that are new in this drain period. Writers: the programs that walk. Reader:
+/// the daemon, some times a second. Size: configuration `limits.stack_ring_bytes`; full, the walk's
+/// stack is not kept.
 #[map]
 pub static STACKS: RingBuf = RingBuf::with_byte_size(DEFAULT_RING_BYTES, 0);
 
-/// Key: the program that walks (`capture::scratch`): one may be interrupted, or from Linux 7.2 on preempted, by another, but
-/// none by itself. Value: the stack being walked and the walk's state, too large for the program stack. Writers and readers: these
-/// programs. Size: one each, per processor.
+/// Key: the program that walks (`capture::scratch`): one may be interrupted, or from Linux 7.2 on
+/// preempted, by another, but none by itself. Value: the stack being walked and the walk's state,
+/// too large for the program stack. Writers and readers: these programs. Size: one each, per
+/// processor.
 #[map]
 pub static SCRATCH: PerCpuArray<Scratch> = PerCpuArray::with_max_entries(5, 0);
 
-/// Key: a `Counter`. Value: its count. Writers: the programs. Reader: the daemon sums the processors.
+/// Key: a `Counter`. Value: its count. Writers: the programs. Reader: the daemon sums the
+/// processors.
 #[map]
 pub static COUNTS: PerCpuArray<u64> = PerCpuArray::with_max_entries(COUNTERS, 0);
 
-/// Key: a `StackEnd`. Value: walks that ended so. Writers: the programs. Reader: the daemon sums the processors.
+/// Key: a `StackEnd`. Value: walks that ended so. Writers: the programs. Reader: the daemon sums
+/// the processors.
 #[map]
 pub static WALK_ENDS: PerCpuArray<u64> = PerCpuArray::with_max_entries(WALK_ENDS_LEN, 0);
 
-/// Key: process id. Value: nothing. Writers: the daemon on a change of targets; the programs add children of targets and
-/// remove processes that exit. Reader: the programs, when a thread is judged. Size: `limits::MAX_TARGET_PIDS`.
+/// Key: process id. Value: nothing. Writers: the daemon on a change of targets; the programs add
+/// children of targets and remove processes that exit. Reader: the programs, when a thread is
+/// judged. Size: `limits::MAX_TARGET_PIDS`.
 #[map]
 pub static TARGET_PIDS: HashMap<u32, u8> = HashMap::with_max_entries(MAX_TARGET_PIDS, 0);
 
-/// Key: process name, zero-padded. Value: nothing. Writer: the daemon. Reader: as above. Size: `limits::MAX_TARGET_COMMS`.
+/// Key: process name, zero-padded. Value: nothing. Writer: the daemon. Reader: as above. Size:
+/// `limits::MAX_TARGET_COMMS`.
 #[map]
 pub static TARGET_COMMS: HashMap<[u8; COMM_BYTES], u8> =
     HashMap::with_max_entries(MAX_TARGET_COMMS, 0);
 
-/// Key: id of a control group (version 2). Value: nothing. Writer: the daemon, which adds the groups below the named ones.
-/// Reader: as above. Size: `limits::MAX_TARGET_CGROUPS`.
+/// Key: id of a control group (version 2). Value: nothing. Writer: the daemon, which adds the
+/// groups below the named ones. Reader: as above. Size: `limits::MAX_TARGET_CGROUPS`.
 #[map]
 pub static TARGET_CGROUPS: HashMap<u64, u8> = HashMap::with_max_entries(MAX_TARGET_CGROUPS, 0);

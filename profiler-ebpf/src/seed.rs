@@ -1,5 +1,5 @@
-//! The scan of all tasks, at start and when targets change: threads that exist already, and perhaps never run again, get their
-//! records, and stand still or go on.
+//! The scan of all tasks, at start and when targets change: threads that exist already, and perhaps
+//! never run again, get their records, and stand still or go on.
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use core::ffi::c_void;
@@ -30,8 +30,8 @@ pub extern "C" fn seed(ctx: *const TaskIteration) -> i32 {
     // SAFETY: the iterator's context.
     let task = unsafe { (*ctx).task };
     let thread = Task::new(task);
-    // One that has begun to exit is no thread to make known, and soon none to judge. (A task that has not yet will not be freed while
-    // this program runs.)
+    // One that has begun to exit is no thread to make known, and soon none to judge. (A task that
+    // has not yet will not be freed while this program runs.)
     if !task.is_null()
         && !thread.is_exiting()
         && let Some(control) = control()

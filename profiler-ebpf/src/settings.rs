@@ -1,5 +1,6 @@
-//! Values frozen before load: the daemon overrides them (kernel/load.rs), the kernel makes the section read-only, and the
-//! verifier then treats each as a constant. Offsets come from the running kernel's BTF; none is baked in.
+//! Values frozen before load: the daemon overrides them (kernel/load.rs), the kernel makes the
+//! section read-only, and the verifier then treats each as a constant. Offsets come from the
+//! running kernel's BTF; none is baked in.
 
 macro_rules! frozen {
     ($($(#[doc = $doc:literal])+ $reader:ident, $name:ident: $type:ty = $default:expr;)+) => {
@@ -11,7 +12,8 @@ macro_rules! frozen {
             $(#[doc = $doc])+
             #[inline(always)]
             pub fn $reader() -> $type {
-                // SAFETY: a static of this program. Volatile, because the compiler would otherwise use the default.
+                // SAFETY: a static of this program. Volatile, because the compiler would otherwise
+                // use the default.
                 unsafe { core::ptr::read_volatile(&raw const $name) }
             }
         )+

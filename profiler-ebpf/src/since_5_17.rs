@@ -1,6 +1,8 @@
-//! What the programs ask of a kernel since 5.17: task storage, tasks that the verifier knows, user stacks by tables.
+//! What the programs ask of a kernel since 5.17: task storage, tasks that the verifier knows, user
+//! stacks by tables.
 //!
-//! `before_5_17.rs` has the same functions for older kernels. All else is the same program for both.
+//! `before_5_17.rs` has the same functions for older kernels. All else is the same program for
+//! both.
 
 use aya_ebpf::bindings::pt_regs;
 use aya_ebpf::helpers::bpf_get_current_task_btf;
@@ -20,7 +22,8 @@ pub const PF_USER_WORKER: u32 = 0x0000_4000;
 /// `BPF_LOCAL_STORAGE_GET_F_CREATE`.
 const STORAGE_CREATE: u64 = 1;
 
-/// Task storage, spelled out because aya has no type for it: freed by the kernel with its task, no size to choose.
+/// Task storage, spelled out because aya has no type for it: freed by the kernel with its task, no
+/// size to choose.
 #[repr(C)]
 pub struct TaskStorage<T> {
     r#type: *const [i32; 29],
@@ -33,8 +36,8 @@ pub struct TaskStorage<T> {
 // SAFETY: only the definition of a map; its pointers are never followed.
 unsafe impl<T> Sync for TaskStorage<T> {}
 
-/// Key: a task. Value: where its record is and whether it is a target. Writer and reader: the programs.
-/// Size: one per task that was ever looked at; the kernel frees it with the task.
+/// Key: a task. Value: where its record is and whether it is a target. Writer and reader: the
+/// programs. Size: one per task that was ever looked at; the kernel frees it with the task.
 #[btf_map]
 pub static TASKS: TaskStorage<TaskRef> = TaskStorage {
     r#type: core::ptr::null(),
@@ -44,7 +47,8 @@ pub static TASKS: TaskStorage<TaskRef> = TaskStorage {
     map_flags: core::ptr::null(),
 };
 
-/// Keeps the value type of [`TASKS`] complete in the BTF: behind a pointer alone it would be a forward declaration.
+/// Keeps the value type of [`TASKS`] complete in the BTF: behind a pointer alone it would be a
+/// forward declaration.
 #[used]
 static TASK_REF: TaskRef = TaskRef {
     slot: 0,
@@ -75,7 +79,8 @@ pub fn user_registers(task: Task) -> *const pt_regs {
     unsafe { bpf_task_pt_regs(task.pointer().cast_mut().cast()) as *const pt_regs }
 }
 
-/// What is kept with a task; with `create`, made where there was none. `None`: none, or no memory (counted).
+/// What is kept with a task; with `create`, made where there was none. `None`: none, or no memory
+/// (counted).
 #[inline(always)]
 pub fn task_ref(task: Task, create: bool) -> Option<&'static mut TaskRef> {
     let get = |flags| {

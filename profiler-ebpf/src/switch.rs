@@ -1,5 +1,6 @@
-//! Context switches: the thread that leaves is still the current one, and its user stack can be walked; the thread that
-//! comes has not arrived yet, so its wait goes to the stack it left with, or is divided by marks.
+//! Context switches: the thread that leaves is still the current one, and its user stack can be
+//! walked; the thread that comes has not arrived yet, so its wait goes to the stack it left with,
+//! or is divided by marks.
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
@@ -62,7 +63,8 @@ fn leave(
     let record = record(slot)?;
     let gave_up = !preempted && task.has_given_up();
     if task::is_in_update(record) {
-        // Some kernels preempt programs (not this one): the thread leaves in the middle of an update of its own record.
+        // Some kernels preempt programs (not this one): the thread leaves in the middle of an
+        // update of its own record.
         task::note_gone(record, now_ns);
         return None;
     }

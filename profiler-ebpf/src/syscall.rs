@@ -1,4 +1,5 @@
-//! System calls: the two borders of the class `syscall`. The busiest hooks of all; nothing is looked up twice.
+//! System calls: the two borders of the class `syscall`. The busiest hooks of all; nothing is
+//! looked up twice.
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
@@ -109,7 +110,8 @@ fn border(
         }
         current.registers = registers;
     }
-    // A thread that is no target, or whose calls are not traced, costs three comparisons: no clock is read.
+    // A thread that is no target, or whose calls are not traced, costs three comparisons: no clock
+    // is read.
     if current.flags & REF_CALLS == 0 {
         return None;
     }

@@ -9,31 +9,32 @@ use profiler_common::unwind::{
     MAX_TABLES, MappingRow, ProcessMappings, RowChunk, TableRow, UnwindPage,
 };
 
-/// Key: process id. Value: which mapping rows are the process's. Writers: the daemon, when it learns of a mapping; the
-/// programs copy the parent's at a fork, and remove what is of an earlier program at an exec and all at the end; the daemon
-/// removes what it wrote too late. Reader: the walker.
-/// Size: `limits::MAX_MAPPED_PROCESSES`.
+/// Key: process id. Value: which mapping rows are the process's. Writers: the daemon, when it
+/// learns of a mapping; the programs copy the parent's at a fork, and remove what is of an earlier
+/// program at an exec and all at the end; the daemon removes what it wrote too late. Reader: the
+/// walker. Size: `limits::MAX_MAPPED_PROCESSES`.
 #[map]
 pub static PROCESSES: HashMap<u32, ProcessMappings> =
     HashMap::with_max_entries(MAX_MAPPED_PROCESSES, 0);
 
-/// Key: index. Value: a stretch of code of one process. Writer: the daemon, through a mapping, into rows that no process has
-/// yet. Reader: the walker. Size: configuration `limits.mappings`.
+/// Key: index. Value: a stretch of code of one process. Writer: the daemon, through a mapping, into
+/// rows that no process has yet. Reader: the walker. Size: configuration `limits.mappings`.
 #[map]
 pub static MAPPINGS: Array<MappingRow> = Array::with_max_entries(DEFAULT_MAPPINGS, BPF_F_MMAPABLE);
 
-/// Key: slot of a table. Value: where its pages are. Writer: the daemon, through a mapping. Reader: the walker.
-/// Size: `MAX_TABLES`.
+/// Key: slot of a table. Value: where its pages are. Writer: the daemon, through a mapping. Reader:
+/// the walker. Size: `MAX_TABLES`.
 #[map]
 pub static TABLES: Array<TableRow> = Array::with_max_entries(MAX_TABLES, BPF_F_MMAPABLE);
 
-/// Key: index. Value: where the rows of 64 KiB of code are. Writer: the daemon, through a mapping, before the table.
-/// Reader: the walker. Size: `limits::MAX_PAGES`.
+/// Key: index. Value: where the rows of 64 KiB of code are. Writer: the daemon, through a mapping,
+/// before the table. Reader: the walker. Size: `limits::MAX_PAGES`.
 #[map]
 pub static PAGES: Array<UnwindPage> = Array::with_max_entries(MAX_PAGES, BPF_F_MMAPABLE);
 
-/// A chunk of unwind rows: a map with one element. Sizes stand in place of types, because before Linux 6.2 a map that has types
-/// cannot be replaced by one that has none, as those that the daemon makes.
+/// A chunk of unwind rows: a map with one element. Sizes stand in place of types, because before
+/// Linux 6.2 a map that has types cannot be replaced by one that has none, as those that the daemon
+/// makes.
 #[repr(C)]
 pub struct ChunkMap {
     r#type: *const [i32; 2],
@@ -73,8 +74,9 @@ impl ChunkMaps {
     /// The rows of a chunk; `None` if there is none yet.
     #[inline(always)]
     pub fn rows(&self, chunk: u32) -> Option<&RowChunk> {
-        // SAFETY: lookups with keys of four bytes. What is found is an array's element: it stays where it is as long as the
-        // program runs, and is written only while nothing points to the rows written.
+        // SAFETY: lookups with keys of four bytes. What is found is an array's element: it stays
+        // where it is as long as the program runs, and is written only while nothing points to the
+        // rows written.
         unsafe {
             let map = bpf_map_lookup_elem(
                 core::ptr::from_ref(self).cast_mut().cast(),
@@ -91,8 +93,9 @@ impl ChunkMaps {
     }
 }
 
-/// Key: chunk. Value: a map with unwind rows. Writer: the daemon adds chunks as they are needed, and fills them through
-/// mappings, before the pages. Reader: the walker. Size: `limits::MAX_ROW_CHUNKS`; configuration `limits.unwind_table_bytes`.
+/// Key: chunk. Value: a map with unwind rows. Writer: the daemon adds chunks as they are needed,
+/// and fills them through mappings, before the pages. Reader: the walker. Size:
+/// `limits::MAX_ROW_CHUNKS`; configuration `limits.unwind_table_bytes`.
 #[btf_map]
 pub static ROW_CHUNKS: ChunkMaps = ChunkMaps {
     r#type: core::ptr::null(),

@@ -1,5 +1,6 @@
-//! The user walk by the tables that the daemon makes from unwind information: how the row of a code address is found, and so
-//! each frame's caller. Takes `bpf_loop` (Linux 5.17), or the verifier would follow each frame of each walk.
+//! The user walk by the tables that the daemon makes from unwind information: how the row of a code
+//! address is found, and so each frame's caller. Takes `bpf_loop` (Linux 5.17), or the verifier
+//! would follow each frame of each walk.
 //!
 //! What a row means is `profiler_common::unwind::step`.
 
@@ -67,8 +68,9 @@ pub fn inherit_process(parent: Task, child: Task) {
     }
 }
 
-/// A process has executed another program. The daemon may have heard of it already: the records of the exec and of the first
-/// mappings come some 100 us before the tracepoint. What it wrote of an earlier program is older than the thread's image.
+/// A process has executed another program. The daemon may have heard of it already: the records of
+/// the exec and of the first mappings come some 100 us before the tracepoint. What it wrote of an
+/// earlier program is older than the thread's image.
 #[inline(always)]
 pub fn replace_process(task: Task, now_ns: u64) {
     let pid = task.pid();
@@ -116,7 +118,8 @@ extern "C" fn frame(_index: u64, context: *mut Context) -> i64 {
     }
 }
 
-/// The row for a code address: its mapping, that one's table, the page in the table, the row in the page.
+/// The row for a code address: its mapping, that one's table, the page in the table, the row in the
+/// page.
 #[inline(always)]
 fn find_row(walk: &mut WalkState, pc: u64) -> Result<UnwindRow, UnwindFailure> {
     if pc < walk.mapping.start || pc >= walk.mapping.end {

@@ -1,5 +1,5 @@
-//! Reading a task, and making and changing its record. The only file that knows the fields of tasks. (Whose record may be
-//! changed when says `judge`.)
+//! Reading a task, and making and changing its record. The only file that knows the fields of
+//! tasks. (Whose record may be changed when says `judge`.)
 
 use aya_ebpf::bindings::pt_regs;
 use aya_ebpf::helpers::{
@@ -90,7 +90,8 @@ impl Task {
         self.field::<u32>(settings::task_flags()) & NO_USER_MODE != 0
     }
 
-    /// Its clock flags: has it a user mode, and are its system calls traced (`flags` of its [`TaskRef`])?
+    /// Its clock flags: has it a user mode, and are its system calls traced (`flags` of its
+    /// [`TaskRef`])?
     #[inline(always)]
     pub fn clock_flags(self, flags: u32) -> u32 {
         if self.is_kernel_thread() {
@@ -111,8 +112,9 @@ impl Task {
         ]
     }
 
-    /// Did the task give its processor up? Asked at its switch-out. (While the switch is under way the state can be
-    /// running again only by a pending signal, and `TASK_WAKING` only by a waker who has seen it leave.)
+    /// Did the task give its processor up? Asked at its switch-out. (While the switch is under way
+    /// the state can be running again only by a pending signal, and `TASK_WAKING` only by a waker
+    /// who has seen it leave.)
     #[inline(always)]
     pub fn has_given_up(self) -> bool {
         let state: u32 = self.field(settings::task_state());
@@ -168,8 +170,8 @@ impl Task {
         kernel::user_registers(self)
     }
 
-    /// The number under which the system call is counted that the task is in: those of the 32-bit table apart, and those that are not real
-    /// as one.
+    /// The number under which the system call is counted that the task is in: those of the 32-bit
+    /// table apart, and those that are not real as one.
     #[inline(always)]
     pub fn call_number(self, number: u32) -> u32 {
         let number = if number > MAX_CALL_NUMBER {
@@ -184,7 +186,8 @@ impl Task {
         }
     }
 
-    /// The system call it is in, judged by its saved registers: an interrupt or a fault leaves -1 there.
+    /// The system call it is in, judged by its saved registers: an interrupt or a fault leaves -1
+    /// there.
     #[inline(always)]
     pub fn call(self) -> u32 {
         let registers = self.user_registers();
@@ -209,8 +212,8 @@ impl Task {
         }
     }
 
-    /// The system call its clock begins in, where its system calls are traced (`flags` of its [`TaskRef`]): nobody would
-    /// see it leave one otherwise.
+    /// The system call its clock begins in, where its system calls are traced (`flags` of its
+    /// [`TaskRef`]): nobody would see it leave one otherwise.
     #[inline(always)]
     pub fn traced_call(self, flags: u32) -> u32 {
         if flags & REF_CALLS == 0 || self.is_kernel_thread() {
@@ -241,7 +244,8 @@ impl Task {
         read_comm((leader + u64::from(settings::task_comm())) as *const u8)
     }
 
-    /// What is kept with it; with `create`, made where there was none. `None`: none, or no room (counted).
+    /// What is kept with it; with `create`, made where there was none. `None`: none, or no room
+    /// (counted).
     #[inline(always)]
     pub fn storage(self, create: bool) -> Option<&'static mut TaskRef> {
         kernel::task_ref(self, create)
@@ -263,7 +267,8 @@ pub fn read_comm(from: *const u8) -> [u8; COMM_BYTES] {
 #[inline(always)]
 pub fn read_name(from: *const u8) -> [u8; COMM_BYTES] {
     let mut name = [0; COMM_BYTES];
-    // SAFETY: reads kernel memory with a fault-safe helper, up to the zero; a failure leaves an empty name.
+    // SAFETY: reads kernel memory with a fault-safe helper, up to the zero; a failure leaves an
+    // empty name.
     if unsafe { bpf_probe_read_kernel_str_bytes(from, &mut name) }.is_err() {
         name = [0; COMM_BYTES];
     }
@@ -295,7 +300,8 @@ pub fn record(slot: u32) -> Option<&'static mut ThreadRecord> {
 #[inline(always)]
 pub fn on_processor() -> Option<&'static mut OnProcessor> {
     let current = CURRENT.get_ptr_mut(0)?;
-    // SAFETY: this processor's element; fields are words, each read and written alone. A tick may interrupt the others.
+    // SAFETY: this processor's element; fields are words, each read and written alone. A tick may
+    // interrupt the others.
     Some(unsafe { &mut *current })
 }
 
@@ -303,8 +309,8 @@ pub fn on_processor() -> Option<&'static mut OnProcessor> {
 #[inline(always)]
 pub fn walk_shift(current: &mut OnProcessor, control: &Control, now_ns: u64) -> u32 {
     current.walks.look(now_ns, control.walk_share);
-    // Read back: the verifier forgets how it came to be, and checks the walk once instead of once for each way.
-    // SAFETY: a word of this processor's element.
+    // Read back: the verifier forgets how it came to be, and checks the walk once instead of once
+    // for each way. SAFETY: a word of this processor's element.
     unsafe { core::ptr::read_volatile(&raw const current.walks.shift) as u32 & 31 }
 }
 
@@ -340,11 +346,13 @@ pub fn forget_on_processor(task: Task) {
     }
 }
 
-/// `task` is on this processor, but another thread is noted to be: that one has left unseen, and `task` has come unseen.
-/// (The kernel runs no program while it runs another one of the same kind, and some run none on behalf of some tasks.)
+/// `task` is on this processor, but another thread is noted to be: that one has left unseen, and
+/// `task` has come unseen. (The kernel runs no program while it runs another one of the same kind,
+/// and some run none on behalf of some tasks.)
 #[inline(always)]
 pub fn notice_unseen_switch(current: &mut OnProcessor, task: Task, now_ns: u64) {
-    // With none noted there is none to have left: a tick may have interrupted who is just noting this one.
+    // With none noted there is none to have left: a tick may have interrupted who is just noting
+    // this one.
     if current.task == task.address() || current.task == 0 {
         return;
     }
@@ -372,8 +380,8 @@ pub fn note_gone(record: &mut ThreadRecord, now_ns: u64) {
     unsafe { core::ptr::write_volatile(&raw mut record.clock.gone_ns, now_ns) };
 }
 
-/// Within an update that began at `now_ns` or later: if the thread was preempted since, the time that it waited is its own
-/// (the last time, if it was several times).
+/// Within an update that began at `now_ns` or later: if the thread was preempted since, the time
+/// that it waited is its own (the last time, if it was several times).
 #[inline(always)]
 pub fn account_preemption(
     record: &mut ThreadRecord,
@@ -397,7 +405,8 @@ pub fn account_preemption(
     }
 }
 
-/// The thread of `record` is on this processor: if it was not seen to come, it is taken to have come after the last switch.
+/// The thread of `record` is on this processor: if it was not seen to come, it is taken to have
+/// come after the last switch.
 #[inline(always)]
 pub fn arrive_unseen(
     record: &mut ThreadRecord,
@@ -413,7 +422,8 @@ pub fn arrive_unseen(
     }
 }
 
-/// Gives the task a record, in `phase`. It is filled before it is published, so that nobody sees half of one.
+/// Gives the task a record, in `phase`. It is filled before it is published, so that nobody sees
+/// half of one.
 #[inline(always)]
 pub fn make_record(
     task: Task,
@@ -462,11 +472,13 @@ pub fn make_record(
     reference.slot = slot;
 }
 
-/// Changes a record under its sequence number, so that the daemon never takes half a change for a whole one.
+/// Changes a record under its sequence number, so that the daemon never takes half a change for a
+/// whole one.
 #[inline(always)]
 pub fn update<R>(record: &mut ThreadRecord, change: impl FnOnce(&mut ThreadRecord) -> R) -> R {
     let sequence = &raw mut record.sequence;
-    // SAFETY: a word of the record; volatile and fenced, so that the change stays between the two writes.
+    // SAFETY: a word of the record; volatile and fenced, so that the change stays between the two
+    // writes.
     unsafe {
         core::ptr::write_volatile(sequence, core::ptr::read_volatile(sequence).wrapping_add(1))
     };
@@ -480,7 +492,8 @@ pub fn update<R>(record: &mut ThreadRecord, change: impl FnOnce(&mut ThreadRecor
     result
 }
 
-/// Is it inside a system call, by what its record says now? As `is_inside`, of which the compiler keeps what it once was.
+/// Is it inside a system call, by what its record says now? As `is_inside`, of which the compiler
+/// keeps what it once was.
 #[inline(always)]
 pub fn is_inside_now(record: &ThreadRecord) -> bool {
     // SAFETY: a word of the record.

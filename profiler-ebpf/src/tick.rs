@@ -37,8 +37,8 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
         count(Counter::TicksIdle);
         return Some(());
     }
-    // A tick makes no record and judges nobody: it may have interrupted the program that does. A running thread has been
-    // met at its switch-in, or by the scan of all tasks at start.
+    // A tick makes no record and judges nobody: it may have interrupted the program that does. A
+    // running thread has been met at its switch-in, or by the scan of all tasks at start.
     let Some(reference) = task.storage(false) else {
         if task.is_exiting() {
             count(Counter::TicksExiting);

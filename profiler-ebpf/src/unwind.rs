@@ -1,5 +1,5 @@
-//! The user walk: from the registers a thread entered the kernel with to the outermost frame. What is the same on all kernels:
-//! where it begins, and what is noted of a frame.
+//! The user walk: from the registers a thread entered the kernel with to the outermost frame. What
+//! is the same on all kernels: where it begins, and what is noted of a frame.
 //!
 //! How a frame's caller is found is `tables.rs`, or before 5.17 `before_5_17.rs`.
 

@@ -22,8 +22,8 @@ pub fn sched_wakeup_new(ctx: BtfTracePointContext) -> i32 {
     0
 }
 
-/// Stores when the thread was woken. What it means is decided when it runs (see `ThreadClock::woken_ns`): the thread may
-/// be on its way out on another processor at this moment.
+/// Stores when the thread was woken. What it means is decided when it runs (see
+/// `ThreadClock::woken_ns`): the thread may be on its way out on another processor at this moment.
 #[inline(always)]
 fn wake(ctx: &BtfTracePointContext) -> Option<()> {
     control()?;

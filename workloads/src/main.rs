@@ -1,9 +1,10 @@
 //! `workload <program> [--key value]…`: small programs whose profile is known by construction.
 //!
-//! Each program prints one JSON line with its own truth when its work is done: the wall time by its own clock, the
-//! processor time the kernel charged to it, the counts and shares that a profiler has to find. With `--wait` it first
-//! prints a `ready` line and waits for a line on standard input; with `--hold` it stays alive after the truth, asleep in
-//! a read of standard input, until that is closed. It judges nothing: comparing is the reader's business.
+//! Each program prints one JSON line with its own truth when its work is done: the wall time by its
+//! own clock, the processor time the kernel charged to it, the counts and shares that a profiler
+//! has to find. With `--wait` it first prints a `ready` line and waits for a line on standard
+//! input; with `--hold` it stays alive after the truth, asleep in a read of standard input, until
+//! that is closed. It judges nothing: comparing is the reader's business.
 
 mod options;
 mod places;

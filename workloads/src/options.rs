@@ -1,4 +1,5 @@
-//! What was typed after the program's name. One set of keys for all programs; a program ignores those it has no use for.
+//! What was typed after the program's name. One set of keys for all programs; a program ignores
+//! those it has no use for.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,9 +1,10 @@
-//! Where a program's time went, by function, as the program itself measured it: the truth that a division of time among
-//! functions is held against.
+//! Where a program's time went, by function, as the program itself measured it: the truth that a
+//! division of time among functions is held against.
 //!
-//! Clocks are read between functions, never inside their loops, and without a system call. Counted work is measured in
-//! rounds and done in short slices: one that took about as long as its rounds do was not preempted, and its time is user code; of
-//! one that was, as much is user code as its rounds take in the others, and the rest was spent off the processor.
+//! Clocks are read between functions, never inside their loops, and without a system call. Counted
+//! work is measured in rounds and done in short slices: one that took about as long as its rounds
+//! do was not preempted, and its time is user code; of one that was, as much is user code as its
+//! rounds take in the others, and the rest was spent off the processor.
 
 use std::hint::black_box;
 
@@ -12,8 +13,9 @@ use serde_json::{Map, Value, json};
 use crate::sys;
 use crate::work::rounds_per_ms;
 
-/// A slice is whole if it took at most this many times what its rounds take at their fastest: a processor that shares its core
-/// with another is slower, one that was given to another thread is gone for much longer.
+/// A slice is whole if it took at most this many times what its rounds take at their fastest: a
+/// processor that shares its core with another is slower, one that was given to another thread is
+/// gone for much longer.
 const WHOLE: f64 = 1.7;
 /// What one pair of clock readings adds to a measured time, at most.
 const READING_NS: u64 = 60;
@@ -160,8 +162,9 @@ impl Places {
         }
     }
 
-    /// The truth by function: user code, page faults, system calls (running or not) and time off the processor outside any call,
-    /// the first as application time and all as elapsed time, each with the error of this measurement.
+    /// The truth by function: user code, page faults, system calls (running or not) and time off
+    /// the processor outside any call, the first as application time and all as elapsed time, each
+    /// with the error of this measurement.
     pub(crate) fn json(&self) -> Value {
         let round_ns = self.round_ns();
         // Nobody knows from which function the host took it, nor does a tick fall in it.

@@ -1,8 +1,9 @@
-//! The system calls of the workloads, each made by an instruction inside the function that asks for it.
+//! The system calls of the workloads, each made by an instruction inside the function that asks for
+//! it.
 //!
-//! The C library's wrappers keep no frame pointer: behind them the calling function would be missing from a frame
-//! pointer walk, and with it the known answer. So the instruction is inlined. All of this package's `unsafe` is here
-//! and in the programs that need a raw handler or code page.
+//! The C library's wrappers keep no frame pointer: behind them the calling function would be
+//! missing from a frame pointer walk, and with it the known answer. So the instruction is inlined.
+//! All of this package's `unsafe` is here and in the programs that need a raw handler or code page.
 
 mod memory;
 mod signals;
@@ -14,7 +15,8 @@ pub(crate) use memory::*;
 pub(crate) use signals::*;
 pub(crate) use transfer::*;
 
-/// What the host has taken from this virtual machine's processors since boot, nanoseconds; 0 where that is not told.
+/// What the host has taken from this virtual machine's processors since boot, nanoseconds; 0 where
+/// that is not told.
 pub(crate) fn stolen_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let ticks = text.split_ascii_whitespace().nth(8);
@@ -24,15 +26,18 @@ pub(crate) fn stolen_ns() -> u64 {
         * 10_000_000
 }
 
-/// Makes system call `number` and returns the kernel's raw answer (a negative error number on failure).
+/// Makes system call `number` and returns the kernel's raw answer (a negative error number on
+/// failure).
 ///
 /// # Safety
-/// The arguments must be what this system call expects: valid pointers and lengths where it reads or writes memory.
+/// The arguments must be what this system call expects: valid pointers and lengths where it reads
+/// or writes memory.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) unsafe fn raw(number: libc::c_long, arguments: [usize; 6]) -> isize {
     let answer: isize;
-    // SAFETY: the instruction clobbers rcx, r11 and rax only; memory effects are the caller's promise.
+    // SAFETY: the instruction clobbers rcx, r11 and rax only; memory effects are the caller's
+    // promise.
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -212,7 +217,8 @@ pub(crate) fn futex_wake(word: &std::sync::atomic::AtomicU32, count: u32) {
     };
 }
 
-/// Sleeps in `poll` on one descriptor until it is readable, or `timeout_ms` has passed (negative: no limit).
+/// Sleeps in `poll` on one descriptor until it is readable, or `timeout_ms` has passed (negative:
+/// no limit).
 #[inline(always)]
 pub(crate) fn poll(fd: i32, timeout_ms: i32) {
     let mut entry = libc::pollfd {
@@ -322,7 +328,8 @@ pub(crate) struct Usage {
     pub(crate) involuntary_switches: u64,
 }
 
-/// Usage of the process (`RUSAGE_SELF`), the calling thread (`RUSAGE_THREAD`) or reaped children (`RUSAGE_CHILDREN`).
+/// Usage of the process (`RUSAGE_SELF`), the calling thread (`RUSAGE_THREAD`) or reaped children
+/// (`RUSAGE_CHILDREN`).
 pub(crate) fn usage(whose: libc::c_int) -> Usage {
     // SAFETY: all-zero is a valid value of this plain structure.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -341,7 +348,8 @@ fn from_rusage(usage: &libc::rusage) -> Usage {
     }
 }
 
-/// Forks without executing; `child` runs in the child, which then ends with status 0 without any clean-up.
+/// Forks without executing; `child` runs in the child, which then ends with status 0 without any
+/// clean-up.
 pub(crate) fn fork(child: impl FnOnce()) -> io::Result<i32> {
     // SAFETY: the programs that fork have one thread, so the child's copy of the process is whole.
     let pid = unsafe { libc::fork() };
@@ -355,14 +363,16 @@ pub(crate) fn fork(child: impl FnOnce()) -> io::Result<i32> {
     }
 }
 
-/// Forks as `fork` does, but the child gets exactly this pid. Needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
+/// Forks as `fork` does, but the child gets exactly this pid. Needs CAP_SYS_ADMIN or
+/// CAP_CHECKPOINT_RESTORE.
 pub(crate) fn fork_as(wanted_pid: i32, child: impl FnOnce()) -> io::Result<i32> {
     // SAFETY: all-zero is a valid value of this plain structure.
     let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
     arguments.exit_signal = libc::SIGCHLD as u64;
     arguments.set_tid = &raw const wanted_pid as u64;
     arguments.set_tid_size = 1;
-    // SAFETY: without a new stack and without shared memory this is a plain fork of a process with one thread.
+    // SAFETY: without a new stack and without shared memory this is a plain fork of a process with
+    // one thread.
     let pid = checked(unsafe {
         raw(
             libc::SYS_clone3,

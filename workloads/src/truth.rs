@@ -1,4 +1,5 @@
-//! The lines a workload prints: `{"ready": …}` when it is in the state it promises, `{"truth": …}` when its work is done.
+//! The lines a workload prints: `{"ready": …}` when it is in the state it promises, `{"truth": …}`
+//! when its work is done.
 
 use serde_json::{Map, Value, json};
 

@@ -1,6 +1,8 @@
-//! Counted work: the same loop behind every function with a known share, so that shares hold by construction.
+//! Counted work: the same loop behind every function with a known share, so that shares hold by
+//! construction.
 //!
-//! The loop is one dependency chain (multiply, add, shift, xor), so its speed does not depend on where the linker put it.
+//! The loop is one dependency chain (multiply, add, shift, xor), so its speed does not depend on
+//! where the linker put it.
 
 use std::hint::black_box;
 
@@ -9,8 +11,9 @@ use crate::sys;
 /// Runs `rounds` of the loop. Inlined into each worker, so that the worker is the leaf.
 #[inline(always)]
 pub(crate) fn burn(rounds: u64, seed: u64) -> u64 {
-    // Through memory: the worker uses its stack from its first instruction on, so that the optimiser cannot put off
-    // setting up its frame until after the loop. Without a frame its caller would be missing from the stack.
+    // Through memory: the worker uses its stack from its first instruction on, so that the
+    // optimiser cannot put off setting up its frame until after the loop. Without a frame its
+    // caller would be missing from the stack.
     let rounds = black_box(rounds);
     let mut x = seed;
     for _ in 0..rounds {
@@ -22,7 +25,8 @@ pub(crate) fn burn(rounds: u64, seed: u64) -> u64 {
     black_box(x)
 }
 
-/// Declares functions that do nothing but counted work, each with its own code (the seed keeps them from being merged).
+/// Declares functions that do nothing but counted work, each with its own code (the seed keeps them
+/// from being merged).
 macro_rules! workers {
     ($($(#[$doc:meta])* $name:ident = $seed:literal;)*) => {
         $($(#[$doc])*
@@ -50,7 +54,8 @@ pub(crate) fn rounds_per_ms() -> u64 {
     (TRIAL_ROUNDS * 1_000_000 / fastest_ns).max(1)
 }
 
-/// A small generator of numbers for jitter: lengths of phases must not fall into step with the sampling timer.
+/// A small generator of numbers for jitter: lengths of phases must not fall into step with the
+/// sampling timer.
 #[derive(Debug)]
 pub(crate) struct Jitter(u64);
 

@@ -1,4 +1,5 @@
-//! The programs by themselves: what they print must be true before a profiler can be measured by it.
+//! The programs by themselves: what they print must be true before a profiler can be measured by
+//! it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -33,7 +34,8 @@ fn number(truth: &Value, key: &str) -> u64 {
 
 #[test]
 fn a_program_lasts_as_long_as_it_says() {
-    // Check that a program told to work for a time does so, and uses no more processor time than there was.
+    // Check that a program told to work for a time does so, and uses no more processor time than
+    // there was.
     for program in ["split", "signal", "recursion", "comm"] {
         let truth = truth(&format!("{program} --seconds 0.5"));
         let wall_ns = number(&truth, "wall_ns");
@@ -47,8 +49,9 @@ fn a_program_lasts_as_long_as_it_says() {
 
 #[test]
 fn the_times_of_the_functions_are_those_of_the_program() {
-    // Check that a program with one thread that times its own functions misses next to nothing of its own wall time, and claims no
-    // more than there was; and no more user code than the kernel charged.
+    // Check that a program with one thread that times its own functions misses next to nothing of
+    // its own wall time, and claims no more than there was; and no more user code than the kernel
+    // charged.
     for program in [
         "nothing",
         "plain",
@@ -88,7 +91,8 @@ fn the_times_of_the_functions_are_those_of_the_program() {
 
 #[test]
 fn children_tell_their_parent_what_they_did() {
-    // Check that processes that are executed, killed, stopped or end in a call of their own are in the truth of their parent.
+    // Check that processes that are executed, killed, stopped or end in a call of their own are in
+    // the truth of their parent.
     for (program, names) in [
         ("small-processes --count 10", vec!["dawn", "dusk"]),
         (
@@ -113,7 +117,8 @@ fn children_tell_their_parent_what_they_did() {
 
 #[test]
 fn waiters_wait_while_the_gate_is_held() {
-    // Check that each waiter waited about as long as the holder held, so that one is the answer for the other.
+    // Check that each waiter waited about as long as the holder held, so that one is the answer for
+    // the other.
     let truth = truth("contention --millis 10 --count 20");
     let held_ns = number(&truth, "held_ns");
     assert!(held_ns >= 200_000_000, "20 sleeps of 10 ms: {held_ns}");
@@ -131,7 +136,8 @@ fn waiters_wait_while_the_gate_is_held() {
 
 #[test]
 fn an_exec_carries_the_truth_of_the_first_half() {
-    // Check that the program after an exec, from either thread, knows what was used before it and is the same process.
+    // Check that the program after an exec, from either thread, knows what was used before it and
+    // is the same process.
     for kind in ["leader", "thread"] {
         let truth = truth(&format!("exec --millis 50 --kind {kind}"));
         let before_ns = number(&truth["before"], "before_cpu_ns");
@@ -152,7 +158,8 @@ fn an_exec_carries_the_truth_of_the_first_half() {
 
 #[test]
 fn children_are_what_their_parent_waited_for() {
-    // Check that executed, forked and vanishing children are as many as asked for, each another process.
+    // Check that executed, forked and vanishing children are as many as asked for, each another
+    // process.
     for (program, count) in [
         ("children --count 10 --millis 5", 10),
         ("vanish --count 20", 20),
@@ -174,7 +181,8 @@ fn children_are_what_their_parent_waited_for() {
 
 #[test]
 fn code_of_its_own_making_runs() {
-    // Check that the machine code that belongs to no symbol table runs from anonymous memory and from a file.
+    // Check that the machine code that belongs to no symbol table runs from anonymous memory and
+    // from a file.
     if cfg!(target_arch = "x86_64") {
         let directory = std::env::temp_dir();
         for kind in ["anonymous", "file"] {
@@ -192,7 +200,8 @@ fn code_of_its_own_making_runs() {
 
 #[test]
 fn a_sleeper_sleeps_until_it_is_told() {
-    // Check that the sleeper's threads are asleep, by the kernel's word, when it says so, and that a line ends it.
+    // Check that the sleeper's threads are asleep, by the kernel's word, when it says so, and that
+    // a line ends it.
     let mut child = workload("sleeper")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

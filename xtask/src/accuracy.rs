@@ -1,5 +1,6 @@
-//! `cargo xtask accuracy`: the tables *accuracy* of docs/benchmarks.md: programs that time their own functions beside what the
-//! daemon reports of them, and real programs beside what perf reports.
+//! `cargo xtask accuracy`: the tables *accuracy* of docs/benchmarks.md: programs that time their
+//! own functions beside what the daemon reports of them, and real programs beside what perf
+//! reports.
 
 use std::env;
 use std::ffi::OsString;
@@ -13,7 +14,8 @@ use crate::{packages, test, toolchain};
 /// What real programs are compared with, and two of them.
 const PACKAGES: [&str; 3] = ["linux-perf", "postgresql", "redis-server"];
 
-/// Builds optimized, then measures as root. `only` chooses programs by a word of their command line, and leaves the real ones out.
+/// Builds optimized, then measures as root. `only` chooses programs by a word of their command
+/// line, and leaves the real ones out.
 ///
 /// Fails when a function of a program is too far from its truth, after the tables are written.
 pub(crate) fn accuracy(workspace: &Workspace, only: Option<&OsString>) -> anyhow::Result<()> {

@@ -1,7 +1,9 @@
-//! `cargo xtask fuzz`: gives each reader of bytes from outside inputs that a fuzzer makes up, for as long as is wanted.
+//! `cargo xtask fuzz`: gives each reader of bytes from outside inputs that a fuzzer makes up, for
+//! as long as is wanted.
 //!
-//! All programs of `fuzz/` are built once, by nightly Rust, and run beside each other. What one finds by itself stays in
-//! `target/fuzz/corpus` for the next time; `fuzz/corpus` is what every run begins with, and what `cargo test` reads.
+//! All programs of `fuzz/` are built once, by nightly Rust, and run beside each other. What one
+//! finds by itself stays in `target/fuzz/corpus` for the next time; `fuzz/corpus` is what every run
+//! begins with, and what `cargo test` reads.
 
 use std::collections::VecDeque;
 use std::env;
@@ -23,8 +25,8 @@ const TOOL_VERSION: &str = "0.13.2";
 const HOST: &str = "x86_64-unknown-linux-gnu";
 /// Longest input that is tried, bytes.
 const MAX_INPUT_BYTES: u32 = 64 << 10;
-/// Time after which an input is taken to hold its reader up for ever, seconds. (How long it ran is bounded by the programs themselves,
-/// on machines that are busy too.)
+/// Time after which an input is taken to hold its reader up for ever, seconds. (How long it ran is
+/// bounded by the programs themselves, on machines that are busy too.)
 const MAX_INPUT_SECONDS: u32 = 60;
 /// Most memory of one program, MiB.
 const MAX_MEMORY_MB: u32 = 2048;
@@ -80,7 +82,8 @@ fn targets(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Whether there is a nightly compiler, which alone can build programs with sanitizers; else what is missing.
+/// Whether there is a nightly compiler, which alone can build programs with sanitizers; else what
+/// is missing.
 fn nightly() -> Result<(), &'static str> {
     if !shell::has("rustup") {
         return Err("there is no rustup, and so no nightly Rust");

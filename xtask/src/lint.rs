@@ -21,7 +21,8 @@ pub(crate) fn lint(workspace: &Workspace) -> anyhow::Result<()> {
     let toolchain = toolchain::ensure(workspace)?;
     toolchain::lint_programs(workspace, &toolchain)?;
     let mut clippy = workspace.cargo("clippy");
-    // Optimized, like the build that follows, so that build scripts and macros are compiled once for both.
+    // Optimized, like the build that follows, so that build scripts and macros are compiled once
+    // for both.
     clippy.args([
         "--workspace",
         "--all-targets",

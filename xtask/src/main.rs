@@ -69,7 +69,8 @@ enum Task {
         #[arg(last = true)]
         arguments: Vec<OsString>,
     },
-    /// Hold programs that time their own functions against what the profiler reports of them, and write the tables
+    /// Hold programs that time their own functions against what the profiler reports of them, and
+    /// write the tables
     Accuracy {
         /// Only the programs whose command line contains this, and no real ones
         only: Option<OsString>,

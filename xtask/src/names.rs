@@ -1,5 +1,5 @@
-//! `cargo xtask names`: the functions of real programs beside those that perf names (`profiler-daemon/tests/names`), with the programs
-//! taken from Debian's packages.
+//! `cargo xtask names`: the functions of real programs beside those that perf names
+//! (`profiler-daemon/tests/names`), with the programs taken from Debian's packages.
 
 use std::env;
 use std::fs;
@@ -16,7 +16,8 @@ const PACKAGES: [&str; 5] = ["linux-perf", "python3", "perl", "openssl", "gcc"];
 const SERVERS: [&str; 2] = ["redis-server", "nginx"];
 const WHY: &str = "the names of their functions are compared with perf's";
 
-/// Installs or unpacks what is missing, and compares. Fails where more than one named sample in a hundred has another function.
+/// Installs or unpacks what is missing, and compares. Fails where more than one named sample in a
+/// hundred has another function.
 pub(crate) fn names(workspace: &Workspace) -> anyhow::Result<()> {
     let mut programs = Vec::new();
     let mut libraries = Vec::new();

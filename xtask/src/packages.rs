@@ -1,6 +1,8 @@
-//! Packages of Debian, of npm and of PyPI: whether they are there, can be had, and how they are installed or merely unpacked.
+//! Packages of Debian, of npm and of PyPI: whether they are there, can be had, and how they are
+//! installed or merely unpacked.
 //!
-//! Nothing is installed before what and why are printed, and nothing that is installed is ever removed.
+//! Nothing is installed before what and why are printed, and nothing that is installed is ever
+//! removed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -73,7 +75,8 @@ pub(crate) fn install(names: &[&str], why: &str) -> anyhow::Result<()> {
         .map(drop)
 }
 
-/// Unpacks a package into a folder of its own under `tools` without installing it; answers with that folder.
+/// Unpacks a package into a folder of its own under `tools` without installing it; answers with
+/// that folder.
 ///
 /// For programs whose package would also start a service, or stand in another package's way.
 pub(crate) fn unpack(name: &str, why: &str, tools: &Path) -> anyhow::Result<PathBuf> {
@@ -108,7 +111,8 @@ pub(crate) fn unpack(name: &str, why: &str, tools: &Path) -> anyhow::Result<Path
 
 /// Like [`unpack`], together with all packages that it depends on and that this machine lacks.
 ///
-/// For programs whose libraries may stand in another package's way. What is unpacked finds the other libraries installed.
+/// For programs whose libraries may stand in another package's way. What is unpacked finds the
+/// other libraries installed.
 pub(crate) fn unpack_with_dependencies(
     name: &str,
     why: &str,
@@ -134,7 +138,8 @@ pub(crate) fn unpack_with_dependencies(
             Command::new("apt-get")
                 .args(["install", "--download-only", "--yes", "-qq"])
                 .arg("--no-install-recommends")
-                // Nothing is installed, so nobody needs to be kept away, and nobody needs to be root.
+                // Nothing is installed, so nobody needs to be kept away, and nobody needs to be
+                // root.
                 .arg("-oDebug::NoLocking=1")
                 .arg(format!("-oDir::Cache::archives={}", archives.display()))
                 .arg(name)
@@ -151,7 +156,8 @@ pub(crate) fn unpack_with_dependencies(
     Ok(folder)
 }
 
-/// Unpacks all archives of packages that lie in `from` into `to`, and removes them. Fails when there is none.
+/// Unpacks all archives of packages that lie in `from` into `to`, and removes them. Fails when
+/// there is none.
 pub(crate) fn unpack_archives(from: &Path, to: &Path) -> anyhow::Result<()> {
     let entries = fs::read_dir(from).with_context(|| format!("listing {}", from.display()))?;
     let archives: Vec<_> = entries
@@ -170,8 +176,8 @@ pub(crate) fn unpack_archives(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Installs the modules that the `package-lock.json` in `from` pins, by their hashes, into `tools`; does nothing where they
-/// are there. No script of theirs is run.
+/// Installs the modules that the `package-lock.json` in `from` pins, by their hashes, into `tools`;
+/// does nothing where they are there. No script of theirs is run.
 pub(crate) fn install_locked_modules(from: &Path, why: &str, tools: &Path) -> anyhow::Result<()> {
     let lock = "package-lock.json";
     let read = |folder: &Path, name: &str| {
@@ -205,8 +211,9 @@ pub(crate) fn install_locked_modules(from: &Path, why: &str, tools: &Path) -> an
     write(stamp, &wanted)
 }
 
-/// Installs the Python packages that the list `requirements` pins, by their hashes, into an environment of their own at `tools`; does
-/// nothing where they are there. Only wheels are taken: no script of theirs is run.
+/// Installs the Python packages that the list `requirements` pins, by their hashes, into an
+/// environment of their own at `tools`; does nothing where they are there. Only wheels are taken:
+/// no script of theirs is run.
 pub(crate) fn install_locked_wheels(
     requirements: &Path,
     why: &str,

@@ -1,7 +1,8 @@
-//! `cargo xtask run`: builds the daemon, starts it as root, and says where to point a browser and curl.
+//! `cargo xtask run`: builds the daemon, starts it as root, and says where to point a browser and
+//! curl.
 //!
-//! The daemon takes this process over, so signals and the exit code are its own. What announces it is another
-//! process, which ends by itself.
+//! The daemon takes this process over, so signals and the exit code are its own. What announces it
+//! is another process, which ends by itself.
 
 use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
@@ -54,7 +55,8 @@ fn announcer(pid: u32, listen: &str, more: &[&str]) -> Command {
     command
 }
 
-/// Starts `announce` and does not wait for it, which makes it nobody's child as soon as this process ends.
+/// Starts `announce` and does not wait for it, which makes it nobody's child as soon as this
+/// process ends.
 pub(crate) fn announce_detached(pid: u32, listen: &str) -> anyhow::Result<()> {
     announcer(pid, listen, &[])
         .spawn()
@@ -62,7 +64,8 @@ pub(crate) fn announce_detached(pid: u32, listen: &str) -> anyhow::Result<()> {
         .context("starting what announces the daemon")
 }
 
-/// Waits until the daemon is ready and prints where to ask it; gives up silently when it ends first.
+/// Waits until the daemon is ready and prints where to ask it; gives up silently when it ends
+/// first.
 pub(crate) fn announce(pid: u32, listen: &str) {
     let process = Path::new("/proc").join(pid.to_string());
     let start = Instant::now();
@@ -117,7 +120,8 @@ mod tests {
 
     #[test]
     fn where_the_daemon_listens() {
-        // Check that the printed address is the one the daemon was given, and one that a client can reach.
+        // Check that the printed address is the one the daemon was given, and one that a client can
+        // reach.
         let listen = |arguments: &[&str]| {
             listen_address(&arguments.iter().map(OsString::from).collect::<Vec<_>>())
         };

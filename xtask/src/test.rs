@@ -1,7 +1,8 @@
-//! `cargo xtask test`: the tests of the workspace, those on the running kernel, those on another one under emulation, one summary.
+//! `cargo xtask test`: the tests of the workspace, those on the running kernel, those on another
+//! one under emulation, one summary.
 //!
-//! A test that lacks a tool writes a line that begins with `skipped:` past the test harness, as with
-//! `writeln!(std::io::stderr(), …)`; the summary repeats it.
+//! A test that lacks a tool writes a line that begins with `skipped:` past the test harness, as
+//! with `writeln!(std::io::stderr(), …)`; the summary repeats it.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -19,7 +20,8 @@ use crate::{kernels, packages, toolchain};
 
 /// The test target whose tests load programs into the running kernel.
 const KERNEL_TESTS: &str = "kernel";
-/// Those of them that attack: they fill the tables of whatever daemon runs, so they run when the one that others share is gone.
+/// Those of them that attack: they fill the tables of whatever daemon runs, so they run when the
+/// one that others share is gone.
 const ATTACKS: &str = "hostile::";
 
 /// What the tests of one or more binaries came to.
@@ -96,7 +98,8 @@ pub(crate) fn test(workspace: &Workspace, full: bool) -> anyhow::Result<()> {
     report(&tally, &broken)
 }
 
-/// The commands that build what the kernel's tests start, and run those tests as root; or why they cannot run.
+/// The commands that build what the kernel's tests start, and run those tests as root; or why they
+/// cannot run.
 pub(crate) fn kernel_tests(
     workspace: &Workspace,
     path: &OsStr,
@@ -104,7 +107,8 @@ pub(crate) fn kernel_tests(
     let mut build = workspace.cargo("build");
     build.args(["--release", "--workspace"]);
     let mut tests = workspace.cargo("test");
-    // As the other tests are built: for release, the library would be compiled once more for their sake.
+    // As the other tests are built: for release, the library would be compiled once more for their
+    // sake.
     tests.args(["--workspace", "--no-fail-fast", "--test", KERNEL_TESTS]);
     tests.env("DAEMON_BIN", workspace.daemon());
     // Else the tests would build it again, and as root.
@@ -115,7 +119,8 @@ pub(crate) fn kernel_tests(
     match Root::find() {
         Root::Already => {}
         Root::Sudo => {
-            // Only the tests run as root: what cargo builds stays this user's. sudo would set another PATH.
+            // Only the tests run as root: what cargo builds stays this user's. sudo would set
+            // another PATH.
             let path = format!("PATH={}", path.display());
             let runner = serde_json::to_string(&["sudo", "-E", "env", &path])?;
             tests.args([
@@ -299,7 +304,8 @@ fn path_with_tools(workspace: &Workspace) -> anyhow::Result<OsString> {
     env::join_paths(folders).context("joining the folders of PATH")
 }
 
-/// Brings what the page is tested with: a browser, and what drives it (`profiler-daemon/tests/page`).
+/// Brings what the page is tested with: a browser, and what drives it
+/// (`profiler-daemon/tests/page`).
 fn page_tools(workspace: &Workspace) -> anyhow::Result<()> {
     let programs = [("chromium", "chromium"), ("node", "nodejs"), ("npm", "npm")];
     let wanted: Vec<_> = programs

@@ -1,5 +1,5 @@
-//! Brings the files of speedscope that the daemon serves, from npm: the same version again, or another. What they are for says
-//! `profiler-daemon/ui/third-party/speedscope/README.md`.
+//! Brings the files of speedscope that the daemon serves, from npm: the same version again, or
+//! another. What they are for says `profiler-daemon/ui/third-party/speedscope/README.md`.
 
 use std::fs;
 use std::path::Path;
@@ -44,7 +44,8 @@ fn is_needed(path: &str) -> bool {
     }
 }
 
-/// Takes the files of `version`; without it those of the version that is there, whose hash must be the same.
+/// Takes the files of `version`; without it those of the version that is there, whose hash must be
+/// the same.
 pub(crate) fn speedscope(workspace: &Workspace, version: Option<&str>) -> anyhow::Result<()> {
     let folder = workspace.root().join(FOLDER);
     let note = folder.join("SOURCE.json");
@@ -125,7 +126,8 @@ mod tests {
 
     #[test]
     fn only_what_shows_a_profile_is_taken() {
-        // Check that the script, its style and font and the licences are taken, and neither examples nor importers.
+        // Check that the script, its style and font and the licences are taken, and neither
+        // examples nor importers.
         for path in [
             "package/LICENSE",
             "package/dist/release/speedscope-Y2522XSH.js",

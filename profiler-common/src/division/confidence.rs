@@ -1,7 +1,8 @@
 //! How sure a product is: the 95 % interval of the marks it rests on.
 //!
-//! Marks are counted as if each fell by chance alone (Wilson's interval). Those at drawn gaps are more regular than that: where a
-//! function runs for longer than a gap at a time, its interval is wider than it had to be.
+//! Marks are counted as if each fell by chance alone (Wilson's interval). Those at drawn gaps are
+//! more regular than that: where a function runs for longer than a gap at a time, its interval is
+//! wider than it had to be.
 
 use super::{ALL_PARTS, Marks, Part, Stratum};
 use crate::clock::Class;
@@ -13,7 +14,8 @@ const Z: f64 = 1.959_964;
 /// Rows that rest for more than half on fewer marks are thin.
 const FEW_MARKS: f64 = 3.0;
 
-/// Into so many parts a mark can be divided where what it stands for is: among kernel functions, by ticks.
+/// Into so many parts a mark can be divided where what it stands for is: among kernel functions, by
+/// ticks.
 pub const MARK_PARTS: u64 = 1024;
 
 /// A column of time.
@@ -60,7 +62,8 @@ impl Column {
     }
 }
 
-/// Between these two the true value lies, with a chance of 95 % on average over the rows of a report. Nanoseconds.
+/// Between these two the true value lies, with a chance of 95 % on average over the rows of a
+/// report. Nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
     /// Never below what is exact of the value.
@@ -77,7 +80,8 @@ pub struct Estimate {
     ceiling_ns: u64,
     /// Estimated nanoseconds and marks by kind.
     kinds: [(f64, f64); KINDS],
-    /// Of running time in calls: nanoseconds that further ticks say are in the value, and how many of them do.
+    /// Of running time in calls: nanoseconds that further ticks say are in the value, and how many
+    /// of them do.
     told: (f64, f64),
     /// Squares of the half-widths, added up.
     below: f64,
@@ -99,8 +103,8 @@ impl Estimate {
         self.above += other.above;
     }
 
-    /// Widens it by what is not known of the kernel functions of a user stack: of its running time in calls, `part.call_ns`, this value has
-    /// the share of `ticks`.
+    /// Widens it by what is not known of the kernel functions of a user stack: of its running time
+    /// in calls, `part.call_ns`, this value has the share of `ticks`.
     pub fn tell_apart(&mut self, part: &KernelTicks, ticks: u64) {
         if part.ticks == 0 {
             return;
@@ -133,8 +137,8 @@ impl Estimate {
         }
     }
 
-    /// Does the value rest for more than half on kinds of which it has fewer than three marks, or on fewer than three ticks for the kernel
-    /// function?
+    /// Does the value rest for more than half on kinds of which it has fewer than three marks, or
+    /// on fewer than three ticks for the kernel function?
     #[must_use]
     pub fn is_thin(&self) -> bool {
         let mut value_ns = float(self.exact_ns);
@@ -156,7 +160,8 @@ impl Estimate {
         self.ceiling_ns = self.ceiling_ns.saturating_add(exact_ns);
     }
 
-    /// Adds a `share` of the time `kind_ns`, which is divided by `marks` of which `in_step` fall at once.
+    /// Adds a `share` of the time `kind_ns`, which is divided by `marks` of which `in_step` fall at
+    /// once.
     fn add_share(&mut self, kind: Kind, kind_ns: u64, share: f64, marks: f64, in_step: f64) {
         let share = share.clamp(0.0, 1.0);
         let total = float(kind_ns);
@@ -185,14 +190,16 @@ pub struct KernelTicks {
 impl Stratum {
     /// What the value of `column` rests on, of stacks whose primary data add up to `cells`.
     ///
-    /// A kind of which they have no mark, but others do, may still be theirs: it widens the interval upwards, by about four
-    /// mark periods. A kind without any mark is a row of its own, and in no interval.
+    /// A kind of which they have no mark, but others do, may still be theirs: it widens the
+    /// interval upwards, by about four mark periods. A kind without any mark is a row of its own,
+    /// and in no interval.
     #[must_use]
     pub fn estimate(&self, cells: &Primary, column: Column) -> Estimate {
         self.estimate_with(cells, 0, column)
     }
 
-    /// The same of stacks that have `call_parts` parts ([`MARK_PARTS`] are one) of marks of running time in calls besides.
+    /// The same of stacks that have `call_parts` parts ([`MARK_PARTS`] are one) of marks of running
+    /// time in calls besides.
     #[must_use]
     pub fn estimate_with(&self, cells: &Primary, call_parts: u64, column: Column) -> Estimate {
         let mut estimate = Estimate::default();
@@ -204,8 +211,8 @@ impl Stratum {
         estimate
     }
 
-    /// So many ticks tell as much as one that falls alone: how many threads ran at once, on average, and at least one, times how
-    /// many ticks one stands for.
+    /// So many ticks tell as much as one that falls alone: how many threads ran at once, on
+    /// average, and at least one, times how many ticks one stands for.
     #[must_use]
     pub fn ticks_in_step(&self) -> f64 {
         let ticks = self.sum.samples();
@@ -225,7 +232,8 @@ impl Stratum {
             .sum()
     }
 
-    /// What the stratum's total of `column` rests on: kinds that are whole in it are measured, the others estimated.
+    /// What the stratum's total of `column` rests on: kinds that are whole in it are measured, the
+    /// others estimated.
     #[must_use]
     pub fn total_estimate(&self, column: Column) -> Estimate {
         let mut estimate = Estimate::default();
@@ -236,7 +244,8 @@ impl Stratum {
             if column.holds_all(kind) {
                 estimate.add_exact(kind_ns);
             } else if missing_ns > 0 && column.holds_any(kind) {
-                // Nothing tells what of it is in the column: it counts as user mode, and may be all or nothing.
+                // Nothing tells what of it is in the column: it counts as user mode, and may be all
+                // or nothing.
                 let is_counted = parts_of(kind).next().is_some_and(|part| column.holds(part));
                 let square = float(missing_ns).powi(2);
                 estimate.ceiling_ns = estimate.ceiling_ns.saturating_add(missing_ns);
@@ -311,7 +320,8 @@ fn parts_of(kind: Kind) -> impl Iterator<Item = Part> {
     ALL_PARTS.into_iter().filter(move |part| part.kind == kind)
 }
 
-/// As many marks that stand for themselves alone tell as much as `marks`, which add this [`Primary::excess`] to the variance.
+/// As many marks that stand for themselves alone tell as much as `marks`, which add this
+/// [`Primary::excess`] to the variance.
 #[must_use]
 pub fn equal_marks(marks: u64, excess: u64) -> f64 {
     let sum = float(marks);
@@ -328,7 +338,8 @@ fn effective(weights_ns: u64, squares_us2: u64) -> f64 {
         return 1.0; // Saturated: nothing is known but that there was one.
     }
     let weights_us = float(weights_ns) / 1e3;
-    // Weights are squared in whole microseconds: what that cut off is no more than about the weight itself.
+    // Weights are squared in whole microseconds: what that cut off is no more than about the weight
+    // itself.
     (weights_us * weights_us / (float(squares_us2) + weights_us)).max(1.0)
 }
 

@@ -17,8 +17,8 @@ fn the_interval_is_that_of_wilson() {
     assert!(interval.high_ns.abs_diff(174_370) < 50, "{interval:?}");
 }
 
-/// Check that parts of marks count as these, and that a value that only some of a stack's ticks give it is as unsure as they are few:
-/// also where the stack has its time exactly.
+/// Check that parts of marks count as these, and that a value that only some of a stack's ticks
+/// give it is as unsure as they are few: also where the stack has its time exactly.
 #[test]
 fn kernel_functions_rest_on_ticks_too() {
     for marks in [100, 1_000_000] {
@@ -54,8 +54,8 @@ fn kernel_functions_rest_on_ticks_too() {
     }
 }
 
-/// Check that threads that run at once widen the intervals of ticks, that weights count as fewer, and that marks at gaps
-/// are not touched by either.
+/// Check that threads that run at once widen the intervals of ticks, that weights count as fewer,
+/// and that marks at gaps are not touched by either.
 #[test]
 fn marks_that_are_no_news_do_not_count() {
     let width = |sum: &Primary, part: &Primary, kind: Kind, span_ns: u64| {
@@ -94,8 +94,8 @@ fn marks_that_are_no_news_do_not_count() {
     assert!(width(&waits, &half, Kind::OutsideBlocked, 0) > alone * 5 / 4);
 }
 
-/// Check that exact waits have no interval, that an interval never falls below them, and that waits that were all walked
-/// are exact.
+/// Check that exact waits have no interval, that an interval never falls below them, and that waits
+/// that were all walked are exact.
 #[test]
 fn what_is_exact_has_no_interval() {
     let mut cell = calls(1);
@@ -121,7 +121,8 @@ fn what_is_exact_has_no_interval() {
     assert_eq!((walked.low_ns, walked.high_ns), (600, 600));
 }
 
-/// Check that a row without a mark of a kind may still have some of it, but not where no row has any.
+/// Check that a row without a mark of a kind may still have some of it, but not where no row has
+/// any.
 #[test]
 fn what_has_no_mark_may_be_there() {
     let kinds = kinds(&[(Kind::Call, 1_000_000), (Kind::CallBlocked, 1_000_000)]);
@@ -131,7 +132,8 @@ fn what_has_no_mark_may_be_there() {
     assert!(none.high_ns.abs_diff(37_000) < 100, "{none:?}");
 }
 
-/// Check that totals are measured, but for what rests on ticks: faults, and the classes of untraced time.
+/// Check that totals are measured, but for what rests on ticks: faults, and the classes of untraced
+/// time.
 #[test]
 fn totals_have_an_interval_only_where_they_are_estimated() {
     let sum = ticks(&[(Tick::User, 60), (Tick::Fault, 40)]);
@@ -156,7 +158,8 @@ fn totals_have_an_interval_only_where_they_are_estimated() {
     assert_eq!((all.low_ns, all.high_ns), (1000, 1000));
 }
 
-/// Check that a row is thin if more than half of it rests on fewer than three marks, over all strata.
+/// Check that a row is thin if more than half of it rests on fewer than three marks, over all
+/// strata.
 #[test]
 fn thin_rows_are_told() {
     let kinds = kinds(&[(Kind::User, 1000), (Kind::Call, 1000)]);

@@ -1,13 +1,14 @@
-//! Shares of a whole number by weights, rounded by largest remainder: they add up to it, and none is off by one.
+//! Shares of a whole number by weights, rounded by largest remainder: they add up to it, and none
+//! is off by one.
 
 use core::cmp::Reverse;
 use std::vec::Vec;
 
-/// `total` divided by `weights`: one share for each, whose sum is `total`. `None` when there is no weight and something to
-/// divide.
+/// `total` divided by `weights`: one share for each, whose sum is `total`. `None` when there is no
+/// weight and something to divide.
 ///
-/// Each share is its exact value rounded up or down. The largest remainders are rounded up; of equal ones the larger weight,
-/// then the earlier.
+/// Each share is its exact value rounded up or down. The largest remainders are rounded up; of
+/// equal ones the larger weight, then the earlier.
 #[must_use]
 pub fn shares(total: u64, weights: &[u64]) -> Option<Vec<u64>> {
     let mut all = std::vec![0; weights.len()];
@@ -15,8 +16,8 @@ pub fn shares(total: u64, weights: &[u64]) -> Option<Vec<u64>> {
     share(total, weighted, |index, part| all[index] += part).then_some(all)
 }
 
-/// As [`shares`], of weights with any index; calls `give` with what an index has, up to twice. False when there is no weight
-/// and something to divide.
+/// As [`shares`], of weights with any index; calls `give` with what an index has, up to twice.
+/// False when there is no weight and something to divide.
 pub(super) fn share(
     total: u64,
     weights: impl Iterator<Item = (usize, u64)> + Clone,
@@ -45,7 +46,8 @@ pub(super) fn share(
             remainders.push((Reverse(remainder), Reverse(weight), index));
         }
     }
-    // The remainders add up to `left` wholes, each less than one: there are more of them than `left`.
+    // The remainders add up to `left` wholes, each less than one: there are more of them than
+    // `left`.
     let count = usize::try_from(left).expect("there are more remainders than are left over");
     if count > 0 {
         remainders.select_nth_unstable(count - 1);

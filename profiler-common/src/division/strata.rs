@@ -1,7 +1,8 @@
-//! Which processes of a report are strata of their own, kind by kind, and which share one with the rest of their image.
+//! Which processes of a report are strata of their own, kind by kind, and which share one with the
+//! rest of their image.
 //!
-//! With one stratum each, processes of 3 ms would lose half of their user time: most have no tick. Chosen by exact time,
-//! never by marks, which would select those that were seen.
+//! With one stratum each, processes of 3 ms would lose half of their user time: most have no tick.
+//! Chosen by exact time, never by marks, which would select those that were seen.
 
 use crate::kinds::{KINDS, Kind, KindNs, MARKS, Primary, Tick, WAITS};
 
@@ -16,8 +17,8 @@ pub type KindSet = [bool; KINDS];
 pub struct MarkPeriods {
     /// Of ticks, nanoseconds: 1 / `frequency_hz`.
     pub tick_ns: u64,
-    /// Of marks at drawn gaps and of walked waits outside calls, nanoseconds: `min_interval`. 0: such time is exactly its
-    /// stack's.
+    /// Of marks at drawn gaps and of walked waits outside calls, nanoseconds: `min_interval`. 0:
+    /// such time is exactly its stack's.
     pub gap_ns: u64,
 }
 
@@ -36,8 +37,9 @@ impl MarkPeriods {
     }
 }
 
-/// The kinds of which a process with the exact totals `kinds` in the window of the report is a stratum of its own; of the
-/// others it is a part of its image's. In the report of one process, that process is the stratum of all.
+/// The kinds of which a process with the exact totals `kinds` in the window of the report is a
+/// stratum of its own; of the others it is a part of its image's. In the report of one process,
+/// that process is the stratum of all.
 #[must_use]
 pub fn own_kinds(kinds: &KindNs, periods: MarkPeriods) -> KindSet {
     Kind::ALL.map(|kind| kinds[kind as usize] >= periods.of(kind).saturating_mul(PERIODS))
@@ -61,9 +63,9 @@ pub fn others(set: &KindSet) -> KindSet {
     set.map(|is_in| !is_in)
 }
 
-/// What of a stack belongs to the kinds in `set`: their marks, among them the ticks that found calls with [`Kind::Call`].
-/// `cell` = the part of `set` + that of [`others`], exact waits and walks apart, which belong to no kind: they are in the
-/// part for which `with_exact` is true.
+/// What of a stack belongs to the kinds in `set`: their marks, among them the ticks that found
+/// calls with [`Kind::Call`]. `cell` = the part of `set` + that of [`others`], exact waits and
+/// walks apart, which belong to no kind: they are in the part for which `with_exact` is true.
 #[must_use]
 pub fn part_of(set: &KindSet, with_exact: bool, cell: &Primary) -> Primary {
     let mut part = Primary::default();
@@ -98,7 +100,8 @@ pub fn part_of(set: &KindSet, with_exact: bool, cell: &Primary) -> Primary {
     part
 }
 
-/// The kind that a tick marks; of a tick inside a traced call, the kind whose kernel functions it tells.
+/// The kind that a tick marks; of a tick inside a traced call, the kind whose kernel functions it
+/// tells.
 fn kind_of_tick(tick: Tick) -> Kind {
     match tick {
         Tick::User | Tick::Fault => Kind::User,

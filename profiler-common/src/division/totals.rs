@@ -4,7 +4,8 @@ use super::{ALL_PARTS, Product, Stratum};
 use crate::kinds::{Kind, KindNs};
 
 impl Stratum {
-    /// The stratum's time of one kind, as its marks say; without a mark, what the clock takes it for.
+    /// The stratum's time of one kind, as its marks say; without a mark, what the clock takes it
+    /// for.
     #[must_use]
     pub fn total_of(&self, kind: Kind) -> Product {
         let mut product = Product::default();

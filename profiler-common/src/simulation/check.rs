@@ -33,8 +33,9 @@ fn columns(product: &Product) -> Columns {
     .map(|ns| ns as f64)
 }
 
-/// The variance of what a report says of each row, from the truth and the number of marks that its kinds let expect. A row
-/// may have one mark too many or too few besides, since few marks are not distributed evenly around their mean.
+/// The variance of what a report says of each row, from the truth and the number of marks that its
+/// kinds let expect. A row may have one mark too many or too few besides, since few marks are not
+/// distributed evenly around their mean.
 fn variances(truth: &[Truth; ROWS]) -> [Columns; ROWS] {
     let divided: Vec<Primary> = truth.iter().map(|row| row.divided).collect();
     let sum = sum_of(&divided);
@@ -185,7 +186,8 @@ fn time_is_where_it_was_spent() {
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
-/// Check that the rule of the first design and each near miss fail on a program that was made for it.
+/// Check that the rule of the first design and each near miss fail on a program that was made for
+/// it.
 #[test]
 fn near_misses_are_noticed() {
     for (rule, name) in [
@@ -226,8 +228,9 @@ fn near_misses_are_noticed() {
     }
 }
 
-/// Check that stretches that are given their share of marks at once have no hundredth too much, nor what comes after them:
-/// a look that finds nothing begins a stretch, too, else calls that are looked at often, and then not for long, have it.
+/// Check that stretches that are given their share of marks at once have no hundredth too much, nor
+/// what comes after them: a look that finds nothing begins a stretch, too, else calls that are
+/// looked at often, and then not for long, have it.
 #[test]
 fn long_stretches_have_their_share() {
     let of = |name, rule| compare(program(name), rule, 200).1;

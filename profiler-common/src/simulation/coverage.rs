@@ -49,8 +49,8 @@ fn both(world: &World, elapsed: &mut Held, application: &mut Held) {
     application.add(world, Column::Application, Product::application_ns);
 }
 
-/// Check that intervals hold the truth in 93 % of all functions or more, over the programs that have a name and over drawn
-/// ones.
+/// Check that intervals hold the truth in 93 % of all functions or more, over the programs that
+/// have a name and over drawn ones.
 #[test]
 fn intervals_hold_the_truth() {
     let [mut elapsed, mut application] = [Held::default(); 2];
@@ -103,9 +103,9 @@ fn held(round: fn(&mut dyn Does, &mut Draw), gives_way: bool) -> f64 {
     held.share()
 }
 
-/// Check what the regular gaps between marks make of intervals that take them for chance: right where functions change
-/// within a gap, too wide where they stay for longer, and too narrow only for a program that goes round in two thirds of
-/// the mean gap exactly, the worst there is.
+/// Check what the regular gaps between marks make of intervals that take them for chance: right
+/// where functions change within a gap, too wide where they stay for longer, and too narrow only
+/// for a program that goes round in two thirds of the mean gap exactly, the worst there is.
 #[test]
 fn marks_at_gaps_are_no_less_sure_than_their_intervals() {
     let fine = held(|does, draw| in_turn(does, draw, 20 * US, false), false);
@@ -137,8 +137,8 @@ fn user_and_fault(does: &mut dyn Does, draw: &mut Draw) {
     does.fault(1, draw.exponential(40 * US));
 }
 
-/// Check that where walks give way to a budget, and some stand for others, intervals hold the truth as often: of calls that run, that
-/// wait, of waits outside calls, and of what ticks divide.
+/// Check that where walks give way to a budget, and some stand for others, intervals hold the truth
+/// as often: of calls that run, that wait, of waits outside calls, and of what ticks divide.
 #[test]
 fn intervals_hold_where_walks_give_way() {
     let outside = |does: &mut dyn Does, draw: &mut Draw| {

@@ -51,7 +51,8 @@ impl Draw {
     }
 }
 
-/// The ticks of one processor: a drawn phase, and about once a second a drawn period within 10 % of the mean.
+/// The ticks of one processor: a drawn phase, and about once a second a drawn period within 10 % of
+/// the mean.
 pub(super) struct Ticks {
     draw: Draw,
     next_ns: u64,

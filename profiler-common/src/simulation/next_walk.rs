@@ -1,4 +1,5 @@
-//! The first design, to show what is wrong with it: time is pending until the next walk, whose stack gets all of it.
+//! The first design, to show what is wrong with it: time is pending until the next walk, whose
+//! stack gets all of it.
 
 use super::rules::Rule;
 use super::world::{Does, GAP_NS, NOT_SAMPLED, World};

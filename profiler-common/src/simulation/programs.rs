@@ -1,4 +1,5 @@
-//! Programs whose answer is known: the twelve of the design's simulation, and some that were made to break the rule.
+//! Programs whose answer is known: the twelve of the design's simulation, and some that were made
+//! to break the rule.
 //!
 //! Each is one round of a loop, or a whole world of short threads and processes.
 
@@ -210,7 +211,8 @@ fn pool(world: &mut World) {
     }
 }
 
-/// Processes of one image with 3 or 12 ms of user time each: two thirds in one place, then a third in another.
+/// Processes of one image with 3 or 12 ms of user time each: two thirds in one place, then a third
+/// in another.
 fn small_processes(world: &mut World) {
     for index in 0..3000 {
         if index > 0 {
@@ -225,7 +227,8 @@ fn small_processes(world: &mut World) {
     }
 }
 
-/// Faults at a rate of which one in sixteen is walked, then one that outlasts the stretch in which they are counted.
+/// Faults at a rate of which one in sixteen is walked, then one that outlasts the stretch in which
+/// they are counted.
 fn rare_long_fault(does: &mut dyn Does, draw: &mut Draw) {
     for _ in 0..4000 {
         does.user(0, 10 * US);
@@ -265,7 +268,8 @@ fn long_calls(does: &mut dyn Does, draw: &mut Draw) {
     }
 }
 
-/// Looks come often, then not for longer than marks are stepped through; another call has none of either.
+/// Looks come often, then not for longer than marks are stepped through; another call has none of
+/// either.
 fn looks_then_none(does: &mut dyn Does, draw: &mut Draw) {
     does.enter(0);
     for _ in 0..8 {

@@ -1,4 +1,5 @@
-//! Programs that nobody thought of: drawn steps in a loop, of threads and processes of a drawn length.
+//! Programs that nobody thought of: drawn steps in a loop, of threads and processes of a drawn
+//! length.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -147,7 +148,8 @@ impl Step {
     }
 }
 
-/// Check that drawn programs have their time where they spent it. (The programs are the same each time.)
+/// Check that drawn programs have their time where they spent it. (The programs are the same each
+/// time.)
 #[test]
 fn time_of_drawn_programs_is_where_it_was_spent() {
     let config = Config {

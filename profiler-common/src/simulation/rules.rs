@@ -1,4 +1,5 @@
-//! The rule, the one it replaced, and near misses: each leaves one part of the rule out, to show what that part is for.
+//! The rule, the one it replaced, and near misses: each leaves one part of the rule out, to show
+//! what that part is for.
 
 /// How time is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +26,8 @@ pub(super) enum Rule {
     GapFromLook,
     /// What a drawn wait stands for is chosen when it ends.
     WeightAfterWait,
-    /// Of waits outside calls, the first of each 100 ms up to the rate are walked, and stand for the others.
+    /// Of waits outside calls, the first of each 100 ms up to the rate are walked, and stand for
+    /// the others.
     FirstWaits,
     /// Waits outside calls that are not walked are looked for at the next call's exit.
     OutsideAtExit,
@@ -35,6 +37,7 @@ pub(super) enum Rule {
     WalksAreWaited,
     /// All marks of a wait are marks of its blocked part.
     WaitsAreBlocked,
-    /// A look at which no mark has fallen leaves no trace: the next one takes all since an earlier one for one stretch.
+    /// A look at which no mark has fallen leaves no trace: the next one takes all since an earlier
+    /// one for one stretch.
     LookOnlyWhenDue,
 }

@@ -363,7 +363,8 @@ impl Does for Thread<'_> {
                 add_marks(&mut self.late, taken);
             }
         } else {
-            // A call that returns is walked only if there is something to find: its end is known to the clock.
+            // A call that returns is walked only if there is something to find: its end is known to
+            // the clock.
             if self.marks.is_due(&self.clock) {
                 let (shift, gap_ns) = (self.world.walk_shift(), self.world.gap_ns);
                 let random = &mut self.world.random;

@@ -1,4 +1,5 @@
-//! What a simulated program does and has done: one timeline, its processes, and the truth about them.
+//! What a simulated program does and has done: one timeline, its processes, and the truth about
+//! them.
 
 use std::vec::Vec;
 
@@ -19,7 +20,8 @@ pub(super) const NOT_SAMPLED: usize = PLACES;
 /// With that row.
 pub(super) const ROWS: usize = PLACES + 1;
 
-/// What a program can do. Durations are nanoseconds; a place is the function in whose stack it happens.
+/// What a program can do. Durations are nanoseconds; a place is the function in whose stack it
+/// happens.
 pub(super) trait Does {
     /// Runs in user mode.
     fn user(&mut self, place: usize, ns: u64);
@@ -66,7 +68,8 @@ pub(super) struct Truth {
     pub(super) product: Product,
     /// Nanoseconds that are divided by ticks and marks at gaps, in the place of those.
     pub(super) divided: Primary,
-    /// Of waits outside calls by class: the sum of `length^2 * (k - 1)`, the variance that drawing them brings.
+    /// Of waits outside calls by class: the sum of `length^2 * (k - 1)`, the variance that drawing
+    /// them brings.
     pub(super) drawn: [f64; 2],
     /// The largest that one of them can stand for: `k` times its length.
     pub(super) largest: [f64; 2],
@@ -126,7 +129,8 @@ impl World {
         self.truth[place].product.classes[class as usize] += ns;
     }
 
-    /// Time by row, as a report over all processes shows it, and what of it belongs to kinds without a mark.
+    /// Time by row, as a report over all processes shows it, and what of it belongs to kinds
+    /// without a mark.
     pub(super) fn report(&self) -> ([Product; ROWS], Product) {
         let mut report = [Product::default(); ROWS];
         let mut rest = Product::default();

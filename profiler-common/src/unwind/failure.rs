@@ -1,5 +1,6 @@
-//! Every way in which the walk of a user stack ends before its outermost frame: one number, one name, one sentence. Numbers
-//! are never reused: they are in tables on disk and in what the kernel programs count.
+//! Every way in which the walk of a user stack ends before its outermost frame: one number, one
+//! name, one sentence. Numbers are never reused: they are in tables on disk and in what the kernel
+//! programs count.
 
 macro_rules! failures {
     ($($(#[doc = $doc:literal])+ $name:ident = $value:literal, $snake:literal;)+) => {
@@ -128,7 +129,8 @@ mod tests {
 
     #[test]
     fn one_number_one_name() {
-        // Check that numbers count up from 1, names are unlike, and rows name the unsupported ones by their number.
+        // Check that numbers count up from 1, names are unlike, and rows name the unsupported ones
+        // by their number.
         for (index, failure) in UnwindFailure::ALL.iter().enumerate() {
             assert_eq!(*failure as usize, index + 1);
             assert_eq!(UnwindFailure::from_u32(*failure as u32), Some(*failure));

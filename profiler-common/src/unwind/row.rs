@@ -1,18 +1,21 @@
-//! One row of an unwind table: how to find the caller's registers from code addresses at and after where the row begins.
-//! And the page: the rows that hold for 64 KiB of code. This is a map's value on the kernel side, so nothing here depends on
-//! the machine that builds it. It does not say how rows are made (the daemon's `unwind`) nor what they do (`step`).
+//! One row of an unwind table: how to find the caller's registers from code addresses at and after
+//! where the row begins. And the page: the rows that hold for 64 KiB of code. This is a map's value
+//! on the kernel side, so nothing here depends on the machine that builds it. It does not say how
+//! rows are made (the daemon's `unwind`) nor what they do (`step`).
 
-/// Code addresses that share a page: 64 KiB, so that the low half of an address orders the rows of one page.
+/// Code addresses that share a page: 64 KiB, so that the low half of an address orders the rows of
+/// one page.
 pub const PAGE_BITS: u32 = 16;
-/// Most rows of one page. A page that would need more holds one row that says so ([`kind::UNSUPPORTED`]).
+/// Most rows of one page. A page that would need more holds one row that says so
+/// ([`kind::UNSUPPORTED`]).
 pub const MAX_PAGE_ROWS: u32 = 8192;
 /// Steps that find a row among [`MAX_PAGE_ROWS`].
 pub const SEARCH_STEPS: u32 = 13;
 
 const _: () = assert!(1 << SEARCH_STEPS == MAX_PAGE_ROWS);
 
-/// What a row says. The canonical frame address (CFA) is the stack pointer that the caller has after the return; unless
-/// said otherwise, the return address lies right below it.
+/// What a row says. The canonical frame address (CFA) is the stack pointer that the caller has
+/// after the return; unless said otherwise, the return address lies right below it.
 pub mod kind {
     /// No unwind information covers this code: a frame-pointer step.
     pub const GAP: u8 = 0;
@@ -32,17 +35,21 @@ pub mod kind {
     pub const DEREF_RBP: u8 = 7;
     /// The kernel's signal frame lies at rsp: all registers come from it.
     pub const SIGNAL: u8 = 8;
-    /// Not to be unwound; param is the number of an [`UnwindFailure`](crate::unwind::UnwindFailure).
+    /// Not to be unwound; param is the number of an
+    /// [`UnwindFailure`](crate::unwind::UnwindFailure).
     pub const UNSUPPORTED: u8 = 9;
-    /// A frame-pointer step in a file of which nothing else is known: its code may use the register for anything, so that zero
-    /// ends no stack but means that there is no frame pointer.
+    /// A frame-pointer step in a file of which nothing else is known: its code may use the register
+    /// for anything, so that zero ends no stack but means that there is no frame pointer.
     pub const FRAME_POINTER: u8 = 10;
-    /// A frame-pointer step that may go down: the function has left its caller's stack for another one, and kept rbp.
+    /// A frame-pointer step that may go down: the function has left its caller's stack for another
+    /// one, and kept rbp.
     pub const OTHER_STACK: u8 = 11;
-    /// `REGISTER + n`: CFA = register n + param, n being the DWARF number (0 = rax … 15 = r15). Only where that register is
-    /// known: in the frame that was interrupted or made a system call, and in one that a signal interrupted.
+    /// `REGISTER + n`: CFA = register n + param, n being the DWARF number (0 = rax … 15 = r15).
+    /// Only where that register is known: in the frame that was interrupted or made a system call,
+    /// and in one that a signal interrupted.
     pub const REGISTER: u8 = 32;
-    /// `RETURN_REGISTER + n`: CFA = rsp + param, the return address is in register n. Known where the above is.
+    /// `RETURN_REGISTER + n`: CFA = rsp + param, the return address is in register n. Known where
+    /// the above is.
     pub const RETURN_REGISTER: u8 = 48;
     /// The first number that no kind has.
     pub const END: u8 = 64;
@@ -50,7 +57,8 @@ pub mod kind {
 
 /// [`UnwindRow::frame`]: the caller's rbp is still in the register.
 pub const FRAME_UNCHANGED: i8 = -128;
-/// [`UnwindRow::frame`]: the caller's rbp is where rbp points to (functions that realign their stack).
+/// [`UnwindRow::frame`]: the caller's rbp is where rbp points to (functions that realign their
+/// stack).
 pub const FRAME_AT_FRAME: i8 = -127;
 /// [`UnwindRow::frame`]: right below the return address, where one 16-byte read gets both.
 pub const FRAME_BELOW_RETURN: i8 = -2;
@@ -65,7 +73,8 @@ pub struct UnwindRow {
     pub pc: u16,
     /// One of [`kind`].
     pub kind: u8,
-    /// Where the caller's rbp is saved: at CFA + 8 * frame; or [`FRAME_UNCHANGED`] or [`FRAME_AT_FRAME`].
+    /// Where the caller's rbp is saved: at CFA + 8 * frame; or [`FRAME_UNCHANGED`] or
+    /// [`FRAME_AT_FRAME`].
     pub frame: i8,
     /// Bytes to add, or what [`kind`] says.
     pub param: i32,
@@ -74,7 +83,8 @@ pub struct UnwindRow {
 const _: () = assert!(size_of::<UnwindRow>() == 8 && align_of::<UnwindRow>() == 4);
 
 impl UnwindRow {
-    /// The row as one word: pc in the lowest bits, param in the highest. As it lies in memory (little endian).
+    /// The row as one word: pc in the lowest bits, param in the highest. As it lies in memory
+    /// (little endian).
     #[must_use]
     #[inline(always)]
     pub const fn to_bits(self) -> u64 {
@@ -97,8 +107,8 @@ impl UnwindRow {
     }
 }
 
-/// The rows of 64 KiB of code. The first of them begins at pc 0 and says what holds there, so a search never needs another
-/// page.
+/// The rows of 64 KiB of code. The first of them begins at pc 0 and says what holds there, so a
+/// search never needs another page.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct UnwindPage {
@@ -106,15 +116,16 @@ pub struct UnwindPage {
     pub first: u32,
     /// How many rows: 1 to [`MAX_PAGE_ROWS`]. 0 where there is no code.
     pub count: u16,
-    /// Which store holds the rows. The daemon's tables leave it 0; whoever lays them out in maps may use it.
+    /// Which store holds the rows. The daemon's tables leave it 0; whoever lays them out in maps
+    /// may use it.
     pub chunk: u16,
 }
 
 const _: () = assert!(size_of::<UnwindPage>() == 8);
 const _: () = assert!(MAX_PAGE_ROWS <= u16::MAX as u32);
 
-/// The `param` of [`kind::DEREF_RSP`] and [`kind::DEREF_RBP`], if it can hold the two: `offset` in 24 bits with sign, `add` a
-/// multiple of 8 below 2048.
+/// The `param` of [`kind::DEREF_RSP`] and [`kind::DEREF_RBP`], if it can hold the two: `offset` in
+/// 24 bits with sign, `add` a multiple of 8 below 2048.
 #[must_use]
 pub const fn deref_param(offset: i64, add: i64) -> Option<i32> {
     if offset < -(1 << 23) || offset >= 1 << 23 || add < 0 || add >= 2048 || add & 7 != 0 {
@@ -123,10 +134,11 @@ pub const fn deref_param(offset: i64, add: i64) -> Option<i32> {
     Some(((offset as i32) << 8) | (add >> 3) as i32)
 }
 
-/// Index among the `count` rows of a page of the last one that begins at or before `pc`. `row_pc` reads where a row begins;
-/// `None` if it could not.
+/// Index among the `count` rows of a page of the last one that begins at or before `pc`. `row_pc`
+/// reads where a row begins; `None` if it could not.
 ///
-/// At most [`SEARCH_STEPS`] steps, and no branch on what is read, so the verifier sees one path through each of them.
+/// At most [`SEARCH_STEPS`] steps, and no branch on what is read, so the verifier sees one path
+/// through each of them.
 #[must_use]
 #[inline(always)]
 pub fn search(count: u32, pc: u16, mut row_pc: impl FnMut(u32) -> Option<u16>) -> Option<u32> {
@@ -178,7 +190,8 @@ mod tests {
     }
 
     proptest! {
-        // Check that the search finds what a linear look finds, for any page that begins at 0, up to the largest.
+        // Check that the search finds what a linear look finds, for any page that begins at 0, up
+        // to the largest.
         #[test]
         fn searches(mut pcs in prop::collection::btree_set(any::<u16>(), 0..300), large in any::<bool>(), pc in any::<u16>()) {
             if large {

@@ -1,14 +1,17 @@
-//! One step of the walk by a table row, pure: registers of a frame and memory in, registers of its caller out.
+//! One step of the walk by a table row, pure: registers of a frame and memory in, registers of its
+//! caller out.
 //!
-//! Runs in the kernel and in host tests. It never invents frames knowingly: the stack must grow, addresses must be a
-//! program's, and each way to fail has its own [`UnwindFailure`]. It does not find the row: that needs mappings and maps.
+//! Runs in the kernel and in host tests. It never invents frames knowingly: the stack must grow,
+//! addresses must be a program's, and each way to fail has its own [`UnwindFailure`]. It does not
+//! find the row: that needs mappings and maps.
 
 use super::{
     FRAME_AT_FRAME, FRAME_BELOW_RETURN, FRAME_UNCHANGED, USER_ADDRESS_END, USER_ADDRESS_START,
     UnwindFailure, UnwindRow, kind,
 };
 
-/// [`Registers::flags`]: the frame was interrupted at `pc`; otherwise `pc` is where it will go on after a call.
+/// [`Registers::flags`]: the frame was interrupted at `pc`; otherwise `pc` is where it will go on
+/// after a call.
 pub const EXACT: u32 = 1;
 /// [`Registers::flags`]: all registers of the frame are known, not just these three.
 pub const LEAF: u32 = 2;
@@ -23,8 +26,8 @@ pub struct Registers {
     pub sp: u64,
     /// rbp.
     pub fp: u64,
-    /// Address of the signal context that holds the frame's other registers; 0: [`Memory::leaf_register`] knows them.
-    /// Meaningless without [`LEAF`].
+    /// Address of the signal context that holds the frame's other registers; 0:
+    /// [`Memory::leaf_register`] knows them. Meaningless without [`LEAF`].
     pub context: u64,
     /// [`EXACT`], [`LEAF`].
     pub flags: u32,
@@ -63,8 +66,9 @@ impl Registers {
         }
     }
 
-    /// The address to look up, and to show: `pc` if the frame was interrupted there, else inside the call instruction, so
-    /// that a call that is a function's last instruction is found in that function.
+    /// The address to look up, and to show: `pc` if the frame was interrupted there, else inside
+    /// the call instruction, so that a call that is a function's last instruction is found in that
+    /// function.
     #[must_use]
     #[inline(always)]
     pub const fn lookup_pc(&self) -> u64 {
@@ -107,10 +111,12 @@ mod signal_frame {
     pub(super) const WORDS: u64 = 0x7654_3210_fa89_becd;
 }
 
-/// Four bits for each DWARF number, the lowest for rax: its word in the kernel's `pt_regs`. rsp's is not among them.
+/// Four bits for each DWARF number, the lowest for rax: its word in the kernel's `pt_regs`. rsp's
+/// is not among them.
 const PT_REGS_WORDS: u64 = 0x0123_6789_04ed_5bca;
 
-/// Offset in bytes of a register, by DWARF number, in the kernel's `pt_regs` (and in `user_regs_struct`). Not for rsp (7).
+/// Offset in bytes of a register, by DWARF number, in the kernel's `pt_regs` (and in
+/// `user_regs_struct`). Not for rsp (7).
 #[must_use]
 #[inline(always)]
 pub const fn pt_regs_offset(register: u32) -> u32 {
@@ -186,8 +192,8 @@ fn by_frame_pointer(kind: u8, registers: &mut Registers, memory: &mut impl Memor
     StepResult::Caller
 }
 
-/// From the trampoline that a signal handler returns to, to what the signal interrupted. The only step that may go down:
-/// the handler can have a stack of its own.
+/// From the trampoline that a signal handler returns to, to what the signal interrupted. The only
+/// step that may go down: the handler can have a stack of its own.
 #[inline(always)]
 fn step_over_signal(registers: &mut Registers, memory: &mut impl Memory) -> StepResult {
     let context = registers.sp;
@@ -284,7 +290,8 @@ fn step_by_rule(
     Ok(())
 }
 
-/// The stack address in a linkage stub of 16 bytes, which pushes a word with the instruction that ends before byte `pushed`.
+/// The stack address in a linkage stub of 16 bytes, which pushes a word with the instruction that
+/// ends before byte `pushed`.
 #[inline(always)]
 fn plt(registers: &Registers, pushed: u64) -> u64 {
     // All ones from byte `pushed` on, else zero.

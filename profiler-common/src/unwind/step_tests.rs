@@ -78,7 +78,8 @@ fn fails(row: UnwindRow, from: Registers, memory: &mut Drawn, failure: UnwindFai
 
 #[test]
 fn from_the_stack_pointer() {
-    // Check the commonest rule: the frame is param bytes large, rbp is untouched or saved anywhere in it.
+    // Check the commonest rule: the frame is param bytes large, rbp is untouched or saved anywhere
+    // in it.
     //
     //   sp -> 0x00 local
     //         0x08 caller's rbp
@@ -146,7 +147,8 @@ fn in_a_linkage_stub() {
 
 #[test]
 fn through_a_word_on_the_stack() {
-    // Check functions that realign their stack: the CFA is in a word below rbp, the caller's rbp where rbp points to.
+    // Check functions that realign their stack: the CFA is in a word below rbp, the caller's rbp
+    // where rbp points to.
     //
     //   rbp-8   CFA
     //   rbp     caller's rbp
@@ -212,7 +214,8 @@ fn from_a_register_of_the_leaf() {
         &mut memory,
         UnwindFailure::ReadLeafRegister,
     );
-    // vfork keeps its return address in rdi while in the kernel; the stack pointer is the caller's already.
+    // vfork keeps its return address in rdi while in the kernel; the stack pointer is the caller's
+    // already.
     memory.registers.insert(5, CODE + 0x77);
     let mut registers = Registers::in_system_call(CODE, STACK, 1);
     let rule = row(kind::RETURN_REGISTER + 5, FRAME_UNCHANGED, 0);
@@ -222,8 +225,9 @@ fn from_a_register_of_the_leaf() {
 
 #[test]
 fn over_a_signal() {
-    // Check that all registers come from the signal frame, also onto a lower stack, that the interrupted address is exact,
-    // and that the interrupted function's other registers are found there.
+    // Check that all registers come from the signal frame, also onto a lower stack, that the
+    // interrupted address is exact, and that the interrupted function's other registers are found
+    // there.
     let context = STACK;
     let low = 0x10_0000;
     let mut memory = drawn(&[
@@ -321,7 +325,8 @@ fn where_a_stack_ends() {
 
 #[test]
 fn by_frame_pointers_where_no_table_is() {
-    // Check the step over code without unwind information: the two words at rbp, and each way it fails.
+    // Check the step over code without unwind information: the two words at rbp, and each way it
+    // fails.
     let gap = row(kind::GAP, 0, 0);
     let fp = STACK + 0x40;
     let mut memory = drawn(&[(fp, fp + 0x40), (fp + 8, CODE + 5)]);
@@ -356,8 +361,8 @@ fn by_frame_pointers_where_no_table_is() {
 
 #[test]
 fn zero_is_no_end_where_nothing_is_known() {
-    // Check that in a file of which nothing is known neither a frame pointer of zero nor two zeros at it end a stack, and that
-    // frames are found as elsewhere.
+    // Check that in a file of which nothing is known neither a frame pointer of zero nor two zeros
+    // at it end a stack, and that frames are found as elsewhere.
     let only = row(kind::FRAME_POINTER, 0, 0);
     let fp = STACK + 0x40;
     let none = UnwindFailure::BadFramePointer;
@@ -372,8 +377,8 @@ fn zero_is_no_end_where_nothing_is_known() {
 
 #[test]
 fn from_another_stack() {
-    // Check that a function which has left its caller's stack is followed to it by rbp, also down, and ends the stack where it
-    // cleared rbp; the other guards stay.
+    // Check that a function which has left its caller's stack is followed to it by rbp, also down,
+    // and ends the stack where it cleared rbp; the other guards stay.
     let other = row(kind::OTHER_STACK, 0, 0);
     let fp = STACK - 0x4000;
     let mut memory = drawn(&[(fp, fp + 0x40), (fp + 8, CODE + 5)]);

@@ -1,5 +1,6 @@
-//! What the walker looks up on its way from a code address to an unwind row: values of maps that the daemon fills through
-//! mappings. Process -> its code mappings -> table -> page -> rows. It does not say how rows are made.
+//! What the walker looks up on its way from a code address to an unwind row: values of maps that
+//! the daemon fills through mappings. Process -> its code mappings -> table -> page -> rows. It
+//! does not say how rows are made.
 
 use super::{Registers, UnwindRow};
 
@@ -11,12 +12,13 @@ pub struct ProcessMappings {
     pub first: u32,
     /// How many there are, by ascending address.
     pub count: u32,
-    /// The process's id again, to be read last: an element of the map may be given to another process while it is read.
+    /// The process's id again, to be read last: an element of the map may be given to another
+    /// process while it is read.
     pub pid: u32,
     /// Zero.
     pub padding: u32,
-    /// When it executed the program that these are mappings of, monotonic nanoseconds by the record of that exec; 0 = it has
-    /// executed none since it was first heard of.
+    /// When it executed the program that these are mappings of, monotonic nanoseconds by the record
+    /// of that exec; 0 = it has executed none since it was first heard of.
     pub exec_ns: u64,
 }
 
@@ -26,8 +28,8 @@ pub mod mapping {
     pub const NO_TABLE: u32 = 0;
     /// By the table that the row names.
     pub const TABLE: u32 = 1;
-    /// By frame pointers ([`kind::FRAME_POINTER`](super::kind::FRAME_POINTER)): code made at run time, and code of files that can
-    /// have no table.
+    /// By frame pointers ([`kind::FRAME_POINTER`](super::kind::FRAME_POINTER)): code made at run
+    /// time, and code of files that can have no table.
     pub const FRAME_POINTER: u32 = 2;
 }
 
@@ -63,7 +65,8 @@ pub const fn table_slot(id: u32) -> u32 {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableRow {
-    /// The table's id, written last; 0 = none. Ids are not reused, so a mapping that outlives its table finds none.
+    /// The table's id, written last; 0 = none. Ids are not reused, so a mapping that outlives its
+    /// table finds none.
     pub id: u32,
     /// Index of its first page.
     pub first_page: u32,

@@ -12,13 +12,14 @@ pub struct Spending {
     /// The same of the running time of any process that uses more than a twentieth of a processor.
     #[schema(required)]
     pub budget_process_percent: Option<f64>,
-    /// What it has cost over the last ten seconds, in percent of the time in which processors were at work: kernel programs, hooks and
-    /// the daemon together.
+    /// What it has cost over the last ten seconds, in percent of the time in which processors were
+    /// at work: kernel programs, hooks and the daemon together.
     #[schema(required)]
     pub late_percent: Option<f64>,
     /// What kernel programs and hooks have cost since the start, in seconds, by calibrated prices.
     pub programs_seconds_total: f64,
-    /// Which system calls are traced now: `all` that the settings name, or `samples` of them, since all would cost more than the budget.
+    /// Which system calls are traced now: `all` that the settings name, or `samples` of them, since
+    /// all would cost more than the budget.
     pub system_calls: String,
     /// Times that all gave way to samples.
     pub gave_way_total: u64,
@@ -26,14 +27,15 @@ pub struct Spending {
     pub came_back_total: u64,
     /// Samples so far.
     pub samples_total: u64,
-    /// Switches and exits of calls whose stacks were not walked because walks would have cost more than their part of the budget: others
-    /// stand for them.
+    /// Switches and exits of calls whose stacks were not walked because walks would have cost more
+    /// than their part of the budget: others stand for them.
     pub walks_over_budget_total: u64,
     /// The same of timer ticks, which give way last.
     pub ticks_over_budget_total: u64,
     /// Time in which only samples were due and none was under way, in seconds.
     pub untraced_seconds_total: f64,
-    /// What a system call costs more by the hooks' mere presence, in nanoseconds: measured at the start.
+    /// What a system call costs more by the hooks' mere presence, in nanoseconds: measured at the
+    /// start.
     pub hooks_price_ns: f64,
     /// What one that is traced costs beside that.
     pub call_price_ns: f64,

@@ -41,7 +41,8 @@ pub struct Status {
     pub replay: Option<ReplayOf>,
 }
 
-/// How reading debug information went, since the daemon started. It is read by a process of its own, one at a time.
+/// How reading debug information went, since the daemon started. It is read by a process of its
+/// own, one at a time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LineReading {
     /// Processes that were started for it.
@@ -81,7 +82,8 @@ pub struct FileWithoutInformation {
     pub path: String,
     /// Why: see `docs/counters.md`.
     pub reason: String,
-    /// By what its code is followed: `code`, rules read off it, and frame pointers where they end; or `frame_pointers` alone.
+    /// By what its code is followed: `code`, rules read off it, and frame pointers where they end;
+    /// or `frame_pointers` alone.
     pub followed_by: String,
 }
 
@@ -142,8 +144,9 @@ pub struct OwnCost {
     pub cpu_seconds_total: f64,
     /// Resident memory of the process, in bytes.
     pub resident_bytes: u64,
-    /// Where that memory is, in bytes, estimated: what the daemon's parts hold, `other` that is in use, `free` that the heap has not
-    /// given back yet, `outside_heap` as stacks of threads, `mapped` as the program and memory shared with the kernel.
+    /// Where that memory is, in bytes, estimated: what the daemon's parts hold, `other` that is in
+    /// use, `free` that the heap has not given back yet, `outside_heap` as stacks of threads,
+    /// `mapped` as the program and memory shared with the kernel.
     pub memory_bytes: BTreeMap<String, u64>,
     /// Kernel memory of the maps, in bytes; null where the kernel does not tell.
     #[schema(required)]
@@ -152,8 +155,9 @@ pub struct OwnCost {
     pub programs: Vec<ProgramCost>,
 }
 
-/// What one kernel program costs: an estimate, measured in 200 ms of each 10 s and scaled up. Both numbers stay 0 where the
-/// kernel lets the daemon measure nothing: without CAP_SYS_ADMIN, while `kernel.bpf_stats_enabled` is 0.
+/// What one kernel program costs: an estimate, measured in 200 ms of each 10 s and scaled up. Both
+/// numbers stay 0 where the kernel lets the daemon measure nothing: without CAP_SYS_ADMIN, while
+/// `kernel.bpf_stats_enabled` is 0.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProgramCost {
     /// The program's name.

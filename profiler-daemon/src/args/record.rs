@@ -17,7 +17,8 @@ pub struct RecordArgs {
     #[arg(long = "pid", value_name = "N")]
     pub pids: Vec<u32>,
 
-    /// Record processes of this name (at most 15 bytes, as the kernel keeps it). May be given more than once.
+    /// Record processes of this name (at most 15 bytes, as the kernel keeps it). May be given more
+    /// than once.
     #[arg(long = "comm", value_name = "NAME")]
     pub comms: Vec<String>,
 
@@ -25,11 +26,13 @@ pub struct RecordArgs {
     #[arg(long)]
     pub children: bool,
 
-    /// Stop after this time, as in 10s. Without it: when the command or all processes given by --pid have ended, or at Ctrl-C.
+    /// Stop after this time, as in 10s. Without it: when the command or all processes given by
+    /// --pid have ended, or at Ctrl-C.
     #[arg(long, value_name = "DURATION", value_parser = positive)]
     pub duration: Option<u64>,
 
-    /// What to write. Without it, the ending of the file's name decides; text where there is no file.
+    /// What to write. Without it, the ending of the file's name decides; text where there is no
+    /// file.
     #[arg(long, value_name = "FORMAT", value_parser = one_of(&FORMATS, Format::name))]
     pub format: Option<Format>,
 
@@ -45,9 +48,9 @@ pub struct RecordArgs {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Record over this daemon instead of alone, as in http://127.0.0.1:9797. Needs no privileges. What the daemon does not
-    /// profile is not recorded; the time is rounded up to the pieces that it keeps (about
-    /// 1 s for 2 min, longer ones before), but for a command.
+    /// Record over this daemon instead of alone, as in http://127.0.0.1:9797. Needs no privileges.
+    /// What the daemon does not profile is not recorded; the time is rounded up to the pieces that
+    /// it keeps (about 1 s for 2 min, longer ones before), but for a command.
     #[arg(long, value_name = "URL", conflicts_with_all = ["frequency_hz", "config"])]
     pub connect: Option<String>,
 
@@ -55,12 +58,13 @@ pub struct RecordArgs {
     #[arg(long, value_name = "N")]
     pub frequency_hz: Option<u64>,
 
-    /// Configuration file, for its limits and sampling. What it says of targets and of serving has no meaning here.
+    /// Configuration file, for its limits and sampling. What it says of targets and of serving has
+    /// no meaning here.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// A command to run and record, from its first instruction to its end, with all that it starts. It runs as the user who
-    /// runs this program; its exit code is passed on.
+    /// A command to run and record, from its first instruction to its end, with all that it starts.
+    /// It runs as the user who runs this program; its exit code is passed on.
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["pids", "comms"])]
     pub command: Vec<OsString>,
 }
@@ -156,7 +160,8 @@ mod tests {
 
     #[test]
     fn everything_typed_arrives() {
-        // Check that every option is read, that nothing typed leaves all open, and that a command keeps its own options.
+        // Check that every option is read, that nothing typed leaves all open, and that a command
+        // keeps its own options.
         assert_eq!(read(&[]), Ok(RecordArgs::default()));
         let args = read(&[
             "--pid=1",
@@ -193,7 +198,8 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        // Check that a command beside other targets, a command without --, wrong words and no time at all are refused.
+        // Check that a command beside other targets, a command without --, wrong words and no time
+        // at all are refused.
         for typed in [
             &["--pid=1", "--", "true"][..],
             &["--comm=a", "--", "true"],

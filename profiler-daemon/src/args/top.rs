@@ -9,8 +9,8 @@ use crate::config::duration;
 /// What to look at, and how often.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct TopArgs {
-    /// Look at this daemon, as in http://127.0.0.1:9797. Needs no privileges. Without it the profiler starts with this program and
-    /// ends with it.
+    /// Look at this daemon, as in http://127.0.0.1:9797. Needs no privileges. Without it the
+    /// profiler starts with this program and ends with it.
     #[arg(long, value_name = "URL", conflicts_with = "config")]
     pub connect: Option<String>,
 
@@ -30,7 +30,8 @@ pub struct TopArgs {
     #[arg(long)]
     pub once: bool,
 
-    /// Configuration file, for the limits, sampling and targets of the profiler that starts with this program.
+    /// Configuration file, for the limits, sampling and targets of the profiler that starts with
+    /// this program.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }

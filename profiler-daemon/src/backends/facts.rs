@@ -98,7 +98,8 @@ mod tests {
 
     #[test]
     fn records_that_could_not_be_read_are_told_for_a_minute() {
-        // Check that threads left out of a pass are told with their numbers, and no longer than a minute after the last.
+        // Check that threads left out of a pass are told with their numbers, and no longer than a
+        // minute after the last.
         let unreadable = Unreadable {
             total: 7,
             last: 2,

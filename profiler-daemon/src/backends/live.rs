@@ -63,8 +63,8 @@ struct Known {
 }
 
 impl Live {
-    /// A backend over the stages that `access` asks, which were started with `config`. `requests` is where the server
-    /// counts what it answers.
+    /// A backend over the stages that `access` asks, which were started with `config`. `requests`
+    /// is where the server counts what it answers.
     #[must_use]
     pub fn new(config: Config, access: Access, requests: Arc<RequestCounts>) -> Self {
         Self {
@@ -90,8 +90,8 @@ impl Live {
         }
     }
 
-    /// Asks for the collector's state, which what [`Source::status`] says is made from, and answers it. Where there is no
-    /// answer, the last one stays.
+    /// Asks for the collector's state, which what [`Source::status`] says is made from, and answers
+    /// it. Where there is no answer, the last one stays.
     pub async fn look(&self) -> Option<CollectorState> {
         let answer = self.access.state().await;
         let mut known = lock(&self.known);
@@ -101,8 +101,9 @@ impl Live {
         Some(state)
     }
 
-    /// Keeps the collector's state at hand, and memory that is free with the system, until the future is dropped, and tells it, or that there is none, each time. Says in the
-    /// log when threads get stuck, and when they move again.
+    /// Keeps the collector's state at hand, and memory that is free with the system, until the
+    /// future is dropped, and tells it, or that there is none, each time. Says in the log when
+    /// threads get stuck, and when they move again.
     pub async fn watch(&self, tell: impl FnMut(Option<&CollectorState>)) -> Infallible {
         tokio::select! {
             never = self.watch_collector(tell) => never,
@@ -139,7 +140,8 @@ impl Live {
         }
     }
 
-    /// Gives memory that is free back to the system. Not on a thread that serves: it can take milliseconds.
+    /// Gives memory that is free back to the system. Not on a thread that serves: it can take
+    /// milliseconds.
     async fn give_memory_back(&self) -> Infallible {
         loop {
             tokio::time::sleep(TRIM_PERIOD).await;
@@ -403,7 +405,8 @@ fn unavailable(unanswered: Unanswered) -> Unavailable {
     Unavailable(unanswered.to_string())
 }
 
-/// What a lock protects here is replaced whole, so a thread that broke while holding it left nothing half done.
+/// What a lock protects here is replaced whole, so a thread that broke while holding it left
+/// nothing half done.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,13 +1,15 @@
-//! Where the daemon's memory is: what its parts hold, what of it the heap keeps besides, and what is no heap.
+//! Where the daemon's memory is: what its parts hold, what of it the heap keeps besides, and what
+//! is no heap.
 
 use crate::collect::MemoryPart;
 use crate::sys::heap::HeapUse;
 use crate::sys::own_cost::OwnCost;
 
-/// The parts that are known, and what else is resident, so that all of them are what the system sees: `other` is in use and in
-/// none of the parts, `free` was given back to the heap and not yet to the system, `outside_heap` is stacks of threads and
-/// what was mapped by itself, `mapped` is the program, libraries, and memory shared with the kernel. Parts are estimates:
-/// where they say more than is resident, `other` is 0.
+/// The parts that are known, and what else is resident, so that all of them are what the system
+/// sees: `other` is in use and in none of the parts, `free` was given back to the heap and not yet
+/// to the system, `outside_heap` is stacks of threads and what was mapped by itself, `mapped` is
+/// the program, libraries, and memory shared with the kernel. Parts are estimates: where they say
+/// more than is resident, `other` is 0.
 pub(super) fn parts(known: &[MemoryPart], heap: Option<HeapUse>, own: OwnCost) -> Vec<MemoryPart> {
     let known_bytes: u64 = known.iter().map(|(_, bytes)| bytes).sum();
     let mapped = own.resident_bytes.saturating_sub(own.anonymous_bytes);
@@ -34,7 +36,8 @@ mod tests {
 
     #[test]
     fn the_parts_are_what_is_resident() {
-        // Check that the parts add up to what is resident, with and without a heap that tells of itself.
+        // Check that the parts add up to what is resident, with and without a heap that tells of
+        // itself.
         let own = OwnCost {
             resident_bytes: 1000,
             anonymous_bytes: 700,

@@ -1,5 +1,5 @@
-//! A saved profile as the server sees it: it answers every report as on the day it was saved, but for lines, which are not saved, and
-//! nothing about a kernel.
+//! A saved profile as the server sees it: it answers every report as on the day it was saved, but
+//! for lines, which are not saved, and nothing about a kernel.
 
 use std::fs::File;
 use std::io::Read as _;

@@ -1,4 +1,5 @@
-//! Tests of what the server is told while the collector is silent, over a collector that is only a queue.
+//! Tests of what the server is told while the collector is silent, over a collector that is only a
+//! queue.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -100,7 +101,8 @@ fn state(passes: u64) -> CollectorState {
     }
 }
 
-/// Answers the questions that come, as a collector after so many passes would, until `work` is done.
+/// Answers the questions that come, as a collector after so many passes would, until `work` is
+/// done.
 async fn answering<T>(
     commands: &Receiver<Command>,
     passes: u64,
@@ -141,8 +143,8 @@ fn fill(commander: &Commander) {
 
 #[tokio::test]
 async fn counters_never_fall() {
-    // Check that metrics are empty before the first pass, whole after it, and refused rather than empty again when the
-    // collector does not answer.
+    // Check that metrics are empty before the first pass, whole after it, and refused rather than
+    // empty again when the collector does not answer.
     let (live, commands, commander) = live();
     let samples = |text: String| {
         let line = text
@@ -162,8 +164,9 @@ async fn counters_never_fall() {
 
 #[tokio::test]
 async fn a_silent_collector_is_not_an_unattached_one() {
-    // Check that what is missing is said as it is: first the programs, then the pass, then nothing; and where the collector
-    // is silent, that, while the status keeps what was known, until it answers again.
+    // Check that what is missing is said as it is: first the programs, then the pass, then nothing;
+    // and where the collector is silent, that, while the status keeps what was known, until it
+    // answers again.
     let (live, commands, commander) = live();
     let missing = |live: &Live| live.readiness().unwrap_err().join("; ");
     assert!(missing(&live).contains("not attached yet"));
@@ -184,7 +187,8 @@ async fn a_silent_collector_is_not_an_unattached_one() {
 
 #[tokio::test]
 async fn a_processor_without_ticks_is_told() {
-    // Check that a processor on which nothing is sampled is among what works less well than it should, for people and for metrics.
+    // Check that a processor on which nothing is sampled is among what works less well than it
+    // should, for people and for metrics.
     let (live, commands, _commander) = live();
     assert!(live.status().degraded.is_empty());
     answering(&commands, 1, live.look()).await.unwrap();
@@ -198,8 +202,9 @@ async fn a_processor_without_ticks_is_told() {
 
 #[tokio::test]
 async fn a_table_that_fills_is_told() {
-    // Check that a table that is nearly full is among what works less well than it should, with what happens to what finds no room, and
-    // that metrics tell how full each table is, and count it.
+    // Check that a table that is nearly full is among what works less well than it should, with
+    // what happens to what finds no room, and that metrics tell how full each table is, and count
+    // it.
     let (live, commands, _commander) = live();
     let frames = TableFill {
         table: "frames",
@@ -234,8 +239,9 @@ async fn a_table_that_fills_is_told() {
 
 #[tokio::test]
 async fn a_stuck_thread_is_told() {
-    // Check that a thread that is at one piece of work for too long makes the daemon not ready, is among what works less well than
-    // it should, and in the metrics, each by its name; and that nothing of it is left once it moves.
+    // Check that a thread that is at one piece of work for too long makes the daemon not ready, is
+    // among what works less well than it should, and in the metrics, each by its name; and that
+    // nothing of it is left once it moves.
     let unwind = Heartbeat::new("unwind", Duration::ZERO);
     let (live, commands, _commander, _targets) = live_with(Some(unwind.clone()));
     answering(&commands, 1, live.look()).await.unwrap();
@@ -261,8 +267,9 @@ async fn a_stuck_thread_is_told() {
 
 #[tokio::test]
 async fn the_collector_says_what_is_profiled() {
-    // Check that targets are those that the collector has set, in the order in which it did, whoever heard its answer; that
-    // what it refuses and what it cannot take now are told apart; and that it can tell when nobody waits any more.
+    // Check that targets are those that the collector has set, in the order in which it did,
+    // whoever heard its answer; that what it refuses and what it cannot take now are told apart;
+    // and that it can tell when nobody waits any more.
     let (live, commands, commander, in_force) = live_with_targets();
     let of = |pid| Targets::only(vec![pid], Vec::new(), false).unwrap();
     let mut first = live.set_targets(of(1));

@@ -1,6 +1,6 @@
-//! Asks for unwind tables, one at a time: the files wait as numbers, in a queue that is fair to their owners, and each is opened
-//! when its turn has come. So what waits holds no descriptor, and who comes late waits for one table, not for all that were asked
-//! for before.
+//! Asks for unwind tables, one at a time: the files wait as numbers, in a queue that is fair to
+//! their owners, and each is opened when its turn has come. So what waits holds no descriptor, and
+//! who comes late waits for one table, not for all that were asked for before.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use crate::unwind::worker::{TableAnswer, TableRequest, TableWorker, WorkerCounts
 
 use super::table_queue::{TableQueue, Waiting};
 
-/// Most files that are passed over at a time because they need no table any more: looking for that takes a while.
+/// Most files that are passed over at a time because they need no table any more: looking for that
+/// takes a while.
 const MAX_PASSED_OVER: usize = 64;
 
 /// A file whose turn has come.
@@ -77,7 +78,8 @@ impl Asking {
         Some(answer)
     }
 
-    /// Gives the worker the next file if it has none. `open` says what became of it. Answers the files that were dropped.
+    /// Gives the worker the next file if it has none. `open` says what became of it. Answers the
+    /// files that were dropped.
     pub(super) fn hand_over(
         &mut self,
         now_ns: u64,
@@ -149,8 +151,9 @@ mod tests {
         links.filter(|link| link.as_os_str() == path).count()
     }
 
-    // Check that of hundreds of files that wait one is open at a time; that those nobody needs any more, and those that are gone,
-    // are dropped and named; and that another owner's file comes next, however many wait before it.
+    // Check that of hundreds of files that wait one is open at a time; that those nobody needs any
+    // more, and those that are gone, are dropped and named; and that another owner's file comes
+    // next, however many wait before it.
     #[test]
     fn one_file_is_open_at_a_time() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,11 +1,13 @@
-//! How long to rest after process events: briefly while they are few, because a program that has just begun maps its libraries
-//! within a millisecond and may wait for long after that, and longer while they are many, so that wakes stay bounded.
+//! How long to rest after process events: briefly while they are few, because a program that has
+//! just begun maps its libraries within a millisecond and may wait for long after that, and longer
+//! while they are many, so that wakes stay bounded.
 
 use std::time::Duration;
 
 /// A rest while events are few.
 const BRIEF: Duration = Duration::from_micros(300);
-/// A rest while they are many. Also the time in which one more brief rest is earned: 200 wakes a second in the long run.
+/// A rest while they are many. Also the time in which one more brief rest is earned: 200 wakes a
+/// second in the long run.
 const LONG: Duration = Duration::from_millis(5);
 /// Brief rests that can be saved up.
 const MAX_SAVED: u64 = 50;
@@ -51,7 +53,8 @@ mod tests {
 
     #[test]
     fn brief_rests_run_out_and_come_back() {
-        // Check that a burst gets brief rests, a storm long ones, and a quiet second all brief ones again.
+        // Check that a burst gets brief rests, a storm long ones, and a quiet second all brief ones
+        // again.
         let mut backoff = Backoff::new(0);
         let brief = (0..100)
             .filter(|_| backoff.next(1_000_000) == BRIEF)

@@ -1,38 +1,47 @@
-//! When system calls are traced one by one, so that what profiling costs stays within its budget. Pure: time and costs are arguments.
+//! When system calls are traced one by one, so that what profiling costs stays within its budget.
+//! Pure: time and costs are arguments.
 //!
-//! *All* are traced while that can be afforded. When it cannot, only *samples* are: at drawn moments, as often as the budget allows, for
-//! a tenth of a second. What they show decides when all can be traced again.
+//! *All* are traced while that can be afforded. When it cannot, only *samples* are: at drawn
+//! moments, as often as the budget allows, for a tenth of a second. What they show decides when all
+//! can be traced again.
 //!
-//! What is spent beyond the budget is added up, and what is spent less than it is taken off again: a moment's excess changes nothing, and
-//! over ten seconds no more than a tenth of the budget is spent beyond it. Only what system calls cost counts: nothing is gained by not
-//! tracing them where the rest alone is too much.
+//! What is spent beyond the budget is added up, and what is spent less than it is taken off again:
+//! a moment's excess changes nothing, and over ten seconds no more than a tenth of the budget is
+//! spent beyond it. Only what system calls cost counts: nothing is gained by not tracing them where
+//! the rest alone is too much.
 
 use fastrand::Rng;
 
 use crate::processes::ids::ProcessKey;
 
-/// What may be spent beyond the budget before it is acted upon: so many nanoseconds of the budget of one processor at work.
+/// What may be spent beyond the budget before it is acted upon: so many nanoseconds of the budget
+/// of one processor at work.
 const ALLOWANCE_NS: f64 = 1e9;
-/// What system calls may always cost, as a share of one processor's time: less than a thousandth is nobody's trouble.
+/// What system calls may always cost, as a share of one processor's time: less than a thousandth is
+/// nobody's trouble.
 const NEGLIGIBLE: f64 = 0.0005;
-/// And as a part of the budget: what the daemon takes to answer questions is not gained back by not tracing them.
+/// And as a part of the budget: what the daemon takes to answer questions is not gained back by not
+/// tracing them.
 const CALLS_PART: f64 = 0.25;
 /// A process that uses less of a processor has no budget of its own.
 const LEAST_USE: f64 = 0.05;
-/// How long a sample of system calls takes: shorter where it is so dear that one alone would take half of what ten seconds may.
+/// How long a sample of system calls takes: shorter where it is so dear that one alone would take
+/// half of what ten seconds may.
 const LOOK_NS: std::ops::RangeInclusive<f64> = 2e7..=1e8;
 const LOOK_BUDGET_NS: f64 = 5e9;
 /// The part of the budget that samples may take.
 const LOOKS_SHARE: f64 = 0.25;
 /// The mean time between two samples.
 const GAPS_NS: std::ops::RangeInclusive<f64> = 2e9..=60e9;
-/// All are traced again if that would take no more than this part of the budget, at so many samples in a row...
+/// All are traced again if that would take no more than this part of the budget, at so many samples
+/// in a row...
 const CALM: f64 = 0.7;
 const CALM_LOOKS: u32 = 2;
 /// ... twice as many each time that it did not last so long.
 const LASTING_NS: u64 = 60_000_000_000;
 const MAX_CALM_LOOKS: u32 = 16;
-/// Another load is met with a sample soon: when the processors are at work for less than this part of what they were at the last.
+/// Another load is met with a sample soon: when the processors are at work for less than this part
+/// of what they were at the last.
 const OTHER_LOAD: f64 = 0.5;
 
 /// What profiling may cost.
@@ -103,8 +112,8 @@ pub(super) struct Controller {
     excess_ns: f64,
     /// The same of each process that did.
     processes: Vec<(ProcessKey, f64)>,
-    /// What tracing all would take, as a share: of the machine's work, of the process for which it is most. As of the last that is
-    /// known.
+    /// What tracing all would take, as a share: of the machine's work, of the process for which it
+    /// is most. As of the last that is known.
     wanted: [f64; 2],
     /// How much of a processor was at work at the last sample.
     load: f64,
@@ -191,7 +200,8 @@ impl Controller {
         }
     }
 
-    /// What profiling each process has cost since the last pass, which was `past_ns` ago; calls were traced for `traced_ns` of it.
+    /// What profiling each process has cost since the last pass, which was `past_ns` ago; calls
+    /// were traced for `traced_ns` of it.
     pub(super) fn pass(
         &mut self,
         now_ns: u64,

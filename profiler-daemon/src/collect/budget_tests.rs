@@ -16,7 +16,8 @@ struct Load {
     /// Processors that are at work, and of them the process.
     busy: f64,
     process: f64,
-    /// What tracing all of the process's calls costs, as a share of its time, and what else profiling costs, of all.
+    /// What tracing all of the process's calls costs, as a share of its time, and what else
+    /// profiling costs, of all.
     calls: f64,
     others: f64,
 }
@@ -97,7 +98,8 @@ impl Run {
         }
     }
 
-    /// The largest share that was spent over any ten seconds, those of the first five seconds left out: of the machine, of the process.
+    /// The largest share that was spent over any ten seconds, those of the first five seconds left
+    /// out: of the machine, of the process.
     fn worst(&self) -> [f64; 2] {
         let steps = STEPS as usize;
         let windows = self.steps[5 * steps..].windows(10 * steps);
@@ -111,8 +113,9 @@ impl Run {
     }
 }
 
-// Check that what system calls cost stays within both budgets over any ten seconds after the first five, whatever the load is like, that
-// samples of them go on, and that nothing gives way that is no trouble.
+// Check that what system calls cost stays within both budgets over any ten seconds after the first
+// five, whatever the load is like, that samples of them go on, and that nothing gives way that is
+// no trouble.
 #[test]
 fn the_budget_holds() {
     let loads = [
@@ -165,8 +168,8 @@ fn the_budget_holds() {
     }
 }
 
-// Check that tracing of all comes back soon once the load is over, also where samples had been rare, and that a load that comes and goes
-// does not have it come and go with it.
+// Check that tracing of all comes back soon once the load is over, also where samples had been
+// rare, and that a load that comes and goes does not have it come and go with it.
 #[test]
 fn it_comes_back_and_does_not_flap() {
     let storm = Load {

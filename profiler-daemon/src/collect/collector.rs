@@ -1,4 +1,5 @@
-//! The collector's thread: waits for the side-band, for the next pass and for commands, whichever comes first.
+//! The collector's thread: waits for the side-band, for the next pass and for commands, whichever
+//! comes first.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -50,11 +51,13 @@ use super::unwinding::{Unwinding, UnwindingState};
 
 /// Time between two passes.
 const PASS_NS: u64 = 1_000_000_000;
-/// No pass, and no other piece of work, takes longer unless something is wrong, however busy the machine is.
+/// No pass, and no other piece of work, takes longer unless something is wrong, however busy the
+/// machine is.
 const LONGEST_PIECE: Duration = Duration::from_secs(20);
 /// Time between two looks at the ring of stacks, so that it need not hold a whole drain period's.
 const LOOK_NS: u64 = 100_000_000;
-/// Time between two looks at which groups lie below the named control groups, and at which processors are online.
+/// Time between two looks at which groups lie below the named control groups, and at which
+/// processors are online.
 const GROUPS_NS: u64 = 1_000_000_000;
 
 /// Passes between two looks at which kernel modules are loaded.
@@ -350,7 +353,8 @@ impl Collector {
         self.busy_ns += monotonic_ns().saturating_sub(began_ns);
     }
 
-    /// A kernel without loadable modules has no list of them; one that hides addresses lists none that can be used.
+    /// A kernel without loadable modules has no list of them; one that hides addresses lists none
+    /// that can be used.
     fn look_at_kernel_modules(&mut self) {
         let text =
             proc_fs::read_bounded("/proc/modules", MAX_MODULES_TEXT_BYTES).unwrap_or_default();

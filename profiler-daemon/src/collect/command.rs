@@ -61,8 +61,8 @@ pub enum Command {
     Stop,
 }
 
-/// Executes a command for whoever waits for its answer; for nobody, it does nothing. So what a client was told is refused
-/// for lack of time does not come about later.
+/// Executes a command for whoever waits for its answer; for nobody, it does nothing. So what a
+/// client was told is refused for lack of time does not come about later.
 pub(super) fn reply<T>(answer: Answer<T>, execute: impl FnOnce() -> T) {
     if !answer.is_closed() {
         // Whoever leaves only now finds out by asking again.
@@ -117,7 +117,8 @@ impl Commander {
         ))
     }
 
-    /// Hands a command over. It is answered later, or its answer dropped if the collector ends first.
+    /// Hands a command over. It is answered later, or its answer dropped if the collector ends
+    /// first.
     ///
     /// # Errors
     /// [`Gone`].
@@ -137,7 +138,8 @@ mod tests {
 
     use super::reply;
 
-    // Check that a command is executed while somebody waits for its answer, and not once nobody does.
+    // Check that a command is executed while somebody waits for its answer, and not once nobody
+    // does.
     #[test]
     fn commands_of_nobody() {
         let (answer, mut asker) = oneshot::channel();

@@ -137,7 +137,8 @@ fn resolve(stacks: &mut Stacks, owner: Owner, id: &StackId) -> Resolved {
     }
 }
 
-/// Rows of threads that nobody knows. There should be none: a slot is given back only after the pass that read the last of its rows.
+/// Rows of threads that nobody knows. There should be none: a slot is given back only after the
+/// pass that read the last of its rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Unowned {
     /// Rows of time per stack.
@@ -146,9 +147,9 @@ pub(super) struct Unowned {
     pub(super) call_rows: u64,
 }
 
-/// Fills all of `to` that comes from the kernel stage. `before`: the owners of slots at the last pass, for what was
-/// attributed before a thread's end, and for threads that could not be read in this pass. Returns the owners as of this one, and
-/// adds to `unowned` what is left out.
+/// Fills all of `to` that comes from the kernel stage. `before`: the owners of slots at the last
+/// pass, for what was attributed before a thread's end, and for threads that could not be read in
+/// this pass. Returns the owners as of this one, and adds to `unowned` what is left out.
 pub(super) fn convert(
     pass: &Pass,
     before: &HashMap<u32, Owner>,
@@ -347,7 +348,8 @@ mod tests {
 
     #[test]
     fn rows_of_nobody_are_counted() {
-        // Check that rows of a slot that has no owner, in this pass or the one before, are left out and counted by kind.
+        // Check that rows of a slot that has no owner, in this pass or the one before, are left out
+        // and counted by kind.
         let before = HashMap::from([(KNOWN, owner(9))]);
         let (mut to, mut unowned) = (DrainPass::default(), Unowned::default());
         let pass = pass(&[KNOWN, NOBODY, NOBODY]);
@@ -364,8 +366,8 @@ mod tests {
 
     #[test]
     fn threads_that_cannot_be_read_keep_their_place() {
-        // Check that a thread whose record could not be read stays the owner of its slot, pass after pass, so its rows are never those
-        // of nobody.
+        // Check that a thread whose record could not be read stays the owner of its slot, pass
+        // after pass, so its rows are never those of nobody.
         let mut owners = HashMap::from([(KNOWN, owner(9))]);
         let (mut to, mut unowned) = (DrainPass::default(), Unowned::default());
         let mut pass = pass(&[KNOWN]);

@@ -1,5 +1,6 @@
-//! Estimates what the programs cost without paying for it all the time: run-time statistics add some 30 ns to each run, so
-//! they are switched on for a short while now and then, and what they show is scaled up.
+//! Estimates what the programs cost without paying for it all the time: run-time statistics add
+//! some 30 ns to each run, so they are switched on for a short while now and then, and what they
+//! show is scaled up.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +62,8 @@ impl Estimate {
         }
     }
 
-    /// Takes the statistics gathered while they were on, and lets them stand for all the time since the last time.
+    /// Takes the statistics gathered while they were on, and lets them stand for all the time since
+    /// the last time.
     pub(super) fn add(&mut self, now_ns: u64, programs: &[ProgramCost]) {
         let Some(since_ns) = self.on_since_ns.take() else {
             return;
@@ -97,7 +99,8 @@ mod tests {
 
     #[test]
     fn what_is_measured_stands_for_the_time_in_between() {
-        // Check that statistics of a fifth of a second are scaled to the time since they were last taken.
+        // Check that statistics of a fifth of a second are scaled to the time since they were last
+        // taken.
         let program = |runs, run_ns| {
             [ProgramCost {
                 name: "tick".into(),

@@ -64,7 +64,8 @@ mod tests {
 
     #[test]
     fn walks_are_counted_where_they_belong() {
-        // Check that ends are told apart, kernel threads left out, and that a crowd of executables shares one row.
+        // Check that ends are told apart, kernel threads left out, and that a crowd of executables
+        // shares one row.
         let mut coverage = Coverage::default();
         let redis = Arc::from("/usr/bin/redis-server");
         coverage.add(Some(&redis), StackEnd::Complete, 90);

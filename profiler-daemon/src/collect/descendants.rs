@@ -1,4 +1,5 @@
-//! Processes that descend from the named targets: those that live already. What a target forks, the programs make a target.
+//! Processes that descend from the named targets: those that live already. What a target forks, the
+//! programs make a target.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,8 +13,9 @@ const READINGS: usize = 16;
 
 /// Makes the living descendants of `pids`, which are targets already, targets too.
 ///
-/// A process that is not known as a target yet may fork meanwhile, so the list of processes is read again until it shows nobody
-/// new: then all parents in it were targets before it was read, and the programs have seen to what these fork.
+/// A process that is not known as a target yet may fork meanwhile, so the list of processes is read
+/// again until it shows nobody new: then all parents in it were targets before it was read, and the
+/// programs have seen to what these fork.
 pub(super) fn add(targets: &mut Targets, pids: &[u32]) -> Result<(), String> {
     for _ in 0..READINGS {
         let parents = parents().map_err(|error| format!("cannot list processes: {error}"))?;
@@ -60,8 +62,8 @@ mod tests {
 
     #[test]
     fn descendants_are_found_to_the_last() {
-        // Check that children and their children are found, each once and after its parent, and nobody else; also where the list,
-        // which was not read at one moment, has a circle.
+        // Check that children and their children are found, each once and after its parent, and
+        // nobody else; also where the list, which was not read at one moment, has a circle.
         let parents = HashMap::from([(1, 0), (2, 1), (3, 2), (4, 3), (5, 1), (6, 7), (7, 6)]);
         assert_eq!(descendants(&parents, &[2]), [3, 4]);
         assert_eq!(descendants(&parents, &[3, 2]), [4]);

@@ -28,7 +28,8 @@ pub(super) struct Descriptions {
 }
 
 impl Descriptions {
-    /// Tells the profile of processes that are new, have changed or are gone. `owners`: whose the slots were at the last pass.
+    /// Tells the profile of processes that are new, have changed or are gone. `owners`: whose the
+    /// slots were at the last pass.
     pub(super) fn describe(
         &mut self,
         pass: &Pass,
@@ -62,7 +63,8 @@ impl Descriptions {
             let living = thread.phase != profiler_common::Phase::Exited;
             process.living += usize::from(living);
             process.last_event_ns = process.last_event_ns.max(thread.last_event_ns);
-            // The first thread's name is the process's; after an exec by another thread there are two of that number.
+            // The first thread's name is the process's; after an exec by another thread there are
+            // two of that number.
             if thread.tid == thread.pid && (living || process.comm.is_none()) {
                 process.comm = Some(CommName(thread.comm));
             }

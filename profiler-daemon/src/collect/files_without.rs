@@ -1,4 +1,5 @@
-//! Files whose unwind information could not be used: why, and by what their code is followed instead.
+//! Files whose unwind information could not be used: why, and by what their code is followed
+//! instead.
 
 use std::collections::BTreeMap;
 

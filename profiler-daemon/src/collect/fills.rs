@@ -1,5 +1,5 @@
-//! How full the tables are of which a process could take what others need: all that have no least recent that could
-//! give way.
+//! How full the tables are of which a process could take what others need: all that have no least
+//! recent that could give way.
 
 use profiler_common::Counter;
 use profiler_common::limits::{CALLS_PER_THREAD, MAX_MAPPED_PROCESSES};

@@ -1,7 +1,9 @@
-//! The middle of the daemon: turns what the kernel stage drains into the profile, once a second and when asked.
+//! The middle of the daemon: turns what the kernel stage drains into the profile, once a second and
+//! when asked.
 //!
-//! `kernel::Pass` + side-band events -> stacks as module + offset while the process is known -> `profile::DrainPass`.
-//! One thread owns all of it, so nothing here is locked; others send it [`Command`]s.
+//! `kernel::Pass` + side-band events -> stacks as module + offset while the process is known ->
+//! `profile::DrainPass`. One thread owns all of it, so nothing here is locked; others send it
+//! [`Command`]s.
 
 mod asking;
 mod backoff;

@@ -19,7 +19,8 @@ pub(super) struct Naming<'a> {
 }
 
 impl Naming<'_> {
-    /// Takes a stack. What was mapped before it was walked is in the side-band, and is taken in first.
+    /// Takes a stack. What was mapped before it was walked is in the side-band, and is taken in
+    /// first.
     pub(super) fn add(&mut self, raw: &RawStack) {
         if raw.head.time_ns >= self.heard_ns
             && let Some(side_band) = &mut self.side_band

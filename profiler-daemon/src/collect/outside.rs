@@ -1,8 +1,11 @@
-//! Gives stacks to waits that have none: of threads that were asleep when they were first seen, and of those that have slept for a
-//! second since they were left unwalked, or were walked before it was known what their process has mapped. Their registers are taken from outside, their memory is read by a process that can be killed,
-//! and the stack is followed here. No thread is stopped or slowed down; if it ran meanwhile, the stack is thrown away.
+//! Gives stacks to waits that have none: of threads that were asleep when they were first seen, and
+//! of those that have slept for a second since they were left unwalked, or were walked before it
+//! was known what their process has mapped. Their registers are taken from outside, their memory is
+//! read by a process that can be killed, and the stack is followed here. No thread is stopped or
+//! slowed down; if it ran meanwhile, the stack is thrown away.
 //!
-//! When and how often says this module; how a stack is followed `walk`, how memory is read `sys::memory_reader`.
+//! When and how often says this module; how a stack is followed `walk`, how memory is read
+//! `sys::memory_reader`.
 
 mod walk;
 
@@ -27,28 +30,33 @@ use walk::{Copies, Progress, Walked, walk};
 
 /// A wait whose beginning was seen is looked at when it has lasted so long: most are over by then.
 const LONG_WAIT_NS: u64 = 1_000_000_000;
-/// Threads that are looked at together: more of them where many wait, since each look goes through all tasks; never so many that what is
-/// copied of their memory matters.
+/// Threads that are looked at together: more of them where many wait, since each look goes through
+/// all tasks; never so many that what is copied of their memory matters.
 const BATCH: std::ops::RangeInclusive<usize> = 128..=512;
 /// The part of those that wait that is looked at together.
 const BATCH_PART: usize = 16;
-/// One turn ends after the batch that reaches this time, and the next one comes when nine times its length has passed: no more than a tenth
-/// of the collector's time is spent here.
+/// One turn ends after the batch that reaches this time, and the next one comes when nine times its
+/// length has passed: no more than a tenth of the collector's time is spent here.
 const TURN_NS: u64 = 20_000_000;
 const RESTS: u64 = 9;
-/// How long the reading of the memory of up to [`MAX_RANGES`] threads may take: it takes about a millisecond.
+/// How long the reading of the memory of up to [`MAX_RANGES`] threads may take: it takes about a
+/// millisecond.
 const READ_WITHIN: Duration = Duration::from_millis(100);
-/// Pages that are read with the first that a walk lacks, itself included: what most stacks that sleep have.
+/// Pages that are read with the first that a walk lacks, itself included: what most stacks that
+/// sleep have.
 const FIRST_PAGES: u32 = 4;
 /// Pages of one thread that are read at most.
 const MAX_PAGES: usize = 4 * RANGE_PAGES;
-/// A stack that ended for want of memory is looked at again after so long, then twice as long, and so on.
+/// A stack that ended for want of memory is looked at again after so long, then twice as long, and
+/// so on.
 const AGAIN_NS: u64 = 1_000_000_000;
 /// So often.
 const TRIES: u32 = 4;
-/// A process whose memory kept the reader waiting is not asked for so long, then twice as long, and so on.
+/// A process whose memory kept the reader waiting is not asked for so long, then twice as long, and
+/// so on.
 const BARRED_NS: u64 = 10_000_000_000;
-/// For how long it is remembered that a process has other unwind rows: a wait is noted after a second, or a late pass.
+/// For how long it is remembered that a process has other unwind rows: a wait is noted after a
+/// second, or a late pass.
 const RENEWED_NS: u64 = 10_000_000_000;
 /// Doubled so often at most.
 const MAX_DOUBLED: u32 = 10;
@@ -62,7 +70,8 @@ pub struct OutsideCounts {
     pub kept: u64,
     /// Stacks thrown away because the thread ran meanwhile.
     pub torn: u64,
-    /// Threads that were left alone because the memory of their process keeps readers waiting, or kept this one.
+    /// Threads that were left alone because the memory of their process keeps readers waiting, or
+    /// kept this one.
     pub late: u64,
     /// Threads whose memory could not be read.
     pub unreadable: u64,
@@ -180,7 +189,8 @@ impl Outside {
             .retain(|_, barred| at_ns < barred.until_ns.saturating_add(BARRED_NS));
     }
 
-    /// These processes have other unwind rows by now: stacks that ended for want of some may be followed further.
+    /// These processes have other unwind rows by now: stacks that ended for want of some may be
+    /// followed further.
     pub(super) fn renew(&mut self, now_ns: u64, processes: &HashSet<u32>) {
         if processes.is_empty() {
             return;
@@ -195,7 +205,8 @@ impl Outside {
         }
     }
 
-    /// Looks at threads whose time has come, for a short time. `add` gets the frames of each stack that is kept.
+    /// Looks at threads whose time has come, for a short time. `add` gets the frames of each stack
+    /// that is kept.
     pub(super) fn work(&mut self, kernel: &mut Kernel, add: &mut dyn FnMut(&RawStack)) {
         let began_ns = monotonic_ns();
         if began_ns < self.rest_until_ns {
@@ -228,7 +239,8 @@ impl Outside {
         }
     }
 
-    /// Threads whose time has come, who has waited longest first; no more than are looked at together.
+    /// Threads whose time has come, who has waited longest first; no more than are looked at
+    /// together.
     fn due(&mut self, now_ns: u64) -> Vec<u32> {
         let mut due: Vec<(u64, u32)> = Vec::new();
         for (slot, wait) in &mut self.waits {
@@ -289,7 +301,8 @@ impl Outside {
             if again.get(&head.slot) != Some(&(head.tid, head.since_ns, head.switches)) {
                 self.counts.torn += 1;
             } else if !in_time && subject.waits_for_memory() {
-                // The reader was late for another: this one's turn comes again, as if it had not been.
+                // The reader was late for another: this one's turn comes again, as if it had not
+                // been.
                 self.counts.tried -= 1;
                 self.put_off(head.slot, now_ns);
             } else {
@@ -305,7 +318,8 @@ impl Outside {
         }
     }
 
-    /// Follows all their user stacks, as far as their memory can be had. False if a reader was late.
+    /// Follows all their user stacks, as far as their memory can be had. False if a reader was
+    /// late.
     fn follow(&mut self, mut rows: RowFinder<'_>, subjects: &mut [Subject]) -> bool {
         subjects.sort_unstable_by_key(|subject| subject.look.head.pid);
         loop {

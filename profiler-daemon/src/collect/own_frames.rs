@@ -1,8 +1,9 @@
-//! The profiler's own frames: a stack walked at a switch-out begins inside the program that walks it. Those frames are
-//! no work of the thread, and are cut off.
+//! The profiler's own frames: a stack walked at a switch-out begins inside the program that walks
+//! it. Those frames are no work of the thread, and are cut off.
 //!
-//! With several programs at a tracepoint the kernel calls them through a function of the tracepoint's own; with one it calls that one's
-//! trampoline (`bpf_trace_run4`), which all tracepoints share: that is ours where it called a program of ours.
+//! With several programs at a tracepoint the kernel calls them through a function of the
+//! tracepoint's own; with one it calls that one's trampoline (`bpf_trace_run4`), which all
+//! tracepoints share: that is ours where it called a program of ours.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -15,14 +16,15 @@ const HOOKS: [&str; 4] = [
     "sys_enter",
     "sys_exit",
 ];
-/// The functions through which the kernel calls the programs of a hook: everything inside of them is the profiler's. The second one jumps
-/// to the trampoline, so only a tick within it finds it.
+/// The functions through which the kernel calls the programs of a hook: everything inside of them
+/// is the profiler's. The second one jumps to the trampoline, so only a tick within it finds it.
 const TRACEPOINT: [&str; 2] = ["__traceiter_", "__bpf_trace_"];
 /// Through which it calls a program that is the only one.
 const TRAMPOLINE: &str = "bpf_trace_run";
 /// Before the tag and the name of a program.
 const PROGRAM: &str = "bpf_prog_";
-/// Functions that the compiler calls in programs: a tick at their begin finds no frame of whom they were called by.
+/// Functions that the compiler calls in programs: a tick at their begin finds no frame of whom they
+/// were called by.
 const CALLED: [&str; 4] = ["memset", "memcpy", "memmove", "memcmp"];
 /// What the kernel keeps of a program's name, where it keeps no more.
 const MAX_PROGRAM_NAME: usize = 15;
@@ -135,8 +137,8 @@ mod tests {
 
     #[test]
     fn what_lies_inside_the_border_is_cut() {
-        // Check that the frames up to and with the tracepoint's function go, or the trampoline of a program of ours, that those of other
-        // programs stay, and that bad lines are none.
+        // Check that the frames up to and with the tracepoint's function go, or the trampoline of a
+        // program of ours, that those of other programs stay, and that bad lines are none.
         let own = OwnFrames(vec![
             (0x100..0x140, Role::Tracepoint),
             (0x900..0x910, Role::Trampoline),
@@ -161,7 +163,8 @@ mod tests {
 
     #[test]
     fn functions_of_the_kernel_by_name() {
-        // Check which functions lead to a program that walks, and that others of the same kind do not.
+        // Check which functions lead to a program that walks, and that others of the same kind do
+        // not.
         for (name, role) in [
             ("__traceiter_sched_switch", Some(Role::Tracepoint)),
             ("__traceiter_sched_waking", None),

@@ -1,5 +1,6 @@
-//! How many mapping rows a process may have written between two passes. Rows are written anew whenever something is mapped, and
-//! those before are free some passes later: without this, one process that maps all the time would take everybody's room.
+//! How many mapping rows a process may have written between two passes. Rows are written anew
+//! whenever something is mapped, and those before are free some passes later: without this, one
+//! process that maps all the time would take everybody's room.
 
 use std::collections::HashMap;
 
@@ -45,8 +46,9 @@ mod tests {
 
     #[test]
     fn one_process_leaves_room_for_others() {
-        // Check that a process gets no more than its share of the room there is, or what it has if that is more, that others do not
-        // mind, and that it gets as much after the next pass; also where the room is small.
+        // Check that a process gets no more than its share of the room there is, or what it has if
+        // that is more, that others do not mind, and that it gets as much after the next pass; also
+        // where the room is small.
         for rows in [65_536, 4_096] {
             let share = rows as usize / 8;
             let mut pass_quota = PassQuota::new(rows);

@@ -1,15 +1,17 @@
 //! What each kind of event costs the thread that it happens to, nanoseconds. Pure.
 //!
-//! The hooks' own price is measured before the programs work, what the programs take by the kernel's run-time statistics, now and then. The
-//! time of walks the programs measure themselves. So a sum of events times prices agrees with the statistics when it is made from the
-//! same time.
+//! The hooks' own price is measured before the programs work, what the programs take by the
+//! kernel's run-time statistics, now and then. The time of walks the programs measure themselves.
+//! So a sum of events times prices agrees with the statistics when it is made from the same time.
 
 use crate::kernel::{ProgramCost, Work};
 
-/// Until the statistics were on for the first time: both programs of a system call, and a switch with its wake.
+/// Until the statistics were on for the first time: both programs of a system call, and a switch
+/// with its wake.
 const CALL_NS: f64 = 200.0;
 const SWITCH_NS: f64 = 600.0;
-/// Runs of a program below which its mean says little, and how much of the mean before is kept otherwise.
+/// Runs of a program below which its mean says little, and how much of the mean before is kept
+/// otherwise.
 const FEW_RUNS: u64 = 200;
 const KEPT: f64 = 0.5;
 
@@ -99,8 +101,8 @@ mod tests {
         }
     }
 
-    // Check that, learnt from enough statistics, prices times events are what the statistics say, that few runs change nothing, and that the
-    // hooks' price is never learnt from programs.
+    // Check that, learnt from enough statistics, prices times events are what the statistics say,
+    // that few runs change nothing, and that the hooks' price is never learnt from programs.
     #[test]
     fn prices_times_events_are_the_statistics() {
         let mut prices = Prices::new(90.0);

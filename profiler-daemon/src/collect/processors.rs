@@ -1,5 +1,5 @@
-//! Follows which processors are online, and mends what dies with one that goes offline: its ticks, and what is heard of processes
-//! there. (Suspending a machine takes all but one offline.)
+//! Follows which processors are online, and mends what dies with one that goes offline: its ticks,
+//! and what is heard of processes there. (Suspending a machine takes all but one offline.)
 
 use tracing::warn;
 
@@ -10,10 +10,12 @@ use crate::sys::perf_event::SideBand;
 use crate::sys::perf_record::Event;
 use crate::sys::proc_fs;
 
-/// Events of a processor died no longer before this is noticed: ticks that stand still for half a second, or a look at who is online.
+/// Events of a processor died no longer before this is noticed: ticks that stand still for half a
+/// second, or a look at who is online.
 const NOTICED_WITHIN_NS: u64 = 3_000_000_000;
 
-/// Looks whether ticks stand still somewhere; if so, what else died there is mended as well. To be called some times a second.
+/// Looks whether ticks stand still somewhere; if so, what else died there is mended as well. To be
+/// called some times a second.
 pub(super) fn look(
     kernel: &mut Kernel,
     side_band: Option<&mut SideBand>,
@@ -28,8 +30,8 @@ pub(super) fn look(
     }
 }
 
-/// Follows which processors are online; on those that `died` process events are listened to anew. To be called once a second, when
-/// what the side-band had was taken in.
+/// Follows which processors are online; on those that `died` process events are listened to anew.
+/// To be called once a second, when what the side-band had was taken in.
 pub(super) fn follow(
     ticks: &mut Ticks,
     side_band: Option<&mut SideBand>,

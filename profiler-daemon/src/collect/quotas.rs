@@ -1,7 +1,8 @@
-//! Which control groups' quota of processor time threw processes off the processors, and for how long: a thread that is throttled is
-//! runnable, like one that waits for another's turn to end.
+//! Which control groups' quota of processor time threw processes off the processors, and for how
+//! long: a thread that is throttled is runnable, like one that waits for another's turn to end.
 //!
-//! Only groups around processes that were runnable for long are read, a few files a pass. A group counts from when it was first read.
+//! Only groups around processes that were runnable for long are read, a few files a pass. A group
+//! counts from when it was first read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use crate::sys::quota::{CpuGroup, throttled_ns};
 
 use super::convert::Owner;
 
-/// Of the processes whose threads were runnable for longest since the last pass, so many are looked at,
+/// Of the processes whose threads were runnable for longest since the last pass, so many are looked
+/// at,
 const MAX_PROCESSES: usize = 4;
 /// those that were for a twentieth of that time.
 const WORTH: u64 = 20;
@@ -23,8 +25,8 @@ const WORTH: u64 = 20;
 const MAX_READS: usize = 16;
 /// Groups that are known.
 const MAX_GROUPS: usize = 64;
-/// A group that was not throttled gives way to others after so many passes: sooner, new ones would displace each other before they are
-/// read a second time.
+/// A group that was not throttled gives way to others after so many passes: sooner, new ones would
+/// displace each other before they are read a second time.
 const IDLE_PASSES: u64 = 10;
 
 /// Where groups are read.
@@ -66,7 +68,8 @@ struct Known {
 #[derive(Default)]
 pub(super) struct Quotas {
     groups: HashMap<Arc<str>, Known>,
-    /// How long the threads of each process had been runnable at the last pass, those that have ended since not counted.
+    /// How long the threads of each process had been runnable at the last pass, those that have
+    /// ended since not counted.
     runnable_ns: HashMap<ProcessKey, u64>,
     at_ns: u64,
     passes: u64,
@@ -79,7 +82,8 @@ impl Quotas {
         self.refused
     }
 
-    /// Looks at the groups of who waited long, and tells the profile how long groups were throttled, and whose groups they are.
+    /// Looks at the groups of who waited long, and tells the profile how long groups were
+    /// throttled, and whose groups they are.
     pub(super) fn pass(&mut self, pass: &Pass, from: &impl CpuGroups, to: &mut DrainPass) {
         let mut runnable_ns: HashMap<ProcessKey, u64> = HashMap::new();
         for thread in pass.threads.iter().filter(|thread| !thread.kernel_thread) {
@@ -141,7 +145,8 @@ impl Quotas {
             .collect();
     }
 
-    /// Reads a group, once in a pass: for how long it was throttled since it was read before, if it was, and its path.
+    /// Reads a group, once in a pass: for how long it was throttled since it was read before, if it
+    /// was, and its path.
     fn read(
         &mut self,
         through: &CpuGroup,
@@ -186,7 +191,8 @@ impl Quotas {
         None
     }
 
-    /// Makes room: forgets the group that was read longest ago, of those that were never seen throttled, if that is some time.
+    /// Makes room: forgets the group that was read longest ago, of those that were never seen
+    /// throttled, if that is some time.
     fn forget_one(&mut self) {
         let idle = self.groups.iter();
         let idle = idle
@@ -257,8 +263,9 @@ mod tests {
         )
     }
 
-    // Check that the group around a process which waits is found, that it counts from when it was first read and goes on when its
-    // processes wait no more, also if it was made anew, and that who is in no group, or does not wait, is not looked at.
+    // Check that the group around a process which waits is found, that it counts from when it was
+    // first read and goes on when its processes wait no more, also if it was made anew, and that
+    // who is in no group, or does not wait, is not looked at.
     #[test]
     fn who_is_throttled() {
         let (mut quotas, mut from) = (Quotas::default(), MadeUp::default());
@@ -285,8 +292,8 @@ mod tests {
         assert_eq!(throttled, [("/pod".to_owned(), 4 * S)]);
     }
 
-    // Check that a pass reads no more than its bound, however many groups there are and however deep they lie, that no more are known,
-    // and that those which are not taken in are counted.
+    // Check that a pass reads no more than its bound, however many groups there are and however
+    // deep they lie, that no more are known, and that those which are not taken in are counted.
     #[test]
     fn bounded() {
         const PROCESSES: u32 = 100;
@@ -299,7 +306,8 @@ mod tests {
         let mut most = 0;
         for second in 1..=u64::from(PROCESSES) {
             paths.iter().for_each(|path| from.set(path, second * S));
-            // Each waits for two seconds, one after the other, so that its groups are seen to be throttled.
+            // Each waits for two seconds, one after the other, so that its groups are seen to be
+            // throttled.
             let waited_ns = |pid: u32| S * (second + 1).saturating_sub(pid.into()).min(2);
             let waits: Vec<(u32, u64)> = (1..=PROCESSES).map(|pid| (pid, waited_ns(pid))).collect();
             from.reads.set(0);

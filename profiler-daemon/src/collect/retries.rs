@@ -1,5 +1,5 @@
-//! Modules whose file could not be opened, and when that is tried again: after a while, longer each time, or as soon as another
-//! process maps it.
+//! Modules whose file could not be opened, and when that is tried again: after a while, longer each
+//! time, or as soon as another process maps it.
 
 use std::collections::HashMap;
 
@@ -52,8 +52,8 @@ impl Retries {
 mod tests {
     use super::*;
 
-    // Check that a file that cannot be opened is tried again and again, ever less often, but at once when it is mapped anew, and no
-    // more once it was opened.
+    // Check that a file that cannot be opened is tried again and again, ever less often, but at
+    // once when it is mapped anew, and no more once it was opened.
     #[test]
     fn tried_again() {
         let (mut retries, module) = (Retries::default(), ModuleId(7));

@@ -1,4 +1,5 @@
-//! How many of the walker's mapping rows a process and a user may have, so that nobody takes them all.
+//! How many of the walker's mapping rows a process and a user may have, so that nobody takes them
+//! all.
 
 use crate::processes::shares::{HolderId, NoRoom, Owner, Shares};
 
@@ -21,7 +22,8 @@ impl RowClaims {
         Self(Shares::new(rows as usize))
     }
 
-    /// Grants rows to who will hold them. `before`: what this one takes the place of, which needs no other room then.
+    /// Grants rows to who will hold them. `before`: what this one takes the place of, which needs
+    /// no other room then.
     pub(super) fn claim(
         &mut self,
         owner: Owner,
@@ -46,7 +48,8 @@ impl RowClaims {
         })
     }
 
-    /// The rows of a claim that was granted a moment ago could not be written: what it took the place of stays.
+    /// The rows of a claim that was granted a moment ago could not be written: what it took the
+    /// place of stays.
     pub(super) fn undo(&mut self, claim: &Claim, before: Option<&mut Claim>) {
         match before.filter(|before| before.holder.is_none()) {
             Some(before) => {
@@ -80,7 +83,8 @@ mod tests {
         }
     }
 
-    // Check that a user with any number of processes leaves room for others, and that what is given up is free again.
+    // Check that a user with any number of processes leaves room for others, and that what is given
+    // up is free again.
     #[test]
     fn a_user_leaves_room_for_others() {
         let mut claims = RowClaims::new(1000);
@@ -95,8 +99,9 @@ mod tests {
         assert_eq!(claims.0.used(), 200);
     }
 
-    // Check that a process that maps one thing after the other holds as many rows as it has, however much room there is, and
-    // that neither what came before nor what took its place is given back twice.
+    // Check that a process that maps one thing after the other holds as many rows as it has,
+    // however much room there is, and that neither what came before nor what took its place is
+    // given back twice.
     #[test]
     fn what_takes_the_place_of_other_rows_needs_only_the_difference() {
         let mut claims = RowClaims::new(1000);

@@ -1,4 +1,5 @@
-//! Adds up what profiling costs, by thread and in all, and keeps it within the budget: has system calls traced, or not.
+//! Adds up what profiling costs, by thread and in all, and keeps it within the budget: has system
+//! calls traced, or not.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -41,7 +42,8 @@ pub struct SpendingState {
     pub programs_ns: u64,
     /// Of what programs cost, walks.
     pub walks_ns: u64,
-    /// What profiling has cost over the last ten seconds, this process too, as a share of the time in which processors were at work; `None` in the first second.
+    /// What profiling has cost over the last ten seconds, this process too, as a share of the time
+    /// in which processors were at work; `None` in the first second.
     pub late_share: Option<f64>,
 }
 
@@ -364,7 +366,8 @@ impl Spending {
 }
 
 fn switch_statistics(costs: &mut Costs, on: bool) {
-    // Where this is refused, it was at the start too, and is in the list of what works less well than it should.
+    // Where this is refused, it was at the start too, and is in the list of what works less well
+    // than it should.
     if let Err(error) = costs.measure(on) {
         debug!("no run-time statistics: {error}");
     }

@@ -1,4 +1,5 @@
-//! Stacks by id: frames as module + offset, resolved once, while the mappings at the time of the walk are known.
+//! Stacks by id: frames as module + offset, resolved once, while the mappings at the time of the
+//! walk are known.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,14 +18,16 @@ use crate::profile::frames::{Frame, FrameId, FrameTable, Marks};
 
 use super::own_frames::OwnFrames;
 
-/// Passes for which an unused stack is kept. Its frames travel again when it is seen again, so this only has to span the
-/// time between a walk and the pass that counts it; the stacks of sleeping threads are used in every pass.
+/// Passes for which an unused stack is kept. Its frames travel again when it is seen again, so this
+/// only has to span the time between a walk and the pass that counts it; the stacks of sleeping
+/// threads are used in every pass.
 const KEEP_PASSES: u64 = 5;
-/// Stacks kept at most, of each kind; the kernel side sends no more in one drain period unless configured to.
+/// Stacks kept at most, of each kind; the kernel side sends no more in one drain period unless
+/// configured to.
 pub(super) const MAX_STACKS: usize = 65_536;
 
-/// A stack is cut off where so many of its frames found no room: whoever invents frames faster than they leave does not keep
-/// the collector busy with them.
+/// A stack is cut off where so many of its frames found no room: whoever invents frames faster than
+/// they leave does not keep the collector busy with them.
 const MAX_REFUSED_FRAMES: u64 = 8;
 
 /// From this part of these on, unused ones are kept for a single pass.
@@ -81,7 +84,8 @@ impl UserStack {
 /// Known stacks.
 #[derive(Debug)]
 pub(super) struct Stacks {
-    /// By process, the program its thread was in, and id: equal addresses of two programs are two stacks.
+    /// By process, the program its thread was in, and id: equal addresses of two programs are two
+    /// stacks.
     user: HashMap<(ProcessKey, u16, u64), UserStack>,
     user_room: Shares,
     kernel: HashMap<u64, KernelStack>,
@@ -229,7 +233,8 @@ impl Stacks {
                     };
                     frames.push(table.intern_for(owner, frame));
                 }
-                // A caller that is no code: the frame pointer was none, and what lies beyond is invented.
+                // A caller that is no code: the frame pointer was none, and what lies beyond is
+                // invented.
                 None => {
                     unmapped = true;
                     end = Some(StackEnd::Incomplete(UnwindFailure::NoMapping));

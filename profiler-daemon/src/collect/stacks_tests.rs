@@ -32,8 +32,8 @@ impl Seen {
         }
     }
 
-    /// The names of the modules on the stack after it travelled at that time, outermost first, and whether it was cut
-    /// short.
+    /// The names of the modules on the stack after it travelled at that time, outermost first, and
+    /// whether it was cut short.
     fn travel(&mut self, time_ns: u64, addresses: &[u64]) -> (Vec<String>, bool) {
         let raw = RawStack {
             head: StackHead {
@@ -62,8 +62,8 @@ impl Seen {
     }
 }
 
-// Check that code made at run time is one module by the name of its process, and that a stack of it, seen in every pass, has the names
-// that its process gives it late.
+// Check that code made at run time is one module by the name of its process, and that a stack of
+// it, seen in every pass, has the names that its process gives it late.
 #[test]
 fn code_named_later() {
     let mut seen = Seen::new(&[(0x1000, "/bin/engine"), (0x5000, "//anon")]);
@@ -80,8 +80,8 @@ fn code_named_later() {
     assert_eq!(named, ["/bin/engine", "[jit] /tmp/perf-2.map"]);
 }
 
-// Check that a stack with an address in no mapping is whole once the mapping is known, and is resolved no more often
-// than mappings change.
+// Check that a stack with an address in no mapping is whole once the mapping is known, and is
+// resolved no more often than mappings change.
 #[test]
 fn mappings_known_later() {
     for (addresses, at_first) in [
@@ -127,9 +127,9 @@ fn walk(pid: u32, id: u64, addresses: &[u64]) -> RawStack {
     }
 }
 
-// Check that a process that invents frames and stacks, more than the tables hold, leaves room for the stacks of
-// others while it does so, of its user's too, and that its frames leave with its stacks, so that it can have others
-// then.
+// Check that a process that invents frames and stacks, more than the tables hold, leaves room for
+// the stacks of others while it does so, of its user's too, and that its frames leave with its
+// stacks, so that it can have others then.
 #[test]
 fn invented_stacks_leave_room() {
     const ATTACKER: u32 = 2;

@@ -1,9 +1,10 @@
-//! When what nothing names any more leaves the tables that all processes share, so that it takes no more than its
-//! part of the collector's time.
+//! When what nothing names any more leaves the tables that all processes share, so that it takes no
+//! more than its part of the collector's time.
 
 /// What a sweep took is not spent again for so many times as long.
 const REST: u64 = 20;
-/// What was left is looked at again after this time, nanoseconds: stacks leave later than whoever brought them.
+/// What was left is looked at again after this time, nanoseconds: stacks leave later than whoever
+/// brought them.
 const AGAIN_NS: u64 = 30_000_000_000;
 
 /// See the module.
@@ -36,7 +37,8 @@ impl Sweeps {
 mod tests {
     use super::*;
 
-    // Check that sweeps that take long rest long, so that all of them take a twentieth of the time at most.
+    // Check that sweeps that take long rest long, so that all of them take a twentieth of the time
+    // at most.
     #[test]
     fn sweeps_rest() {
         let mut sweeps = Sweeps::default();

@@ -1,6 +1,7 @@
-//! Whose unwind table is made next. The thread that makes them is shared fairly among the owners of files, by the time that
-//! their tables take and not by their number: whoever maps files without end waits behind his own. Within one owner the smallest
-//! file is next, and counts half as large with each second that it waits. Pure: files are numbers here, none is open.
+//! Whose unwind table is made next. The thread that makes them is shared fairly among the owners of
+//! files, by the time that their tables take and not by their number: whoever maps files without
+//! end waits behind his own. Within one owner the smallest file is next, and counts half as large
+//! with each second that it waits. Pure: files are numbers here, none is open.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +66,8 @@ impl TableQueue {
         true
     }
 
-    /// The next file. It is the turn of the owner that was charged least; among those alike, of the one whose file waits longest.
+    /// The next file. It is the turn of the owner that was charged least; among those alike, of the
+    /// one whose file waits longest.
     pub(super) fn next(&mut self, now_ns: u64) -> Option<Waiting> {
         let with_files = self.owners.values_mut();
         let owner = with_files
@@ -123,8 +125,8 @@ mod tests {
         }
     }
 
-    // Check that of one owner's files the smallest is next, of those as large the one that came first, and that a large file comes
-    // to its turn although smaller ones come without end.
+    // Check that of one owner's files the smallest is next, of those as large the one that came
+    // first, and that a large file comes to its turn although smaller ones come without end.
     #[test]
     fn small_files_first_with_age() {
         let mut queue = TableQueue::default();
@@ -141,8 +143,9 @@ mod tests {
         assert!(turn_ms.unwrap() <= 20_000, "{turn_ms:?}");
     }
 
-    // Check that a user whose files come every 20 ms and take 150 ms each, smaller than all others, does not keep a program with
-    // twenty files of root's and one of another user's waiting for longer than they and one of his take.
+    // Check that a user whose files come every 20 ms and take 150 ms each, smaller than all others,
+    // does not keep a program with twenty files of root's and one of another user's waiting for
+    // longer than they and one of his take.
     #[test]
     fn a_stream_of_files_beside_others() {
         let mut queue = TableQueue::default();
@@ -188,7 +191,8 @@ mod tests {
         );
     }
 
-    // Check that owners who always have files share the time alike, whatever their number and what each takes.
+    // Check that owners who always have files share the time alike, whatever their number and what
+    // each takes.
     #[test]
     fn time_is_shared_and_not_turns() {
         let mut queue = TableQueue::default();
@@ -211,8 +215,8 @@ mod tests {
         assert!(most - least <= 100 * MS_NS, "{had_ns:?}");
     }
 
-    // Check that the files of one owner and of all are bounded, that one owner's bound leaves room for others, and that an owner of
-    // whom nothing waits is forgotten.
+    // Check that the files of one owner and of all are bounded, that one owner's bound leaves room
+    // for others, and that an owner of whom nothing waits is forgotten.
     #[test]
     fn bounded() {
         let mut queue = TableQueue::default();

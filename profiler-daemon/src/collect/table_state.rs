@@ -19,9 +19,11 @@ pub(super) enum Table {
         /// Why it was read off the file's code, if it was.
         without: Option<NoTable>,
     },
-    /// It was there or could be, but there was no room. Asked for again when a walk needs it, some passes later.
+    /// It was there or could be, but there was no room. Asked for again when a walk needs it, some
+    /// passes later.
     NoRoom { pass: u64 },
-    /// There is none: frame pointers are all there is. Asked for again where the file could not be opened.
+    /// There is none: frame pointers are all there is. Asked for again where the file could not be
+    /// opened.
     None(NoTable),
 }
 

@@ -1,5 +1,5 @@
-//! How full the tables are that all processes share, and when that is told: from nine tenths on until they are down
-//! to eight, and for a minute after something found no room.
+//! How full the tables are that all processes share, and when that is told: from nine tenths on
+//! until they are down to eight, and for a minute after something found no room.
 
 use std::collections::BTreeMap;
 
@@ -154,7 +154,8 @@ mod tests {
         told.first().map(ToString::to_string)
     }
 
-    // Check that a table is told of from nine tenths on and until it is below eight, and not in between on its way up.
+    // Check that a table is told of from nine tenths on and until it is below eight, and not in
+    // between on its way up.
     #[test]
     fn nine_tenths() {
         let mut tables = Tables::default();
@@ -173,8 +174,8 @@ mod tests {
         assert!(sentence.starts_with("1000 of 1000 are in use (100 %), and 0 "));
     }
 
-    // Check that what found no room is told for a minute after the last time, with how many since it began, however
-    // empty the table is.
+    // Check that what found no room is told for a minute after the last time, with how many since
+    // it began, however empty the table is.
     #[test]
     fn what_found_no_room_is_told_for_a_minute() {
         let mut tables = Tables::default();

@@ -7,7 +7,8 @@ use crate::config::targets::Targets;
 use crate::kernel::{Kernel, NamedTargets};
 use crate::sys::proc_fs;
 
-/// Has the programs profile `targets` in place of those `before`. Processes and control groups that are named must exist.
+/// Has the programs profile `targets` in place of those `before`. Processes and control groups that
+/// are named must exist.
 ///
 /// # Errors
 /// A sentence; what is profiled is then as before.
@@ -27,7 +28,8 @@ pub(super) fn replace(
     })
 }
 
-/// The living descendants are looked for last: those that are born meanwhile are judged by these targets already.
+/// The living descendants are looked for last: those that are born meanwhile are judged by these
+/// targets already.
 fn apply(kernel: &mut Kernel, targets: &Targets) -> Result<(), String> {
     kernel
         .targets

@@ -1,8 +1,9 @@
-//! Keeps what the walker looks up in step with what processes have mapped: asks for the tables of files, loads them, writes
-//! each process's mappings, and gives up tables that were not used for longest when there is no room.
+//! Keeps what the walker looks up in step with what processes have mapped: asks for the tables of
+//! files, loads them, writes each process's mappings, and gives up tables that were not used for
+//! longest when there is no room.
 //!
-//! Reading files is the worker's, the order of writes is `kernel::unwind_maps`'s. Processes that share their mappings (a child
-//! and its parent, until one of them maps something) share the rows.
+//! Reading files is the worker's, the order of writes is `kernel::unwind_maps`'s. Processes that
+//! share their mappings (a child and its parent, until one of them maps something) share the rows.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -47,7 +48,8 @@ pub struct UnwindingState {
     pub evicted: u64,
     /// Tables that found no room.
     pub refused: u64,
-    /// Times that a process's mappings found no room, or more than the share of the process or its user.
+    /// Times that a process's mappings found no room, or more than the share of the process or its
+    /// user.
     pub mappings_full: u64,
     /// Times that the kernel refused something else.
     pub failures: u64,
@@ -94,7 +96,8 @@ pub(super) struct Unwinding {
     unasked: HashSet<ModuleId>,
     /// Modules without a table because their file could not be opened.
     unopened: Retries,
-    /// Processes to look at again at the next pass: the programs did not know them, or there was no room.
+    /// Processes to look at again at the next pass: the programs did not know them, or there was no
+    /// room.
     again: HashSet<u32>,
     /// Processes that have had their share of rows, and have others by the next pass.
     later: HashSet<u32>,
@@ -174,7 +177,8 @@ impl Unwinding {
         std::mem::take(&mut self.renewed)
     }
 
-    /// A pass is over: what was retired before is free, and what waited may go on. `used`: the modules on stacks.
+    /// A pass is over: what was retired before is free, and what waited may go on. `used`: the
+    /// modules on stacks.
     pub(super) fn pass(
         &mut self,
         maps: &mut UnwindMaps,
@@ -250,7 +254,8 @@ impl Unwinding {
         matches!(self.tables.get(&module), Some(Table::Asked))
     }
 
-    /// Its file cannot be opened now. What is known by a name only never can: once it is opened, it is another module.
+    /// Its file cannot be opened now. What is known by a name only never can: once it is opened, it
+    /// is another module.
     fn not_opened(&mut self, processes: &Processes, module: ModuleId) {
         if processes.modules().is_file(module) {
             self.unopened.failed(module, self.pass);
@@ -347,7 +352,8 @@ impl Unwinding {
         Table::NoRoom { pass: self.pass }
     }
 
-    /// Gives up tables that were not used for longest, until as many rows are free. False if there are none to give up.
+    /// Gives up tables that were not used for longest, until as many rows are free. False if there
+    /// are none to give up.
     fn evict(&mut self, maps: &mut UnwindMaps, rows: usize) -> bool {
         let mut candidates: Vec<(u64, ModuleId, u32)> = self
             .tables
@@ -378,7 +384,8 @@ impl Unwinding {
         }
     }
 
-    /// Has the walker know what a process has mapped now. `again`: it was not known to the programs when this was tried last.
+    /// Has the walker know what a process has mapped now. `again`: it was not known to the programs
+    /// when this was tried last.
     fn set(
         &mut self,
         maps: &mut UnwindMaps,
@@ -440,13 +447,15 @@ impl Unwinding {
                 },
             );
         }
-        // After a fork the programs have copied the parent's; if there is nothing, the process has executed or is gone.
+        // After a fork the programs have copied the parent's; if there is nothing, the process has
+        // executed or is gone.
         let if_present = !again && (same_image || image.is_forked());
         let published = self
             .shared
             .get(&key)
             .map(|shared| maps.publish(pid, image.exec_ns(), &shared.range, if_present));
-        // What it had before may be the same rows, shared with others of its number: they are given up last.
+        // What it had before may be the same rows, shared with others of its number: they are given
+        // up last.
         let before = self.known.remove(&pid).map(|known| known.rows);
         if let Some(shared) = before.and_then(|rows| self.shared.get_mut(&rows)) {
             shared.pids.remove(&pid);
@@ -475,7 +484,8 @@ impl Unwinding {
         }
     }
 
-    /// Writes the rows of a process that shares them with none. `None`: there is no room, or none for this owner.
+    /// Writes the rows of a process that shares them with none. `None`: there is no room, or none
+    /// for this owner.
     fn add(
         &mut self,
         maps: &mut UnwindMaps,

@@ -21,7 +21,8 @@ pub const FORM: &str =
 ///
 /// # Errors
 ///
-/// A sentence that says what the form is, or that the length does not fit in 64 bits of nanoseconds.
+/// A sentence that says what the form is, or that the length does not fit in 64 bits of
+/// nanoseconds.
 pub fn parse(text: &str) -> Result<u64, String> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit())

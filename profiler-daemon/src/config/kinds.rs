@@ -1,4 +1,5 @@
-//! The kinds of value that a setting can have: what may be written, how it is read, how it is shown.
+//! The kinds of value that a setting can have: what may be written, how it is read, how it is
+//! shown.
 //!
 //! Each kind answers in sentences that say what is allowed. It knows neither files nor keys.
 
@@ -75,7 +76,8 @@ fn fitting<T: TryFrom<u64>>(number: u64) -> T {
         .expect("the bounds of a setting fit its type")
 }
 
-/// A length of time, held in nanoseconds. `zero` says what 0 means, where it is allowed below `min_ns`.
+/// A length of time, held in nanoseconds. `zero` says what 0 means, where it is allowed below
+/// `min_ns`.
 pub(super) struct Time {
     pub(super) default_ns: u64,
     pub(super) min_ns: u64,

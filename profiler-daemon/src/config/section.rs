@@ -1,8 +1,9 @@
 //! One declaration per setting, and everything that follows from it.
 //!
-//! `section!` turns a list of settings into the structure as it is written (every key optional, unknown keys
-//! refused, each value with its place in the file), the structure as it is meant (every value within its
-//! bounds), the step between them, and the list of keys that the sample file and the documentation are made from.
+//! `section!` turns a list of settings into the structure as it is written (every key optional,
+//! unknown keys refused, each value with its place in the file), the structure as it is meant
+//! (every value within its bounds), the step between them, and the list of keys that the sample
+//! file and the documentation are made from.
 
 use toml::{Spanned, Value};
 

@@ -16,11 +16,13 @@ use super::targets::{self, Targets};
 /// Whose system calls are events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SystemCalls {
-    /// Those of every profiled thread, or samples of them where all would cost more than the budget.
+    /// Those of every profiled thread, or samples of them where all would cost more than the
+    /// budget.
     Auto,
     /// Those of every profiled thread.
     All,
-    /// Those of processes that the targets name by pid, comm or cgroup; none where the targets name nobody.
+    /// Those of processes that the targets name by pid, comm or cgroup; none where the targets name
+    /// nobody.
     Targets,
     /// Nobody's: the hooks are not attached.
     Off,
@@ -76,37 +78,42 @@ section! {
     /// How often each processor is sampled. More samples show rarer functions and cost more.
     frequency_hz as frequency_hz: u32 = FREQUENCY;
 
-    /// How far apart, on average, the marks lie that divide a thread's time in system calls among its stacks, and how
-    /// often a wait is walked. Totals are exact whatever it is; less is finer and costs more.
+    /// How far apart, on average, the marks lie that divide a thread's time in system calls among
+    /// its stacks, and how often a wait is walked. Totals are exact whatever it is; less is finer
+    /// and costs more.
     min_interval as min_interval_ns: u64 = MIN_INTERVAL;
 
-    /// What profiling may cost, as a share of the time in which processors are at work: kernel programs, hooks and the
-    /// daemon together. What would break it gives way, and reports say so: tracing of all system calls first, walks of
-    /// stacks at switches next, those of ticks last; what is not walked others stand for. Totals are exact whatever it is. "off": anything.
+    /// What profiling may cost, as a share of the time in which processors are at work: kernel
+    /// programs, hooks and the daemon together. What would break it gives way, and reports say so:
+    /// tracing of all system calls first, walks of stacks at switches next, those of ticks last;
+    /// what is not walked others stand for. Totals are exact whatever it is. "off": anything.
     budget as budget_millionths: Option<u32> = Percent { default: "1%", min: 0.1, max: 100.0 };
 
     /// The same of the running time of any process that uses more than a twentieth of a processor.
     budget_process as budget_process_millionths: Option<u32> = Percent { default: "3%", min: 0.1, max: 100.0 };
 
-    /// Whose system calls are measured one by one. "auto": those of every profiled thread, or only samples of them while
-    /// all would cost more than the budget. "all": those of every profiled thread, whatever it costs. "targets": only
-    /// those of processes that the table targets names by pid, comm or cgroup, so nobody's while it names none. "off":
-    /// the hooks are not attached. Where calls are not measured, running time is divided into user mode and system
-    /// calls by samples; blocked and runnable time stay exact, by call.
+    /// Whose system calls are measured one by one. "auto": those of every profiled thread, or only
+    /// samples of them while all would cost more than the budget. "all": those of every profiled
+    /// thread, whatever it costs. "targets": only those of processes that the table targets names
+    /// by pid, comm or cgroup, so nobody's while it names none. "off": the hooks are not attached.
+    /// Where calls are not measured, running time is divided into user mode and system calls by
+    /// samples; blocked and runnable time stay exact, by call.
     system_calls as system_calls: SystemCalls = Choice {
         default: "auto",
         words: &[("auto", SystemCalls::Auto), ("all", SystemCalls::All), ("targets", SystemCalls::Targets), ("off", SystemCalls::Off)],
     };
 
-    /// Where to serve. There is no encryption and no password: whoever reaches this address reads every report
-    /// and may change the targets.
+    /// Where to serve. There is no encryption and no password: whoever reaches this address reads
+    /// every report and may change the targets.
     listen as listen: SocketAddr = Address { default: "127.0.0.1:9797" };
 
-    /// Names, besides localhost and the address above, under which the daemon may be asked. Requests for other
-    /// names are refused, so that no web page can read reports by pointing its own name at this machine.
+    /// Names, besides localhost and the address above, under which the daemon may be asked.
+    /// Requests for other names are refused, so that no web page can read reports by pointing its
+    /// own name at this machine.
     allowed_hosts as allowed_hosts: Vec<String> = List { max_count: 64, what: "host names without a port", item: host_name };
 
-    /// A folder of the daemon's own for what it would otherwise have to make again after each start.
+    /// A folder of the daemon's own for what it would otherwise have to make again after each
+    /// start.
     state_directory as state_directory: PathBuf = Folder { default: "/var/lib/profiler-daemon" };
 
     /// Whether reports show command lines. They can hold passwords.
@@ -117,19 +124,21 @@ section! {
     /// What is profiled, as written.
     pub struct TargetsMeant, TargetsWritten in "targets";
 
-    /// Whether everything on the machine is profiled. When left out: yes, unless one of the lists below names
-    /// something. With true the lists still decide whose system calls are measured (see system_calls).
+    /// Whether everything on the machine is profiled. When left out: yes, unless one of the lists
+    /// below names something. With true the lists still decide whose system calls are measured (see
+    /// system_calls).
     all as all: Option<bool> = OptionalFlag { unsaid: true };
 
     /// Processes by number.
     pids as pids: Vec<u32> = List { max_count: targets::MAX_PIDS, what: "process numbers", item: targets::read_pid };
 
-    /// Processes by name, as /proc/PID/comm shows it: that of the program's file, cut to 15 bytes, unless the main
-    /// thread was given another. Names of other threads do not count.
+    /// Processes by name, as /proc/PID/comm shows it: that of the program's file, cut to 15 bytes,
+    /// unless the main thread was given another. Names of other threads do not count.
     comms as comms: Vec<String> =
         List { max_count: targets::MAX_COMMS, what: "names of at most 15 bytes", item: targets::read_comm };
 
-    /// Processes by control group: its path below the root of the hierarchy of version 2, as in /system.slice/ssh.service.
+    /// Processes by control group: its path below the root of the hierarchy of version 2, as in
+    /// /system.slice/ssh.service.
     cgroups as cgroups: Vec<String> =
         List { max_count: targets::MAX_CGROUPS, what: "paths that begin with /", item: targets::read_cgroup };
 
@@ -138,7 +147,8 @@ section! {
 }
 
 section! {
-    /// Sizes that bound what the daemon holds. What does not fit is counted by cause, never silently left out.
+    /// Sizes that bound what the daemon holds. What does not fit is counted by cause, never
+    /// silently left out.
     pub struct Limits, LimitsWritten in "limits";
 
     /// Threads that are followed at the same time. Each costs the kernel about 1 KiB.
@@ -147,14 +157,15 @@ section! {
     /// Different stacks that the kernel collects between two reads, which are one second apart.
     stack_entries as stack_entries: u32 = Whole { default: 16_384, min: 1_024, max: 1_048_576, unit: "stacks" };
 
-    /// User functions of one stack, on kernels from 5.17 on; older ones take 256. What lies further out is cut off.
+    /// User functions of one stack, on kernels from 5.17 on; older ones take 256. What lies further
+    /// out is cut off.
     user_frames as user_frames: u32 = Whole { default: 512, min: 16, max: 512, unit: "functions" };
 
     /// Stretches of code that all processes together have mapped. 32 bytes of kernel memory each.
     mappings as mappings: u32 = Whole { default: 65_536, min: 4_096, max: 4_194_304, unit: "mappings" };
 
-    /// Kernel memory for the tables by which stacks are unwound, taken as it is needed. When it is full, the tables that
-    /// were not used for longest give way.
+    /// Kernel memory for the tables by which stacks are unwound, taken as it is needed. When it is
+    /// full, the tables that were not used for longest give way.
     unwind_table_bytes as unwind_table_bytes: u32 =
         Bytes { default: 96 * MIB, min: 4 * MIB, max: GIB, power_of_two: false };
 
@@ -166,16 +177,18 @@ section! {
     stack_ring_bytes as stack_ring_bytes: u32 =
         Bytes { default: DEFAULT_RING_BYTES as u64, min: MIN_RING_BYTES as u64, max: MAX_RING_BYTES as u64, power_of_two: true };
 
-    /// Memory for the stacks of the profile. When it is full, the lightest stacks are folded to make room; totals do not change.
+    /// Memory for the stacks of the profile. When it is full, the lightest stacks are folded to
+    /// make room; totals do not change.
     profile_stack_bytes as profile_stack_bytes: usize =
         Bytes { default: 16 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };
 
-    /// How long the recent past is kept in pieces, for windows and timelines. The older a piece, the longer: 1, 10, 60 seconds.
+    /// How long the recent past is kept in pieces, for windows and timelines. The older a piece,
+    /// the longer: 1, 10, 60 seconds.
     recent_past as recent_past_ns: u64 =
         Time { default_ns: 3_600_000_000_000, min_ns: 60_000_000_000, max_ns: 86_400_000_000_000, zero: None };
 
-    /// Memory for that, and for what named sessions need. When it is full, the oldest pieces give way, then sessions, then the
-    /// last two minutes.
+    /// Memory for that, and for what named sessions need. When it is full, the oldest pieces give
+    /// way, then sessions, then the last two minutes.
     recent_past_bytes as recent_past_bytes: usize =
         Bytes { default: 64 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };
 
@@ -185,19 +198,22 @@ section! {
     /// Spans that all named sessions have together.
     session_spans as session_spans: usize = Whole { default: 1_000, min: 1, max: MAX_SESSION_SPANS as u64, unit: "spans" };
 
-    /// Memory for names of functions. Names that do not fit are looked up again when they are needed.
+    /// Memory for names of functions. Names that do not fit are looked up again when they are
+    /// needed.
     symbol_cache_bytes as symbol_cache_bytes: usize =
         Bytes { default: 64 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };
 
-    /// Memory for the process that reads debug information, for reports with lines of source. There is one at a time, for as long
-    /// as it takes; one that needs more is ended, and what it had found until then is kept.
+    /// Memory for the process that reads debug information, for reports with lines of source. There
+    /// is one at a time, for as long as it takes; one that needs more is ended, and what it had
+    /// found until then is kept.
     line_worker_bytes as line_worker_bytes: u64 =
         Bytes { default: 256 * MIB, min: 32 * MIB, max: 64 * GIB, power_of_two: false };
 
     /// Processes that are kept in the reports after they exited, the latest first to stay.
     exited_processes as exited_processes: usize = Whole { default: 1_000, min: 0, max: 100_000, unit: "processes" };
 
-    /// Programs by which processes are added up that are no longer kept. The other programs are one together.
+    /// Programs by which processes are added up that are no longer kept. The other programs are one
+    /// together.
     images as images: usize = Whole { default: 256, min: 1, max: 10_000, unit: "programs" };
 
     /// Threads of one process that are kept one by one after they exited. Older ones are added up.
@@ -232,7 +248,8 @@ section! {
         Bytes { default: 64 * KIB, min: KIB, max: MIB, power_of_two: false };
 }
 
-/// Reads a host name: letters, digits, dots, hyphens and underscores, or a numeric address; never a port.
+/// Reads a host name: letters, digits, dots, hyphens and underscores, or a numeric address; never a
+/// port.
 fn host_name(written: &toml::Value) -> Result<String, String> {
     let text = written.as_str().unwrap_or_default();
     let plain = text

@@ -1,7 +1,7 @@
 //! What is profiled: everything, or what is named by pid, comm or control group.
 //!
-//! Checked wherever it comes from: the configuration file, the command line, or a request. It says what was asked
-//! for; which threads that is at a given moment is found out elsewhere.
+//! Checked wherever it comes from: the configuration file, the command line, or a request. It says
+//! what was asked for; which threads that is at a given moment is found out elsewhere.
 
 use serde::{Deserialize, Serialize};
 use toml::Value;
@@ -21,12 +21,13 @@ pub const MAX_CGROUP_BYTES: usize = 1_023;
 /// The largest process number that Linux can give.
 pub const MAX_PID: u32 = 1 << 22;
 
-/// What is profiled. Read from JSON it is checked: unknown fields, values out of bounds and targets that
-/// name nothing are refused with a sentence.
+/// What is profiled. Read from JSON it is checked: unknown fields, values out of bounds and targets
+/// that name nothing are refused with a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(try_from = "TargetsAsked")]
 pub struct Targets {
-    /// Whether everything is profiled. The names below then only decide whose system calls are measured.
+    /// Whether everything is profiled. The names below then only decide whose system calls are
+    /// measured.
     pub all: bool,
     /// Processes by number, without repetition.
     pub pids: Vec<u32>,
@@ -50,8 +51,9 @@ impl Default for Targets {
     }
 }
 
-/// Targets as a request writes them: pids from 1 to [`MAX_PID`], at most [`MAX_PIDS`]; names of 1 to [`MAX_COMM_BYTES`] bytes, at most
-/// [`MAX_COMMS`]; paths of at most [`MAX_CGROUP_BYTES`], at most [`MAX_CGROUPS`].
+/// Targets as a request writes them: pids from 1 to [`MAX_PID`], at most [`MAX_PIDS`]; names of 1
+/// to [`MAX_COMM_BYTES`] bytes, at most [`MAX_COMMS`]; paths of at most [`MAX_CGROUP_BYTES`], at
+/// most [`MAX_CGROUPS`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct TargetsAsked {
@@ -234,7 +236,8 @@ mod tests {
 
     #[test]
     fn naming_something_means_only_that() {
-        // Check that names alone leave out the rest, that everything can be asked for, and that repetition vanishes.
+        // Check that names alone leave out the rest, that everything can be asked for, and that
+        // repetition vanishes.
         let targets =
             read(r#"{"pids":[7,3,7],"comms":["sshd"],"cgroups":["/a/"],"children":true}"#).unwrap();
         assert!(!targets.all && targets.children);
@@ -264,7 +267,8 @@ mod tests {
 
     #[test]
     fn every_bound_holds() {
-        // Check that counts, process numbers, name lengths and paths beyond their bounds are refused by name.
+        // Check that counts, process numbers, name lengths and paths beyond their bounds are
+        // refused by name.
         let many_pids = format!(r#"{{"pids":{:?}}}"#, (1..=MAX_PIDS + 1).collect::<Vec<_>>());
         let many_comms = format!(r#"{{"comms":{:?}}}"#, vec!["a"; MAX_COMMS + 1]);
         for (json, part) in [

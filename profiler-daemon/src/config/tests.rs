@@ -18,7 +18,8 @@ fn switched_on() -> String {
 
 #[test]
 fn the_sample_means_the_defaults() {
-    // Check that the sample means the defaults, both as it ships and with every setting switched on.
+    // Check that the sample means the defaults, both as it ships and with every setting switched
+    // on.
     assert_eq!(
         Config::parse("sample", &sample()).unwrap(),
         Config::default()
@@ -31,7 +32,8 @@ fn the_sample_means_the_defaults() {
 
 #[test]
 fn the_sample_holds_every_setting_once() {
-    // Check that no declared setting is missing from the sample, and that each has a comment of whole sentences.
+    // Check that no declared setting is missing from the sample, and that each has a comment of
+    // whole sentences.
     let on: toml::Table = switched_on().parse().unwrap();
     for key in keys() {
         let table = if key.table.is_empty() {
@@ -55,7 +57,8 @@ fn the_sample_holds_every_setting_once() {
 
 #[test]
 fn written_values_arrive() {
-    // Check that numbers, lengths of time, sizes, words and lists are read, in tables and at the top.
+    // Check that numbers, lengths of time, sizes, words and lists are read, in tables and at the
+    // top.
     let config = Config::parse(
         "a.toml",
         "frequency_hz = 19\nmin_interval = \"250us\"\nsystem_calls = \"targets\"\nallowed_hosts = [\"Host.Example\", \"[::1]\"]\n\
@@ -75,7 +78,8 @@ fn written_values_arrive() {
 
 #[test]
 fn unknown_names_are_refused_with_their_line() {
-    // Check that a typo at the top, in a table and in a table's name is told with its place and what is known.
+    // Check that a typo at the top, in a table and in a table's name is told with its place and
+    // what is known.
     assert!(
         refused("\nfrequency = 9\n")
             .starts_with("a.toml:2:1: unknown field `frequency`, expected one of `frequency_hz`")
@@ -89,7 +93,8 @@ fn unknown_names_are_refused_with_their_line() {
 
 #[test]
 fn values_out_of_bounds_are_refused_with_their_line() {
-    // Check that every fault of the file is told at once, in order, each with its place and what is allowed.
+    // Check that every fault of the file is told at once, in order, each with its place and what is
+    // allowed.
     let sentence = refused(
         "frequency_hz = 0\nmin_interval = 5\nlisten = \"9797\"\n[limits]\nstack_ring_bytes = 100000\n",
     );
@@ -116,7 +121,8 @@ fn values_out_of_bounds_are_refused_with_their_line() {
 
 #[test]
 fn wrong_types_and_broken_text_are_refused_with_their_line() {
-    // Check that a value of the wrong type, a bad list item and text that is no TOML name their line.
+    // Check that a value of the wrong type, a bad list item and text that is no TOML name their
+    // line.
     assert!(
         refused("frequency_hz = \"fast\"")
             .starts_with("a.toml:1:16: frequency_hz: must be a whole number")
@@ -152,7 +158,8 @@ fn zero_is_allowed_where_it_means_something() {
 
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
-    // Check that a missing file and one that is too large are refused, with the path in the sentence.
+    // Check that a missing file and one that is too large are refused, with the path in the
+    // sentence.
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("none.toml");
     let sentence = Config::read(&missing).unwrap_err().to_string();
@@ -170,7 +177,8 @@ fn a_file_that_cannot_be_read_is_named() {
 
 #[test]
 fn the_settings_in_force_can_be_shown() {
-    // Check that every declared setting is shown under its name, lengths of time and words as they are written.
+    // Check that every declared setting is shown under its name, lengths of time and words as they
+    // are written.
     let shown = Config::parse("a", "system_calls = \"off\"")
         .unwrap()
         .in_force();

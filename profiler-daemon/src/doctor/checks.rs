@@ -176,7 +176,8 @@ fn capabilities(facts: &Facts) -> Vec<Check> {
             "mount /proc",
         )];
     };
-    // CAP_SYS_ADMIN stands in for these; the kernel asks for CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH by name.
+    // CAP_SYS_ADMIN stands in for these; the kernel asks for CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH
+    // by name.
     let replaced =
         |name: &str| is_admin && !matches!(name, "CAP_SYS_PTRACE" | "CAP_DAC_READ_SEARCH");
     let check = |capability: &Capability| {

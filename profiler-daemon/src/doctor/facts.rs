@@ -51,7 +51,8 @@ pub struct Facts {
     pub bpf_stats_enabled: Option<i64>,
     /// Whether a small map can be created.
     pub bpf: Result<(), Refused>,
-    /// Whether programs can loop by a helper, as unwinding by tables needs; none where the kernel does not tell.
+    /// Whether programs can loop by a helper, as unwinding by tables needs; none where the kernel
+    /// does not tell.
     pub loops: Option<bool>,
     /// Whether a counter over everything that runs can be opened.
     pub perf: Result<(), Refused>,
@@ -70,7 +71,8 @@ impl Facts {
     #[must_use]
     pub fn gather() -> Self {
         let status = read("/proc/self/status").unwrap_or_default();
-        // As when the programs are loaded. Where it fails, and maps count towards the limit, what is tried next tells.
+        // As when the programs are loaded. Where it fails, and maps count towards the limit, what
+        // is tried next tells.
         own_cost::raise_locked_memory().ok();
         Self {
             release: read("/proc/sys/kernel/osrelease")

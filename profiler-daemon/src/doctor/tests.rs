@@ -59,7 +59,8 @@ fn a_good_machine_needs_nothing() {
 
 #[test]
 fn what_is_required_makes_the_exit_code() {
-    // Check that each thing the daemon cannot do without is MISSING with a fix, and makes the exit code non-zero.
+    // Check that each thing the daemon cannot do without is MISSING with a fix, and makes the exit
+    // code non-zero.
     let cases: [(&str, Facts, &str); 11] = [
         (
             "kernel",
@@ -166,7 +167,8 @@ fn what_is_required_makes_the_exit_code() {
 
 #[test]
 fn what_makes_reports_poorer_does_not_stop_the_daemon() {
-    // Check that what only costs names or safety is limited, carries its fix, and leaves the exit code at 0.
+    // Check that what only costs names or safety is limited, carries its fix, and leaves the exit
+    // code at 0.
     let cases: [(&str, Facts, &str); 7] = [
         (
             "CAP_SYS_PTRACE",
@@ -279,7 +281,8 @@ fn what_is_optional_is_never_a_fault() {
 
 #[test]
 fn statistics_are_promised_only_to_who_may_switch_them_on() {
-    // Check that the cost of the programs is promised with CAP_SYS_ADMIN or the setting, and not without both.
+    // Check that the cost of the programs is promised with CAP_SYS_ADMIN or the setting, and not
+    // without both.
     let found = |capabilities, enabled| {
         let facts = Facts {
             capabilities: Some(capabilities),

@@ -1,5 +1,5 @@
-//! Answers about two things, in columns for people: sides compared by function or by process, and a function with its callers or
-//! callees.
+//! Answers about two things, in columns for people: sides compared by function or by process, and a
+//! function with its callers or callees.
 
 use super::{
     human::{last_part, name, nanoseconds, share},

@@ -1,9 +1,11 @@
-//! Tables as CSV for spreadsheets and scripts (RFC 4180): a header of dotted column names, lines that end in CR LF, quotes
-//! where they are needed. The columns are the same whatever the rows hold; what a row lacks is empty.
+//! Tables as CSV for spreadsheets and scripts (RFC 4180): a header of dotted column names, lines
+//! that end in CR LF, quotes where they are needed. The columns are the same whatever the rows
+//! hold; what a row lacks is empty.
 //!
-//! A text that a spreadsheet would take for a formula (it begins with `=`, `+`, `-` or `@`; quotes do not help) gets an
-//! apostrophe before it: names come from programs, and a formula can read other cells and files. Numbers are left alone. What
-//! would steer a terminal is shown as an escape, as in the tables for people. Who needs the exact name reads the JSON.
+//! A text that a spreadsheet would take for a formula (it begins with `=`, `+`, `-` or `@`; quotes
+//! do not help) gets an apostrophe before it: names come from programs, and a formula can read
+//! other cells and files. Numbers are left alone. What would steer a terminal is shown as an
+//! escape, as in the tables for people. Who needs the exact name reads the JSON.
 
 use std::io::{self, Write};
 
@@ -109,7 +111,8 @@ fn write_cell(cell: &Value, out: &mut impl Write) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    // Check that quotes and separators are quoted, what steers a terminal is escaped, formulas are defused, and numbers are written exactly.
+    // Check that quotes and separators are quoted, what steers a terminal is escaped, formulas are
+    // defused, and numbers are written exactly.
     #[test]
     fn cells() {
         let shown = |cell: Value| {

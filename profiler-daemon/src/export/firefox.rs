@@ -1,7 +1,9 @@
-//! Stacks for the Firefox Profiler (<https://profiler.firefox.com>), as a processed profile of version 62.
+//! Stacks for the Firefox Profiler (<https://profiler.firefox.com>), as a processed profile of
+//! version 62.
 //!
-//! One track holds everything: a sample per stack, a millisecond apart, weighted by the value. Where something happened in
-//! time is not known to a profile that adds up, so the viewer's call tree and flame graph are what to look at.
+//! One track holds everything: a sample per stack, a millisecond apart, weighted by the value.
+//! Where something happened in time is not known to a profile that adds up, so the viewer's call
+//! tree and flame graph are what to look at.
 
 use std::{
     collections::HashMap,

@@ -1,5 +1,5 @@
-//! Flame graphs as SVG, drawn from folded stacks, whose size is bounded. Colours depend on the names only, so the same stacks give
-//! the same bytes.
+//! Flame graphs as SVG, drawn from folded stacks, whose size is bounded. Colours depend on the
+//! names only, so the same stacks give the same bytes.
 
 use std::io::{self, Write};
 
@@ -36,7 +36,8 @@ pub fn write(stacks: &Stacks, value: StackValue, out: &mut impl Write) -> io::Re
     flamegraph::from_lines(&mut options, text.lines(), out).map_err(io::Error::other)
 }
 
-/// The same stacks with smaller amounts, where all together would be more than 64 bits: only what was made to be read has so much.
+/// The same stacks with smaller amounts, where all together would be more than 64 bits: only what
+/// was made to be read has so much.
 fn scaled_down(text: &str) -> Option<String> {
     let parts = || {
         let lines = text.lines().filter_map(|line| line.rsplit_once(' '));
@@ -58,7 +59,8 @@ fn unit(value: StackValue) -> &'static str {
 mod tests {
     use super::*;
 
-    // Check that amounts that are more than 64 bits together are drawn in proportion, and others as they are.
+    // Check that amounts that are more than 64 bits together are drawn in proportion, and others as
+    // they are.
     #[test]
     fn sums_have_64_bits() {
         assert_eq!(scaled_down("a 1\nb 18446744073709551614\n"), None);

@@ -1,6 +1,6 @@
-//! Folded stacks: a line per stack, functions from the outermost on separated by `;`, a space, the value. What
-//! `flamegraph.pl`, inferno and speedscope read. A text is never larger than [`MAX_TEXT_BYTES`], however deep the stacks and long
-//! the names are.
+//! Folded stacks: a line per stack, functions from the outermost on separated by `;`, a space, the
+//! value. What `flamegraph.pl`, inferno and speedscope read. A text is never larger than
+//! [`MAX_TEXT_BYTES`], however deep the stacks and long the names are.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -11,11 +11,13 @@ use std::{
 use super::human;
 use crate::report::{StackValue, Stacks, calltree::CUT};
 
-/// Largest text, bytes. Of more, the smallest functions are cut, and their values stand under `(cut)`: each line repeats all
-/// callers, so a few thousand deep stacks with long names would else take gigabytes.
+/// Largest text, bytes. Of more, the smallest functions are cut, and their values stand under
+/// `(cut)`: each line repeats all callers, so a few thousand deep stacks with long names would else
+/// take gigabytes.
 pub const MAX_TEXT_BYTES: usize = 32 << 20;
 
-/// Writes the stacks that have any of the value, in the order of their text. Stacks that read alike are one line.
+/// Writes the stacks that have any of the value, in the order of their text. Stacks that read alike
+/// are one line.
 ///
 /// # Errors
 /// When `out` cannot be written to.
@@ -82,7 +84,8 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// The text's tree with the first so many nodes; the others are in `(cut)` below the last function that stays.
+    /// The text's tree with the first so many nodes; the others are in `(cut)` below the last
+    /// function that stays.
     fn steps(&self, kept: usize) -> Steps<'s> {
         let mut is_kept: Vec<Option<bool>> = vec![None; self.stacks.nodes.len()];
         for (rank, node) in self.by_size.iter().enumerate() {
@@ -211,8 +214,8 @@ impl Part<'_> {
     }
 }
 
-/// A name as one step of a line: nothing in it ends the step or the line, and a number at its end is not taken for an amount, of which a
-/// line that compares two has two.
+/// A name as one step of a line: nothing in it ends the step or the line, and a number at its end
+/// is not taken for an amount, of which a line that compares two has two.
 fn step(name: &str) -> String {
     const NO_BREAK_SPACE: char = '\u{a0}';
     let name = human::name(name).replace(';', ":");
@@ -310,8 +313,8 @@ mod tests {
         amounts.map(|amount| amount.parse::<u64>().unwrap()).sum()
     }
 
-    // Check that the lines are in the order of their text, also where names end in what is less than the separator, and that
-    // stacks that read alike are one line.
+    // Check that the lines are in the order of their text, also where names end in what is less
+    // than the separator, and that stacks that read alike are one line.
     #[test]
     fn order_of_text() {
         let names = ["a", "a b", "a+1", "a 5", "a(", "az", "b"];
@@ -343,7 +346,8 @@ mod tests {
         );
     }
 
-    // Check that a text never exceeds its bound, keeps its sum, and loses its smallest functions first.
+    // Check that a text never exceeds its bound, keeps its sum, and loses its smallest functions
+    // first.
     #[test]
     fn bounded() {
         let deep: Vec<String> = (0..600)

@@ -1,4 +1,5 @@
-//! Numbers and names as people read them on a terminal. Widths are in columns of it: some characters take two, some none.
+//! Numbers and names as people read them on a terminal. Widths are in columns of it: some
+//! characters take two, some none.
 
 use std::borrow::Cow;
 
@@ -23,7 +24,8 @@ pub fn nanoseconds(ns: u64) -> String {
     )
 }
 
-/// What kernel programs and hooks took of threads' time, and how much of their running time that is.
+/// What kernel programs and hooks took of threads' time, and how much of their running time that
+/// is.
 pub(crate) fn profiler_cost(of: &TotalValues) -> String {
     let classes = &of.classes;
     let running_ns = [classes.user_ns, classes.syscall_ns, classes.kernel_ns]
@@ -78,7 +80,8 @@ pub(super) fn cut(text: &str, width: usize) -> Cow<'_, str> {
     fits.chain(['…']).collect::<String>().into()
 }
 
-/// A function of no more than so many columns: what is before its own name gives way first, then what is behind it.
+/// A function of no more than so many columns: what is before its own name gives way first, then
+/// what is behind it.
 pub(super) fn cut_function(text: &str, width: usize) -> Cow<'_, str> {
     if columns(text) <= width {
         return text.into();
@@ -121,8 +124,8 @@ pub(super) fn percent(value: f64) -> String {
     format!("{value:.2}%")
 }
 
-/// A name that came from a program, made harmless: what would move a terminal's cursor, change its colours or reverse
-/// the writing direction is shown as an escape.
+/// A name that came from a program, made harmless: what would move a terminal's cursor, change its
+/// colours or reverse the writing direction is shown as an escape.
 #[must_use]
 pub fn name(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -136,7 +139,8 @@ pub fn name(text: &str) -> String {
     safe
 }
 
-/// Marks that change the direction of the text around them, separators of lines, and characters of no width.
+/// Marks that change the direction of the text around them, separators of lines, and characters of
+/// no width.
 fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
@@ -164,7 +168,8 @@ mod tests {
         assert_eq!(percent(1.0 / 3.0), "0.33%");
     }
 
-    // Check that what fits is left alone, what does not ends where it is cut, and that a folder's name is its last part.
+    // Check that what fits is left alone, what does not ends where it is cut, and that a folder's
+    // name is its last part.
     #[test]
     fn short_names() {
         assert_eq!((&*cut("naïve", 5), &*cut("naïves", 5)), ("naïve", "naïv…"));
@@ -209,7 +214,8 @@ mod tests {
         assert_eq!(shown, ["99.9%", "100%", "0.0%", "99.9%"]);
     }
 
-    // Check that escape sequences, line breaks and direction marks cannot reach a terminal, and ordinary text can.
+    // Check that escape sequences, line breaks and direction marks cannot reach a terminal, and
+    // ordinary text can.
     #[test]
     fn hostile_names() {
         assert_eq!(name("a\u{1b}[31mb\n"), "a\\u{1b}[31mb\\u{a}");

@@ -1,4 +1,5 @@
-//! The first screen as text, 80 columns wide and at most 24 lines: who is busy, who waits, for what and in which function.
+//! The first screen as text, 80 columns wide and at most 24 lines: who is busy, who waits, for what
+//! and in which function.
 
 use std::io::{self, Write};
 

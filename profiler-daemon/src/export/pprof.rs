@@ -1,8 +1,10 @@
-//! Stacks as pprof profiles, the format that `go tool pprof`, Grafana Pyroscope, Parca and others read.
+//! Stacks as pprof profiles, the format that `go tool pprof`, Grafana Pyroscope, Parca and others
+//! read.
 //!
-//! Addresses are those of the module, the same in every process that maps it: the offset in the file, or for the kernel and
-//! for code made at run time the address itself. So a mapping begins where its file does, and its bounds do not depend on
-//! what was seen. What is no frame (`[incomplete: no_table]`, `(cut)`) has a location without mapping and address.
+//! Addresses are those of the module, the same in every process that maps it: the offset in the
+//! file, or for the kernel and for code made at run time the address itself. So a mapping begins
+//! where its file does, and its bounds do not depend on what was seen. What is no frame
+//! (`[incomplete: no_table]`, `(cut)`) has a location without mapping and address.
 
 pub mod proto;
 
@@ -58,7 +60,8 @@ const SAMPLES: Column = Column {
     unit: "count",
     value: |values, _| values.samples,
 };
-/// What readers take it for: that many periods. The times of the other columns are unbiased estimates too, with exact sums.
+/// What readers take it for: that many periods. The times of the other columns are unbiased
+/// estimates too, with exact sums.
 const CPU: Column = nanoseconds("cpu", |values, period_ns| {
     values.samples.saturating_mul(period_ns)
 });
@@ -85,7 +88,8 @@ impl Content {
     }
 }
 
-/// Writes a profile, compressed with gzip as the format wants it. The same stacks give the same bytes.
+/// Writes a profile, compressed with gzip as the format wants it. The same stacks give the same
+/// bytes.
 ///
 /// # Errors
 /// When `out` cannot be written to.
@@ -202,7 +206,8 @@ fn mappings(stacks: &Stacks, text: &mut Strings, profile: &mut Profile) -> Vec<u
         highest[*module].is_some() && stacks.modules[*module].kind != ModuleKind::Unknown
     };
     let mut order: Vec<usize> = (0..stacks.modules.len()).filter(shown).collect();
-    // The first is shown as the file of the whole profile: the program itself, else the busiest file.
+    // The first is shown as the file of the whole profile: the program itself, else the busiest
+    // file.
     order.sort_by_key(|index| {
         let module = &stacks.modules[*index];
         let is_program = stacks.exe.as_deref() == Some(&module.name);
@@ -249,7 +254,8 @@ fn bounds(module: &StackModule, highest: u64) -> (u64, u64) {
     }
 }
 
-/// Makes a location for each place, and the functions. Answers with the id of each place's, 0 for none.
+/// Makes a location for each place, and the functions. Answers with the id of each place's, 0 for
+/// none.
 fn locations(
     stacks: &Stacks,
     mappings: &[u64],

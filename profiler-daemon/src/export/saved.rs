@@ -1,13 +1,14 @@
-//! A whole profile as a file, and back: what every report needs, names included, so that it can be made again elsewhere
-//! without privileges, a kernel or the profiled files. Pure: bytes in, bytes out.
+//! A whole profile as a file, and back: what every report needs, names included, so that it can be
+//! made again elsewhere without privileges, a kernel or the profiled files. Pure: bytes in, bytes
+//! out.
 //!
-//! The file is a head in plain sight (a mark, the number of the format, the version of the program that wrote it) and a gzip
-//! member, whose checksum covers the rest: the types of [`Saved`] field by field. These carry no names of fields, so a
-//! file is read by programs with the same number of the format only. Whoever changes a type that is in it adds one to
-//! [`FORMAT`].
+//! The file is a head in plain sight (a mark, the number of the format, the version of the program
+//! that wrote it) and a gzip member, whose checksum covers the rest: the types of [`Saved`] field
+//! by field. These carry no names of fields, so a file is read by programs with the same number of
+//! the format only. Whoever changes a type that is in it adds one to [`FORMAT`].
 //!
-//! A file is hostile: bytes and memory are bounded while it is read ([`meter`]), and what was read is checked as a whole
-//! before anybody sees it ([`Snapshot::check`]).
+//! A file is hostile: bytes and memory are bounded while it is read ([`meter`]), and what was read
+//! is checked as a whole before anybody sees it ([`Snapshot::check`]).
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
@@ -35,7 +36,8 @@ pub const FORMAT: u16 = 8;
 pub const ENDING: &str = ".profile";
 /// The longest name of a version, bytes.
 const MAX_VERSION_BYTES: usize = 64;
-/// The most bytes that are behind the head, before compression. A profile beyond that is not written.
+/// The most bytes that are behind the head, before compression. A profile beyond that is not
+/// written.
 const MAX_BYTES: u64 = 256 << 20;
 /// The most memory that what is read may take, roughly, bytes.
 const MAX_MEMORY_BYTES: u64 = 3 << 30;

@@ -14,7 +14,8 @@ use crate::report::{
 /// Levels of a call tree that are indented.
 const MAX_INDENT: usize = 12;
 
-/// Columns of the values, in the order people look for them: what is shared, what it was spent on, what was seen.
+/// Columns of the values, in the order people look for them: what is shared, what it was spent on,
+/// what was seen.
 const VALUES: [(&str, Kind); 7] = [
     ("EXCL%", Kind::Number),
     ("INCL%", Kind::Number),
@@ -276,7 +277,8 @@ const ACTIVITY: [(&str, Kind); 5] = [
     ("RUNNABLE", Kind::Part),
 ];
 
-/// The same, of one: its share is of what all processors could do in the window, or of what one could where nobody knows how many.
+/// The same, of one: its share is of what all processors could do in the window, or of what one
+/// could where nobody knows how many.
 fn activity(classes: &ClassValues, window: &WindowSpan) -> Vec<Cell> {
     let system_ns = classes.syscall_ns + classes.kernel_ns;
     let processors = f64::from(window.processors.unwrap_or(1));
@@ -558,7 +560,8 @@ impl TextReport for CallTree {
                 .cut_nodes
                 .map(|cut| format!(" {cut} nodes"))
                 .unwrap_or_default();
-            // What is deeper stands as far to the right as can still be read, and says how deep it is.
+            // What is deeper stands as far to the right as can still be read, and says how deep it
+            // is.
             let (indent, level) = match depth {
                 0..=MAX_INDENT => (depth, String::new()),
                 _ => (MAX_INDENT, format!("({depth}) ")),

@@ -1,6 +1,8 @@
-//! Aligned columns for people: numbers to the right, names behind them, remarks on lines that begin with `#`.
+//! Aligned columns for people: numbers to the right, names behind them, remarks on lines that begin
+//! with `#`.
 //!
-//! One writer for every answer; what an answer puts into its columns is said in `tables`. Programs should read the JSON.
+//! One writer for every answer; what an answer puts into its columns is said in `tables`. Programs
+//! should read the JSON.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -52,7 +54,8 @@ pub enum Kind {
     Number,
     /// Times, to the right, all in one unit that the title says.
     Time,
-    /// Times, to the right, in one unit for all such columns of the table, which a line above it says.
+    /// Times, to the right, in one unit for all such columns of the table, which a line above it
+    /// says.
     Part,
 }
 
@@ -118,7 +121,8 @@ pub fn write<R: TextReport + ?Sized>(report: &R, out: &mut impl Write) -> io::Re
 /// Time of functions some of whose callers were folded that is not worth a word, percent.
 const MAX_CALLERS_FOLDED: f64 = 1.0;
 
-/// How complete the answer is, in a sentence: whether to believe it. The counts behind it are in the JSON.
+/// How complete the answer is, in a sentence: whether to believe it. The counts behind it are in
+/// the JSON.
 fn write_completeness(lacks: &Completeness, out: &mut impl Write) -> io::Result<()> {
     let lost = match lacks.samples_lost {
         0 => String::new(),
@@ -242,7 +246,8 @@ fn write_table(table: &Table, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// How wide each column is: as its widest cell, but that names give way to one another where the line would be too wide.
+/// How wide each column is: as its widest cell, but that names give way to one another where the
+/// line would be too wide.
 fn widths(table: &Table, lines: &[Vec<String>]) -> Vec<usize> {
     let width = |column: usize| lines.iter().map(|row| human::columns(&row[column])).max();
     let mut widths: Vec<usize> = (0..table.columns.len())
@@ -279,8 +284,8 @@ mod tests {
         cells.iter().map(|cell| (*cell).to_owned().into()).collect()
     }
 
-    // Check that numbers stand to the right, names to the left, that names give way so that no line is wider than a
-    // terminal, and that no line ends in blanks.
+    // Check that numbers stand to the right, names to the left, that names give way so that no line
+    // is wider than a terminal, and that no line ends in blanks.
     #[test]
     fn columns_are_aligned() {
         let long = "m".repeat(200);

@@ -1,4 +1,5 @@
-//! Timelines as text and as CSV: a strip of one letter per span for people, a line per row and span for spreadsheets.
+//! Timelines as text and as CSV: a strip of one letter per span for people, a line per row and span
+//! for spreadsheets.
 
 use profiler_common::{Class, ClassNs};
 use serde::Serialize;
@@ -187,7 +188,8 @@ impl CsvReport for Timeline<ProcessWho> {
 mod tests {
     use super::*;
 
-    // Check that a letter says what a row did most, whether it filled half of the span, and that nothing is blank.
+    // Check that a letter says what a row did most, whether it filled half of the span, and that
+    // nothing is blank.
     #[test]
     fn letters() {
         assert_eq!(letter(None, 100), ' ');

@@ -9,7 +9,8 @@ pub(super) struct Unit {
 }
 
 impl Unit {
-    /// The one in which the largest of these times has a digit before the point, with four digits or more in all.
+    /// The one in which the largest of these times has a digit before the point, with four digits
+    /// or more in all.
     pub(super) fn of(times: impl Iterator<Item = u64>) -> Self {
         let largest = times.max().unwrap_or_default();
         let (name, ns) = match largest {
@@ -38,7 +39,8 @@ impl Unit {
         self.name
     }
 
-    /// A time in it, without its name. Rounded down, so that parts never look larger than their sum.
+    /// A time in it, without its name. Rounded down, so that parts never look larger than their
+    /// sum.
     pub(super) fn show(self, ns: u64) -> String {
         let (whole, rest) = (ns / self.ns, ns % self.ns);
         if self.digits == 0 {

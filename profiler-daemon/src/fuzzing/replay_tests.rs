@@ -36,8 +36,8 @@ fn give(target: Target, bytes: &[u8], what: impl Fn() -> String) {
     assert!(read.is_ok(), "{} broke its reader", what());
 }
 
-// Check that each input of the corpora, among them every one that once broke its reader or held it up, is read in bounded
-// time, and that every target has one.
+// Check that each input of the corpora, among them every one that once broke its reader or held it
+// up, is read in bounded time, and that every target has one.
 #[test]
 fn every_input_is_read_in_time() {
     let mut total_bytes = 0;
@@ -104,7 +104,8 @@ fn changed(bytes: &[u8], seed: u64) -> Vec<u8> {
     changed
 }
 
-// Check that inputs a little unlike those of the corpora are read in bounded time, too: what can be had of fuzzing on any machine.
+// Check that inputs a little unlike those of the corpora are read in bounded time, too: what can be
+// had of fuzzing on any machine.
 #[test]
 fn changed_inputs_are_read_in_time() {
     give_changed(40);

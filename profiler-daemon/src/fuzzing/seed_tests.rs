@@ -1,5 +1,5 @@
-//! The inputs of the corpora that are no text: well-formed ones, and attacks that are known. Inputs that a fuzzer found, and
-//! texts, stand beside them as files of their own.
+//! The inputs of the corpora that are no text: well-formed ones, and attacks that are known. Inputs
+//! that a fuzzer found, and texts, stand beside them as files of their own.
 //!
 //! `UPDATE_GENERATED=1 cargo test --lib fuzzing` writes them anew.
 
@@ -92,7 +92,8 @@ fn seeds() -> Vec<Seed> {
     ]
 }
 
-/// `push %rbp; mov %rsp, %rbp; sub $16, %rsp; call next; leave; ret; next: ret`, and what programs begin with.
+/// `push %rbp; mov %rsp, %rbp; sub $16, %rsp; call next; leave; ret; next: ret`, and what programs
+/// begin with.
 fn code() -> Vec<u8> {
     let mut code = vec![
         0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10, 0xe8, 2, 0, 0, 0, 0xc9, 0xc3, 0xc3,
@@ -200,7 +201,8 @@ fn packed(form: u8, claims_bytes: u64, bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A symbol: where its name is, what it is, where it is defined, and from where on for how many bytes.
+/// A symbol: where its name is, what it is, where it is defined, and from where on for how many
+/// bytes.
 fn symbol(name: u32, section: u16, address: u64, size_bytes: u64) -> Vec<u8> {
     let mut symbol = name.to_le_bytes().to_vec();
     symbol.extend([0x12, 0]);
@@ -238,10 +240,12 @@ fn symbols_at_one_address() -> Vec<u8> {
     behind_length(b"\0f\0", &symbol(1, 0, CODE_ADDRESS, 4096).repeat(500))
 }
 
-/// Debug information of one function and one that was inlined into it, whose name is in the entry at `origin`.
+/// Debug information of one function and one that was inlined into it, whose name is in the entry
+/// at `origin`.
 fn debug_information(origin: u32, is_packed: bool) -> Vec<u8> {
     let abbreviations = [
-        // Unit: name, lines, code. Function: name, code. Inlined: origin, code, file and line of the call.
+        // Unit: name, lines, code. Function: name, code. Inlined: origin, code, file and line of
+        // the call.
         &[
             1, 0x11, 1, 0x03, 0x08, 0x10, 0x17, 0x11, 0x01, 0x12, 0x06, 0, 0,
         ][..],

@@ -1,5 +1,5 @@
-//! Two system calls that aya has no call for: emptying a hash map in batches, and waiting until no program can still be
-//! using what it saw before.
+//! Two system calls that aya has no call for: emptying a hash map in batches, and waiting until no
+//! program can still be using what it saw before.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -9,7 +9,8 @@ use aya::Pod;
 
 /// `BPF_MAP_LOOKUP_AND_DELETE_BATCH` (5.6).
 const LOOKUP_AND_DELETE_BATCH: libc::c_long = 25;
-/// `MEMBARRIER_CMD_GLOBAL`: returns after a grace period, so after every program that was running has ended.
+/// `MEMBARRIER_CMD_GLOBAL`: returns after a grace period, so after every program that was running
+/// has ended.
 const MEMBARRIER_GLOBAL: libc::c_int = 1;
 
 /// `union bpf_attr`, the member for batch operations.
@@ -82,7 +83,8 @@ pub(super) fn wait_for_programs() {
     // SAFETY: takes no memory.
     let result = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_GLOBAL, 0, 0) };
     if result != 0 {
-        // Refused on kernels with tickless processors (nohz_full): a program runs for microseconds, this is an age.
+        // Refused on kernels with tickless processors (nohz_full): a program runs for microseconds,
+        // this is an age.
         std::thread::sleep(Duration::from_millis(50));
     }
 }

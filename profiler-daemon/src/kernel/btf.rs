@@ -1,7 +1,8 @@
-//! Reads the kernel's type information (BTF) for two things: where a member of a struct lies, and how large a struct is.
+//! Reads the kernel's type information (BTF) for two things: where a member of a struct lies, and
+//! how large a struct is.
 //!
-//! Format: Documentation/bpf/btf.rst of the kernel. Not a general reader: sizes and names of other kinds are skipped. Any
-//! bytes give an answer or an error, never a panic: every read is checked.
+//! Format: Documentation/bpf/btf.rst of the kernel. Not a general reader: sizes and names of other
+//! kinds are skipped. Any bytes give an answer or an error, never a panic: every read is checked.
 
 use thiserror::Error;
 
@@ -112,13 +113,15 @@ impl<'a> Btf<'a> {
         })
     }
 
-    /// The offset in bytes of the first of `members` that `structure` has, through anonymous members.
+    /// The offset in bytes of the first of `members` that `structure` has, through anonymous
+    /// members.
     ///
     /// # Errors
     /// [`BtfError::NoMember`] if there is none, [`BtfError::Damaged`].
     pub(super) fn offset(&self, structure: &str, members: &[&str]) -> Result<u32, BtfError> {
         for member in members {
-            // A name may stand for several types (a forward declaration elsewhere is not kept): the first with the member.
+            // A name may stand for several types (a forward declaration elsewhere is not kept): the
+            // first with the member.
             for composite in self.composites.iter().flatten() {
                 if self.string(composite.name)? == structure.as_bytes()
                     && let Some(bits) = self.find(composite, member, 0)?
@@ -253,7 +256,8 @@ mod tests {
 
     #[test]
     fn members_are_found_through_anonymous_ones() {
-        // Check that a member's offset is right where it lies in an anonymous union or struct, or is a bit field; and a size.
+        // Check that a member's offset is right where it lies in an anonymous union or struct, or
+        // is a bit field; and a size.
         let bytes = sample();
         let btf = Btf::parse(&bytes).expect("a hand-made BTF");
         for (member, offset) in [("a", 0), ("b", 4), ("c", 4), ("d", 8), ("e", 12)] {
@@ -277,7 +281,8 @@ mod tests {
 
     #[test]
     fn this_kernel_has_the_members_we_need() {
-        // Check the reader on a real kernel's type information, against a fact that holds on all of them: a name of 16 bytes.
+        // Check the reader on a real kernel's type information, against a fact that holds on all of
+        // them: a name of 16 bytes.
         let bytes =
             std::fs::read("/sys/kernel/btf/vmlinux").expect("every supported kernel has it");
         let btf = Btf::parse(&bytes).expect("the kernel's own BTF");
@@ -288,7 +293,8 @@ mod tests {
     proptest! {
         #[test]
         fn damaged_bytes_never_panic(cut in 0usize..400, at in 0usize..400, value: u8) {
-            // Check that type information cut short or changed anywhere gives an answer or an error.
+            // Check that type information cut short or changed anywhere gives an answer or an
+            // error.
             let mut bytes = sample();
             let len = bytes.len();
             bytes[at % len] = value;

@@ -1,7 +1,8 @@
 //! The system-call rows of one pass, each thread's as they stood when its record was read.
 //!
-//! A call that returns between the reading of its row and that of its thread's record would be under way at neither: its time would be
-//! in the classes of this pass and in the calls of the next, so a window between the two would have more in calls than at all.
+//! A call that returns between the reading of its row and that of its thread's record would be
+//! under way at neither: its time would be in the classes of this pass and in the calls of the
+//! next, so a window between the two would have more in calls than at all.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -10,7 +11,8 @@ use profiler_common::records::{NO_SLOT, SyscallRow, ThreadRecord};
 
 use super::records::Records;
 
-/// Readings of a thread whose calls return all the time. Such calls are short, and it matters little where one of them goes.
+/// Readings of a thread whose calls return all the time. Such calls are short, and it matters
+/// little where one of them goes.
 const TRIES: usize = 4;
 
 /// See the module.
@@ -27,8 +29,9 @@ impl CallRows {
         Self { found }
     }
 
-    /// Where calls of the thread have returned since, its rows are read again, and then its record, until both are of one moment: that
-    /// record. `None`: none have, and the record that was read is of that moment.
+    /// Where calls of the thread have returned since, its rows are read again, and then its record,
+    /// until both are of one moment: that record. `None`: none have, and the record that was read
+    /// is of that moment.
     pub(super) fn settle(
         &mut self,
         (rows, records): (&Records<SyscallRow>, &Records<ThreadRecord>),
@@ -68,7 +71,8 @@ impl CallRows {
         from..from + len
     }
 
-    /// All of them; those of the `dying` as they are now, with those that were made since: nothing is read of them later.
+    /// All of them; those of the `dying` as they are now, with those that were made since: nothing
+    /// is read of them later.
     pub(super) fn finish(
         self,
         rows: &Records<SyscallRow>,
@@ -124,8 +128,9 @@ mod tests {
 
     #[test]
     fn a_call_that_returns_between_two_readings_is_in_both() {
-        // Check that where a call returns after its row was read, the row and the record are read again, that other threads' rows stay as they
-        // were, and that a record is not read again where nothing has changed.
+        // Check that where a call returns after its row was read, the row and the record are read
+        // again, that other threads' rows stay as they were, and that a record is not read again
+        // where nothing has changed.
         let (rows, records) = (mapped(4), mapped::<ThreadRecord>(4));
         rows.write(1, row(2, 1, 10));
         rows.write(2, row(1, 1, 10));
@@ -145,8 +150,9 @@ mod tests {
 
     #[test]
     fn the_last_of_the_dying_is_read() {
-        // Check that of a thread that has ended a row is found that was made after the first reading, also behind those in use then, once, and
-        // that others' new rows are left for the next pass.
+        // Check that of a thread that has ended a row is found that was made after the first
+        // reading, also behind those in use then, once, and that others' new rows are left for the
+        // next pass.
         let rows = mapped(6);
         rows.write(1, row(1, 1, 10));
         rows.write(2, row(2, 1, 10));

@@ -1,6 +1,8 @@
-//! The two hooks on system calls: attached and detached while the programs run, and what they cost, measured.
+//! The two hooks on system calls: attached and detached while the programs run, and what they cost,
+//! measured.
 //!
-//! Their presence alone doubles the time of a short call, whatever the programs do: where that is too dear only being without them helps.
+//! Their presence alone doubles the time of a short call, whatever the programs do: where that is
+//! too dear only being without them helps.
 
 use aya::programs::tp_btf::BtfTracePointLinkId;
 use profiler_common::records::scanning;
@@ -119,7 +121,8 @@ impl CallHooks {
 fn ns_per_call() -> f64 {
     let began_ns = thread_ns();
     for _ in 0..CALLS {
-        // SAFETY: takes nothing, and cannot fail. As a system call: the C library might remember the answer.
+        // SAFETY: takes nothing, and cannot fail. As a system call: the C library might remember
+        // the answer.
         unsafe { libc::syscall(libc::SYS_getppid) };
     }
     thread_ns().saturating_sub(began_ns) as f64 / f64::from(CALLS)

@@ -1,8 +1,9 @@
 //! One pass over what the programs keep: everything is read once, in the order that keeps the
 //! ledger exact.
 //!
-//! The order: the sums of time per stack first, the threads' totals after them. So what stacks have received is never more
-//! than the totals, and the difference, "not yet attributed", is exact and never negative.
+//! The order: the sums of time per stack first, the threads' totals after them. So what stacks have
+//! received is never more than the totals, and the difference, "not yet attributed", is exact and
+//! never negative.
 
 use aya::maps::{HashMap, MapData, MapError, RingBuf, Stack};
 use profiler_common::kinds::{Primary, WaitNs};
@@ -69,13 +70,15 @@ pub struct Pass {
     pub at_ns: u64,
     /// Every thread with a record: those that have exited for the last time.
     pub threads: Vec<ThreadSnapshot>,
-    /// What stacks have received. Threads are those of this pass, or of the one before if they have exited since.
+    /// What stacks have received. Threads are those of this pass, or of the one before if they have
+    /// exited since.
     pub sums: Vec<StackSum>,
     /// System calls of all threads.
     pub calls: Vec<SyscallRow>,
     /// Counters since the start, in the order of [`profiler_common::Counter::ALL`].
     pub counters: Vec<u64>,
-    /// Places of threads whose records could not be read whole: these are as they were at an earlier pass.
+    /// Places of threads whose records could not be read whole: these are as they were at an
+    /// earlier pass.
     pub unreadable: Vec<u32>,
     /// Elements in use, by map.
     pub fill: [(&'static str, u64); 3],
@@ -163,7 +166,8 @@ impl Drain {
         Ok(())
     }
 
-    /// Takes the frames that have travelled since the last call. Cheap when there are none: call it some times a second.
+    /// Takes the frames that have travelled since the last call. Cheap when there are none: call it
+    /// some times a second.
     pub fn take_stacks(&mut self, each: &mut dyn FnMut(RawStack)) {
         while let Some(item) = self.stacks.next() {
             match decode(&item) {
@@ -197,7 +201,8 @@ impl Drain {
         (counts, looks): (&Counts, &Looks),
         each: &mut dyn FnMut(RawStack),
     ) -> Result<(Pass, usize), StartError> {
-        // Frames travel before the row that needs them is made: after the wait, all of this half's are here.
+        // Frames travel before the row that needs them is made: after the wait, all of this half's
+        // are here.
         self.take_stacks(each);
         let mut pass = Pass::default();
         batch::drain(
@@ -272,7 +277,8 @@ impl Drain {
         }
     }
 
-    /// What has found no stack since the last pass. Read before the threads, as all that stacks have received.
+    /// What has found no stack since the last pass. Read before the threads, as all that stacks
+    /// have received.
     fn read_reserves(&mut self, pass: &mut Pass) {
         let used = self.threads_used;
         self.reserves_read.resize(used, Reserve::default());
@@ -346,12 +352,14 @@ fn stack_sum(key: &SumKey, value: &SumValue) -> StackSum {
     }
 }
 
-/// What the reserve of `slot` has received from one look to the next. Its ticks and walks are counted modulo 2^32.
+/// What the reserve of `slot` has received from one look to the next. Its ticks and walks are
+/// counted modulo 2^32.
 fn grown(slot: u32, before: &Reserve, now: &Reserve) -> impl Iterator<Item = StackSum> {
     let (old, new) = (&before.not_kept, &now.not_kept);
     let since = |new: &[u64], old: &[u64], index: usize| new[index].saturating_sub(old[index]);
     let waits = |new: &WaitNs, old: &WaitNs| std::array::from_fn(|at| since(new, old, at));
-    // Sums that stop at the largest number there is: nobody knows what came since, as if it were all one.
+    // Sums that stop at the largest number there is: nobody knows what came since, as if it were
+    // all one.
     let squares = |new: u64, old: u64| match new {
         u64::MAX => u64::MAX,
         now => now.saturating_sub(old),
@@ -395,7 +403,8 @@ fn grown(slot: u32, before: &Reserve, now: &Reserve) -> impl Iterator<Item = Sta
 fn decode(bytes: &[u8]) -> Option<RawStack> {
     const HEAD: usize = size_of::<StackHead>();
     let head: &[u8; HEAD] = bytes.first_chunk()?;
-    // SAFETY: as many bytes as the struct has; plain data, of which any bytes are a value; read unaligned.
+    // SAFETY: as many bytes as the struct has; plain data, of which any bytes are a value; read
+    // unaligned.
     let head = unsafe { head.as_ptr().cast::<StackHead>().read_unaligned() };
     let frames = |from: usize, len: u16| {
         bytes.get(from..from + 8 * usize::from(len)).map(|bytes| {
@@ -451,7 +460,8 @@ mod tests {
 
     #[test]
     fn the_reach_grows_with_what_is_in_use() {
-        // Check that elements in use are found across gaps shorter than the look ahead, up to the end, and kept when freed.
+        // Check that elements in use are found across gaps shorter than the look ahead, up to the
+        // end, and kept when freed.
         let in_use = |last: usize| {
             move |index: usize| index <= last && index.is_multiple_of(60) && index > 0
         };
@@ -464,7 +474,8 @@ mod tests {
 
     #[test]
     fn records_that_make_no_sense_are_told_apart() {
-        // Check that a record of the ring is taken with the addresses it announces, and that one that is shorter than it says is none.
+        // Check that a record of the ring is taken with the addresses it announces, and that one
+        // that is shorter than it says is none.
         let mut bytes = vec![0; size_of::<StackHead>() + 3 * 8];
         let lens = std::mem::offset_of!(StackHead, user_len);
         bytes[lens] = 2;

@@ -1,4 +1,5 @@
-//! Free stretches of an array: hands out the smallest that fits, and joins what comes back with its neighbours. Pure.
+//! Free stretches of an array: hands out the smallest that fits, and joins what comes back with its
+//! neighbours. Pure.
 
 use std::collections::BTreeMap;
 
@@ -71,7 +72,8 @@ mod tests {
 
     #[test]
     fn the_smallest_fit_is_taken_and_neighbours_join() {
-        // Check that a hole is used before the rest, and that all that comes back is one stretch again.
+        // Check that a hole is used before the rest, and that all that comes back is one stretch
+        // again.
         let mut extents = Extents::new(100);
         let starts: Vec<u32> = [10, 20, 30].map(|len| extents.take(len).unwrap()).into();
         assert_eq!(starts, [0, 10, 30]);

@@ -4,7 +4,8 @@ use aya::Ebpf;
 use aya_log::EbpfLogger;
 use tracing::warn;
 
-/// Reads what the programs log. Polled with each drain; the ring is small, and what does not fit is not said.
+/// Reads what the programs log. Polled with each drain; the ring is small, and what does not fit is
+/// not said.
 pub(super) struct ProgramLog(Option<EbpfLogger<&'static dyn log::Log>>);
 
 impl ProgramLog {

@@ -1,5 +1,5 @@
-//! Looks at threads from outside: asks the kernel programs about threads that are off their processor, and hands over the stacks
-//! that were found for their waits.
+//! Looks at threads from outside: asks the kernel programs about threads that are off their
+//! processor, and hands over the stacks that were found for their waits.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -51,7 +51,8 @@ impl Looks {
         self.ask(slots, ASKED_ALL, programs)
     }
 
-    /// Looks at them again: of the answer only slot, thread, begin of the wait and count of switches mean something.
+    /// Looks at them again: of the answer only slot, thread, begin of the wait and count of
+    /// switches mean something.
     ///
     /// # Errors
     /// [`StartError`] if the kernel refuses.
@@ -75,7 +76,8 @@ impl Looks {
             self.set_asked(*slot, what);
         }
         let mut bytes = Vec::new();
-        // A task that is made or ends meanwhile does not make it come twice: twice as many is more than enough.
+        // A task that is made or ends meanwhile does not make it come twice: twice as many is more
+        // than enough.
         let most = 2 * slots.len() as u64 * size_of::<Look>() as u64;
         let read = programs.iterate("look", &mut bytes, most);
         for slot in &slots {
@@ -125,7 +127,8 @@ fn decode(mut bytes: &[u8]) -> Vec<OutsideLook> {
     const HEAD: usize = size_of::<LookHead>();
     let mut looks = Vec::new();
     while let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() {
-        // SAFETY: as many bytes as the struct has; plain data, of which any bytes are a value; read unaligned.
+        // SAFETY: as many bytes as the struct has; plain data, of which any bytes are a value; read
+        // unaligned.
         let head = unsafe { head.as_ptr().cast::<LookHead>().read_unaligned() };
         let Some((frames, rest)) = rest.split_at_checked(8 * head.kernel_len as usize) else {
             break;
@@ -144,8 +147,8 @@ mod tests {
 
     #[test]
     fn looks_are_read_one_behind_the_other() {
-        // Check that looks with and without kernel frames are told apart, and that one that was cut short ends the list.
-        // SAFETY: plain numbers.
+        // Check that looks with and without kernel frames are told apart, and that one that was cut
+        // short ends the list. SAFETY: plain numbers.
         let mut head: LookHead = unsafe { std::mem::zeroed() };
         let mut bytes = Vec::new();
         for (slot, frames) in [(3_u32, 2_u32), (4, 0), (5, 1)] {

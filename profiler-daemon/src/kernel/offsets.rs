@@ -1,9 +1,11 @@
-//! Where the fields lie that the programs read, on the running kernel. Nothing is baked in at compile time.
+//! Where the fields lie that the programs read, on the running kernel. Nothing is baked in at
+//! compile time.
 
 use super::btf::{Btf, BtfError};
 use super::variant::Variant;
 
-/// One field: the program's setting that holds its offset, the struct, and the member's names, newest first.
+/// One field: the program's setting that holds its offset, the struct, and the member's names,
+/// newest first.
 const FIELDS: &[(&str, &str, &[&str])] = &[
     ("TASK_TID", "task_struct", &["pid"]),
     ("TASK_PID", "task_struct", &["tgid"]),
@@ -31,7 +33,8 @@ const FIELDS: &[(&str, &str, &[&str])] = &[
     ("NODE_ID", "kernfs_node", &["id"]),
 ];
 
-/// Setting names and offsets in bytes; before 5.17 also where a task's kernel stack begins and how long it is.
+/// Setting names and offsets in bytes; before 5.17 also where a task's kernel stack begins and how
+/// long it is.
 ///
 /// # Errors
 /// If a field is missing: then this kernel is not supported, and the error names it.
@@ -47,7 +50,8 @@ pub(super) fn find(btf: &Btf<'_>, variant: Variant) -> Result<Vec<(&'static str,
     ));
     if variant == Variant::Before517 {
         found.push(("TASK_STACK", btf.offset("task_struct", &["stack"])?));
-        // The types do not tell the size of a task's stack. Those of interrupts are made as large, debugging kernels included.
+        // The types do not tell the size of a task's stack. Those of interrupts are made as large,
+        // debugging kernels included.
         found.push(("KERNEL_STACK_BYTES", btf.size("irq_stack")?));
     }
     Ok(found)

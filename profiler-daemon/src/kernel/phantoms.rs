@@ -1,13 +1,14 @@
-//! Threads whose end was not seen: their records would stay, and their time grow, for ever. So threads without an event for some time
-//! are looked for in turn, some a second, and the records of those that are gone are ended. Pure but for [`is_gone`].
+//! Threads whose end was not seen: their records would stay, and their time grow, for ever. So
+//! threads without an event for some time are looked for in turn, some a second, and the records of
+//! those that are gone are ended. Pure but for [`is_gone`].
 
 use profiler_common::Phase;
 use profiler_common::records::ThreadRecord;
 
 use crate::sys::thread_life::{ThreadLife, look};
 
-/// A thread without an event for so long may be gone. Much longer than a thread needs from its last breath to its last switch, so
-/// nothing writes to the record of one that is gone any more.
+/// A thread without an event for so long may be gone. Much longer than a thread needs from its last
+/// breath to its last switch, so nothing writes to the record of one that is gone any more.
 const QUIET_NS: u64 = 10_000_000_000;
 /// Least time between two looks.
 const LEAST_NS: u64 = 1_000_000_000;
@@ -53,8 +54,8 @@ impl Phantoms {
         now_ns.saturating_sub(self.last_ns) >= LEAST_NS
     }
 
-    /// Looks for some of these threads, which are in the order of their slots: the next ones in turn. Returns the slots of those that are
-    /// gone.
+    /// Looks for some of these threads, which are in the order of their slots: the next ones in
+    /// turn. Returns the slots of those that are gone.
     pub(super) fn look(
         &mut self,
         now_ns: u64,
@@ -86,7 +87,8 @@ impl Phantoms {
 pub(super) fn is_gone(thread: &Quiet) -> bool {
     match look(thread.pid, thread.tid) {
         ThreadLife::None | ThreadLife::Ended => true,
-        // One that has executed a program, and was not the first thread of its process, has taken the number and start of that over.
+        // One that has executed a program, and was not the first thread of its process, has taken
+        // the number and start of that over.
         ThreadLife::Since(ticks) => {
             ticks != ThreadLife::ticks(thread.start_boot_ns)
                 && (thread.tid != thread.pid
@@ -112,8 +114,8 @@ mod tests {
 
     #[test]
     fn every_quiet_thread_has_its_turn() {
-        // Check that of more quiet threads than are looked for at a time each is looked for in turn, and that those that are gone are told,
-        // once each, and counted.
+        // Check that of more quiet threads than are looked for at a time each is looked for in
+        // turn, and that those that are gone are told, once each, and counted.
         const THREADS: u32 = 100;
         let mut phantoms = Phantoms::default();
         let mut quiet: Vec<Quiet> = (1..=THREADS).map(|slot| thread(slot * 3)).collect();

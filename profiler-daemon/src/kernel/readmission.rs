@@ -1,4 +1,5 @@
-//! When threads that are not observed get another chance, though the targets have not changed. Pure.
+//! When threads that are not observed get another chance, though the targets have not changed.
+//! Pure.
 
 /// Least time between two chances: each is a look at all tasks.
 const LEAST_NS: u64 = 1_000_000_000;
@@ -30,7 +31,8 @@ pub(super) struct Readmission {
 }
 
 impl Readmission {
-    /// A pass at `now_ns`, in which so many records were given back. True: every thread is to be judged anew.
+    /// A pass at `now_ns`, in which so many records were given back. True: every thread is to be
+    /// judged anew.
     pub(super) const fn pass(&mut self, now_ns: u64, counted: Counted, freed: usize) -> bool {
         if counted.turned_away > self.counted.turned_away {
             // There was no record at that time, whatever came free before.
@@ -71,8 +73,9 @@ mod tests {
 
     #[test]
     fn who_was_turned_away_is_taken_in_whenever_there_is_room() {
-        // Check that threads that were turned away are judged anew once records come free, however much later that is, that nobody is
-        // while none is free or nobody waits, and that those who found no room even so wait on.
+        // Check that threads that were turned away are judged anew once records come free, however
+        // much later that is, that nobody is while none is free or nobody waits, and that those who
+        // found no room even so wait on.
         let mut state = Readmission::default();
         assert!(!state.pass(SECOND, turned_away(0), 5), "nobody waits");
         assert!(
@@ -104,7 +107,8 @@ mod tests {
 
     #[test]
     fn not_more_often_than_once_a_second() {
-        // Check that passes that follow each other fast do not each have all tasks looked at, and that nobody is forgotten by that.
+        // Check that passes that follow each other fast do not each have all tasks looked at, and
+        // that nobody is forgotten by that.
         let mut state = Readmission::default();
         assert!(state.pass(SECOND, turned_away(1), 1));
         assert!(!state.pass(SECOND + 100, turned_away(2), 1));
@@ -114,7 +118,8 @@ mod tests {
 
     #[test]
     fn who_was_met_at_a_switch_only_is_made_known() {
-        // Check that threads that are met where nothing can be made known have all tasks scanned, once, whether records are free or not.
+        // Check that threads that are met where nothing can be made known have all tasks scanned,
+        // once, whether records are free or not.
         let late = |late| Counted {
             late,
             ..Counted::default()
@@ -127,8 +132,8 @@ mod tests {
 
     #[test]
     fn a_program_that_renames_itself_all_the_time_does_not_keep_everybody_busy() {
-        // Check that a process that changes its name has all threads judged anew, and that one that does so in a loop has them once a
-        // second, however often passes are made.
+        // Check that a process that changes its name has all threads judged anew, and that one that
+        // does so in a loop has them once a second, however often passes are made.
         let mut state = Readmission::default();
         let mut judged = 0;
         for pass in 0..100 {

@@ -20,7 +20,8 @@ pub(super) struct Records<T> {
     elements: PhantomData<T>,
 }
 
-// SAFETY: plain memory shared with the kernel; all access goes through volatile reads and writes of plain data.
+// SAFETY: plain memory shared with the kernel; all access goes through volatile reads and writes of
+// plain data.
 unsafe impl<T: Pod> Send for Records<T> {}
 
 impl<T: Pod> Records<T> {
@@ -103,10 +104,11 @@ impl<T: Pod> Records<T> {
     }
 }
 
-/// How long a record that is being changed is waited for, spinning: an update takes some microseconds, with the walk of a deep
-/// stack a hundred.
+/// How long a record that is being changed is waited for, spinning: an update takes some
+/// microseconds, with the walk of a deep stack a hundred.
 const SPIN: Duration = Duration::from_micros(100);
-/// Rest before those that were still being changed are read again: their writers, preempted, need a processor for it.
+/// Rest before those that were still being changed are read again: their writers, preempted, need a
+/// processor for it.
 const REST: Duration = Duration::from_millis(1);
 /// Rests.
 const RESTS: u32 = 4;
@@ -114,9 +116,10 @@ const RESTS: u32 = 4;
 const PATIENCE: Duration = Duration::from_millis(20);
 
 impl Records<ThreadRecord> {
-    /// Hands over the first `len` threads' records but the first, each as it stood between two updates; the empty ones are left out.
-    /// Returns those that could not be read so, because they were being changed all the time (by programs that were
-    /// preempted, on kernels that do that). Waits no more than 20 ms for all of them.
+    /// Hands over the first `len` threads' records but the first, each as it stood between two
+    /// updates; the empty ones are left out. Returns those that could not be read so, because they
+    /// were being changed all the time (by programs that were preempted, on kernels that do that).
+    /// Waits no more than 20 ms for all of them.
     pub(super) fn read_all(
         &self,
         len: usize,
@@ -142,7 +145,8 @@ impl Records<ThreadRecord> {
         busy
     }
 
-    /// Copies a thread's record as it stood between two updates, without waiting; `None`: it is empty, or is being changed.
+    /// Copies a thread's record as it stood between two updates, without waiting; `None`: it is
+    /// empty, or is being changed.
     pub(super) fn read_now(&self, index: usize) -> Option<ThreadRecord> {
         self.read_quiet(index, Instant::now()).ok().flatten()
     }
@@ -186,7 +190,8 @@ struct Busy;
 
 impl<T> Drop for Records<T> {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `map`; nothing refers to it any more. It cannot fail for such a one.
+        // SAFETY: the mapping made in `map`; nothing refers to it any more. It cannot fail for such
+        // a one.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.mapped_bytes) };
     }
 }
@@ -213,8 +218,9 @@ mod tests {
 
     #[test]
     fn records_under_change_are_waited_for_but_not_for_long() {
-        // Check that a record whose writer is preempted for milliseconds is read once the writer goes on, that those whose writers never do
-        // are told, and that all of them together cost no more than a bounded time.
+        // Check that a record whose writer is preempted for milliseconds is read once the writer
+        // goes on, that those whose writers never do are told, and that all of them together cost
+        // no more than a bounded time.
         const NEVER: u32 = 500;
         let records = records(NEVER + 2);
         for slot in 1..=NEVER {

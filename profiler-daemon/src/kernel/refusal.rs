@@ -137,7 +137,8 @@ mod tests {
 
     #[test]
     fn what_an_old_kernel_lacks_is_told_in_one_sentence() {
-        // Check that a map type or a helper that the kernel does not know is named, and that other refusals stay what they are.
+        // Check that a map type or a helper that the kernel does not know is named, and that other
+        // refusals stay what they are.
         let refusal = |name: &str, errno| {
             refused(EbpfError::MapError(MapError::CreateError {
                 name: name.to_owned(),

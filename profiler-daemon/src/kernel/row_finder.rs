@@ -1,5 +1,5 @@
-//! Finds the unwind row of a code address in the daemon, in the same maps and by the same steps as the kernel's walker
-//! (`profiler-ebpf/src/tables.rs`).
+//! Finds the unwind row of a code address in the daemon, in the same maps and by the same steps as
+//! the kernel's walker (`profiler-ebpf/src/tables.rs`).
 
 use std::collections::HashMap;
 

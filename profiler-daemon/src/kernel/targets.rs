@@ -301,7 +301,8 @@ fn groups(paths: &[String], missing: Missing) -> Result<BTreeSet<u64>, TargetErr
     group_ids(&group_root(&GROUP_ROOTS)?, paths, missing)
 }
 
-/// The ids of the named groups below `root` and of all below them: a group's id is the inode of its directory.
+/// The ids of the named groups below `root` and of all below them: a group's id is the inode of its
+/// directory.
 fn group_ids(
     root: &Path,
     paths: &[String],
@@ -347,8 +348,8 @@ fn group_ids(
 /// Where groups of version 2 are mounted: alone, or beside those of version 1.
 const GROUP_ROOTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
-/// The first of these folders that holds groups of version 2. Those of version 1 have numbers of their own, which would be those of
-/// other groups of version 2.
+/// The first of these folders that holds groups of version 2. Those of version 1 have numbers of
+/// their own, which would be those of other groups of version 2.
 fn group_root(roots: &[&str]) -> Result<PathBuf, TargetError> {
     let root = roots.iter().map(Path::new).find(|root| is_version_2(root));
     root.map(Path::to_path_buf).ok_or_else(|| {
@@ -368,7 +369,8 @@ fn is_version_2(folder: &Path) -> bool {
     result == 0 && unsafe { about.assume_init() }.f_type == libc::CGROUP2_SUPER_MAGIC
 }
 
-/// Where this machine's control groups of version 2 are; `None`: there are none, and groups cannot be targets.
+/// Where this machine's control groups of version 2 are; `None`: there are none, and groups cannot
+/// be targets.
 #[must_use]
 pub fn control_groups() -> Option<PathBuf> {
     group_root(&GROUP_ROOTS).ok()
@@ -380,8 +382,9 @@ mod tests {
 
     #[test]
     fn groups_of_version_1_are_refused_by_name() {
-        // Check that folders that hold groups of another version, or none, are no place for groups, that the refusal names them and what to
-        // do, that nothing is refused to whoever names no group, and that a real hierarchy of version 2 is found behind them.
+        // Check that folders that hold groups of another version, or none, are no place for groups,
+        // that the refusal names them and what to do, that nothing is refused to whoever names no
+        // group, and that a real hierarchy of version 2 is found behind them.
         let version_1 = tempfile::tempdir().expect("a temporary directory");
         fs::create_dir(version_1.path().join("memory")).expect("a directory can be made");
         let version_1 = version_1.path().to_str().expect("text").to_owned();
@@ -404,8 +407,8 @@ mod tests {
 
     #[test]
     fn a_group_that_is_gone_takes_no_other_with_it() {
-        // Check that a named group that does not exist is refused when it is named, and later left out: the others, with the groups
-        // made below them since, stay targets.
+        // Check that a named group that does not exist is refused when it is named, and later left
+        // out: the others, with the groups made below them since, stay targets.
         let root = tempfile::tempdir().expect("a temporary directory");
         let make = |path: &str| {
             let directory = root.path().join(path);

@@ -1,4 +1,5 @@
-//! A thread as passes tell it: its record, closed at the time of the pass, with the stack that its wait has.
+//! A thread as passes tell it: its record, closed at the time of the pass, with the stack that its
+//! wait has.
 
 use profiler_common::clock::{CALL_SEEN, Class, KERNEL_THREAD, NO_CALL};
 use profiler_common::kinds::KindNs;
@@ -53,13 +54,17 @@ pub struct ThreadSnapshot {
     pub kernel_thread: bool,
     /// The system call it is in.
     pub call: Option<CallUnderWay>,
-    /// While it is off the processor and the wait is exactly a stack's as far as it has come: that stack.
+    /// While it is off the processor and the wait is exactly a stack's as far as it has come: that
+    /// stack.
     pub away: Option<AwayStack>,
-    /// While it is off the processor and its stack was not walked as it left, or not far for want of mappings or tables: that wait.
+    /// While it is off the processor and its stack was not walked as it left, or not far for want
+    /// of mappings or tables: that wait.
     pub unwalked: Option<UnwalkedWait>,
-    /// In a call that was walked at its entry: the user stack that its marks and waits are going to refer to.
+    /// In a call that was walked at its entry: the user stack that its marks and waits are going to
+    /// refer to.
     pub entry: Option<AwaitedStack>,
-    /// While it is off the processor and was walked as it left, but which stack has the wait, or what it is worth, is known only at its end.
+    /// While it is off the processor and was walked as it left, but which stack has the wait, or
+    /// what it is worth, is known only at its end.
     pub drawn: Option<AwaitedStack>,
 }
 
@@ -77,7 +82,8 @@ pub struct AwaitedStack {
 /// The system call that a thread is inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallUnderWay {
-    /// Its number. With `UNTRACED_CALL`: calls are not traced, and what is told of it is the wait that is open.
+    /// Its number. With `UNTRACED_CALL`: calls are not traced, and what is told of it is the wait
+    /// that is open.
     pub number: u32,
     /// When the thread entered it, or was first observed in it, monotonic nanoseconds.
     pub since_ns: u64,
@@ -115,7 +121,8 @@ pub struct AwayStack {
     pub classes: ClassNs,
 }
 
-/// A record as of `at_ns`, with the stack that was found from outside, if it is of this wait; `None` for a phase that no program writes.
+/// A record as of `at_ns`, with the stack that was found from outside, if it is of this wait;
+/// `None` for a phase that no program writes.
 pub(super) fn snapshot(
     slot: u32,
     record: &ThreadRecord,
@@ -123,7 +130,8 @@ pub(super) fn snapshot(
     at_ns: u64,
 ) -> Option<ThreadSnapshot> {
     let view = record.clock.view(at_ns);
-    // As it was seen, which decides what is known of its stack, and as it is told: it may have left unseen.
+    // As it was seen, which decides what is known of its stack, and as it is told: it may have left
+    // unseen.
     let seen = Phase::from_u32(record.clock.phase)?;
     let phase = Phase::from_u32(view.phase)?;
     let is_away = matches!(seen, Phase::Blocked | Phase::Runnable);

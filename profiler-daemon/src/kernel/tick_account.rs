@@ -1,14 +1,16 @@
-//! What is known of the ticks of one processor: how many were due, how many came, and whether they still come. Pure: times and counts
-//! are arguments.
+//! What is known of the ticks of one processor: how many were due, how many came, and whether they
+//! still come. Pure: times and counts are arguments.
 
 use super::tick_schedule::Epoch;
 
-/// A tick may be this late and is still none that was left out: the time a processor takes to wake up.
+/// A tick may be this late and is still none that was left out: the time a processor takes to wake
+/// up.
 const LATE_NS: u64 = 100_000;
 /// Ticks stand still if none came for so long, and for so many periods, ...
 const STILL_NS: u64 = 400_000_000;
 const STILL_PERIODS: u64 = 8;
-/// ... and that was seen at so many looks in a row: where the whole machine had stopped, they have come again at the second, ...
+/// ... and that was seen at so many looks in a row: where the whole machine had stopped, they have
+/// come again at the second, ...
 const STILL_LOOKS: u32 = 3;
 /// ... and the processor was at work for so many periods: an idle one may have no ticks.
 const WORK_PERIODS: u64 = 20;
@@ -72,8 +74,8 @@ impl Account {
         self.before = seen;
     }
 
-    /// Ticks of this epoch that were due and did not come, if this is `seen` now. None where the processor was idle meanwhile: which
-    /// ticks that cost is not known.
+    /// Ticks of this epoch that were due and did not come, if this is `seen` now. None where the
+    /// processor was idle meanwhile: which ticks that cost is not known.
     fn missing(&self, now_ns: u64, seen: Seen) -> u64 {
         let Some(before) = self.before else { return 0 };
         if seen.idle_ns.is_none() || seen.idle_ns != before.idle_ns {
@@ -83,8 +85,9 @@ impl Account {
         due.saturating_sub(seen.ticks.saturating_sub(before.ticks))
     }
 
-    /// The epoch ends at `now_ns`. Ticks of the one before it that were due and did not come: only now is it known that the processor
-    /// was at work, because some kernels do not tell of each switch, and that it has ticks at all.
+    /// The epoch ends at `now_ns`. Ticks of the one before it that were due and did not come: only
+    /// now is it known that the processor was at work, because some kernels do not tell of each
+    /// switch, and that it has ticks at all.
     pub(super) fn skipped(&mut self, now_ns: u64, seen: Option<Seen>) -> u64 {
         let Some(seen) = seen else {
             self.missed = None;
@@ -123,7 +126,8 @@ impl Account {
         still_ns.saturating_sub(idle_ns) >= self.enough_work_ns().min(still_ns)
     }
 
-    /// A processor that has been at work for so long since ticks were found to stand still must have had some.
+    /// A processor that has been at work for so long since ticks were found to stand still must
+    /// have had some.
     pub(super) const fn enough_work_ns(&self) -> u64 {
         WORK_PERIODS * self.epoch.period_ns
     }
@@ -151,8 +155,9 @@ mod tests {
 
     #[test]
     fn what_was_due_and_did_not_come_is_skipped() {
-        // Check that a tick is missing once it is late by more than a wake-up takes, that ticks before the epoch do not count, that a
-        // count that could not be read accuses nobody, and that the processor must be seen to have ticks afterwards.
+        // Check that a tick is missing once it is late by more than a wake-up takes, that ticks
+        // before the epoch do not count, that a count that could not be read accuses nobody, and
+        // that the processor must be seen to have ticks afterwards.
         let epoch = epoch();
         let due_ns = |ticks: u64| epoch.since_ns + ticks * epoch.period_ns;
         let skipped = |before, end_ns, at_end, after| {
@@ -177,8 +182,8 @@ mod tests {
 
     #[test]
     fn an_idle_processor_skips_nothing() {
-        // Check that ticks are not missing in an epoch in which the processor was idle, or may have been, also where that is only found
-        // at the end of the next one.
+        // Check that ticks are not missing in an epoch in which the processor was idle, or may have
+        // been, also where that is only found at the end of the next one.
         let epoch = epoch();
         let end_ns = epoch.since_ns + 9 * epoch.period_ns;
         let skipped = |before, at_end, after| {
@@ -200,8 +205,8 @@ mod tests {
 
     #[test]
     fn idle_is_who_did_hardly_anything() {
-        // Check that a processor that worked for a hundredth of the epoch was idle, one that worked longer was not, nor one of which
-        // that is not known.
+        // Check that a processor that worked for a hundredth of the epoch was idle, one that worked
+        // longer was not, nor one of which that is not known.
         let epoch = epoch();
         let account = Account::new(epoch, seen(7, 3));
         let now_ns = epoch.since_ns + 50 * MS;
@@ -214,8 +219,8 @@ mod tests {
 
     #[test]
     fn ticks_that_stand_still_are_noticed_within_half_a_second() {
-        // Check that ticks that come are never taken to stand still, and that those that do are noticed in time, but not when the whole
-        // machine stood still.
+        // Check that ticks that come are never taken to stand still, and that those that do are
+        // noticed in time, but not when the whole machine stood still.
         let mut account = Account::new(epoch(), seen(0, 0));
         for look in 1..=50 {
             assert!(!account.stands_still((1000 + 100 * look) * MS, seen(10 * look, 0)));
@@ -235,8 +240,8 @@ mod tests {
 
     #[test]
     fn an_idle_processor_needs_no_ticks() {
-        // Check that ticks that do not come while the processor is idle do not stand still, and that they do as soon as it has worked for a
-        // while without one.
+        // Check that ticks that do not come while the processor is idle do not stand still, and
+        // that they do as soon as it has worked for a while without one.
         let mut account = Account::new(epoch(), seen(0, 0));
         for look in 1..=400 {
             assert_eq!(
@@ -249,7 +254,8 @@ mod tests {
 
     #[test]
     fn slow_ticks_are_given_their_time() {
-        // Check that a tick a second does not stand still for the seconds that eight are at least in coming.
+        // Check that a tick a second does not stand still for the seconds that eight are at least
+        // in coming.
         let epoch = Schedule::new(1, Rng::with_seed(1)).change(0, 0, None);
         let mut account = Account::new(epoch, seen(0, 0));
         let eight = 8 * epoch.period_ns / (100 * MS);

@@ -1,42 +1,51 @@
-//! When each processor's ticks get another rate, and which. Pure: time is an argument, random numbers come from a generator with a
-//! seed. What it takes to change a rate is `ticks`.
+//! When each processor's ticks get another rate, and which. Pure: time is an argument, random
+//! numbers come from a generator with a seed. What it takes to change a rate is `ticks`.
 //!
-//! Timers and the programs' clocks are one clock. At a fixed period, a program that does the same again and again is met at the same
-//! few places for ever; so ten times a second or more often, at a drawn moment, each processor gets a drawn rate. Changing it begins a period
-//! anew, so that is a drawn phase too: what a program in step with the ticks is met at is drawn as often.
+//! Timers and the programs' clocks are one clock. At a fixed period, a program that does the same
+//! again and again is met at the same few places for ever; so ten times a second or more often, at
+//! a drawn moment, each processor gets a drawn rate. Changing it begins a period anew, so that is a
+//! drawn phase too: what a program in step with the ticks is met at is drawn as often.
 //!
-//! **What keeps the mean.** A sample stands for 1 / `frequency_hz`, so *ticks per second* must have that mean. The next change is drawn
-//! together with the rate, so how many ticks fall until then can be chosen: the period is the time until then over that number and a drawn
-//! part of one. The number is drawn around what the time stands for. Rates come in pairs: the second makes good what ticks there were
-//! too many or too few before it, so that also over some seconds, not only in the long run, ticks are as many as they stand for.
-//! The moments depend on nothing but the generator, so no time has another chance of a tick.
+//! **What keeps the mean.** A sample stands for 1 / `frequency_hz`, so *ticks per second* must have
+//! that mean. The next change is drawn together with the rate, so how many ticks fall until then
+//! can be chosen: the period is the time until then over that number and a drawn part of one. The
+//! number is drawn around what the time stands for. Rates come in pairs: the second makes good what
+//! ticks there were too many or too few before it, so that also over some seconds, not only in the
+//! long run, ticks are as many as they stand for. The moments depend on nothing but the generator,
+//! so no time has another chance of a tick.
 //!
-//! **Few moments.** Time is cut into slots, each with one drawn moment, at which all are served whose turn it is in that slot.
+//! **Few moments.** Time is cut into slots, each with one drawn moment, at which all are served
+//! whose turn it is in that slot.
 
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
 
-/// How many ticks until the next change may be too many or too few, as a share of those that the time stands for.
+/// How many ticks until the next change may be too many or too few, as a share of those that the
+/// time stands for.
 const SPREAD: f64 = 0.3;
-/// Ticks beyond so many and twice that, too few or too many, are not made good: the owner had stopped.
+/// Ticks beyond so many and twice that, too few or too many, are not made good: the owner had
+/// stopped.
 const MAX_OWED: f64 = 20.0;
 /// Length of a slot in periods: the moments must be drawn over whole ones.
 const SLOT_PERIODS: u64 = 3;
 /// And at least: no second touches more than 68. (34 at 99 Hz.)
 const SLOT_NS: u64 = 15_000_000;
-/// Slots from one change of a processor's rate to the next: 60 to 150 ms at 99 Hz, half of it at 997.
+/// Slots from one change of a processor's rate to the next: 60 to 150 ms at 99 Hz, half of it at
+/// 997.
 const SLOTS_AHEAD: std::ops::RangeInclusive<u64> = 3..=4;
 /// Processors that have their turn together at most, where they need not.
 const TOGETHER: usize = 8;
-/// The time to the next turn of an idle processor is doubled so often at most: to a second at 99 Hz.
+/// The time to the next turn of an idle processor is doubled so often at most: to a second at 99
+/// Hz.
 const MAX_DOUBLED: u32 = 3;
 /// Whoever was refused by the kernel has its turn after so long.
 const LATER_NS: u64 = 1_000_000_000;
-/// A phase is no longer, so that nobody waits long for it. Ticks of less than 50 Hz have theirs from their first change on.
+/// A phase is no longer, so that nobody waits long for it. Ticks of less than 50 Hz have theirs
+/// from their first change on.
 const MAX_PHASE_NS: u64 = 20_000_000;
-/// Whoever is served later than this is put off to another moment, once: the owner was busy, and the end of what kept it busy is no
-/// drawn moment.
+/// Whoever is served later than this is put off to another moment, once: the owner was busy, and
+/// the end of what kept it busy is no drawn moment.
 const LATE_NS: u64 = 5_000_000;
 
 /// The rate of one processor until its next turn.
@@ -105,7 +114,8 @@ impl Schedule {
         Some(slot.moment_ns)
     }
 
-    /// Those whose turn has come, each until it is given another one by [`Self::change`] or [`Self::soon`].
+    /// Those whose turn has come, each until it is given another one by [`Self::change`] or
+    /// [`Self::soon`].
     pub(super) fn due(&mut self, now_ns: u64) -> Vec<u32> {
         let mut due = Vec::new();
         while let Some(slot) = self.slots.first_entry()
@@ -143,14 +153,15 @@ impl Schedule {
         });
     }
 
-    /// The processor keeps its rate until its next turn, as it did `times` times in a row before: nothing was met by it, and who
-    /// is idle for long is not looked at often.
+    /// The processor keeps its rate until its next turn, as it did `times` times in a row before:
+    /// nothing was met by it, and who is idle for long is not looked at often.
     pub(super) fn keep(&mut self, cpu: u32, now_ns: u64, times: u32) {
         let ahead = self.random.u64(SLOTS_AHEAD) << times.min(MAX_DOUBLED);
         self.give_turn(cpu, now_ns, ahead, false);
     }
 
-    /// Draws the rate of a processor from now on, and when its next turn is. `past` is the epoch that ends, if it had one.
+    /// Draws the rate of a processor from now on, and when its next turn is. `past` is the epoch
+    /// that ends, if it had one.
     pub(super) fn change(&mut self, cpu: u32, now_ns: u64, past: Option<Epoch>) -> Epoch {
         let ahead = self.ahead(now_ns);
         let until_ns = self.give_turn(cpu, now_ns, ahead, false);
@@ -181,7 +192,8 @@ impl Schedule {
         }
     }
 
-    /// Slots to a turn: with others where there are some, so that few processors cost few wake-ups; not with many.
+    /// Slots to a turn: with others where there are some, so that few processors cost few wake-ups;
+    /// not with many.
     fn ahead(&mut self, now_ns: u64) -> u64 {
         let has_room = |ahead: &u64| {
             let slot = self.slots.get(&(now_ns / self.slot_ns + ahead));

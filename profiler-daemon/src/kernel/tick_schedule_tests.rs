@@ -1,4 +1,5 @@
-//! Whole hours of the schedule, without a kernel: ticks come as the kernel's timer gives them, a whole period after each change.
+//! Whole hours of the schedule, without a kernel: ticks come as the kernel's timer gives them, a
+//! whole period after each change.
 
 use std::collections::BTreeMap;
 
@@ -70,8 +71,9 @@ fn who_was_refused_has_one_turn_a_second_later() {
 
 #[test]
 fn the_mean_rate_is_what_a_sample_stands_for() {
-    // Check that there are `frequency_hz` ticks a second and processor, within 4 standard errors and those within a thousandth, that no
-    // rate is farther off than it may be, and that 20 seconds are never off by 1.5 %, and seldom by 1 %.
+    // Check that there are `frequency_hz` ticks a second and processor, within 4 standard errors
+    // and those within a thousandth, that no rate is farther off than it may be, and that 20
+    // seconds are never off by 1.5 %, and seldom by 1 %.
     for (frequency_hz, seconds) in [
         (1, 20_000),
         (10, 4000),
@@ -86,7 +88,8 @@ fn the_mean_rate_is_what_a_sample_stands_for() {
         for epochs in run.epochs.values() {
             let (mut count, mut window, mut window_ns) = (0, 0, 0);
             for (epoch, end_ns) in epochs {
-                // Each number of ticks is drawn, and so are the parts of one that it is rounded to and that follow the last.
+                // Each number of ticks is drawn, and so are the parts of one that it is rounded to
+                // and that follow the last.
                 let until_s = (end_ns - epoch.since_ns) as f64 / 1e9;
                 let over = until_s * (1e9 / epoch.period_ns as f64 - wanted);
                 assert!(
@@ -119,7 +122,8 @@ fn the_mean_rate_is_what_a_sample_stands_for() {
 
 #[test]
 fn nobody_is_forgotten_and_the_daemon_seldom_woken() {
-    // Check that 256 processors cost at most 35 wake-ups in any second, and that each gets another rate at least every 0.15 s.
+    // Check that 256 processors cost at most 35 wake-ups in any second, and that each gets another
+    // rate at least every 0.15 s.
     let run = run(99, 256, 500, 0, 3);
     assert!(
         run.moments
@@ -139,7 +143,8 @@ fn nobody_is_forgotten_and_the_daemon_seldom_woken() {
 
 #[test]
 fn few_or_idle_processors_cost_few_wake_ups() {
-    // Check that two processors at work have most of their turns together, and that one that stays idle has at most two a second.
+    // Check that two processors at work have most of their turns together, and that one that stays
+    // idle has at most two a second.
     let run = run(99, 2, 500, 0, 3);
     let turns: usize = run.epochs.values().map(Vec::len).sum();
     assert!(
@@ -162,8 +167,9 @@ fn few_or_idle_processors_cost_few_wake_ups() {
 
 #[test]
 fn no_program_walks_in_step_with_the_ticks() {
-    // Check that programs of a fixed period, also one as long as that of the ticks or a multiple, are met in the first quarter of it a quarter of
-    // the times, on each processor. (With ticks of a fixed period some are met there always and others never.)
+    // Check that programs of a fixed period, also one as long as that of the ticks or a multiple,
+    // are met in the first quarter of it a quarter of the times, on each processor. (With ticks of
+    // a fixed period some are met there always and others never.)
     let met = |period_ns: u64, ticks: &[u64]| {
         let met = ticks.iter().filter(|at| *at % period_ns < period_ns / 4);
         met.count() as f64 / ticks.len() as f64
@@ -209,8 +215,8 @@ fn no_program_walks_in_step_with_the_ticks() {
 
 #[test]
 fn the_end_of_a_pass_is_no_drawn_moment() {
-    // Check that who is served too late is put off to another moment, but only once, and that whoever is served a little late is not; and that
-    // neither changes the mean by a thousandth.
+    // Check that who is served too late is put off to another moment, but only once, and that
+    // whoever is served a little late is not; and that neither changes the mean by a thousandth.
     let mut schedule = Schedule::new(99, Rng::with_seed(1));
     schedule.soon(4, SECOND);
     let moment = schedule.next_moment_ns().expect("a turn");

@@ -1,6 +1,7 @@
-//! The ticks of each processor: started, given new rates when `tick_schedule` says so, and started again where they died with their
-//! processor. Nothing tells that they did: a timer whose processor went offline stands still for ever, also when it is back. So they
-//! are counted, and held against those that were due (`tick_account`).
+//! The ticks of each processor: started, given new rates when `tick_schedule` says so, and started
+//! again where they died with their processor. Nothing tells that they did: a timer whose processor
+//! went offline stands still for ever, also when it is back. So they are counted, and held against
+//! those that were due (`tick_account`).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,7 +25,8 @@ const MAX_KEPT: u32 = 4;
 /// What happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TickCounts {
-    /// Ticks that were due and did not run the program, on processors that were not idle from one change of rate to the next.
+    /// Ticks that were due and did not run the program, on processors that were not idle from one
+    /// change of rate to the next.
     pub skipped: u64,
     /// Times that the ticks of one processor were started, after those of all had been.
     pub restarted: u64,
@@ -64,7 +66,8 @@ impl Ticks {
         }
     }
 
-    /// Starts the ticks of all processors that are online, each at a drawn phase. Takes one period, and no more than 20 ms.
+    /// Starts the ticks of all processors that are online, each at a drawn phase. Takes one period,
+    /// and no more than 20 ms.
     ///
     /// # Errors
     /// They are not allowed, or no processor has any.
@@ -221,7 +224,8 @@ impl Ticks {
                 tick.work_ns = None;
                 continue;
             }
-            // As the kernel counts it: of some switches, and so of some idle time, it does not tell the programs.
+            // As the kernel counts it: of some switches, and so of some idle time, it does not tell
+            // the programs.
             let has_worked = match proc_fs::work_ns(*cpu) {
                 Ok(work_ns) => {
                     let before_ns = *tick.work_ns.get_or_insert(work_ns);

@@ -1,9 +1,10 @@
-//! The maps that the walker looks code addresses up in, filled through mappings: processes, their mappings, tables, pages and
-//! rows. It does not make tables, nor decide which are worth their room.
+//! The maps that the walker looks code addresses up in, filled through mappings: processes, their
+//! mappings, tables, pages and rows. It does not make tables, nor decide which are worth their
+//! room.
 //!
-//! Nothing is changed while a walk may read it: rows are written where no page points to, pages where no table points to,
-//! mappings where no process points to, and what is no longer pointed to stays as it is until all walks that may still see
-//! it are over.
+//! Nothing is changed while a walk may read it: rows are written where no page points to, pages
+//! where no table points to, mappings where no process points to, and what is no longer pointed to
+//! stays as it is until all walks that may still see it are over.
 
 use std::io;
 use std::sync::atomic::{Ordering, fence};
@@ -26,7 +27,8 @@ use super::settings::KernelSettings;
 const MAPPABLE: u32 = 1 << 10;
 /// `BPF_EXIST`: only where there is an element.
 const IF_PRESENT: u64 = 2;
-/// Passes before mapping rows are used again: a child that was forked from the process that had them is heard of by then.
+/// Passes before mapping rows are used again: a child that was forked from the process that had
+/// them is heard of by then.
 const MAPPING_PASSES: u8 = 2;
 /// Passes before rows and pages are used again: one ends the walks that were under way.
 const TABLE_PASSES: u8 = 1;
@@ -82,7 +84,8 @@ struct Loaded {
     pieces: Vec<Piece>,
 }
 
-/// One megabyte of rows. Its memory is mapped only while it is written, so that it does not count as the daemon's.
+/// One megabyte of rows. Its memory is mapped only while it is written, so that it does not count
+/// as the daemon's.
 struct Chunk {
     map: MapData,
     extents: Extents,
@@ -259,8 +262,9 @@ impl UnwindMaps {
         Ok(true)
     }
 
-    /// Room for the rows of as many of the pages as lie well together: all of them in a hole that fits, else in a new chunk,
-    /// else in the largest hole there is. `None`: not even for the first.
+    /// Room for the rows of as many of the pages as lie well together: all of them in a hole that
+    /// fits, else in a new chunk, else in the largest hole there is. `None`: not even for the
+    /// first.
     fn take_rows(&mut self, pages: &[UnwindPage]) -> io::Result<Option<(Piece, usize)>> {
         let all: u64 = pages.iter().map(|page| u64::from(page.count)).sum();
         let fitting = u32::try_from(all).ok().and_then(|all| {
@@ -327,8 +331,8 @@ impl UnwindMaps {
         Ok(index)
     }
 
-    /// The walker no longer finds the table; its room is free some passes later. Returns how many rows that will be; 0 for
-    /// an id that is not loaded.
+    /// The walker no longer finds the table; its room is free some passes later. Returns how many
+    /// rows that will be; 0 for an id that is not loaded.
     pub fn unload(&mut self, id: u32) -> usize {
         let slot = table_slot(id);
         if self.tables.read(slot as usize).id != id {
@@ -423,8 +427,9 @@ impl UnwindMaps {
         }
     }
 
-    /// A process is gone: removes what was written for it after the programs had seen its end. (What they copied for another one
-    /// under its number has other rows, or is missed until that one's mappings are written.)
+    /// A process is gone: removes what was written for it after the programs had seen its end.
+    /// (What they copied for another one under its number has other rows, or is missed until that
+    /// one's mappings are written.)
     ///
     /// # Errors
     /// The kernel refuses.

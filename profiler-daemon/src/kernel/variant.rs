@@ -1,5 +1,5 @@
-//! Which of the two builds of the kernel programs this kernel takes: they differ in helpers, not in what they do
-//! (`profiler-ebpf/src/main.rs`).
+//! Which of the two builds of the kernel programs this kernel takes: they differ in helpers, not in
+//! what they do (`profiler-ebpf/src/main.rs`).
 
 use aya::programs::ProgramType;
 use aya::sys::{BpfHelper, is_helper_supported};
@@ -43,9 +43,10 @@ impl Variant {
         }
     }
 
-    /// May something be kept with a task at its switch, where there was nothing? The kernels of 5.17 to 6.3 ask their allocator for
-    /// memory then, which may wake a thread, for which it takes the lock of a run queue: the switch holds one, and would wait for
-    /// itself. Since 6.4 task storage has its own; the hash of older ones is made beforehand.
+    /// May something be kept with a task at its switch, where there was nothing? The kernels of
+    /// 5.17 to 6.3 ask their allocator for memory then, which may wake a thread, for which it takes
+    /// the lock of a run queue: the switch holds one, and would wait for itself. Since 6.4 task
+    /// storage has its own; the hash of older ones is made beforehand.
     pub(super) fn creates_at_switch(self, types: &Btf<'_>) -> bool {
         self.may_create(types, KernelVersion::current().ok())
     }
@@ -100,7 +101,8 @@ impl Variant {
         lacks
     }
 
-    /// Starts this build of the programs, or the older one where the kernel refuses it. Returns why it was refused as well.
+    /// Starts this build of the programs, or the older one where the kernel refuses it. Returns why
+    /// it was refused as well.
     ///
     /// # Errors
     /// What the refusal of this build was, if the older one is refused too, or could not do better.
@@ -175,8 +177,9 @@ mod tests {
 
     #[test]
     fn a_kernel_that_refuses_the_newer_programs_is_offered_the_older_ones() {
-        // Check that the older programs run where the newer ones are refused, with the reason at hand and in what is lacking; that the
-        // refusal of the newer ones is told where both are refused; and that nothing is tried twice, or where it is hopeless.
+        // Check that the older programs run where the newer ones are refused, with the reason at
+        // hand and in what is lacking; that the refusal of the newer ones is told where both are
+        // refused; and that nothing is tried twice, or where it is hopeless.
         let (newer, older) = (Variant::Since517, Variant::Before517);
         let mut tried = Vec::new();
         let started = newer.start_or_older(refusing(&mut tried, false));
@@ -222,8 +225,9 @@ mod tests {
 
     #[test]
     fn nothing_is_made_at_a_switch_where_it_may_deadlock() {
-        // Check that on a kernel whose task storage asks the general allocator (one before 6.4 without the member) the programs are told to
-        // make none at switches, that on one that has an allocator for it they may, and that the older programs always may.
+        // Check that on a kernel whose task storage asks the general allocator (one before 6.4
+        // without the member) the programs are told to make none at switches, that on one that has
+        // an allocator for it they may, and that the older programs always may.
         let bytes = made_up("bpf_local_storage_map", "selem_ma");
         let with = Btf::parse(&bytes).expect("hand-made types");
         let bytes = made_up("bpf_local_storage_map", "cache_idx");

@@ -1,4 +1,5 @@
-//! Turns the table and the numbers into the text that Prometheus reads, and the table into its page of documentation.
+//! Turns the table and the numbers into the text that Prometheus reads, and the table into its page
+//! of documentation.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,7 +19,8 @@ pub const MAX_LABEL_BYTES: usize = 128;
 #[error("the metrics cannot be written: {0}")]
 pub struct MetricsError(#[from] prometheus::Error);
 
-/// The series of one family. Two of the same labels are added up, so that the exposition never holds a series twice.
+/// The series of one family. Two of the same labels are added up, so that the exposition never
+/// holds a series twice.
 #[derive(Debug, Default)]
 pub(super) struct Series(BTreeMap<Vec<String>, f64>);
 
@@ -30,7 +32,8 @@ impl Series {
     }
 }
 
-/// A label's value without control characters, cut at [`MAX_LABEL_BYTES`]. Quotes and backslashes are escaped later.
+/// A label's value without control characters, cut at [`MAX_LABEL_BYTES`]. Quotes and backslashes
+/// are escaped later.
 fn clean(value: &str) -> String {
     let mut cleaned = String::with_capacity(value.len().min(MAX_LABEL_BYTES));
     for character in value.chars() {

@@ -14,7 +14,8 @@ pub struct SpendingInput {
     pub programs_ns_total: u64,
     /// Of that, of walks.
     pub walks_ns_total: u64,
-    /// What it cost over the last ten seconds, as a share of the time in which processors were at work.
+    /// What it cost over the last ten seconds, as a share of the time in which processors were at
+    /// work.
     pub late_ratio: Option<f64>,
     /// What it may cost, likewise.
     pub budget_ratio: Option<f64>,

@@ -1,11 +1,13 @@
-//! How many requests were answered, by handler and status code; how many streams of events are open and how they ended.
+//! How many requests were answered, by handler and status code; how many streams of events are open
+//! and how they ended.
 
 use std::array;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Counts of answered requests. Bounded: the handlers' names are fixed in the program and codes are three digits.
+/// Counts of answered requests. Bounded: the handlers' names are fixed in the program and codes are
+/// three digits.
 #[derive(Debug, Default)]
 pub struct RequestCounts {
     answers: Mutex<BTreeMap<(&'static str, u16), u64>>,
@@ -90,7 +92,8 @@ pub struct StreamCounts {
     ended: [AtomicU64; StreamEnd::ALL.len()],
 }
 
-/// What was counted of streams of events, for [`MetricsInput::http_streams`](super::MetricsInput::http_streams).
+/// What was counted of streams of events, for
+/// [`MetricsInput::http_streams`](super::MetricsInput::http_streams).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StreamTotals {
     /// Streams that are open.

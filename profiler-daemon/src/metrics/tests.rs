@@ -158,7 +158,8 @@ fn every_metric_is_exposed_with_its_numbers() {
 
 #[test]
 fn names_follow_the_rules() {
-    // Check the prefix, that exactly the counters end in _total, that units are in the name and no name repeats.
+    // Check the prefix, that exactly the counters end in _total, that units are in the name and no
+    // name repeats.
     let mut names: Vec<_> = FAMILIES.iter().map(|family| family.name).collect();
     for family in FAMILIES {
         assert!(
@@ -191,7 +192,8 @@ fn names_follow_the_rules() {
 
 #[test]
 fn hostile_labels_cannot_break_the_text() {
-    // Check that quotes, line breaks, control characters and long names neither forge a series nor grow without bound.
+    // Check that quotes, line breaks, control characters and long names neither forge a series nor
+    // grow without bound.
     let mut input = full();
     let long = "é".repeat(1_000);
     input.groups = vec![

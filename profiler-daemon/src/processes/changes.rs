@@ -1,4 +1,5 @@
-//! Which processes have other mappings than when it was last asked: for whoever keeps something in step with them.
+//! Which processes have other mappings than when it was last asked: for whoever keeps something in
+//! step with them.
 
 use std::sync::Arc;
 
@@ -37,7 +38,8 @@ impl Image {
 pub struct Changed {
     /// The number.
     pub pid: u32,
-    /// The program and what it has mapped; `None`: there is no such process, or it has no memory of its own.
+    /// The program and what it has mapped; `None`: there is no such process, or it has no memory of
+    /// its own.
     pub now: Option<(Image, Arc<Mappings>)>,
 }
 

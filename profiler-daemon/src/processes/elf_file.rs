@@ -1,6 +1,7 @@
-//! The tables of a program file: what is loaded where, and which sections there are. Only those tables are read, with reads
-//! that a shrinking file merely cuts short; nothing is mapped, so a gigabyte of debug information costs nothing. Hostile bytes:
-//! every table is bounded. It does not look into sections.
+//! The tables of a program file: what is loaded where, and which sections there are. Only those
+//! tables are read, with reads that a shrinking file merely cuts short; nothing is mapped, so a
+//! gigabyte of debug information costs nothing. Hostile bytes: every table is bounded. It does not
+//! look into sections.
 
 use std::{fs::File, os::unix::fs::FileExt as _};
 
@@ -111,7 +112,8 @@ impl Section {
         self.flags & SHF_COMPRESSED != 0
     }
 
-    /// Whether it is loaded and holds code, be its bytes in this file or, of a debug file, in the program.
+    /// Whether it is loaded and holds code, be its bytes in this file or, of a debug file, in the
+    /// program.
     #[must_use]
     pub const fn is_code(&self) -> bool {
         self.flags & SHF_LOADED_CODE == SHF_LOADED_CODE
@@ -307,7 +309,8 @@ pub fn address_of(programs: &[Program], offset: u64) -> Option<u64> {
 mod tests {
     use super::*;
 
-    // Check that this program is read: its sections are found by their whole names only, and its entry is a place in the file.
+    // Check that this program is read: its sections are found by their whole names only, and its
+    // entry is a place in the file.
     #[test]
     fn own_program() {
         let file = File::open("/proc/self/exe").unwrap();
@@ -322,7 +325,8 @@ mod tests {
         assert!((text.address..text.address + text.size_bytes).contains(&elf.entry()));
     }
 
-    // Check that code is preferred where two segments share a part of the file, and that wild segments do not overflow.
+    // Check that code is preferred where two segments share a part of the file, and that wild
+    // segments do not overflow.
     #[test]
     fn offsets() {
         let program = |flags, offset, address, size_bytes| Program {

@@ -1,5 +1,5 @@
-//! Reads the build ID of an ELF file. Hostile bytes: every table and note is bounded, nothing is mapped into memory, so a
-//! file that shrinks meanwhile only reads short.
+//! Reads the build ID of an ELF file. Hostile bytes: every table and note is bounded, nothing is
+//! mapped into memory, so a file that shrinks meanwhile only reads short.
 
 use std::{fs::File, os::unix::fs::FileExt as _};
 
@@ -251,7 +251,8 @@ mod tests {
     }
 
     proptest! {
-        // Check that a good file with any bytes overwritten never makes the reader panic, and never gives a weak ID.
+        // Check that a good file with any bytes overwritten never makes the reader panic, and never
+        // gives a weak ID.
         #[test]
         fn damaged(changes in prop::collection::vec((0_usize..160, any::<u8>()), 1..12)) {
             let mut image = image(&[7; 20], &[]);

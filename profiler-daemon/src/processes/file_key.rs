@@ -3,15 +3,15 @@
 use super::{shares::Owner, source::Mapped};
 use crate::sys::perf_record::Device;
 
-/// How the kernel tells mapped files apart. On file systems without a disk of their own two subvolumes can share both
-/// numbers, so there the path belongs to it.
+/// How the kernel tells mapped files apart. On file systems without a disk of their own two
+/// subvolumes can share both numbers, so there the path belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FileKey {
     device: Device,
     inode: u64,
     path: Option<Box<[u8]>>,
-    /// Whose processes it is known for, where it could not be told by device and inode that it is the file that is mapped: a
-    /// user who has another file taken for it deceives himself.
+    /// Whose processes it is known for, where it could not be told by device and inode that it is
+    /// the file that is mapped: a user who has another file taken for it deceives himself.
     of_user: Option<Option<u32>>,
 }
 

@@ -1,5 +1,6 @@
-//! Which module a mapping belongs to, and the open file behind a module. Files are opened while the process lives, because
-//! afterwards the path may be gone or mean another file; an open file also keeps its inode from being used again.
+//! Which module a mapping belongs to, and the open file behind a module. Files are opened while the
+//! process lives, because afterwards the path may be gone or mean another file; an open file also
+//! keeps its inode from being used again.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -35,7 +36,8 @@ const NOBODY: u32 = u32::MAX;
 pub struct ModuleFile {
     /// The module.
     pub module: ModuleId,
-    /// Open for reading. It may shrink or change at any time: read it, do not trust a mapping of it.
+    /// Open for reading. It may shrink or change at any time: read it, do not trust a mapping of
+    /// it.
     pub file: File,
     /// What it was when it was opened.
     pub identity: FileIdentity,
@@ -112,7 +114,8 @@ pub struct Files {
     native_vdso: Option<ModuleId>,
     /// Images of vDSOs; a handful at most.
     images: HashMap<ModuleId, Arc<ModuleFile>>,
-    /// Tells images apart. A process can write what it likes into its own, but not what hashes like another.
+    /// Tells images apart. A process can write what it likes into its own, but not what hashes like
+    /// another.
     image_hashes: RandomState,
     /// Files that name code made at run time.
     perf_maps: PerfMapFiles,
@@ -192,8 +195,9 @@ impl Files {
         }
     }
 
-    /// Notes that an open file was mapped: the process that mapped it first may have ended long ago. Of copies of one file the
-    /// first one that is still open stays. Where there is no room for a path, what was noted before stays.
+    /// Notes that an open file was mapped: the process that mapped it first may have ended long
+    /// ago. Of copies of one file the first one that is still open stays. Where there is no room
+    /// for a path, what was noted before stays.
     fn see(
         &mut self,
         (table, owner): (&mut ModuleTable, Owner),
@@ -237,7 +241,8 @@ impl Files {
         })
     }
 
-    /// Whose the file of a module is; `None` for what is no file or was never opened. Opens nothing.
+    /// Whose the file of a module is; `None` for what is no file or was never opened. Opens
+    /// nothing.
     #[must_use]
     pub fn owner(&self, module: ModuleId) -> Option<FileOwner> {
         if let Some(image) = self.images.get(&module) {
@@ -375,8 +380,8 @@ impl Files {
         self.counts.evicted += (before - self.kept.len()) as u64;
     }
 
-    /// The file of a module, opened again if it had been closed and still is the same. `None`: it never could be opened,
-    /// or is gone, or is no file.
+    /// The file of a module, opened again if it had been closed and still is the same. `None`: it
+    /// never could be opened, or is gone, or is no file.
     pub fn file(
         &mut self,
         table: &ModuleTable,
@@ -418,7 +423,8 @@ impl Files {
         self.kept.get(&key).map(|kept| Arc::clone(&kept.file))
     }
 
-    /// The file of a module, opened through another process that has it at this place, and remembered so.
+    /// The file of a module, opened through another process that has it at this place, and
+    /// remembered so.
     pub(super) fn file_of(
         &mut self,
         (table, owner): (&mut ModuleTable, Owner),
@@ -434,8 +440,9 @@ impl Files {
         Some(file)
     }
 
-    /// Addresses above 4 GiB can only hold the vDSO of this machine's own word size, which is the same in every process. What
-    /// lies below may be that of 32-bit programs: it has a name, and nothing of it is read.
+    /// Addresses above 4 GiB can only hold the vDSO of this machine's own word size, which is the
+    /// same in every process. What lies below may be that of 32-bit programs: it has a name, and
+    /// nothing of it is read.
     fn vdso(
         &mut self,
         (table, owner): (&mut ModuleTable, Owner),
@@ -455,8 +462,8 @@ impl Files {
         }
     }
 
-    /// A module of its own for the code that a process makes at run time, if the process says how it is called.
-    /// `start_ns` tells processes of one number apart.
+    /// A module of its own for the code that a process makes at run time, if the process says how
+    /// it is called. `start_ns` tells processes of one number apart.
     pub fn perf_map(
         &mut self,
         (table, owner): (&mut ModuleTable, Owner),

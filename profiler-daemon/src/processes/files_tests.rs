@@ -49,8 +49,9 @@ fn copy(path: &Path, others_write: bool) -> Mapped {
     mapped(path)
 }
 
-// Check that two copies of a library are one module by build ID where only root can write them, that the first stays the one
-// that is read while it is open, and that two files without a build ID are two.
+// Check that two copies of a library are one module by build ID where only root can write them,
+// that the first stays the one that is read while it is open, and that two files without a build ID
+// are two.
 #[test]
 fn copies_are_one_module() {
     let directory = tempfile::tempdir().unwrap();
@@ -81,8 +82,8 @@ fn copies_are_one_module() {
     assert_eq!(files.counts().corrupt, 0);
 }
 
-// Check that a file that anybody can write is a module of its own, whatever build ID it bears, and that it is not read for
-// the file that it copies.
+// Check that a file that anybody can write is a module of its own, whatever build ID it bears, and
+// that it is not read for the file that it copies.
 #[test]
 fn a_copied_build_id_takes_nothing_over() {
     let directory = tempfile::tempdir().unwrap();
@@ -168,8 +169,8 @@ fn overwritten_files_change() {
     assert_eq!(files.counts().changed, 1);
 }
 
-// Check that what is mapped without a file is told apart: vDSO with its image, code made at run time, special pages,
-// memory files, and a file that is gone.
+// Check that what is mapped without a file is told apart: vDSO with its image, code made at run
+// time, special pages, memory files, and a file that is gone.
 #[test]
 fn without_a_file() {
     let (mut files, mut table) = (Files::new(4), ModuleTable::new());
@@ -203,8 +204,8 @@ fn without_a_file() {
     assert!(gone.is_file && files.counts().not_opened == 1);
 }
 
-// Check that the paths by which files are opened again are counted with the text of their modules, and that there is an end to
-// them.
+// Check that the paths by which files are opened again are counted with the text of their modules,
+// and that there is an end to them.
 #[test]
 fn paths_are_bounded() {
     use crate::processes::module::MAX_MODULE_TEXT_BYTES;
@@ -237,7 +238,8 @@ fn paths_are_bounded() {
     assert!(!more);
 }
 
-// Check that who maps a file by a path of his own does not come in the place of root or of the file's owner, who come in his.
+// Check that who maps a file by a path of his own does not come in the place of root or of the
+// file's owner, who come in his.
 #[test]
 fn who_leads_to_a_file() {
     let directory = tempfile::tempdir().unwrap();
@@ -266,8 +268,8 @@ fn who_leads_to_a_file() {
     }
 }
 
-// Check that the path by which a file was mapped takes room of whoever mapped it so: that a user who has no room left keeps nobody else
-// from being remembered, and gets his room back then.
+// Check that the path by which a file was mapped takes room of whoever mapped it so: that a user
+// who has no room left keeps nobody else from being remembered, and gets his room back then.
 #[test]
 fn a_path_is_paid_by_who_maps_by_it() {
     let directory = tempfile::tempdir().unwrap();
@@ -321,8 +323,8 @@ fn known_files_stay_open() {
     assert!(first.1 > 1);
 }
 
-// Check that a module that left has its file closed and its path forgotten, and that the same file mapped again is another module
-// with a name.
+// Check that a module that left has its file closed and its path forgotten, and that the same file
+// mapped again is another module with a name.
 #[test]
 fn what_left_is_closed() {
     let directory = tempfile::tempdir().unwrap();
@@ -342,8 +344,9 @@ fn what_left_is_closed() {
     assert!(again != leaves && &*table.get(again).name == paths[1].to_str().unwrap());
 }
 
-// Check that a file that changes again and again while it is mapped fills no table: few of its versions are modules at a time, they
-// leave, and meanwhile the files of others are modules with names.
+// Check that a file that changes again and again while it is mapped fills no table: few of its
+// versions are modules at a time, they leave, and meanwhile the files of others are modules with
+// names.
 #[test]
 fn a_file_that_changes_without_end() {
     const VERSIONS: u64 = 70_000;

@@ -1,12 +1,15 @@
-//! Who a process or a thread is: its number together with its start time, because the kernel reuses numbers.
+//! Who a process or a thread is: its number together with its start time, because the kernel reuses
+//! numbers.
 //!
-//! `pid` is the process (what the kernel calls tgid), `tid` the thread. Nothing here reads anything.
+//! `pid` is the process (what the kernel calls tgid), `tid` the thread. Nothing here reads
+//! anything.
 
 use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-/// Length of one `/proc/PID/stat` start-time tick in nanoseconds: user space always sees 100 ticks a second.
+/// Length of one `/proc/PID/stat` start-time tick in nanoseconds: user space always sees 100 ticks
+/// a second.
 pub const START_TICK_NS: u64 = 10_000_000;
 
 /// One process: a reused pid is another process.
@@ -45,7 +48,8 @@ pub struct ThreadKey {
 /// A file that processes execute: what makes them the same program, whatever they call themselves.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Image {
-    /// The device of its file system, as it shows in mappings: major number << 32 | minor; 0 = not known.
+    /// The device of its file system, as it shows in mappings: major number << 32 | minor; 0 = not
+    /// known.
     pub device: u64,
     /// Its number there; 0 = not known.
     pub inode: u64,

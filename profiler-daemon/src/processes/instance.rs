@@ -1,5 +1,5 @@
-//! One process as the daemon knows it: when it started and ended, what it is called, what it has mapped. Plain data with
-//! its small rules; who creates and finds instances is `live`.
+//! One process as the daemon knows it: when it started and ended, what it is called, what it has
+//! mapped. Plain data with its small rules; who creates and finds instances is `live`.
 
 use std::sync::Arc;
 
@@ -10,14 +10,16 @@ use super::{
     source::{Description, Mapped},
 };
 
-/// How much later than a process's start its fork record may be stamped: the kernel can be interrupted in between.
+/// How much later than a process's start its fork record may be stamped: the kernel can be
+/// interrupted in between.
 pub(super) const FORK_SLACK_NS: u64 = 1_000_000_000;
 /// Bytes of a process name, its terminating zero included.
 pub const COMM_BYTES: usize = 16;
 /// Longest path or group name kept, bytes.
 const MAX_TEXT_BYTES: usize = 4096;
 
-/// What does not change while a program runs; shared between a process and its children until they execute another.
+/// What does not change while a program runs; shared between a process and its children until they
+/// execute another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Path of the program.
@@ -37,7 +39,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Takes what was read; what could not be read any more is taken from `before` (the parent's, or the program's before).
+    /// Takes what was read; what could not be read any more is taken from `before` (the parent's,
+    /// or the program's before).
     pub(super) fn gather(read: Description, before: &Self) -> Self {
         let text = |text: Option<&str>| text.map(|text| Arc::from(cut(text)));
         let (cgroup, unit, container_id) = match &read.cgroup {
@@ -145,7 +148,8 @@ pub(super) struct Instance {
     pub(super) incomplete_since_ns: Option<u64>,
     /// Addresses of it were in no mapping since these were last read.
     pub(super) unresolved: bool,
-    /// When its mappings were last read because an address was not found, and how long to wait until the next time.
+    /// When its mappings were last read because an address was not found, and how long to wait
+    /// until the next time.
     pub(super) reread_ns: u64,
     pub(super) reread_wait_ns: u64,
 }

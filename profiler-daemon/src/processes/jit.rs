@@ -8,12 +8,14 @@ use super::{
     shares::Owner,
 };
 
-/// Shortest wait between two looks for the file in which a process names the code it makes, nanoseconds.
+/// Shortest wait between two looks for the file in which a process names the code it makes,
+/// nanoseconds.
 const JIT_WAIT_NS: u64 = 1_000_000_000;
 
 impl Processes {
-    /// The module of the code that a linked process makes at run time: one that bears the process's name, until the process says how
-    /// this code is called, which is looked at once a second at most. [`ModuleId::JIT`] where neither is known, or has room.
+    /// The module of the code that a linked process makes at run time: one that bears the process's
+    /// name, until the process says how this code is called, which is looked at once a second at
+    /// most. [`ModuleId::JIT`] where neither is known, or has room.
     pub fn jit(&mut self, key: ProcessKey, time_ns: u64) -> ModuleId {
         let Some(id) = self.by_key.get(&key).copied() else {
             return ModuleId::JIT;
@@ -48,7 +50,8 @@ impl Processes {
     }
 }
 
-/// One module for the code that all programs of this name make and do not name: as a whole it is one function.
+/// One module for the code that all programs of this name make and do not name: as a whole it is
+/// one function.
 fn nameless_code((table, owner): (&mut ModuleTable, Owner), comm: &[u8]) -> ModuleId {
     let comm = printable(comm.split(|byte| *byte == 0).next().unwrap_or_default());
     if comm.is_empty() {

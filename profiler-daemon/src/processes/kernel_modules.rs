@@ -1,5 +1,6 @@
-//! Which kernel module a kernel address is in, from the text of `/proc/modules`. Pure: the text is an argument. Everything
-//! outside of modules is `[kernel]`, also when the kernel hides its addresses.
+//! Which kernel module a kernel address is in, from the text of `/proc/modules`. Pure: the text is
+//! an argument. Everything outside of modules is `[kernel]`, also when the kernel hides its
+//! addresses.
 
 use super::{
     mappings::Place,
@@ -17,8 +18,8 @@ pub struct KernelModules {
 }
 
 impl KernelModules {
-    /// Reads lines of `name size references users state address`, and gives each module its number. A kernel without
-    /// loadable modules has no such file: pass no text.
+    /// Reads lines of `name size references users state address`, and gives each module its number.
+    /// A kernel without loadable modules has no such file: pass no text.
     #[must_use]
     pub fn parse(text: &[u8], table: &mut ModuleTable) -> Self {
         let text = String::from_utf8_lossy(text);
@@ -70,7 +71,8 @@ fn parse_line(line: &str) -> Option<(&str, u64, u64)> {
 mod tests {
     use super::*;
 
-    // Check that addresses inside a module get it, those around it the kernel, and hidden addresses no module.
+    // Check that addresses inside a module get it, those around it the kernel, and hidden addresses
+    // no module.
     #[test]
     fn finds_modules() {
         let text = b"nf_tables 4096 2 nft_ct,nft_nat, Live 0xffffffffc0002000 (O)\n\

@@ -23,12 +23,14 @@ const NOBODY: Owner = Owner::Process {
 const ROOT: u32 = 0;
 
 impl Processes {
-    /// Has modules leave that nothing names: no mapping of a process that is known, and nothing that `others` marks, which is to be
-    /// every module that somebody else has in use. Answers which they were: their files are closed, their numbers never come back.
+    /// Has modules leave that nothing names: no mapping of a process that is known, and nothing
+    /// that `others` marks, which is to be every module that somebody else has in use. Answers
+    /// which they were: their files are closed, their numbers never come back.
     pub fn sweep_modules(&mut self, others: impl FnOnce(&mut ModuleMarks)) -> HashSet<ModuleId> {
         let (instances, files) = (&self.instances, &self.files);
         let gone = self.table.sweep(|marks| {
-            // Children share what their parent has mapped. Who lives has it, before who ended, and the oldest before its children.
+            // Children share what their parent has mapped. Who lives has it, before who ended, and
+            // the oldest before its children.
             let mut holders = HashMap::new();
             for (id, instance) in instances {
                 marks.keep(instance.jit);

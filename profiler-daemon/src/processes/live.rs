@@ -1,8 +1,9 @@
 //! Every process there is or just was: kept current by the side-band, asked by (pid, start time).
 //!
-//! Records know a pid and a time; the kernel side knows a pid and a start time. An instance is one process between its
-//! fork and its end; [`Processes::link`] ties the kernel's key to it. It would break if side-band times came from another
-//! clock than `CLOCK_MONOTONIC`. Housekeeping (ends, lost records, unknown addresses) is in `upkeep`.
+//! Records know a pid and a time; the kernel side knows a pid and a start time. An instance is one
+//! process between its fork and its end; [`Processes::link`] ties the kernel's key to it. It would
+//! break if side-band times came from another clock than `CLOCK_MONOTONIC`. Housekeeping (ends,
+//! lost records, unknown addresses) is in `upkeep`.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -28,10 +29,11 @@ use crate::sys::{
 /// Most processes known at a time, ended ones included.
 pub const MAX_PROCESSES: usize = 100_000;
 
-/// Most programs described on exec in one pass (some 40 us each); those beyond are described when first asked for, if they
-/// still live.
+/// Most programs described on exec in one pass (some 40 us each); those beyond are described when
+/// first asked for, if they still live.
 pub(super) const MAX_GATHERS: u32 = 256;
-/// How often in one pass files are opened again through processes that have them (some 20 us each), by share.
+/// How often in one pass files are opened again through processes that have them (some 20 us each),
+/// by share.
 pub(super) const MAX_REOPENINGS: usize = 256;
 
 /// How to follow processes.
@@ -91,7 +93,7 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Knows nobody yet. `boot_minus_monotonic_ns`: how far the boot clock is ahead of the monotonic one.
+    /// Knows nobody yet. The boot clock is `boot_minus_monotonic_ns` ahead of the monotonic one.
     #[must_use]
     pub fn new(
         source: Box<dyn Source>,
@@ -120,7 +122,8 @@ impl Processes {
         }
     }
 
-    /// Takes in every process there is now. Call it once the side-band is open, so that nothing falls in between.
+    /// Takes in every process there is now. Call it once the side-band is open, so that nothing
+    /// falls in between.
     pub fn seed_from_proc(&mut self) {
         for pid in self.source.pids() {
             if let Some(stat) = self.source.stat(pid) {
@@ -171,7 +174,8 @@ impl Processes {
             .copied()
     }
 
-    /// The same, or what `/proc` shows now where its fork was missed, or an empty one where that is gone too.
+    /// The same, or what `/proc` shows now where its fork was missed, or an empty one where that is
+    /// gone too.
     fn at_or_found(&mut self, pid: u32, time_ns: u64) -> Option<u64> {
         if let Some(id) = self.at(pid, time_ns) {
             return Some(id);
@@ -187,7 +191,8 @@ impl Processes {
         self.insert(Instance::new(pid, time_ns))
     }
 
-    /// Takes in one record of the side-band. Records come in order of time. Call [`Self::describe_new`] soon after.
+    /// Takes in one record of the side-band. Records come in order of time. Call
+    /// [`Self::describe_new`] soon after.
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::Fork {
@@ -300,8 +305,9 @@ impl Processes {
         }
     }
 
-    /// Reads what the programs are that were executed lately. To be called while they may still live, but after whoever waits
-    /// for their mappings has got these: it takes longer than taking in records.
+    /// Reads what the programs are that were executed lately. To be called while they may still
+    /// live, but after whoever waits for their mappings has got these: it takes longer than taking
+    /// in records.
     pub fn describe_new(&mut self) {
         for id in std::mem::take(&mut self.undescribed) {
             let instance = self.instances.get(&id);
@@ -384,8 +390,8 @@ impl Processes {
         }
     }
 
-    /// Reads all mappings of a process anew; those not known yet count as there since `since_ns`. Answers whether the
-    /// process was still there.
+    /// Reads all mappings of a process anew; those not known yet count as there since `since_ns`.
+    /// Answers whether the process was still there.
     pub(super) fn read_mappings(&mut self, id: u64, since_ns: u64, now_ns: u64) -> bool {
         let Some(instance) = self.instances.get_mut(&id) else {
             return false;
@@ -438,8 +444,8 @@ impl Processes {
         true
     }
 
-    /// Ties the kernel's task to the process known from records or `/proc`; both starts in nanoseconds, `start_ns` since
-    /// boot. Cheap when it is tied already.
+    /// Ties the kernel's task to the process known from records or `/proc`; both starts in
+    /// nanoseconds, `start_ns` since boot. Cheap when it is tied already.
     pub fn link(&mut self, pid: u32, start_monotonic_ns: u64, start_ns: u64) -> ProcessKey {
         let key = ProcessKey { pid, start_ns };
         if self.by_key.contains_key(&key) {
@@ -473,7 +479,8 @@ impl Processes {
         key
     }
 
-    /// What is mapped in a linked process, and in which generation. The copy stays as it is while the process goes on.
+    /// What is mapped in a linked process, and in which generation. The copy stays as it is while
+    /// the process goes on.
     #[must_use]
     pub fn mappings(&self, key: ProcessKey) -> Option<Arc<Mappings>> {
         let id = self.by_key.get(&key)?;
@@ -482,7 +489,8 @@ impl Processes {
             .map(|instance| Arc::clone(&instance.mappings))
     }
 
-    /// Where an address of a linked process was at that time. `None` is counted, and has the mappings read again soon.
+    /// Where an address of a linked process was at that time. `None` is counted, and has the
+    /// mappings read again soon.
     pub fn resolve(&mut self, key: ProcessKey, time_ns: u64, address: u64) -> Option<Place> {
         let id = *self.by_key.get(&key)?;
         let instance = self.instances.get(&id)?;
@@ -503,7 +511,8 @@ impl Processes {
         place
     }
 
-    /// What a linked process is. Read once when it is first asked for after a fork, and again after each exec.
+    /// What a linked process is. Read once when it is first asked for after a fork, and again after
+    /// each exec.
     pub fn info(&mut self, key: ProcessKey) -> Option<ProcessInfo> {
         let id = *self.by_key.get(&key)?;
         if self
@@ -519,7 +528,8 @@ impl Processes {
         self.instances.get(&id).map(|instance| instance.info(key))
     }
 
-    /// The kernel side is done with a process: it may be forgotten once its end is some seconds ago.
+    /// The kernel side is done with a process: it may be forgotten once its end is some seconds
+    /// ago.
     pub fn retire(&mut self, key: ProcessKey) {
         if let Some(instance) = self
             .by_key

@@ -1,4 +1,5 @@
-//! Tests of `live` and `upkeep` over a made-up machine: timelines of records, and what `/proc` shows at the time.
+//! Tests of `live` and `upkeep` over a made-up machine: timelines of records, and what `/proc`
+//! shows at the time.
 
 use super::*;
 use crate::{
@@ -90,7 +91,7 @@ fn apply(processes: &mut Processes, events: &[Event]) {
     }
 }
 
-// Check a child's life:  fork 100   exec 200   /bin/new 210   exit 300;   the kernel says it started at 99.
+// Check a child's life: fork 100 exec 200 /bin/new 210 exit 300; the kernel says it started at 99.
 #[test]
 fn fork_exec_exit() {
     let (machine, mut processes) = machine();
@@ -129,8 +130,8 @@ fn fork_exec_exit() {
     assert_eq!(processes.mappings(key).unwrap().generation(), 1);
 }
 
-// Check that taking in the records of a new program reads nothing about it, and that it is described right afterwards: once,
-// and for good, though it ends then.
+// Check that taking in the records of a new program reads nothing about it, and that it is
+// described right afterwards: once, and for good, though it ends then.
 #[test]
 fn described_after_its_records() {
     let (machine, mut processes) = machine();
@@ -158,7 +159,8 @@ fn described_after_its_records() {
     );
 }
 
-// Check that of more new programs than may be described in a pass, the others are described when they are asked for.
+// Check that of more new programs than may be described in a pass, the others are described when
+// they are asked for.
 #[test]
 fn described_when_asked_for() {
     let (machine, mut processes) = machine();
@@ -181,7 +183,8 @@ fn described_when_asked_for() {
     assert_eq!(described(), MAX_GATHERS + 2);
 }
 
-// Check that one number used by three processes stays three: each key finds its own, in whatever order they are linked.
+// Check that one number used by three processes stays three: each key finds its own, in whatever
+// order they are linked.
 #[test]
 fn reused_pid() {
     let (machine, mut processes) = machine();
@@ -216,8 +219,8 @@ fn reused_pid() {
     assert_eq!(processes.counts().vanished, 0);
 }
 
-// Check that a process the kernel side sees before its records are read is one process, not two, and gets its parent's
-// mappings once the fork is read.
+// Check that a process the kernel side sees before its records are read is one process, not two,
+// and gets its parent's mappings once the fork is read.
 #[test]
 fn linked_before_its_fork_is_read() {
     let (machine, mut processes) = machine();
@@ -250,8 +253,8 @@ fn seeded_before_its_fork_is_read() {
     );
 }
 
-// Check that the end of the first thread is not the end of a process that has others, that the last thread's is, and that
-// an exec by another thread brings a process back.
+// Check that the end of the first thread is not the end of a process that has others, that the last
+// thread's is, and that an exec by another thread brings a process back.
 #[test]
 fn threads_and_ends() {
     let (machine, mut processes) = machine();
@@ -280,8 +283,8 @@ fn threads_and_ends() {
     );
 }
 
-// Check that after lost records everything is read again: what mapped something is known, what ended has ended, what is
-// new is found.
+// Check that after lost records everything is read again: what mapped something is known, what
+// ended has ended, what is new is found.
 #[test]
 fn lost_records() {
     let (machine, mut processes) = machine();
@@ -323,8 +326,8 @@ fn lost_records() {
     );
 }
 
-// Check that records lost in every pass leave no process out: all are read again in turn, those with addresses in no mapping
-// first, as often as these come up.
+// Check that records lost in every pass leave no process out: all are read again in turn, those
+// with addresses in no mapping first, as often as these come up.
 #[test]
 fn lost_records_again_and_again() {
     let (machine, mut processes) = machine();
@@ -361,7 +364,8 @@ fn lost_records_again_and_again() {
     assert_eq!(known[13].0, keys.len(), "{known:?}");
 }
 
-// Check that an address in no mapping has the maps read again, but not again and again, and never another process's.
+// Check that an address in no mapping has the maps read again, but not again and again, and never
+// another process's.
 #[test]
 fn unknown_addresses() {
     let (machine, mut processes) = machine();
@@ -388,7 +392,8 @@ fn unknown_addresses() {
     assert!(processes.info(key).unwrap().exited_ns.is_some());
 }
 
-// Check that ended processes are forgotten: soon when the kernel side is done, late when it never says so.
+// Check that ended processes are forgotten: soon when the kernel side is done, late when it never
+// says so.
 #[test]
 fn forgets_the_ended() {
     let (machine, mut processes) = machine();
@@ -439,7 +444,8 @@ fn too_many() {
     assert_eq!(processes.counts().refused, 5);
 }
 
-// Check that a program finds the file that names its code at once, though that of the program before it was just found.
+// Check that a program finds the file that names its code at once, though that of the program
+// before it was just found.
 #[test]
 fn names_of_code_after_an_exec() {
     let (machine, mut processes) = machine();
@@ -459,8 +465,9 @@ fn names_of_code_after_an_exec() {
     );
 }
 
-// Check that a file that was closed is opened through another process that has it mapped where the one that mapped it last, by a path
-// of its own, is gone; and that it is looked for again after nobody led to it.
+// Check that a file that was closed is opened through another process that has it mapped where the
+// one that mapped it last, by a path of its own, is gone; and that it is looked for again after
+// nobody led to it.
 #[test]
 fn a_file_that_was_mapped_by_another_path() {
     let (machine, mut processes) = machine();
@@ -493,8 +500,9 @@ fn a_file_that_was_mapped_by_another_path() {
     assert_eq!(*seen(&processes).path, *b"/lib/own");
 }
 
-// Check that a user whose processes all name the code they make takes the file of nobody else's, and that those of his own that
-// were closed for want of room are opened again when they are asked for.
+// Check that a user whose processes all name the code they make takes the file of nobody else's,
+// and that those of his own that were closed for want of room are opened again when they are asked
+// for.
 #[test]
 fn many_files_that_name_code() {
     let (machine, mut processes) = machine();
@@ -518,8 +526,8 @@ fn many_files_that_name_code() {
     assert!(processes.file(modules[2]).is_none());
 }
 
-// Check that modules stay that a process has mapped, or had before it ended or executed another program a short while ago, and leave
-// when that is forgotten.
+// Check that modules stay that a process has mapped, or had before it ended or executed another
+// program a short while ago, and leave when that is forgotten.
 #[test]
 fn modules_leave_with_their_last_mapping() {
     const SECOND: u64 = 1_000_000_000;
@@ -556,7 +564,8 @@ fn modules_leave_with_their_last_mapping() {
     assert_eq!(now.as_deref(), Some("/bin/new"));
 }
 
-// Check that a file that was mapped when there was no room for its module is one once there is some.
+// Check that a file that was mapped when there was no room for its module is one once there is
+// some.
 #[test]
 fn a_module_without_room_is_looked_at_again() {
     use super::super::module::{Module, ModuleIdentity, ModuleKind};

@@ -1,4 +1,5 @@
-//! A made-up machine for tests: processes as its `/proc` shows them at the moment, whatever the records say.
+//! A made-up machine for tests: processes as its `/proc` shows them at the moment, whatever the
+//! records say.
 
 use std::{
     collections::HashMap,
@@ -15,8 +16,8 @@ use crate::sys::{
     proc_stat::ProcStat,
 };
 
-/// One process as the made-up `/proc` shows it: start ticks, threads, mappings as (start, path), the file that names the
-/// code it makes.
+/// One process as the made-up `/proc` shows it: start ticks, threads, mappings as (start, path),
+/// the file that names the code it makes.
 #[derive(Clone, Default)]
 struct Shown {
     ticks: u64,

@@ -1,8 +1,9 @@
-//! What one process has mapped for execution, and since when. Pure: an address at a time gives a module and an offset.
+//! What one process has mapped for execution, and since when. Pure: an address at a time gives a
+//! module and an offset.
 //!
-//! The kernel reports new mappings but not those that go away, so an old one ends when a new one covers it, or with an
-//! exec. What ended is kept some seconds for stacks that were walked before. It would break if times came from another
-//! clock than the walks'.
+//! The kernel reports new mappings but not those that go away, so an old one ends when a new one
+//! covers it, or with an exec. What ended is kept some seconds for stacks that were walked before.
+//! It would break if times came from another clock than the walks'.
 
 use std::sync::Arc;
 
@@ -14,7 +15,8 @@ pub const MAX_MAPPINGS: usize = 4096;
 pub const MAX_ENDED: usize = 1024;
 /// How long ended mappings are kept for stacks that were walked before they ended, nanoseconds.
 pub const KEEP_ENDED_NS: u64 = 5_000_000_000;
-/// Most programs before the present one that are remembered: `sh` executes `env` executes the program.
+/// Most programs before the present one that are remembered: `sh` executes `env` executes the
+/// program.
 const MAX_BEFORE: u32 = 4;
 
 /// Where an address is.
@@ -87,7 +89,8 @@ pub enum Added {
     Known,
     /// It took addresses of others, which end with it.
     Replaced,
-    /// There was no room: its addresses, or the remains of what it covered, stay unmapped. Counted by the caller.
+    /// There was no room: its addresses, or the remains of what it covered, stay unmapped. Counted
+    /// by the caller.
     Full,
 }
 
@@ -100,15 +103,16 @@ pub struct Mappings {
     ended: Vec<(u64, Mapping)>,
     generation: u32,
     changes: u32,
-    /// What the process had mapped until it executed its present program, and when that was. Shared, not copied: most
-    /// often it is the table of the parent.
+    /// What the process had mapped until it executed its present program, and when that was.
+    /// Shared, not copied: most often it is the table of the parent.
     before: Option<(u64, Arc<Mappings>)>,
     /// How many programs are remembered.
     depth: u32,
 }
 
 impl Mappings {
-    /// Grows whenever an address may mean something else than before: a mapping was replaced, or a program executed.
+    /// Grows whenever an address may mean something else than before: a mapping was replaced, or a
+    /// program executed.
     #[must_use]
     pub fn generation(&self) -> u32 {
         self.generation
@@ -144,7 +148,8 @@ impl Mappings {
             + self.ended.capacity() * size_of::<(u64, Mapping)>()
     }
 
-    /// Where this address was at that time. Also answers for ended mappings, as long as they are kept.
+    /// Where this address was at that time. Also answers for ended mappings, as long as they are
+    /// kept.
     #[must_use]
     pub fn place(&self, address: u64, time_ns: u64) -> Option<Place> {
         if let Some((exec_ns, before)) = &self.before
@@ -152,8 +157,8 @@ impl Mappings {
         {
             return before.place(address, time_ns);
         }
-        // The first to end after that time is the one that was there. Asked first: the beginning of a present one can be a
-        // guess, the end of another is not.
+        // The first to end after that time is the one that was there. Asked first: the beginning of
+        // a present one can be a guess, the end of another is not.
         let after = self.ended.partition_point(|(end_ns, _)| *end_ns <= time_ns);
         let mut ended = self.ended[after..].iter().map(|(_, mapping)| mapping);
         if let Some(mapping) =
@@ -192,7 +197,8 @@ impl Mappings {
         if covered.iter().all(|mapping| mapping.same_places(&new)) {
             return self.join(first, behind, new);
         }
-        // Without room for the remains of what it covers, the remains go too: a wrong place is worse than none.
+        // Without room for the remains of what it covers, the remains go too: a wrong place is
+        // worse than none.
         let full = self.present.len() + 3 - covered.len() > MAX_MAPPINGS;
         let mut kept = Vec::with_capacity(3);
         let mut ended = Vec::with_capacity(covered.len());
@@ -221,7 +227,8 @@ impl Mappings {
         if full { Added::Full } else { Added::Replaced }
     }
 
-    /// Several pieces that give the same places as the new one become one with it: no address changes its meaning.
+    /// Several pieces that give the same places as the new one become one with it: no address
+    /// changes its meaning.
     fn join(&mut self, first: usize, behind: usize, new: Mapping) -> Added {
         let covered = &self.present[first..behind];
         if covered.is_empty() && self.present.len() >= MAX_MAPPINGS {
@@ -265,7 +272,8 @@ impl Mappings {
         self.ended.insert(at, (time_ns, mapping));
     }
 
-    /// The process became another program: nothing is mapped any more. What was is remembered for older stacks.
+    /// The process became another program: nothing is mapped any more. What was is remembered for
+    /// older stacks.
     pub fn exec(this: &mut Arc<Self>, time_ns: u64) {
         let depth = this.depth + 1;
         let mut before = Arc::clone(this);
@@ -281,9 +289,9 @@ impl Mappings {
         });
     }
 
-    /// Takes over what `/proc/PID/maps` says now, after something was missed: mappings not in `listed` end now, new ones
-    /// that take the place of others count from `since_ns` on, those at free addresses always. Answers how many had no
-    /// room.
+    /// Takes over what `/proc/PID/maps` says now, after something was missed: mappings not in
+    /// `listed` end now, new ones that take the place of others count from `since_ns` on, those at
+    /// free addresses always. Answers how many had no room.
     pub fn replace_all(&mut self, listed: &[Mapping], since_ns: u64, now_ns: u64) -> u64 {
         let mut gone = Vec::new();
         self.present.retain(|old| {
@@ -399,8 +407,8 @@ mod tests {
         assert_eq!(at(&mappings, 0x5000, 5), None);
     }
 
-    // Check that hearing of a mapping again is no change, and that hearing of its neighbouring pieces does not make a new
-    // generation: a JIT engine changes protections all the time.
+    // Check that hearing of a mapping again is no change, and that hearing of its neighbouring
+    // pieces does not make a new generation: a JIT engine changes protections all the time.
     #[test]
     fn repeats_keep_the_generation() {
         let mut mappings = Mappings::default();
@@ -455,8 +463,8 @@ mod tests {
         assert_eq!(around, [Some((A, 0)), Some((B, 0))]);
     }
 
-    // Check that the numbers of present and ended mappings are bounded, and that a full table rather forgets a place than
-    // keeps a wrong one.
+    // Check that the numbers of present and ended mappings are bounded, and that a full table
+    // rather forgets a place than keeps a wrong one.
     #[test]
     fn bounds() {
         let mut mappings = Mappings::default();
@@ -499,7 +507,8 @@ mod tests {
         assert!(!mappings.has_old(u64::MAX));
     }
 
-    // Check that a process that executes one program after another without end does not remember them all.
+    // Check that a process that executes one program after another without end does not remember
+    // them all.
     #[test]
     fn remembers_few_programs() {
         let mut mappings = Arc::new(Mappings::default());
@@ -518,8 +527,8 @@ mod tests {
     }
 
     proptest! {
-        // Check against a table of single addresses: whatever is added, the last mapping wins at every address, and
-        // present ranges never overlap.
+        // Check against a table of single addresses: whatever is added, the last mapping wins at
+        // every address, and present ranges never overlap.
         #[test]
         fn last_one_wins(adds in prop::collection::vec((0_u64..60, 1_u64..20, 0_u32..3, 0_u64..4), 1..40)) {
             let mut mappings = Mappings::default();

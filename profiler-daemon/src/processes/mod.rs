@@ -1,4 +1,5 @@
-//! Who runs: processes by number and start time, what they have mapped and when, and which module an address is in.
+//! Who runs: processes by number and start time, what they have mapped and when, and which module
+//! an address is in.
 
 pub mod changes;
 pub mod elf_file;

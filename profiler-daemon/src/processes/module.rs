@@ -1,11 +1,13 @@
-//! Modules: the files (and the few things that are not files) that code runs from, each under one small number.
+//! Modules: the files (and the few things that are not files) that code runs from, each under one
+//! small number.
 //!
-//! The table only remembers; finding out which file an address belongs to is `mappings`, reading its build ID is
-//! `files`. Copies share their contents until one of them grows, so a snapshot costs a reference count.
+//! The table only remembers; finding out which file an address belongs to is `mappings`, reading
+//! its build ID is `files`. Copies share their contents until one of them grows, so a snapshot
+//! costs a reference count.
 //!
-//! The table is bounded, and so is what one process, user or file may have of it. Modules that nothing names leave
-//! ([`ModuleTable::sweep`]). Their numbers never come back, so whoever remembers something by a module's number need
-//! not know.
+//! The table is bounded, and so is what one process, user or file may have of it. Modules that
+//! nothing names leave ([`ModuleTable::sweep`]). Their numbers never come back, so whoever
+//! remembers something by a module's number need not know.
 
 mod register;
 mod table;
@@ -18,17 +20,18 @@ pub use table::{HeldText, ModuleMarks, ModuleTable};
 
 /// Most modules the table holds; the ones beyond are `[unknown]` and counted.
 pub const MAX_MODULES: usize = 65_536;
-/// Most bytes of text that the table holds, and that others hold for its modules; beyond, new modules are `[unknown]`
-/// and counted.
+/// Most bytes of text that the table holds, and that others hold for its modules; beyond, new
+/// modules are `[unknown]` and counted.
 pub const MAX_MODULE_TEXT_BYTES: usize = 16 << 20;
 /// Longest module name kept; longer ones lose their beginning.
 pub const MAX_NAME_BYTES: usize = 1024;
 
-/// Most versions of one file that are modules at a time: whoever writes a file can make as many of them as he likes.
+/// Most versions of one file that are modules at a time: whoever writes a file can make as many of
+/// them as he likes.
 pub const MAX_FILE_VERSIONS: u32 = 1024;
 
-/// The number of a module in the [`ModuleTable`]: its place in the lower half, in the upper one how many modules have
-/// left that place before it. Never reused while the daemon runs.
+/// The number of a module in the [`ModuleTable`]: its place in the lower half, in the upper one how
+/// many modules have left that place before it. Never reused while the daemon runs.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -88,12 +91,13 @@ pub struct FileIdentity {
 /// What makes two mapped things the same module.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ModuleIdentity {
-    /// The linker's own mark: equal in every copy of the file. Only for files that nobody but root can write: others
-    /// could bear the mark of a file that they are not.
+    /// The linker's own mark: equal in every copy of the file. Only for files that nobody but root
+    /// can write: others could bear the mark of a file that they are not.
     BuildId(Box<[u8]>),
     /// A file without such a mark, or one whose mark is not to be trusted.
     File(FileIdentity),
-    /// What is known by name only (a file that could not be opened, a kernel module, a special mapping).
+    /// What is known by name only (a file that could not be opened, a kernel module, a special
+    /// mapping).
     Named(Box<str>),
 }
 
@@ -130,7 +134,8 @@ impl ModuleIdentity {
 /// One module.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Module {
-    /// The path as the first process that mapped it saw it, or `[kernel]`, `[vdso]`, `[jit]`, `[unknown]`.
+    /// The path as the first process that mapped it saw it, or `[kernel]`, `[vdso]`, `[jit]`,
+    /// `[unknown]`.
     pub name: Box<str>,
     /// The GNU build ID, where the file has one.
     pub build_id: Option<Box<[u8]>>,

@@ -17,7 +17,8 @@ use super::{
 const MAX_MAPPERS: usize = 4;
 const MAX_MAPPERS_OF_USER: usize = 2;
 
-/// To look through so many mappings takes some milliseconds: what was found in more of them serves for more sweeps.
+/// To look through so many mappings takes some milliseconds: what was found in more of them serves
+/// for more sweeps.
 const MAPPINGS_PER_SWEEP: usize = 1 << 16;
 
 /// A process that has a module mapped.
@@ -57,7 +58,8 @@ impl Processes {
         }
     }
 
-    /// Whose the file of a module is; `None` for what is no file or was never opened. Opens nothing.
+    /// Whose the file of a module is; `None` for what is no file or was never opened. Opens
+    /// nothing.
     #[must_use]
     pub fn file_owner(&self, module: ModuleId) -> Option<FileOwner> {
         self.files.owner(module)
@@ -69,7 +71,8 @@ impl Processes {
         self.files.seen(module)
     }
 
-    /// The file of a module that the process that mapped it last does not lead to any more: some other one may.
+    /// The file of a module that the process that mapped it last does not lead to any more: some
+    /// other one may.
     fn file_of_another(&mut self, module: ModuleId) -> Option<Arc<ModuleFile>> {
         if self.mappers.is_none() {
             self.mappers = Some(self.find_mappers());
@@ -119,7 +122,8 @@ impl Processes {
         mappers
     }
 
-    /// The file that names the code a process makes, closed because there were too many, while the process lives.
+    /// The file that names the code a process makes, closed because there were too many, while the
+    /// process lives.
     fn perf_map_again(&mut self, module: ModuleId) -> Option<Arc<ModuleFile>> {
         let id = *self.jits.get(&module)?;
         let instance = self.instances.get(&id)?;
@@ -141,7 +145,8 @@ impl Processes {
 mod tests {
     use super::*;
 
-    // Check that what was found among few mappings is found anew at each sweep, and among many less often.
+    // Check that what was found among few mappings is found anew at each sweep, and among many less
+    // often.
     #[test]
     fn many_mappings_are_looked_at_less_often() {
         assert!(Mappers::default().swept().is_none());

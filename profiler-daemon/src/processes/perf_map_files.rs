@@ -1,5 +1,5 @@
-//! The open files in which processes name the code that they make at run time: few, and a user who has many of them keeps out
-//! none of another user's.
+//! The open files in which processes name the code that they make at run time: few, and a user who
+//! has many of them keeps out none of another user's.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -39,8 +39,8 @@ impl PerfMapFiles {
         open.map(|open| Arc::clone(&open.file))
     }
 
-    /// Keeps a file open, in the place of the one that its module had before. Where there are too many, the oldest of the user
-    /// who has most is closed; answers whether one was.
+    /// Keeps a file open, in the place of the one that its module had before. Where there are too
+    /// many, the oldest of the user who has most is closed; answers whether one was.
     pub(super) fn keep(&mut self, owner: Owner, file: Arc<ModuleFile>) -> bool {
         self.0.retain(|open| open.file.module != file.module);
         let user = owner.user();
@@ -92,8 +92,8 @@ mod tests {
         }
     }
 
-    // Check that a user with ever more files closes his own oldest and nobody else's, that where all have as many the oldest of
-    // all is closed, and that a module has one file.
+    // Check that a user with ever more files closes his own oldest and nobody else's, that where
+    // all have as many the oldest of all is closed, and that a module has one file.
     #[test]
     fn who_has_most_gives_way() {
         let mut maps = PerfMapFiles::default();

@@ -1,5 +1,5 @@
-//! The whole stage against real processes of this machine: side-band, `/proc`, files. Needs the right to hear the
-//! side-band (root); without it there is nothing to test.
+//! The whole stage against real processes of this machine: side-band, `/proc`, files. Needs the
+//! right to hear the side-band (root); without it there is nothing to test.
 
 use std::{
     fs,
@@ -56,7 +56,8 @@ fn follow(
     }
 }
 
-// Check that a program that lives 50 ms and whose file is deleted meanwhile is known by name, user and file after its end.
+// Check that a program that lives 50 ms and whose file is deleted meanwhile is known by name, user
+// and file after its end.
 #[test]
 fn short_life() {
     let Some((mut side_band, mut processes)) = start() else {
@@ -114,7 +115,8 @@ fn short_life() {
     );
 }
 
-// Check that a process that was there before has the same mappings as one heard from the side-band, by module and offset.
+// Check that a process that was there before has the same mappings as one heard from the side-band,
+// by module and offset.
 #[test]
 fn seeded_and_heard_agree() {
     let Some((mut side_band, mut heard)) = start() else {

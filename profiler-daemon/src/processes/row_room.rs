@@ -1,6 +1,8 @@
-//! Room for the rows of all tables of mappings together: one process can have thousands, and fork as often as it likes.
+//! Room for the rows of all tables of mappings together: one process can have thousands, and fork
+//! as often as it likes.
 
-/// Rows, those that processes share counted once, beyond which tables of more than [`FEW`] do not grow: 48 MiB.
+/// Rows, those that processes share counted once, beyond which tables of more than [`FEW`] do not
+/// grow: 48 MiB.
 const MAX_ROWS: usize = 1 << 20;
 /// As many rows as nearly all programs have.
 const FEW: usize = 64;
@@ -31,7 +33,8 @@ impl RowRoom {
 mod tests {
     use super::*;
 
-    // Check that large tables find no room once there is none, that small ones do, and that it is there again afterwards.
+    // Check that large tables find no room once there is none, that small ones do, and that it is
+    // there again afterwards.
     #[test]
     fn large_tables_find_no_room() {
         let mut room = RowRoom::default();

@@ -1,7 +1,8 @@
-//! By which path and process the file of each module was mapped, to open it again, and to find what belongs to it.
+//! By which path and process the file of each module was mapped, to open it again, and to find what
+//! belongs to it.
 //!
-//! Whoever can read a file can map it, by a path of his own, and end. So of those who map one the last is remembered, but
-//! nobody else comes in the place of root or of whoever owns the file.
+//! Whoever can read a file can map it, by a path of his own, and end. So of those who map one the
+//! last is remembered, but nobody else comes in the place of root or of whoever owns the file.
 
 use std::collections::{HashMap, HashSet};
 
@@ -59,8 +60,8 @@ impl SeenFiles {
         way.is_none_or(|way| !way.is_trusted || is_trusted(owner, way.file))
     }
 
-    /// Remembers how a process of this owner has the file of a module mapped. Where there is no room for the path, what was
-    /// remembered before stays.
+    /// Remembers how a process of this owner has the file of a module mapped. Where there is no
+    /// room for the path, what was remembered before stays.
     pub(super) fn note(
         &mut self,
         (table, owner): (&mut ModuleTable, Owner),

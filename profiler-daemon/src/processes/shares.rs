@@ -1,10 +1,10 @@
 //! Room that all processes share, and how much of it each may have.
 //!
-//! The rule: what a process holds is no more than half of what is free, and what all processes of one user hold
-//! together is no more than what is free. So a process that takes whatever it can get has a third of the room at
-//! most, and its user half; the more there are who do that, the less each of them gets; and whoever holds little
-//! finds room all the time. Root's processes are bounded one by one only, and what the system itself needs by the
-//! room alone.
+//! The rule: what a process holds is no more than half of what is free, and what all processes of
+//! one user hold together is no more than what is free. So a process that takes whatever it can get
+//! has a third of the room at most, and its user half; the more there are who do that, the less
+//! each of them gets; and whoever holds little finds room all the time. Root's processes are
+//! bounded one by one only, and what the system itself needs by the room alone.
 
 use std::collections::HashMap;
 
@@ -41,7 +41,8 @@ impl Owner {
 pub struct HolderId(u32);
 
 impl HolderId {
-    /// As an index into a list of what is to be given back: below 2^32, and small as long as few hold anything.
+    /// As an index into a list of what is to be given back: below 2^32, and small as long as few
+    /// hold anything.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -273,8 +274,8 @@ mod tests {
         }
     }
 
-    // Check that one process gets a third, and with another one of its user half, another user's process a third of
-    // the rest, root's as much again each, and the system all that is left.
+    // Check that one process gets a third, and with another one of its user half, another user's
+    // process a third of the rest, root's as much again each, and the system all that is left.
     #[test]
     fn nobody_has_more_than_is_free() {
         let mut shares = Shares::new(1000);
@@ -292,8 +293,8 @@ mod tests {
         assert_eq!(shares.used(), 1000);
     }
 
-    // Check that what is given back is there for others, that a holder's number is used again, and that larger
-    // amounts count as what they are.
+    // Check that what is given back is there for others, that a holder's number is used again, and
+    // that larger amounts count as what they are.
     #[test]
     fn room_comes_back() {
         let mut shares = Shares::new(100);
@@ -307,7 +308,8 @@ mod tests {
         assert!(shares.of_process.len() == 1 && shares.of_user.len() == 1);
     }
 
-    // Check that what one gave up another has, that who has its share gets no more by it, and that nothing changes then.
+    // Check that what one gave up another has, that who has its share gets no more by it, and that
+    // nothing changes then.
     #[test]
     fn room_goes_to_another() {
         let mut shares = Shares::new(100);

@@ -1,5 +1,6 @@
-//! What is asked of the machine about processes: one trait, so that tests can play any machine, and its real answer from
-//! `/proc`. Decides nothing but whether an opened file is the one that was mapped.
+//! What is asked of the machine about processes: one trait, so that tests can play any machine, and
+//! its real answer from `/proc`. Decides nothing but whether an opened file is the one that was
+//! mapped.
 
 use std::{
     fs::{File, Metadata, OpenOptions},
@@ -59,7 +60,8 @@ pub struct Description {
     pub cmdline: Option<String>,
 }
 
-/// The machine, as far as processes are concerned. Every answer may be missing: processes end at any time.
+/// The machine, as far as processes are concerned. Every answer may be missing: processes end at
+/// any time.
 pub trait Source: Send {
     /// All processes there are.
     fn pids(&self) -> Vec<u32>;
@@ -71,13 +73,15 @@ pub trait Source: Send {
     fn describe(&self, pid: u32, with_cmdline: bool) -> Description;
     /// Opens the very file that is mapped; never waits for a device or a pipe.
     fn open(&self, pid: u32, ppid: u32, mapped: &Mapped) -> Option<File>;
-    /// Opens the file that a process has mapped at these addresses, if these are one mapping; and says what is mapped there.
+    /// Opens the file that a process has mapped at these addresses, if these are one mapping; and
+    /// says what is mapped there.
     fn open_mapped(&self, pid: u32, range: Range<u64>) -> Option<(File, Mapped)>;
-    /// The file in which the process names the code it makes at run time, if it belongs to the process's own user. Another
-    /// user's, root's too, is not read: a process can have any file mounted in its place.
+    /// The file in which the process names the code it makes at run time, if it belongs to the
+    /// process's own user. Another user's, root's too, is not read: a process can have any file
+    /// mounted in its place.
     fn perf_map(&self, pid: u32) -> Option<File>;
-    /// This process's own vDSO image: that of every process of this machine's word size. The memory of others is never read for
-    /// one: what they map there can make the reader wait for ever.
+    /// This process's own vDSO image: that of every process of this machine's word size. The memory
+    /// of others is never read for one: what they map there can make the reader wait for ever.
     fn own_vdso(&self) -> Option<Vec<u8>>;
 }
 
@@ -111,12 +115,13 @@ impl Source for ProcFs {
         }
     }
 
-    /// First by address, which is exact even for deleted files; then by path from the process's root, its parent's, ours.
+    /// First by address, which is exact even for deleted files; then by path from the process's
+    /// root, its parent's, ours.
     fn open(&self, pid: u32, ppid: u32, mapped: &Mapped) -> Option<File> {
         let by_address = by_address(pid, mapped.start..mapped.end);
         if let Some(file) = open_regular(&by_address) {
-            // File systems without a disk of their own show another device than in the mapping; a path alone decides nothing:
-            // whoever owns the process mounts what he likes there.
+            // File systems without a disk of their own show another device than in the mapping; a
+            // path alone decides nothing: whoever owns the process mounts what he likes there.
             let no_disk = file
                 .metadata()
                 .is_ok_and(|metadata| libc::major(metadata.dev()) == 0)
@@ -188,7 +193,8 @@ fn by_address(pid: u32, range: Range<u64>) -> PathBuf {
     format!("/proc/{pid}/map_files/{start:x}-{end:x}").into()
 }
 
-/// Opens a path for reading if it is a regular file. Looks before it opens: opening a device or a pipe can have effects.
+/// Opens a path for reading if it is a regular file. Looks before it opens: opening a device or a
+/// pipe can have effects.
 fn open_regular(path: &Path) -> Option<File> {
     let looked_at = OpenOptions::new()
         .read(true)
@@ -204,10 +210,11 @@ pub(super) fn is_the_file(metadata: &Metadata, mapped: &Mapped) -> bool {
     device == (mapped.device.major, mapped.device.minor) && metadata.ino() == mapped.inode
 }
 
-/// Whether a file found at the path of a mapping may be the mapped one. File systems without a disk of their own (overlay,
-/// btrfs) show another device in `stat` than in the mapping. There only the inode can be compared, which decides nothing of its
-/// own: whoever owns a process can give a file of its own any inode, and mount another file at its path. So such a file is
-/// taken only if the process's user (`None`: no longer known) may read it anyway.
+/// Whether a file found at the path of a mapping may be the mapped one. File systems without a disk
+/// of their own (overlay, btrfs) show another device in `stat` than in the mapping. There only the
+/// inode can be compared, which decides nothing of its own: whoever owns a process can give a file
+/// of its own any inode, and mount another file at its path. So such a file is taken only if the
+/// process's user (`None`: no longer known) may read it anyway.
 fn may_be_the_file(file: &File, mapped: &Mapped, uid: Option<u32>) -> bool {
     let Ok(metadata) = file.metadata() else {
         return false;
@@ -238,7 +245,8 @@ mod tests {
         }
     }
 
-    // Check that a mapped file is found by its addresses, and by its path once the addresses are wrong.
+    // Check that a mapped file is found by its addresses, and by its path once the addresses are
+    // wrong.
     #[test]
     fn opens_own_program() {
         let own = std::env::current_exe().unwrap();
@@ -260,8 +268,8 @@ mod tests {
         assert!(ProcFs.open(pid, 0, &mapped).is_none());
     }
 
-    // Check that a link at the path of a mapping is not followed, and that a file of which only the inode is known to be right is
-    // taken if the process's user may read it, and not else.
+    // Check that a link at the path of a mapping is not followed, and that a file of which only the
+    // inode is known to be right is taken if the process's user may read it, and not else.
     #[test]
     fn no_file_that_others_put_there() {
         let directory = tempfile::tempdir().unwrap();
@@ -295,7 +303,8 @@ mod tests {
         assert!(!may_be(0o640, Some(other)) && !may_be(0o640, None));
     }
 
-    // Check that neither a directory nor a pipe is opened, and that this does not wait for the pipe's writer.
+    // Check that neither a directory nor a pipe is opened, and that this does not wait for the
+    // pipe's writer.
     #[test]
     fn only_regular_files() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
-//! Housekeeping of `live`: ends of processes, mappings that must be read again, what may be forgotten. Called once a pass
-//! with the time; asks `/proc` for a bounded number of processes each time.
+//! Housekeeping of `live`: ends of processes, mappings that must be read again, what may be
+//! forgotten. Called once a pass with the time; asks `/proc` for a bounded number of processes each
+//! time.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -20,13 +21,15 @@ const KEEP_UNRETIRED_NS: u64 = 600_000_000_000;
 const MAX_REREADS: usize = 32;
 /// Time after which no other process is read again in this pass, nanoseconds.
 const REREAD_NS: u64 = 100_000_000;
-/// Shortest and longest wait between two such readings of one process, nanoseconds; it doubles each time.
+/// Shortest and longest wait between two such readings of one process, nanoseconds; it doubles each
+/// time.
 const REREAD_WAIT_NS: (u64, u64) = (1_000_000_000, 64_000_000_000);
 /// Records lost were lost at most this long before the loss was noticed.
 const LOSS_SPAN_NS: u64 = 1_000_000_000;
 
 impl Processes {
-    /// A thread ended. Only the last one ends the process, and records do not say which is the last.
+    /// A thread ended. Only the last one ends the process, and records do not say which is the
+    /// last.
     pub(super) fn exit(&mut self, pid: u32, tid: u32, time_ns: u64) {
         let Some(id) = self.by_pid.get(&pid).and_then(|ids| {
             let mut ids = ids.iter().rev();
@@ -55,8 +58,8 @@ impl Processes {
         }
     }
 
-    /// Reads again what may be incomplete, notices ends that were not heard, forgets what is long over.
-    /// `boot_minus_monotonic_ns` grows while the machine sleeps.
+    /// Reads again what may be incomplete, notices ends that were not heard, forgets what is long
+    /// over. `boot_minus_monotonic_ns` grows while the machine sleeps.
     pub fn sweep(&mut self, now_ns: u64, boot_minus_monotonic_ns: u64) {
         self.boot_minus_monotonic_ns = boot_minus_monotonic_ns;
         if let Some(since_ns) = self.lost_since_ns.take() {
@@ -69,7 +72,8 @@ impl Processes {
         self.forget(now_ns);
     }
 
-    /// Records were lost: every process may have ended or mapped something, and new ones may be unknown.
+    /// Records were lost: every process may have ended or mapped something, and new ones may be
+    /// unknown.
     fn after_loss(&mut self, since_ns: u64, now_ns: u64) {
         let boot = self.boot_minus_monotonic_ns;
         let pids = self.source.pids();
@@ -114,8 +118,9 @@ impl Processes {
         }
     }
 
-    /// The processes to read again in this pass, and since when they may be incomplete. Those with addresses that were in no
-    /// mapping go first, in half of the places; in the rest, those that were read longest ago, so that all have their turn.
+    /// The processes to read again in this pass, and since when they may be incomplete. Those with
+    /// addresses that were in no mapping go first, in half of the places; in the rest, those that
+    /// were read longest ago, so that all have their turn.
     fn due(&self, now_ns: u64) -> Vec<(u64, u64)> {
         let due = self.instances.iter().filter_map(|(id, instance)| {
             let since_ns = instance.incomplete_since_ns?;

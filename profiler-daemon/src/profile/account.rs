@@ -1,8 +1,8 @@
-//! The account of one process (or of all dropped ones together): its call tree with weights, its threads with their
-//! exact totals, its system calls, and the same by segment.
+//! The account of one process (or of all dropped ones together): its call tree with weights, its
+//! threads with their exact totals, its system calls, and the same by segment.
 //!
-//! Invariant, per thread and class: attributed <= total. So time without a place is never negative, in the session and in
-//! every segment. What stacks receive is in `received.rs`.
+//! Invariant, per thread and class: attributed <= total. So time without a place is never negative,
+//! in the session and in every segment. What stacks receive is in `received.rs`.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -208,7 +208,8 @@ impl Account {
             let index = kind as usize;
             let back = thread.totals.kinds[index].saturating_sub(update.kinds[index]);
             if back > 0 && !is_wait(kind) {
-                // The thread had left its processor and the kernel had not told: the time since then was no running time.
+                // The thread had left its processor and the kernel had not told: the time since
+                // then was no running time.
                 let class = class_of(kind) as usize;
                 thread.totals.kinds[index] -= back;
                 thread.totals.attributed[class] -= back;
@@ -230,8 +231,8 @@ impl Account {
         self.place_kinds(now, update);
     }
 
-    /// Notes what the time of a thread was found to be, of the kinds that are divided by marks. What its totals do not yet
-    /// allow comes with a later update, since these are absolute.
+    /// Notes what the time of a thread was found to be, of the kinds that are divided by marks.
+    /// What its totals do not yet allow comes with a later update, since these are absolute.
     fn place_kinds(&mut self, now: Now, update: &ThreadUpdate) {
         let Some(thread) = Arc::make_mut(&mut self.threads).get_mut(&update.thread) else {
             return;
@@ -272,7 +273,8 @@ impl Account {
         (call.goes_on(before) && call.time.since(&before.time) == blocked).then_some(call.number)
     }
 
-    /// Puts what a thread gained since its last update where it passed. True: it slept, and that is a sleep run.
+    /// Puts what a thread gained since its last update where it passed. True: it slept, and that is
+    /// a sleep run.
     fn note_past(
         &mut self,
         now: Now,
@@ -319,8 +321,8 @@ impl Account {
         for class in 0..CLASS_COUNT {
             let less = old.classes[class].saturating_sub(update.classes[class]);
             if less > 0 {
-                // The open interval had been counted under another class: the exact values follow the event. If the thread was in a
-                // call then, all of that interval was.
+                // The open interval had been counted under another class: the exact values follow
+                // the event. If the thread was in a call then, all of that interval was.
                 let before = gains;
                 let call = self.open_calls.get(&update.thread).map(|call| call.number);
                 gains = self.history.reclassify(thread, (class, less), call, gains);
@@ -406,8 +408,8 @@ impl Account {
         self.history.call(segment_ns, update.number, &gain);
     }
 
-    /// Books what has passed of the call that a thread is inside, so that a window has no more and no less of it. `told`: a sleep run
-    /// tells of the recent past.
+    /// Books what has passed of the call that a thread is inside, so that a window has no more and
+    /// no less of it. `told`: a sleep run tells of the recent past.
     fn update_open_call(
         &mut self,
         segment_ns: u64,
@@ -436,7 +438,8 @@ impl Account {
         }
     }
 
-    /// What was booked for the call that a thread was inside at its last update was of other classes.
+    /// What was booked for the call that a thread was inside at its last update was of other
+    /// classes.
     fn reclassify_open_call(&mut self, thread: ThreadKey, class: usize, others: ClassNs) {
         if let Some(open) = self.open_calls.get_mut(&thread) {
             let all = Arc::make_mut(&mut self.calls)

@@ -2,16 +2,16 @@
 
 use profiler_common::kinds::NUMBERS;
 
-/// Bytes one node costs at most: itself and its place in the list of chains, each with an eighth of room to grow, and its entry
-/// in the index, which doubles.
+/// Bytes one node costs at most: itself and its place in the list of chains, each with an eighth of
+/// room to grow, and its entry in the index, which doubles.
 pub const NODE_BYTES: usize = 34;
 /// Bytes one number of a node costs that is not zero.
 pub const CELL_BYTES: usize = 18;
 
 /// Room for nodes and what they hold, shared by all trees of a profile.
 ///
-/// Invariant: what is in use never costs more than the bytes it was made with, but for the rows of lost stacks, which are
-/// at most one per cause and end of the walk in each tree.
+/// Invariant: what is in use never costs more than the bytes it was made with, but for the rows of
+/// lost stacks, which are at most one per cause and end of the walk in each tree.
 #[derive(Debug)]
 pub struct NodeBudget {
     /// Bytes.
@@ -59,7 +59,8 @@ impl NodeBudget {
         self.used.saturating_add(bytes) <= self.limit
     }
 
-    /// Bytes to give back until a quarter of the room is free: what is made at a time, so that it need not be made often.
+    /// Bytes to give back until a quarter of the room is free: what is made at a time, so that it
+    /// need not be made often.
     pub(super) fn lacking_bytes(&self) -> usize {
         self.used.saturating_sub(self.limit - self.limit / 4)
     }
@@ -96,14 +97,16 @@ impl NodeBudget {
     }
 }
 
-/// Makes room for so many in all, an eighth more than needed at a time: what the budget charges is what is held.
+/// Makes room for so many in all, an eighth more than needed at a time: what the budget charges is
+/// what is held.
 pub(super) fn grow<T>(list: &mut Vec<T>, len: usize) {
     if len > list.capacity() {
         list.reserve_exact(len - list.len() + len / 8);
     }
 }
 
-/// Bytes of a `BTreeMap` of so many entries, roughly: each of its leaves has room for eleven, and most are two thirds full.
+/// Bytes of a `BTreeMap` of so many entries, roughly: each of its leaves has room for eleven, and
+/// most are two thirds full.
 pub(super) const fn leaves_bytes<K, V>(len: usize) -> usize {
     const ROOM: usize = 11;
     const FULL: usize = 7;

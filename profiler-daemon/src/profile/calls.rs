@@ -1,4 +1,5 @@
-//! System calls by number: sums of what each thread's cumulative counts gained, and of what passed in calls under way.
+//! System calls by number: sums of what each thread's cumulative counts gained, and of what passed
+//! in calls under way.
 
 use profiler_common::Class;
 use serde::{Deserialize, Serialize};
@@ -24,7 +25,8 @@ impl CallTime {
         self.total_ns.saturating_sub(known_ns)
     }
 
-    /// What has come since `earlier`, part by part: what one part has less does not make another less.
+    /// What has come since `earlier`, part by part: what one part has less does not make another
+    /// less.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let running_ns = self.running_ns.saturating_sub(earlier.running_ns);
@@ -44,8 +46,8 @@ impl CallTime {
         self.blocked_ns += other.blocked_ns;
     }
 
-    /// Up to `ns` of one class turned out to be of another: (from, to). Answers how much it had. What is neither running in a call
-    /// nor waiting is no part of one.
+    /// Up to `ns` of one class turned out to be of another: (from, to). Answers how much it had.
+    /// What is neither running in a call nor waiting is no part of one.
     pub(super) fn reclassify(&mut self, (from, to): (usize, usize), ns: u64) -> u64 {
         const RUNNING: usize = Class::Syscall as usize;
         const BLOCKED: usize = Class::Blocked as usize;
@@ -83,7 +85,8 @@ impl CallTime {
 pub(super) struct SeenCalls {
     /// Its counts as the last pass told them: of calls that returned.
     returned: CallTotals,
-    /// What was booked while calls were under way that are over now, and that no count contains yet.
+    /// What was booked while calls were under way that are over now, and that no count contains
+    /// yet.
     booked: CallTime,
     /// What the last counts to come had no place for: of a call that they did not contain yet.
     left: CallTime,
@@ -203,8 +206,8 @@ mod tests {
         }
     }
 
-    // Check that what was booked for a call under way is not booked again when its count comes, be that a pass later, and that
-    // what one part has less takes nothing from another.
+    // Check that what was booked for a call under way is not booked again when its count comes, be
+    // that a pass later, and that what one part has less takes nothing from another.
     #[test]
     fn what_was_booked_is_not_booked_again() {
         let mut seen = SeenCalls::default();
@@ -228,8 +231,9 @@ mod tests {
         assert_eq!(time(20, 5, 10).max(&time(10, 7, 0)), time(22, 7, 10));
     }
 
-    // Check that the count of another call, which came first, has no part of what was booked for one that it does not contain yet, and
-    // that this is not kept for ever where its count never comes.
+    // Check that the count of another call, which came first, has no part of what was booked for
+    // one that it does not contain yet, and that this is not kept for ever where its count never
+    // comes.
     #[test]
     fn what_was_booked_waits_for_its_own_count() {
         let mut seen = SeenCalls::default();
@@ -250,8 +254,8 @@ mod tests {
         assert_eq!(seen.update(returned).time, time(70, 0, 70));
     }
 
-    // Check that time that turns out to be of another class stays in the call, that no more is taken than there is, and that what runs
-    // or waits outside any call is none of a call's.
+    // Check that time that turns out to be of another class stays in the call, that no more is
+    // taken than there is, and that what runs or waits outside any call is none of a call's.
     #[test]
     fn time_of_another_class() {
         let [user, syscall, blocked, runnable, _] = Class::ALL.map(|class| class as usize);
@@ -268,7 +272,8 @@ mod tests {
         assert_eq!(call, time(80, 5, 40));
     }
 
-    // Check that a gain keeps the new maximum where it rose, the exact length of a single call, and else a bound.
+    // Check that a gain keeps the new maximum where it rose, the exact length of a single call, and
+    // else a bound.
     #[test]
     fn maximum_of_a_gain() {
         let before = totals(2, 100, 60);

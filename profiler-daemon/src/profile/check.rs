@@ -1,6 +1,6 @@
-//! Whether a snapshot that came from a file holds together: every number that names something names something that is
-//! there, and no sum over it overflows. What a snapshot of this program's own [`Profile`](super::Profile) holds does so by
-//! construction; a file can hold anything.
+//! Whether a snapshot that came from a file holds together: every number that names something names
+//! something that is there, and no sum over it overflows. What a snapshot of this program's own
+//! [`Profile`](super::Profile) holds does so by construction; a file can hold anything.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,8 @@ use crate::{
     processes::ids::ThreadKey,
 };
 
-/// The largest moment, and the largest sum of one kind of number over a whole profile: reports add a few of them up.
+/// The largest moment, and the largest sum of one kind of number over a whole profile: reports add
+/// a few of them up.
 const LARGEST_SUM: u128 = 1 << 60;
 
 const TOO_LARGE: &str = "its numbers are larger than any profile's";
@@ -117,8 +118,8 @@ impl SleepRun {
 }
 
 impl Snapshot {
-    /// Checks a snapshot that came from elsewhere: what passes can be reported on without an overflow and without an index
-    /// out of bounds.
+    /// Checks a snapshot that came from elsewhere: what passes can be reported on without an
+    /// overflow and without an index out of bounds.
     ///
     /// # Errors
     /// The first thing that does not hold together.
@@ -399,7 +400,8 @@ mod tests {
         flaw.is_err_and(|flaw| flaw.to_string().contains(part))
     }
 
-    // Check that each number which a report adds to or takes from another is refused where that could overflow.
+    // Check that each number which a report adds to or takes from another is refused where that
+    // could overflow.
     #[test]
     fn numbers() {
         assert_eq!(snapshot().check(), Ok(()));
@@ -419,7 +421,8 @@ mod tests {
             let starts = Arc::make_mut(&mut of.timeline.starts);
             Arc::make_mut(&mut starts[1].counters).losses[0].1 = u64::MAX;
         }));
-        // A thread that has been inside a call for most of the largest moment there is, and another one.
+        // A thread that has been inside a call for most of the largest moment there is, and another
+        // one.
         assert!(refused(large, |of| {
             of.now_ns = 1 << 60;
             let account = &mut of.processes.get_mut(&PROCESS).unwrap().account;
@@ -432,7 +435,8 @@ mod tests {
         }));
     }
 
-    // Check that named sessions are refused that begin or end after the profile, or that are more than any daemon keeps.
+    // Check that named sessions are refused that begin or end after the profile, or that are more
+    // than any daemon keeps.
     #[test]
     fn sessions() {
         let sense = "makes no sense";

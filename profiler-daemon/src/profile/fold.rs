@@ -1,11 +1,14 @@
-//! Folding: the lightest parts of call trees give their room back, in two steps. First a stack loses the callers between the last
-//! node that stays and its innermost user frame, and the kernel's frames between that and the innermost of all: a remainder stands
-//! for them, below which stacks of one innermost frame are one. So most time keeps its function when its callers are gone. What is
-//! lighter still is part of the remainder itself. Every sum is what it was; only where in the tree it lies is coarser.
+//! Folding: the lightest parts of call trees give their room back, in two steps. First a stack
+//! loses the callers between the last node that stays and its innermost user frame, and the
+//! kernel's frames between that and the innermost of all: a remainder stands for them, below which
+//! stacks of one innermost frame are one. So most time keeps its function when its callers are
+//! gone. What is lighter still is part of the remainder itself. Every sum is what it was; only
+//! where in the tree it lies is coarser.
 //!
-//! What a node weighs is the largest share that it has, with all it called, of the whole session: of its samples, of its
-//! time on a processor, or of all its time. Shares are told apart by [`Level`], so that the weight below which there is as much
-//! as is to be freed is found by counting ([`Freed`]), without sorting.
+//! What a node weighs is the largest share that it has, with all it called, of the whole session:
+//! of its samples, of its time on a processor, or of all its time. Shares are told apart by
+//! [`Level`], so that the weight below which there is as much as is to be freed is found by
+//! counting ([`Freed`]), without sorting.
 
 use std::sync::Arc;
 
@@ -22,16 +25,18 @@ use super::{
     weights,
 };
 
-/// What a node weighs: a quarter of an octave each, 255 is the whole session. Never above its caller's.
+/// What a node weighs: a quarter of an octave each, 255 is the whole session. Never above its
+/// caller's.
 pub(super) type Level = u8;
 /// How many levels there are.
 const LEVELS: usize = 256;
 /// Levels between a weight and its double.
 const OCTAVE: Level = 4;
-/// How much lighter the stacks are that do not reach the beginning of their thread: their outermost frame may be any, so each
-/// is a path of its own.
+/// How much lighter the stacks are that do not reach the beginning of their thread: their outermost
+/// frame may be any, so each is a path of its own.
 const INCOMPLETE: Level = 4 * OCTAVE;
-/// How much heavier is what received something lately, or is under way; twice that, what did in this pass.
+/// How much heavier is what received something lately, or is under way; twice that, what did in
+/// this pass.
 const RECENT: Level = OCTAVE;
 /// How much heavier an innermost frame is than the frames that lead to it.
 const INNERMOST: Level = 8 * OCTAVE;
@@ -53,7 +58,8 @@ pub(super) struct Levels {
 pub(super) struct Staying {
     /// Where they are, with every parent of one that does.
     pub(super) path: Vec<bool>,
-    /// As an innermost frame, be it below a remainder, with the innermost user frame of a kernel frame.
+    /// As an innermost frame, be it below a remainder, with the innermost user frame of a kernel
+    /// frame.
     pub(super) frame: Vec<bool>,
 }
 
@@ -191,7 +197,8 @@ impl Account {
         }))
     }
 
-    /// What each node weighs, at the time of a pass (monotonic), in the piece of the recent past that began at `piece_ns`.
+    /// What each node weighs, at the time of a pass (monotonic), in the piece of the recent past
+    /// that began at `piece_ns`.
     pub(super) fn levels(&self, whole: &Whole, now_ns: u64, piece_ns: u64) -> Levels {
         let nodes = self.tree.nodes();
         let parent = |index: usize| nodes[index].parent.index();
@@ -315,7 +322,8 @@ impl Account {
         NODE_BYTES + self.weights.of(node) * CELL_BYTES
     }
 
-    /// Counts what folding would free: of an innermost frame nothing before it has no name any more.
+    /// Counts what folding would free: of an innermost frame nothing before it has no name any
+    /// more.
     pub(super) fn count_freed(&self, levels: &Levels, freed: &mut Freed) {
         let nodes = self.tree.nodes();
         // The lightest below each node that has no remainder yet.
@@ -344,8 +352,9 @@ impl Account {
         }
     }
 
-    /// How many nodes, from the first on, are old: of those on the highest level that is folded they have the part that is, and
-    /// whole stacks. What is more than that is taken off the next tree's part.
+    /// How many nodes, from the first on, are old: of those on the highest level that is folded
+    /// they have the part that is, and whole stacks. What is more than that is taken off the next
+    /// tree's part.
     fn old(&self, levels: &Levels, highest: &mut Highest) -> usize {
         let nodes = self.tree.nodes();
         let is_frame =
@@ -449,7 +458,8 @@ impl Account {
         Staying { path, frame }
     }
 
-    /// To fold one node alone would only take its name away: there would be a remainder in its place.
+    /// To fold one node alone would only take its name away: there would be a remainder in its
+    /// place.
     fn keep_single(&self, keep: &mut [bool]) {
         let nodes = self.tree.nodes();
         let mut above = vec![NodeId::ROOT; nodes.len()];

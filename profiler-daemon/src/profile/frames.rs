@@ -1,13 +1,15 @@
-//! Frames under small numbers: a place in a module is stored once, whatever number of stacks it is on.
+//! Frames under small numbers: a place in a module is stored once, whatever number of stacks it is
+//! on.
 //!
-//! The table is bounded, and so is what one process or user may have of it ([`Shares`]); what finds no room is
-//! `[unknown]` and counted. Frames that nothing names leave ([`FrameTable::sweep`]): whoever has numbers of frames
-//! says which, the rest is free for others. A number means one frame as long as anything names it, and may mean
-//! another one later.
+//! The table is bounded, and so is what one process or user may have of it ([`Shares`]); what finds
+//! no room is `[unknown]` and counted. Frames that nothing names leave ([`FrameTable::sweep`]):
+//! whoever has numbers of frames says which, the rest is free for others. A number means one frame
+//! as long as anything names it, and may mean another one later.
 //!
-//! Copies share full chunks, so a snapshot costs one reference count per chunk and a writer copies a chunk at most
-//! once for it. **A number belongs to the copy that it was read from**: what a number means in a snapshot never
-//! changes, but two snapshots may mean different frames by it ([`FrameList::same_numbers`], [`FrameList::adopt`]).
+//! Copies share full chunks, so a snapshot costs one reference count per chunk and a writer copies
+//! a chunk at most once for it. **A number belongs to the copy that it was read from**: what a
+//! number means in a snapshot never changes, but two snapshots may mean different frames by it
+//! ([`FrameList::same_numbers`], [`FrameList::adopt`]).
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -105,7 +107,8 @@ impl FrameList {
         self.len += 1;
     }
 
-    /// A chunk in which no number has a frame, behind all others; those left over in the chunk before it are added to `free`.
+    /// A chunk in which no number has a frame, behind all others; those left over in the chunk
+    /// before it are added to `free`.
     fn push_chunk(&mut self, vacant: &Arc<Vec<Frame>>, free: &mut Vec<u32>) -> u32 {
         let first = self.len;
         while !self.len.is_multiple_of(CHUNK) {
@@ -173,8 +176,8 @@ pub struct FrameTable {
     free: Vec<u32>,
     /// Chunks that have no frame.
     free_chunks: Vec<u32>,
-    /// Numbers of chunks that only this holder's frames take, highest first. Who brings many leaves whole chunks behind that can be freed, and not
-    /// places between those of others.
+    /// Numbers of chunks that only this holder's frames take, highest first. Who brings many leaves
+    /// whole chunks behind that can be freed, and not places between those of others.
     own: HashMap<HolderId, Vec<u32>>,
     shares: Shares,
     refused: Refused,
@@ -203,13 +206,14 @@ impl FrameTable {
         table
     }
 
-    /// The number of a frame that is nobody's in particular; [`FrameId::UNKNOWN`], counted, when the table is full.
+    /// The number of a frame that is nobody's in particular; [`FrameId::UNKNOWN`], counted, when
+    /// the table is full.
     pub fn intern(&mut self, frame: Frame) -> FrameId {
         self.intern_for(Owner::System, frame)
     }
 
-    /// The number of `frame`, which takes room of `owner` if it is new. [`FrameId::UNKNOWN`], counted, where there is
-    /// none.
+    /// The number of `frame`, which takes room of `owner` if it is new. [`FrameId::UNKNOWN`],
+    /// counted, where there is none.
     pub fn intern_for(&mut self, owner: Owner, frame: Frame) -> FrameId {
         if let Some(held) = self.held.get(&frame) {
             return held.id;
@@ -237,7 +241,8 @@ impl FrameTable {
         id
     }
 
-    /// A number below those in use that no frame has, for a frame of this holder; `None`: the next one.
+    /// A number below those in use that no frame has, for a frame of this holder; `None`: the next
+    /// one.
     fn free_number(&mut self, by: HolderId) -> Option<u32> {
         let has_many = self.shares.held(by) > CHUNK;
         let number = if has_many {
@@ -313,8 +318,9 @@ impl FrameTable {
         self.list.clone()
     }
 
-    /// Whether a sweep is worth its time: the table has grown by half of what the last one left, or found no room for
-    /// something since, or is three quarters full, and has grown by some part in any case.
+    /// Whether a sweep is worth its time: the table has grown by half of what the last one left, or
+    /// found no room for something since, or is three quarters full, and has grown by some part in
+    /// any case.
     #[must_use]
     pub fn wants_sweep(&self) -> bool {
         let (left, refused) = self.swept;
@@ -332,8 +338,8 @@ impl FrameTable {
         self.len() >= self.limit() / LEAST_GROWTH / 2
     }
 
-    /// Forgets all frames but those that `name` marks: it is to mark every number that anything still uses with this
-    /// table. Answers how many left. What copies hold does not change.
+    /// Forgets all frames but those that `name` marks: it is to mark every number that anything
+    /// still uses with this table. Answers how many left. What copies hold does not change.
     pub fn sweep(&mut self, name: impl FnOnce(&mut Marks)) -> usize {
         let mut marks = Marks::new(self.list.len);
         marks.keep(FrameId::UNKNOWN);
@@ -368,7 +374,8 @@ impl FrameTable {
         gone
     }
 
-    /// Frees the numbers that have no mark, and the memory of chunks and of the end of the list that have none at all.
+    /// Frees the numbers that have no mark, and the memory of chunks and of the end of the list
+    /// that have none at all.
     fn clear(&mut self, marks: &Marks) {
         let is_vacant = |chunk: usize, len: usize| {
             (chunk * CHUNK..chunk * CHUNK + len).all(|index| !marks.has(index))

@@ -13,7 +13,8 @@ fn frame(offset: u64) -> Frame {
     }
 }
 
-// Check that a frame keeps its number, that a copy is not changed by later ones, and that number 0 is reserved.
+// Check that a frame keeps its number, that a copy is not changed by later ones, and that number 0
+// is reserved.
 #[test]
 fn numbers_are_stable() {
     let mut table = FrameTable::new(10_000);
@@ -50,8 +51,8 @@ fn process(number: u64) -> Owner {
     }
 }
 
-// Check that frames leave that nothing names, that their numbers and their memory are used again, and that a copy
-// made before goes on to mean what it meant.
+// Check that frames leave that nothing names, that their numbers and their memory are used again,
+// and that a copy made before goes on to mean what it meant.
 #[test]
 fn what_nothing_names_leaves() {
     let mut table = FrameTable::new(40_000);
@@ -85,8 +86,9 @@ fn what_nothing_names_leaves() {
     assert!(!list.holds(adopted) && both.get(adopted) == frame(1));
 }
 
-// Check that one process cannot have more than a third of the table, however many frames it invents, that others find
-// room meanwhile, of its user too, and that what it was refused has it ask for a sweep, which gives it all back.
+// Check that one process cannot have more than a third of the table, however many frames it
+// invents, that others find room meanwhile, of its user too, and that what it was refused has it
+// ask for a sweep, which gives it all back.
 #[test]
 fn one_process_leaves_room_for_others() {
     let mut table = FrameTable::new(1 << 16);
@@ -118,8 +120,8 @@ fn one_process_leaves_room_for_others() {
     );
 }
 
-// Check that who brought many frames while others brought some leaves no memory behind, and that the numbers that he had are used again before
-// new ones are.
+// Check that who brought many frames while others brought some leaves no memory behind, and that
+// the numbers that he had are used again before new ones are.
 #[test]
 fn who_brought_many_leaves_no_holes() {
     let mut table = FrameTable::new(1 << 16);
@@ -167,8 +169,9 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 }
 
 proptest! {
-    // Check that, whatever comes and goes, no frame that is still named is lost or changes its number, no number
-    // means two frames, copies stay as they were, and what each process has is what it has in a simple model.
+    // Check that, whatever comes and goes, no frame that is still named is lost or changes its
+    // number, no number means two frames, copies stay as they were, and what each process has is
+    // what it has in a simple model.
     #[test]
     fn no_named_frame_is_lost(acts in acts()) {
         let limit = 120;

@@ -1,9 +1,9 @@
-//! Processes by what an operator calls them: systemd unit, else container, else program, else name. Counters for a
-//! metrics system: they only rise, and there is a bounded number of them.
+//! Processes by what an operator calls them: systemd unit, else container, else program, else name.
+//! Counters for a metrics system: they only rise, and there is a bounded number of them.
 //!
-//! The names come from the workload, so growth is treated as an attack: once the table is full, new groups count under
-//! `other` from their first moment on. A group keeps its counters until it was idle for long, and then goes whole; a value
-//! is never moved from one counter to another.
+//! The names come from the workload, so growth is treated as an attack: once the table is full, new
+//! groups count under `other` from their first moment on. A group keeps its counters until it was
+//! idle for long, and then goes whole; a value is never moved from one counter to another.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -76,8 +76,8 @@ impl Groups {
         }
     }
 
-    /// Counts what a process gained beyond what it was counted for. `classes` may fall for a moment (an open interval
-    /// that changed its class); the counters wait until it has caught up.
+    /// Counts what a process gained beyond what it was counted for. `classes` may fall for a moment
+    /// (an open interval that changed its class); the counters wait until it has caught up.
     pub(super) fn credit(
         &mut self,
         name: &Arc<str>,
@@ -177,7 +177,8 @@ mod tests {
         [ns, 0, 0, 0, 0]
     }
 
-    // Check that a full table counts new groups under "other", keeps the admitted ones, and never lets a counter fall.
+    // Check that a full table counts new groups under "other", keeps the admitted ones, and never
+    // lets a counter fall.
     #[test]
     fn admission_is_sticky() {
         let mut groups = Groups::new(1, 1000);

@@ -1,5 +1,6 @@
-//! Processes that ended and are no longer kept one by one, merged by image: the file that they executed last. The first images have an
-//! account each, the others share one, and so do kernel threads.
+//! Processes that ended and are no longer kept one by one, merged by image: the file that they
+//! executed last. The first images have an account each, the others share one, and so do kernel
+//! threads.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -23,13 +24,15 @@ const KERNEL: u32 = 1;
 /// Processes that ended and are not kept one by one, merged by what they executed last.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ImageView {
-    /// What they executed; `None` for kernel threads, which are one image, and for all other images together.
+    /// What they executed; `None` for kernel threads, which are one image, and for all other images
+    /// together.
     pub image: Option<Arc<Image>>,
     /// They had no user mode.
     pub kernel_thread: bool,
     /// How many processes that were.
     pub ended: u64,
-    /// The last event of those that are not remembered one by one either, monotonic nanoseconds; 0 = there are none.
+    /// The last event of those that are not remembered one by one either, monotonic nanoseconds; 0
+    /// = there are none.
     pub(super) forgotten_ns: u64,
     /// What they did.
     pub account: AccountView,
@@ -119,7 +122,8 @@ impl Images {
         }
     }
 
-    /// The account that a process becomes part of. At most so many images have their own, and so many processes are remembered.
+    /// The account that a process becomes part of. At most so many images have their own, and so
+    /// many processes are remembered.
     pub(super) fn take_in(
         &mut self,
         info: &ProcessInfo,
@@ -189,8 +193,8 @@ mod tests {
         }
     }
 
-    // Check that images beyond the limit share one account, that kernel threads have theirs, and that of processes which are no longer
-    // remembered their image knows when the last one ended.
+    // Check that images beyond the limit share one account, that kernel threads have theirs, and
+    // that of processes which are no longer remembered their image knows when the last one ended.
     #[test]
     fn places() {
         let mut images = Images::default();

@@ -1,5 +1,5 @@
-//! One drain pass as the profile takes it in: what the collector read from the kernel, already with keys, modules and
-//! frames in place of addresses. Plain data; nothing here computes.
+//! One drain pass as the profile takes it in: what the collector read from the kernel, already with
+//! keys, modules and frames in place of addresses. Plain data; nothing here computes.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -19,7 +19,8 @@ use crate::processes::{
 /// Bytes of a thread name, its terminating zero included.
 const COMM_BYTES: usize = 16;
 
-/// A thread or process name as the kernel holds it: at most 15 bytes that the program chose, zero-terminated.
+/// A thread or process name as the kernel holds it: at most 15 bytes that the program chose,
+/// zero-terminated.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -72,7 +73,8 @@ impl ThreadState {
     }
 }
 
-/// The exact account of one thread since it was first observed. Absolute values; a later pass replaces them.
+/// The exact account of one thread since it was first observed. Absolute values; a later pass
+/// replaces them.
 #[derive(Clone, Debug)]
 pub struct ThreadUpdate {
     /// The thread.
@@ -85,14 +87,15 @@ pub struct ThreadUpdate {
     pub state: ThreadState,
     /// When it was first observed, monotonic nanoseconds.
     pub first_event_ns: u64,
-    /// Its last event; for a live thread the open interval is closed at the time of the pass. Monotonic nanoseconds.
+    /// Its last event; for a live thread the open interval is closed at the time of the pass.
+    /// Monotonic nanoseconds.
     pub last_event_ns: u64,
     /// Nanoseconds in between in which it was no target.
     pub unobserved_ns: u64,
     /// `sum == last_event_ns - first_event_ns - unobserved_ns`, exactly.
     pub classes: ClassNs,
-    /// Nanoseconds per kind of time that is divided among stacks by marks; of waits those that have ended. No more than
-    /// `classes`, class by class, with the waits that stacks have exactly.
+    /// Nanoseconds per kind of time that is divided among stacks by marks; of waits those that have
+    /// ended. No more than `classes`, class by class, with the waits that stacks have exactly.
     pub kinds: KindNs,
     /// Page faults that read nothing, as of the thread's last tick or switch-out.
     pub minor_faults: u64,
@@ -229,7 +232,8 @@ pub struct StackDelta {
     pub primary: Primary,
 }
 
-/// The stack and time so far of an interval that is still open: a sleeping thread. Valid for one pass only.
+/// The stack and time so far of an interval that is still open: a sleeping thread. Valid for one
+/// pass only.
 #[derive(Clone, Debug)]
 pub struct OpenStack {
     /// The process.
@@ -327,8 +331,9 @@ pub type CounterName = Cow<'static, str>;
 /// Counts by cause, absolute since the session began.
 pub type Counts = Vec<(CounterName, u64)>;
 
-/// Everything one drain of the kernel's maps brought. Stacks are best read before the threads' clocks: then no stack
-/// holds time that its thread's totals do not yet have (time that does is held back until a later pass).
+/// Everything one drain of the kernel's maps brought. Stacks are best read before the threads'
+/// clocks: then no stack holds time that its thread's totals do not yet have (time that does is
+/// held back until a later pass).
 #[derive(Clone, Debug, Default)]
 pub struct DrainPass {
     /// Time of the pass, monotonic nanoseconds.
@@ -355,9 +360,11 @@ pub struct DrainPass {
     pub samples_lost: u64,
     /// Samples discarded on purpose, by reason.
     pub discarded: Counts,
-    /// For how long control groups were throttled, since each was first looked at: nanoseconds by path, all processors together.
+    /// For how long control groups were throttled, since each was first looked at: nanoseconds by
+    /// path, all processors together.
     pub throttled: Counts,
-    /// Processes that waited for a processor while a group around them was throttled, and that group's path.
+    /// Processes that waited for a processor while a group around them was throttled, and that
+    /// group's path.
     pub quota_groups: Vec<(ProcessKey, Arc<str>)>,
     /// The modules that frames name.
     pub modules: ModuleTable,

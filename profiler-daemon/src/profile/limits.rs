@@ -38,7 +38,8 @@ pub struct Limits {
     pub exited_threads: usize,
     /// Dropped processes remembered.
     pub dropped_remembered: usize,
-    /// Shortest piece of the recent past, nanoseconds: a little less than the time between two passes.
+    /// Shortest piece of the recent past, nanoseconds: a little less than the time between two
+    /// passes.
     pub segment_ns: u64,
     /// How pieces become coarser with age, finest first.
     pub grades: Vec<Grade>,

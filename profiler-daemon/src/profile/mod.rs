@@ -1,9 +1,12 @@
-//! The profile in the middle: what was drained, as ids and numbers. It knows no output format and no source of data.
+//! The profile in the middle: what was drained, as ids and numbers. It knows no output format and
+//! no source of data.
 //!
-//! Pure: time arrives with each pass. One writer calls [`Profile::apply`] once per drain pass; readers get a [`Snapshot`].
+//! Pure: time arrives with each pass. One writer calls [`Profile::apply`] once per drain pass;
+//! readers get a [`Snapshot`].
 //!
-//! Invariant: everything a pass brings is in the session's totals for ever after. What is dropped for want of room is
-//! first added to the account of its image, so session = kept + images, exactly.
+//! Invariant: everything a pass brings is in the session's totals for ever after. What is dropped
+//! for want of room is first added to the account of its image, so session = kept + images,
+//! exactly.
 
 pub mod account;
 pub mod budget;
@@ -100,7 +103,8 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// An empty profile of a session that began at `started_ns` (monotonic), `started_unix_ns` (since 1970).
+    /// An empty profile of a session that began at `started_ns` (monotonic), `started_unix_ns`
+    /// (since 1970).
     #[must_use]
     pub fn new(limits: Limits, started_ns: u64, started_unix_ns: u64) -> Self {
         let mut timeline = Timeline::default();
@@ -215,7 +219,8 @@ impl Profile {
         self.end(&touched);
     }
 
-    /// Takes the pass's own numbers over and begins the next piece of the recent past when it is due.
+    /// Takes the pass's own numbers over and begins the next piece of the recent past when it is
+    /// due.
     fn begin(&mut self, pass: &DrainPass) {
         let began_ns = self.timeline.current_ns();
         if self.now_ns.saturating_sub(began_ns) >= self.limits.segment_ns {
@@ -305,7 +310,8 @@ impl Profile {
         accounts.map(|account| account.segment_bytes() as u64).sum()
     }
 
-    /// Bytes of all processes beside their call trees and recent past: their facts, threads and system calls.
+    /// Bytes of all processes beside their call trees and recent past: their facts, threads and
+    /// system calls.
     #[must_use]
     pub fn row_bytes(&self) -> u64 {
         let kept = self.processes.values().map(|process| &process.account);
@@ -313,7 +319,8 @@ impl Profile {
         accounts.map(|account| account.row_bytes() as u64).sum()
     }
 
-    /// The state as of the last pass. Cheap: it shares everything that the next pass does not change.
+    /// The state as of the last pass. Cheap: it shares everything that the next pass does not
+    /// change.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let view = |(key, process): (&ProcessKey, &Process)| {
@@ -373,8 +380,8 @@ impl Process {
         }
     }
 
-    /// Notes the exit. Of a process that nobody described only its threads can tell, and a thread that was not yet seen
-    /// takes it back.
+    /// Notes the exit. Of a process that nobody described only its threads can tell, and a thread
+    /// that was not yet seen takes it back.
     fn notice_exit(&mut self, pass: u64, now_unix_ns: u64) {
         let exited_at_unix_ns = if self.described {
             self.info.exited_at_unix_ns

@@ -8,8 +8,9 @@ use thiserror::Error;
 /// The longest name, in bytes.
 pub const MAX_NAME_BYTES: usize = 64;
 
-/// A name of 1 to 64 letters, digits, blanks, dots, underscores and hyphens, that begins with a letter and does not end with a
-/// blank. It lies in place, so that questions that hold one can be copied.
+/// A name of 1 to 64 letters, digits, blanks, dots, underscores and hyphens, that begins with a
+/// letter and does not end with a blank. It lies in place, so that questions that hold one can be
+/// copied.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Name {
@@ -107,8 +108,9 @@ impl fmt::Debug for Name {
 mod tests {
     use super::*;
 
-    // Check that names are read back as they were given, that a number always has room, and that nothing else is a name: above
-    // all nothing that is a number of a process, a length of time or a part of a path.
+    // Check that names are read back as they were given, that a number always has room, and that
+    // nothing else is a name: above all nothing that is a number of a process, a length of time or
+    // a part of a path.
     #[test]
     fn names() {
         let longest = "n".repeat(MAX_NAME_BYTES);

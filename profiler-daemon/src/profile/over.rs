@@ -1,5 +1,5 @@
-//! What an account weighs over the session or over a part of it: the one place that knows where weights come from.
-//! Reports never see the difference.
+//! What an account weighs over the session or over a part of it: the one place that knows where
+//! weights come from. Reports never see the difference.
 
 use std::{
     borrow::Cow,
@@ -72,7 +72,8 @@ pub struct ThreadsOver<'a> {
     pub rows: Vec<(ThreadKey, &'a Thread, Totals)>,
     /// The other threads together.
     pub folded: Totals,
-    /// How many those are. Not known of a part of the session: which of them were there was not kept.
+    /// How many those are. Not known of a part of the session: which of them were there was not
+    /// kept.
     pub folded_count: Option<u64>,
     /// Nanoseconds by kind of all threads together.
     pub kinds: KindNs,
@@ -191,7 +192,8 @@ impl AccountView {
         }
     }
 
-    /// System calls by number. Waits in calls that were not traced are time of them; they are no calls that were counted.
+    /// System calls by number. Waits in calls that were not traced are time of them; they are no
+    /// calls that were counted.
     #[must_use]
     pub fn calls_over(&self, span: Span) -> Cow<'_, BTreeMap<u32, CallTotals>> {
         let mut calls: BTreeMap<u32, CallTotals> = BTreeMap::new();
@@ -232,8 +234,8 @@ impl AccountView {
         Cow::Owned(calls)
     }
 
-    /// Tells what each thread (those without a row: `None`) gained in neighbouring spans of whole pieces.
-    /// `borders_ns` are the beginnings of the spans, and the end of the last one.
+    /// Tells what each thread (those without a row: `None`) gained in neighbouring spans of whole
+    /// pieces. `borders_ns` are the beginnings of the spans, and the end of the last one.
     pub fn gains_by_span(
         &self,
         borders_ns: &[u64],
@@ -282,7 +284,8 @@ impl AccountView {
         }
     }
 
-    /// Tells where threads were blocked, and how long, as far as that is known by thread: waits of whole passes, and those under way.
+    /// Tells where threads were blocked, and how long, as far as that is known by thread: waits of
+    /// whole passes, and those under way.
     pub fn blocked_at(&self, span: Span, mut add: impl FnMut(ThreadKey, NodeId, u64)) {
         let keys = self.keys();
         let (from_ns, to_ns) = match span {

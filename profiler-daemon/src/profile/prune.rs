@@ -33,10 +33,11 @@ impl Default for Above {
 }
 
 impl Tree {
-    /// Keeps the nodes of `keep.path`, which holds every parent of what it holds. The others become part of one
-    /// [`Place::Folded`] below the last node that stays, or of [`LossCause::Folded`] below the root, or those of `keep.frame`
-    /// nodes below that: never more nodes than before. Returns the new number of each node that stays or is `named`; what is
-    /// neither has that of the last node above it that stays.
+    /// Keeps the nodes of `keep.path`, which holds every parent of what it holds. The others become
+    /// part of one [`Place::Folded`] below the last node that stays, or of [`LossCause::Folded`]
+    /// below the root, or those of `keep.frame` nodes below that: never more nodes than before.
+    /// Returns the new number of each node that stays or is `named`; what is neither has that of
+    /// the last node above it that stays.
     pub(super) fn prune(&mut self, keep: &Staying, named: &[bool]) -> Vec<NodeId> {
         let staying = keep.path.iter().filter(|keep| **keep).count();
         let old = self.take_nodes(staying);
@@ -115,8 +116,8 @@ mod tests {
         ids.iter().map(|id| FrameId(*id)).collect()
     }
 
-    // Check that pruning keeps the paths that stay, gives each the remainder of what hung from it, tells kernel frames
-    // apart, and that a folded path is made anew when it comes again.
+    // Check that pruning keeps the paths that stay, gives each the remainder of what hung from it,
+    // tells kernel frames apart, and that a folded path is made anew when it comes again.
     #[test]
     fn prune_leaves_remainders() {
         let mut budget = NodeBudget::new(1 << 20);
@@ -154,8 +155,9 @@ mod tests {
         assert_eq!(tree.nodes()[again.leaf.index()].parent, map[2]);
     }
 
-    // Check that frames that stay without their callers are below the remainder of what stays, once for all stacks that lead to
-    // them, that a kernel frame stays with the user frame that called it, and that another tree takes them over as they are.
+    // Check that frames that stay without their callers are below the remainder of what stays, once
+    // for all stacks that lead to them, that a kernel frame stays with the user frame that called
+    // it, and that another tree takes them over as they are.
     #[test]
     fn prune_keeps_frames_without_callers() {
         let mut budget = NodeBudget::new(1 << 20);

@@ -1,6 +1,6 @@
-//! What the stacks of an account receive: marks, which lie where their time passed, and exact waits as far as the totals of
-//! their thread allow. A stack record that holds more of these (the two were read at different moments) is held back and tried
-//! again in the next pass.
+//! What the stacks of an account receive: marks, which lie where their time passed, and exact waits
+//! as far as the totals of their thread allow. A stack record that holds more of these (the two
+//! were read at different moments) is held back and tried again in the next pass.
 
 use std::sync::Arc;
 

@@ -1,10 +1,12 @@
-//! What leaves the profile: exited processes beyond the bounds, oldest exit first, and pieces of the recent past beyond theirs. Nothing
-//! leaves the sums: a dropped process becomes part of the account of its image.
+//! What leaves the profile: exited processes beyond the bounds, oldest exit first, and pieces of
+//! the recent past beyond theirs. Nothing leaves the sums: a dropped process becomes part of the
+//! account of its image.
 
 use super::{Profile, account::Account, timeline::Start};
 use crate::processes::ids::ProcessKey;
 
-/// Passes after the one that told of an exit in which more may still come of the process: it is not dropped before.
+/// Passes after the one that told of an exit in which more may still come of the process: it is not
+/// dropped before.
 const GRACE_PASSES: u64 = 1;
 
 impl Profile {
@@ -54,8 +56,8 @@ impl Profile {
         );
     }
 
-    /// Begins a piece of the recent past at the time of the last pass, unless one begins there already; older ones become
-    /// coarser or are forgotten.
+    /// Begins a piece of the recent past at the time of the last pass, unless one begins there
+    /// already; older ones become coarser or are forgotten.
     pub(super) fn begin_piece(&mut self) {
         if self.timeline.current_ns() >= self.now_ns {
             return;
@@ -72,7 +74,8 @@ impl Profile {
         }
     }
 
-    /// Makes the recent past fit its bytes: first what is old in it gives way, then named sessions, then the last minutes.
+    /// Makes the recent past fit its bytes: first what is old in it gives way, then named sessions,
+    /// then the last minutes.
     fn make_room_for_pieces(&mut self) {
         let fine_ns = self.limits.grades.first();
         let fine_ns = fine_ns.map_or(0, |grade| grade.older_than_ns);

@@ -1,10 +1,12 @@
 //! Room in the call trees for what is new: which detail gives way.
 //!
-//! When the budget is used up, a quarter of it is made free by folding what is lightest ([`fold`](super::fold)): first in the
-//! trees of a process that holds more than a third of the room and of a user who holds more than half of it, no further than to
-//! that, then anywhere. So nobody can take the room of others by stacks that are many, or many threads that sleep. Of what
-//! weighs the same, each tree loses the same part, and first what was made first. Whatever is folded keeps its time and its
-//! samples; a stack that comes again is there again by name. It is counted by whose it was.
+//! When the budget is used up, a quarter of it is made free by folding what is lightest
+//! ([`fold`](super::fold)): first in the trees of a process that holds more than a third of the
+//! room and of a user who holds more than half of it, no further than to that, then anywhere. So
+//! nobody can take the room of others by stacks that are many, or many threads that sleep. Of what
+//! weighs the same, each tree loses the same part, and first what was made first. Whatever is
+//! folded keeps its time and its samples; a stack that comes again is there again by name. It is
+//! counted by whose it was.
 
 use std::collections::BTreeMap;
 
@@ -47,8 +49,8 @@ pub(super) struct FoldedSoFar {
 }
 
 impl Profile {
-    /// Makes room for a stack of so many frames where there is none. If no quarter of the budget could be had, it is not
-    /// tried again in this pass.
+    /// Makes room for a stack of so many frames where there is none. If no quarter of the budget
+    /// could be had, it is not tried again in this pass.
     pub(super) fn want_room(&mut self, frames: usize) {
         if self.budget.has_room(frames) || self.crowded_pass == Some(self.passes) {
             return;
@@ -66,7 +68,8 @@ impl Profile {
             whole.add(&account.totals());
         }
         let trees = self.trees();
-        // What remainders take is known roughly, so there is something on top of what is lacking: more each time.
+        // What remainders take is known roughly, so there is something on top of what is lacking:
+        // more each time.
         let mut margin = self.budget.limit_bytes() / 32;
         for (group, excess) in over_share(&trees, self.budget.limit_bytes()) {
             match self.budget.lacking_bytes() {
@@ -113,7 +116,8 @@ impl Profile {
         }
     }
 
-    /// Folds what is lightest in these trees until about so many bytes are free. Answers how many are.
+    /// Folds what is lightest in these trees until about so many bytes are free. Answers how many
+    /// are.
     fn fold_lightest(&mut self, whole: &Whole, trees: &[Tree], bytes: usize) -> usize {
         if bytes == 0 {
             return 0;
@@ -148,7 +152,8 @@ impl Profile {
     }
 }
 
-/// The trees of each process, and of each user, that holds more than its share, and how many bytes more.
+/// The trees of each process, and of each user, that holds more than its share, and how many bytes
+/// more.
 fn over_share(trees: &[Tree], limit: usize) -> Vec<(Vec<Tree>, usize)> {
     let (of_process, of_user) = (limit / 3, limit / 2);
     let mut over: Vec<(Vec<Tree>, usize)> = Vec::new();

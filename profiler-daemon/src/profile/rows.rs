@@ -1,7 +1,9 @@
-//! Which threads of an account have rows of their own: the number that an exec changes, and rows that are given up.
+//! Which threads of an account have rows of their own: the number that an exec changes, and rows
+//! that are given up.
 //!
-//! A thread that is not the first of its process and executes a program takes over the number of the first one, which
-//! dies. It keeps its own start, so (number, start) stays unique: the dead one's row is (number, the process's start).
+//! A thread that is not the first of its process and executes a program takes over the number of
+//! the first one, which dies. It keeps its own start, so (number, start) stays unique: the dead
+//! one's row is (number, the process's start).
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -20,7 +22,8 @@ impl Account {
         }
         match self.threads.get(&update.thread) {
             None => self.take_number_over(update),
-            // First seen after its exec: the kernel has given it the start of the one whose number it took over.
+            // First seen after its exec: the kernel has given it the start of the one whose number
+            // it took over.
             Some(row) if row.exited_pass.is_some() && row.first_ns != update.first_event_ns => {
                 self.fold(&BTreeSet::from([update.thread]));
             }
@@ -28,8 +31,8 @@ impl Account {
         }
     }
 
-    /// Gives a row its new key where the thread was known by another number: same place in the kernel, same start, same
-    /// first event. Everything else knows the thread by its index.
+    /// Gives a row its new key where the thread was known by another number: same place in the
+    /// kernel, same start, same first event. Everything else knows the thread by its index.
     fn take_number_over(&mut self, update: &ThreadUpdate) {
         let (to, found) = (
             update.thread,
@@ -69,8 +72,8 @@ impl Account {
         );
     }
 
-    /// Folds the rows of the threads that exited first, so that at most `limit` rows of exited threads remain. The ones
-    /// that exited in this very pass stay: more may come of them.
+    /// Folds the rows of the threads that exited first, so that at most `limit` rows of exited
+    /// threads remain. The ones that exited in this very pass stay: more may come of them.
     pub fn fold_exited(&mut self, limit: usize, pass: u64) {
         if self.exited <= limit {
             return;

@@ -1,8 +1,9 @@
 //! What one process gained in one piece of the recent past.
 //!
-//! Time is put into the segment in which it passed, also when its stack is only known later: the cells remember per thread
-//! and class how much passed and how much of it has found a stack. Segments begin and end with a drain pass; how long they
-//! are is the [timeline](super::timeline)'s to say.
+//! Time is put into the segment in which it passed, also when its stack is only known later: the
+//! cells remember per thread and class how much passed and how much of it has found a stack.
+//! Segments begin and end with a drain pass; how long they are is the [timeline](super::timeline)'s
+//! to say.
 
 use std::collections::BTreeMap;
 
@@ -231,8 +232,8 @@ impl Segment {
             .filter_map(|((thread, what), cell)| Some((*thread, What::of_code(*what)?, *cell)))
     }
 
-    /// Takes in another segment: of the same process as it is, or of another one with `nodes` as the new numbers of its nodes.
-    /// The threads of another process become folded ones.
+    /// Takes in another segment: of the same process as it is, or of another one with `nodes` as
+    /// the new numbers of its nodes. The threads of another process become folded ones.
     pub(super) fn absorb(&mut self, other: &Self, nodes: Option<&[NodeId]>) {
         for ((node, what), amount) in &other.nodes {
             let node = nodes.map_or(*node, |nodes| nodes[node.index()]);

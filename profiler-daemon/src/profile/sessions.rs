@@ -1,7 +1,9 @@
-//! Named sessions: parts of the daemon's one session that somebody wants to ask for by name, cut into named spans by marks.
+//! Named sessions: parts of the daemon's one session that somebody wants to ask for by name, cut
+//! into named spans by marks.
 //!
-//! A session holds borders only; what passed between them is in the [window history](super::window_history), which keeps what a session needs for
-//! as long as there is room. Changes are made right after a drain pass, so that the borders are exact.
+//! A session holds borders only; what passed between them is in the [window
+//! history](super::window_history), which keeps what a session needs for as long as there is room.
+//! Changes are made right after a drain pass, so that the borders are exact.
 
 use std::{
     collections::{BTreeSet, VecDeque},

@@ -1,5 +1,6 @@
-//! Sleep runs: whole passes that a thread spent asleep. Most threads of a machine do nothing but sleep, so the recent past would be
-//! made of little else; a sleep run holds any number of passes in one entry, as the time from which to which it lasted.
+//! Sleep runs: whole passes that a thread spent asleep. Most threads of a machine do nothing but
+//! sleep, so the recent past would be made of little else; a sleep run holds any number of passes
+//! in one entry, as the time from which to which it lasted.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -59,7 +60,8 @@ impl SleepRun {
         to_ns.saturating_sub(from_ns)
     }
 
-    /// The same as time of another class. What is neither running in a call nor waiting is no part of one.
+    /// The same as time of another class. What is neither running in a call nor waiting is no part
+    /// of one.
     pub(super) fn of_class(self, class: usize) -> Self {
         let in_call = [Class::Syscall, Class::Blocked, Class::Runnable];
         let keeps = in_call.iter().any(|of| *of as usize == class);

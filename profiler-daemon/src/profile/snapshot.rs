@@ -1,4 +1,5 @@
-//! The profile as of one drain pass, for readers. Immutable; it shares with the profile what has not changed since.
+//! The profile as of one drain pass, for readers. Immutable; it shares with the profile what has
+//! not changed since.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -50,7 +51,8 @@ pub struct Coverage {
     pub samples_lost: u64,
     /// Samples discarded in it, by reason.
     pub discarded: Counts,
-    /// For how long control groups were throttled in it, nanoseconds by path; those that were not are missing.
+    /// For how long control groups were throttled in it, nanoseconds by path; those that were not
+    /// are missing.
     pub throttled: Counts,
 }
 
@@ -94,9 +96,10 @@ impl Snapshot {
         (self.processors > 0).then_some(self.processors)
     }
 
-    /// The same as if only these processes had been profiled, for what passed since a moment. Images stay of which it is known that all
-    /// processes are among these that did anything since then, and count only those processes, and [`Snapshot::retired_ns`] tells what else was dropped. Losses stay, as
-    /// nobody knows whose they were.
+    /// The same as if only these processes had been profiled, for what passed since a moment.
+    /// Images stay of which it is known that all processes are among these that did anything since
+    /// then, and count only those processes, and [`Snapshot::retired_ns`] tells what else was
+    /// dropped. Losses stay, as nobody knows whose they were.
     #[must_use]
     pub fn only(&self, since_ns: u64, wanted: impl Fn(ProcessKey) -> bool) -> Self {
         let mut only = self.clone();
@@ -126,15 +129,16 @@ impl Snapshot {
         &self.dropped
     }
 
-    /// Of a process that is not kept one by one: whose it became a part of. None where that is no longer known.
+    /// Of a process that is not kept one by one: whose it became a part of. None where that is no
+    /// longer known.
     #[must_use]
     pub fn merged_with(&self, key: ProcessKey) -> Option<&ImageView> {
         let ended = self.dropped.get(&key)?;
         self.images.get(ended.place as usize)
     }
 
-    /// The same with a loss that nobody counted when it happened: every window has it that begins at this moment or before, and ends
-    /// later.
+    /// The same with a loss that nobody counted when it happened: every window has it that begins
+    /// at this moment or before, and ends later.
     #[must_use]
     pub fn with_loss(mut self, since_ns: u64, name: &'static str, count: u64) -> Self {
         let with = |counters: &mut Arc<Counters>| {
@@ -149,7 +153,8 @@ impl Snapshot {
         self
     }
 
-    /// What those did between two moments that are in its images, nanoseconds, rounded as [`Snapshot::between`] does; 0 where that is not kept.
+    /// What those did between two moments that are in its images, nanoseconds, rounded as
+    /// [`Snapshot::between`] does; 0 where that is not kept.
     #[must_use]
     pub fn retired_ns(&self, from_ns: u64, to_ns: Option<u64>) -> u64 {
         let Ok(coverage) = self.between(from_ns, to_ns) else {
@@ -249,7 +254,8 @@ impl Snapshot {
         self.images.iter().map(|image| image.ended).sum()
     }
 
-    /// Whether a process of this number (and start, in 10 ms ticks since boot) was kept once and is dropped.
+    /// Whether a process of this number (and start, in 10 ms ticks since boot) was kept once and is
+    /// dropped.
     #[must_use]
     pub fn was_dropped(&self, pid: u32, start_ticks: Option<u64>) -> bool {
         let first = ProcessKey { pid, start_ns: 0 };
@@ -296,8 +302,8 @@ impl Snapshot {
         }
     }
 
-    /// What passed between two moments, rounded outward to pieces of the recent past; of a session that is younger, from its
-    /// beginning. `to_ns: None` is now.
+    /// What passed between two moments, rounded outward to pieces of the recent past; of a session
+    /// that is younger, from its beginning. `to_ns: None` is now.
     ///
     /// # Errors
     /// Part of it is forgotten.

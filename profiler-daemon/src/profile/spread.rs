@@ -1,5 +1,6 @@
-//! In which pieces of the recent past the marks of a wait lie that was not walked: in those in which it passed, in proportion. The
-//! time of such waits comes with the totals of their thread, the marks with a stack, in the same pass or the one after it.
+//! In which pieces of the recent past the marks of a wait lie that was not walked: in those in
+//! which it passed, in proportion. The time of such waits comes with the totals of their thread,
+//! the marks with a stack, in the same pass or the one after it.
 
 use std::collections::HashMap;
 
@@ -32,7 +33,8 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Notes where time of a thread and a kind was found to have passed. What is all in the growing segment needs no note.
+    /// Notes where time of a thread and a kind was found to have passed. What is all in the growing
+    /// segment needs no note.
     pub(super) fn note(&mut self, pass: u64, of: (u32, u8), parts: Vec<Part>, segment_ns: u64) {
         if pass != self.pass {
             let last = std::mem::take(&mut self.newest);
@@ -52,8 +54,9 @@ impl Spread {
         }
     }
 
-    /// Where a wait of a thread and a kind passed whose marks come in this pass: when each piece began (`None`: it is forgotten) and
-    /// how much of the wait is in it. Nothing: in the growing one.
+    /// Where a wait of a thread and a kind passed whose marks come in this pass: when each piece
+    /// began (`None`: it is forgotten) and how much of the wait is in it. Nothing: in the growing
+    /// one.
     pub(super) fn pieces(
         &self,
         pass: u64,
@@ -86,7 +89,8 @@ impl Spread {
         pieces
     }
 
-    /// Spreads so many marks: at even steps from a drawn place on, so that each piece has its part of them on average.
+    /// Spreads so many marks: at even steps from a drawn place on, so that each piece has its part
+    /// of them on average.
     pub(super) fn marks(
         &mut self,
         pieces: &[(Option<u64>, u64)],
@@ -131,7 +135,8 @@ fn split(
 mod tests {
     use super::*;
 
-    // Check that every mark and all of an amount find a piece, and that over many waits each piece has its part of the marks.
+    // Check that every mark and all of an amount find a piece, and that over many waits each piece
+    // has its part of the marks.
     #[test]
     fn parts_of_marks() {
         let mut spread = Spread::default();
@@ -155,7 +160,8 @@ mod tests {
         assert_eq!(shares, [(Some(1), 8_641), (None, 2_469), (Some(2), 1_235)]);
     }
 
-    // Check that time that was slept through is cut at the borders of pieces, and that notes hold for two passes.
+    // Check that time that was slept through is cut at the borders of pieces, and that notes hold
+    // for two passes.
     #[test]
     fn notes() {
         let mut timeline = Timeline::default();

@@ -26,9 +26,9 @@ fn frames_of(nodes: &[Node]) -> impl Iterator<Item = FrameId> {
 }
 
 impl Profile {
-    /// Forgets the frames that nothing names any more: no call tree, and nothing that `others` marks, which is to be
-    /// every number that somebody has from [`Self::frames`] and still uses. Answers how many. Takes up to a tenth of
-    /// a second for a million.
+    /// Forgets the frames that nothing names any more: no call tree, and nothing that `others`
+    /// marks, which is to be every number that somebody has from [`Self::frames`] and still uses.
+    /// Answers how many. Takes up to a tenth of a second for a million.
     pub fn sweep_frames(&mut self, others: impl FnOnce(&mut Marks)) -> usize {
         let kept = self.processes.values().map(|process| &process.account);
         let accounts = kept.chain(self.images.accounts());
@@ -42,8 +42,8 @@ impl Profile {
 }
 
 impl Snapshot {
-    /// Two snapshots of one profile in which each number of a frame that either uses means the same: the earlier one
-    /// first. Where no frame left in between, they are what they were.
+    /// Two snapshots of one profile in which each number of a frame that either uses means the
+    /// same: the earlier one first. Where no frame left in between, they are what they were.
     #[must_use]
     pub fn with_one_numbering(earlier: Arc<Self>, later: Arc<Self>) -> (Arc<Self>, Arc<Self>) {
         if earlier.frames.same_numbers(&later.frames) {

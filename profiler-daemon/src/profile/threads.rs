@@ -50,7 +50,8 @@ impl Thread {
         }
     }
 
-    /// Takes the update's values over but for its kinds, which are to be placed; true when the thread exited with it.
+    /// Takes the update's values over but for its kinds, which are to be placed; true when the
+    /// thread exited with it.
     pub(super) fn update(&mut self, update: &ThreadUpdate, pass: u64) -> bool {
         self.comm = update.comm;
         self.first_ns = update.first_event_ns;

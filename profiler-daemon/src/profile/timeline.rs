@@ -1,8 +1,9 @@
-//! Into which pieces the session is cut, and how these become fewer as they age: short ones for the last minutes, longer ones
-//! before, and none of what is too old, unless a named session needs it.
+//! Into which pieces the session is cut, and how these become fewer as they age: short ones for the
+//! last minutes, longer ones before, and none of what is too old, unless a named session needs it.
 //!
-//! The pieces follow each other without a gap from the beginning of the session; those that are forgotten stay as gaps, and
-//! neighbouring gaps become one. What a piece holds is in each process's [window history](super::window_history).
+//! The pieces follow each other without a gap from the beginning of the session; those that are
+//! forgotten stay as gaps, and neighbouring gaps become one. What a piece holds is in each
+//! process's [window history](super::window_history).
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -84,7 +85,8 @@ impl Timeline {
         Arc::make_mut(&mut self.starts).push_back(start);
     }
 
-    /// The pieces, oldest first, each with its end: the beginning of the next; of the growing one the end of time.
+    /// The pieces, oldest first, each with its end: the beginning of the next; of the growing one
+    /// the end of time.
     pub(super) fn pieces(&self) -> impl Iterator<Item = (&Start, u64)> {
         let ends = self.starts.iter().skip(1).map(|start| start.from_ns);
         self.starts.iter().zip(ends.chain([u64::MAX]))
@@ -121,8 +123,9 @@ impl Timeline {
         kept.last().map_or(0, |start| start.from_ns)
     }
 
-    /// Lets the pieces age: merges what the grades want merged, and what ended before `horizon_ns` is merged as far as it is
-    /// needed and else forgotten. Answers what is to be done to the rings.
+    /// Lets the pieces age: merges what the grades want merged, and what ended before `horizon_ns`
+    /// is merged as far as it is needed and else forgotten. Answers what is to be done to the
+    /// rings.
     pub(super) fn age(
         &mut self,
         now_ns: u64,
@@ -248,7 +251,8 @@ mod tests {
             .collect()
     }
 
-    // Check that pieces become coarser with age, whole grains at a time, and that what is too old is one gap.
+    // Check that pieces become coarser with age, whole grains at a time, and that what is too old
+    // is one gap.
     #[test]
     fn grades() {
         let timeline = aged(131, 90, &Between(Vec::new()));

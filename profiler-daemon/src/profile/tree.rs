@@ -1,8 +1,9 @@
-//! The call tree of one process: every distinct stack is a path from the root, shared beginnings are stored once.
+//! The call tree of one process: every distinct stack is a path from the root, shared beginnings
+//! are stored once.
 //!
-//! The tree holds structure only; what the stacks weigh is in a vector beside it, indexed by node. Nodes are appended, and
-//! [`Tree::prune`](super::prune) numbers those that stay anew, so a parent's number is always below its children's. All trees of a
-//! profile share one [`NodeBudget`].
+//! The tree holds structure only; what the stacks weigh is in a vector beside it, indexed by node.
+//! Nodes are appended, and [`Tree::prune`](super::prune) numbers those that stay anew, so a
+//! parent's number is always below its children's. All trees of a profile share one [`NodeBudget`].
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -48,10 +49,11 @@ pub enum Place {
     Lost(LossCause),
     /// Whatever was called from the parent and found no room in the tree.
     Cut,
-    /// Whatever was called from the parent and gave its room to others later. Frames below it are the innermost of stacks whose
-    /// frames in between did.
+    /// Whatever was called from the parent and gave its room to others later. Frames below it are
+    /// the innermost of stacks whose frames in between did.
     Folded {
-        /// All of it are kernel frames: the parent is the innermost user frame, or a kernel frame itself.
+        /// All of it are kernel frames: the parent is the innermost user frame, or a kernel frame
+        /// itself.
         kernel: bool,
     },
 }
@@ -71,7 +73,8 @@ pub struct Node {
     pub parent: NodeId,
     /// What the node stands for; of no meaning for the root.
     pub place: Place,
-    /// How the walks of the stacks below ended; told apart at the outermost frame only, `None` elsewhere.
+    /// How the walks of the stacks below ended; told apart at the outermost frame only, `None`
+    /// elsewhere.
     #[serde(with = "end_as_number")]
     pub end: StackEnd,
 }
@@ -210,8 +213,8 @@ impl Tree {
         }
     }
 
-    /// Whether `leaf` is where this stack leads, found by climbing: cheaper than [`Self::insert`] for a stack that was
-    /// there in the last pass too.
+    /// Whether `leaf` is where this stack leads, found by climbing: cheaper than [`Self::insert`]
+    /// for a stack that was there in the last pass too.
     #[must_use]
     pub fn is_path(
         &self,
@@ -233,7 +236,8 @@ impl Tree {
         leaf != NodeId::ROOT && at == NodeId::ROOT && ends_in == end
     }
 
-    /// The numbers that the nodes of `other` get in this tree, made where they are new and there is room.
+    /// The numbers that the nodes of `other` get in this tree, made where they are new and there is
+    /// room.
     pub fn absorb(&mut self, other: &[Node], budget: &mut NodeBudget) -> Vec<NodeId> {
         let mut map: Vec<NodeId> = Vec::with_capacity(other.len());
         map.push(NodeId::ROOT);
@@ -370,7 +374,8 @@ mod tests {
         ids.iter().map(|id| FrameId(*id)).collect()
     }
 
-    // Check that stacks share their common beginning and that user and kernel frames are told apart.
+    // Check that stacks share their common beginning and that user and kernel frames are told
+    // apart.
     #[test]
     fn beginnings_are_shared() {
         let mut budget = NodeBudget::new(1 << 20);
@@ -391,7 +396,8 @@ mod tests {
         assert_eq!(budget.used_bytes(), tree.budgeted() * NODE_BYTES);
     }
 
-    // Check that climbing knows a stack from its beginning, its continuation, and the same frames of another kind or end.
+    // Check that climbing knows a stack from its beginning, its continuation, and the same frames
+    // of another kind or end.
     #[test]
     fn climbing() {
         let mut budget = NodeBudget::new(1 << 20);
@@ -409,7 +415,8 @@ mod tests {
         assert!(!tree.is_path(NodeId::ROOT, &[], &[], end));
     }
 
-    // Check that without room a stack lands on the remainder of its longest known beginning, else on "tree full".
+    // Check that without room a stack lands on the remainder of its longest known beginning, else
+    // on "tree full".
     #[test]
     fn no_room_is_counted() {
         let mut budget = NodeBudget::new(9 * NODE_BYTES);
@@ -433,7 +440,8 @@ mod tests {
         assert_eq!(budget.cut(), 2);
     }
 
-    // Check that absorbing a tree keeps every path, and that a full budget sends the rest to remainders.
+    // Check that absorbing a tree keeps every path, and that a full budget sends the rest to
+    // remainders.
     #[test]
     fn absorb_keeps_paths() {
         let mut budget = NodeBudget::new(10 * NODE_BYTES);

@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 pub struct Totals {
     /// Nanoseconds per class. Untraced time is under [`Class::User`].
     pub classes: ClassNs,
-    /// Nanoseconds per kind of time that is divided among stacks by marks. Of a single thread over a part of the session only
-    /// [`Kind::Untraced`] is known.
+    /// Nanoseconds per kind of time that is divided among stacks by marks. Of a single thread over
+    /// a part of the session only [`Kind::Untraced`] is known.
     pub kinds: KindNs,
-    /// Nanoseconds per class that have a place: `kinds`, and the waits that stacks have exactly, open ones included. Never
-    /// more than `classes`.
+    /// Nanoseconds per class that have a place: `kinds`, and the waits that stacks have exactly,
+    /// open ones included. Never more than `classes`.
     pub attributed: ClassNs,
     /// Timer ticks by what they found ([`Tick`](profiler_common::kinds::Tick)).
     pub ticks: [u64; TICKS],
@@ -95,7 +95,8 @@ pub const fn is_wait(kind: Kind) -> bool {
     matches!(class_of(kind), Class::Blocked | Class::Runnable)
 }
 
-/// The classes of waits that stacks have exactly, in the order of [`WaitNs`](profiler_common::kinds::WaitNs).
+/// The classes of waits that stacks have exactly, in the order of
+/// [`WaitNs`](profiler_common::kinds::WaitNs).
 pub const WAIT_CLASSES: [Class; WAITS] = [Class::Blocked, Class::Runnable];
 
 /// Adds kind by kind.
@@ -105,8 +106,8 @@ pub fn add_kinds(to: &mut KindNs, from: &KindNs) {
     }
 }
 
-/// Takes so much off the gains, class by class, and answers what was taken. A wait that turns out to be of another class mostly was
-/// one for a processor: that class comes first.
+/// Takes so much off the gains, class by class, and answers what was taken. A wait that turns out
+/// to be of another class mostly was one for a processor: that class comes first.
 pub fn take_from(gains: &mut ClassNs, mut amount: u64) -> impl Iterator<Item = (usize, u64)> {
     let mut order: [usize; CLASS_COUNT] = std::array::from_fn(|class| class);
     order.swap(0, Class::Runnable as usize);

@@ -1,5 +1,5 @@
-//! What the nodes of a call tree hold of primary data. Most nodes have one or two numbers of those that there are, so only
-//! what is not zero is kept: a chain of cells by node.
+//! What the nodes of a call tree hold of primary data. Most nodes have one or two numbers of those
+//! that there are, so only what is not zero is kept: a chain of cells by node.
 
 use std::sync::Arc;
 
@@ -60,7 +60,8 @@ pub(super) fn wait_of(what: What) -> Option<Kind> {
     kind.filter(|kind| is_wait(*kind))
 }
 
-/// Whether a number is sums of squares, or of what weights add to a variance: they stop at the largest number there is.
+/// Whether a number is sums of squares, or of what weights add to a variance: they stop at the
+/// largest number there is.
 pub(super) fn is_square(what: What) -> bool {
     (SQUARES..WALKS).contains(&what)
 }
@@ -154,7 +155,8 @@ impl Weights {
         })
     }
 
-    /// Whether every chain is of known numbers, each once, and each cell in one chain, and there are no more chains than nodes.
+    /// Whether every chain is of known numbers, each once, and each cell in one chain, and there
+    /// are no more chains than nodes.
     pub(super) fn is_whole(&self, nodes: usize) -> bool {
         let mut seen = vec![false; self.cells.len()];
         let mut reached = 0;

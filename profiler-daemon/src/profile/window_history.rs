@@ -1,7 +1,9 @@
-//! The recent past of one process: its segments, and the sleep runs in which its threads only slept.
+//! The recent past of one process: its segments, and the sleep runs in which its threads only
+//! slept.
 //!
-//! Invariant, per thread and class, in each segment and sleep run: attributed <= total. And the time of a thread in a segment is
-//! the time that passed in it, also when a later look gives part of it to another class.
+//! Invariant, per thread and class, in each segment and sleep run: attributed <= total. And the
+//! time of a thread in a segment is the time that passed in it, also when a later look gives part
+//! of it to another class.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -122,9 +124,10 @@ impl WindowHistory {
         });
     }
 
-    /// A thread's time of one class turned out to be less by `amount`, and that of others to be more by `gains`. What it has less
-    /// becomes theirs where it passed, newest first, where no stack has it yet, or where that is no longer kept; so does the time in
-    /// `call`, if it was inside one. What is left of the gains is answered.
+    /// A thread's time of one class turned out to be less by `amount`, and that of others to be
+    /// more by `gains`. What it has less becomes theirs where it passed, newest first, where no
+    /// stack has it yet, or where that is no longer kept; so does the time in `call`, if it was
+    /// inside one. What is left of the gains is answered.
     pub(super) fn reclassify(
         &mut self,
         thread: u32,
@@ -186,8 +189,9 @@ impl WindowHistory {
         }
     }
 
-    /// `amount` of a thread's time of one class was found to be something: it goes where that time passed, newest first, which is
-    /// answered. What passed before the oldest segment is in no window.
+    /// `amount` of a thread's time of one class was found to be something: it goes where that time
+    /// passed, newest first, which is answered. What passed before the oldest segment is in no
+    /// window.
     pub(super) fn attribute(
         &mut self,
         thread: u32,
@@ -224,7 +228,8 @@ impl WindowHistory {
         parts.collect()
     }
 
-    /// `amount` of a thread's running time was found to be of a kind: most of it passed in the growing segment.
+    /// `amount` of a thread's running time was found to be of a kind: most of it passed in the
+    /// growing segment.
     pub(super) fn attribute_running(
         &mut self,
         thread: u32,
@@ -243,7 +248,8 @@ impl WindowHistory {
         }
     }
 
-    /// `amount` of a thread's running time that had been found to be of a kind was none: newest first.
+    /// `amount` of a thread's running time that had been found to be of a kind was none: newest
+    /// first.
     pub(super) fn take_back(&mut self, thread: u32, class: usize, kind: Kind, mut amount: u64) {
         for index in (0..self.segments.len()).rev() {
             if amount == 0 {
@@ -255,7 +261,8 @@ impl WindowHistory {
         }
     }
 
-    /// Where `amount` of a thread's time of one class is that nothing has, newest first. Less, where less is kept.
+    /// Where `amount` of a thread's time of one class is that nothing has, newest first. Less,
+    /// where less is kept.
     fn pending(&self, thread: u32, class: usize, mut amount: u64) -> Vec<(Place, u64)> {
         let mut places = Vec::new();
         if amount == 0 {
@@ -294,7 +301,8 @@ impl WindowHistory {
         places
     }
 
-    /// How much of an open interval's time passed in a span of whole segments and has no other stack.
+    /// How much of an open interval's time passed in a span of whole segments and has no other
+    /// stack.
     pub(super) fn open_within(
         &self,
         from_ns: u64,
@@ -324,7 +332,8 @@ impl WindowHistory {
         })
     }
 
-    /// Makes one segment of those that began in a span; sleep runs that lie wholly in it become part of it.
+    /// Makes one segment of those that began in a span; sleep runs that lie wholly in it become
+    /// part of it.
     pub(super) fn merge(&mut self, from_ns: u64, to_ns: u64) {
         let sleep_runs = self.sleep_runs.take_inside(from_ns, to_ns);
         let range = self.range(from_ns, to_ns);
@@ -375,7 +384,8 @@ impl WindowHistory {
         }
     }
 
-    /// Takes in another process's past: its nodes under their new numbers, its threads as folded ones.
+    /// Takes in another process's past: its nodes under their new numbers, its threads as folded
+    /// ones.
     pub(super) fn absorb(&mut self, other: &Self, nodes: &[NodeId], timeline: &Timeline) {
         for from in other.segments.iter() {
             self.at(from.from_ns, |to| to.absorb(from, Some(nodes)));

@@ -1,5 +1,6 @@
-//! Recording over a running daemon: it profiles anyway, so its time is waited for, its whole profile is taken, and the
-//! report is made here as if those who were asked for had been recorded alone. Changes nothing of the daemon.
+//! Recording over a running daemon: it profiles anyway, so its time is waited for, its whole
+//! profile is taken, and the report is made here as if those who were asked for had been recorded
+//! alone. Changes nothing of the daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal as _;
@@ -99,7 +100,8 @@ pub(super) async fn record(
     Ok(recorded.left(ended))
 }
 
-/// Whether the daemon profiles, and keeps enough for the report. Of a command it keeps the whole session.
+/// Whether the daemon profiles, and keeps enough for the report. Of a command it keeps the whole
+/// session.
 async fn check(client: &Client, args: &RecordArgs) -> anyhow::Result<()> {
     client.get("/readyz").await?;
     let status = client.json("/api/v1/status").await?;
@@ -142,7 +144,8 @@ impl Chosen {
         }
     }
 
-    /// Whether some of those may be among processes that the daemon dropped: who is named by number is there, or told to be missing.
+    /// Whether some of those may be among processes that the daemon dropped: who is named by number
+    /// is there, or told to be missing.
     fn may_lack_dropped(&self) -> bool {
         match self {
             Self::Everybody => false,
@@ -215,8 +218,8 @@ impl Chosen {
     }
 }
 
-/// Adds what these processes started, and what that started, as far as those in between are known. A parent's number counts for those
-/// that started after it.
+/// Adds what these processes started, and what that started, as far as those in between are known.
+/// A parent's number counts for those that started after it.
 fn add_children(snapshot: &Snapshot, keys: &mut BTreeSet<ProcessKey>) {
     let kept = snapshot.processes().iter();
     let kept = kept.map(|(key, process)| (*key, process.info.ppid));
@@ -284,8 +287,8 @@ mod tests {
         only.processes().keys().map(|key| key.pid).collect()
     }
 
-    // Check that children are found through processes that ended, and that one whose parent's number was used before by one
-    // that was asked for is none.
+    // Check that children are found through processes that ended, and that one whose parent's
+    // number was used before by one that was asked for is none.
     #[test]
     fn children() {
         let all = snapshot(&[
@@ -302,7 +305,8 @@ mod tests {
         assert_eq!(kept(&Chosen::Command(10), &all), [10, 13]);
     }
 
-    // Check whom numbers and names choose, that one number alone is reported as that process, and that nobody is told.
+    // Check whom numbers and names choose, that one number alone is reported as that process, and
+    // that nobody is told.
     #[test]
     fn choices() {
         let all = snapshot(&[(10, 1, 1, "a"), (11, 2, 10, "b"), (12, 3, 1, "b")]);

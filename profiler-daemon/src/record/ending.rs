@@ -103,8 +103,9 @@ pub(super) enum Left {
 }
 
 impl Left {
-    /// Waits for the command and answers its exit code. A command whose recording was told to end is told so, too; one that
-    /// outlives the time of its recording is left in peace, and whoever waits is told what for. A signal ends the wait.
+    /// Waits for the command and answers its exit code. A command whose recording was told to end
+    /// is told so, too; one that outlives the time of its recording is left in peace, and whoever
+    /// waits is told what for. A signal ends the wait.
     pub(super) async fn exit_code(self, signals: &mut Signals) -> anyhow::Result<u8> {
         let (mut child, ended) = match self {
             Self::Nothing(exit_code) => return Ok(exit_code),
@@ -130,7 +131,8 @@ impl Left {
     }
 }
 
-/// What is waited for once the time of a recording is over, and how to stop that: a terminal sends Ctrl-C to the command as well.
+/// What is waited for once the time of a recording is over, and how to stop that: a terminal sends
+/// Ctrl-C to the command as well.
 fn waits_for(command: u32, own: u32) -> String {
     format!(
         "the time is over and the report is made; process {command} still runs and this waits for its end \

@@ -15,7 +15,8 @@ pub(super) enum Output {
     File(Replacement),
 }
 
-/// A file that takes the place of another only when it is complete. Dropped before, it leaves nothing.
+/// A file that takes the place of another only when it is complete. Dropped before, it leaves
+/// nothing.
 #[derive(Debug)]
 pub(super) struct Replacement {
     file: Option<File>,
@@ -153,7 +154,8 @@ mod tests {
         names
     }
 
-    // Check that a file is replaced whole, through a link as well, and that nothing else stays in the folder.
+    // Check that a file is replaced whole, through a link as well, and that nothing else stays in
+    // the folder.
     #[test]
     fn replaced_whole() {
         let folder = TempDir::new().unwrap();
@@ -182,7 +184,8 @@ mod tests {
         assert_eq!(names(folder.path()), ["a.txt"]);
     }
 
-    // Check that folders, devices and places that are not there are refused in one sentence before anything is recorded.
+    // Check that folders, devices and places that are not there are refused in one sentence before
+    // anything is recorded.
     #[test]
     fn refused() {
         let folder = TempDir::new().unwrap();

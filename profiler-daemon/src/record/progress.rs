@@ -1,4 +1,5 @@
-//! What a person at a terminal sees while and after something is recorded: one line, on standard error.
+//! What a person at a terminal sees while and after something is recorded: one line, on standard
+//! error.
 
 use std::convert::Infallible;
 use std::io::{self, Write as _};

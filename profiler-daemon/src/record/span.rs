@@ -1,4 +1,5 @@
-//! The time of a recording by the clock of the daemon that it is made over, and what that daemon no longer keeps of it.
+//! The time of a recording by the clock of the daemon that it is made over, and what that daemon no
+//! longer keeps of it.
 
 use std::fmt;
 use std::time::Duration;
@@ -48,7 +49,8 @@ pub(super) struct Span {
     pub(super) forgotten_ns: u64,
 }
 
-/// Processes that the daemon dropped while it was recorded, of which nobody knows any more whose they were.
+/// Processes that the daemon dropped while it was recorded, of which nobody knows any more whose
+/// they were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dropped {
     /// How many: some of them may have ended before the recording began.
@@ -104,7 +106,8 @@ impl Span {
         between.map_or(self.from_ns, |coverage| coverage.from_ns)
     }
 
-    /// What was dropped of it and is not in the part of the profile that is shown; nothing where all that was dropped had ended before.
+    /// What was dropped of it and is not in the part of the profile that is shown; nothing where
+    /// all that was dropped had ended before.
     pub(super) fn dropped(
         self,
         snapshot: &Snapshot,
@@ -129,8 +132,8 @@ impl Span {
     }
 }
 
-/// A moment at which the kernel was read, by the monotonic clock: that of this very reading where it still is a border, since the clock
-/// of the day may have been set.
+/// A moment at which the kernel was read, by the monotonic clock: that of this very reading where
+/// it still is a border, since the clock of the day may have been set.
 fn moment_ns(snapshot: &Snapshot, unix_ns: u64) -> u64 {
     let mut borders = snapshot.borders(0, u64::MAX);
     let border = borders.find(|(_, at_unix_ns)| *at_unix_ns == unix_ns);
@@ -251,8 +254,9 @@ mod tests {
         )
     }
 
-    // Check that a report is about the time between the two readings, to the border, though the clock was set between them and
-    // passes came after; and that what is forgotten of its begin is left out, and said.
+    // Check that a report is about the time between the two readings, to the border, though the
+    // clock was set between them and passes came after; and that what is forgotten of its begin is
+    // left out, and said.
     #[test]
     fn windows() {
         let all = snapshot(3_600 * SECOND_NS);
@@ -278,8 +282,8 @@ mod tests {
         assert_eq!(span.forgotten_ns, (from - 2) * SECOND_NS);
     }
 
-    // Check that what was dropped is told by number and time where it ran within the recording, and not where it had ended; and that the
-    // report's own losses have it.
+    // Check that what was dropped is told by number and time where it ran within the recording, and
+    // not where it had ended; and that the report's own losses have it.
     #[test]
     fn dropped() {
         let all = snapshot(3_600 * SECOND_NS);

@@ -191,7 +191,8 @@ mod tests {
         })
     }
 
-    // Check that one process alone is reported as that process, more as all, and that a process that is not there is told.
+    // Check that one process alone is reported as that process, more as all, and that a process
+    // that is not there is told.
     #[test]
     fn scopes() {
         let own = std::process::id();

@@ -1,4 +1,5 @@
-//! How far the values of rows may be from the truth: what places hold of each stratum, added up by row.
+//! How far the values of rows may be from the truth: what places hold of each stratum, added up by
+//! row.
 
 use std::collections::BTreeMap;
 
@@ -121,7 +122,8 @@ impl Holdings {
         });
     }
 
-    /// Moves what user functions hold of time in the kernel to where that time went. `moves` are by place of the user function.
+    /// Moves what user functions hold of time in the kernel to where that time went. `moves` are by
+    /// place of the user function.
     pub(super) fn move_into_kernel(&mut self, moves: BTreeMap<u32, IntoKernel>) {
         let mut known: BTreeMap<u32, KernelTicks> = BTreeMap::new();
         for part in &mut self.parts {
@@ -151,7 +153,8 @@ impl Holdings {
                 match to.unknown {
                     Some(unknown) if rest != Primary::default() => moved.push((unknown, rest)),
                     Some(_) => {}
-                    // No time of it was left: it is that of untraced calls, which went with the others.
+                    // No time of it was left: it is that of untraced calls, which went with the
+                    // others.
                     None => held.add(&rest),
                 }
             }
@@ -171,7 +174,8 @@ impl Holdings {
         }
     }
 
-    /// How good the values of `rows` rows are that have what places hold themselves. `row_of` says which row that is.
+    /// How good the values of `rows` rows are that have what places hold themselves. `row_of` says
+    /// which row that is.
     pub(super) fn of_own(&self, rows: usize, row_of: impl Fn(u32) -> Option<u32>) -> Vec<Accuracy> {
         let mut accuracy = vec![Accuracy::default(); rows];
         let mut sums = Sums::new(rows);
@@ -198,7 +202,8 @@ impl Holdings {
         accuracy
     }
 
-    /// The same of rows that have what places hold with all below them. `row_of` says where; no place may be below another of its row.
+    /// The same of rows that have what places hold with all below them. `row_of` says where; no
+    /// place may be below another of its row.
     pub(super) fn with_callees(
         &self,
         nodes: &[MergedNode],
@@ -258,8 +263,9 @@ impl Part {
     }
 }
 
-/// Takes out what was spent in the kernel, as the time is ([`Values::take_kernel_time`](super::product::Values::take_kernel_time)):
-/// all but user mode, and but waits that were walked. Ticks that found calls have no time.
+/// Takes out what was spent in the kernel, as the time is
+/// ([`Values::take_kernel_time`](super::product::Values::take_kernel_time)): all but user mode, and
+/// but waits that were walked. Ticks that found calls have no time.
 fn take_kernel_part(held: &mut Primary) -> Primary {
     let mut part = Primary {
         marks: std::mem::take(&mut held.marks),

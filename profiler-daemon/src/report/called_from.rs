@@ -1,5 +1,6 @@
-//! From where a program waits: of a library's function that spent its own time outside user mode (`epoll_wait`), the nearest function of the
-//! program behind it (`ProcSleep`), whatever other libraries lie between.
+//! From where a program waits: of a library's function that spent its own time outside user mode
+//! (`epoll_wait`), the nearest function of the program behind it (`ProcSleep`), whatever other
+//! libraries lie between.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -30,8 +31,9 @@ pub struct CalledFrom {
     pub percent: f64,
 }
 
-/// Of each function of the merged tree the one with most of its time, where it has any: of functions that are not the program's own, and
-/// spent at least half of their exclusive time outside user mode.
+/// Of each function of the merged tree the one with most of its time, where it has any: of
+/// functions that are not the program's own, and spent at least half of their exclusive time
+/// outside user mode.
 pub(super) fn called_from(
     view: &View<'_>,
     tree: &MergedTree<'_>,
@@ -94,12 +96,14 @@ fn is_wait(exclusive: &Values) -> bool {
     elapsed_ns > 0 && exclusive.application_ns() <= elapsed_ns / 2
 }
 
-/// The functions that a stack leads through, as far as they can stand for what is called from there.
+/// The functions that a stack leads through, as far as they can stand for what is called from
+/// there.
 #[derive(Clone, Copy, Default)]
 struct Behind {
     /// The innermost of the program's own.
     program: Option<u32>,
-    /// The innermost outside the C library: programs whose code is all in libraries, or in scripts, have no other.
+    /// The innermost outside the C library: programs whose code is all in libraries, or in scripts,
+    /// have no other.
     library: Option<u32>,
 }
 
@@ -154,7 +158,8 @@ impl<'v> Whose<'v> {
         self.view.snapshot.module(function.module)
     }
 
-    /// Whether a function is the program's own: of the file that a process executes, or made at run time.
+    /// Whether a function is the program's own: of the file that a process executes, or made at run
+    /// time.
     fn is_program(&self, function: &Function<'_>) -> bool {
         self.programs.contains(&function.module)
             || function.kind == FunctionKind::Jit
@@ -174,7 +179,8 @@ impl<'v> Whose<'v> {
     }
 }
 
-/// Whether a file of this name is a part of the C library: glibc's, its threads and its loader in older versions apart, or musl's.
+/// Whether a file of this name is a part of the C library: glibc's, its threads and its loader in
+/// older versions apart, or musl's.
 fn is_c_library(basename: &str) -> bool {
     const STEMS: [&str; 6] = ["libc", "libpthread", "ld", "ld-linux", "ld-musl", "librt"];
     let stem = basename.split(".so").next().unwrap_or(basename);

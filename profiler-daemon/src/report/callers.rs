@@ -1,8 +1,9 @@
 //! The callers and the callees of one function, with the values of the calls.
 //!
-//! Each stack counts in exactly one row, however often the function is on it: for its callers by the outermost call of the
-//! function, for its callees by the innermost. So the callers' inclusive values sum to the function's inclusive value, their
-//! exclusive values to its exclusive value; and the callees' inclusive values and its exclusive value to its inclusive value.
+//! Each stack counts in exactly one row, however often the function is on it: for its callers by
+//! the outermost call of the function, for its callees by the innermost. So the callers' inclusive
+//! values sum to the function's inclusive value, their exclusive values to its exclusive value; and
+//! the callees' inclusive values and its exclusive value to its inclusive value.
 
 use std::collections::BTreeMap;
 
@@ -33,8 +34,8 @@ pub const NO_CALLER: &str = "[no caller]";
 pub struct Neighbours {
     /// The function itself: a row per module that has one of that name.
     pub of: Vec<FunctionRow>,
-    /// A row per caller or callee: `inclusive` is of the calls between the two, `exclusive` of the callers what the function itself had
-    /// in them, of the callees what they themselves had.
+    /// A row per caller or callee: `inclusive` is of the calls between the two, `exclusive` of the
+    /// callers what the function itself had in them, of the callees what they themselves had.
     #[serde(flatten)]
     pub list: List<FunctionRow>,
 }
@@ -103,7 +104,8 @@ fn neighbours(
     })
 }
 
-/// Which row each node counts for: with what it received itself as a part of the row's inclusive values, of its exclusive ones.
+/// Which row each node counts for: with what it received itself as a part of the row's inclusive
+/// values, of its exclusive ones.
 struct Places {
     inclusive: Vec<Option<u32>>,
     exclusive: Vec<Option<u32>>,
@@ -149,7 +151,8 @@ impl Places {
     }
 }
 
-/// By caller: what the function's outermost calls received with all they called, and of it what it had itself.
+/// By caller: what the function's outermost calls received with all they called, and of it what it
+/// had itself.
 fn callers_of(tree: &MergedTree<'_>, meant: &[bool]) -> Vec<Neighbour> {
     let mut places = Places::new(tree.nodes.len());
     let mut numbers = BTreeMap::new();
@@ -171,7 +174,8 @@ fn callers_of(tree: &MergedTree<'_>, meant: &[bool]) -> Vec<Neighbour> {
     places.figures(tree)
 }
 
-/// By callee: what it received with all it called, where the function is not called again below; and of it its own.
+/// By callee: what it received with all it called, where the function is not called again below;
+/// and of it its own.
 fn callees_of(tree: &MergedTree<'_>, meant: &[bool]) -> Vec<Neighbour> {
     let mut places = Places::new(tree.nodes.len());
     let mut numbers = BTreeMap::new();

@@ -53,8 +53,9 @@ pub struct TreeNode {
     /// Path of its module; of the process's program for the root. Null where it is no function.
     #[schema(required)]
     pub module: Option<String>,
-    /// `user`, `kernel`, `jit`, `unknown`; `process` or `session` for the root; below that of the session `process` for all processes of a
-    /// name; `idle` for the waits of threads that idle; `cut`.
+    /// `user`, `kernel`, `jit`, `unknown`; `process` or `session` for the root; below that of the
+    /// session `process` for all processes of a name; `idle` for the waits of threads that idle;
+    /// `cut`.
     #[schema(pattern = "^(user|kernel|jit|unknown|process|session|idle|cut)$")]
     pub kind: &'static str,
     /// The three groups.
@@ -110,7 +111,8 @@ fn size(query: &TreeQuery, values: &Values) -> (u64, u64) {
     }
 }
 
-/// Which nodes are shown: a node is never shown without its callers. Of too many, the smallest are cut.
+/// Which nodes are shown: a node is never shown without its callers. Of too many, the smallest are
+/// cut.
 pub(super) fn visible(tree: &MergedTree<'_>, query: &TreeQuery, max_nodes: usize) -> Vec<bool> {
     let nodes = &tree.nodes;
     let mut visible = vec![true; nodes.len()];
@@ -134,7 +136,8 @@ pub(super) fn visible(tree: &MergedTree<'_>, query: &TreeQuery, max_nodes: usize
     }
     let mut shown: Vec<usize> = (1..nodes.len()).filter(|index| visible[*index]).collect();
     if shown.len() > max_nodes {
-        // A caller has at least what its callees have and a lower number, so it is never cut before them.
+        // A caller has at least what its callees have and a lower number, so it is never cut before
+        // them.
         let size = |index: usize| size(query, &nodes[index].total);
         shown.sort_by(|a, b| size(*b).cmp(&size(*a)).then(a.cmp(b)));
         for index in &shown[max_nodes..] {

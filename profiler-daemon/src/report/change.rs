@@ -1,4 +1,5 @@
-//! What one row of a comparison has on each side and how that differs, by every value: amounts, shares and columns.
+//! What one row of a comparison has on each side and how that differs, by every value: amounts,
+//! shares and columns.
 
 use serde::Serialize;
 

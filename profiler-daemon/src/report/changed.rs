@@ -1,6 +1,6 @@
-//! Which processes changed between two windows, by each value of their time. Windows differ in length, so shares are of what there
-//! was to have: of time on a processor, what the processors could have given; of other time, how long the window was; of samples,
-//! all samples.
+//! Which processes changed between two windows, by each value of their time. Windows differ in
+//! length, so shares are of what there was to have: of time on a processor, what the processors
+//! could have given; of other time, how long the window was; of samples, all samples.
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
@@ -36,7 +36,8 @@ pub struct ProcessDiff {
     pub by: Grouping,
     /// The value whose change is looked for: `largest_change_percent` is of its share.
     pub value: StackValue,
-    /// What 100 % of that value is: the window's `samples`, the time of all its `processors` together, or its `duration`.
+    /// What 100 % of that value is: the window's `samples`, the time of all its `processors`
+    /// together, or its `duration`.
     pub percent_of: Whole,
     /// Rows there are, those cut by `limit` included, those below the threshold not.
     pub total_rows: usize,
@@ -94,7 +95,8 @@ pub struct ProcessDiffRow {
     /// Its start, 10 ms ticks since boot.
     #[schema(required)]
     pub start_ticks: Option<u64>,
-    /// Of ended processes that are one by the file they executed: what `/api/v1/images/{id}` calls them.
+    /// Of ended processes that are one by the file they executed: what `/api/v1/images/{id}` calls
+    /// them.
     #[schema(required)]
     pub image_id: Option<String>,
     /// Their name: for `comm=` of the comparison of functions.
@@ -112,7 +114,8 @@ pub struct ProcessDiffRow {
 /// What the processes of a row had.
 #[derive(Clone, Copy, Debug, Serialize, utoipa::ToSchema)]
 pub struct ProcessSide {
-    /// How many were there; null where ended ones that are no longer kept one by one are among them, of which that is not known.
+    /// How many were there; null where ended ones that are no longer kept one by one are among
+    /// them, of which that is not known.
     #[schema(required)]
     pub processes: Option<u64>,
     /// Timer samples.
@@ -147,8 +150,8 @@ pub struct CountShare {
 pub struct TimeShare {
     /// Nanoseconds.
     pub ns: u64,
-    /// Of running, application and system-call time: of the time of all processors; of the others, and where the number of processors is
-    /// not known: of the length of the window.
+    /// Of running, application and system-call time: of the time of all processors; of the others,
+    /// and where the number of processors is not known: of the length of the window.
     pub percent: f64,
 }
 

@@ -135,12 +135,12 @@ pub struct Side {
     pub window: WindowSpan,
     /// What it lacks.
     pub completeness: Completeness,
-    /// How many processes were there; null where ended ones that are no longer kept one by one are among them, of which that is not
-    /// known.
+    /// How many processes were there; null where ended ones that are no longer kept one by one are
+    /// among them, of which that is not known.
     #[schema(required)]
     pub process_count: Option<u64>,
-    /// Of a comparison of one process, or of those of one name: which they are, as `PID.START_TICKS`, those with most time first; at
-    /// most 16.
+    /// Of a comparison of one process, or of those of one name: which they are, as
+    /// `PID.START_TICKS`, those with most time first; at most 16.
     pub processes: Vec<String>,
     /// Timer samples.
     pub samples: u64,

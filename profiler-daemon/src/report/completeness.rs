@@ -29,7 +29,8 @@ pub(super) const CALLERS_FOLDED: &str = "callers_folded_ns";
 /// What this very answer lacks.
 #[derive(Clone, Debug, Default, Serialize, PartialEq, utoipa::ToSchema)]
 pub struct Completeness {
-    /// Samples that could not be stored at all. Nobody knows whose they were: the session's number, in every answer.
+    /// Samples that could not be stored at all. Nobody knows whose they were: the session's number,
+    /// in every answer.
     pub samples_lost: u64,
     /// Walks of user stacks that ended before the outermost frame, at the bound on frames.
     pub stacks_truncated: u64,
@@ -41,24 +42,29 @@ pub struct Completeness {
     pub stacks_complete_percent: f64,
     /// Share of the time that rows have, percent.
     pub elapsed_attributed_percent: f64,
-    /// So many samples tell as much as one that stands for itself: ticks of very deep stacks that were not walked, since the budget
-    /// was short, are stood for by others. Absent where each sample stands for itself.
+    /// So many samples tell as much as one that stands for itself: ticks of very deep stacks that
+    /// were not walked, since the budget was short, are stood for by others. Absent where each
+    /// sample stands for itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples_each: Option<f64>,
-    /// Share of frames without a name, each weighted by the time it was on the stack. Where no names are shown: of those of which not
-    /// even the module is known, such as frames that found no room.
+    /// Share of frames without a name, each weighted by the time it was on the stack. Where no
+    /// names are shown: of those of which not even the module is known, such as frames that found
+    /// no room.
     pub frames_unknown_percent: f64,
-    /// The same by reason; the shares sum to it. Absent where there is none, and where neither names nor modules are shown.
+    /// The same by reason; the shares sum to it. Absent where there is none, and where neither
+    /// names nor modules are shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frames_unknown: Option<BTreeMap<&'static str, f64>>,
-    /// Share of frames whose line is not known, weighted likewise; absent where lines are not shown.
+    /// Share of frames whose line is not known, weighted likewise; absent where lines are not
+    /// shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lines_unknown_percent: Option<f64>,
     /// The same by reason; the shares sum to it. Absent where lines are not shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lines_unknown: Option<BTreeMap<&'static str, f64>>,
-    /// Losses by cause: the counters of the session, or the lost stacks of one process. And of this answer's own time, that of stacks
-    /// which were folded (`folded_ns`), and that of functions some of whose callers were (`callers_folded_ns`).
+    /// Losses by cause: the counters of the session, or the lost stacks of one process. And of this
+    /// answer's own time, that of stacks which were folded (`folded_ns`), and that of functions
+    /// some of whose callers were (`callers_folded_ns`).
     #[schema(value_type = BTreeMap<String, u64>)]
     pub causes: BTreeMap<CounterName, u64>,
     /// `callers_folded_ns` of all time, percent: whether the text says so.
@@ -210,7 +216,8 @@ fn causes(view: &View<'_>, losses: &DataLosses) -> BTreeMap<CounterName, u64> {
     causes
 }
 
-/// Share of user frames in no known module, weighted by time, or by samples where no time was measured.
+/// Share of user frames in no known module, weighted by time, or by samples where no time was
+/// measured.
 fn modules_unknown_percent(view: &View<'_>, places: &Places) -> f64 {
     let is_unknown = |node: &Node| match node.place {
         Place::User(frame) => view.snapshot.frame(frame).module == ModuleId::UNKNOWN,
@@ -242,7 +249,8 @@ fn modules_unknown_percent(view: &View<'_>, places: &Places) -> f64 {
     }
 }
 
-/// Shares of frames without a line, by reason: weighted by time, or by samples where no time was measured.
+/// Shares of frames without a line, by reason: weighted by time, or by samples where no time was
+/// measured.
 fn lines_unknown(
     view: &View<'_>,
     frames: Frames,

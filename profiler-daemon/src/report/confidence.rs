@@ -3,8 +3,9 @@
 /// The standard normal quantile of 97.5 %.
 const Z: f64 = 1.959_963_985;
 
-/// The 95 % interval (Wilson's score) of a share of which `count` out of `all` samples were seen, percent. It takes so many samples
-/// as `each` says (at least 1) for one that was drawn at random. Without samples nothing is known: 0 to 100.
+/// The 95 % interval (Wilson's score) of a share of which `count` out of `all` samples were seen,
+/// percent. It takes so many samples as `each` says (at least 1) for one that was drawn at random.
+/// Without samples nothing is known: 0 to 100.
 #[must_use]
 pub fn interval(count: u64, all: u64, each: f64) -> (f64, f64) {
     if all == 0 {
@@ -48,7 +49,8 @@ mod tests {
         assert_eq!(interval(3, 2, 1.0), interval(2, 2, 1.0));
     }
 
-    // Check that the interval holds the true share about as often as it says, over all counts that chance can bring.
+    // Check that the interval holds the true share about as often as it says, over all counts that
+    // chance can bring.
     #[test]
     fn it_holds_the_truth() {
         for (share, all) in [(0.02, 500u32), (0.1, 100), (0.5, 50), (0.9, 300)] {

@@ -1,5 +1,6 @@
-//! Two processes, or two windows of the session, of all or of one process, compared function by function. Shares are of each side's
-//! own totals, so that a long recording can be compared with a short one.
+//! Two processes, or two windows of the session, of all or of one process, compared function by
+//! function. Shares are of each side's own totals, so that a long recording can be compared with a
+//! short one.
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
@@ -51,7 +52,8 @@ pub struct DiffRow {
     /// `user`, `kernel`, `jit` or `unknown`.
     #[schema(pattern = "^(user|kernel|jit|unknown)$")]
     pub kind: &'static str,
-    /// The larger of the changes of its exclusive and its inclusive share of the value compared, either way, percentage points.
+    /// The larger of the changes of its exclusive and its inclusive share of the value compared,
+    /// either way, percentage points.
     pub largest_change_percent: f64,
     /// Its values on the one side; percentages are of that side.
     pub base: SideValues,

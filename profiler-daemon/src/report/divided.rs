@@ -1,5 +1,5 @@
-//! Divides the exact totals of a view's strata among the places that hold their marks, to the nanosecond
-//! (docs/semantics.md section 4).
+//! Divides the exact totals of a view's strata among the places that hold their marks, to the
+//! nanosecond (docs/semantics.md section 4).
 
 use profiler_common::{
     division::{
@@ -32,7 +32,8 @@ pub(super) struct Divided {
 }
 
 impl Divided {
-    /// Divides `strata`, whose members have the exact totals `kinds`, among `cells`. `span_ns`: the time that the report covers.
+    /// Divides `strata`, whose members have the exact totals `kinds`, among `cells`. `span_ns`: the
+    /// time that the report covers.
     pub(super) fn new(strata: &[Shared], kinds: &[KindNs], cells: &[Cell], span_ns: u64) -> Self {
         let mut by_member: Vec<Vec<u32>> = vec![Vec::new(); kinds.len()];
         for (index, cell) in (0u32..).zip(cells) {

@@ -1,4 +1,5 @@
-//! Which functions threads and processes begin in: a walk that ends there has seen the whole stack, whatever made it end.
+//! Which functions threads and processes begin in: a walk that ends there has seen the whole stack,
+//! whatever made it end.
 
 /// Whole names.
 const ENTRY: [&str; 13] = [
@@ -31,7 +32,8 @@ pub(super) fn is_entry(function: &str) -> bool {
 mod tests {
     use super::*;
 
-    // Check versioned, split and plain names of entry functions, and names that only look like them.
+    // Check versioned, split and plain names of entry functions, and names that only look like
+    // them.
     #[test]
     fn entries() {
         for name in [

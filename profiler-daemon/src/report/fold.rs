@@ -1,4 +1,5 @@
-//! Which modules' frames are shown: those of the others are folded into their callers, so no total changes.
+//! Which modules' frames are shown: those of the others are folded into their callers, so no total
+//! changes.
 
 use std::collections::HashSet;
 
@@ -81,7 +82,8 @@ pub(super) fn is_named(module: &Module, pattern: &str) -> bool {
     matches(&module.name, pattern) || matches(module.basename(), pattern)
 }
 
-/// Whether `text` is `pattern`, where `*` stands for any text. Takes at most the product of their lengths.
+/// Whether `text` is `pattern`, where `*` stands for any text. Takes at most the product of their
+/// lengths.
 fn matches(text: &str, pattern: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else {
         return text == pattern;
@@ -105,7 +107,8 @@ mod tests {
     use super::*;
     use crate::processes::module::ModuleKind;
 
-    // Check that a module is found by its path, its last part and with wildcards, and not by what only looks like it.
+    // Check that a module is found by its path, its last part and with wildcards, and not by what
+    // only looks like it.
     #[test]
     fn patterns() {
         let module = Module::named("/usr/lib/libc.so.6", ModuleKind::User);

@@ -47,8 +47,9 @@ pub struct FunctionRow {
     pub kind: &'static str,
     /// It was inlined into what called it; only told apart where that was asked for.
     pub inlined: bool,
-    /// Where it is no function of the program, and spent its own time mostly in system calls or off the processor: the nearest function of
-    /// the program that called it, that with most of this time where there are several. Null else, and of callers and callees.
+    /// Where it is no function of the program, and spent its own time mostly in system calls or off
+    /// the processor: the nearest function of the program that called it, that with most of this
+    /// time where there are several. Null else, and of callers and callees.
     #[schema(required)]
     pub called_from: Option<CalledFrom>,
     /// The three groups.
@@ -119,8 +120,8 @@ pub fn functions(
     table(snapshot, scope, query, Label::Functions(names), None)
 }
 
-/// The same, where inlined functions have rows of their own: a function that was inlined in some places and called in others
-/// has two.
+/// The same, where inlined functions have rows of their own: a function that was inlined in some
+/// places and called in others has two.
 ///
 /// # Errors
 /// No such process, column or window.

@@ -1,4 +1,5 @@
-//! What a frame counts as: which function, line or place, and which further ones were inlined there.
+//! What a frame counts as: which function, line or place, and which further ones were inlined
+//! there.
 
 use std::borrow::Cow;
 
@@ -47,7 +48,8 @@ impl<'n> Identity<'n> {
     }
 }
 
-/// What a frame counts as: one function, or several where inlined ones count, each called by the one before.
+/// What a frame counts as: one function, or several where inlined ones count, each called by the
+/// one before.
 pub(super) fn functions_at<'n>(
     view: &View<'_>,
     label: Label<'n>,

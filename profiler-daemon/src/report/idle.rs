@@ -1,5 +1,6 @@
-//! Threads that idle: pools that wait for work, services that nobody calls. They are most of a machine's threads, so their waits are most of
-//! its blocked time, and say nothing of what holds anybody up.
+//! Threads that idle: pools that wait for work, services that nobody calls. They are most of a
+//! machine's threads, so their waits are most of its blocked time, and say nothing of what holds
+//! anybody up.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,8 +25,8 @@ pub(super) fn is_idle(classes: &ClassNs, span_ns: u64) -> bool {
 
 /// How long the threads of an account that idle were blocked at each place, nanoseconds.
 ///
-/// A place's time is not kept by thread, but for the waits of whole passes and those under way. What else a thread was blocked is
-/// divided as these are: who idles waits in one place, or in few.
+/// A place's time is not kept by thread, but for the waits of whole passes and those under way.
+/// What else a thread was blocked is divided as these are: who idles waits in one place, or in few.
 pub(super) fn idle_waits(account: &AccountView, span: Span, span_ns: u64) -> BTreeMap<NodeId, u64> {
     let over = account.threads_over(span);
     let idle: HashMap<ThreadKey, u64> = over
@@ -71,7 +72,8 @@ fn divided(total_ns: u64, places: &BTreeMap<NodeId, u64>) -> Vec<(NodeId, u64)> 
 mod tests {
     use super::*;
 
-    // Check that the threshold counts every class but blocked, and that a thread that did nothing at all idles in any span.
+    // Check that the threshold counts every class but blocked, and that a thread that did nothing
+    // at all idles in any span.
     #[test]
     fn threshold() {
         for class in [0, 1, 3, 4] {

@@ -1,4 +1,5 @@
-//! The tables of source lines and of instructions. What has no line has a row that says so and why, so nothing is lost.
+//! The tables of source lines and of instructions. What has no line has a row that says so and why,
+//! so nothing is lost.
 
 use std::cmp::Ordering;
 
@@ -103,12 +104,12 @@ impl Row for LineRow {
 /// One instruction: a place in a module.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct InstructionRow {
-    /// Virtual address in the module, as a disassembler shows it, hexadecimal; of a caller, the last byte of its call. Null where
-    /// the file cannot be read any more.
+    /// Virtual address in the module, as a disassembler shows it, hexadecimal; of a caller, the
+    /// last byte of its call. Null where the file cannot be read any more.
     #[schema(required)]
     pub address: Option<String>,
-    /// Where it is in the module's file, bytes from its start, hexadecimal; of a caller, the last byte of its call. Null for what is
-    /// in no file.
+    /// Where it is in the module's file, bytes from its start, hexadecimal; of a caller, the last
+    /// byte of its call. Null for what is in no file.
     #[schema(required)]
     pub file_offset: Option<String>,
     /// As in the table of functions.

@@ -5,7 +5,8 @@
 pub struct Marks {
     /// Timer ticks: they divide time outside system calls.
     pub ticks: u64,
-    /// Marks at drawn gaps: they divide running time inside system calls, and waits in them that were not walked.
+    /// Marks at drawn gaps: they divide running time inside system calls, and waits in them that
+    /// were not walked.
     pub gaps: u64,
     /// Waits outside system calls: as many of one length as tell as much as those that were walked.
     pub waits: u64,

@@ -10,7 +10,8 @@ use super::{
 /// Most names that a refusal suggests.
 const MAX_SIMILAR: usize = 5;
 
-/// For each function whether it is meant: it has that name, in that module, as far as they are given.
+/// For each function whether it is meant: it has that name, in that module, as far as they are
+/// given.
 ///
 /// # Errors
 /// No function has that name.

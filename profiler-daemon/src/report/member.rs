@@ -104,7 +104,8 @@ impl Member<'_> {
         }
     }
 
-    /// The name of its processes: of those that are one by the file that they executed, what the kernel names them by it.
+    /// The name of its processes: of those that are one by the file that they executed, what the
+    /// kernel names them by it.
     pub(super) fn comm(&self) -> String {
         match (self.process, self.image) {
             (None, Some(_)) => CommName::new(&self.name()).to_string(),

@@ -1,9 +1,11 @@
-//! The call trees in scope as one tree of functions: stacks that differ only in the place within a function, or in frames
-//! that are not shown, become one. All reports on functions, modules and call trees are made from it.
+//! The call trees in scope as one tree of functions: stacks that differ only in the place within a
+//! function, or in frames that are not shown, become one. All reports on functions, modules and
+//! call trees are made from it.
 //!
-//! Nodes that stand for no function: `[unknown: cause]` (the stack was lost), `[dropped]` (no room for the rest of the
-//! stack), `[folded]` (the rest of the stack gave its room to others), `[incomplete: reason]` (what called the outermost known frame
-//! is not known), `[no user stack]` (user frames asked for, only kernel frames seen), and `[hidden]` (frames that are not shown,
+//! Nodes that stand for no function: `[unknown: cause]` (the stack was lost), `[dropped]` (no room
+//! for the rest of the stack), `[folded]` (the rest of the stack gave its room to others),
+//! `[incomplete: reason]` (what called the outermost known frame is not known), `[no user stack]`
+//! (user frames asked for, only kernel frames seen), and `[hidden]` (frames that are not shown,
 //! called by none that is).
 
 use std::{
@@ -57,7 +59,8 @@ pub(super) enum Grain {
     Functions,
     /// A line of a function.
     Lines {
-        /// Whether inlined functions have lines of their own; else theirs are those of the function that they are in.
+        /// Whether inlined functions have lines of their own; else theirs are those of the function
+        /// that they are in.
         inlines: bool,
     },
     /// A place in a function.
@@ -153,8 +156,8 @@ pub(super) enum TellsFolded {
     All,
     /// Which functions of a difference lack callers: nothing else tells that.
     Callers,
-    /// Nothing that is the same to the nanosecond in every report of the view: how time is divided among nodes, and rounded,
-    /// depends on which there are.
+    /// Nothing that is the same to the nanosecond in every report of the view: how time is divided
+    /// among nodes, and rounded, depends on which there are.
     Not {
         /// Whether kernel frames have nodes.
         all_frames: bool,
@@ -198,7 +201,8 @@ impl<'n> MergedTree<'n> {
         with_accuracy(exclusive, accuracy)
     }
 
-    /// What each function received with everything it called. A stack counts once, however often the function is on it.
+    /// What each function received with everything it called. A stack counts once, however often
+    /// the function is on it.
     pub(super) fn inclusive(&self) -> Vec<Figures> {
         let mut inclusive = vec![Values::default(); self.functions.len()];
         let mut outermost = vec![false; self.nodes.len()];
@@ -233,7 +237,8 @@ impl<'n> MergedTree<'n> {
         with_accuracy(inclusive, accuracy)
     }
 
-    /// How good the inclusive and the own values of the `wanted` nodes are; of others nothing is said.
+    /// How good the inclusive and the own values of the `wanted` nodes are; of others nothing is
+    /// said.
     pub(super) fn accuracy_of_nodes(&self, wanted: &[bool]) -> (Vec<Accuracy>, Vec<Accuracy>) {
         let row_of = |node: u32| wanted[node as usize].then_some(node);
         let (holdings, nodes) = (&self.divided.holdings, self.nodes.len());

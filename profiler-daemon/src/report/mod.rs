@@ -1,8 +1,9 @@
-//! Questions about a snapshot and their answers: columns, percentages, order, completeness. The field names of the
-//! answers are those of docs/http-api.md.
+//! Questions about a snapshot and their answers: columns, percentages, order, completeness. The
+//! field names of the answers are those of docs/http-api.md.
 //!
-//! Pure: names of functions come from outside ([`names::Names`]), and only the snapshot's time is known.
-//! Every answer obeys the ledger of docs/semantics.md section 5; tests/pipeline checks all of it on random profiles.
+//! Pure: names of functions come from outside ([`names::Names`]), and only the snapshot's time is
+//! known. Every answer obeys the ledger of docs/semantics.md section 5; tests/pipeline checks all
+//! of it on random profiles.
 
 mod accuracy;
 pub mod answer;

@@ -1,5 +1,5 @@
-//! The table of modules. A module's inclusive values count each stack with at least one of its functions once; they are
-//! never sums over functions.
+//! The table of modules. A module's inclusive values count each stack with at least one of its
+//! functions once; they are never sums over functions.
 
 use std::cmp::Ordering;
 

@@ -30,8 +30,8 @@ pub fn frames_needed(snapshot: &Snapshot, scope: &Scope) -> Result<Vec<FrameId>,
     Ok(frames.into_iter().collect())
 }
 
-/// The frames that must have lines before a report with lines can be made, those first that were on stacks longest. With
-/// `wanted`, only frames of these modules.
+/// The frames that must have lines before a report with lines can be made, those first that were on
+/// stacks longest. With `wanted`, only frames of these modules.
 ///
 /// # Errors
 /// No such process or window, or no module of that name.
@@ -70,7 +70,8 @@ pub fn lines_needed(
     Ok(frames.into_iter().map(|(frame, _)| frame).collect())
 }
 
-/// The frames that decide whether stacks are complete: the outermost ones of walks that the kernel did not see end.
+/// The frames that decide whether stacks are complete: the outermost ones of walks that the kernel
+/// did not see end.
 ///
 /// # Errors
 /// When the scope names no process.

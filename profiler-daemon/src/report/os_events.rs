@@ -36,8 +36,9 @@ pub struct OsEvents {
     pub elapsed_ns: u64,
     /// `elapsed_ns` by class.
     pub classes: ClassValues,
-    /// The part of the running time in which system calls were traced, in percent: counts, means, maxima and running time inside
-    /// calls are of that part. Blocked and runnable time are of all of it.
+    /// The part of the running time in which system calls were traced, in percent: counts, means,
+    /// maxima and running time inside calls are of that part. Blocked and runnable time are of all
+    /// of it.
     pub observed_percent: f64,
     /// A row per system call, most time first.
     pub syscalls: Vec<SyscallRow>,
@@ -46,14 +47,16 @@ pub struct OsEvents {
 /// One system call.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct SyscallRow {
-    /// Its name; `syscall_NNN` for a number without one; followed by ` (32-bit)` for one of the table that 32-bit programs use.
+    /// Its name; `syscall_NNN` for a number without one; followed by ` (32-bit)` for one of the
+    /// table that 32-bit programs use.
     #[schema(value_type = String)]
     pub name: Cow<'static, str>,
     /// Its number; for one of the 32-bit table, 65536 + its number there.
     pub number: u32,
     /// Calls that returned in the window.
     pub count: u64,
-    /// Time that threads were inside it, within the window: of each call the part that lies there, also of those that are under way.
+    /// Time that threads were inside it, within the window: of each call the part that lies there,
+    /// also of those that are under way.
     pub total_ns: u64,
     /// Of it, on a processor.
     pub running_ns: u64,
@@ -65,12 +68,13 @@ pub struct SyscallRow {
     pub average_ns: u64,
     /// The longest call that returned, whenever it began.
     pub max_ns: u64,
-    /// In a window: `max_ns` is an upper bound, the longest call of the window is not known exactly.
+    /// In a window: `max_ns` is an upper bound, the longest call of the window is not known
+    /// exactly.
     pub max_is_bound: bool,
     /// Threads that are inside now.
     pub in_progress: u64,
-    /// How long those have been inside, together: since they entered it, or were first observed in it. What of it lies in the window is part of
-    /// `total_ns`.
+    /// How long those have been inside, together: since they entered it, or were first observed in
+    /// it. What of it lies in the window is part of `total_ns`.
     pub in_progress_ns: u64,
 }
 

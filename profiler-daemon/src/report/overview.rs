@@ -1,8 +1,8 @@
-//! The first screen: how busy the processors are, which processes ran most, and which waited longest, with what each blocks in
-//! and the function that it ran most in.
+//! The first screen: how busy the processors are, which processes ran most, and which waited
+//! longest, with what each blocks in and the function that it ran most in.
 //!
-//! A thread that hardly ran and hardly waited for a processor idles: that it is blocked is no sign of anything. Nor is it of a
-//! thread of the kernel, which sleeps until there is work.
+//! A thread that hardly ran and hardly waited for a processor idles: that it is blocked is no sign
+//! of anything. Nor is it of a thread of the kernel, which sleeps until there is work.
 
 use std::{
     borrow::Cow,
@@ -79,8 +79,8 @@ pub struct Overview {
     pub threads: u64,
     /// The processes that ran longest, at most 10.
     pub busiest: Vec<OverviewRow>,
-    /// Those that waited longest, for a processor or blocked, threads that idle, threads of the kernel that sleep and the profiler left
-    /// out: at most 5.
+    /// Those that waited longest, for a processor or blocked, threads that idle, threads of the
+    /// kernel that sleep and the profiler left out: at most 5.
     pub waiting: Vec<OverviewRow>,
 }
 
@@ -106,20 +106,24 @@ pub struct OverviewRow {
     /// The same, of what all processors can do; null where their number is not known.
     #[schema(required)]
     pub capacity_percent: Option<f64>,
-    /// Time that its threads waited for a processor, of the time covered: 200 for two threads that waited all the time.
+    /// Time that its threads waited for a processor, of the time covered: 200 for two threads that
+    /// waited all the time.
     pub runnable_percent: f64,
-    /// The control group around it whose quota of processor time was used up while it waited for a processor; null where none is known to
-    /// have been.
+    /// The control group around it whose quota of processor time was used up while it waited for a
+    /// processor; null where none is known to have been.
     #[schema(required)]
     pub throttled_group: Option<String>,
-    /// For how long that group was throttled, from when it was first looked at; all its processes and all processors together.
+    /// For how long that group was throttled, from when it was first looked at; all its processes
+    /// and all processors together.
     #[schema(required)]
     pub throttled_ns: Option<u64>,
-    /// Time that its threads were blocked, likewise; of threads that idle and of threads of the kernel it does not count.
+    /// Time that its threads were blocked, likewise; of threads that idle and of threads of the
+    /// kernel it does not count.
     pub blocked_percent: f64,
     /// Switches of its threads that were not seen.
     pub switches_missed: u64,
-    /// With such switches, and long runnable although it hardly ran: it may have been asleep. It is not among those that wait.
+    /// With such switches, and long runnable although it hardly ran: it may have been asleep. It is
+    /// not among those that wait.
     pub waits_in_doubt: bool,
     /// The system call in which it was blocked longest; null where none is known.
     #[schema(required)]
@@ -146,13 +150,14 @@ pub struct Hottest {
     pub function: String,
     /// Path, or a name in brackets.
     pub module: String,
-    /// Of the time that the process's threads ran. Time is divided among functions for the whole session: of a process that
-    /// hardly ran, more than it has may have been found; then it is of that.
+    /// Of the time that the process's threads ran. Time is divided among functions for the whole
+    /// session: of a process that hardly ran, more than it has may have been found; then it is of
+    /// that.
     pub percent: f64,
 }
 
-/// The frames that must have names before [`overview`] can be made: those that decide whether stacks are complete, and of each
-/// process that is shown those in which it ran longest.
+/// The frames that must have names before [`overview`] can be made: those that decide whether
+/// stacks are complete, and of each process that is shown those in which it ran longest.
 ///
 /// # Errors
 /// No such window.
@@ -313,7 +318,8 @@ impl<'a> Screen<'a> {
         })
     }
 
-    /// The frames in which a process ran longest, those of one function not yet put together, and how long it ran in all that it has.
+    /// The frames in which a process ran longest, those of one function not yet put together, and
+    /// how long it ran in all that it has.
     fn candidates(&self, index: usize) -> (Vec<Candidate>, u64) {
         let member = &self.view.members[index];
         let nodes = member.account.nodes();
@@ -362,8 +368,9 @@ impl<'a> Screen<'a> {
     }
 }
 
-/// Whether the time that a member's threads were runnable cannot be believed: some of their switches were not seen, that time is a twentieth of all of
-/// theirs at least, and they ran for less than a hundredth of it.
+/// Whether the time that a member's threads were runnable cannot be believed: some of their
+/// switches were not seen, that time is a twentieth of all of theirs at least, and they ran for
+/// less than a hundredth of it.
 fn waits_in_doubt(view: &View<'_>, index: usize) -> bool {
     let values = &view.figures[index].values;
     let runnable_ns = values.classes[Class::Runnable as usize];
@@ -395,8 +402,9 @@ fn blocked(totals: &Totals) -> u64 {
     totals.classes[Class::Blocked as usize]
 }
 
-/// The frame whose function executes at a node, and whether it is the kernel's: the innermost of user code, and where there is none
-/// the innermost of the kernel. None where the inner part of the stack is not known.
+/// The frame whose function executes at a node, and whether it is the kernel's: the innermost of
+/// user code, and where there is none the innermost of the kernel. None where the inner part of the
+/// stack is not known.
 fn executing<'a>(nodes: &'a [Node], mut node: &'a Node) -> Option<(FrameId, bool)> {
     let mut of_kernel = None;
     loop {

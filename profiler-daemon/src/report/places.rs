@@ -50,7 +50,8 @@ impl Places {
         }
     }
 
-    /// The places of a member that have anything: the node of its account's tree, what it holds, and its values.
+    /// The places of a member that have anything: the node of its account's tree, what it holds,
+    /// and its values.
     pub(super) fn of_member<'p>(
         &'p self,
         member: usize,
@@ -88,8 +89,9 @@ impl Places {
         stacks
     }
 
-    /// What the view's stacks lack. Time in the kernel stays where the walk of user code was folded, or was not: which kernel
-    /// functions it is divided among, only a merged tree says. Callers are those that are shown where the kernel's are not.
+    /// What the view's stacks lack. Time in the kernel stays where the walk of user code was
+    /// folded, or was not: which kernel functions it is divided among, only a merged tree says.
+    /// Callers are those that are shown where the kernel's are not.
     pub(super) fn losses(&self, view: &View<'_>) -> DataLosses {
         let mut losses = DataLosses::default();
         for (index, member) in view.members.iter().enumerate() {
@@ -144,8 +146,8 @@ impl Places {
     }
 }
 
-/// Of each node of a member's tree whether its function is below what was folded as a caller, where the kernel's functions are shown
-/// only of its own threads; `None` where nothing was folded.
+/// Of each node of a member's tree whether its function is below what was folded as a caller, where
+/// the kernel's functions are shown only of its own threads; `None` where nothing was folded.
 fn without_callers(of: &Member<'_>) -> Option<Vec<bool>> {
     let nodes = of.account.nodes();
     if !nodes.iter().any(|node| node.place.is_folded()) {

@@ -19,7 +19,8 @@ use super::{
 };
 use crate::{profile::snapshot::Snapshot, report::names::Names};
 
-/// One process and its totals, or the processes of one image that ended and are no longer kept one by one.
+/// One process and its totals, or the processes of one image that ended and are no longer kept one
+/// by one.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct ProcessRow {
     /// The process; null for processes that are one by image.
@@ -71,7 +72,8 @@ pub struct ProcessRow {
     pub state: &'static str,
     /// Whether it is a thread of the kernel.
     pub kernel_thread: bool,
-    /// Threads it had in the time covered: those with a row of their own, and over the whole session all others.
+    /// Threads it had in the time covered: those with a row of their own, and over the whole
+    /// session all others.
     pub threads: u64,
     /// Of the session's samples.
     pub samples_percent: f64,
@@ -88,12 +90,12 @@ pub struct ProcessRow {
     pub totals: TotalValues,
     /// Walks of its user stacks.
     pub stacks: Stacks,
-    /// The control group around it whose quota of processor time was used up while it was runnable; null where none is known to have
-    /// been in the time covered.
+    /// The control group around it whose quota of processor time was used up while it was runnable;
+    /// null where none is known to have been in the time covered.
     #[schema(required)]
     pub throttled_group: Option<String>,
-    /// For how long that group was throttled in the time covered, from when it was first looked at; all its processes and all processors
-    /// together.
+    /// For how long that group was throttled in the time covered, from when it was first looked at;
+    /// all its processes and all processors together.
     #[schema(required)]
     pub throttled_ns: Option<u64>,
 }
@@ -222,7 +224,8 @@ impl Row for ProcessRow {
     }
 }
 
-/// A row per process, exited ones included until they are dropped. In a window: those that ran or waited in it.
+/// A row per process, exited ones included until they are dropped. In a window: those that ran or
+/// waited in it.
 ///
 /// # Errors
 /// No such column or window.

@@ -4,7 +4,8 @@ use profiler_common::{CLASS_COUNT, Class, ClassNs, kinds::WaitNs};
 
 use crate::profile::values::{WAIT_CLASSES, add_classes, sum};
 
-/// Samples, walks and time of one place. Of a place that is divided by marks, the time is an estimate.
+/// Samples, walks and time of one place. Of a place that is divided by marks, the time is an
+/// estimate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Values {
     /// Timer samples.
@@ -15,7 +16,8 @@ pub struct Values {
     pub classes: ClassNs,
     /// Of class `user`: kernel mode outside system calls (page faults, interrupts), nanoseconds.
     pub fault_ns: u64,
-    /// Of all classes: time whose class itself is an estimate, since system calls were not traced, nanoseconds.
+    /// Of all classes: time whose class itself is an estimate, since system calls were not traced,
+    /// nanoseconds.
     pub estimated_ns: u64,
 }
 
@@ -47,7 +49,8 @@ impl Values {
         self.classes[Class::Blocked as usize] + self.classes[Class::Runnable as usize]
     }
 
-    /// Takes out what was spent in the kernel: all but user mode, and but the waits `walked`, whose stacks are known.
+    /// Takes out what was spent in the kernel: all but user mode, and but the waits `walked`, whose
+    /// stacks are known.
     pub(super) fn take_kernel_time(&mut self, walked: &WaitNs) -> Self {
         let mut stays = [0; CLASS_COUNT];
         stays[Class::User as usize] = self.application_ns();

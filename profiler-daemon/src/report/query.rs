@@ -36,7 +36,8 @@ pub enum Window {
     Session,
     /// As much of the recent past as is kept in pieces.
     Kept,
-    /// What a person wants who says nothing: the last 30 s of a session that is older than 5 minutes, else the session.
+    /// What a person wants who says nothing: the last 30 s of a session that is older than 5
+    /// minutes, else the session.
     Recent,
     /// The most recent part.
     Last {
@@ -79,7 +80,8 @@ pub enum Moment {
 pub struct ProcessSelector {
     /// The process.
     pub pid: u32,
-    /// Its start in 10 ms ticks since boot, field 22 of /proc/PID/stat; without it the newest of that number is meant.
+    /// Its start in 10 ms ticks since boot, field 22 of /proc/PID/stat; without it the newest of
+    /// that number is meant.
     pub start_ticks: Option<u64>,
 }
 
@@ -122,7 +124,8 @@ impl fmt::Display for ProcessSelector {
     }
 }
 
-/// Names the processes of one image that ended and are kept as one: the file that they executed last.
+/// Names the processes of one image that ended and are kept as one: the file that they executed
+/// last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageId {
     /// A file; the number is made of its device, inode and path.
@@ -164,10 +167,12 @@ impl fmt::Display for ImageId {
     }
 }
 
-/// Most characters of the name of processes: the kernel keeps 15 bytes, and `[kernel threads]` is one more.
+/// Most characters of the name of processes: the kernel keeps 15 bytes, and `[kernel threads]` is
+/// one more.
 pub const MAX_COMM_CHARS: usize = 16;
 
-/// The name of processes, as rows show it. It lies in place, so that questions that hold one can be copied.
+/// The name of processes, as rows show it. It lies in place, so that questions that hold one can be
+/// copied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Comm {
     bytes: [u8; 4 * MAX_COMM_CHARS],
@@ -247,7 +252,8 @@ pub struct TableQuery {
     pub frames: Frames,
     /// What time is covered.
     pub window: Window,
-    /// Whose frames are folded into their callers. Tables of modules, threads and processes show all.
+    /// Whose frames are folded into their callers. Tables of modules, threads and processes show
+    /// all.
     pub fold: Fold,
 }
 
@@ -265,15 +271,18 @@ pub struct TimelineQuery {
 pub struct TreeQuery {
     /// Deepest level shown below the root.
     pub depth: Option<usize>,
-    /// Nodes below this share of the root are cut: of the value, else in samples and in time. 0 to 100.
+    /// Nodes below this share of the root are cut: of the value, else in samples and in time. 0 to
+    /// 100.
     pub min_percent: f64,
-    /// Of too many nodes those with the least of this are cut, and callees with most of it come first; all time without.
+    /// Of too many nodes those with the least of this are cut, and callees with most of it come
+    /// first; all time without.
     pub value: Option<StackValue>,
     /// Whose functions count.
     pub frames: Frames,
     /// What time is covered.
     pub window: Window,
-    /// Whose frames are folded into their callers. Tables of modules, threads and processes show all.
+    /// Whose frames are folded into their callers. Tables of modules, threads and processes show
+    /// all.
     pub fold: Fold,
     /// Whether the waits of threads that idle are apart from all others, below one node.
     pub idle_apart: bool,
@@ -284,7 +293,8 @@ pub struct TreeQuery {
 pub struct NeighbourQuery {
     /// Name of the function, as the tables show it.
     pub function: String,
-    /// Its module, where only the function of that one is meant: a path, or the last part of one; `*` stands for any text.
+    /// Its module, where only the function of that one is meant: a path, or the last part of one;
+    /// `*` stands for any text.
     pub module: Option<String>,
     /// Which rows, in which order.
     pub table: TableQuery,
@@ -387,7 +397,8 @@ pub struct StackQuery {
     pub sections: Sections,
 }
 
-/// Modules by name, as a question gives them: a path, the last part of one, or a name in brackets; `*` stands for any text.
+/// Modules by name, as a question gives them: a path, the last part of one, or a name in brackets;
+/// `*` stands for any text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fold {
     /// Only frames of these are shown; empty: of all.

@@ -1,4 +1,5 @@
-//! From a question's scope and window to the accounts it is about, their denominators and their coverage.
+//! From a question's scope and window to the accounts it is about, their denominators and their
+//! coverage.
 
 use profiler_common::{Class, kinds::KindNs};
 
@@ -68,7 +69,8 @@ impl<'a> View<'a> {
                 samples_each,
             },
             Scope::Process(_) | Scope::Image(_) | Scope::Named(_) => {
-                // What is in scope counts as it is shown here, divided alone: no share of it is more than all.
+                // What is in scope counts as it is shown here, divided alone: no share of it is
+                // more than all.
                 let all = all_members(snapshot);
                 let (_, _, (rows, _)) = over(&all);
                 let here = |of: &Member<'_>| {
@@ -97,7 +99,8 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Of a member, the control group around it whose quota was used up in the time covered while it was runnable, and for how long.
+    /// Of a member, the control group around it whose quota was used up in the time covered while
+    /// it was runnable, and for how long.
     pub(super) fn throttled(&self, member: usize) -> Option<(String, u64)> {
         let (_, process) = self.members[member].process?;
         let group = process.quota_group.as_ref()?;
@@ -132,7 +135,8 @@ impl<'a> View<'a> {
         self.denominators.process.is_none()
     }
 
-    /// Whether a process was there in the time covered: it has any of it, or lives and had begun by its end.
+    /// Whether a process was there in the time covered: it has any of it, or lives and had begun by
+    /// its end.
     pub(super) fn has_process(&self, info: &ProcessInfo, totals: &Totals) -> bool {
         self.coverage.span == Span::Session
             || totals.elapsed_ns() > 0
@@ -148,7 +152,8 @@ impl<'a> View<'a> {
             || (thread.state != ThreadState::Exited && thread.first_ns < self.coverage.to_ns)
     }
 
-    /// How many threads of an account were there in the time covered. Those without a row of their own count where that is known.
+    /// How many threads of an account were there in the time covered. Those without a row of their
+    /// own count where that is known.
     pub(super) fn thread_count(&self, over: &ThreadsOver<'_>) -> u64 {
         let rows = over.rows.iter();
         let there = rows.filter(|(_, thread, totals)| self.has_thread(thread, totals));
@@ -222,8 +227,8 @@ fn too_old(snapshot: &Snapshot, not_kept: NotKept) -> ReportError {
     }
 }
 
-/// A moment by the monotonic clock, as far as that reaches. The clock of the day may have been set meanwhile: what counts is how
-/// long ago the moment is by what it says now.
+/// A moment by the monotonic clock, as far as that reaches. The clock of the day may have been set
+/// meanwhile: what counts is how long ago the moment is by what it says now.
 fn moment(snapshot: &Snapshot, moment: Moment) -> u64 {
     let (now_ns, now_unix_ns) = (snapshot.now_ns(), snapshot.as_of_unix_ns());
     match moment {

@@ -1,5 +1,5 @@
-//! Telling stacks of the session apart by whose they are: each process, or each group of processes, is the first step of its
-//! stacks; and what threads that idle have, from what others have.
+//! Telling stacks of the session apart by whose they are: each process, or each group of processes,
+//! is the first step of its stacks; and what threads that idle have, from what others have.
 
 use super::member::Member;
 use super::query::Sections;

@@ -39,9 +39,11 @@ pub struct SessionReport {
     /// The totals.
     #[serde(flatten)]
     pub totals: TotalValues,
-    /// Processes seen in the time covered: the rows of the table of processes, and over the whole session the dropped ones.
+    /// Processes seen in the time covered: the rows of the table of processes, and over the whole
+    /// session the dropped ones.
     pub processes: u64,
-    /// Threads seen in the time covered: those with a row of their own, and over the whole session all others.
+    /// Threads seen in the time covered: those with a row of their own, and over the whole session
+    /// all others.
     pub threads: u64,
     /// Walks of user stacks, by how the kernel saw them end.
     pub stacks: Stacks,

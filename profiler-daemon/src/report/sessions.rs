@@ -33,7 +33,8 @@ use crate::{
 pub struct SessionList {
     /// Time of the drain pass it was made from, RFC 3339.
     pub as_of: String,
-    /// The whole life of the daemon first, then the named ones in the order in which they were started.
+    /// The whole life of the daemon first, then the named ones in the order in which they were
+    /// started.
     pub sessions: Vec<SessionHead>,
 }
 
@@ -78,7 +79,8 @@ pub struct SessionTotals {
     /// Its totals.
     #[serde(flatten)]
     pub totals: TotalValues,
-    /// Its spans, oldest first. What is measured of them sums to its totals, to the nanosecond; what ticks say is said of each by its own.
+    /// Its spans, oldest first. What is measured of them sums to its totals, to the nanosecond;
+    /// what ticks say is said of each by its own.
     pub spans: Vec<SpanTotals>,
 }
 

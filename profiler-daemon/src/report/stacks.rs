@@ -1,5 +1,5 @@
-//! All stacks with what each received, for export in the formats of other tools; of the session, of a window, or of the time
-//! between two snapshots.
+//! All stacks with what each received, for export in the formats of other tools; of the session, of
+//! a window, or of the time between two snapshots.
 
 use std::collections::HashMap;
 
@@ -26,8 +26,9 @@ use crate::{
     report::names::Names,
 };
 
-/// Most nodes of an answer, those that stand for cut ones not counted; of more, the smallest are cut. So an export never holds
-/// more different stacks, which is what servers for profiles take at a time.
+/// Most nodes of an answer, those that stand for cut ones not counted; of more, the smallest are
+/// cut. So an export never holds more different stacks, which is what servers for profiles take at
+/// a time.
 pub const MAX_STACK_NODES: usize = 16_000;
 
 /// The answer.
@@ -55,7 +56,8 @@ pub struct Stacks {
     pub nodes: Vec<StackNode>,
     /// How many nodes were cut; their values are in nodes named `(cut)`.
     pub cut_nodes: u64,
-    /// Of the time between two snapshots: nanoseconds that moved to another stack meanwhile, and are in neither.
+    /// Of the time between two snapshots: nanoseconds that moved to another stack meanwhile, and
+    /// are in neither.
     pub shrunk_ns: u64,
 }
 
@@ -135,7 +137,8 @@ pub fn stacks(
     })
 }
 
-/// The stacks that were seen after one snapshot and until another of the same profile. The query's window does not matter.
+/// The stacks that were seen after one snapshot and until another of the same profile. The query's
+/// window does not matter.
 ///
 /// # Errors
 /// No such process or module.
@@ -164,7 +167,8 @@ pub fn stacks_between(
                 .flatten()
         }
     };
-    // Whether a thread idles may be otherwise at an earlier moment: what it then had could not be taken away.
+    // Whether a thread idles may be otherwise at an earlier moment: what it then had could not be
+    // taken away.
     let shape = TreeOptions {
         idle_apart: false,
         ..shape(later, query, names)?
@@ -202,9 +206,10 @@ pub fn stacks_between(
     })
 }
 
-/// The member of a later view that one of an earlier view is, or is a part of: a process that was dropped meanwhile is one of the ended
-/// ones of the file that it executed last, which need not be the one it had earlier. Where it is no longer known which, it is taken
-/// for one of the earlier file's.
+/// The member of a later view that one of an earlier view is, or is a part of: a process that was
+/// dropped meanwhile is one of the ended ones of the file that it executed last, which need not be
+/// the one it had earlier. Where it is no longer known which, it is taken for one of the earlier
+/// file's.
 fn part_of(later: &View<'_>, earlier: &Member<'_>) -> Option<u32> {
     let find = |is: &dyn Fn(&Member<'_>) -> bool| later.members.iter().position(is);
     let key = earlier.process.map(|(key, _)| key);
@@ -240,7 +245,8 @@ fn shape<'n>(
     })
 }
 
-/// The visible nodes with anything in or below them, and only the functions and modules that they need.
+/// The visible nodes with anything in or below them, and only the functions and modules that they
+/// need.
 fn flat(view: &View<'_>, tree: &MergedTree<'_>, query: &StackQuery) -> Stacks {
     let visible = visible(tree, &query.tree, MAX_STACK_NODES);
     let title = match view.members.as_slice() {

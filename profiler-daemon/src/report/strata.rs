@@ -1,7 +1,8 @@
 //! Who shares exact totals: the strata of a report (docs/semantics.md section 4).
 //!
-//! A process that has enough time of a kind is a stratum of it; what is left of one image is one together, because most
-//! processes of some milliseconds have no mark at all. Chosen by exact time, never by marks, which would select.
+//! A process that has enough time of a kind is a stratum of it; what is left of one image is one
+//! together, because most processes of some milliseconds have no mark at all. Chosen by exact time,
+//! never by marks, which would select.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -37,7 +38,8 @@ enum Pool<'a> {
     KernelThreads,
 }
 
-/// The strata of a report over `members`, whose exact totals are `kinds`. Each kind of each member is in one of them.
+/// The strata of a report over `members`, whose exact totals are `kinds`. Each kind of each member
+/// is in one of them.
 pub(super) fn strata(
     members: &[Member<'_>],
     kinds: &[KindNs],
@@ -178,8 +180,9 @@ pub(super) fn totals(
     (members.collect(), whole)
 }
 
-/// The totals of the threads of a member as rows show them, whose own are `of`, exact and as shown: theirs add up to it. What ticks
-/// say of a thread is said by its own where it has enough time for some; the others share what these leave of their process's.
+/// The totals of the threads of a member as rows show them, whose own are `of`, exact and as shown:
+/// theirs add up to it. What ticks say of a thread is said by its own where it has enough time for
+/// some; the others share what these leave of their process's.
 pub(super) fn thread_values(
     threads: &[Totals],
     of: (&Totals, &Values),
@@ -224,7 +227,8 @@ struct Told {
     fault_ns: u64,
 }
 
-/// What is said of a thread by its own ticks; nothing of one with little time, all of which is as likely as any other's.
+/// What is said of a thread by its own ticks; nothing of one with little time, all of which is as
+/// likely as any other's.
 fn told_by_ticks(thread: &Totals, periods: MarkPeriods) -> Option<Told> {
     let running_ns = thread.classes[Class::User as usize];
     let untraced_ns = thread.kinds[Kind::Untraced as usize];
@@ -245,8 +249,9 @@ fn told_by_ticks(thread: &Totals, periods: MarkPeriods) -> Option<Told> {
     })
 }
 
-/// `total_ns` in parts, none larger than its `room`: what is `told`, in proportion where that is too much together. What is left goes
-/// by room to those of whom nothing is told, and what they have no room for to the others.
+/// `total_ns` in parts, none larger than its `room`: what is `told`, in proportion where that is
+/// too much together. What is left goes by room to those of whom nothing is told, and what they
+/// have no room for to the others.
 fn within(total_ns: u64, told: &[Option<u64>], room: &[u64]) -> Vec<u64> {
     let known = told.iter().zip(room);
     let known: Vec<u64> = known
@@ -328,8 +333,8 @@ mod tests {
             .collect()
     }
 
-    // Check that a thread with enough time has what its own ticks say, however much its process has besides, and that those with
-    // little time share the rest.
+    // Check that a thread with enough time has what its own ticks say, however much its process has
+    // besides, and that those with little time share the rest.
     #[test]
     fn own_ticks_are_not_scaled_up() {
         let main = thread(1000, 0, &[(Tick::User, 90), (Tick::Fault, 10)]);
@@ -352,7 +357,8 @@ mod tests {
         assert!(shown_calls[1..].iter().all(|of| *of == [47, 0]));
     }
 
-    // Check that what threads' ticks say is cut to what there is, and that time for which the others have no room is somewhere.
+    // Check that what threads' ticks say is cut to what there is, and that time for which the
+    // others have no room is somewhere.
     #[test]
     fn parts_add_up() {
         let told = [Some(30), Some(10), None];

@@ -1,11 +1,13 @@
-//! Names of the system calls of x86-64 by number, as the kernel's own tables have them: that of 64-bit calls, and that of 32-bit ones,
-//! which 32-bit programs make. Other architectures have other numbers.
+//! Names of the system calls of x86-64 by number, as the kernel's own tables have them: that of
+//! 64-bit calls, and that of 32-bit ones, which 32-bit programs make. Other architectures have
+//! other numbers.
 
 use std::borrow::Cow;
 
 use profiler_common::limits::COMPAT_CALL;
 
-/// The number of the first entry of [`RECENT`]: numbers between the two tables were never given out.
+/// The number of the first entry of [`RECENT`]: numbers between the two tables were never given
+/// out.
 const FIRST_RECENT: u32 = 424;
 
 /// Numbers 0 to 334.
@@ -121,8 +123,8 @@ const CLASSIC_32_BIT: [&str; 424] = [
     "sched_rr_get_interval_time64",
 ];
 
-/// The name of a system call, by the number under which it is counted; `syscall_NNN` for a number without one. Those of the 32-bit
-/// table ([`COMPAT_CALL`]) say so.
+/// The name of a system call, by the number under which it is counted; `syscall_NNN` for a number
+/// without one. Those of the 32-bit table ([`COMPAT_CALL`]) say so.
 #[must_use]
 pub fn syscall_name(number: u32) -> Cow<'static, str> {
     let plain = number & !COMPAT_CALL;
@@ -170,7 +172,8 @@ mod tests {
         }
     }
 
-    // Check that calls of the 32-bit table have the names of that table, at its ends, in its gaps and beyond, and say that they are.
+    // Check that calls of the 32-bit table have the names of that table, at its ends, in its gaps
+    // and beyond, and say that they are.
     #[test]
     fn known_32_bit_numbers() {
         let known = [

@@ -1,4 +1,5 @@
-//! The table of threads. Its values are the threads' exact totals, so their sum is the process's, with nothing missing.
+//! The table of threads. Its values are the threads' exact totals, so their sum is the process's,
+//! with nothing missing.
 
 use std::cmp::Ordering;
 
@@ -21,8 +22,8 @@ use crate::{
     report::names::Names,
 };
 
-/// One thread, or in the row without `started_at` all exited threads that have no row of their own any more: of a process, or of those
-/// that ended and are one by image.
+/// One thread, or in the row without `started_at` all exited threads that have no row of their own
+/// any more: of a process, or of those that ended and are one by image.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct ThreadRow {
     /// The process; 0 for processes that are one by image.
@@ -45,8 +46,8 @@ pub struct ThreadRow {
     /// RFC 3339.
     #[schema(required, format = DateTime)]
     pub started_at: Option<String>,
-    /// How many threads this row stands for; null for the row of several in a part of the session, since which of them were there
-    /// is no longer known.
+    /// How many threads this row stands for; null for the row of several in a part of the session,
+    /// since which of them were there is no longer known.
     #[schema(required)]
     pub threads: Option<u64>,
     /// First event in the time covered, monotonic nanoseconds. In a row of several threads 0.
@@ -59,9 +60,11 @@ pub struct ThreadRow {
     pub minor_faults: u64,
     /// Page faults that waited for data to be read.
     pub major_faults: u64,
-    /// Switches of it that were not seen: with any, how its time off the processor is divided into blocked and runnable is in doubt.
+    /// Switches of it that were not seen: with any, how its time off the processor is divided into
+    /// blocked and runnable is in doubt.
     pub switches_missed: u64,
-    /// The three groups; exclusive = inclusive. Elapsed is `last_event_ns - first_event_ns - unobserved_ns`.
+    /// The three groups; exclusive = inclusive. Elapsed is `last_event_ns - first_event_ns -
+    /// unobserved_ns`.
     #[serde(flatten)]
     pub values: RowValues,
 }

@@ -1,6 +1,8 @@
-//! What each thread of a process, or each process, did when: its time by class in each of the spans of a window.
+//! What each thread of a process, or each process, did when: its time by class in each of the spans
+//! of a window.
 //!
-//! Invariant: the spans of a row sum to its classes, and the rows to the window's totals, to the nanosecond.
+//! Invariant: the spans of a row sum to its classes, and the rows to the window's totals, to the
+//! nanosecond.
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
@@ -75,7 +77,8 @@ pub struct Line<W> {
     pub elapsed_ns: u64,
     /// Its timer samples in the window.
     pub samples: u64,
-    /// Its time in each span, in nanoseconds: user, system call, blocked, runnable, kernel; null where it has none.
+    /// Its time in each span, in nanoseconds: user, system call, blocked, runnable, kernel; null
+    /// where it has none.
     #[schema(value_type = Vec<Option<Vec<u64>>>)]
     pub spans: Vec<Option<ClassNs>>,
 }
@@ -255,8 +258,8 @@ impl Spans {
     }
 }
 
-/// The borders of at most so many spans, each of neighbouring pieces that together are no longer than they must be; longer pieces
-/// stay by themselves.
+/// The borders of at most so many spans, each of neighbouring pieces that together are no longer
+/// than they must be; longer pieces stay by themselves.
 fn few(pieces: &[(u64, u64)], most: usize) -> Vec<(u64, u64)> {
     let joined = |grain_ns: u64| {
         let mut borders: Vec<(u64, u64)> = Vec::new();
@@ -453,7 +456,8 @@ fn answer<W: Who>(
 mod tests {
     use super::few;
 
-    // Check that pieces are only put together where there are too many, and then the short ones among themselves.
+    // Check that pieces are only put together where there are too many, and then the short ones
+    // among themselves.
     #[test]
     fn short_pieces_are_put_together() {
         let at = |ns: &[u64]| ns.iter().map(|ns| (*ns, 0)).collect::<Vec<_>>();

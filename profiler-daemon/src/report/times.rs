@@ -31,7 +31,8 @@ pub struct WindowSpan {
 mod tests {
     use super::*;
 
-    // Check that times are written in UTC with all nine digits, at both ends of what 64 bits can hold.
+    // Check that times are written in UTC with all nine digits, at both ends of what 64 bits can
+    // hold.
     #[test]
     fn times() {
         assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000000000Z");

@@ -1,4 +1,5 @@
-//! How a [`MergedTree`] grows out of the accounts in scope: what each node of a profile's tree stands for.
+//! How a [`MergedTree`] grows out of the accounts in scope: what each node of a profile's tree
+//! stands for.
 
 use std::{
     borrow::Cow,
@@ -71,7 +72,8 @@ impl<'n> TreeOptions<'n> {
     }
 }
 
-/// Looked up at each node of each tree. Seeded anew each time, so that nobody can choose names and addresses that collide.
+/// Looked up at each node of each tree. Seeded anew each time, so that nobody can choose names and
+/// addresses that collide.
 type FastMap<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// Takes accounts in, one after the other.
@@ -152,8 +154,8 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
         self.cells.extend(placed);
     }
 
-    /// Notes what an account had received at an earlier moment, that is now a part of the member `index`. It is taken away by
-    /// [`Self::finish`].
+    /// Notes what an account had received at an earlier moment, that is now a part of the member
+    /// `index`. It is taken away by [`Self::finish`].
     pub(super) fn take_away(&mut self, index: u32, earlier: &Member<'_>) {
         let over = earlier.account.threads_over(Span::Session);
         let kinds = over.total().kinds;
@@ -226,9 +228,10 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
         tree
     }
 
-    /// Of what a user function has in the kernel, the running time inside calls is divided among kernel functions by the ticks
-    /// that found calls at its stack. Where there are none, and of waits that were not walked, its function is not known. Says where
-    /// that of each user function went.
+    /// Of what a user function has in the kernel, the running time inside calls is divided among
+    /// kernel functions by the ticks that found calls at its stack. Where there are none, and of
+    /// waits that were not walked, its function is not known. Says where that of each user function
+    /// went.
     fn divide_among_kernel_functions(&mut self, values: &[Values]) -> BTreeMap<u32, IntoKernel> {
         let mut moves = BTreeMap::new();
         let mut ticks: BTreeMap<u32, BTreeMap<u32, u64>> = BTreeMap::new();
@@ -237,7 +240,8 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
         for (cell, values) in self.cells.iter().zip(values) {
             let walked = walked.entry(cell.node).or_default();
             for (wait, to) in walked.iter_mut().enumerate() {
-                // Where marks at gaps have a part in it, only what is exact is sure to have been walked.
+                // Where marks at gaps have a part in it, only what is exact is sure to have been
+                // walked.
                 let found_ns = match cell.primary.marks[[MARK_BLOCKED, MARK_RUNNABLE][wait]] {
                     0 => values.classes[WAIT_CLASSES[wait] as usize],
                     _ => cell.primary.exact[wait],
@@ -319,8 +323,8 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
         }
     }
 
-    /// Takes away what was there earlier. What a node has no longer was folded meanwhile: it went to the remainder of one
-    /// of its callers. What is not there either is counted.
+    /// Takes away what was there earlier. What a node has no longer was folded meanwhile: it went
+    /// to the remainder of one of its callers. What is not there either is counted.
     fn subtract(&mut self) {
         if self.earlier.is_empty() {
             return;
@@ -355,8 +359,9 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
         }
     }
 
-    /// Where what a node had may have gone, if it was folded below `at`: to the same function without the callers in between, that of
-    /// the user code which called it included, or to the remainder.
+    /// Where what a node had may have gone, if it was folded below `at`: to the same function
+    /// without the callers in between, that of the user code which called it included, or to the
+    /// remainder.
     fn folded_below(&self, at: u32, node: u32, folded: &[Option<u32>]) -> Vec<u32> {
         let child = |parent: u32, function: u32| self.children.get(&(parent, function)).copied();
         let function = |node: u32| self.tree.nodes[node as usize].function;
@@ -384,7 +389,8 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
         }
     }
 
-    /// The node of the merged tree, below the base, that each node of the account's tree counts for, where it has anything.
+    /// The node of the merged tree, below the base, that each node of the account's tree counts
+    /// for, where it has anything.
     fn targets(
         &mut self,
         member: &Member<'_>,
@@ -461,7 +467,8 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
         }
     }
 
-    /// What the outermost known frame hangs from: the base, or a remark that its callers are not known.
+    /// What the outermost known frame hangs from: the base, or a remark that its callers are not
+    /// known.
     fn caller(&mut self, frame: FrameId, end: StackEnd) -> u32 {
         let StackEnd::Incomplete(failure) = end else {
             return self.base;
@@ -538,7 +545,8 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
 /// What was there of each member and node of the merged tree: the places in the list of cells.
 type Known = HashMap<(u32, u32), Vec<usize>>;
 
-/// Takes these blocked nanoseconds out of what nodes hold, as far as they hold them exactly, and answers what that was.
+/// Takes these blocked nanoseconds out of what nodes hold, as far as they hold them exactly, and
+/// answers what that was.
 fn taken(
     held: &mut BTreeMap<NodeId, Primary>,
     blocked: &BTreeMap<NodeId, u64>,

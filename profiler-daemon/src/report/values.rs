@@ -1,4 +1,5 @@
-//! The three groups of values every row carries, with their percentages (docs/semantics.md section 3).
+//! The three groups of values every row carries, with their percentages (docs/semantics.md section
+//! 3).
 
 use std::cmp::Ordering;
 
@@ -27,7 +28,8 @@ pub struct Denominators {
     pub session: Values,
     /// The process's, where the rows are of one process.
     pub process: Option<Values>,
-    /// So many samples tell as much as one that stands for itself, of those in scope ([`Totals::samples_each`]).
+    /// So many samples tell as much as one that stands for itself, of those in scope
+    /// ([`Totals::samples_each`]).
     pub samples_each: f64,
 }
 
@@ -75,7 +77,8 @@ pub struct SampleValues {
 pub struct TimeValues {
     /// Nanoseconds with it anywhere on the stack.
     pub inclusive_ns: u64,
-    /// Where the true `inclusive_ns` begins, at 95 % confidence. Absent where it is measured, and not divided by marks.
+    /// Where the true `inclusive_ns` begins, at 95 % confidence. Absent where it is measured, and
+    /// not divided by marks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inclusive_low_ns: Option<u64>,
     /// Where it ends.
@@ -117,9 +120,11 @@ pub struct RowValues {
     /// The marks that the inclusive times rest on; absent where those are measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub marks: Option<Marks>,
-    /// Of the inclusive elapsed time: what is neither user mode nor of a system call, as page faults are.
+    /// Of the inclusive elapsed time: what is neither user mode nor of a system call, as page
+    /// faults are.
     pub fault_ns: u64,
-    /// Of the inclusive elapsed time: what was not measured by class, as system calls were not traced.
+    /// Of the inclusive elapsed time: what was not measured by class, as system calls were not
+    /// traced.
     pub estimated_ns: u64,
     /// It rests for more than half on fewer than three marks: the intervals are rough.
     pub few_marks: bool,
@@ -162,7 +167,8 @@ impl RowValues {
         }
     }
 
-    /// Which of two rows comes first where the column asked for does not tell: that of more time, then of more samples.
+    /// Which of two rows comes first where the column asked for does not tell: that of more time,
+    /// then of more samples.
     pub(super) fn largest_first(&self, other: &Self) -> Ordering {
         let size = |values: &Self| (values.elapsed.inclusive_ns, values.samples.inclusive);
         size(other).cmp(&size(self))
@@ -313,17 +319,20 @@ pub struct TotalValues {
     /// Where it ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub application_high_ns: Option<u64>,
-    /// Part of `classes.user_ns`: kernel mode outside system calls, as in page faults and interrupts; by the ticks that found it.
+    /// Part of `classes.user_ns`: kernel mode outside system calls, as in page faults and
+    /// interrupts; by the ticks that found it.
     pub fault_ns: u64,
     /// Page faults that needed no reading.
     pub minor_faults: u64,
     /// Page faults that waited for data to be read.
     pub major_faults: u64,
-    /// Switches of its threads that were not seen: with any, how its time off the processor is divided into blocked and runnable is in doubt.
+    /// Switches of its threads that were not seen: with any, how its time off the processor is
+    /// divided into blocked and runnable is in doubt.
     pub switches_missed: u64,
     /// Time whose class is an estimate, by ticks, since system calls were not traced.
     pub estimated_ns: u64,
-    /// What the profiler took from it, nanoseconds: its hooks and programs in these threads' own time, by calibrated prices.
+    /// What the profiler took from it, nanoseconds: its hooks and programs in these threads' own
+    /// time, by calibrated prices.
     pub profiler_cost_ns: u64,
     /// `elapsed_ns` by class.
     pub classes: ClassValues,
@@ -449,7 +458,8 @@ impl ClassValues {
 mod tests {
     use super::*;
 
-    // Check the seeds' formulas: exclusive shares are of the session's inclusive time, and a share of nothing is 0.
+    // Check the seeds' formulas: exclusive shares are of the session's inclusive time, and a share
+    // of nothing is 0.
     #[test]
     fn percentages() {
         let values = |samples: u64, classes: ClassNs| Values {

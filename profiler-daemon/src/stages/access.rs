@@ -107,7 +107,8 @@ impl Access {
             .await
     }
 
-    /// Replaces what is profiled, and answers it. Threads that sleep are judged at once, so all of it counts from the answer on.
+    /// Replaces what is profiled, and answers it. Threads that sleep are judged at once, so all of
+    /// it counts from the answer on.
     ///
     /// # Errors
     /// [`Unanswered`]; within, a sentence where they cannot be set.
@@ -143,7 +144,8 @@ impl Access {
         self.lines.counts()
     }
 
-    /// The names of frames of a snapshot, as far as they are found within `patience`. The others are unknown.
+    /// The names of frames of a snapshot, as far as they are found within `patience`. The others
+    /// are unknown.
     pub async fn names(
         &self,
         snapshot: Arc<Snapshot>,
@@ -160,8 +162,8 @@ impl Access {
         Arc::new(FrameNames::new(&frames, names))
     }
 
-    /// What debug information says of frames of a snapshot, those that matter most first, as far as it is known within
-    /// `patience`.
+    /// What debug information says of frames of a snapshot, those that matter most first, as far as
+    /// it is known within `patience`.
     pub async fn lines(
         &self,
         snapshot: Arc<Snapshot>,
@@ -175,7 +177,8 @@ impl Access {
         Arc::new(table.unwrap_or_default())
     }
 
-    /// Places with what is needed to find out about them. Without the files there are no names and lines, but still a report.
+    /// Places with what is needed to find out about them. Without the files there are no names and
+    /// lines, but still a report.
     async fn requests(&self, snapshot: &Snapshot, places: Vec<Place>) -> Vec<Request> {
         let modules: BTreeSet<ModuleId> = places.iter().map(|place| place.module).collect();
         let wanted = modules.iter().copied().collect();

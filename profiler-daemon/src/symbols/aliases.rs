@@ -1,5 +1,6 @@
-//! Which name of a function people know, and how far a symbol without a size reaches. A file may have many names for one address
-//! (`free`, `cfree`, `__libc_free`) in two tables; the symbolizer answers any, and takes a symbol without a size for all that follows.
+//! Which name of a function people know, and how far a symbol without a size reaches. A file may
+//! have many names for one address (`free`, `cfree`, `__libc_free`) in two tables; the symbolizer
+//! answers any, and takes a symbol without a size for all that follows.
 
 use std::{cmp::Reverse, fs::File, rc::Rc};
 
@@ -46,8 +47,8 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// In which order people know names: without underscores in front, then those that programs can be linked with, then those that
-    /// other files see, then short ones.
+    /// In which order people know names: without underscores in front, then those that programs can
+    /// be linked with, then those that other files see, then short ones.
     fn rank(&self) -> impl Ord {
         let name = without_version(&self.name);
         // Those of C++ and Rust say the language.
@@ -57,7 +58,8 @@ impl Candidate {
         (underscores, self.is_old, self.binding, name.len(), name)
     }
 
-    /// Takes the place of a symbol that begins earlier, or at the same address with a name that is known less.
+    /// Takes the place of a symbol that begins earlier, or at the same address with a name that is
+    /// known less.
     fn compete(self, best: &mut Option<Self>) {
         let wins = best.as_ref().is_none_or(|best| {
             let order = (Reverse(self.address), self.rank());
@@ -78,8 +80,8 @@ struct Open {
     last_start: u64,
 }
 
-/// Corrects what the symbolizer found at these addresses: the best known one of all names, and no symbol without a size for code of
-/// another section or behind the begin of a function.
+/// Corrects what the symbolizer found at these addresses: the best known one of all names, and no
+/// symbol without a size for code of another section or behind the begin of a function.
 pub(super) fn correct(
     tables: &FileTables,
     file: &File,

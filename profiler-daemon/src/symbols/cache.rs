@@ -1,5 +1,6 @@
-//! Names already found, by place, within a budget of bytes. What was not asked for lately goes: two halves, where the older
-//! one is dropped whole when the younger is full, and a hit moves a name to the younger.
+//! Names already found, by place, within a budget of bytes. What was not asked for lately goes: two
+//! halves, where the older one is dropped whole when the younger is full, and a hit moves a name to
+//! the younger.
 
 use std::{collections::HashMap, mem, sync::Arc};
 
@@ -59,7 +60,8 @@ impl NameCache {
         Some(named)
     }
 
-    /// Remembers the name at a place, and answers it sharing its text with the other places of the function.
+    /// Remembers the name at a place, and answers it sharing its text with the other places of the
+    /// function.
     pub(super) fn insert(&mut self, place: Place, named: Named) -> Named {
         let named = match named
             .function
@@ -156,7 +158,8 @@ mod tests {
         ));
     }
 
-    // Check that the budget holds however many names come, and that names asked for all the time stay.
+    // Check that the budget holds however many names come, and that names asked for all the time
+    // stay.
     #[test]
     fn stays_within_its_budget() {
         let limit = 100_000;

@@ -1,9 +1,11 @@
-//! Which other file has the symbols and the debug information that were taken out of a program: by its build ID, or by the name
-//! and checksum that it carries (`.gnu_debuglink`), in the folders where debuggers look, first as the process sees them and
-//! then as this one does. It does not read what it finds.
+//! Which other file has the symbols and the debug information that were taken out of a program: by
+//! its build ID, or by the name and checksum that it carries (`.gnu_debuglink`), in the folders
+//! where debuggers look, first as the process sees them and then as this one does. It does not read
+//! what it finds.
 //!
-//! A process can put whatever it likes where it is looked for. So a file counts only if it belongs to root or to the owner of the
-//! program, and bears the program's build ID; where there is none, the checksum decides.
+//! A process can put whatever it likes where it is looked for. So a file counts only if it belongs
+//! to root or to the owner of the program, and bears the program's build ID; where there is none,
+//! the checksum decides.
 
 use std::{
     collections::HashMap,
@@ -99,7 +101,8 @@ pub(super) struct DebugFiles {
 }
 
 impl DebugFiles {
-    /// What is known of the program of a request; `None` where it has no file, or one that makes no sense.
+    /// What is known of the program of a request; `None` where it has no file, or one that makes no
+    /// sense.
     pub(super) fn facts(&mut self, request: &Request, now_ns: u64) -> Option<ProgramFacts> {
         let module = request.place.module;
         if let Some(known) = self.known.get_mut(&module) {
@@ -119,7 +122,8 @@ impl DebugFiles {
         Some(facts)
     }
 
-    /// Looks again for what was not found some time ago. Whether it is there now: what was said without it may be wrong.
+    /// Looks again for what was not found some time ago. Whether it is there now: what was said
+    /// without it may be wrong.
     pub(super) fn look_again(&mut self, request: &Request, now_ns: u64) -> bool {
         let Some(known) = self.known.get_mut(&request.place.module) else {
             return false;
@@ -164,7 +168,8 @@ fn look_at(request: &Request) -> Option<ProgramFacts> {
     Some(facts)
 }
 
-/// The file with what the debug information of `file` shares with other files (dwz), if it says that there is one.
+/// The file with what the debug information of `file` shares with other files (dwz), if it says
+/// that there is one.
 pub(super) fn supplementary(request: &Request, file: &File) -> Option<File> {
     let sections = ElfFile::read(file).ok()?.sections(file)?;
     let link = link(file, &sections, ".gnu_debugaltlink")?;
@@ -307,7 +312,8 @@ pub(super) fn debug_link(section: &[u8]) -> Option<(Box<[u8]>, u32)> {
     })
 }
 
-/// The checksum that a link has of the file it means; `None` for a file that cannot be read or is too large.
+/// The checksum that a link has of the file it means; `None` for a file that cannot be read or is
+/// too large.
 fn checksum(file: &File) -> Option<u32> {
     let size = file.metadata().ok()?.size();
     if size > MAX_CHECKED_BYTES {

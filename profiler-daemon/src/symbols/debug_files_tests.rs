@@ -1,5 +1,5 @@
-//! Tests of what says which file belongs to a program. That it is found in its places is tested with compiled programs, in
-//! tests/lines.
+//! Tests of what says which file belongs to a program. That it is found in its places is tested
+//! with compiled programs, in tests/lines.
 
 use std::io::Write as _;
 
@@ -13,7 +13,8 @@ fn section(name: &[u8], checksum: u32) -> Vec<u8> {
     section
 }
 
-// Check that name and checksum are read whatever the padding, and that a name that leads elsewhere is none.
+// Check that name and checksum are read whatever the padding, and that a name that leads elsewhere
+// is none.
 #[test]
 fn links() {
     for name in ["a", "ab", "abc", "abcd", "libc.so.6.debug"] {
@@ -39,8 +40,8 @@ fn build_ids() {
     assert!(build_id_path(&[0xab]).is_none() && build_id_path(&[]).is_none());
 }
 
-// Check that the checksum is the one that debuggers compute, over more than one buffer, and that there is none of a file that
-// claims to be huge.
+// Check that the checksum is the one that debuggers compute, over more than one buffer, and that
+// there is none of a file that claims to be huge.
 #[test]
 fn checksums() {
     let mut file = tempfile::tempfile().unwrap();

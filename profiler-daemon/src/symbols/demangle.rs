@@ -1,5 +1,5 @@
-//! From linker names to the names people write, within bounds: a few hundred bytes of a hostile C++ name can stand for
-//! gigabytes.
+//! From linker names to the names people write, within bounds: a few hundred bytes of a hostile C++
+//! name can stand for gigabytes.
 
 use std::{
     borrow::Cow,
@@ -9,10 +9,12 @@ use std::{
 /// Longest name kept, bytes; what is longer loses its end.
 pub const MAX_NAME_BYTES: usize = 2048;
 
-/// Deepest nesting of a C++ name that is read. Of 6000 names of real programs five are nested deeper.
+/// Deepest nesting of a C++ name that is read. Of 6000 names of real programs five are nested
+/// deeper.
 const MAX_NESTING: u32 = 32;
-/// The same of a name with an expression in it. What it takes to parse nested ones doubles with each level: some names of 1300 bytes
-/// take more than a second at 26, and half a minute at 32; none takes 10 ms here.
+/// The same of a name with an expression in it. What it takes to parse nested ones doubles with
+/// each level: some names of 1300 bytes take more than a second at 26, and half a minute at 32;
+/// none takes 10 ms here.
 const MAX_NESTING_OF_EXPRESSIONS: u32 = 18;
 
 /// Collects text up to a limit, and then fails.
@@ -30,8 +32,8 @@ impl fmt::Write for Bounded {
     }
 }
 
-/// The readable form of a linker name: Rust without its hash, C++ with its parameters, anything else as it is. A form that
-/// would be too long is not made; the linker name stands for it then.
+/// The readable form of a linker name: Rust without its hash, C++ with its parameters, anything
+/// else as it is. A form that would be too long is not made; the linker name stands for it then.
 #[must_use]
 pub fn demangle(raw: &str) -> Box<str> {
     let readable = if raw.len() > MAX_NAME_BYTES {
@@ -93,8 +95,9 @@ fn cpp(raw: &str) -> Option<String> {
     Some(out.text)
 }
 
-/// Whether an expression may begin somewhere in a C++ name. Identifiers, of which the length is written before them, are passed over,
-/// but where a number may be something else than a length: a name that is made to deceive this has its letters read as well.
+/// Whether an expression may begin somewhere in a C++ name. Identifiers, of which the length is
+/// written before them, are passed over, but where a number may be something else than a length: a
+/// name that is made to deceive this has its letters read as well.
 fn may_have_expression(raw: &[u8]) -> bool {
     let at_before = |at: usize, back: usize| at.checked_sub(back).map_or(0, |at| raw[at]);
     let mut at = 0;
@@ -113,7 +116,8 @@ fn may_have_expression(raw: &[u8]) -> bool {
             let is_number = b"STLCDA.vhpn".contains(&first)
                 || (first == b'_' && b"E_s".contains(&second))
                 || (first == b'I' && second == b'C');
-            // An identifier, with what follows it: letters that begin in one and end behind it are no part of it.
+            // An identifier, with what follows it: letters that begin in one and end behind it are
+            // no part of it.
             let identifier = raw.get(end..end.saturating_add(length).saturating_add(1));
             let identifier = identifier.or_else(|| raw.get(end..end.saturating_add(length)));
             let may_be_number = raw.get(end).is_none_or(|byte| b"_E".contains(byte));
@@ -154,8 +158,8 @@ fn may_have_expression(raw: &[u8]) -> bool {
     false
 }
 
-/// How long the literal of an enumeration at the beginning is: its type, of which the names' lengths are written before them, and
-/// its value.
+/// How long the literal of an enumeration at the beginning is: its type, of which the names'
+/// lengths are written before them, and its value.
 fn enumerator(raw: &[u8]) -> Option<usize> {
     let digits = |at: usize| {
         let rest = raw.get(at..).unwrap_or_default();
@@ -177,7 +181,8 @@ fn enumerator(raw: &[u8]) -> Option<usize> {
     (value > 0 && raw.get(at + value) == Some(&b'E')).then_some(at + value + 1)
 }
 
-/// Whether an expression may begin here, as the length of an array: with an operator, a literal, a parameter.
+/// Whether an expression may begin here, as the length of an array: with an operator, a literal, a
+/// parameter.
 fn begins_expression(raw: &[u8]) -> bool {
     const OPERATORS: &[u8] =
         b"aNaSaaadanatawazccclcmcocpcvdVdadcdedldndsdtdveOeoeqfLfRflfpfrgegsgtil\
@@ -219,7 +224,8 @@ mod tests {
     use crate::sys::clock::thread_ns;
     use proptest::prelude::*;
 
-    // Check that Rust names of both kinds lose their hash, C++ names keep their parameters, and C names stay.
+    // Check that Rust names of both kinds lose their hash, C++ names keep their parameters, and C
+    // names stay.
     #[test]
     fn languages() {
         for (raw, readable) in [
@@ -264,7 +270,8 @@ mod tests {
         assert!(demangle(&long).len() <= MAX_NAME_BYTES);
     }
 
-    // Check that names that nest as deep as their length allows are left as they are, and not parsed for ever.
+    // Check that names that nest as deep as their length allows are left as they are, and not
+    // parsed for ever.
     #[test]
     fn nested_names_take_no_time() {
         for (head, step) in [
@@ -285,8 +292,8 @@ mod tests {
         }
     }
 
-    // Check that names that are made to take long are left as they are within 10 ms, also where an expression hides behind what looks
-    // like the length of an identifier.
+    // Check that names that are made to take long are left as they are within 10 ms, also where an
+    // expression hides behind what looks like the length of an identifier.
     #[test]
     fn no_name_takes_long() {
         let chain = |step: &str, times: usize, tail: &str| {
@@ -322,7 +329,8 @@ mod tests {
         assert!(slowest_ns < 100_000_000, "{slowest_ns} ns");
     }
 
-    // Check that expressions are found in types and literals, and that letters of identifiers are taken for none.
+    // Check that expressions are found in types and literals, and that letters of identifiers are
+    // taken for none.
     #[test]
     fn expressions_are_told_from_identifiers() {
         for raw in [
@@ -353,7 +361,8 @@ mod tests {
     }
 
     proptest! {
-        // Check that no name makes the demanglers panic, that the result is bounded and steers no terminal.
+        // Check that no name makes the demanglers panic, that the result is bounded and steers no
+        // terminal.
         #[test]
         fn any_name(raw in "(_ZN|_Z|_R|)[0-9A-Za-z_.$\u{1b}]{0,80}") {
             let name = demangle(&raw);

@@ -1,11 +1,12 @@
-//! Names of functions in files and in the debug files beside them: symbol tables only, no debug information. blazesym finds the
-//! symbol, the file's own tables say which of its names is the best known one (`aliases`), and what has no symbol (`jumps`). Not
-//! `Send`: lives on one thread.
+//! Names of functions in files and in the debug files beside them: symbol tables only, no debug
+//! information. blazesym finds the symbol, the file's own tables say which of its names is the best
+//! known one (`aliases`), and what has no symbol (`jumps`). Not `Send`: lives on one thread.
 //!
-//! Each file is read through `/proc/self/fd/N` of the descriptor its module keeps, so that deleted files and those of
-//! other mount namespaces work, and one file has one path for as long as it is loaded. A loaded file costs its index
-//! (8 bytes a symbol) and the pages of its symbol table; both go when it was idle or too many are loaded.
-//! It would break if a file shrank while it is read (the reader maps it): see `sys::bus_guard`.
+//! Each file is read through `/proc/self/fd/N` of the descriptor its module keeps, so that deleted
+//! files and those of other mount namespaces work, and one file has one path for as long as it is
+//! loaded. A loaded file costs its index (8 bytes a symbol) and the pages of its symbol table; both
+//! go when it was idle or too many are loaded. It would break if a file shrank while it is read
+//! (the reader maps it): see `sys::bus_guard`.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -39,15 +40,17 @@ use crate::{
 
 /// Most files loaded at a time.
 const MAX_LOADED: usize = 32;
-/// Most bytes of their symbol tables together, beyond the module that is being named: with the strings about twice as much is
-/// resident. A file that alone has more is loaded for each answer anew; names that were found are remembered elsewhere.
+/// Most bytes of their symbol tables together, beyond the module that is being named: with the
+/// strings about twice as much is resident. A file that alone has more is loaded for each answer
+/// anew; names that were found are remembered elsewhere.
 const MAX_LOADED_BYTES: u64 = 16 << 20;
 /// A file not asked for this long is unloaded, nanoseconds.
 const IDLE_NS: u64 = 30_000_000_000;
 /// Most files remembered as having broken the symbolizer.
 const MAX_BROKEN: usize = 1024;
-/// Processor time for the symbols of one file at a time, and what is added for each byte of its symbol tables; for the best of their
-/// names there is half of it besides. One that takes longer is given up.
+/// Processor time for the symbols of one file at a time, and what is added for each byte of its
+/// symbol tables; for the best of their names there is half of it besides. One that takes longer is
+/// given up.
 const BUDGET_NS: u64 = 2_000_000_000;
 const BUDGET_NS_PER_BYTE: u64 = 20;
 /// A file that had so many names made in its time is not slow: it was asked for many.
@@ -124,7 +127,8 @@ struct Loaded {
     used_ns: u64,
     /// Bytes of its symbol tables.
     table_bytes: u64,
-    /// `None` for programs of other machines, of which the symbolizer's answers are taken as they are.
+    /// `None` for programs of other machines, of which the symbolizer's answers are taken as they
+    /// are.
     tables: Option<Rc<FileTables>>,
     /// What it jumps to elsewhere, once that was asked for.
     jumps: Option<Rc<Jumps>>,
@@ -132,7 +136,8 @@ struct Loaded {
 
 /// A place that is to be named.
 struct Question {
-    /// The address that is looked up: of the place itself, or of what chooses the function that is jumped to from there.
+    /// The address that is looked up: of the place itself, or of what chooses the function that is
+    /// jumped to from there.
     address: u64,
     /// The begin of the jump that the place is in.
     jump: Option<u64>,
@@ -247,7 +252,8 @@ impl ElfNames {
         found.unwrap_or_else(|why| vec![Err(why); places.len()])
     }
 
-    /// The functions at these places, by the symbolizer, which may take so long, and the file's own tables, half as long.
+    /// The functions at these places, by the symbolizer, which may take so long, and the file's own
+    /// tables, half as long.
     fn corrected(
         &mut self,
         part: &Part,
@@ -276,7 +282,8 @@ impl ElfNames {
         Ok(questions.into_iter().map(Question::answered).collect())
     }
 
-    /// What is to be asked for each address. Jumps to functions of elsewhere are in no symbol of their own.
+    /// What is to be asked for each address. Jumps to functions of elsewhere are in no symbol of
+    /// their own.
     fn questions(
         &mut self,
         part: &Part,
@@ -367,7 +374,8 @@ impl ElfNames {
         while answers.len() < places.len() {
             let began_ns = thread_ns();
             if deadline.check().is_err() {
-                // Of a file that is asked for very many places, the rest has its turn when it is asked for again.
+                // Of a file that is asked for very many places, the rest has its turn when it is
+                // asked for again.
                 let why = if answers.len() < MANY_NAMES {
                     remember(&mut self.slow, part.id());
                     Unnamed::TooSlow
@@ -412,8 +420,8 @@ impl ElfNames {
         Ok(answers)
     }
 
-    /// Unloads files that are idle, and the longest idle ones of too many or too large ones. Hands freed memory back to the
-    /// system.
+    /// Unloads files that are idle, and the longest idle ones of too many or too large ones. Hands
+    /// freed memory back to the system.
     pub(super) fn unload(&mut self, now_ns: u64) {
         let mut by_use: Vec<(u64, u64, PartId)> = self
             .loaded

@@ -30,8 +30,9 @@ pub(crate) fn table(symbols: &[MadeSymbol<'_>]) -> (Vec<u8>, Vec<u8>) {
 
 /// What each entry of a procedure linkage table stands in.
 pub(crate) struct MadeJumps {
-    /// Five entries of 16 bytes: the first, one that is bound late, one that jumps, one with a mark, one that is bound late
-    /// elsewhere; then one of 8 bytes, and two of that length of nothing.
+    /// Five entries of 16 bytes: the first, one that is bound late, one that jumps, one with a
+    /// mark, one that is bound late elsewhere; then one of 8 bytes, and two of that length of
+    /// nothing.
     pub(crate) entries: Vec<u8>,
     pub(crate) relocations: Vec<u8>,
     pub(crate) symbols: Vec<u8>,

@@ -1,4 +1,5 @@
-//! Names in files made by hand, and in the libraries of this machine against what binutils says of them.
+//! Names in files made by hand, and in the libraries of this machine against what binutils says of
+//! them.
 
 use std::{collections::BTreeMap, fs, io::Write as _, process::Command};
 
@@ -73,8 +74,8 @@ fn with_symbols(symbols: &[MadeSymbol<'_>], of_loader: &[MadeSymbol<'_>]) -> Fil
     memory_file(&file).unwrap()
 }
 
-// Check that of the names of one address, in both tables, the one that people know wins, whatever their order, and that versions are
-// cut off; but not what else stands behind an @.
+// Check that of the names of one address, in both tables, the one that people know wins, whatever
+// their order, and that versions are cut off; but not what else stands behind an @.
 #[test]
 fn the_name_that_people_know() {
     let at = CODE_ADDRESS;
@@ -116,7 +117,8 @@ fn the_name_that_people_know() {
     }
 }
 
-// Check that a symbol without a size ends with its section and where a function begins, and names nothing that a function is around.
+// Check that a symbol without a size ends with its section and where a function begins, and names
+// nothing that a function is around.
 #[test]
 fn symbols_without_size() {
     let file = with_symbols(
@@ -163,7 +165,8 @@ fn symbols_without_size() {
     assert_eq!(found, expected);
 }
 
-// Check that jumps to functions of elsewhere have the functions' names, however they are written, and the first entry none.
+// Check that jumps to functions of elsewhere have the functions' names, however they are written,
+// and the first entry none.
 #[test]
 fn made_jumps() {
     let made = jumps();
@@ -224,7 +227,8 @@ fn libc_path() -> String {
     line[line.find('/').unwrap()..].to_owned()
 }
 
-// Check that functions of this machine's C library have the names that people know, at their first byte and at their last.
+// Check that functions of this machine's C library have the names that people know, at their first
+// byte and at their last.
 #[test]
 fn known_names_of_the_c_library() {
     let path = libc_path();
@@ -263,7 +267,8 @@ fn known_names_of_the_c_library() {
     }
 }
 
-// Check that every entry of the procedure linkage tables of this machine's programs has the name that objdump gives it.
+// Check that every entry of the procedure linkage tables of this machine's programs has the name
+// that objdump gives it.
 #[test]
 fn jumps_of_programs_as_objdump_has_them() {
     let programs = [

@@ -1,5 +1,6 @@
-//! What the tables of a program file say: where its code lies, and each symbol in turn. Read piece by piece, with reads that a
-//! shrinking file merely cuts short; nothing of the symbols stays in memory. Hostile bytes: what may take long ends at a deadline.
+//! What the tables of a program file say: where its code lies, and each symbol in turn. Read piece
+//! by piece, with reads that a shrinking file merely cuts short; nothing of the symbols stays in
+//! memory. Hostile bytes: what may take long ends at a deadline.
 
 use std::{fs::File, ops::ControlFlow, rc::Rc};
 
@@ -178,7 +179,8 @@ impl SymbolEntry {
         self.table.strings.text(file, self.name)
     }
 
-    /// Whether it is there for old programs only: new ones cannot be linked with this version of it.
+    /// Whether it is there for old programs only: new ones cannot be linked with this version of
+    /// it.
     pub(super) fn is_old(&self, file: &File) -> bool {
         const HIDDEN: u16 = 1 << 15;
         let versions = self.table.versions;
@@ -197,7 +199,8 @@ pub(super) struct Code {
     pub(super) end: u64,
     /// Its bytes, if it consists of jumps to functions of elsewhere.
     pub(super) jumps: Option<Bytes>,
-    /// Whether these jumps are followed by no room for another instruction, unless they begin with a mark of their own.
+    /// Whether these jumps are followed by no room for another instruction, unless they begin with
+    /// a mark of their own.
     pub(super) short: bool,
 }
 

@@ -1,4 +1,5 @@
-//! What reads names and lines, for `crate::fuzzing`: it must end, keep its bounds, and give nothing that steers a terminal.
+//! What reads names and lines, for `crate::fuzzing`: it must end, keep its bounds, and give nothing
+//! that steers a terminal.
 
 use std::{
     borrow::Cow,
@@ -47,8 +48,8 @@ pub(crate) fn symbol_table(input: &[u8]) {
     check_names(&file);
 }
 
-/// Entries that jump elsewhere, what relocates the words that they jump through, and the symbols and names of these: put into a
-/// program. Each but the last behind two bytes with its length.
+/// Entries that jump elsewhere, what relocates the words that they jump through, and the symbols
+/// and names of these: put into a program. Each but the last behind two bytes with its length.
 pub(crate) fn jump_table(input: &[u8]) {
     let Some(file) = file_or(input, |input| {
         let (entries, rest) = split(input)?;
@@ -108,8 +109,8 @@ fn check_names(file: &[u8]) {
     assert_eq!(names.loaded(), 0);
 }
 
-/// A file with debug information; or, where it is no program, sections of it: each a byte that says which, two with its length,
-/// and its bytes.
+/// A file with debug information; or, where it is no program, sections of it: each a byte that says
+/// which, two with its length, and its bytes.
 pub(crate) fn debug_lines(input: &[u8]) {
     const NAMES: [&str; 10] = [
         ".debug_info",
@@ -195,7 +196,8 @@ fn file_or<'a>(
     Some(program(&[0xc3; 1024], &sections(input)?).into())
 }
 
-/// Lets panics be caught from here on: a fuzzer ends at each otherwise. Those that nobody catches end it all the same.
+/// Lets panics be caught from here on: a fuzzer ends at each otherwise. Those that nobody catches
+/// end it all the same.
 fn panics_may_be_caught() {
     static ONCE: Once = Once::new();
     if cfg!(not(test)) {

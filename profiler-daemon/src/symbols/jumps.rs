@@ -1,5 +1,6 @@
-//! Which function each entry of the procedure linkage table jumps to (`.plt`, `.plt.got`, `.plt.sec`): no symbol says so. An entry
-//! jumps through a word that the loader fills in; the relocation of that word names the function. x86-64 only.
+//! Which function each entry of the procedure linkage table jumps to (`.plt`, `.plt.got`,
+//! `.plt.sec`): no symbol says so. An entry jumps through a word that the loader fills in; the
+//! relocation of that word names the function. x86-64 only.
 
 use std::{collections::BTreeMap, fs::File, ops::ControlFlow};
 
@@ -101,7 +102,8 @@ impl Jumps {
         (self.entries.len() * size_of::<Entry>()) as u64
     }
 
-    /// Where the entry around an address begins, and what it jumps to; `None` where that is not known.
+    /// Where the entry around an address begins, and what it jumps to; `None` where that is not
+    /// known.
     pub(super) fn find(&self, address: u64) -> Option<(u64, Target)> {
         let behind = self.entries.partition_point(|entry| entry.start <= address);
         let entry = self.entries.get(behind.checked_sub(1)?)?;
@@ -118,7 +120,8 @@ fn entry_bytes(code: &Code, bytes: &[u8]) -> usize {
     }
 }
 
-/// The words that an entry may jump through. Bytes of another instruction may look like a jump, but no relocation is where that leads.
+/// The words that an entry may jump through. Bytes of another instruction may look like a jump, but
+/// no relocation is where that leads.
 fn words(start: u64, entry: &[u8]) -> impl Iterator<Item = u64> {
     let jumps = entry.windows(6).zip(0_u64..);
     jumps.filter_map(move |(bytes, at)| {

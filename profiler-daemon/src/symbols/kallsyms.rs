@@ -1,5 +1,6 @@
-//! The kernel's function names by address, from `/proc/kallsyms`, in one compact table: some 12 bytes a function and its
-//! name. Only text symbols are kept. Reading is bounded; the file is the kernel's own, but its module names are not.
+//! The kernel's function names by address, from `/proc/kallsyms`, in one compact table: some 12
+//! bytes a function and its name. Only text symbols are kept. Reading is bounded; the file is the
+//! kernel's own, but its module names are not.
 
 use std::io::{self, BufRead};
 
@@ -9,7 +10,8 @@ const MAX_FUNCTIONS: usize = 1_000_000;
 const MAX_TEXT_BYTES: usize = 64 << 20;
 /// Longest line looked at.
 const MAX_LINE_BYTES: u64 = 4096;
-/// An address farther than this behind the start of a function is not in it: no kernel function is that long.
+/// An address farther than this behind the start of a function is not in it: no kernel function is
+/// that long.
 const MAX_FUNCTION_BYTES: u64 = 1 << 20;
 
 /// The functions of the running kernel.
@@ -168,7 +170,8 @@ fn parse_line(line: &str) -> Option<Line<'_>> {
     Some((address, (kind, name), module))
 }
 
-/// Of several names for one address the smallest rank wins: a global one, then the one with fewer leading underscores.
+/// Of several names for one address the smallest rank wins: a global one, then the one with fewer
+/// leading underscores.
 fn rank(kind: u8, name: &str) -> u8 {
     let underscores = name
         .bytes()
@@ -192,7 +195,8 @@ mod tests {
         Kallsyms::read(&mut text.as_bytes()).unwrap()
     }
 
-    // Check that addresses inside functions find them, data is no function, and the plainest of several names wins.
+    // Check that addresses inside functions find them, data is no function, and the plainest of
+    // several names wins.
     #[test]
     fn finds() {
         let table = table(

@@ -1,4 +1,5 @@
-//! From module and offset to the name of a function, read from files and the kernel's own table, once for each place.
+//! From module and offset to the name of a function, read from files and the kernel's own table,
+//! once for each place.
 
 mod aliases;
 mod cache;

@@ -1,4 +1,5 @@
-//! What a function is called, as reports see it, and why one has no name. Nothing here reads a file.
+//! What a function is called, as reports see it, and why one has no name. Nothing here reads a
+//! file.
 
 use std::sync::Arc;
 
@@ -36,7 +37,8 @@ impl From<ModuleKind> for FunctionKind {
 /// The name of the function a frame is in.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FunctionName {
-    /// Demangled; where the frame cannot be named `module+0xoffset`, or `[jit] program` for code made at run time.
+    /// Demangled; where the frame cannot be named `module+0xoffset`, or `[jit] program` for code
+    /// made at run time.
     pub name: Box<str>,
     /// Start of the function, module-relative virtual address (the address itself in the kernel).
     pub address: Option<u64>,
@@ -74,7 +76,8 @@ pub enum Unnamed {
     NoSymbols,
     /// The offset is in no function that the symbols tell of.
     NoSymbolThere,
-    /// The kernel does not show its addresses to this process (`kernel.kptr_restrict`, `CAP_SYSLOG`).
+    /// The kernel does not show its addresses to this process (`kernel.kptr_restrict`,
+    /// `CAP_SYSLOG`).
     Restricted,
     /// The symbolizer broke over this file.
     Panicked,
@@ -152,8 +155,9 @@ pub struct Named {
 }
 
 impl Named {
-    /// The stand-in for a place that has no function's name: the place. What a process makes at run time and does not name is one
-    /// function, since each of its addresses may be code of many functions one after the other.
+    /// The stand-in for a place that has no function's name: the place. What a process makes at run
+    /// time and does not name is one function, since each of its addresses may be code of many
+    /// functions one after the other.
     #[must_use]
     pub fn unnamed(place: Place, module: &Module, reason: Unnamed) -> Self {
         let is_one = place.module == ModuleId::UNKNOWN && place.offset == 0

@@ -1,9 +1,10 @@
-//! Names of code made at run time, from the file that its engine writes: `/tmp/perf-PID.map`, a line for each function, as
-//! the kernel's perf documents it (tools/perf/Documentation/jit-interface.txt). `START SIZE NAME`, numbers in hexadecimal.
+//! Names of code made at run time, from the file that its engine writes: `/tmp/perf-PID.map`, a
+//! line for each function, as the kernel's perf documents it
+//! (tools/perf/Documentation/jit-interface.txt). `START SIZE NAME`, numbers in hexadecimal.
 //!
-//! Whoever runs the process writes the file, so: every size and number is bounded, what makes no sense is passed over, and the
-//! work grows with the number of lines whatever they say. Engines append and never take back, so of two functions at one address
-//! the later line holds.
+//! Whoever runs the process writes the file, so: every size and number is bounded, what makes no
+//! sense is passed over, and the work grows with the number of lines whatever they say. Engines
+//! append and never take back, so of two functions at one address the later line holds.
 
 use std::{collections::HashMap, fs::File, os::unix::fs::FileExt as _, sync::Arc};
 
@@ -12,8 +13,8 @@ use crate::processes::{files::ModuleFile, module::ModuleId};
 
 /// Most bytes read of one file. Beyond that, what was written first is left out.
 const MAX_FILE_BYTES: u64 = 32 << 20;
-/// Most functions of one file, some 48 bytes each with the places they begin and end at. Beyond that, what was written first is
-/// left out.
+/// Most functions of one file, some 48 bytes each with the places they begin and end at. Beyond
+/// that, what was written first is left out.
 const MAX_FUNCTIONS: usize = 1 << 19;
 /// Longest name kept, bytes.
 const MAX_NAME_BYTES: usize = 512;
@@ -38,7 +39,8 @@ struct Map {
     functions: Vec<Function>,
     /// Where functions begin and end, in order, none twice.
     bounds: Vec<u64>,
-    /// For each of these, whose addresses follow up to the next one: an index of `functions`, or [`NOBODY`].
+    /// For each of these, whose addresses follow up to the next one: an index of `functions`, or
+    /// [`NOBODY`].
     owners: Vec<u32>,
     /// Whether it lacks functions that were written first.
     cut: bool,
@@ -111,8 +113,9 @@ impl Map {
     }
 }
 
-/// Gives each piece between two bounds to the first function that covers it. Each piece is given once and then stepped over, so
-/// this takes about as many steps as there are functions and pieces, however much they overlap.
+/// Gives each piece between two bounds to the first function that covers it. Each piece is given
+/// once and then stepped over, so this takes about as many steps as there are functions and pieces,
+/// however much they overlap.
 fn owners(functions: &[Function], bounds: &[u64]) -> Vec<u32> {
     let mut owners = vec![NOBODY; bounds.len()];
     // For each piece, one at or behind it before which none is free; for a free one, itself.
@@ -192,7 +195,8 @@ pub(super) struct PerfMaps {
 }
 
 impl PerfMaps {
-    /// How many times a file had more functions than are kept, and lost those that were written first.
+    /// How many times a file had more functions than are kept, and lost those that were written
+    /// first.
     pub(super) fn cut(&self) -> u64 {
         self.cut
     }

@@ -9,7 +9,8 @@ fn name(map: &Map, address: u64) -> Option<String> {
 
 #[test]
 fn later_lines_hold_and_nonsense_is_passed_over() {
-    // Check names with spaces, prefixed numbers, an overlap in the middle, bad lines, and a last line without its end.
+    // Check names with spaces, prefixed numbers, an overlap in the middle, bad lines, and a last
+    // line without its end.
     let map = Map::parse(
         b"1000 100 LazyCompile:*outer /app/main.js:1\n\
           not a line\n\
@@ -36,8 +37,9 @@ fn later_lines_hold_and_nonsense_is_passed_over() {
     }
 }
 
-// Check that a file of as many functions as it has room for, under lines that each cover all of them, takes a bounded
-// number of functions and pieces; visiting each piece for each line would take days.
+// Check that a file of as many functions as it has room for, under lines that each cover all of
+// them, takes a bounded number of functions and pieces; visiting each piece for each line would
+// take days.
 #[test]
 fn many_small_functions_under_many_large_ones() {
     use std::fmt::Write as _;
@@ -57,8 +59,8 @@ fn many_small_functions_under_many_large_ones() {
     assert_eq!(name(&map, 0x400_0000), None);
 }
 
-// Check that a large function over small ones that were written later is not cut into more pieces than there is room for, and
-// that of too many functions those written last stay.
+// Check that a large function over small ones that were written later is not cut into more pieces
+// than there is room for, and that of too many functions those written last stay.
 #[test]
 fn a_large_function_with_many_holes() {
     use std::fmt::Write as _;
@@ -80,7 +82,8 @@ fn a_large_function_with_many_holes() {
     assert!(map.bounds.len() <= 2 * MAX_FUNCTIONS);
 }
 
-// Check that files that take much memory are not kept together, and that one that was cut is counted.
+// Check that files that take much memory are not kept together, and that one that was cut is
+// counted.
 #[test]
 fn large_files_go() {
     let line = format!("1000 10 {}\n", "x".repeat(1000));

@@ -1,5 +1,5 @@
-//! The thread that finds names: asked with places, answers with functions, each place looked up once. Slow work (reading
-//! symbol tables) happens here and nowhere else.
+//! The thread that finds names: asked with places, answers with functions, each place looked up
+//! once. Slow work (reading symbol tables) happens here and nowhere else.
 
 use std::{
     collections::HashMap,
@@ -33,15 +33,17 @@ use crate::{
 
 /// Questions that may wait; one beyond that is told to ask again.
 const MAX_WAITING: usize = 64;
-/// Longest time that one question may keep the thread, whether somebody waits or not; the file under way is done with first.
+/// Longest time that one question may keep the thread, whether somebody waits or not; the file
+/// under way is done with first.
 const QUESTION_TIME: Duration = Duration::from_secs(20);
 /// How often the thread looks whether files can be unloaded while nobody asks.
 const IDLE_CHECK: Duration = Duration::from_secs(10);
-/// The kernel's table is read again at most this often, when an address was not found in it, nanoseconds.
+/// The kernel's table is read again at most this often, when an address was not found in it,
+/// nanoseconds.
 const KERNEL_AGAIN_NS: u64 = 30_000_000_000;
 
-/// Names of one file's functions are not looked for longer than this unless something is wrong, on a machine that leaves the
-/// thread little time, too: it has 23 s of a processor at most.
+/// Names of one file's functions are not looked for longer than this unless something is wrong, on
+/// a machine that leaves the thread little time, too: it has 23 s of a processor at most.
 const LONGEST_PIECE: Duration = Duration::from_secs(60);
 
 /// How to find names.
@@ -66,8 +68,9 @@ pub struct SymbolCounts {
     pub requests: u64,
     /// Places answered from memory.
     pub hits: u64,
-    /// Places without a function's name, by reason, in the order of [`Unnamed::ALL`]; each place counts when it is looked
-    /// up, not when it is remembered, but those that are pending in each answer.
+    /// Places without a function's name, by reason, in the order of [`Unnamed::ALL`]; each place
+    /// counts when it is looked up, not when it is remembered, but those that are pending in each
+    /// answer.
     pub unnamed: [u64; Unnamed::ALL.len()],
     /// Times the symbolizer broke over a file.
     pub panics: u64,
@@ -116,7 +119,8 @@ impl Symbolizer {
                 match waiting.recv_timeout(IDLE_CHECK) {
                     Ok((requests, answer)) => {
                         let until = Instant::now() + QUESTION_TIME;
-                        // Where nobody waits any more, the names stay in the cache for the next time.
+                        // Where nobody waits any more, the names stay in the cache for the next
+                        // time.
                         let tell = &mut |found| {
                             answer.send(found).ok();
                         };
@@ -140,13 +144,15 @@ impl Symbolizer {
         })
     }
 
-    /// Asks for names, and waits for them no longer than `patience`; one for each place. What is not found by then says that it is
-    /// pending, and is there when it is asked for again. Not to be called on a thread that runs async tasks.
+    /// Asks for names, and waits for them no longer than `patience`; one for each place. What is
+    /// not found by then says that it is pending, and is there when it is asked for again. Not to
+    /// be called on a thread that runs async tasks.
     #[must_use]
     pub fn names(&self, requests: Vec<Request>, patience: Duration) -> Vec<Named> {
         let deadline = Instant::now() + patience;
         let mut names: Vec<Option<Named>> = vec![None; requests.len()];
-        // A question keeps the thread for a time only, so that others have their turn: what is left of it is asked again.
+        // A question keeps the thread for a time only, so that others have their turn: what is left
+        // of it is asked again.
         loop {
             let left: Vec<usize> = (0..names.len())
                 .filter(|index| names[*index].is_none())
@@ -243,8 +249,8 @@ impl Worker {
         }
     }
 
-    /// Tells the name of each place by its number, those first that are known, then files of root's, small ones first. After `until`
-    /// no other file is looked at.
+    /// Tells the name of each place by its number, those first that are known, then files of
+    /// root's, small ones first. After `until` no other file is looked at.
     fn resolve(
         &mut self,
         requests: &[Request],
@@ -301,8 +307,8 @@ impl Worker {
                         Named::unnamed(request.place, &request.module, reason)
                     }
                 };
-                // A file that could not be opened may be opened for another process later; code made at run time may be
-                // named later.
+                // A file that could not be opened may be opened for another process later; code
+                // made at run time may be named later.
                 let passing = matches!(
                     named.reason,
                     Some(Unnamed::NoFile | Unnamed::Jit | Unnamed::Pending)

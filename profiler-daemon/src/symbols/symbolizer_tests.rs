@@ -103,7 +103,8 @@ fn file_request(path: &std::path::Path, offset: u64) -> Request {
     }
 }
 
-// Check that an address of this process becomes its Rust name without hash, through process, module, file and offset.
+// Check that an address of this process becomes its Rust name without hash, through process,
+// module, file and offset.
 #[test]
 fn own_function() {
     assert_eq!(a_function_of_this_test(), 17);
@@ -161,7 +162,8 @@ fn vdso_function() {
     );
 }
 
-// Check that kernel addresses become kernel functions, with the module where they are in one, or say that they are hidden.
+// Check that kernel addresses become kernel functions, with the module where they are in one, or
+// say that they are hidden.
 #[test]
 fn kernel_function() {
     let table = fs::read_to_string("/proc/kallsyms").unwrap();
@@ -211,7 +213,8 @@ fn deleted_file() {
     );
 }
 
-// Check that files that are no programs, cut ones, and ones that shrank say why they give no name, and keep the offset.
+// Check that files that are no programs, cut ones, and ones that shrank say why they give no name,
+// and keep the offset.
 #[test]
 fn broken_files() {
     let directory = tempfile::tempdir().unwrap();
@@ -242,7 +245,8 @@ fn broken_files() {
     }
 }
 
-// Check that a program with bytes overwritten in its headers and tables never takes the thread down.
+// Check that a program with bytes overwritten in its headers and tables never takes the thread
+// down.
 #[test]
 fn damaged_headers() {
     let directory = tempfile::tempdir().unwrap();
@@ -285,8 +289,8 @@ fn damaged_headers() {
     assert_eq!(answers, 40);
 }
 
-// Check that a sparse file whose symbol table claims more symbols than any machine has memory for gives no name, and
-// neither ends the process nor keeps the thread from naming what follows.
+// Check that a sparse file whose symbol table claims more symbols than any machine has memory for
+// gives no name, and neither ends the process nor keeps the thread from naming what follows.
 #[test]
 fn endless_symbol_table() {
     let directory = tempfile::tempdir().unwrap();
@@ -327,7 +331,8 @@ fn unloads_idle_files() {
     assert_eq!(resolve(&mut worker, &[second], now_ns), named);
 }
 
-// Check that a file whose tables are larger than the room for them is unloaded after the answer, and read again for the next.
+// Check that a file whose tables are larger than the room for them is unloaded after the answer,
+// and read again for the next.
 #[test]
 fn unloads_large_files() {
     let mut own = Own::new();
@@ -341,7 +346,8 @@ fn unloads_large_files() {
     assert_eq!(resolve(&mut worker, &[second], 2), named);
 }
 
-// Check that an answer over several modules does not have the tables of all loaded, when there is room for those of one.
+// Check that an answer over several modules does not have the tables of all loaded, when there is
+// room for those of one.
 #[test]
 fn unloads_between_modules() {
     let mut own = Own::new();
@@ -366,7 +372,8 @@ fn unloads_between_modules() {
     assert!(worker.elf.loaded() <= 1);
 }
 
-// Check that the thread answers in the order asked, fills a table, and counts what it could not name.
+// Check that the thread answers in the order asked, fills a table, and counts what it could not
+// name.
 #[test]
 fn thread_answers() {
     let symbolizer = Symbolizer::spawn(SymbolOptions::default()).unwrap();
@@ -384,7 +391,8 @@ fn thread_answers() {
     let names = symbolizer.names(vec![jit, known.clone()], PATIENCE);
     assert_eq!(&*names[0].function.name, "[jit]");
     assert!(names[1].function.known);
-    // The thread publishes its counts after each answer, so those of the first are there with the second.
+    // The thread publishes its counts after each answer, so those of the first are there with the
+    // second.
     drop(symbolizer.names(vec![known], PATIENCE));
     let counts = symbolizer.counts();
     assert!(
@@ -393,8 +401,8 @@ fn thread_answers() {
     );
 }
 
-// Check that whoever does not wait is told that names are pending, and that they are there for whoever asks again; and that no file is
-// looked at once a question's time is over.
+// Check that whoever does not wait is told that names are pending, and that they are there for
+// whoever asks again; and that no file is looked at once a question's time is over.
 #[test]
 fn names_that_are_not_there_in_time() {
     let symbolizer = Symbolizer::spawn(SymbolOptions::default()).unwrap();
@@ -420,8 +428,8 @@ fn names_that_are_not_there_in_time() {
     assert_eq!(told, 0);
 }
 
-// Check that a file whose names take longer than its time is given up and left alone from then on, that its places say so and count,
-// and that other files have their names.
+// Check that a file whose names take longer than its time is given up and left alone from then on,
+// that its places say so and count, and that other files have their names.
 #[test]
 fn a_file_that_takes_too_long() {
     let (mut worker, mut own) = (worker(), Own::new());
@@ -443,7 +451,8 @@ fn a_file_that_takes_too_long() {
     assert_eq!(worker.counts().unnamed[Unnamed::TooSlow as usize], 2);
 }
 
-// Check that a function of a stripped file is named once its debug file is there, though it had no name before: after a minute.
+// Check that a function of a stripped file is named once its debug file is there, though it had no
+// name before: after a minute.
 #[test]
 fn a_debug_file_that_comes_later() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! Looks at a file's section headers before the symbolizer does, and refuses tables that are too large to be true: the
-//! symbolizer makes room for as many symbols as a table claims, and a sparse file claims any number for nothing.
-//! It does not judge whether the file makes sense otherwise.
+//! Looks at a file's section headers before the symbolizer does, and refuses tables that are too
+//! large to be true: the symbolizer makes room for as many symbols as a table claims, and a sparse
+//! file claims any number for nothing. It does not judge whether the file makes sense otherwise.
 
 use std::{fs::File, os::unix::fs::FileExt as _};
 
@@ -11,7 +11,8 @@ const MAX_SECTIONS: u16 = 0xff00;
 /// A program header count that is written elsewhere.
 const MANY_PROGRAM_HEADERS: u16 = 0xffff;
 
-/// Bytes of the symbol tables of this file, if it is one with symbol tables; `None` if they are not small enough to be read.
+/// Bytes of the symbol tables of this file, if it is one with symbol tables; `None` if they are not
+/// small enough to be read.
 pub(super) fn bytes_of(file: &File) -> Option<u64> {
     let mut header = [0; 64];
     if file.read_exact_at(&mut header, 0).is_err() || !header.starts_with(b"\x7fELF") {
@@ -57,7 +58,8 @@ fn is_symbol_table(file: &File, name_at: u64) -> bool {
         && (&name == b".symtab\0" || &name == b".dynsym\0")
 }
 
-/// Where fields stand. The symbolizer takes them in this machine's byte order, so they are taken so here.
+/// Where fields stand. The symbolizer takes them in this machine's byte order, so they are taken so
+/// here.
 struct Layout {
     wide: bool,
     sections_at: usize,
@@ -141,7 +143,8 @@ mod tests {
         (copy, (at + index * WIDE.section_bytes) as u64)
     }
 
-    // Check that this program passes, and that it does not once one of its tables or counts is beyond all bounds.
+    // Check that this program passes, and that it does not once one of its tables or counts is
+    // beyond all bounds.
     #[test]
     fn tables_beyond_bounds_are_refused() {
         for name in [b".symtab\0", b".dynsym\0"] {
@@ -170,7 +173,8 @@ mod tests {
         }
     }
 
-    // Check that other sections may be as large as they like, and that what is no program is left to the symbolizer.
+    // Check that other sections may be as large as they like, and that what is no program is left
+    // to the symbolizer.
     #[test]
     fn what_is_not_read_has_no_bound() {
         let (copy, header_at) = copy_with(b".text\0");

@@ -1,5 +1,6 @@
-//! Survives files that shrink while they are read through a memory mapping. The kernel then sends SIGBUS, which would end
-//! this process, and any user can bring that about. While guarded, a page that is gone reads as zeros instead.
+//! Survives files that shrink while they are read through a memory mapping. The kernel then sends
+//! SIGBUS, which would end this process, and any user can bring that about. While guarded, a page
+//! that is gone reads as zeros instead.
 
 use std::{
     cell::Cell,
@@ -10,7 +11,8 @@ use std::{
 };
 
 thread_local! {
-    /// Whether this thread reads mapped files right now. Has no destructor, so the handler may read it.
+    /// Whether this thread reads mapped files right now. Has no destructor, so the handler may read
+    /// it.
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -25,8 +27,9 @@ pub fn pages_replaced() -> u64 {
     PAGES.load(Ordering::Relaxed)
 }
 
-/// Runs `read`, which reads files through mappings and handles wrong contents, on this thread. The first call installs
-/// the process's SIGBUS handler; outside of guarded code the signal ends the process as ever.
+/// Runs `read`, which reads files through mappings and handles wrong contents, on this thread. The
+/// first call installs the process's SIGBUS handler; outside of guarded code the signal ends the
+/// process as ever.
 pub fn while_guarded<T>(read: impl FnOnce() -> T) -> T {
     struct Reset;
     impl Drop for Reset {
@@ -60,8 +63,8 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, _: *
     let page = PAGE_BYTES.load(Ordering::Relaxed);
     if code == libc::BUS_ADRERR && GUARDED.get() && page.is_power_of_two() {
         let start = (address & !(page - 1)) as *mut libc::c_void;
-        // SAFETY: the page is part of a file mapping of this thread's reader and cannot be read any more, so nothing that
-        // is in use is replaced.
+        // SAFETY: the page is part of a file mapping of this thread's reader and cannot be read any
+        // more, so nothing that is in use is replaced.
         let mapped = unsafe {
             libc::mmap(
                 start,
@@ -87,7 +90,8 @@ mod tests {
     use super::*;
     use std::os::fd::AsRawFd as _;
 
-    // Check that a mapped file that shrinks reads as zeros where it is gone, and as before where it is not.
+    // Check that a mapped file that shrinks reads as zeros where it is gone, and as before where it
+    // is not.
     #[test]
     fn a_file_that_shrinks() {
         let file = tempfile::tempfile().unwrap();

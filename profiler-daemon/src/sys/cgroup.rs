@@ -1,4 +1,5 @@
-//! From `/proc/PID/cgroup` to what people call it: systemd unit, container. Pure; cgroup names are chosen by others.
+//! From `/proc/PID/cgroup` to what people call it: systemd unit, container. Pure; cgroup names are
+//! chosen by others.
 
 /// Where a process is filed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -7,7 +8,8 @@ pub struct CgroupFacts {
     pub path: Option<Box<str>>,
     /// The innermost systemd service or scope.
     pub unit: Option<Box<str>>,
-    /// The container's 64 hexadecimal digits (docker, containerd, cri-o, podman, kubernetes), or its LXC name.
+    /// The container's 64 hexadecimal digits (docker, containerd, cri-o, podman, kubernetes), or
+    /// its LXC name.
     pub container_id: Option<Box<str>>,
 }
 
@@ -27,7 +29,8 @@ impl CgroupFacts {
     }
 }
 
-/// The unified hierarchy where it says anything; on mixed systems the named one of systemd, then whichever is deepest.
+/// The unified hierarchy where it says anything; on mixed systems the named one of systemd, then
+/// whichever is deepest.
 fn choose(text: &str) -> Option<&str> {
     let mut best: Option<((bool, bool, usize), &str)> = None;
     for line in text.lines() {
@@ -137,7 +140,8 @@ mod tests {
         assert_eq!(unit("0::/user.slice"), None);
     }
 
-    // Check that a mixed system is read from the hierarchy that says most, and that nonsense says nothing.
+    // Check that a mixed system is read from the hierarchy that says most, and that nonsense says
+    // nothing.
     #[test]
     fn mixed_hierarchies() {
         let text = b"9:memory:/a/b/c\n1:name=systemd:/system.slice/x.service\n0::/\n";

@@ -1,6 +1,7 @@
 //! The clocks of this machine, in nanoseconds. Nothing here converts for display.
 
-/// Reads one clock. The clocks asked for below always exist, so a failure reads as 0 and is never seen.
+/// Reads one clock. The clocks asked for below always exist, so a failure reads as 0 and is never
+/// seen.
 fn read_ns(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec {
         tv_sec: 0,
@@ -15,7 +16,8 @@ fn read_ns(clock: libc::clockid_t) -> u64 {
     seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
-/// Nanoseconds of `CLOCK_MONOTONIC`: the clock of every event from the kernel; stands still while the machine sleeps.
+/// Nanoseconds of `CLOCK_MONOTONIC`: the clock of every event from the kernel; stands still while
+/// the machine sleeps.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     read_ns(libc::CLOCK_MONOTONIC)
@@ -45,8 +47,8 @@ pub fn process_ns() -> u64 {
     read_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// What to add to a monotonic or boot time to get wall-clock or boot time. Taken anew when it matters: the wall clock
-/// can be set, and the boot clock runs ahead while the machine sleeps.
+/// What to add to a monotonic or boot time to get wall-clock or boot time. Taken anew when it
+/// matters: the wall clock can be set, and the boot clock runs ahead while the machine sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockOffsets {
     /// Wall clock minus monotonic clock, nanoseconds.
@@ -56,7 +58,8 @@ pub struct ClockOffsets {
 }
 
 impl ClockOffsets {
-    /// Reads the clocks one after the other; off by the time between two readings (below a microsecond).
+    /// Reads the clocks one after the other; off by the time between two readings (below a
+    /// microsecond).
     #[must_use]
     pub fn now() -> Self {
         let monotonic = monotonic_ns();

@@ -1,5 +1,6 @@
-//! Takes away from this process what reading hostile files does not need: privileges, and opening anything more. For processes
-//! that were started to read and answer; a daemon could do nothing after it.
+//! Takes away from this process what reading hostile files does not need: privileges, and opening
+//! anything more. For processes that were started to read and answer; a daemon could do nothing
+//! after it.
 
 use std::{fs, io};
 
@@ -27,7 +28,8 @@ pub const CAP_SYS_PTRACE: u32 = 19;
 /// May open files of others for reading.
 pub const CAP_DAC_READ_SEARCH: u32 = 2;
 
-/// From here on this process has no capability and can open no file, pipe or socket; where memory runs out, it is the first to go.
+/// From here on this process has no capability and can open no file, pipe or socket; where memory
+/// runs out, it is the first to go.
 ///
 /// # Errors
 /// What the kernel refuses: then it is not to be trusted with hostile files.
@@ -35,7 +37,8 @@ pub fn confine() -> io::Result<()> {
     confine_to(&[], 0)
 }
 
-/// The same, but it keeps these capabilities, as far as it has them, and can have so many files open.
+/// The same, but it keeps these capabilities, as far as it has them, and can have so many files
+/// open.
 ///
 /// # Errors
 /// What the kernel refuses.
@@ -79,7 +82,8 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    // Check that a process that has confined itself has no capability, can open nothing, and can go on reading what is open.
+    // Check that a process that has confined itself has no capability, can open nothing, and can go
+    // on reading what is open.
     #[test]
     fn confined() {
         let own = std::env::current_exe().unwrap();

@@ -1,5 +1,6 @@
-//! Has the C library's heap give memory back: the daemon needs a lot for moments (tables of large files) and little for long.
-//! Where the C library is another one than glibc, its own way stays as it is.
+//! Has the C library's heap give memory back: the daemon needs a lot for moments (tables of large
+//! files) and little for long. Where the C library is another one than glibc, its own way stays as
+//! it is.
 
 /// Allocations from this size on get memory of their own, which goes back when they are freed.
 #[cfg(target_env = "gnu")]
@@ -27,8 +28,8 @@ pub struct HeapUse {
     pub free_bytes: u64,
 }
 
-/// What the heap holds now; `None` where the C library does not tell (glibc does from 2.33 on). Takes a millisecond or more
-/// where much is free.
+/// What the heap holds now; `None` where the C library does not tell (glibc does from 2.33 on).
+/// Takes a millisecond or more where much is free.
 #[must_use]
 pub fn usage() -> Option<HeapUse> {
     #[cfg(target_env = "gnu")]
@@ -53,7 +54,8 @@ pub fn usage() -> Option<HeapUse> {
     None
 }
 
-/// Gives back what is free if that is much: more than a quarter of what is in use, and more than 8 MiB.
+/// Gives back what is free if that is much: more than a quarter of what is in use, and more than 8
+/// MiB.
 pub fn trim_if_much() {
     const MUCH_BYTES: u64 = 8 << 20;
     let is_much =

@@ -1,6 +1,6 @@
-//! Whether threads move: each says when it takes up a piece of work and when that is done, so others see how long it has
-//! been at it. One that is at a piece for longer than its bound, or that ended by a panic, is stuck. What follows from that is
-//! decided elsewhere.
+//! Whether threads move: each says when it takes up a piece of work and when that is done, so
+//! others see how long it has been at it. One that is at a piece for longer than its bound, or that
+//! ended by a panic, is stuck. What follows from that is decided elsewhere.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -30,7 +30,8 @@ enum Doing {
 }
 
 impl Heartbeat {
-    /// Of a thread of this name, which takes no longer than `bound` for a piece of work unless something is wrong.
+    /// Of a thread of this name, which takes no longer than `bound` for a piece of work unless
+    /// something is wrong.
     #[must_use]
     pub fn new(thread: &'static str, bound: Duration) -> Self {
         Self(Arc::new(Beat {
@@ -46,8 +47,8 @@ impl Heartbeat {
         work()
     }
 
-    /// A piece of work begins: `what`, as in "it has been at what for 20 s". It ends when the answer is dropped. There is one at
-    /// a time: beginning another begins anew.
+    /// A piece of work begins: `what`, as in "it has been at what for 20 s". It ends when the
+    /// answer is dropped. There is one at a time: beginning another begins anew.
     #[must_use = "the piece ends when this is dropped"]
     pub fn begin(&self, what: &'static str) -> Piece {
         let piece = Piece(self.clone());
@@ -126,7 +127,8 @@ impl Drop for Piece {
 pub struct Pulse {
     /// Its name.
     pub thread: &'static str,
-    /// How long it has been at the present piece of work, or how long ago it broke, nanoseconds. 0 for one that waits for work.
+    /// How long it has been at the present piece of work, or how long ago it broke, nanoseconds. 0
+    /// for one that waits for work.
     pub age_ns: u64,
     /// Why it counts as stuck, if it does.
     pub trouble: Option<Trouble>,
@@ -224,8 +226,8 @@ mod tests {
         beats.stuck(now_ns).map(|pulse| pulse.thread).collect()
     }
 
-    // Check that a thread is stuck once it is at one piece of work for longer than its bound, that the next piece begins anew,
-    // and that one that waits for work is never stuck.
+    // Check that a thread is stuck once it is at one piece of work for longer than its bound, that
+    // the next piece begins anew, and that one that waits for work is never stuck.
     #[test]
     fn pieces_have_a_bound() {
         let [slow, idle] =
@@ -249,8 +251,9 @@ mod tests {
         assert_eq!(slow.pulse(u64::MAX).age_ns, 0);
     }
 
-    // Check that a thread that panics is stuck for ever, in the middle of a piece or not, that one that ends otherwise is not, and
-    // that a panic that is caught within the thread changes nothing.
+    // Check that a thread that panics is stuck for ever, in the middle of a piece or not, that one
+    // that ends otherwise is not, and that a panic that is caught within the thread changes
+    // nothing.
     #[test]
     fn broken_threads_are_stuck() {
         let beat = Heartbeat::new("breaks", Duration::from_secs(5));

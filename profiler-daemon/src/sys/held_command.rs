@@ -1,4 +1,5 @@
-//! A command that is started, but held before its first instruction until it is let go: what is to see all of it can get ready.
+//! A command that is started, but held before its first instruction until it is let go: what is to
+//! see all of it can get ready.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, RawFd};
@@ -6,7 +7,8 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
 use std::thread::{self, JoinHandle};
 
-/// A child that waits for [`HeldCommand::let_go`] before it executes its program. Dropped instead, it ends and has done nothing.
+/// A child that waits for [`HeldCommand::let_go`] before it executes its program. Dropped instead,
+/// it ends and has done nothing.
 #[derive(Debug)]
 pub struct HeldCommand {
     pid: u32,
@@ -27,8 +29,9 @@ impl HeldCommand {
             waiting: waiting.as_raw_fd(),
             gate: gate.as_raw_fd(),
         };
-        // SAFETY: what runs between fork and exec only makes system calls on descriptors and memory of its own. The
-        // descriptors stay open until the thread below has seen the command start: it and the gate's owner hold them.
+        // SAFETY: what runs between fork and exec only makes system calls on descriptors and memory
+        // of its own. The descriptors stay open until the thread below has seen the command start:
+        // it and the gate's owner hold them.
         unsafe {
             command.pre_exec(move || held.hold());
         }
@@ -85,13 +88,15 @@ struct Held {
 }
 
 impl Held {
-    /// Tells the process's number, and waits. Allocates nothing and takes no lock, as is due between fork and exec.
+    /// Tells the process's number, and waits. Allocates nothing and takes no lock, as is due
+    /// between fork and exec.
     fn hold(self) -> io::Result<()> {
         // SAFETY: no arguments.
         let pid = unsafe { libc::getpid() }.to_ne_bytes();
         let mut go = [0_u8; 1];
-        // SAFETY: the child's copies of descriptors that the parent had open at the fork; the buffers are as long as is said.
-        // Its copy of the gate is closed, so that the end of the parent is an end of the pipe and not a wait for ever.
+        // SAFETY: the child's copies of descriptors that the parent had open at the fork; the
+        // buffers are as long as is said. Its copy of the gate is closed, so that the end of the
+        // parent is an end of the pipe and not a wait for ever.
         unsafe {
             libc::close(self.gate);
             if libc::write(self.tell, pid.as_ptr().cast(), pid.len()) != 4 {
@@ -129,7 +134,8 @@ mod tests {
     use super::{HeldCommand, terminate};
     use crate::sys::proc_fs;
 
-    // Check that the process is there under the number it keeps, has not executed its program while held, and then does.
+    // Check that the process is there under the number it keeps, has not executed its program while
+    // held, and then does.
     #[test]
     fn held_then_let_go() {
         let mut command = Command::new("/bin/sh");
@@ -149,7 +155,8 @@ mod tests {
         );
     }
 
-    // Check that a program that is not there is told when it is let go, and that a command that is given up never runs.
+    // Check that a program that is not there is told when it is let go, and that a command that is
+    // given up never runs.
     #[test]
     fn what_cannot_run_and_what_may_not() {
         let held = HeldCommand::start(Command::new("/nonexistent/program")).unwrap();
@@ -168,7 +175,8 @@ mod tests {
         assert!(!made.exists(), "it did nothing");
     }
 
-    // Check that a running command can be asked to end, and that asking one that has ended is harmless.
+    // Check that a running command can be asked to end, and that asking one that has ended is
+    // harmless.
     #[test]
     fn terminated() {
         let mut command = Command::new("/bin/sleep");

@@ -1,6 +1,6 @@
-//! Runs this program or another one as a child that reads what may be hostile: with bounds on memory, processor, output and
-//! time, no new privileges, and only the descriptors that it is given. Input and output are memory files, so that neither
-//! side can make the other wait.
+//! Runs this program or another one as a child that reads what may be hostile: with bounds on
+//! memory, processor, output and time, no new privileges, and only the descriptors that it is
+//! given. Input and output are memory files, so that neither side can make the other wait.
 
 use std::{
     fs::File,
@@ -53,8 +53,8 @@ pub struct Outcome {
     pub processor_ns: u64,
 }
 
-/// Runs `program` with `arguments` until it ends or its time is over. `input` is its standard input. It inherits `files`
-/// under the numbers that they have here.
+/// Runs `program` with `arguments` until it ends or its time is over. `input` is its standard
+/// input. It inherits `files` under the numbers that they have here.
 ///
 /// # Errors
 /// The child cannot be started.
@@ -78,7 +78,8 @@ pub fn run(
         .stdin(Stdio::from(given))
         .stdout(Stdio::from(output.try_clone()?))
         .stderr(Stdio::null());
-    // SAFETY: what runs between fork and exec only makes system calls on plain numbers and on memory made before.
+    // SAFETY: what runs between fork and exec only makes system calls on plain numbers and on
+    // memory made before.
     unsafe {
         command.pre_exec(move || prepare(&inherited, limits));
     }
@@ -110,7 +111,8 @@ pub fn run(
 /// The child's side, before it executes its program. Allocates nothing and takes no lock.
 fn prepare(inherited: &[RawFd], limits: ChildLimits) -> io::Result<()> {
     for fd in inherited {
-        // SAFETY: the child's own copy of a descriptor that the parent holds open through the start.
+        // SAFETY: the child's own copy of a descriptor that the parent holds open through the
+        // start.
         check(unsafe { libc::fcntl(*fd, libc::F_SETFD, 0) })?;
     }
     let bounds = [
@@ -144,7 +146,8 @@ fn prepare(inherited: &[RawFd], limits: ChildLimits) -> io::Result<()> {
     }
 }
 
-/// The child's side: takes over a file that it was given, by its number. To be called once for each.
+/// The child's side: takes over a file that it was given, by its number. To be called once for
+/// each.
 ///
 /// # Errors
 /// Nothing is open under that number, or it is one of the three standard ones.
@@ -156,7 +159,8 @@ pub fn inherited_file(fd: RawFd) -> io::Result<File> {
     if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: open, and nobody else in this process knows of it: it was open when the program began.
+    // SAFETY: open, and nobody else in this process knows of it: it was open when the program
+    // began.
     Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
@@ -227,8 +231,8 @@ mod tests {
         (outcome.ended, text)
     }
 
-    // Check that a child gets its input and the files it is given, nothing else of this process, and that its answer and code
-    // come back.
+    // Check that a child gets its input and the files it is given, nothing else of this process,
+    // and that its answer and code come back.
     #[test]
     fn speaks() {
         let mut file = memory_file(b"a file").unwrap();
@@ -236,8 +240,9 @@ mod tests {
         let other = memory_file(b"").unwrap();
         let fd = file.as_raw_fd();
         let not_given = other.as_raw_fd();
-        // The shell itself looks for what it was not given: a program of its own would have opened descriptors of its own.
-        // It reads the file by its path, because the number may have two digits, which a shell does not redirect.
+        // The shell itself looks for what it was not given: a program of its own would have opened
+        // descriptors of its own. It reads the file by its path, because the number may have two
+        // digits, which a shell does not redirect.
         let script = format!(
             "cat; echo; cat /proc/self/fd/{fd}; echo; [ -h /proc/self/fd/{not_given} ] && echo inherited; env | grep -c CARGO; nice; grep NoNewPrivs /proc/self/status; exit 7"
         );
@@ -252,7 +257,8 @@ mod tests {
         assert!(own.contains("NoNewPrivs:\t0"), "only the child's");
     }
 
-    // Check that each bound ends a child that goes beyond it, each in its way, and that what it wrote before is kept.
+    // Check that each bound ends a child that goes beyond it, each in its way, and that what it
+    // wrote before is kept.
     #[test]
     fn bounds() {
         let time = Duration::from_secs(2);

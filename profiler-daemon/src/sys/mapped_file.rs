@@ -1,5 +1,5 @@
-//! A file as bytes in memory, page by page as they are read. Only for short-lived processes that may die of what they read:
-//! where the file shrinks meanwhile, the kernel ends the process.
+//! A file as bytes in memory, page by page as they are read. Only for short-lived processes that
+//! may die of what they read: where the file shrinks meanwhile, the kernel ends the process.
 
 use std::{fs::File, io, ops::Deref, os::fd::AsRawFd as _, ptr, slice};
 
@@ -42,8 +42,9 @@ impl Deref for MappedFile {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the mapping is that long and lives as long as `self`. Its contents may change when the file does, which only
-        // makes wrong bytes out of hostile ones: nobody relies on a byte to stay as it was read.
+        // SAFETY: the mapping is that long and lives as long as `self`. Its contents may change
+        // when the file does, which only makes wrong bytes out of hostile ones: nobody relies on a
+        // byte to stay as it was read.
         unsafe { slice::from_raw_parts(self.start, self.bytes) }
     }
 }

@@ -1,4 +1,5 @@
-//! A file that lives in memory only: gives bytes (the vDSO image) a path that file readers can open.
+//! A file that lives in memory only: gives bytes (the vDSO image) a path that file readers can
+//! open.
 
 use std::{
     fs::File,
@@ -12,7 +13,8 @@ use std::{
 ///
 /// Out of file descriptors or memory.
 pub fn memory_file(contents: &[u8]) -> io::Result<File> {
-    // SAFETY: the name is a NUL-terminated literal; the call creates a descriptor and touches no memory of ours.
+    // SAFETY: the name is a NUL-terminated literal; the call creates a descriptor and touches no
+    // memory of ours.
     let fd = unsafe { libc::memfd_create(c"profiler".as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
         return Err(io::Error::last_os_error());

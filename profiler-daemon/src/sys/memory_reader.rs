@@ -1,9 +1,11 @@
-//! Reads the memory of other processes without ever waiting for it longer than a given time, and without paging anything in.
+//! Reads the memory of other processes without ever waiting for it longer than a given time, and
+//! without paging anything in.
 //!
-//! Whose memory is read can make the reader wait: a page may be one that a program has to bring, and does not (userfaultfd, FUSE),
-//! or its lists of pages may be locked. So it is read in a child of this process, under a deadline; who is late is killed, which such a
-//! wait allows (`process_vm_readv`, unlike `/proc/PID/mem`). And only what `/proc/PID/pagemap` says is in memory is read, so the
-//! wait is a race that hardly ever happens.
+//! Whose memory is read can make the reader wait: a page may be one that a program has to bring,
+//! and does not (userfaultfd, FUSE), or its lists of pages may be locked. So it is read in a child
+//! of this process, under a deadline; who is late is killed, which such a wait allows
+//! (`process_vm_readv`, unlike `/proc/PID/mem`). And only what `/proc/PID/pagemap` says is in
+//! memory is read, so the wait is a race that hardly ever happens.
 
 mod child;
 mod shared;
@@ -50,7 +52,8 @@ pub struct PageRange {
 pub enum Ended {
     /// All were looked at.
     Whole,
-    /// The reader was killed because its time was over, while it read the range of this index. Those before were looked at.
+    /// The reader was killed because its time was over, while it read the range of this index.
+    /// Those before were looked at.
     Late(usize),
     /// It ended by itself while it read the range of this index.
     Died(usize),
@@ -96,7 +99,8 @@ struct Running {
 }
 
 impl MemoryReader {
-    /// One that starts `program` with `command` as its arguments, as [`run`] expects it, when it is needed.
+    /// One that starts `program` with `command` as its arguments, as [`run`] expects it, when it is
+    /// needed.
     #[must_use]
     pub fn new(program: PathBuf, command: &[&str]) -> Self {
         Self {
@@ -115,7 +119,8 @@ impl MemoryReader {
         self.counts
     }
 
-    /// Reads the ranges, at most [`MAX_RANGES`] of them, within `time`; `each` gets what was found by the range's index.
+    /// Reads the ranges, at most [`MAX_RANGES`] of them, within `time`; `each` gets what was found
+    /// by the range's index.
     ///
     /// # Errors
     /// No child can be had.
@@ -134,7 +139,8 @@ impl MemoryReader {
         };
         running.shared.ask(ranges);
         if running.ask.write_all(&[0]).is_err() {
-            // It ended while it had nothing to do, which is nobody's fault whose memory is asked for.
+            // It ended while it had nothing to do, which is nobody's fault whose memory is asked
+            // for.
             self.counts.died += 1;
             self.end(running.child);
             running = self.start()?;
@@ -234,7 +240,8 @@ impl MemoryReader {
         Err(io::Error::other("the reader of memory does not begin"))
     }
 
-    /// Kills a child. Its end is not waited for: a wait that cannot be killed would be this process's then.
+    /// Kills a child. Its end is not waited for: a wait that cannot be killed would be this
+    /// process's then.
     fn end(&mut self, mut child: Child) {
         if let Err(error) = child.kill() {
             tracing::debug!("a reader of memory cannot be killed: {error}");
@@ -262,7 +269,8 @@ fn prepare(files: [i32; 3]) -> io::Result<()> {
     // SAFETY: plain numbers. The child ends with the thread that asks it.
     let mut result = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) };
     for fd in files {
-        // SAFETY: the child's own copy of a descriptor that the parent holds open through the start.
+        // SAFETY: the child's own copy of a descriptor that the parent holds open through the
+        // start.
         result |= unsafe { libc::fcntl(fd, libc::F_SETFD, 0) };
     }
     if result == 0 {

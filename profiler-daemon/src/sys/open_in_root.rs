@@ -1,5 +1,6 @@
-//! Opens a file as a process sees it: links inside its root stay inside its root, whatever the process made them point to. Only
-//! regular files are opened: opening a device or a pipe can have effects.
+//! Opens a file as a process sees it: links inside its root stay inside its root, whatever the
+//! process made them point to. Only regular files are opened: opening a device or a pipe can have
+//! effects.
 
 use std::{
     ffi::CString,
@@ -51,7 +52,8 @@ impl Root {
         Self::at("/")
     }
 
-    /// Looks at the directory only: to open one would ask its file system, which may be one that never answers.
+    /// Looks at the directory only: to open one would ask its file system, which may be one that
+    /// never answers.
     fn at(path: &str) -> io::Result<Self> {
         let directory = OpenOptions::new()
             .read(true)
@@ -73,7 +75,8 @@ impl Root {
     /// Opens the regular file at `path` below this root for reading; never waits.
     ///
     /// # Errors
-    /// What the kernel says; `InvalidInput` for a path with a zero byte and for what is no regular file.
+    /// What the kernel says; `InvalidInput` for a path with a zero byte and for what is no regular
+    /// file.
     pub fn open(&self, path: &[u8], last: LastLink) -> io::Result<File> {
         let start = path.iter().position(|byte| *byte != b'/');
         let path = CString::new(&path[start.unwrap_or(path.len())..])?;
@@ -87,7 +90,8 @@ impl Root {
             mode: 0,
             resolve: libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS,
         };
-        // SAFETY: a zero-terminated path and a struct of the size given, both alive through the call.
+        // SAFETY: a zero-terminated path and a struct of the size given, both alive through the
+        // call.
         let fd = unsafe {
             libc::syscall(
                 libc::SYS_openat2,
@@ -131,7 +135,8 @@ mod tests {
 
     #[test]
     fn opens_files_and_follows_links_only_where_asked() {
-        // Check that a file is opened by its path, and that a link in its place is followed or refused, as is asked.
+        // Check that a file is opened by its path, and that a link in its place is followed or
+        // refused, as is asked.
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("file");
         std::fs::write(&file, "text").expect("a file");
@@ -151,7 +156,8 @@ mod tests {
 
     #[test]
     fn links_stay_inside_and_devices_are_left_alone() {
-        // Check that a link that leads out of the root is looked up inside it, and that folders, pipes and devices are refused.
+        // Check that a link that leads out of the root is looked up inside it, and that folders,
+        // pipes and devices are refused.
         let folder = tempfile::tempdir().expect("a folder");
         let root = Root {
             directory: File::open(folder.path()).expect("the folder"),

@@ -62,7 +62,8 @@ pub fn page_bytes() -> u64 {
     u64::try_from(size).unwrap_or(4096)
 }
 
-/// Raises the soft limit of open files to `wanted`, or to the hard limit where that is lower. Answers the limit in force.
+/// Raises the soft limit of open files to `wanted`, or to the hard limit where that is lower.
+/// Answers the limit in force.
 ///
 /// # Errors
 ///
@@ -91,7 +92,8 @@ pub fn raise_open_files(wanted: u64) -> io::Result<u64> {
 ///
 /// # Errors
 ///
-/// It could not be taken away. (It takes CAP_SYS_RESOURCE, where the service manager has not done it.)
+/// It could not be taken away. (It takes CAP_SYS_RESOURCE, where the service manager has not done
+/// it.)
 pub fn raise_locked_memory() -> io::Result<()> {
     let none = libc::rlimit {
         rlim_cur: libc::RLIM_INFINITY,

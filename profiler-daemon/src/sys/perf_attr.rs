@@ -1,10 +1,12 @@
-//! What an event of the kernel's performance counters is opened with, and opening it on one processor for all processes.
+//! What an event of the kernel's performance counters is opened with, and opening it on one
+//! processor for all processes.
 
 use std::{fs::File, io, os::fd::FromRawFd as _};
 
 const PERF_TYPE_SOFTWARE: u32 = 1;
 const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 1 << 3;
-/// Bytes of `perf_event_attr` up to and with `aux_watermark` and its padding, which every kernel since 4.1 takes.
+/// Bytes of `perf_event_attr` up to and with `aux_watermark` and its padding, which every kernel
+/// since 4.1 takes.
 const ATTR_BYTES: u32 = 112;
 
 /// `perf_event_attr` as the kernel reads it.
@@ -38,8 +40,8 @@ impl Attr {
     ///
     /// # Errors
     ///
-    /// Not allowed (`CAP_PERFMON` or `CAP_SYS_ADMIN` missing), the processor is not online (`ENODEV`) or none, or out of memory or
-    /// files.
+    /// Not allowed (`CAP_PERFMON` or `CAP_SYS_ADMIN` missing), the processor is not online
+    /// (`ENODEV`) or none, or out of memory or files.
     pub(super) fn open_software(mut self, cpu: u32) -> io::Result<File> {
         self.kind = PERF_TYPE_SOFTWARE;
         self.size = ATTR_BYTES;

@@ -1,5 +1,6 @@
-//! The side-band of the whole machine: forks, execs, executable mappings and exits of every process, in order of time.
-//! Owns one ring a processor; what the events mean for a process is `processes`.
+//! The side-band of the whole machine: forks, execs, executable mappings and exits of every
+//! process, in order of time. Owns one ring a processor; what the events mean for a process is
+//! `processes`.
 
 use std::{
     io,
@@ -22,7 +23,8 @@ use tracing::warn;
 pub const DEFAULT_RING_BYTES: usize = 64 << 10;
 /// Most records held back to be put in order.
 const MAX_WAITING: usize = 100_000;
-/// How soon to look again for records that were held back: at once, since those that could overtake them are written.
+/// How soon to look again for records that were held back: at once, since those that could overtake
+/// them are written.
 const HELD_BACK: Duration = Duration::ZERO;
 
 /// What the side-band has cost and lost so far.
@@ -52,11 +54,13 @@ pub struct SideBand {
 }
 
 impl SideBand {
-    /// Opens a ring of about `ring_bytes` on every processor that is online now; [`Self::follow`] does for those that come.
+    /// Opens a ring of about `ring_bytes` on every processor that is online now; [`Self::follow`]
+    /// does for those that come.
     ///
     /// # Errors
     ///
-    /// Not allowed (`CAP_PERFMON`, on some distributions `CAP_SYS_ADMIN`), or not one processor could be opened.
+    /// Not allowed (`CAP_PERFMON`, on some distributions `CAP_SYS_ADMIN`), or not one processor
+    /// could be opened.
     pub fn open(ring_bytes: usize) -> io::Result<Self> {
         let mut rings = Vec::new();
         for cpu in proc_fs::online_cpus()? {
@@ -81,9 +85,10 @@ impl SideBand {
         Ok(side_band)
     }
 
-    /// Closes the rings of processors that are offline or whose events have `died` (with the processor, which came back), and opens
-    /// one on each that is online and has none. True if it opened any: what happened there before was not heard. To be called after
-    /// [`Self::read`], since what is in a ring that is closed is lost.
+    /// Closes the rings of processors that are offline or whose events have `died` (with the
+    /// processor, which came back), and opens one on each that is online and has none. True if it
+    /// opened any: what happened there before was not heard. To be called after [`Self::read`],
+    /// since what is in a ring that is closed is lost.
     pub fn follow(&mut self, online: &[u32], died: &[u32]) -> bool {
         self.rings
             .retain(|ring| online.contains(&ring.cpu()) && !died.contains(&ring.cpu()));
@@ -127,8 +132,8 @@ impl SideBand {
         self.counts
     }
 
-    /// Waits until a record is there, `waker` wakes it or `timeout` is over. Whoever loops over this should sleep some
-    /// milliseconds after each batch: the kernel wakes for every record.
+    /// Waits until a record is there, `waker` wakes it or `timeout` is over. Whoever loops over
+    /// this should sleep some milliseconds after each batch: the kernel wakes for every record.
     ///
     /// # Errors
     ///
@@ -150,8 +155,8 @@ impl SideBand {
         Ok(())
     }
 
-    /// Reads all rings and hands over, oldest first, what is older than the beginning of this reading: anything newer
-    /// could still be overtaken by a record of another processor.
+    /// Reads all rings and hands over, oldest first, what is older than the beginning of this
+    /// reading: anything newer could still be overtaken by a record of another processor.
     pub fn read(&mut self, each: impl FnMut(Event)) {
         let before_ns = clock::monotonic_ns();
         let Self {
@@ -192,7 +197,8 @@ mod tests {
     use super::*;
     use std::{process::Command, time::Instant};
 
-    // Check that the whole life of a real child is heard, in order of time: fork, exec, its program and library, exit.
+    // Check that the whole life of a real child is heard, in order of time: fork, exec, its program
+    // and library, exit.
     #[test]
     fn hears_a_child() {
         let mut side_band = match SideBand::open(DEFAULT_RING_BYTES) {
@@ -248,8 +254,8 @@ mod tests {
         assert_eq!(side_band.counts().malformed, 0);
     }
 
-    // Check that many times the ring's size passes through it without a malformed record, and that what did not fit is
-    // counted as lost.
+    // Check that many times the ring's size passes through it without a malformed record, and that
+    // what did not fit is counted as lost.
     #[test]
     fn wraps_around() {
         let Ok(mut side_band) = SideBand::open(4096) else {

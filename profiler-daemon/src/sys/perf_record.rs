@@ -1,5 +1,6 @@
-//! Decodes the kernel's side-band records (fork, exec, mapping, exit) from bytes. Pure: any bytes give a record, nothing,
-//! or a rejection; reading them from memory shared with the kernel is `perf_ring`.
+//! Decodes the kernel's side-band records (fork, exec, mapping, exit) from bytes. Pure: any bytes
+//! give a record, nothing, or a rejection; reading them from memory shared with the kernel is
+//! `perf_ring`.
 
 use std::fmt;
 
@@ -200,8 +201,8 @@ fn number(raw: u32) -> Option<u32> {
     (raw != 0 && i32::try_from(raw).is_ok()).then_some(raw)
 }
 
-/// Decodes one record, given whole. `None`: a kind that says nothing about places (throttling, samples), or about a
-/// task this namespace cannot see.
+/// Decodes one record, given whole. `None`: a kind that says nothing about places (throttling,
+/// samples), or about a task this namespace cannot see.
 ///
 /// # Errors
 ///
@@ -282,7 +283,8 @@ fn mmap(header: Header, mut fields: Fields<'_>, time_ns: u64) -> Result<Option<E
     let (major, minor, inode, inode_generation) = if header.misc & MISC_MMAP_BUILD_ID == 0 {
         identity
     } else {
-        // The 24 bytes hold a build ID instead; it is never asked for, so such a record has no file identity.
+        // The 24 bytes hold a build ID instead; it is never asked for, so such a record has no file
+        // identity.
         (0, 0, 0, 0)
     };
     let [prot, flags] = [fields.u32()?, fields.u32()?];
@@ -369,7 +371,8 @@ mod tests {
         );
     }
 
-    // Check that an exec is told from a rename by its flag, and that names may hold any byte but NUL.
+    // Check that an exec is told from a rename by its flag, and that names may hold any byte but
+    // NUL.
     #[test]
     fn comm() {
         let mut body = words(&[10, 10]);
@@ -401,7 +404,8 @@ mod tests {
         body
     }
 
-    // Check that a mapping record gives range, file and path, and that a build-ID record claims no inode.
+    // Check that a mapping record gives range, file and path, and that a build-ID record claims no
+    // inode.
     #[test]
     fn mapping() {
         let body = mmap_body(0x7000, 0x2000, b"/lib/a b.so\0\0\0\0\0");
@@ -425,7 +429,8 @@ mod tests {
         ));
     }
 
-    // Check that impossible ranges, text without an end, cut records and wrong sizes are rejected, not guessed at.
+    // Check that impossible ranges, text without an end, cut records and wrong sizes are rejected,
+    // not guessed at.
     #[test]
     fn rejects() {
         for body in [
@@ -442,7 +447,8 @@ mod tests {
         assert!(Header::decode([0, 0, 0, 0, 0, 0, 7, 0]).is_err());
     }
 
-    // Check that a task outside this namespace is passed over rather than filed under number 0 or -1.
+    // Check that a task outside this namespace is passed over rather than filed under number 0 or
+    // -1.
     #[test]
     fn foreign_tasks() {
         for pid in [0, u32::MAX] {

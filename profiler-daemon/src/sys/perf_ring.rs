@@ -1,5 +1,5 @@
-//! One ring of side-band records shared with the kernel: opening the event, mapping its memory, taking whole records out.
-//! What the records mean is `perf_record`.
+//! One ring of side-band records shared with the kernel: opening the event, mapping its memory,
+//! taking whole records out. What the records mean is `perf_record`.
 
 use std::{
     fs::File,
@@ -45,12 +45,13 @@ pub struct Ring {
     data_bytes: u64,
 }
 
-// SAFETY: the mapping belongs to this value alone and may be used by whichever thread owns the value.
+// SAFETY: the mapping belongs to this value alone and may be used by whichever thread owns the
+// value.
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Opens the side-band of one processor, for all processes, with about `data_bytes` of room (rounded up to a power of
-    /// two pages).
+    /// Opens the side-band of one processor, for all processes, with about `data_bytes` of room
+    /// (rounded up to a power of two pages).
     ///
     /// # Errors
     ///
@@ -117,7 +118,8 @@ impl Ring {
     }
 
     fn position(&self, at: usize) -> &AtomicU64 {
-        // SAFETY: `at` is one of the two constants, inside the first page, aligned to 8, and only ever used atomically.
+        // SAFETY: `at` is one of the two constants, inside the first page, aligned to 8, and only
+        // ever used atomically.
         unsafe { AtomicU64::from_ptr(self.memory.as_ptr().add(at).cast()) }
     }
 
@@ -133,8 +135,9 @@ impl Ring {
             tail.len() <= begin,
             "a record is never longer than the ring"
         );
-        // SAFETY: `begin + first <= data_bytes` and `tail.len() <= begin`, so both copies stay inside the mapped data; the
-        // kernel does not write between tail and head, where these bytes are.
+        // SAFETY: `begin + first <= data_bytes` and `tail.len() <= begin`, so both copies stay
+        // inside the mapped data; the kernel does not write between tail and head, where these
+        // bytes are.
         unsafe {
             let data = self.memory.as_ptr().add(page);
             std::ptr::copy_nonoverlapping(data.add(begin), head.as_mut_ptr(), head.len());
@@ -142,8 +145,8 @@ impl Ring {
         }
     }
 
-    /// Takes out every record present when it is called. Answers how many bytes had to be thrown away because they were
-    /// no records (0 as long as the kernel is sane).
+    /// Takes out every record present when it is called. Answers how many bytes had to be thrown
+    /// away because they were no records (0 as long as the kernel is sane).
     pub fn drain(
         &mut self,
         scratch: &mut Vec<u8>,

@@ -1,4 +1,5 @@
-//! Waiting for file descriptors, to the nanosecond: `poll(2)` counts milliseconds, and whoever waits for the rest of one spins.
+//! Waiting for file descriptors, to the nanosecond: `poll(2)` counts milliseconds, and whoever
+//! waits for the rest of one spins.
 
 use std::{
     io,
@@ -6,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Waits until one of `entries` is ready or `timeout` is over. Returns how many are ready; a signal ends the wait early, with
-/// none.
+/// Waits until one of `entries` is ready or `timeout` is over. Returns how many are ready; a signal
+/// ends the wait early, with none.
 ///
 /// # Errors
 ///
@@ -36,7 +37,8 @@ pub(super) fn poll(entries: &mut [libc::pollfd], timeout: Duration) -> io::Resul
     })
 }
 
-/// Whether `fd` can be read, or its other side is gone, before `deadline`. Signals do not end the wait.
+/// Whether `fd` can be read, or its other side is gone, before `deadline`. Signals do not end the
+/// wait.
 ///
 /// # Errors
 ///
@@ -62,7 +64,8 @@ mod tests {
     use super::*;
     use std::io::Write as _;
 
-    // Check that a wait lasts as long as it was asked to, also where that is no whole millisecond, and that what is ready ends it.
+    // Check that a wait lasts as long as it was asked to, also where that is no whole millisecond,
+    // and that what is ready ends it.
     #[test]
     fn lasts_as_long_as_asked() {
         let (reader, mut writer) = io::pipe().unwrap();

@@ -1,4 +1,5 @@
-//! Asks the kernel whether two system calls are allowed here, by making the smallest harmless call of each.
+//! Asks the kernel whether two system calls are allowed here, by making the smallest harmless call
+//! of each.
 //!
 //! What an answer means is `doctor`'s to say.
 
@@ -10,7 +11,8 @@ use std::os::fd::{FromRawFd as _, OwnedFd};
 const BPF_MAP_CREATE: libc::c_int = 0;
 /// `BPF_MAP_TYPE_ARRAY`.
 const BPF_MAP_TYPE_ARRAY: u32 = 2;
-/// `PERF_TYPE_SOFTWARE` and `PERF_COUNT_SW_CPU_CLOCK`, and the size of the first version of the attributes.
+/// `PERF_TYPE_SOFTWARE` and `PERF_COUNT_SW_CPU_CLOCK`, and the size of the first version of the
+/// attributes.
 const PERF_TYPE_SOFTWARE: u32 = 1;
 const PERF_COUNT_SW_CPU_CLOCK: u64 = 0;
 const PERF_ATTR_SIZE_VER0: u32 = 64;
@@ -57,8 +59,8 @@ pub fn bpf_map() -> io::Result<()> {
         max_entries: 1,
         map_flags: 0,
     };
-    // SAFETY: the pointer and the size name a live structure laid out as the kernel reads it, which the call does
-    // not keep; the kernel writes nothing to it for this command.
+    // SAFETY: the pointer and the size name a live structure laid out as the kernel reads it, which
+    // the call does not keep; the kernel writes nothing to it for this command.
     let answer = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -74,7 +76,8 @@ pub fn bpf_map() -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// What the kernel said: `EACCES` or `EPERM` without the privilege, `ENODEV` where processor 0 is offline.
+/// What the kernel said: `EACCES` or `EPERM` without the privilege, `ENODEV` where processor 0 is
+/// offline.
 pub fn perf_event_system_wide() -> io::Result<()> {
     let attributes = PerfAttributes {
         kind: PERF_TYPE_SOFTWARE,
@@ -91,7 +94,8 @@ pub fn perf_event_system_wide() -> io::Result<()> {
     };
     let (every_process, first_processor, no_group): (libc::pid_t, libc::c_int, libc::c_int) =
         (-1, 0, -1);
-    // SAFETY: the pointer names a live structure of the size it states, which the call reads and does not keep.
+    // SAFETY: the pointer names a live structure of the size it states, which the call reads and
+    // does not keep.
     let answer = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,

@@ -1,5 +1,5 @@
-//! Reads files of `/proc` and `/sys`, each with a bound in bytes. What the bytes mean is `proc_stat`, `proc_maps`,
-//! `cgroup`.
+//! Reads files of `/proc` and `/sys`, each with a bound in bytes. What the bytes mean is
+//! `proc_stat`, `proc_maps`, `cgroup`.
 
 use std::{
     fs::File,
@@ -62,7 +62,8 @@ pub fn thread_stat(pid: u32, tid: u32) -> Option<ProcStat> {
     ProcStat::parse(&read_bounded(path, MAX_SMALL_BYTES).ok()?)
 }
 
-/// The executable mappings of a process, at most `limit`; `None` if it is gone or may not be looked at.
+/// The executable mappings of a process, at most `limit`; `None` if it is gone or may not be looked
+/// at.
 #[must_use]
 pub fn exec_maps(pid: u32, limit: usize) -> Option<ExecMaps> {
     let mut file = File::open(format!("/proc/{pid}/maps")).ok()?;
@@ -123,7 +124,8 @@ fn innermost_pid(status: &[u8]) -> Option<u32> {
     numbers.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
-/// What follows the name of a field, of the text of `status`. Line ends in names of programs are escaped there.
+/// What follows the name of a field, of the text of `status`. Line ends in names of programs are
+/// escaped there.
 fn field<'a>(status: &'a [u8], name: &[u8]) -> Option<&'a str> {
     let mut lines = status.split(|byte| *byte == b'\n');
     let line = lines.find_map(|line| line.strip_prefix(name))?;
@@ -138,8 +140,8 @@ pub fn cgroup(pid: u32) -> Option<CgroupFacts> {
     ))
 }
 
-/// The command line of a process, arguments separated by spaces, at most 4096 bytes of it. It may hold secrets: only read
-/// when asked for.
+/// The command line of a process, arguments separated by spaces, at most 4096 bytes of it. It may
+/// hold secrets: only read when asked for.
 #[must_use]
 pub fn cmdline(pid: u32) -> Option<String> {
     let mut bytes = read_bounded(format!("/proc/{pid}/cmdline"), MAX_CMDLINE_BYTES).ok()?;
@@ -163,7 +165,8 @@ pub fn online_cpus() -> io::Result<Vec<u32>> {
     cpus("/sys/devices/system/cpu/online")
 }
 
-/// How long a processor has been at work since boot, nanoseconds, in steps of the kernel's clock tick of user space (10 ms).
+/// How long a processor has been at work since boot, nanoseconds, in steps of the kernel's clock
+/// tick of user space (10 ms).
 ///
 /// # Errors
 ///
@@ -188,7 +191,8 @@ fn work_of(text: &[u8], cpu: u32) -> Option<u64> {
     Some(ticks.saturating_mul(10_000_000))
 }
 
-/// The processors that may ever be online, ascending: the order of the values of a map by processor.
+/// The processors that may ever be online, ascending: the order of the values of a map by
+/// processor.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! Reads `/proc/PID/maps`, executable mappings only. Pure; paths in it are chosen by others and may hold anything.
+//! Reads `/proc/PID/maps`, executable mappings only. Pure; paths in it are chosen by others and may
+//! hold anything.
 
 use super::perf_record::Device;
 
@@ -15,7 +16,8 @@ pub struct MapsEntry {
     pub device: Device,
     /// Inode of the file; 0 without one.
     pub inode: u64,
-    /// Path with its escapes undone, `[vdso]`, … or empty. ` (deleted)` at the end is left: it may be part of the name.
+    /// Path with its escapes undone, `[vdso]`, … or empty. ` (deleted)` at the end is left: it may
+    /// be part of the name.
     pub path: Box<[u8]>,
 }
 
@@ -153,7 +155,8 @@ mod tests {
         assert!(parse(text, 2).truncated);
     }
 
-    // Check that spaces, escaped line ends, deleted files and odd bytes in a path survive, and broken lines are counted.
+    // Check that spaces, escaped line ends, deleted files and odd bytes in a path survive, and
+    // broken lines are counted.
     #[test]
     fn hostile_paths() {
         let text = b"1-2 r-xp 0 0:1 5 /a b  c\n\

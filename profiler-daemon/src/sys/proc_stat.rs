@@ -1,4 +1,5 @@
-//! Reads the line of `/proc/PID/stat`. Pure; the name in it is chosen by the process and may hold any byte.
+//! Reads the line of `/proc/PID/stat`. Pure; the name in it is chosen by the process and may hold
+//! any byte.
 
 /// What the line says, as far as it is used here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +66,8 @@ mod tests {
     const TAIL: &str =
         "S 7 5 5 0 -1 4194560 10 0 0 0 3 4 0 0 20 0 9 0 123456 0 0 18446744073709551615 1 1\n";
 
-    // Check that a name full of parentheses, spaces and line ends cannot shift the numbers behind it.
+    // Check that a name full of parentheses, spaces and line ends cannot shift the numbers behind
+    // it.
     #[test]
     fn hostile_names() {
         for name in ["plain", "a) R 1 (b", ")", "(", "two\nlines ) S", ""] {
@@ -88,7 +90,8 @@ mod tests {
     }
 
     proptest! {
-        // Check that no bytes make the reader panic, and that nothing without a name in parentheses is taken.
+        // Check that no bytes make the reader panic, and that nothing without a name in parentheses
+        // is taken.
         #[test]
         fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let parsed = ProcStat::parse(&bytes);

@@ -1,5 +1,6 @@
-//! Control groups that have a quota of processor time: which ones a process is in, and for how long they were throttled, from their
-//! `cpu.stat`. Of version 2, or the `cpu` hierarchy of version 1. Names of groups are chosen by others.
+//! Control groups that have a quota of processor time: which ones a process is in, and for how long
+//! they were throttled, from their `cpu.stat`. Of version 2, or the `cpu` hierarchy of version 1.
+//! Names of groups are chosen by others.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +23,8 @@ pub struct CpuGroup {
 }
 
 impl CpuGroup {
-    /// That of a process; `None` where it is gone, in no group but the outermost, or in one that cannot be seen from here.
+    /// That of a process; `None` where it is gone, in no group but the outermost, or in one that
+    /// cannot be seen from here.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let text = read_bounded(format!("/proc/{pid}/cgroup"), MAX_BYTES).ok()?;
@@ -60,7 +62,8 @@ impl CpuGroup {
             (None, Some(path)) => (root.to_path_buf(), path),
             (None, None) => return None,
         };
-        // Beyond the outermost group of this namespace nothing can be read, and nothing outside the hierarchy is.
+        // Beyond the outermost group of this namespace nothing can be read, and nothing outside the
+        // hierarchy is.
         let is_inside = path.starts_with('/') && path.split('/').all(|part| part != "..");
         (is_inside && path.len() > 1 && path.len() <= MAX_PATH_BYTES).then(|| Self {
             hierarchy,
@@ -84,8 +87,8 @@ impl CpuGroup {
     }
 }
 
-/// For how long a group has been throttled since it was made, nanoseconds, all processors together; `None` where there is no such group
-/// or nothing of the kind is counted for it.
+/// For how long a group has been throttled since it was made, nanoseconds, all processors together;
+/// `None` where there is no such group or nothing of the kind is counted for it.
 #[must_use]
 pub fn throttled_ns(hierarchy: &Path, group: &str) -> Option<u64> {
     let file = hierarchy
@@ -111,7 +114,8 @@ fn parse_stat(text: &[u8]) -> Option<u64> {
 pub(crate) mod fuzzing {
     use super::*;
 
-    /// Reads what groups a process is in, and what a group counts: no path leads out of the hierarchy.
+    /// Reads what groups a process is in, and what a group counts: no path leads out of the
+    /// hierarchy.
     pub(crate) fn check(text: &[u8]) {
         if let Some(group) = CpuGroup::parse(text, Path::new("/r")) {
             assert!(group.and_around().count() <= MAX_LEVELS);
@@ -134,8 +138,8 @@ mod tests {
         Some((group.hierarchy.display().to_string(), group.path))
     }
 
-    // Check that the group is taken from the hierarchy that has the controller, and that the outermost group and paths that lead out are
-    // none.
+    // Check that the group is taken from the hierarchy that has the controller, and that the
+    // outermost group and paths that lead out are none.
     #[test]
     fn groups() {
         let found = |hierarchy: &str, path: &str| Some((hierarchy.to_owned(), path.to_owned()));
@@ -157,7 +161,8 @@ mod tests {
         }
     }
 
-    // Check that the groups around one are told, innermost first, without the outermost, and not too many.
+    // Check that the groups around one are told, innermost first, without the outermost, and not
+    // too many.
     #[test]
     fn around() {
         let of = |text: &str| -> Vec<String> {
@@ -168,8 +173,8 @@ mod tests {
         assert_eq!(of(&format!("0::{}", "/x".repeat(100))).len(), MAX_LEVELS);
     }
 
-    // Check that both versions' counters are read from made-up folders, as nanoseconds, and that a group without a quota, one that is gone,
-    // and nonsense say nothing.
+    // Check that both versions' counters are read from made-up folders, as nanoseconds, and that a
+    // group without a quota, one that is gone, and nonsense say nothing.
     #[test]
     fn counters() {
         let root = tempfile::TempDir::new().unwrap();

@@ -27,7 +27,8 @@ impl ThreadLife {
     }
 }
 
-/// Looks for thread `tid` of process `pid`, by the kernel's own numbers. Takes some 20 microseconds.
+/// Looks for thread `tid` of process `pid`, by the kernel's own numbers. Takes some 20
+/// microseconds.
 #[must_use]
 pub fn look(pid: u32, tid: u32) -> ThreadLife {
     static FIRST: OnceLock<bool> = OnceLock::new();
@@ -67,8 +68,9 @@ mod tests {
 
     #[test]
     fn living_ended_and_missing_threads() {
-        // Check that a thread that lives is found with its start, that one that has ended is not, nor one under the number of another
-        // process, and that a process that nobody has waited for yet has ended.
+        // Check that a thread that lives is found with its start, that one that has ended is not,
+        // nor one under the number of another process, and that a process that nobody has waited
+        // for yet has ended.
         if !in_first_namespaces() {
             assert_eq!(
                 look(std::process::id(), std::process::id()),

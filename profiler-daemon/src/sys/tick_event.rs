@@ -1,5 +1,5 @@
-//! The timer of one processor that runs a kernel program at each tick. How far apart ticks are can be changed while it runs; by how
-//! much, and when, is decided by whoever owns it.
+//! The timer of one processor that runs a kernel program at each tick. How far apart ticks are can
+//! be changed while it runs; by how much, and when, is decided by whoever owns it.
 
 use std::{
     fs::File,
@@ -18,20 +18,21 @@ const ENABLE: libc::Ioctl = 0x2400;
 const SET_PERIOD: libc::Ioctl = 0x4008_2404;
 const SET_PROGRAM: libc::Ioctl = 0x4004_2408;
 
-/// An open timer; closing it detaches the program. It dies with its processor: one that went offline and came back needs a new one,
-/// and the old one does not tell.
+/// An open timer; closing it detaches the program. It dies with its processor: one that went
+/// offline and came back needs a new one, and the old one does not tell.
 #[derive(Debug)]
 pub struct TickEvent {
     event: File,
 }
 
 impl TickEvent {
-    /// Has `program` run on this processor every `period_ns` from now on, for the first time after the whole period.
+    /// Has `program` run on this processor every `period_ns` from now on, for the first time after
+    /// the whole period.
     ///
     /// # Errors
     ///
-    /// Not allowed (`CAP_PERFMON` or `CAP_SYS_ADMIN` missing), the processor is not online (`ENODEV`), out of memory or files, or
-    /// `program` is none for such an event.
+    /// Not allowed (`CAP_PERFMON` or `CAP_SYS_ADMIN` missing), the processor is not online
+    /// (`ENODEV`), out of memory or files, or `program` is none for such an event.
     pub fn open(cpu: u32, period_ns: u64, program: BorrowedFd<'_>) -> io::Result<Self> {
         let attr = Attr {
             config: PERF_COUNT_SW_CPU_CLOCK,
@@ -48,9 +49,10 @@ impl TickEvent {
         Ok(Self { event })
     }
 
-    /// Changes the period. The one that is under way is given up: the next tick is a whole new period from now. (The kernel restarts
-    /// its timer; tried on 6.18, and so in its source since 5.10.) Takes 2 to 40 us, an interrupt on that processor included. Does
-    /// nothing, and tells nothing, where the processor went offline.
+    /// Changes the period. The one that is under way is given up: the next tick is a whole new
+    /// period from now. (The kernel restarts its timer; tried on 6.18, and so in its source since
+    /// 5.10.) Takes 2 to 40 us, an interrupt on that processor included. Does nothing, and tells
+    /// nothing, where the processor went offline.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Puts records from several sources, each in its own order, into one order of time. Holds them back until no older one
-//! can come. Knows nothing of what the records are.
+//! Puts records from several sources, each in its own order, into one order of time. Holds them
+//! back until no older one can come. Knows nothing of what the records are.
 
 /// Records waiting until everything older has been read.
 #[derive(Debug)]
@@ -10,7 +10,8 @@ pub struct TimeOrder<T> {
 }
 
 impl<T> TimeOrder<T> {
-    /// Holds at most about `limit` records back; a release with more lets them all go, and counts those that went early.
+    /// Holds at most about `limit` records back; a release with more lets them all go, and counts
+    /// those that went early.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
@@ -25,7 +26,8 @@ impl<T> TimeOrder<T> {
         self.waiting.push((time_ns, record));
     }
 
-    /// Hands over all records older than `before_ns`, oldest first; those of one time in the order they were added.
+    /// Hands over all records older than `before_ns`, oldest first; those of one time in the order
+    /// they were added.
     pub fn release(&mut self, before_ns: u64, mut each: impl FnMut(T)) {
         self.waiting.sort_by_key(|(time_ns, _)| *time_ns);
         let mut ready = self
@@ -72,7 +74,8 @@ mod tests {
         out
     }
 
-    // Check that two sources merge by time and that what is not older than the limit waits for the next release.
+    // Check that two sources merge by time and that what is not older than the limit waits for the
+    // next release.
     #[test]
     fn merges_and_holds_back() {
         let mut order = TimeOrder::new(10);

@@ -1,5 +1,5 @@
-//! What the interface answered, ready to be shown: numbers as people read them, and names of which nothing can reach the
-//! terminal but text. No JSON goes further than this.
+//! What the interface answered, ready to be shown: numbers as people read them, and names of which
+//! nothing can reach the terminal but text. No JSON goes further than this.
 
 use anyhow::{Context as _, anyhow};
 use serde_json::Value;

@@ -43,7 +43,8 @@ const HELP: [(&str, &str); 11] = [
     ("q", "quit"),
 ];
 
-/// A column: its title, its width (0: the rest), whether it is a number, and whether it is what that sorts by.
+/// A column: its title, its width (0: the rest), whether it is a number, and whether it is what
+/// that sorts by.
 type Column = (&'static str, u16, bool, Option<TopSort>);
 
 const PROCESSES: [Column; 12] = [
@@ -82,8 +83,8 @@ const THREADS: [Column; 10] = [
     ("NAME", 0, false, None),
 ];
 
-/// The columns that are shown, each with its place in the cells of a row. Of syscall, runnable and blocked time, for which there is room
-/// once, it is that which rows are sorted by, else blocked.
+/// The columns that are shown, each with its place in the cells of a row. Of syscall, runnable and
+/// blocked time, for which there is room once, it is that which rows are sorted by, else blocked.
 fn columns(view: &View, sort: TopSort) -> Vec<(usize, &'static Column)> {
     let all: &[Column] = match view {
         View::Processes => &PROCESSES,
@@ -156,7 +157,8 @@ fn head_lines(state: &State, width: u16) -> Vec<Line<'static>> {
     ]
 }
 
-/// Columns of the bar for each class: their sum is `width`, and a class with time is never left out where there is room.
+/// Columns of the bar for each class: their sum is `width`, and a class with time is never left out
+/// where there is room.
 fn bar_columns(classes_ns: &[u64; CLASSES.len()], width: u16) -> [u16; CLASSES.len()] {
     let all: u128 = classes_ns.iter().map(|ns| u128::from(*ns)).sum();
     let mut columns = [0; CLASSES.len()];

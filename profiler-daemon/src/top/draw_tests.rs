@@ -95,7 +95,8 @@ fn contains(text: &str, parts: &[&str]) {
     assert_eq!(odd, None, "in {text:?}");
 }
 
-// Check that the list of processes shows the numbers, what is lacking and the cost, and that names cannot do anything.
+// Check that the list of processes shows the numbers, what is lacking and the cost, and that names
+// cannot do anything.
 #[test]
 fn the_list() {
     let text = as_text(
@@ -141,7 +142,8 @@ fn the_default_time_and_every_sort() {
     }
 }
 
-// Check that functions and threads of a process are shown, folded threads as such, and a replay as one.
+// Check that functions and threads of a process are shown, folded threads as such, and a replay as
+// one.
 #[test]
 fn one_process() {
     let process = || "7.1".to_owned();
@@ -185,7 +187,8 @@ fn one_process() {
     assert!(!text.contains("12 threads that exited"), "{text}");
 }
 
-// Check that an answer that lacks something is told by its name, and does not become a row of zeros.
+// Check that an answer that lacks something is told by its name, and does not become a row of
+// zeros.
 #[test]
 fn other_answers() {
     let mut table = processes();
@@ -206,7 +209,8 @@ fn other_answers() {
     assert_eq!(read(&json!(7), &processes()), "classes.user_ns is missing");
 }
 
-// Check that the bar is as wide as it may be, and shows a class with little time as long as there is room.
+// Check that the bar is as wide as it may be, and shows a class with little time as long as there
+// is room.
 #[test]
 fn bars() {
     assert_eq!(bar_columns(&[0; 5], 80), [0; 5]);
@@ -221,7 +225,8 @@ fn bars() {
     }
 }
 
-// Check that nothing breaks on a screen of any size, in any state, and that trouble and modes are told.
+// Check that nothing breaks on a screen of any size, in any state, and that trouble and modes are
+// told.
 #[test]
 fn every_size() {
     for (width, height) in [(1, 1), (3, 7), (20, 5), (80, 24), (400, 100)] {

@@ -9,7 +9,8 @@ pub(super) enum View {
     /// All processes.
     #[default]
     Processes,
-    /// Functions of one process, `processes/PID.START_TICKS`, or of the ended ones of an image, `images/ID`.
+    /// Functions of one process, `processes/PID.START_TICKS`, or of the ended ones of an image,
+    /// `images/ID`.
     Functions(String),
     /// Threads of one process.
     Threads(String),
@@ -80,7 +81,8 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::{Question, View};
 
-    // Check which paths are asked for each view, and that a filter cannot become more than a filter.
+    // Check which paths are asked for each view, and that a filter cannot become more than a
+    // filter.
     #[test]
     fn paths() {
         let mut question = Question {

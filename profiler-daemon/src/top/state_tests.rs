@@ -55,7 +55,8 @@ fn selected(state: &State) -> &str {
     &state.rows()[state.table.selected().unwrap()].key
 }
 
-// Check that the selection moves within the rows and stays on its row when new numbers change the order.
+// Check that the selection moves within the rows and stays on its row when new numbers change the
+// order.
 #[test]
 fn selection() {
     let mut state = state();
@@ -78,7 +79,8 @@ fn selection() {
     assert_eq!(state.table.selected(), None);
 }
 
-// Check the way to functions, threads and back to the row it began at, and that an answer about what was left is not shown.
+// Check the way to functions, threads and back to the row it began at, and that an answer about
+// what was left is not shown.
 #[test]
 fn ways() {
     let mut state = state();
@@ -103,7 +105,8 @@ fn ways() {
     assert_eq!(press(&mut state, KeyCode::Esc), Change::None);
 }
 
-// Check that s and w go through every column and window that there is, and that functions are not sorted by what they lack.
+// Check that s and w go through every column and window that there is, and that functions are not
+// sorted by what they lack.
 #[test]
 fn columns_and_windows() {
     let mut state = state();
@@ -139,7 +142,8 @@ fn columns_and_windows() {
     assert_eq!(state.question().sort, "classes.blocked_ns");
 }
 
-// Check that a filter is typed with the letters that are keys elsewhere, asked as it grows, kept by enter and given up by esc.
+// Check that a filter is typed with the letters that are keys elsewhere, asked as it grows, kept by
+// enter and given up by esc.
 #[test]
 fn filter() {
     let mut state = state();
@@ -162,7 +166,8 @@ fn filter() {
     assert_eq!(state.filter.chars().count(), 64);
 }
 
-// Check that a frozen order holds with new rows behind it, until it is given up or another order is asked for.
+// Check that a frozen order holds with new rows behind it, until it is given up or another order is
+// asked for.
 #[test]
 fn frozen() {
     let mut state = state();
@@ -179,7 +184,8 @@ fn frozen() {
     assert!(!state.is_frozen());
 }
 
-// Check that a pause asks for nothing but a first answer, that trouble leaves the last numbers, and what ends it.
+// Check that a pause asks for nothing but a first answer, that trouble leaves the last numbers, and
+// what ends it.
 #[test]
 fn pause_trouble_and_end() {
     let mut state = state();

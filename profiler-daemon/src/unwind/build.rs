@@ -1,8 +1,8 @@
-//! From a file to its table: rows of its functions by address, and between them what `holes` finds out. A file without unwind
-//! information is one hole.
+//! From a file to its table: rows of its functions by address, and between them what `holes` finds
+//! out. A file without unwind information is one hole.
 //!
-//! Where the information of a function makes no sense, its rows before that are kept and the rest of it is unsupported; a
-//! table is refused as a whole only for the reasons of [`NoTable`].
+//! Where the information of a function makes no sense, its rows before that are kept and the rest
+//! of it is unsupported; a table is refused as a whole only for the reasons of [`NoTable`].
 
 use gimli::{DebugFrame, EhFrame, UnwindOffset, UnwindSection};
 use profiler_common::unwind::kind;
@@ -19,13 +19,14 @@ use super::{
     table::{BuildStats, UnwindTable},
 };
 
-/// Bytes of unwind information after which it is asked whether to go on. A function counts as [`FUNCTION_BYTES`] more: it runs the
-/// instructions that it shares with others, too.
+/// Bytes of unwind information after which it is asked whether to go on. A function counts as
+/// [`FUNCTION_BYTES`] more: it runs the instructions that it shares with others, too.
 const ASK_BYTES: usize = 1 << 20;
 const FUNCTION_BYTES: usize = 1 << 10;
 
-/// Builds the table of a file. `keep_going` is asked now and then (at least every 1024 functions and every mebibyte or
-/// two of unwind information); once it says no, the file is given up as too slow.
+/// Builds the table of a file. `keep_going` is asked now and then (at least every 1024 functions
+/// and every mebibyte or two of unwind information); once it says no, the file is given up as too
+/// slow.
 ///
 /// # Errors
 ///
@@ -39,7 +40,8 @@ pub fn build_file(
     build(&elf, file, limits, keep_going)
 }
 
-/// Builds the table of a file whose parts were read. `file` is asked for code and for Go's table only.
+/// Builds the table of a file whose parts were read. `file` is asked for code and for Go's table
+/// only.
 ///
 /// # Errors
 ///
@@ -52,7 +54,8 @@ pub fn build(
 ) -> Result<UnwindTable, NoTable> {
     let go = GoFunctions::read(elf, file, limits);
     match &elf.frames {
-        // What Go writes there lacks where its functions save rbp, and which of them leave their stack.
+        // What Go writes there lacks where its functions save rbp, and which of them leave their
+        // stack.
         Ok(section) if section.form == FrameForm::DebugFrame && go.is_none() => {
             let mut reader = DebugFrame::from(bytes(&section.bytes));
             reader.set_address_size(8);

@@ -1,8 +1,10 @@
-//! Tables kept on disk: one file per table in a folder of the daemon's own, found by what identifies the file it was made
-//! from. The folder may vanish, fill up or hold nonsense at any time: all of that is counted, and the table is built anew.
+//! Tables kept on disk: one file per table in a folder of the daemon's own, found by what
+//! identifies the file it was made from. The folder may vanish, fill up or hold nonsense at any
+//! time: all of that is counted, and the table is built anew.
 //!
-//! It must not be given tables of files that someone else can write: whoever writes a file chooses its build ID, and could
-//! put a wrong table in the place of another file's. The worker sees to that.
+//! It must not be given tables of files that someone else can write: whoever writes a file chooses
+//! its build ID, and could put a wrong table in the place of another file's. The worker sees to
+//! that.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -79,7 +81,8 @@ pub struct TableCache {
 }
 
 impl TableCache {
-    /// Makes the folder if it is not there, and clears what an earlier run left unfinished. Keeps at most `max_bytes`.
+    /// Makes the folder if it is not there, and clears what an earlier run left unfinished. Keeps
+    /// at most `max_bytes`.
     ///
     /// # Errors
     ///
@@ -162,7 +165,8 @@ impl TableCache {
             fs::rename(&unfinished, self.path(key, ENDING))
         })();
         if written.is_err() {
-            // What could not be written whole takes no room. If it cannot be removed either, the next start tries again.
+            // What could not be written whole takes no room. If it cannot be removed either, the
+            // next start tries again.
             drop(fs::remove_file(&unfinished));
         }
         written
@@ -245,7 +249,8 @@ mod tests {
         assert_eq!((counts.hits, counts.misses), (1, 1));
     }
 
-    // Check that any damage is noticed: each byte near the beginning and the end changed, and every kind of cut.
+    // Check that any damage is noticed: each byte near the beginning and the end changed, and every
+    // kind of cut.
     #[test]
     fn damage() {
         let folder = tempfile::tempdir().unwrap();
@@ -272,7 +277,8 @@ mod tests {
         assert_eq!(cache.counts().foreign - counts.foreign, 1);
     }
 
-    // Check that the folder stays within its bound, and that the tables unused for longest go first.
+    // Check that the folder stays within its bound, and that the tables unused for longest go
+    // first.
     #[test]
     fn evicts() {
         let folder = tempfile::tempdir().unwrap();
@@ -294,7 +300,8 @@ mod tests {
         assert_eq!(cache.counts().evicted, 1);
     }
 
-    // Check that without a folder, and with a table larger than all room, nothing breaks and it is counted.
+    // Check that without a folder, and with a table larger than all room, nothing breaks and it is
+    // counted.
     #[test]
     fn no_room() {
         let folder = tempfile::tempdir().unwrap();

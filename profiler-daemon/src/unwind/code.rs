@@ -1,9 +1,10 @@
-//! Rules for code that has no unwind information, read off its instructions: how far pushes, pops and subtractions have moved
-//! the stack pointer since the function began, along every jump within it. Libraries made by hand or for small size (musl's)
-//! have nothing better. Pure; does not know files or maps.
+//! Rules for code that has no unwind information, read off its instructions: how far pushes, pops
+//! and subtractions have moved the stack pointer since the function began, along every jump within
+//! it. Libraries made by hand or for small size (musl's) have nothing better. Pure; does not know
+//! files or maps.
 //!
-//! Where the stack pointer was set in a way that is not followed, the rule is a frame-pointer step, as if this had not been
-//! tried. Data among code makes rules that nobody looks up.
+//! Where the stack pointer was set in a way that is not followed, the rule is a frame-pointer step,
+//! as if this had not been tried. Data among code makes rules that nobody looks up.
 
 use std::collections::VecDeque;
 
@@ -84,7 +85,8 @@ impl State {
         self
     }
 
-    /// rbp has been loaded from this slot: if it is where the caller's was saved, it is the caller's again.
+    /// rbp has been loaded from this slot: if it is where the caller's was saved, it is the
+    /// caller's again.
     fn restore(mut self, slot: Option<i8>) -> Self {
         if slot == Some(self.saved) {
             self.saved = FRAME_UNCHANGED;
@@ -236,7 +238,8 @@ impl CodeReader {
         }
     }
 
-    /// Follows the function at `address`, and whatever else the code holds, and tells the rules by rising address.
+    /// Follows the function at `address`, and whatever else the code holds, and tells the rules by
+    /// rising address.
     pub(super) fn rules(&mut self, code: &[u8], address: u64, mut tell: impl FnMut(u64, Rule)) {
         self.states(code, address, |at, state| tell(at, state.rule()));
     }
@@ -276,7 +279,8 @@ impl CodeReader {
             } else if is_padding(&instruction) {
                 at += instruction.len();
             } else {
-                // Nothing jumps here that was seen: a case, or a function that nobody calls by its address.
+                // Nothing jumps here that was seen: a case, or a function that nobody calls by its
+                // address.
                 if begins_function(&instruction) {
                     cases = None;
                 }
@@ -286,7 +290,8 @@ impl CodeReader {
         }
     }
 
-    /// Follows the code from one place, and every jump and call from there on. What was known first stays.
+    /// Follows the code from one place, and every jump and call from there on. What was known first
+    /// stays.
     fn follow(
         &mut self,
         decoder: &mut Decoder<'_>,
@@ -334,7 +339,8 @@ impl CodeReader {
         }
     }
 
-    /// Behind a call the code goes on, if the call returns. Where padding and a function follow, it does not.
+    /// Behind a call the code goes on, if the call returns. Where padding and a function follow, it
+    /// does not.
     fn go_on_behind(
         &mut self,
         decoder: &mut Decoder<'_>,
@@ -372,7 +378,8 @@ pub(super) struct CallTargets {
     pub(super) read_bytes: usize,
 }
 
-/// The addresses that direct calls in this code lead to. Looks at no instruction that begins in the last `keep_bytes`.
+/// The addresses that direct calls in this code lead to. Looks at no instruction that begins in the
+/// last `keep_bytes`.
 pub(super) fn call_targets(code: &[u8], address: u64, keep_bytes: usize) -> CallTargets {
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
     let mut instruction = Instruction::default();

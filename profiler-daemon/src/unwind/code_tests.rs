@@ -27,7 +27,8 @@ struct Agreement {
     unknown: u64,
 }
 
-/// Reads each function's code as if it had no unwind information, and compares instruction by instruction.
+/// Reads each function's code as if it had no unwind information, and compares instruction by
+/// instruction.
 fn agreement(path: &str) -> Option<Agreement> {
     let file = fs::read(path).ok()?;
     let limits = BuildLimits::default();
@@ -93,14 +94,15 @@ fn agreement(path: &str) -> Option<Agreement> {
     Some(found)
 }
 
-/// Whether the caller's rbp is where the compiler says; or in the register again, when the compiler does not say that its
-/// place has been taken off the stack.
+/// Whether the caller's rbp is where the compiler says; or in the register again, when the compiler
+/// does not say that its place has been taken off the stack.
 fn finds_frame(state: State, rule: Rule) -> bool {
     let popped = state.sp.is_some_and(|sp| sp < -8 * i32::from(rule.frame));
     state.saved == rule.frame || (state.saved == FRAME_UNCHANGED && popped)
 }
 
-// Check that what is read off the code of real libraries is what their compilers wrote down, for nearly every instruction.
+// Check that what is read off the code of real libraries is what their compilers wrote down, for
+// nearly every instruction.
 #[test]
 fn agrees_with_compilers() {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
@@ -147,7 +149,8 @@ const fn by_rsp(param: i32, frame: i8) -> Rule {
     }
 }
 
-// Check that pushes, a room of its own and an early return are followed: behind the return the body's rule holds again.
+// Check that pushes, a room of its own and an early return are followed: behind the return the
+// body's rule holds again.
 #[test]
 fn early_return() {
     let code = [
@@ -177,8 +180,9 @@ fn early_return() {
     assert_eq!(rules(&code), expected);
 }
 
-// Check that a stack pointer moved by a register is found through rbp, and that the cases of a table of jumps have what held
-// at the jump, while code that saves a register is a function of its own.
+// Check that a stack pointer moved by a register is found through rbp, and that the cases of a
+// table of jumps have what held at the jump, while code that saves a register is a function of its
+// own.
 #[test]
 fn unknown_moves_and_cases() {
     let code = [
@@ -209,8 +213,9 @@ fn unknown_moves_and_cases() {
     assert_eq!(rules(&code), expected);
 }
 
-// Check that code which threads begin in has no rule but a gap, where a frame pointer of zero is the end, and that code which
-// sets the stack pointer from anywhere is followed by frame pointers that have none.
+// Check that code which threads begin in has no rule but a gap, where a frame pointer of zero is
+// the end, and that code which sets the stack pointer from anywhere is followed by frame pointers
+// that have none.
 #[test]
 fn no_rule() {
     // xor %ebp, %ebp; pop %rdi; call *%r9
@@ -246,7 +251,8 @@ fn any_bytes() {
     }
 }
 
-// Check that calls within padding, each of which has all of it behind it, do not have it read once for each.
+// Check that calls within padding, each of which has all of it behind it, do not have it read once
+// for each.
 #[test]
 fn shared_padding() {
     const CALLS: usize = 17_000;

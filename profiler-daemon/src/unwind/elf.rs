@@ -1,5 +1,6 @@
-//! What unwinding needs of an ELF file: where its code is, where it begins, and the section with unwind information. Only
-//! those parts are read; how the tables that lead there are read is `processes::elf_file`'s.
+//! What unwinding needs of an ELF file: where its code is, where it begins, and the section with
+//! unwind information. Only those parts are read; how the tables that lead there are read is
+//! `processes::elf_file`'s.
 
 use gimli::{BaseAddresses, EhFrameHdr, LittleEndian, Pointer};
 
@@ -72,7 +73,8 @@ impl From<NoElf> for NoTable {
 }
 
 impl Elf {
-    /// Reads what is needed. `max_section_bytes` bounds the unwind information; `keep_going` is asked while it is unpacked.
+    /// Reads what is needed. `max_section_bytes` bounds the unwind information; `keep_going` is
+    /// asked while it is unpacked.
     ///
     /// # Errors
     ///
@@ -113,7 +115,8 @@ impl Elf {
         })
     }
 
-    /// Addresses where symbols say that functions begin, as far as they are `wanted`, at most `max` of each table.
+    /// Addresses where symbols say that functions begin, as far as they are `wanted`, at most `max`
+    /// of each table.
     pub fn function_starts(
         &self,
         file: &(impl ReadAt + ?Sized),

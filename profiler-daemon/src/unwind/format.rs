@@ -1,4 +1,5 @@
-//! A table as bytes, for the disk. Everything read back is checked: bytes on disk can be cut short, old, or another's.
+//! A table as bytes, for the disk. Everything read back is checked: bytes on disk can be cut short,
+//! old, or another's.
 
 use profiler_common::unwind::{MAX_PAGE_ROWS, UnwindPage, UnwindRow};
 
@@ -8,7 +9,8 @@ use super::{
     table::{BuildStats, UnwindTable},
 };
 
-/// Opens every file. The number behind it is the version: to be raised whenever rows mean something else.
+/// Opens every file. The number behind it is the version: to be raised whenever rows mean something
+/// else.
 const MAGIC: [u8; 8] = *b"unwind\0\x03";
 /// Most code segments of a table.
 const MAX_SEGMENTS: usize = 256;

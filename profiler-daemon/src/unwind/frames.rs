@@ -1,5 +1,5 @@
-//! The functions that a section of unwind information describes, by address, and the rules of each. The section is walked by
-//! its lengths, so one entry that makes no sense costs itself only.
+//! The functions that a section of unwind information describes, by address, and the rules of each.
+//! The section is walked by its lengths, so one entry that makes no sense costs itself only.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,8 @@ use super::{
 
 /// Most bytes of one entry. The largest real ones are some ten kilobytes.
 const MAX_ENTRY_BYTES: usize = 1 << 20;
-/// Most bytes of an entry that functions share: each function runs its instructions again. Real ones are below a hundred.
+/// Most bytes of an entry that functions share: each function runs its instructions again. Real
+/// ones are below a hundred.
 const MAX_SHARED_BYTES: usize = 512;
 /// Most shared entries kept.
 const MAX_SHARED: usize = 65_536;
@@ -91,7 +92,8 @@ where
         }
     }
 
-    /// All functions within code, by address, none overlapping. An entry of length zero ends the section if `to_terminator`.
+    /// All functions within code, by address, none overlapping. An entry of length zero ends the
+    /// section if `to_terminator`.
     pub(super) fn spans(
         &mut self,
         segments: &[Segment],
@@ -152,8 +154,8 @@ where
         Ok(spans)
     }
 
-    /// Gives the rules of the function whose entry is at `offset` to `row`, by rising address. What makes no sense is
-    /// unsupported from there to the end.
+    /// Gives the rules of the function whose entry is at `offset` to `row`, by rising address. What
+    /// makes no sense is unsupported from there to the end.
     pub(super) fn rules(
         &mut self,
         span: Span,

@@ -1,4 +1,5 @@
-//! What reads unwind information, for `crate::fuzzing`: it must end, keep its bounds, and make tables that hold together.
+//! What reads unwind information, for `crate::fuzzing`: it must end, keep its bounds, and make
+//! tables that hold together.
 
 use profiler_common::unwind::{MAX_PAGE_ROWS, PAGE_BITS};
 

@@ -1,6 +1,7 @@
-//! What Go's runtime knows of a program's functions (`.gopclntab`, which every Go program has, stripped or not): where each
-//! begins, how far its frame reaches at each instruction, where stacks end, and which functions leave their stack. From Go 1.18
-//! on. Go's `.debug_frame` says less: not where rbp is saved, which the way back from another stack needs.
+//! What Go's runtime knows of a program's functions (`.gopclntab`, which every Go program has,
+//! stripped or not): where each begins, how far its frame reaches at each instruction, where stacks
+//! end, and which functions leave their stack. From Go 1.18 on. Go's `.debug_frame` says less: not
+//! where rbp is saved, which the way back from another stack needs.
 //!
 //! Hostile bytes: what makes no sense, or does not fit the code, is as if it were not there.
 
@@ -26,7 +27,8 @@ const HEADER_BYTES: u64 = 72;
 const MAX_ROWS: usize = 16_384;
 /// Functions whose code is looked at to learn whether the table fits it.
 const MAX_SAMPLES: usize = 64;
-/// How far behind the beginning of its section Go's code is looked for, in bytes, and what its address is a multiple of.
+/// How far behind the beginning of its section Go's code is looked for, in bytes, and what its
+/// address is a multiple of.
 const SEARCHED_BYTES: u64 = 64 << 10;
 const CODE_ALIGNMENT: usize = 16;
 /// Most bytes of code that is looked at.
@@ -106,7 +108,8 @@ impl GoFunctions {
         {
             return None;
         }
-        // Newer programs do not say where their code begins: where the section does, or, made by C's linker, some way behind.
+        // Newer programs do not say where their code begins: where the section does, or, made by
+        // C's linker, some way behind.
         let known = [text, elf.text].into_iter().map(|text| (text, 1));
         let behind = (0..SEARCHED_BYTES).step_by(CODE_ALIGNMENT);
         let searched = behind.map(|behind| (elf.text.saturating_add(behind), MAX_SAMPLES));
@@ -140,7 +143,8 @@ impl GoFunctions {
         })
     }
 
-    /// Gives the rules of a function to `row`, by rising address. What makes no sense is unsupported from there to the end.
+    /// Gives the rules of a function to `row`, by rising address. What makes no sense is
+    /// unsupported from there to the end.
     pub(super) fn rules(
         &self,
         span: Span,
@@ -162,7 +166,8 @@ impl GoFunctions {
         let mut code = [0; CODE_BYTES];
         if is_assembly && read_code(span.start, &mut code) && code == TRAMPOLINE {
             stats.trampolines += 1;
-            // Handlers return to its first byte, and callers are looked up one byte before where they go on.
+            // Handlers return to its first byte, and callers are looked up one byte before where
+            // they go on.
             return row(span.start.saturating_sub(1), Rule::SIGNAL);
         }
         let first = self.first_frame(function);
@@ -183,7 +188,8 @@ impl GoFunctions {
             stats.rows_read += 1;
             let leaves_stack = function.flags & flag::LEAVES_STACK != 0;
             let rule = if leaves_stack && (frame_bytes > 0 || !has_frame) {
-                // Where it lies is not known; rbp is kept, or cleared where the stack has nothing to do with its caller's.
+                // Where it lies is not known; rbp is kept, or cleared where the stack has nothing
+                // to do with its caller's.
                 Rule::OTHER_STACK
             } else {
                 Rule {
@@ -201,8 +207,8 @@ impl GoFunctions {
         Ok(())
     }
 
-    /// Where frames of compiled functions begin, of some functions from all over the table. Before `text` is known: by addresses
-    /// from 0 on.
+    /// Where frames of compiled functions begin, of some functions from all over the table. Before
+    /// `text` is known: by addresses from 0 on.
     fn sampled_frames(&self) -> Vec<Frame> {
         let step = (self.count as usize / (4 * MAX_SAMPLES)).max(1);
         let compiled = (0..self.count).step_by(step).filter_map(|number| {
@@ -272,8 +278,8 @@ struct Frame {
     frame_bytes: i32,
 }
 
-/// Whether the code from `text` on is what the table says: all of these frames begin behind instructions that make room for
-/// them.
+/// Whether the code from `text` on is what the table says: all of these frames begin behind
+/// instructions that make room for them.
 fn fit(frames: &[Frame], text: u64, elf: &Elf, file: &(impl ReadAt + ?Sized)) -> bool {
     frames.iter().all(|frame| {
         let mut code = [0; 7];
@@ -285,7 +291,8 @@ fn fit(frames: &[Frame], text: u64, elf: &Elf, file: &(impl ReadAt + ?Sized)) ->
     })
 }
 
-/// See [`GoFunctions::rows`]. Pairs of how much the frame grows, and for how many bytes of code it stays so.
+/// See [`GoFunctions::rows`]. Pairs of how much the frame grows, and for how many bytes of code it
+/// stays so.
 struct RowsOf<'a> {
     bytes: &'a [u8],
     address: u64,
@@ -327,8 +334,8 @@ impl RowsOf<'_> {
     }
 }
 
-/// Whether an instruction that ends with this code makes a frame of so many bytes: `push %rbp`, `sub $n, %rsp`, or
-/// `add $-128, %rsp`.
+/// Whether an instruction that ends with this code makes a frame of so many bytes: `push %rbp`,
+/// `sub $n, %rsp`, or `add $-128, %rsp`.
 fn makes_room(code: [u8; 7], frame_bytes: i32) -> bool {
     let [.., last] = code;
     let by_push = last == 0x55 && frame_bytes == 8;
@@ -338,8 +345,8 @@ fn makes_room(code: [u8; 7], frame_bytes: i32) -> bool {
     by_push || by_byte || by_word || by_128
 }
 
-/// Whether rbp is saved right below the return address by a frame that is there from this address on: pushed before, or stored
-/// behind.
+/// Whether rbp is saved right below the return address by a frame that is there from this address
+/// on: pushed before, or stored behind.
 fn saves_frame_pointer(address: u64, read_code: impl Fn(u64, &mut [u8]) -> bool) -> bool {
     const STORES: [&[u8]; 2] = [&[0x48, 0x89, 0x6c, 0x24], &[0x48, 0x89, 0xac, 0x24]];
     let mut code = [0; 5];

@@ -149,9 +149,9 @@ fn row(table: &UnwindTable, function: usize, at: usize) -> UnwindRow {
     table.row_for(address).unwrap()
 }
 
-// Check that each kind of function has the rules that its code means: compiled ones save rbp, those made by hand if they do,
-// those that leave their stack are followed by rbp, stacks end where they begin, and handlers of signals return to what was
-// interrupted.
+// Check that each kind of function has the rules that its code means: compiled ones save rbp, those
+// made by hand if they do, those that leave their stack are followed by rbp, stacks end where they
+// begin, and handlers of signals return to what was interrupted.
 #[test]
 fn rules_of_functions() {
     let table = table(&made(&FUNCTIONS, CODE_ADDRESS));
@@ -177,8 +177,8 @@ fn rules_of_functions() {
     assert_eq!(rule(5, 0).0, kind::SIGNAL);
 }
 
-// Check that a function without a frame that leaves its stack, as one that goes on with another goroutine, is followed by rbp
-// from its beginning on.
+// Check that a function without a frame that leaves its stack, as one that goes on with another
+// goroutine, is followed by rbp from its beginning on.
 #[test]
 fn without_a_frame_on_another_stack() {
     // mov 0x38(%rbx), %rsp; jmp *%rbx
@@ -193,8 +193,8 @@ fn without_a_frame_on_another_stack() {
     assert_eq!(row(&table, 1, 4).kind, kind::OTHER_STACK);
 }
 
-// Check that the code is looked for where its section is when the header does not say, or says something else, and that a table
-// which fits the code nowhere is not used.
+// Check that the code is looked for where its section is when the header does not say, or says
+// something else, and that a table which fits the code nowhere is not used.
 #[test]
 fn where_the_code_begins() {
     for text in [0, CODE_ADDRESS + 16, u64::MAX - 8] {
@@ -210,7 +210,8 @@ fn where_the_code_begins() {
     assert_ne!(row(&table, 1, 0).kind, kind::STOP);
 }
 
-// Check that code which begins behind that of others is found if enough of it fits, and not where too little does.
+// Check that code which begins behind that of others is found if enough of it fits, and not where
+// too little does.
 #[test]
 fn behind_other_code() {
     let many: Vec<Made> = (0..70).map(|_| COMPILED).chain([TOP]).collect();
@@ -222,7 +223,8 @@ fn behind_other_code() {
     assert_eq!(table_of(&many[40..]).stats.functions, 0);
 }
 
-// Check that frames that shrink below nothing are unsupported from there on, and cost the other functions nothing.
+// Check that frames that shrink below nothing are unsupported from there on, and cost the other
+// functions nothing.
 #[test]
 fn frames_that_make_no_sense() {
     const WRONG: Made = Made {

@@ -1,5 +1,5 @@
-//! Rules for code that no unwind information covers: signal trampolines and a program's first instructions are known by their
-//! shape, the rest is read (`code`). Bounded in bytes per file.
+//! Rules for code that no unwind information covers: signal trampolines and a program's first
+//! instructions are known by their shape, the rest is read (`code`). Bounded in bytes per file.
 
 use std::ops::Range;
 
@@ -13,7 +13,8 @@ use super::{
     table::BuildStats,
 };
 
-/// Code at the program's entry is taken for its first instructions, up to this many bytes or the next function.
+/// Code at the program's entry is taken for its first instructions, up to this many bytes or the
+/// next function.
 const ENTRY_BYTES: u64 = 64;
 /// `mov $15, %rax; syscall`: how a signal handler returns.
 pub(super) const TRAMPOLINE: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05];
@@ -21,8 +22,8 @@ pub(super) const TRAMPOLINE: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00
 const MAX_TRAMPOLINES: u64 = 64;
 /// Code is looked through in pieces of this many bytes.
 const PIECE_BYTES: usize = 64 << 10;
-/// Bytes at the end of a piece that the next one begins with, at least: an instruction and a trampoline, so that none is cut
-/// in two.
+/// Bytes at the end of a piece that the next one begins with, at least: an instruction and a
+/// trampoline, so that none is cut in two.
 const KEPT_BYTES: usize = 15 + TRAMPOLINE.len();
 
 /// Code without unwind information whose rule is known all the same.
@@ -49,8 +50,8 @@ struct Search<'a, File: ?Sized> {
     gap: Rule,
 }
 
-/// The rules that hold in the holes between functions, from the address they are given with to the next, by rising address.
-/// After each hole `gap` follows.
+/// The rules that hold in the holes between functions, from the address they are given with to the
+/// next, by rising address. After each hole `gap` follows.
 pub(super) fn fill(
     elf: &Elf,
     file: &(impl ReadAt + ?Sized),
@@ -191,7 +192,8 @@ impl<File: ReadAt + ?Sized> Search<'_, File> {
     }
 }
 
-/// The known shapes in a hole, by address, none overlapping. `starts` of functions and `trampolines` rise.
+/// The known shapes in a hole, by address, none overlapping. `starts` of functions and
+/// `trampolines` rise.
 fn shapes(elf: &Elf, hole: &Range<u64>, starts: &[u64], trampolines: &[u64]) -> Vec<Shape> {
     let mut shapes = Vec::new();
     if hole.contains(&elf.entry) {
@@ -209,7 +211,8 @@ fn shapes(elf: &Elf, hole: &Range<u64>, starts: &[u64], trampolines: &[u64]) -> 
     }
     for found in trampolines.iter().filter(|found| hole.contains(found)) {
         shapes.push(Shape {
-            // A handler returns to its first byte, and callers are looked up one byte before where they go on.
+            // A handler returns to its first byte, and callers are looked up one byte before where
+            // they go on.
             start: found.saturating_sub(1).max(hole.start),
             end: found + TRAMPOLINE.len() as u64,
             rule: Rule::SIGNAL,

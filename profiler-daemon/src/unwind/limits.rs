@@ -1,6 +1,7 @@
 //! Bounds on building a table.
 
-/// Shorter holes between functions are padding, and continue the function before: the row saved is one in three.
+/// Shorter holes between functions are padding, and continue the function before: the row saved is
+/// one in three.
 pub(super) const PADDING_BYTES: u64 = 16;
 
 /// Bounds on what a table may take to build.

@@ -1,8 +1,10 @@
-//! Tables that unwind code without frame pointers: from a file's `.eh_frame`, Go's own tables, or its very code, to rows in
-//! pages, on a thread of its own, kept on disk. x86-64 only. It does not unwind: `profiler_common::unwind::step` does, over these rows. It does not know
-//! processes or maps of the kernel: a table is per file, in the file's own virtual addresses.
+//! Tables that unwind code without frame pointers: from a file's `.eh_frame`, Go's own tables, or
+//! its very code, to rows in pages, on a thread of its own, kept on disk. x86-64 only. It does not
+//! unwind: `profiler_common::unwind::step` does, over these rows. It does not know processes or
+//! maps of the kernel: a table is per file, in the file's own virtual addresses.
 //!
-//! Files are anybody's: every size, count and the time spent is bounded, and a hostile file costs its own table only.
+//! Files are anybody's: every size, count and the time spent is bounded, and a hostile file costs
+//! its own table only.
 
 pub mod build;
 pub mod cache;
@@ -38,7 +40,8 @@ mod tests;
 
 macro_rules! no_table {
     ($($(#[doc = $doc:literal])+ $name:ident, $snake:literal;)+) => {
-        /// Why a file's unwind information cannot be used. Without a table its code is followed by frame pointers.
+        /// Why a file's unwind information cannot be used. Without a table its code is followed by
+        /// frame pointers.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum NoTable {
             $($(#[doc = $doc])+ $name,)+
@@ -78,7 +81,8 @@ no_table! {
     NoUnwindInformation, "no_unwind_information";
     /// Its unwind information is compressed with something other than zlib.
     Compressed, "compressed";
-    /// Its compressed unwind information is damaged, or does not unpack to the size that its header says.
+    /// Its compressed unwind information is damaged, or does not unpack to the size that its header
+    /// says.
     CompressionDamaged, "compression_damaged";
     /// Its compressed unwind information claims to be more than a hundred times as large unpacked.
     CompressionRatio, "compression_ratio";

@@ -1,5 +1,5 @@
-//! Puts rows in their pages: merges equal neighbours, lets each page begin with what holds there, and bounds the rows of a
-//! page and of all. Pure; knows nothing of DWARF.
+//! Puts rows in their pages: merges equal neighbours, lets each page begin with what holds there,
+//! and bounds the rows of a page and of all. Pure; knows nothing of DWARF.
 
 use profiler_common::unwind::{MAX_PAGE_ROWS, PAGE_BITS, UnwindFailure, UnwindPage, UnwindRow};
 
@@ -145,8 +145,8 @@ mod tests {
         }
     }
 
-    // Check that equal neighbours are one row, that a rule which held for no byte is gone, and that pages begin with what
-    // holds there, also pages without a row of their own.
+    // Check that equal neighbours are one row, that a rule which held for no byte is gone, and that
+    // pages begin with what holds there, also pages without a row of their own.
     #[test]
     fn pages_carry_over() {
         let mut rows = Rows::new(0x1_0010, 100);
@@ -186,7 +186,8 @@ mod tests {
         );
     }
 
-    // Check that a page with one row too many says so, and that the page behind it is as if nothing had happened.
+    // Check that a page with one row too many says so, and that the page behind it is as if nothing
+    // had happened.
     #[test]
     fn too_dense() {
         let mut rows = Rows::new(0, 1 << 20);

@@ -14,7 +14,8 @@ pub(super) type Bytes<'a> = gimli::EndianSlice<'a, gimli::LittleEndian>;
 const RBP: Register = Register(6);
 const RSP: Register = Register(7);
 
-/// `breg7+8; breg16; lit15; and; lit11; ge; lit3; shl; plus`: what linkers say of their linkage stubs.
+/// `breg7+8; breg16; lit15; and; lit11; ge; lit3; shl; plus`: what linkers say of their linkage
+/// stubs.
 const PLT11: [u8; 11] = [
     0x77, 0x08, 0x80, 0x00, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22,
 ];

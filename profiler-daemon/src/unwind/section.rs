@@ -1,6 +1,6 @@
-//! The bytes of a section: as they lie in the file, or unpacked where they are compressed, with a header in front as ELF has
-//! it or as `.zdebug_` sections had it. zlib only. What a header claims is believed only within bounds: of bytes, of how much
-//! a packed byte may stand for, and of time.
+//! The bytes of a section: as they lie in the file, or unpacked where they are compressed, with a
+//! header in front as ELF has it or as `.zdebug_` sections had it. zlib only. What a header claims
+//! is believed only within bounds: of bytes, of how much a packed byte may stand for, and of time.
 
 use std::io::{self, Read};
 
@@ -14,7 +14,8 @@ use crate::processes::elf_file::{ReadAt, Section};
 pub(super) enum Packing {
     /// As they are, or packed if the section's flags say so.
     AsFlagged,
-    /// Packed, in the form that came before that flag: a mark, the size as a big-endian number, a zlib stream.
+    /// Packed, in the form that came before that flag: a mark, the size as a big-endian number, a
+    /// zlib stream.
     Old,
 }
 
@@ -26,12 +27,14 @@ const COMPRESSED_ZLIB: u32 = 1;
 const OLD_MARK: &[u8; 4] = b"ZLIB";
 /// The mark and the size.
 const OLD_HEADER_BYTES: u64 = 12;
-/// Most bytes that a packed byte may stand for. Real unwind information packs to a fifth; zlib could do a thousandth.
+/// Most bytes that a packed byte may stand for. Real unwind information packs to a fifth; zlib
+/// could do a thousandth.
 const MAX_RATIO: u64 = 100;
 /// Bytes unpacked at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// The section's bytes, `max_bytes` at most. `keep_going` is asked before each mebibyte that is unpacked.
+/// The section's bytes, `max_bytes` at most. `keep_going` is asked before each mebibyte that is
+/// unpacked.
 pub(super) fn contents(
     file: &(impl ReadAt + ?Sized),
     section: &Section,

@@ -75,7 +75,8 @@ fn refused(section: MadeSection) -> NoTable {
     table.without.unwrap()
 }
 
-// Check that a section is read the same whether it is compressed in one form, in the other, or not at all.
+// Check that a section is read the same whether it is compressed in one form, in the other, or not
+// at all.
 #[test]
 fn read_as_if_it_were_not_compressed() {
     let section = debug_frame();
@@ -139,8 +140,8 @@ fn damaged() {
     assert_eq!(refused(mark), damaged);
 }
 
-// Check that a section which claims gigabytes, or unpacks to much more than it is, is refused before it is unpacked, and that
-// another method than zlib's has a reason of its own.
+// Check that a section which claims gigabytes, or unpacks to much more than it is, is refused
+// before it is unpacked, and that another method than zlib's has a reason of its own.
 #[test]
 fn claims() {
     let stream = packed(&debug_frame());
@@ -164,8 +165,9 @@ fn claims() {
     );
 }
 
-// Check that code without any unwind information has rules read off it, the reason kept, and that where nothing is known of it
-// a frame pointer of zero is no end; and that a file without code that could be read has no table.
+// Check that code without any unwind information has rules read off it, the reason kept, and that
+// where nothing is known of it a frame pointer of zero is no end; and that a file without code that
+// could be read has no table.
 #[test]
 fn code_alone() {
     let mut file = program(&code(), &[]);
@@ -185,7 +187,8 @@ fn code_alone() {
     assert_eq!(nothing.unwrap_err(), NoTable::NoUnwindInformation);
 }
 
-// Check that few functions with much to say are asked about as often as many with little, so that they are given up in time.
+// Check that few functions with much to say are asked about as often as many with little, so that
+// they are given up in time.
 #[test]
 fn long_functions_are_asked_about() {
     const FUNCTIONS: u64 = 8;

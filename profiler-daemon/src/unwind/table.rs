@@ -1,5 +1,5 @@
-//! The finished table of a file: pages of rows, as the kernel side will have them, and the way from a place in memory to the
-//! file's own addresses. Its bytes on disk are `cache`'s matter.
+//! The finished table of a file: pages of rows, as the kernel side will have them, and the way from
+//! a place in memory to the file's own addresses. Its bytes on disk are `cache`'s matter.
 
 use profiler_common::unwind::{PAGE_BITS, UnwindPage, UnwindRow, search};
 
@@ -44,15 +44,16 @@ pub struct UnwindTable {
     pub rows: Vec<UnwindRow>,
     /// Where the file's code is.
     pub segments: Vec<Segment>,
-    /// Why its rules were read off its code: its unwind information could not be used. `None` where it was, or Go's own table.
+    /// Why its rules were read off its code: its unwind information could not be used. `None` where
+    /// it was, or Go's own table.
     pub without: Option<NoTable>,
     /// What building it met.
     pub stats: BuildStats,
 }
 
 impl UnwindTable {
-    /// What to subtract from an address in a mapping to get the file's virtual address: for a mapping of this file at `start`
-    /// from `offset` in it. `None` if no code of the file is there.
+    /// What to subtract from an address in a mapping to get the file's virtual address: for a
+    /// mapping of this file at `start` from `offset` in it. `None` if no code of the file is there.
     #[must_use]
     pub fn bias(&self, start: u64, offset: u64) -> Option<u64> {
         bias(&self.segments, start, offset)
@@ -99,7 +100,8 @@ pub fn bias(segments: &[Segment], start: u64, offset: u64) -> Option<u64> {
 mod tests {
     use super::*;
 
-    // Check the way from a mapping to the file's addresses, for a segment that begins inside a page of the file.
+    // Check the way from a mapping to the file's addresses, for a segment that begins inside a page
+    // of the file.
     #[test]
     fn biases() {
         let segments = [

@@ -34,8 +34,8 @@ fn table_of(path: &std::path::Path) -> UnwindTable {
     .unwrap_or_else(|why| panic!("{}: {}", path.display(), why.name()))
 }
 
-// Check that the tables of this program and its libraries hold what is known of them: almost all rows can be unwound, pages
-// begin at 0 and are sorted, and libc's signal trampoline is found.
+// Check that the tables of this program and its libraries hold what is known of them: almost all
+// rows can be unwound, pages begin at 0 and are sorted, and libc's signal trampoline is found.
 #[test]
 fn own_files() {
     for path in real_files() {
@@ -59,7 +59,8 @@ fn own_files() {
     }
 }
 
-/// Prints what the choice of kinds rests on: for files named in `UNWIND_FILES` (separated by colons).
+/// Prints what the choice of kinds rests on: for files named in `UNWIND_FILES` (separated by
+/// colons).
 #[test]
 #[ignore = "a measurement, for files of one's choice"]
 #[expect(clippy::print_stdout, reason = "a person asked for the figures")]
@@ -137,7 +138,8 @@ fn other_files() {
     );
 }
 
-/// A program of 40 000 functions whose unwind information shares one entry with so many bytes of instructions.
+/// A program of 40 000 functions whose unwind information shares one entry with so many bytes of
+/// instructions.
 fn functions_that_share(bytes: usize) -> Vec<u8> {
     const FUNCTIONS: u64 = 40_000;
     let entry = |id: u32, body: &[u8]| {
@@ -161,8 +163,9 @@ fn functions_that_share(bytes: usize) -> Vec<u8> {
     program(&code, &[MadeSection::new(".eh_frame", section)])
 }
 
-// Check that forty thousand functions under one entry that is far longer than real ones cost little, because such an entry is
-// refused, and that they do not under the longest one that is taken, which means what it says.
+// Check that forty thousand functions under one entry that is far longer than real ones cost
+// little, because such an entry is refused, and that they do not under the longest one that is
+// taken, which means what it says.
 #[test]
 fn functions_under_one_long_entry() {
     for (bytes, is_taken) in [(4000, false), (480, true)] {

@@ -1,6 +1,7 @@
-//! The thread that makes tables: asked with open files, answers with tables or the reason why there is none. Reading files
-//! and the disk happens here and nowhere else. A file that is slow, huge or breaks the reader costs its own table only, and no
-//! more of the processor than a file of its size has a use for. Whose turn it is, is decided by those who ask.
+//! The thread that makes tables: asked with open files, answers with tables or the reason why there
+//! is none. Reading files and the disk happens here and nowhere else. A file that is slow, huge or
+//! breaks the reader costs its own table only, and no more of the processor than a file of its size
+//! has a use for. Whose turn it is, is decided by those who ask.
 
 use std::{
     io,
@@ -30,8 +31,8 @@ const MAX_ANSWERS: usize = 16;
 
 /// Longest time that one table may take.
 const MAX_TIME: Duration = Duration::from_secs(10);
-/// Processor time that a table may take, and what is added for each byte of the file that lies on a disk: real files take about
-/// a twentieth of it.
+/// Processor time that a table may take, and what is added for each byte of the file that lies on a
+/// disk: real files take about a twentieth of it.
 const BASE_PROCESSOR_NS: u64 = 500_000_000;
 const PROCESSOR_NS_PER_BYTE: u64 = 100;
 /// How much longer it takes at most to notice that it took too long, unless something is wrong.
@@ -92,7 +93,8 @@ pub struct WorkerCounts {
     pub built: u64,
     /// Tables found on disk.
     pub from_disk: u64,
-    /// Files whose unwind information could not be used, by reason, in the order of [`NoTable::ALL`].
+    /// Files whose unwind information could not be used, by reason, in the order of
+    /// [`NoTable::ALL`].
     pub none: [u64; NoTable::ALL.len()],
     /// Requests refused because too many waited.
     pub refused: u64,
@@ -161,7 +163,8 @@ impl TableWorker {
         })
     }
 
-    /// Asks for a table. False if too many wait (which is counted) or the thread is gone: ask again later.
+    /// Asks for a table. False if too many wait (which is counted) or the thread is gone: ask again
+    /// later.
     #[must_use]
     pub fn request(&self, request: TableRequest) -> bool {
         let taken = self.requests.try_send(request).is_ok();
@@ -259,13 +262,14 @@ fn build(
     .unwrap_or(Err(NoTable::Panicked))
 }
 
-/// Processor time for the table of a file that has so many bytes on its disk. What a sparse file claims to hold earns it none.
+/// Processor time for the table of a file that has so many bytes on its disk. What a sparse file
+/// claims to hold earns it none.
 fn processor_ns(held_bytes: u64) -> u64 {
     BASE_PROCESSOR_NS.saturating_add(held_bytes.saturating_mul(PROCESSOR_NS_PER_BYTE))
 }
 
-/// What the table is kept under on disk. Only tables of files that nobody but root can write are kept: others could bear the
-/// build ID of a file that they are not.
+/// What the table is kept under on disk. Only tables of files that nobody but root can write are
+/// kept: others could bear the build ID of a file that they are not.
 fn key_to_keep(request: &TableRequest) -> Option<TableKey> {
     let metadata = request.file.file.metadata().ok()?;
     if !only_root_writes(&metadata) {
@@ -336,7 +340,8 @@ mod tests {
         );
     }
 
-    // Check that the second table of a file of root's comes from the disk, is the same, and that others' files are not kept.
+    // Check that the second table of a file of root's comes from the disk, is the same, and that
+    // others' files are not kept.
     #[test]
     fn keeps_tables_of_root() {
         let folder = tempfile::tempdir().unwrap();

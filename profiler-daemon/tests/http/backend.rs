@@ -1,4 +1,5 @@
-//! A backend over a hand-made profile: one process of forty functions, one that exited and was dropped.
+//! A backend over a hand-made profile: one process of forty functions, one that exited and was
+//! dropped.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -280,7 +281,8 @@ fn named(name: String, known: bool) -> FunctionName {
     }
 }
 
-/// Two places make a line; there is none for one place in eight. The innermost function of all was inlined.
+/// Two places make a line; there is none for one place in eight. The innermost function of all was
+/// inlined.
 fn code(offset: u64) -> Code {
     let step = |function: &str, line: u64| Step {
         function: Some(function.into()),

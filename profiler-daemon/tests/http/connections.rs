@@ -95,7 +95,8 @@ const SESSION: &str =
 
 #[tokio::test]
 async fn silent_and_dribbling_clients_are_closed() {
-    // Check that a client that says nothing, stops in the middle of a head, or stays after its answer is closed.
+    // Check that a client that says nothing, stops in the middle of a head, or stays after its
+    // answer is closed.
     let server = start(Fake::default(), hasty()).await;
     for said in ["", "GET /healthz HTTP/1.1\r\nHost: local"] {
         let mut stream = server.connect().await;
@@ -141,8 +142,8 @@ async fn a_body_without_a_length_has_a_bound() {
 
 #[tokio::test]
 async fn heads_beyond_bounds_are_told_so() {
-    // Check that an address and headers beyond what is allowed are refused with a problem that says what is, and those
-    // within are answered.
+    // Check that an address and headers beyond what is allowed are refused with a problem that says
+    // what is, and those within are answered.
     let server = start(Fake::default(), hasty()).await;
     let lines = |count: usize| (0..count).map(|n| format!("X-{n}: y\r\n")).collect();
     let long = |bytes: usize| format!("X-Long: {}\r\n", "y".repeat(bytes));
@@ -176,7 +177,8 @@ async fn heads_beyond_bounds_are_told_so() {
 
 #[tokio::test]
 async fn what_is_no_request_is_refused_without_a_word() {
-    // Check that what is no HTTP, and heads beyond all that is read, are answered with a bare code and the connection closed.
+    // Check that what is no HTTP, and heads beyond all that is read, are answered with a bare code
+    // and the connection closed.
     let server = start(Fake::default(), hasty()).await;
     let endless = format!(
         "GET / HTTP/1.1\r\nHost: localhost\r\nX-Long: {}\r\n\r\n",
@@ -216,7 +218,8 @@ async fn what_is_no_request_is_refused_without_a_word() {
 
 #[tokio::test]
 async fn clients_that_do_not_read_lose_their_place() {
-    // Check that a client that takes nothing of a long answer is closed, so that the next has its place.
+    // Check that a client that takes nothing of a long answer is closed, so that the next has its
+    // place.
     let mut options = hasty();
     options.max_connections = 1;
     let fake = Fake {
@@ -261,8 +264,8 @@ async fn clients_that_do_not_read_lose_their_place() {
 
 #[tokio::test]
 async fn connections_beyond_the_limit_are_told_so() {
-    // Check that where answers are being made on all connections, one client too many gets 503 and a time to retry, and that a
-    // free place is used again.
+    // Check that where answers are being made on all connections, one client too many gets 503 and
+    // a time to retry, and that a free place is used again.
     let mut options = hasty();
     options.max_connections = 2;
     options.header_timeout = FOREVER;
@@ -278,7 +281,8 @@ async fn connections_beyond_the_limit_are_told_so() {
         send(&mut stream, SESSION).await;
         kept.push(stream);
     }
-    // Those before it are at work once the requests have been read; until then the older one gives way.
+    // Those before it are at work once the requests have been read; until then the older one gives
+    // way.
     tokio::time::sleep(Duration::from_millis(200)).await;
     let mut refused = server.connect().await;
     send(&mut refused, HEALTH).await;
@@ -309,8 +313,9 @@ async fn connections_beyond_the_limit_are_told_so() {
 
 #[tokio::test]
 async fn silent_connections_give_way() {
-    // Check that clients that hold every connection and say nothing, half a head, half a body, or nothing after an answer, keep
-    // nobody out, and that the one whose answer is being made keeps its place.
+    // Check that clients that hold every connection and say nothing, half a head, half a body, or
+    // nothing after an answer, keep nobody out, and that the one whose answer is being made keeps
+    // its place.
     let mut options = hasty();
     options.max_connections = 5;
     options.header_timeout = FOREVER;
@@ -355,7 +360,8 @@ async fn silent_connections_give_way() {
 
 #[tokio::test]
 async fn a_connection_does_not_live_forever() {
-    // Check that a client that keeps asking is closed between two answers once its connection is old.
+    // Check that a client that keeps asking is closed between two answers once its connection is
+    // old.
     let mut options = hasty();
     options.max_connection_age = Duration::from_millis(200);
     let server = start(Fake::default(), options).await;
@@ -378,8 +384,8 @@ async fn a_connection_does_not_live_forever() {
 
 #[tokio::test]
 async fn an_old_connection_ends_its_answer_first() {
-    // Check that an answer that takes longer than its connection may be old, and longer than a request may take, is sent whole,
-    // and that the connection is closed after it.
+    // Check that an answer that takes longer than its connection may be old, and longer than a
+    // request may take, is sent whole, and that the connection is closed after it.
     let mut options = hasty();
     options.max_connection_age = Duration::from_millis(100);
     let server = start(Fake::default(), options).await;
@@ -412,7 +418,8 @@ async fn the_last_answer_of_a_connection_has_an_end() {
 
 #[tokio::test]
 async fn stopping_finishes_what_runs() {
-    // Check that a running request is answered although the server stops, and that nobody new is let in.
+    // Check that a running request is answered although the server stops, and that nobody new is
+    // let in.
     let fake = Fake {
         delay: Duration::from_millis(200),
         ..Fake::default()

@@ -12,7 +12,8 @@ use super::{ask, example, get, hasty, request, server};
 
 #[tokio::test]
 async fn unknown_parameters_are_refused_everywhere() {
-    // Check that every endpoint names the parameters it takes when given one it does not, but those that probes and scrapers ask.
+    // Check that every endpoint names the parameters it takes when given one it does not, but those
+    // that probes and scrapers ask.
     for endpoint in ENDPOINTS {
         let path = example(endpoint.path);
         let asked = request(endpoint.methods()[0], &format!("{path}?sorted=1"));
@@ -40,7 +41,8 @@ async fn unknown_parameters_are_refused_everywhere() {
 
 #[tokio::test]
 async fn wrong_values_are_refused_together() {
-    // Check that values, repetition and columns that do not exist are told, each with what is allowed.
+    // Check that values, repetition and columns that do not exist are told, each with what is
+    // allowed.
     let problem = get("/api/v1/functions?limit=x&order=up&q=a&q=b")
         .await
         .problem(400);
@@ -66,7 +68,8 @@ async fn wrong_values_are_refused_together() {
 
 #[tokio::test]
 async fn functions_and_modules_must_exist() {
-    // Check that callers and callees need a function that is there, and that modules that are not there are refused.
+    // Check that callers and callees need a function that is there, and that modules that are not
+    // there are refused.
     for report in ["callers", "callees"] {
         let path = format!("/api/v1/processes/{RUNNING}/{report}");
         let problem = get(&path).await.problem(400);
@@ -139,7 +142,8 @@ async fn what_is_compared_must_be_comparable() {
 
 #[tokio::test]
 async fn formats_that_do_not_exist_are_refused() {
-    // Check that a format is refused where it does not exist, with what is available: 400 by parameter, 406 by header.
+    // Check that a format is refused where it does not exist, with what is available: 400 by
+    // parameter, 406 by header.
     let problem = get("/api/v1/functions?format=xml").await.problem(400);
     assert_eq!(
         problem["errors"][0]["detail"],
@@ -171,7 +175,8 @@ async fn formats_that_do_not_exist_are_refused() {
 
 #[tokio::test]
 async fn processes_that_are_not_there_are_told_apart() {
-    // Check that an unknown process is 404, another start time too, a dropped one 410 and nonsense 400, in every report.
+    // Check that an unknown process is 404, another start time too, a dropped one 410 and nonsense
+    // 400, in every report.
     for report in [
         "",
         "/functions",
@@ -199,7 +204,8 @@ async fn processes_that_are_not_there_are_told_apart() {
 
 #[tokio::test]
 async fn paths_that_do_not_exist_list_those_that_do() {
-    // Check that unknown paths, reports that are not made yet included, answer 404 with every endpoint.
+    // Check that unknown paths, reports that are not made yet included, answer 404 with every
+    // endpoint.
     for path in [
         "/nothing",
         "/api/v2",
@@ -219,7 +225,8 @@ async fn paths_that_do_not_exist_list_those_that_do() {
 
 #[tokio::test]
 async fn methods_that_do_not_exist_list_those_that_do() {
-    // Check that every endpoint refuses other methods with 405, an Allow header and a problem; preflights included.
+    // Check that every endpoint refuses other methods with 405, an Allow header and a problem;
+    // preflights included.
     for endpoint in ENDPOINTS {
         let path = example(endpoint.path);
         let others = ["POST", "DELETE", "OPTIONS"];
@@ -243,7 +250,8 @@ async fn methods_that_do_not_exist_list_those_that_do() {
 
 #[tokio::test]
 async fn not_ready_and_unavailable_say_why() {
-    // Check that a daemon that is not ready, or cannot read the kernel, answers 503 with its reasons and when to retry.
+    // Check that a daemon that is not ready, or cannot read the kernel, answers 503 with its
+    // reasons and when to retry.
     let fake = Fake {
         ready: Err(vec!["tick is not attached".to_owned()]),
         unavailable: true,
@@ -268,7 +276,8 @@ async fn not_ready_and_unavailable_say_why() {
 
 #[tokio::test]
 async fn an_answer_that_takes_too_long_is_given_up() {
-    // Check that the time of a request is bounded, also while it waits for its turn to make a report.
+    // Check that the time of a request is bounded, also while it waits for its turn to make a
+    // report.
     let mut options = hasty();
     options.max_reports = 1;
     let router = app(

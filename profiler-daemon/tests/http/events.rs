@@ -132,8 +132,9 @@ async fn until_ended(counts: &RequestCounts, reason: &str) {
 
 #[tokio::test]
 async fn every_report_comes_as_events() {
-    // Check that each endpoint with this format begins with the answer that JSON has, by parameter and by header, that HEAD answers the
-    // same without opening a stream, and that endpoints without the format refuse it.
+    // Check that each endpoint with this format begins with the answer that JSON has, by parameter
+    // and by header, that HEAD answers the same without opening a stream, and that endpoints
+    // without the format refuse it.
     let (router, counts) = live(Fake::default(), |_| {});
     let mut streamed = 0;
     for endpoint in ENDPOINTS.iter().filter(|endpoint| endpoint.takes("format")) {
@@ -184,7 +185,8 @@ async fn every_report_comes_as_events() {
 
 #[tokio::test]
 async fn events_go_on_and_streams_share_passes() {
-    // Check that each stream gets each new answer once, with its time as id, and that ten streams read the profile as often as one.
+    // Check that each stream gets each new answer once, with its time as id, and that ten streams
+    // read the profile as often as one.
     let fake = going_on(ENDLESS);
     let snapshots = Arc::clone(&fake.snapshots);
     let (router, counts) = live(fake, |_| {});
@@ -233,7 +235,8 @@ async fn events_go_on_and_streams_share_passes() {
 
 #[tokio::test]
 async fn what_is_the_same_is_not_sent_again() {
-    // Check that an answer that does not change is sent once, and that the stream says all the same that it is there.
+    // Check that an answer that does not change is sent once, and that the stream says all the same
+    // that it is there.
     let (router, counts) = live(Fake::default(), |options| {
         options.heartbeat = Duration::from_millis(300);
     });
@@ -251,7 +254,8 @@ async fn what_is_the_same_is_not_sent_again() {
 
 #[tokio::test]
 async fn an_answer_that_fails_ends_the_stream() {
-    // Check that a stream about a process ends with a problem once the process is dropped, and one about none does not begin.
+    // Check that a stream about a process ends with a problem once the process is dropped, and one
+    // about none does not begin.
     let (router, counts) = live(going_on(2), |_| {});
     let path = format!("/api/v1/processes/{RUNNING}");
     let mut reader = Reader::open(&router, &format!("{path}?format=events&interval=500ms")).await;
@@ -281,7 +285,8 @@ async fn an_answer_that_fails_ends_the_stream() {
 
 #[tokio::test]
 async fn wrong_questions_are_refused() {
-    // Check that intervals out of bounds, and an interval without a stream, are refused with what is allowed.
+    // Check that intervals out of bounds, and an interval without a stream, are refused with what
+    // is allowed.
     for interval in ["499ms", "0s", "2h", "x", "", "2"] {
         let problem = get(&format!(
             "/api/v1/session?format=events&interval={interval}"
@@ -310,7 +315,8 @@ async fn wrong_questions_are_refused() {
 
 #[tokio::test]
 async fn too_many_streams_are_told_so() {
-    // Check that one stream beyond the bound gets 503 with a time to retry, other answers go on, and a free place is used again.
+    // Check that one stream beyond the bound gets 503 with a time to retry, other answers go on,
+    // and a free place is used again.
     let (router, counts) = live(Fake::default(), |options| options.max_streams = 2);
     let target = "/api/v1/session?format=events";
     let mut kept = [
@@ -340,7 +346,8 @@ async fn too_many_streams_are_told_so() {
 
 #[tokio::test]
 async fn events_are_not_compressed() {
-    // Check that a client that takes gzip gets events as they are, since compression would hold them back.
+    // Check that a client that takes gzip gets events as they are, since compression would hold
+    // them back.
     let mut asking = request("GET", "/api/v1/functions?format=events");
     asking
         .headers_mut()
@@ -375,7 +382,8 @@ async fn a_client_that_leaves_is_noticed() {
 
 #[tokio::test]
 async fn a_client_that_takes_nothing_is_dropped() {
-    // Check that a stream whose client stops reading ends once the connection takes nothing more, and is counted as slow.
+    // Check that a stream whose client stops reading ends once the connection takes nothing more,
+    // and is counted as slow.
     let mut options = hasty();
     options.request_timeout = FOREVER;
     let counts = Arc::clone(&options.requests);
@@ -394,7 +402,8 @@ async fn a_client_that_takes_nothing_is_dropped() {
 
 #[tokio::test]
 async fn a_stream_outlives_the_age_of_connections() {
-    // Check that a stream goes on when its connection is old, and that the connection is closed after it.
+    // Check that a stream goes on when its connection is old, and that the connection is closed
+    // after it.
     let mut options = hasty();
     options.max_connection_age = Duration::from_millis(100);
     options.request_timeout = Duration::from_millis(100);
@@ -414,7 +423,8 @@ async fn a_stream_outlives_the_age_of_connections() {
 
 #[tokio::test]
 async fn stopping_ends_streams_at_once() {
-    // Check that the server does not wait for the next event of a stream when it stops, and that clients see a whole answer.
+    // Check that the server does not wait for the next event of a stream when it stops, and that
+    // clients see a whole answer.
     let mut options = hasty();
     options.shutdown_grace = FOREVER;
     let counts = Arc::clone(&options.requests);

@@ -8,7 +8,8 @@ use super::{ask, example, request, server};
 
 #[tokio::test]
 async fn other_hosts_are_refused_everywhere() {
-    // Check that no endpoint answers for a foreign name, whether it stands in the header or in the request line.
+    // Check that no endpoint answers for a foreign name, whether it stands in the header or in the
+    // request line.
     for endpoint in ENDPOINTS {
         let path = example(endpoint.path);
         let mut foreign = request("GET", &path);
@@ -57,7 +58,8 @@ async fn exactly_one_host_is_needed() {
 
 #[tokio::test]
 async fn pages_of_other_sites_fetch_nothing() {
-    // Check that what a page of another site embeds is refused everywhere, and that its links, own pages and programs are answered.
+    // Check that what a page of another site embeds is refused everywhere, and that its links, own
+    // pages and programs are answered.
     let from = |path: &str, headers: [&'static str; 3]| {
         let mut request = request("GET", path);
         for (name, value) in ["sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest"]

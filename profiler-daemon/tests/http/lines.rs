@@ -13,7 +13,8 @@ async fn rows(question: &str) -> Vec<Value> {
 
 #[tokio::test]
 async fn lines() {
-    // Check that lines have their rows, those without one a reason, and that the answer says what share that is.
+    // Check that lines have their rows, those without one a reason, and that the answer says what
+    // share that is.
     let all = rows("lines?limit=0").await;
     assert_eq!(all.len(), FUNCTIONS, "a line of each function");
     let one = all.iter().find(|row| row["function"] == "function_0x1004");
@@ -56,7 +57,8 @@ async fn lines() {
 
 #[tokio::test]
 async fn inlined() {
-    // Check that inlines=true makes rows of inlined functions, in lines and in functions, and false none.
+    // Check that inlines=true makes rows of inlined functions, in lines and in functions, and false
+    // none.
     let of = |rows: Vec<Value>| {
         rows.into_iter()
             .filter(|row| row["inlined"] == true)
@@ -72,7 +74,8 @@ async fn inlined() {
 
 #[tokio::test]
 async fn instructions() {
-    // Check that each place is a row with its address, and that they are sorted by it as by a number.
+    // Check that each place is a row with its address, and that they are sorted by it as by a
+    // number.
     let all = rows("instructions?limit=0&sort=address&order=asc").await;
     let addresses: Vec<&str> = all
         .iter()

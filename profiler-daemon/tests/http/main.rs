@@ -1,5 +1,5 @@
-//! Tests of the HTTP server over a hand-made profile: every endpoint and refusal by request, slow and greedy clients and
-//! the graceful stop over real connections.
+//! Tests of the HTTP server over a hand-made profile: every endpoint and refusal by request, slow
+//! and greedy clients and the graceful stop over real connections.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 

@@ -12,7 +12,8 @@ fn document() -> Value {
     serde_json::from_str(&openapi_document()).unwrap()
 }
 
-/// A validator of what a schema of the document describes, which refuses members that it does not describe.
+/// A validator of what a schema of the document describes, which refuses members that it does not
+/// describe.
 fn validator(document: &Value, schema: &Value) -> Validator {
     let mut whole = schema.clone();
     close(&mut whole);
@@ -91,8 +92,8 @@ fn check(document: &Value, operation: &Value, answer: &super::Answer, asked: &st
 
 #[tokio::test]
 async fn answers_are_as_described() {
-    // Check that each endpoint is described, and that its answers in every described format have a described type and, as
-    // JSON, exactly the described members.
+    // Check that each endpoint is described, and that its answers in every described format have a
+    // described type and, as JSON, exactly the described members.
     let served = get("/api/v1/openapi.json").await;
     assert_eq!(served.text(), openapi_document());
     let document = document();
@@ -137,7 +138,8 @@ async fn the_call_tree_is_as_described() {
 
 #[tokio::test]
 async fn refusals_are_as_described() {
-    // Check that wrong parameters, processes, formats, hosts and bodies are answered with a described problem.
+    // Check that wrong parameters, processes, formats, hosts and bodies are answered with a
+    // described problem.
     let document = document();
     let functions = &document["paths"]["/api/v1/processes/{pid}/functions"]["get"];
     for (asked, status) in [
@@ -179,7 +181,8 @@ async fn refusals_are_as_described() {
 
 #[test]
 fn names_are_used_once() {
-    // Check that every question has a name of its own, that every reference leads somewhere, and that nothing refers to code.
+    // Check that every question has a name of its own, that every reference leads somewhere, and
+    // that nothing refers to code.
     let document = document();
     let paths = document["paths"].as_object().unwrap();
     let operations = paths

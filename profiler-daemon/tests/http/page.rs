@@ -1,4 +1,5 @@
-//! How the page goes out: to browsers only, under a strict policy, and kept by them until it changes.
+//! How the page goes out: to browsers only, under a strict policy, and kept by them until it
+//! changes.
 
 use axum::http::{HeaderValue, header};
 
@@ -17,7 +18,8 @@ fn accepting(target: &str, accept: &'static str) -> axum::http::Request<axum::bo
 
 #[tokio::test]
 async fn browsers_get_the_page_and_others_the_first_screen() {
-    // Check that only a browser gets the page at the root, others the text of /top, and that caches are told so.
+    // Check that only a browser gets the page at the root, others the text of /top, and that caches
+    // are told so.
     let page = ask(server(), accepting("/", BROWSER)).await;
     assert_eq!(page.status, 200);
     assert_eq!(
@@ -39,7 +41,8 @@ async fn browsers_get_the_page_and_others_the_first_screen() {
 
 #[tokio::test]
 async fn files_go_out_under_a_strict_policy() {
-    // Check the types and headers of files of the page, and that the policy lets nothing in from elsewhere or inline.
+    // Check the types and headers of files of the page, and that the policy lets nothing in from
+    // elsewhere or inline.
     for (name, kind) in [
         ("main.js", "text/javascript; charset=utf-8"),
         ("flame/layout.js", "text/javascript; charset=utf-8"),
@@ -63,8 +66,8 @@ async fn files_go_out_under_a_strict_policy() {
 
 #[tokio::test]
 async fn speedscope_goes_out_under_a_policy_of_its_own() {
-    // Check that speedscope, its files and its licences are there, compressed for who takes that, and that its policy lets in neither
-    // scripts made of text nor anything from elsewhere.
+    // Check that speedscope, its files and its licences are there, compressed for who takes that,
+    // and that its policy lets in neither scripts made of text nor anything from elsewhere.
     for (name, kind) in [
         ("", "text/html; charset=utf-8"),
         ("no_eval.js", "text/javascript; charset=utf-8"),
@@ -95,7 +98,8 @@ async fn speedscope_goes_out_under_a_policy_of_its_own() {
 
 #[tokio::test]
 async fn what_a_browser_has_is_not_sent_again() {
-    // Check that a file whose tag is known is answered without a body, and one whose tag is another with it.
+    // Check that a file whose tag is known is answered without a body, and one whose tag is another
+    // with it.
     let first = get("/ui/main.js").await;
     let tag = first.header(header::ETAG).to_owned();
     assert_eq!(first.header(header::CACHE_CONTROL), "no-cache");
@@ -117,7 +121,8 @@ async fn what_a_browser_has_is_not_sent_again() {
 
 #[tokio::test]
 async fn only_files_of_the_page_are_there() {
-    // Check that no other path below the page's folder leads to a file, and that foreign hosts get none.
+    // Check that no other path below the page's folder leads to a file, and that foreign hosts get
+    // none.
     for path in [
         "/ui/",
         "/ui/nothing.js",

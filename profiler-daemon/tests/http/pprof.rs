@@ -36,7 +36,8 @@ fn profile(answer: &Answer) -> Profile {
 
 #[tokio::test]
 async fn a_process_comes_as_a_profile() {
-    // Check that the profile of a process has its stacks, and is compressed once, also for clients that take gzip.
+    // Check that the profile of a process has its stacks, and is compressed once, also for clients
+    // that take gzip.
     let path = format!("/api/v1/processes/{RUNNING}/pprof");
     let plain = get(&path).await;
     let found = profile(&plain);
@@ -54,7 +55,8 @@ async fn a_process_comes_as_a_profile() {
 
 #[tokio::test]
 async fn the_next_seconds_are_waited_for() {
-    // Check that a profile of the next second takes one, longer than a request may, and holds nothing from before.
+    // Check that a profile of the next second takes one, longer than a request may, and holds
+    // nothing from before.
     let mut options = hasty();
     options.max_recordings = 1;
     let router = app(Arc::new(Fake::default()), options);

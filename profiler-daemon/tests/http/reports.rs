@@ -31,7 +31,8 @@ pub(crate) fn with(target: &str, parameter: &str) -> String {
 
 #[tokio::test]
 async fn every_endpoint_answers() {
-    // Check that each declared endpoint answers GET and HEAD with 200, a content type and the headers of every answer.
+    // Check that each declared endpoint answers GET and HEAD with 200, a content type and the
+    // headers of every answer.
     for endpoint in ENDPOINTS
         .iter()
         .filter(|endpoint| endpoint.methods().contains(&"GET"))
@@ -77,7 +78,8 @@ async fn every_endpoint_answers() {
 
 #[tokio::test]
 async fn every_report_comes_as_json_and_as_text() {
-    // Check that format= and Accept choose the format of every endpoint that has both, and that format= wins.
+    // Check that format= and Accept choose the format of every endpoint that has both, and that
+    // format= wins.
     for endpoint in ENDPOINTS.iter().filter(|endpoint| endpoint.takes("format")) {
         let target = target(endpoint.path);
         let json = match endpoint.path {
@@ -122,8 +124,9 @@ async fn every_report_comes_as_json_and_as_text() {
 
 #[tokio::test]
 async fn the_first_screen() {
-    // Check that /top is text for curl and for a browser, JSON where that is asked for, that it names the process, its function and
-    // where more is, and that it takes a time and no word that it does not know.
+    // Check that /top is text for curl and for a browser, JSON where that is asked for, that it
+    // names the process, its function and where more is, and that it takes a time and no word that
+    // it does not know.
     for accept in ["*/*", "text/html,*/*;q=0.8"] {
         let mut asking = request("GET", "/top");
         asking
@@ -173,7 +176,8 @@ async fn the_first_screen() {
 
 #[tokio::test]
 async fn the_query_reaches_the_report() {
-    // Check that sort, order, limit and q decide which rows of a table are answered, and in which order.
+    // Check that sort, order, limit and q decide which rows of a table are answered, and in which
+    // order.
     let path = format!("/api/v1/processes/{RUNNING}/functions");
     let all = get(&format!("{path}?limit=0")).await.json();
     let total = all["total_rows"].as_u64().unwrap();
@@ -203,7 +207,8 @@ async fn the_query_reaches_the_report() {
 
 #[tokio::test]
 async fn tables_come_as_csv() {
-    // Check that every table has a CSV form with a header and as many lines as rows, by parameter and by header.
+    // Check that every table has a CSV form with a header and as many lines as rows, by parameter
+    // and by header.
     for report in [
         "functions",
         "modules",
@@ -244,7 +249,8 @@ async fn tables_come_as_csv() {
 
 #[tokio::test]
 async fn call_trees_come_in_the_formats_of_other_tools() {
-    // Check the content type of each format, that value= is read, and that a page made of a flame graph runs no script.
+    // Check the content type of each format, that value= is read, and that a page made of a flame
+    // graph runs no script.
     for (format, content_type) in [
         ("folded", "text/plain; charset=utf-8"),
         ("svg", "image/svg+xml"),
@@ -281,7 +287,8 @@ async fn call_trees_come_in_the_formats_of_other_tools() {
             "example (42);function_0x1000;function_0x1000 10000000"
         ]
     );
-    // The session's tree has a level for processes; where idle threads are does not change what there is.
+    // The session's tree has a level for processes; where idle threads are does not change what
+    // there is.
     for idle in ["apart", "among"] {
         let tree = get(&format!("/api/v1/calltree?idle={idle}")).await.json();
         let nodes = tree["root"]["children"].as_array().unwrap();
@@ -305,7 +312,8 @@ async fn call_trees_come_in_the_formats_of_other_tools() {
 
 #[tokio::test]
 async fn ended_processes_are_named_by_image() {
-    // Check that the row of processes that are one by image leads to their own reports, and that other names of images are refused.
+    // Check that the row of processes that are one by image leads to their own reports, and that
+    // other names of images are refused.
     let processes = get("/api/v1/processes").await.json();
     let rows = processes["rows"].as_array().unwrap();
     let row = rows.iter().find(|row| row["pid"].is_null()).unwrap();
@@ -339,8 +347,8 @@ async fn a_process_is_named_by_pid_and_start() {
 
 #[tokio::test]
 async fn a_command_line_is_shown_and_moves_no_terminal() {
-    // Check that a command line that was read stands in the row and the report of its process, its control characters
-    // escaped.
+    // Check that a command line that was read stands in the row and the report of its process, its
+    // control characters escaped.
     let processes = get("/api/v1/processes").await.json();
     assert_eq!(processes["rows"][0]["command_line"], COMMAND_LINE);
     let path = format!("/api/v1/processes/{RUNNING}");
@@ -355,7 +363,8 @@ async fn a_command_line_is_shown_and_moves_no_terminal() {
 
 #[tokio::test]
 async fn health_status_and_metrics_answer() {
-    // Check the bodies of both spellings of health, of the status in both formats, and the metrics' content type.
+    // Check the bodies of both spellings of health, of the status in both formats, and the metrics'
+    // content type.
     assert_eq!(get("/-/healthy").await.text(), "ok\n");
     assert_eq!(get("/readyz").await.text(), "ready\n");
     let status = get("/api/v1/status").await.json();
@@ -413,7 +422,8 @@ async fn long_answers_are_compressed_on_request() {
 
 #[tokio::test]
 async fn answers_are_counted() {
-    // Check that each answer is counted once under its handler and code, refusals and unknown paths included.
+    // Check that each answer is counted once under its handler and code, refusals and unknown paths
+    // included.
     let counts = Arc::new(RequestCounts::default());
     let router = app(
         Arc::new(Fake::default()),

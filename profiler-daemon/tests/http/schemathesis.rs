@@ -1,6 +1,8 @@
-//! The interface asked by schemathesis, which makes right and wrong requests out of its description and checks the answers by it.
+//! The interface asked by schemathesis, which makes right and wrong requests out of its description
+//! and checks the answers by it.
 //!
-//! `cargo xtask test` installs it (`tests/http/schemathesis`). Without it these tests are skipped, but not where `CI` is set.
+//! `cargo xtask test` installs it (`tests/http/schemathesis`). Without it these tests are skipped,
+//! but not where `CI` is set.
 
 use std::env;
 use std::io::Write as _;
@@ -80,7 +82,8 @@ fn check(output: &Output) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_interface_keeps_its_description() {
-    // Check that answers to right, wrong and odd requests at every bound are described ones; but for what waits for seconds.
+    // Check that answers to right, wrong and odd requests at every bound are described ones; but
+    // for what waits for seconds.
     let waiting = "^/debug/pprof/";
     let arguments = [
         "--phases",

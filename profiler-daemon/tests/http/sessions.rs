@@ -35,8 +35,9 @@ fn texts<'a>(list: &'a Value, field: &str) -> Vec<&'a str> {
 
 #[tokio::test]
 async fn a_session_from_start_to_removal() {
-    // Check that a session has a life: 201 with its place, spans by marks, totals at the stop that stay readable and are those of its
-    // spans and of every report over it, and 404 once it is removed.
+    // Check that a session has a life: 201 with its place, spans by marks, totals at the stop that
+    // stay readable and are those of its spans and of every report over it, and 404 once it is
+    // removed.
     let router = server();
     let started = start(&router, "check out").await;
     assert_eq!(started.status, 201, "{}", started.text());
@@ -112,7 +113,8 @@ async fn a_session_from_start_to_removal() {
 
 #[tokio::test]
 async fn every_report_takes_a_session() {
-    // Check that each endpoint that takes a window takes a session and a span of it, and says there is none where there is none.
+    // Check that each endpoint that takes a window takes a session and a span of it, and says there
+    // is none where there is none.
     let router = server();
     start(&router, "one").await;
     send(&router, "DELETE", "/api/v1/sessions/one", &Value::Null).await;
@@ -158,7 +160,8 @@ async fn every_report_takes_a_session() {
 
 #[tokio::test]
 async fn sessions_that_cannot_be() {
-    // Check that names, bodies and changes that are not allowed are refused with what is, and change nothing.
+    // Check that names, bodies and changes that are not allowed are refused with what is, and
+    // change nothing.
     let router = server();
     let sessions = "/api/v1/sessions";
     for body in [

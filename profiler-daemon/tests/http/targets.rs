@@ -49,7 +49,8 @@ async fn targets_can_be_changed() {
 
 #[tokio::test]
 async fn targets_that_are_not_allowed_change_nothing() {
-    // Check that broken JSON, unknown fields, values out of bounds and empty targets are refused, and nothing changes.
+    // Check that broken JSON, unknown fields, values out of bounds and empty targets are refused,
+    // and nothing changes.
     let router = server();
     for (body, part) in [
         ("{", "EOF"),

@@ -5,8 +5,9 @@ use super::get;
 
 #[tokio::test]
 async fn timelines_come_in_every_format() {
-    // Check that a timeline has spans and rows of the same number as JSON, a letter for each as text, and a line for each that is not
-    // empty as CSV; of a process by thread and of all by process.
+    // Check that a timeline has spans and rows of the same number as JSON, a letter for each as
+    // text, and a line for each that is not empty as CSV; of a process by thread and of all by
+    // process.
     for (path, who) in [
         ("/api/v1/timeline".to_owned(), "pid"),
         (format!("/api/v1/processes/{RUNNING}/timeline"), "tid"),
@@ -36,8 +37,8 @@ async fn timelines_come_in_every_format() {
 
 #[tokio::test]
 async fn windows_by_moments() {
-    // Check that from and to choose the time an answer covers, that they do not go with window, and that what is forgotten is told
-    // with what is kept.
+    // Check that from and to choose the time an answer covers, that they do not go with window, and
+    // that what is forgotten is told with what is kept.
     let answer = get("/api/v1/session?from=1700000017.5&to=-500ms")
         .await
         .json();

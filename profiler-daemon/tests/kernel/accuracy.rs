@@ -1,20 +1,23 @@
-//! Is the time of a function where it was spent? Programs that time their own functions, written to break a division of time,
-//! and each of their functions held against its own clock: elapsed and application time, within four standard deviations of
-//! the marks that they rest on. The first design (all pending time to the next walk) fails most of these.
+//! Is the time of a function where it was spent? Programs that time their own functions, written to
+//! break a division of time, and each of their functions held against its own clock: elapsed and
+//! application time, within four standard deviations of the marks that they rest on. The first
+//! design (all pending time to the next walk) fails most of these.
 //!
-//! One program takes some seconds here. The table of `docs/benchmarks.md` comes from longer runs of the same programs:
-//! `cargo xtask accuracy`.
+//! One program takes some seconds here. The table of `docs/benchmarks.md` comes from longer runs of
+//! the same programs: `cargo xtask accuracy`.
 
 use std::fmt::Write as _;
 
 use crate::accuracy_rows::{DEVIATIONS, Row, measured};
 use crate::daemon::{self, Daemon, Settings};
 
-/// Times a program is run before a deviation is held for one of the rule. Programs of a strict period meet the ticks of a second in step by
-/// chance, which the standard deviation does not know of: a bias is there each time.
+/// Times a program is run before a deviation is held for one of the rule. Programs of a strict
+/// period meet the ticks of a second in step by chance, which the standard deviation does not know
+/// of: a bias is there each time.
 const RUNS: usize = 3;
 
-/// Runs a program beside the shared daemon and fails with all functions that are too far from their truth each time.
+/// Runs a program beside the shared daemon and fails with all functions that are too far from their
+/// truth each time.
 fn hold(program: &str) {
     let Some(daemon) = daemon::shared() else {
         return;
@@ -162,8 +165,9 @@ fn table(frequency_hz: u32, only: Option<&str>, wrong: &mut String) -> Option<St
 #[test]
 #[ignore = "takes 12 minutes: `cargo xtask accuracy`"]
 fn every_program_at_both_frequencies() {
-    // Check that every program's functions have the time that it measured in them, in runs long enough for a table, at both
-    // frequencies. Writes the table into the file that `ACCURACY_TABLE` names; `ACCURACY_ONLY` chooses programs by a word.
+    // Check that every program's functions have the time that it measured in them, in runs long
+    // enough for a table, at both frequencies. Writes the table into the file that `ACCURACY_TABLE`
+    // names; `ACCURACY_ONLY` chooses programs by a word.
     let only = std::env::var("ACCURACY_ONLY").ok();
     let mut wrong = String::new();
     let tables: Vec<String> = [99, 997]

@@ -1,8 +1,9 @@
 //! One function's truth beside what the daemon reports of it, and how far apart the two may be.
 //!
-//! The standard deviation comes from the number of marks: the report's own interval, but never more than one mark and twice what
-//! follows from first principles (a share of n marks, each as likely anywhere; ticks for time on the processor outside calls, one
-//! mark a millisecond for time in calls), so that an interval that is too wide hides nothing. The error of the program's clock is
+//! The standard deviation comes from the number of marks: the report's own interval, but never more
+//! than one mark and twice what follows from first principles (a share of n marks, each as likely
+//! anywhere; ticks for time on the processor outside calls, one mark a millisecond for time in
+//! calls), so that an interval that is too wide hides nothing. The error of the program's clock is
 //! added.
 
 use std::fmt;
@@ -94,7 +95,8 @@ struct Kind {
 }
 
 impl Kind {
-    /// The variance of a part of it. Two marks more, one in and one out, so that none is not taken for certainty.
+    /// The variance of a part of it. Two marks more, one in and one out, so that none is not taken
+    /// for certainty.
     fn variance(self, part_ns: f64) -> f64 {
         if self.total_ns <= 0.0 {
             return 0.0;
@@ -105,12 +107,14 @@ impl Kind {
     }
 }
 
-/// Runs a program and compares each function of its truth with the daemon's report, which ticks `frequency_hz` times a second.
+/// Runs a program and compares each function of its truth with the daemon's report, which ticks
+/// `frequency_hz` times a second.
 pub(crate) fn measured(daemon: &Daemon, frequency_hz: f64, program: &str) -> Vec<Row> {
     // Nicer to it than to others: the less they take of it, the more marks its own time has.
     let finished = workload::run(&format!("{program} --nice -10"));
     let truth = &finished.truth;
-    // The programs of many processes: all of them together. Names of functions are those of one program only.
+    // The programs of many processes: all of them together. Names of functions are those of one
+    // program only.
     let report = if truth["scope"] == "session" {
         reads::until(daemon, "/functions?limit=0", finished.unix_ns, |_| true)
     } else {
@@ -150,7 +154,8 @@ pub(crate) fn measured(daemon: &Daemon, frequency_hz: f64, program: &str) -> Vec
                 + outside.variance(part("outside_ns"));
             let rows = rows_of(&report, name);
             let side = |value: &str, variance: f64| {
-                // One mark more or less: code that no function of the truth holds has ticks as well.
+                // One mark more or less: code that no function of the truth holds has ticks as
+                // well.
                 let widest = 2.0 * variance.sqrt() + 1e9 / frequency_hz;
                 let marks = reported_deviation(&rows, value, mode)
                     .map_or(variance.sqrt(), |given| given.min(widest));
@@ -201,7 +206,8 @@ fn text_or<'a>(value: &'a Value, field: &str, otherwise: &'a str) -> &'a str {
 
 #[test]
 fn a_share_of_marks_has_its_variance() {
-    // Check that half of 100 marks is known to a twentieth of the whole, that none of them is not certain, and that nothing is.
+    // Check that half of 100 marks is known to a twentieth of the whole, that none of them is not
+    // certain, and that nothing is.
     let kind = Kind {
         total_ns: 1e9,
         marks: 100.0,

@@ -1,4 +1,5 @@
-//! Threads that were asleep before the daemon came, and have had no event since: their stacks are found from outside.
+//! Threads that were asleep before the daemon came, and have had no event since: their stacks are
+//! found from outside.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,7 +14,8 @@ use crate::reads::{self, number, text, unix_now_ns, unix_ns};
 use crate::unwinding::{PRELUDE, Running};
 use crate::workload::Workload;
 
-/// Within which stacks are found on a machine that has something else to do too. (docs/benchmarks.md says how long it takes alone.)
+/// Within which stacks are found on a machine that has something else to do too.
+/// (docs/benchmarks.md says how long it takes alone.)
 const WITHIN: Duration = Duration::from_secs(20);
 
 /// The kinds of waits of the workload `asleep`.
@@ -111,8 +113,9 @@ fn is_asleep(stack: &[String], main: &str) -> bool {
 
 #[test]
 fn five_hundred_sleepers_have_their_stacks() {
-    // Check that threads which slept before the daemon came, in each kind of wait and 3 to 30 functions deep, have their whole stack
-    // with the right functions for at least 99 % of their time, each depth as much as it should, and that this costs little.
+    // Check that threads which slept before the daemon came, in each kind of wait and 3 to 30
+    // functions deep, have their whole stack with the right functions for at least 99 % of their
+    // time, each depth as much as it should, and that this costs little.
     if !daemon::privileged() {
         return;
     }
@@ -180,7 +183,8 @@ int main(void) {
 
 #[test]
 fn sleepers_of_the_c_library_have_their_stacks() {
-    // Check the same of a program built without frame pointers, whose threads wait in functions of the C library.
+    // Check the same of a program built without frame pointers, whose threads wait in functions of
+    // the C library.
     if !daemon::privileged() {
         return;
     }
@@ -215,8 +219,9 @@ fn compile(folder: &Path) -> Option<std::path::PathBuf> {
 
 #[test]
 fn a_stack_that_never_comes_holds_nobody_up() {
-    // Check that a program whose sleeping thread has its stack on pages that a program of its own is to bring, and does not, costs others
-    // nothing: the daemon goes on, that thread's innermost function is known, and other threads have their whole stacks.
+    // Check that a program whose sleeping thread has its stack on pages that a program of its own
+    // is to bring, and does not, costs others nothing: the daemon goes on, that thread's innermost
+    // function is known, and other threads have their whole stacks.
     if !daemon::privileged() {
         return;
     }
@@ -250,8 +255,9 @@ fn a_stack_that_never_comes_holds_nobody_up() {
 
 #[test]
 fn who_ran_between_two_looks_is_noticed() {
-    // Check that of threads which wake every 20 to 100 us, no look is taken for good while the thread ran: a counter that each
-    // increments when it runs is the same right behind the first look and right before the second.
+    // Check that of threads which wake every 20 to 100 us, no look is taken for good while the
+    // thread ran: a counter that each increments when it runs is the same right behind the first
+    // look and right before the second.
     if !daemon::privileged() {
         return;
     }

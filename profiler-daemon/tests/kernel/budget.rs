@@ -1,4 +1,5 @@
-//! The budget: what profiling costs stays within it, what gives way for it is said, and totals stay exact.
+//! The budget: what profiling costs stays within it, what gives way for it is said, and totals stay
+//! exact.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -63,9 +64,10 @@ fn percent(value: &Value, pointer: &str) -> f64 {
 
 #[test]
 fn a_storm_of_calls_keeps_within_the_budget() {
-    // Check that tracing of all calls gives way to a storm of them, that what kernel programs and hooks cost then keeps within the budget,
-    // that status, metrics and reports say so, that blocked time beside the storm is exact by call all the same, and that tracing of all
-    // comes back.
+    // Check that tracing of all calls gives way to a storm of them, that what kernel programs and
+    // hooks cost then keeps within the budget, that status, metrics and reports say so, that
+    // blocked time beside the storm is exact by call all the same, and that tracing of all comes
+    // back.
     let Some(daemon) = within_budget() else {
         return;
     };
@@ -98,7 +100,8 @@ fn a_storm_of_calls_keeps_within_the_budget() {
     let [user_ns, syscall_ns, ..] = reads::classes(&process);
     let estimated_ns = number(&process, "/estimated_ns");
     assert!(estimated_ns > 0, "{process}");
-    // Two thirds and more of such a loop are in the kernel: between user and system is a guess by ticks, the sum is measured.
+    // Two thirds and more of such a loop are in the kernel: between user and system is a guess by
+    // ticks, the sum is measured.
     assert!(syscall_ns > user_ns / 4, "{process}");
     let cost_ns = number(&process, "/profiler_cost_ns");
     assert!(cost_ns > 0, "{process}");
@@ -128,8 +131,9 @@ fn a_storm_of_calls_keeps_within_the_budget() {
 
 #[test]
 fn a_storm_of_switches_keeps_within_the_budget() {
-    // Check that walks at switches keep within their part of the budget where hundreds of threads switch all the time, and that totals
-    // stay exact: switches and calls cost what they cost, so only walks are held against it.
+    // Check that walks at switches keep within their part of the budget where hundreds of threads
+    // switch all the time, and that totals stay exact: switches and calls cost what they cost, so
+    // only walks are held against it.
     let Some(daemon) = within_budget() else {
         return;
     };
@@ -150,8 +154,9 @@ fn a_storm_of_switches_keeps_within_the_budget() {
 
 #[test]
 fn ticks_of_deep_stacks_keep_within_the_budget() {
-    // Check that where walks of ticks alone would break their part of the budget, only some are walked, that these stand for the others
-    // without telling one function for another, and that status, metrics and the answer say so.
+    // Check that where walks of ticks alone would break their part of the budget, only some are
+    // walked, that these stand for the others without telling one function for another, and that
+    // status, metrics and the answer say so.
     let Some(daemon) = daemon::own(&Settings {
         top: "frequency_hz = 997",
         within_budget: true,
@@ -214,8 +219,9 @@ fn ticks_of_deep_stacks_keep_within_the_budget() {
 
 #[test]
 fn a_storm_of_processes_loses_nothing() {
-    // Check that while processes come and go as fast as the machine makes them, each is counted and the ledger holds, and that walks keep
-    // within their part of the budget. What is done for each process as it comes and goes cannot be turned off, and is told.
+    // Check that while processes come and go as fast as the machine makes them, each is counted and
+    // the ledger holds, and that walks keep within their part of the budget. What is done for each
+    // process as it comes and goes cannot be turned off, and is told.
     let Some(daemon) = within_budget() else {
         return;
     };
@@ -232,7 +238,8 @@ fn a_storm_of_processes_loses_nothing() {
     }
     let after = cost_and_busy(daemon);
     assert!(after.0 > before.0, "{before:?}, {after:?}");
-    // The children, and who made them; by name they need not be, since some were gone before anybody could ask for it.
+    // The children, and who made them; by name they need not be, since some were gone before
+    // anybody could ask for it.
     let met = processes(daemon) - known;
     assert!(met >= 8_002, "{met} of 8002");
     ledger::check(daemon);

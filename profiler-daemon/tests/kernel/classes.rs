@@ -1,4 +1,5 @@
-//! What threads were doing: the five classes against `getrusage`, against the thread's own clock, and against construction.
+//! What threads were doing: the five classes against `getrusage`, against the thread's own clock,
+//! and against construction.
 
 use crate::daemon;
 use crate::ledger;
@@ -12,7 +13,8 @@ const SLACK_NS: u64 = 10_000_000;
 
 #[test]
 fn processor_time_agrees_with_getrusage() {
-    // Check that user + syscall is utime + stime to 1 % + 10 ms, for processes that compute, call, fault, sleep and switch.
+    // Check that user + syscall is utime + stime to 1 % + 10 ms, for processes that compute, call,
+    // fault, sleep and switch.
     for command_line in [
         "split --seconds 1",
         "storm --count 1000000",
@@ -26,7 +28,8 @@ fn processor_time_agrees_with_getrusage() {
 
 #[test]
 fn processor_time_agrees_with_getrusage_across_processors() {
-    // Check the same for two threads that wake each other 40000 times, each on a processor that is idle meanwhile.
+    // Check the same for two threads that wake each other 40000 times, each on a processor that is
+    // idle meanwhile.
     agrees_with_getrusage("pingpong --kind threads");
 }
 
@@ -70,7 +73,8 @@ fn a_process_lasts_as_long_as_by_its_own_clock() {
         let process = reads::ended(daemon, &finished);
         let elapsed_ns = number(&process, "/elapsed_ns");
         let own_ns = number(&finished.truth, "/wall_ns");
-        // Its own clock starts in main, this process's clock before the fork: the truth is between the two.
+        // Its own clock starts in main, this process's clock before the fork: the truth is between
+        // the two.
         assert!(
             elapsed_ns as f64 >= own_ns as f64 * (1.0 - WALL_RELATIVE),
             "{command_line}: {elapsed_ns} < {own_ns}"
@@ -87,7 +91,8 @@ fn a_process_lasts_as_long_as_by_its_own_clock() {
 
 #[test]
 fn what_a_runner_does_not_run_it_is_runnable() {
-    // Check that four runners on one processor are runnable for exactly the wall time that they did not run.
+    // Check that four runners on one processor are runnable for exactly the wall time that they did
+    // not run.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -137,7 +142,8 @@ fn what_a_runner_does_not_run_it_is_runnable() {
 
 #[test]
 fn waiters_are_blocked_while_the_gate_is_held() {
-    // Check that each waiter is blocked for the time that the gate was held shut, inside its futex calls.
+    // Check that each waiter is blocked for the time that the gate was held shut, inside its futex
+    // calls.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -170,8 +176,8 @@ fn waiters_are_blocked_while_the_gate_is_held() {
 
 #[test]
 fn no_wake_up_is_lost_in_a_race() {
-    // Check that over 100000 switches between racing wakers and sleepers every thread's classes add up to its wall time,
-    // and its time off the processor to what it did not use.
+    // Check that over 100000 switches between racing wakers and sleepers every thread's classes add
+    // up to its wall time, and its time off the processor to what it did not use.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -225,8 +231,9 @@ fn no_wake_up_is_lost_in_a_race() {
 
 #[test]
 fn processors_are_accounted_for() {
-    // Check that while every processor is kept busy, all running time on the machine adds up to the processors' time, whoever
-    // races and preempts meanwhile: no stretch is counted twice, or not at all.
+    // Check that while every processor is kept busy, all running time on the machine adds up to the
+    // processors' time, whoever races and preempts meanwhile: no stretch is counted twice, or not
+    // at all.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -260,7 +267,8 @@ fn processors_are_accounted_for() {
 
 #[test]
 fn page_faults_stay_in_user_time() {
-    // Check the stated limit: time in page faults taken in user mode counts as user time of the function that faults.
+    // Check the stated limit: time in page faults taken in user mode counts as user time of the
+    // function that faults.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -285,7 +293,8 @@ fn page_faults_stay_in_user_time() {
 
 #[test]
 fn waiting_for_a_disk_is_in_its_system_call() {
-    // Check that the time of write and fdatasync by system call is the time that the caller measured around them.
+    // Check that the time of write and fdatasync by system call is the time that the caller
+    // measured around them.
     let Some(daemon) = daemon::shared() else {
         return;
     };

@@ -1,7 +1,8 @@
-//! Starts the daemon with chosen settings, waits until it is ready, asks it, and makes sure that it stops.
+//! Starts the daemon with chosen settings, waits until it is ready, asks it, and makes sure that it
+//! stops.
 //!
-//! Tests that need nothing special share one daemon; the others start their own. A daemon that fails a test shows
-//! what it logged.
+//! Tests that need nothing special share one daemon; the others start their own. A daemon that
+//! fails a test shows what it logged.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -68,20 +69,23 @@ pub(crate) fn privileged() -> bool {
     })
 }
 
-/// Tells the person who runs the tests something that is no failure, past the test harness, which would keep it back.
+/// Tells the person who runs the tests something that is no failure, past the test harness, which
+/// would keep it back.
 pub(crate) fn say(sentence: &str) {
     // Nobody to tell is no failure either.
     writeln!(std::io::stderr(), "{sentence}").unwrap_or_default();
 }
 
-/// The daemon that most tests share: everything profiled, sampled often so that shares have small errors.
+/// The daemon that most tests share: everything profiled, sampled often so that shares have small
+/// errors.
 pub(crate) fn shared() -> Option<&'static Daemon> {
     static SHARED: OnceLock<Daemon> = OnceLock::new();
     privileged().then(|| {
         SHARED.get_or_init(|| {
             Daemon::start(&Settings {
                 top: "frequency_hz = 999",
-                // So much that nothing is folded while the tests run, even if the machine compiles beside them.
+                // So much that nothing is folded while the tests run, even if the machine compiles
+                // beside them.
                 limits: "profile_stack_bytes = \"512MiB\"",
                 ..Settings::default()
             })
@@ -101,8 +105,8 @@ pub(crate) fn free_address() -> SocketAddr {
         .expect("the loopback has a free port")
 }
 
-/// Starts a command from a thread that lives as long as the tests, so that the child can be told to end with it: a
-/// shared daemon is never dropped.
+/// Starts a command from a thread that lives as long as the tests, so that the child can be told to
+/// end with it: a shared daemon is never dropped.
 fn spawn_for_the_whole_run(mut command: Command) -> std::io::Result<Child> {
     type Order = (Command, mpsc::Sender<std::io::Result<Child>>);
     static ORDERS: OnceLock<mpsc::Sender<Order>> = OnceLock::new();
@@ -245,7 +249,8 @@ impl Daemon {
         assert_eq!(sent, 0, "the daemon is running");
     }
 
-    /// Asks it to stop with `signal` and waits; a daemon that takes longer than it may fails the test.
+    /// Asks it to stop with `signal` and waits; a daemon that takes longer than it may fails the
+    /// test.
     pub(crate) fn stop(&mut self, signal: i32) -> ExitStatus {
         self.signal(signal);
         let mut child = self.child.take().expect("a daemon is stopped once");

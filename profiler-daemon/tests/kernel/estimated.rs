@@ -1,4 +1,5 @@
-//! Running time that is divided into user code and system calls by ticks, held against the same time as it was measured.
+//! Running time that is divided into user code and system calls by ticks, held against the same
+//! time as it was measured.
 
 use serde_json::Value;
 
@@ -14,9 +15,10 @@ const TOGETHER: usize = 2;
 
 #[test]
 fn an_estimated_split_agrees_with_the_exact_one() {
-    // Check that of twenty processes that work and make calls by turns, the time in user code that a daemon without hooks on system calls
-    // estimates is, for all that can be expected, within its interval around what another one has measured at the same time; and that both
-    // have the same total.
+    // Check that of twenty processes that work and make calls by turns, the time in user code that
+    // a daemon without hooks on system calls estimates is, for all that can be expected, within its
+    // interval around what another one has measured at the same time; and that both have the same
+    // total.
     let measures = Settings {
         top: "system_calls = \"all\"",
         ..Settings::default()
@@ -52,7 +54,8 @@ fn an_estimated_split_agrees_with_the_exact_one() {
     assert!(held >= AT_LEAST, "{held} of {RUNS}: {told:#?}");
 }
 
-/// Whether the measured time in user code is in the interval of the estimated one; and both in words.
+/// Whether the measured time in user code is in the interval of the estimated one; and both in
+/// words.
 fn is_within(found: &Value, measured: &Value) -> (bool, String) {
     let [low_ns, high_ns] =
         ["/application_low_ns", "/application_high_ns"].map(|edge| number(found, edge));

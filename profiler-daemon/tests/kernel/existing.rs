@@ -1,4 +1,5 @@
-//! Threads that were there before the daemon: seeded in the right class, never with time from before.
+//! Threads that were there before the daemon: seeded in the right class, never with time from
+//! before.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +10,8 @@ use crate::workload::Workload;
 
 #[test]
 fn threads_that_already_exist_begin_in_their_class() {
-    // Check that sleepers are blocked from the first moment, runners run, and the time before the daemon is in no report;
-    // and that a sleeper that then wakes up is followed like any other.
+    // Check that sleepers are blocked from the first moment, runners run, and the time before the
+    // daemon is in no report; and that a sleeper that then wakes up is followed like any other.
     if !daemon::privileged() {
         return;
     }
@@ -70,8 +71,9 @@ fn threads_that_already_exist_begin_in_their_class() {
 
 #[test]
 fn a_thread_that_is_already_ending_is_no_thread() {
-    // Check that a process that was past its last event when the daemon started, and not at its end yet, does not stay in the reports
-    // as one that lives. (The first process of a namespace ends only when all others of it are gone.)
+    // Check that a process that was past its last event when the daemon started, and not at its end
+    // yet, does not stay in the reports as one that lives. (The first process of a namespace ends
+    // only when all others of it are gone.)
     if !daemon::privileged() {
         return;
     }

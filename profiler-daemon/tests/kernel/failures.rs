@@ -46,7 +46,8 @@ fn with_config(text: &str) -> (tempfile::TempDir, Command) {
 
 #[test]
 fn a_broken_configuration_is_refused_with_its_place() {
-    // Check that bad TOML, an unknown key and a value out of bounds are refused with file, line and what is allowed.
+    // Check that bad TOML, an unknown key and a value out of bounds are refused with file, line and
+    // what is allowed.
     for (text, expected) in [
         ("frequency_hz = \n", &["broken.toml:1"][..]),
         (
@@ -107,7 +108,8 @@ fn a_port_in_use_is_named() {
 
 #[test]
 fn without_privilege_it_says_which() {
-    // Check that a user without privileges gets one sentence that says what is missing, not a list of errors.
+    // Check that a user without privileges gets one sentence that says what is missing, not a list
+    // of errors.
     if !privileged() {
         return;
     }

@@ -1,5 +1,6 @@
-//! Attacks of an ordinary user, in namespaces of its own where it needs some, beside an ordinary program: its functions are
-//! named and whole during and after each of them, every answer comes within a second, and memory does not grow.
+//! Attacks of an ordinary user, in namespaces of its own where it needs some, beside an ordinary
+//! program: its functions are named and whole during and after each of them, every answer comes
+//! within a second, and memory does not grow.
 
 use std::ffi::CString;
 use std::net::TcpStream;
@@ -24,7 +25,8 @@ const ATTACKER: u32 = 47_110;
 const SECONDS: u64 = 5;
 /// How long an answer may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// The machine may be busy with something else for a moment: so many answers of a run may take twice that.
+/// The machine may be busy with something else for a moment: so many answers of a run may take
+/// twice that.
 const SLOW_ANSWERS: u32 = 1;
 /// Answers that did.
 static SLOW: AtomicU32 = AtomicU32::new(0);
@@ -33,8 +35,9 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 /// What a file of root's says that nobody else may read.
 const SECRET: &str = "secret_of_root";
 
-/// What the attacker finds: a program, a folder, a FUSE device that everybody may open (distributions have one; a machine for
-/// tests may not), and a file of root's that looks like a list of functions.
+/// What the attacker finds: a program, a folder, a FUSE device that everybody may open
+/// (distributions have one; a machine for tests may not), and a file of root's that looks like a
+/// list of functions.
 struct Stage {
     folder: TempDir,
     program: PathBuf,
@@ -70,7 +73,8 @@ impl Stage {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// Whether an attack can be made here: some machines leave users no namespaces, or have no FUSE.
+    /// Whether an attack can be made here: some machines leave users no namespaces, or have no
+    /// FUSE.
     fn allows(&self, program: &str) -> bool {
         let mut namespaces = Command::new("unshare");
         namespaces.args(["--user", "--mount", "true"]);
@@ -158,7 +162,8 @@ fn prompt(daemon: &Daemon, path: &str, during: &str) -> Value {
     answer.json()
 }
 
-/// The share of a process's samples that its own three functions have, and that of whole stacks, in percent.
+/// The share of a process's samples that its own three functions have, and that of whole stacks, in
+/// percent.
 fn named(list: &Value) -> (u64, f64) {
     let samples = |row: &Value| number(row, "/samples/exclusive");
     let all: u64 = rows(list).iter().map(samples).sum();
@@ -233,8 +238,9 @@ fn bear(daemon: &Daemon, victim: &Workload, mut attack: Attack) {
 
 #[test]
 fn who_attacks_it_harms_no_other() {
-    // Check that what an ordinary user does harms no other program's profile, delays no answer, and leaves no memory taken.
-    // With little room for call trees: whoever is first may fill it, and by default it is half as large as such a daemon.
+    // Check that what an ordinary user does harms no other program's profile, delays no answer, and
+    // leaves no memory taken. With little room for call trees: whoever is first may fill it, and by
+    // default it is half as large as such a daemon.
     let Some(daemon) = daemon::own(&Settings {
         limits: "profile_stack_bytes = \"1MiB\"",
         ..Settings::default()
@@ -300,7 +306,8 @@ fn who_attacks_it_harms_no_other() {
 
 #[test]
 fn a_new_program_is_unwound_while_others_queue() {
-    // Check that a program that starts while another user maps files that take long to read has whole stacks all the same.
+    // Check that a program that starts while another user maps files that take long to read has
+    // whole stacks all the same.
     let Some(daemon) = daemon::own(&Settings::default()) else {
         return;
     };
@@ -336,7 +343,8 @@ fn a_new_program_is_unwound_while_others_queue() {
 
 #[test]
 fn idle_connections_keep_nobody_out() {
-    // Check that a user who holds as many connections as there may be, and opens them again, keeps nobody from an answer.
+    // Check that a user who holds as many connections as there may be, and opens them again, keeps
+    // nobody from an answer.
     let Some(daemon) = daemon::own(&Settings::default()) else {
         return;
     };

@@ -24,7 +24,8 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body as JSON; anything else fails the test with the body shown. A call tree is as deep as its stacks.
+    /// The body as JSON; anything else fails the test with the body shown. A call tree is as deep
+    /// as its stacks.
     pub(crate) fn json(&self) -> Value {
         let mut parser = serde_json::Deserializer::from_slice(&self.body);
         parser.disable_recursion_limit();
@@ -51,7 +52,8 @@ impl Answer {
     }
 }
 
-/// Sends one request and reads the answer to its end. An error when nobody listens or the connection breaks.
+/// Sends one request and reads the answer to its end. An error when nobody listens or the
+/// connection breaks.
 pub(crate) fn request(
     address: SocketAddr,
     method: &str,
@@ -109,7 +111,8 @@ fn join_chunks(mut bytes: &[u8]) -> Option<Vec<u8>> {
 
 #[test]
 fn answers_are_taken_apart() {
-    // Check that status, headers and a body in chunks are read as they were meant, and half an answer as none.
+    // Check that status, headers and a body in chunks are read as they were meant, and half an
+    // answer as none.
     let bytes = b"HTTP/1.1 404 Not Found\r\nContent-Type: a/B\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
     let answer = parse(bytes).expect("a whole answer");
     assert_eq!((answer.status, answer.text().as_str()), (404, "abcde"));

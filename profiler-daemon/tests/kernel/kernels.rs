@@ -17,8 +17,9 @@ fn entry<'a>(list: &'a Value, key: &str, name: &str) -> Option<&'a Value> {
 
 #[test]
 fn what_this_kernel_lacks_is_said() {
-    // Check that status, metrics and doctor agree on whether stacks are followed by tables here, that where they are not each
-    // names the missing feature, and that a kernel that has it is told of no lack.
+    // Check that status, metrics and doctor agree on whether stacks are followed by tables here,
+    // that where they are not each names the missing feature, and that a kernel that has it is told
+    // of no lack.
     let Some(daemon) = daemon::shared() else {
         return;
     };

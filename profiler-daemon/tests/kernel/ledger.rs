@@ -1,6 +1,8 @@
-//! The ledger of `docs/semantics.md`, asserted for every process on the machine from what the daemon answers.
+//! The ledger of `docs/semantics.md`, asserted for every process on the machine from what the
+//! daemon answers.
 //!
-//! Reports that are compared must be of one moment, so they are read until they carry the same `as_of`.
+//! Reports that are compared must be of one moment, so they are read until they carry the same
+//! `as_of`.
 
 use std::collections::HashMap;
 use std::thread;
@@ -108,7 +110,8 @@ fn check_threads(processes: &[Value], threads: &[Value]) {
 /// Rules 1 to 5 for one process. False when retention dropped it meanwhile.
 pub(crate) fn check_process(daemon: &Daemon, selector: &str) -> bool {
     let base = format!("/processes/{selector}");
-    // By pairs: the fewer reports must be of one moment, the sooner they are, also on a busy machine.
+    // By pairs: the fewer reports must be of one moment, the sooner they are, also on a busy
+    // machine.
     let pair = |report: &str| at_one_moment(daemon, [&base, &format!("{base}/{report}")]);
     let Some([process, threads]) = pair("threads?limit=0") else {
         return false;
@@ -155,8 +158,8 @@ pub(crate) fn check_process(daemon: &Daemon, selector: &str) -> bool {
     true
 }
 
-/// What an open interval was taken for at a pass may turn out to be another class. Which of two gains it became is a guess where a
-/// thread has both.
+/// What an open interval was taken for at a pass may turn out to be another class. Which of two
+/// gains it became is a guess where a thread has both.
 const TAKEN_FOR_ANOTHER_NS: u64 = 10_000_000;
 
 /// Rule 6: no more of a class is in calls than at all.
@@ -220,8 +223,8 @@ fn check_thread(selector: &str, row: &Value) {
     check_values(&of_thread, row, None);
 }
 
-/// The classes of a process or session are its elapsed time; the one without an OS event, less page faults and interrupts, is its
-/// application time.
+/// The classes of a process or session are its elapsed time; the one without an OS event, less page
+/// faults and interrupts, is its application time.
 fn check_totals(what: &str, report: &Value) {
     let totals = Totals::of(report);
     let [user_ns, ..] = totals.classes;
@@ -238,7 +241,8 @@ fn check_totals(what: &str, report: &Value) {
     );
 }
 
-/// Rule 2: the session is the sum of its rows; those of ended processes that are one by image are what is told as retired.
+/// Rule 2: the session is the sum of its rows; those of ended processes that are one by image are
+/// what is told as retired.
 fn check_session(session: &Value, processes: &[Value]) {
     check_totals("session", session);
     let (mut sums, mut retired) = ([0; 5], [0; 5]);
@@ -280,7 +284,8 @@ fn check_rows(what: &str, list: &Value, totals: Option<&Totals>) {
             totals.elapsed_ns,
             "{what}: exclusive + unattributed is not elapsed"
         );
-        // How much of what is not attributed is application time is not told; more than all of it is wrong.
+        // How much of what is not attributed is application time is not told; more than all of it
+        // is wrong.
         let application_ns = exclusive[2]..=exclusive[2] + unattributed_ns;
         assert!(
             application_ns.contains(&totals.application_ns),
@@ -399,7 +404,8 @@ fn check_tree(what: &str, report: &Value) {
 
 #[test]
 fn the_ledger_holds_for_the_whole_machine_under_load() {
-    // Check that while threads work, sleep, race, come and go, every report of every process adds up exactly.
+    // Check that while threads work, sleep, race, come and go, every report of every process adds
+    // up exactly.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -429,7 +435,8 @@ fn the_ledger_holds_for_the_whole_machine_under_load() {
 
 #[test]
 fn the_ledger_holds_when_every_event_is_walked() {
-    // Check that with min_interval 0, where each interval goes to its own stack, nothing is counted twice or lost.
+    // Check that with min_interval 0, where each interval goes to its own stack, nothing is counted
+    // twice or lost.
     let settings = daemon::Settings {
         top: "min_interval = 0",
         ..daemon::Settings::default()

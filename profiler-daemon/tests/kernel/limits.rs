@@ -14,7 +14,8 @@ fn causes(daemon: &Daemon) -> Value {
 
 #[test]
 fn more_threads_than_records_are_counted_as_lost() {
-    // Check that with 64 thread records and 300 threads the rest are counted as not observed, and the ledger holds.
+    // Check that with 64 thread records and 300 threads the rest are counted as not observed, and
+    // the ledger holds.
     let settings = Settings {
         limits: "max_threads = 64",
         ..Settings::default()
@@ -35,8 +36,8 @@ fn more_threads_than_records_are_counted_as_lost() {
 
 #[test]
 fn threads_without_a_record_get_one_when_records_come_free() {
-    // Check that a process that found no thread record is observed once another one, which had them all, has ended, and that it was
-    // not before.
+    // Check that a process that found no thread record is observed once another one, which had them
+    // all, has ended, and that it was not before.
     let settings = Settings {
         limits: "max_threads = 64",
         targets: "pids = [1]",
@@ -70,8 +71,8 @@ fn threads_without_a_record_get_one_when_records_come_free() {
 
 #[test]
 fn more_stacks_than_fit_keep_their_time() {
-    // Check that with tables too small for the stacks that come, the loss is counted by cause, no time is lost with a
-    // stack, and the ledger holds.
+    // Check that with tables too small for the stacks that come, the loss is counted by cause, no
+    // time is lost with a stack, and the ledger holds.
     let settings = Settings {
         top: "frequency_hz = 4999\nmin_interval = 0",
         limits: "stack_entries = 1024\nstack_ring_bytes = \"256KiB\"\nprofile_stack_bytes = \"1MiB\"",

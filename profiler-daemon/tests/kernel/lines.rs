@@ -9,9 +9,11 @@ use serde_json::Value;
 use crate::daemon::{self, Daemon, say};
 use crate::reads::{number, rows};
 
-/// Lines 6 and 7 run the same loop, three times as often and once; line 3 is inlined into line 8, and runs it twice as often.
+/// Lines 6 and 7 run the same loop, three times as often and once; line 3 is inlined into line 8,
+/// and runs it twice as often.
 ///
-/// Each turn waits for the multiplication of the one before: loops through memory do not run alike on some processors.
+/// Each turn waits for the multiplication of the one before: loops through memory do not run alike
+/// on some processors.
 const SOURCE: &str = r#"#define STEP { x = x * 2862933555777941757UL + 3; __asm__ volatile("" : "+r"(x)); }
 static inline __attribute__((always_inline)) unsigned long inlined(unsigned long x) {
   for (int i = 0; i < 20000; i++) STEP
@@ -108,8 +110,9 @@ fn assert_share(what: &str, part: u64, all: u64, expected: f64) {
 
 #[test]
 fn lines_have_their_shares() {
-    // Check that lines of a live program show the shares that its loops have, that an inlined function is a row of its own where
-    // that is asked for, that instructions sum to their lines, and that rows and time without a stack make the total.
+    // Check that lines of a live program show the shares that its loops have, that an inlined
+    // function is a row of its own where that is asked for, that instructions sum to their lines,
+    // and that rows and time without a stack make the total.
     let Some(daemon) = daemon::shared() else {
         return;
     };

@@ -1,9 +1,11 @@
-//! Black-box tests on the running kernel: workloads with known answers, the daemon as it ships, and only what it answers
-//! over HTTP. They need root; without it each says so and passes, unless `CI=true`, where that is a failure.
+//! Black-box tests on the running kernel: workloads with known answers, the daemon as it ships, and
+//! only what it answers over HTTP. They need root; without it each says so and passes, unless
+//! `CI=true`, where that is a failure.
 //!
-//! Tolerances are those of `docs/semantics.md`: class sums to the nanosecond, wall time 0.1 % + 10 ms, processor time
-//! against `getrusage` 1 % + 10 ms, shares between phases that are separated by events 2 points, shares inside code
-//! that makes no events four standard deviations of the number of walks.
+//! Tolerances are those of `docs/semantics.md`: class sums to the nanosecond, wall time 0.1 % + 10
+//! ms, processor time against `getrusage` 1 % + 10 ms, shares between phases that are separated by
+//! events 2 points, shares inside code that makes no events four standard deviations of the number
+//! of walks.
 
 mod accuracy;
 mod accuracy_rows;

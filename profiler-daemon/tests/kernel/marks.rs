@@ -1,6 +1,8 @@
-//! What the programs keep of threads that do known things: the ledger of kinds, marks and waits, and what lies at each place.
+//! What the programs keep of threads that do known things: the ledger of kinds, marks and waits,
+//! and what lies at each place.
 //!
-//! The places are system-call instructions of this file: nobody makes unwind tables here, so a stack is its innermost frame.
+//! The places are system-call instructions of this file: nobody makes unwind tables here, so a
+//! stack is its innermost frame.
 
 use std::arch::asm;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,11 +17,13 @@ use profiler_daemon::sys::clock::thread_ns;
 
 use crate::observed::{GAP_NS, NOT_KEPT, NOT_SAMPLED, observe, observe_all, settings, stolen_ns};
 
-/// A system call with two arguments and a zero, from an instruction of its own for each `PLACE`. Returns its result.
+/// A system call with two arguments and a zero, from an instruction of its own for each `PLACE`.
+/// Returns its result.
 #[inline(never)]
 fn call<const PLACE: u32>(number: libc::c_long, first: usize, second: usize) -> isize {
     let result;
-    // SAFETY: the calls that are made here read the two arguments at most, which are null or point to what they take.
+    // SAFETY: the calls that are made here read the two arguments at most, which are null or point
+    // to what they take.
     unsafe {
         asm!(
             "mov r9d, {place}",
@@ -67,7 +71,8 @@ fn assert_marks(what: &str, found: u64, expected: f64) {
     );
 }
 
-/// `found` ticks in so much user time, while the host took `stolen_ns` from the processors, in which there are none.
+/// `found` ticks in so much user time, while the host took `stolen_ns` from the processors, in
+/// which there are none.
 fn assert_ticks(found: u64, user_ns: u64, stolen_ns: u64) {
     let expected = user_ns as f64 * 997e-9;
     let slack = 4.0 * expected.sqrt() + 4.0;
@@ -80,8 +85,8 @@ fn assert_ticks(found: u64, user_ns: u64, stolen_ns: u64) {
 
 #[test]
 fn user_code_before_a_call_is_none_of_the_call() {
-    // Check that a loop of 700 us of user code and one call of nothing has its ticks in user mode, and in the call as many marks as
-    // the call's own time has gaps.
+    // Check that a loop of 700 us of user code and one call of nothing has its ticks in user mode,
+    // and in the call as many marks as the call's own time has gaps.
     let work = |stop: &AtomicBool| {
         while !stop.load(Ordering::Relaxed) {
             spin(Duration::from_micros(700));
@@ -109,8 +114,8 @@ fn user_code_before_a_call_is_none_of_the_call() {
 
 #[test]
 fn sleeps_of_many_lengths_have_their_time() {
-    // Check that sleeps of 10 us, 150 us, 1 ms and 20 ms have, each at its place, the blocked and runnable time that the program
-    // itself measures: exact waits, and marks for the rest.
+    // Check that sleeps of 10 us, 150 us, 1 ms and 20 ms have, each at its place, the blocked and
+    // runnable time that the program itself measures: exact waits, and marks for the rest.
     let work = |stop: &AtomicBool| {
         let mut truth = [0; 4];
         while !stop.load(Ordering::Relaxed) {
@@ -181,7 +186,8 @@ fn sleeps_of_many_lengths_have_their_time() {
 
 #[test]
 fn page_faults_are_told_apart_and_counted() {
-    // Check that a thread which touches new pages has ticks in kernel mode outside calls, and the faults that it counts itself.
+    // Check that a thread which touches new pages has ticks in kernel mode outside calls, and the
+    // faults that it counts itself.
     const BYTES: usize = 16 << 20;
     let faults = || {
         let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
@@ -227,7 +233,8 @@ fn page_faults_are_told_apart_and_counted() {
 
 #[test]
 fn untraced_time_has_ticks_of_all_three_sorts() {
-    // Check that where calls are not traced, running time is one exact total, and its ticks tell user mode, calls and waits apart.
+    // Check that where calls are not traced, running time is one exact total, and its ticks tell
+    // user mode, calls and waits apart.
     let work = |stop: &AtomicBool| {
         let mut bytes = vec![0_u8; 1 << 18];
         while !stop.load(Ordering::Relaxed) {
@@ -272,8 +279,9 @@ fn untraced_time_has_ticks_of_all_three_sorts() {
 
 #[test]
 fn without_an_interval_each_nanosecond_of_calls_has_its_stack() {
-    // Check that with an interval of zero all running time in calls is marked to the nanosecond, and all waits in calls are exact, but
-    // for that before the first run, which nobody could walk, and those few that find no room.
+    // Check that with an interval of zero all running time in calls is marked to the nanosecond,
+    // and all waits in calls are exact, but for that before the first run, which nobody could walk,
+    // and those few that find no room.
     let work = |stop: &AtomicBool| {
         while !stop.load(Ordering::Relaxed) {
             spin(Duration::from_micros(20));
@@ -302,7 +310,8 @@ fn without_an_interval_each_nanosecond_of_calls_has_its_stack() {
 
 #[test]
 fn what_finds_no_room_is_kept_without_its_stack() {
-    // Check that where the map of rows is far too small, every tick, mark and wait is there all the same, most under the reason.
+    // Check that where the map of rows is far too small, every tick, mark and wait is there all the
+    // same, most under the reason.
     let work = |stop: &AtomicBool| {
         while !stop.load(Ordering::Relaxed) {
             spin(Duration::from_micros(300));
@@ -333,8 +342,8 @@ fn what_finds_no_room_is_kept_without_its_stack() {
 
 #[test]
 fn processes_that_come_and_go_are_whole() {
-    // Check that of processes which are forked, execute a program and end, each thread's ledger comes out to the nanosecond, and that
-    // marks of their calls are rarely without a look.
+    // Check that of processes which are forked, execute a program and end, each thread's ledger
+    // comes out to the nanosecond, and that marks of their calls are rarely without a look.
     let work = |stop: &AtomicBool| {
         let mut children = 0_usize;
         while !stop.load(Ordering::Relaxed) {

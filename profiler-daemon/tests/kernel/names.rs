@@ -20,7 +20,8 @@ fn a_new_name_is_shown() {
 
 #[test]
 fn hostile_names_break_nothing() {
-    // Check that newlines, quotes, escapes, markup and bad UTF-8 in names leave JSON, text and metrics well-formed.
+    // Check that newlines, quotes, escapes, markup and bad UTF-8 in names leave JSON, text and
+    // metrics well-formed.
     let Some(daemon) = daemon::shared() else {
         return;
     };

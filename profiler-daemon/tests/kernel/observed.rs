@@ -1,5 +1,5 @@
-//! What the programs tell of this process's threads, read pass by pass without a profile, with the ledger of each thread checked at
-//! every pass.
+//! What the programs tell of this process's threads, read pass by pass without a profile, with the
+//! ledger of each thread checked at every pass.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,7 +56,8 @@ impl Account {
         self.last.as_ref().expect("the thread was seen")
     }
 
-    /// Kinds, exact and open waits are no more than the classes, in every pass; and the same as soon as `ended`.
+    /// Kinds, exact and open waits are no more than the classes, in every pass; and the same as
+    /// soon as `ended`.
     fn check(&self, ended: bool) {
         let Some(thread) = &self.last else { return };
         let (classes, kinds) = (&thread.classes, &thread.kinds);
@@ -112,7 +113,8 @@ impl Observed {
             let account = self.living.entry(sum.slot).or_default();
             account.places.entry(place).or_default().add(&sum.primary);
         }
-        // Those whose end the last pass told have all they will get, and their places may be others' by now.
+        // Those whose end the last pass told have all they will get, and their places may be
+        // others' by now.
         let is_ended = |account: &Account| {
             account
                 .last
@@ -140,7 +142,8 @@ impl Observed {
             .expect("the thread has a record")
     }
 
-    /// Every tick that was counted up to the last pass but one, and none that was not, is in a thread's rows.
+    /// Every tick that was counted up to the last pass but one, and none that was not, is in a
+    /// thread's rows.
     pub(crate) fn check_samples(&self) {
         let accounts = self.living.values().chain(&self.ended);
         let samples: u64 = accounts.map(|account| account.sum().samples()).sum();
@@ -158,8 +161,8 @@ pub(crate) fn stolen_ns() -> u64 {
     ticks.unwrap_or(0) * 10_000_000
 }
 
-/// Runs `work` in a thread of this process, which is the target with its children, until `seconds` are over. All that was observed to
-/// its end, its id, and what it returns.
+/// Runs `work` in a thread of this process, which is the target with its children, until `seconds`
+/// are over. All that was observed to its end, its id, and what it returns.
 pub(crate) fn observe_all<T: Send>(
     settings: KernelSettings,
     work: impl FnOnce(&AtomicBool) -> T + Send,

@@ -61,7 +61,8 @@ fn perf_leaves(pid: u32) -> Result<HashMap<String, u64>, String> {
 
 #[test]
 fn perf_finds_the_same_shares() {
-    // Check that perf and the daemon, watching one run at the same time, agree on its shares within the error of both.
+    // Check that perf and the daemon, watching one run at the same time, agree on its shares within
+    // the error of both.
     let Some(daemon) = daemon::shared() else {
         return;
     };

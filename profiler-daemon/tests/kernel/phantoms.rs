@@ -1,4 +1,5 @@
-//! Threads whose end the programs do not see. The test makes them blind for a moment, by the map through which the daemon does.
+//! Threads whose end the programs do not see. The test makes them blind for a moment, by the map
+//! through which the daemon does.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::{Duration, Instant};
@@ -13,7 +14,8 @@ use crate::workload::Workload;
 
 const THREADS: usize = 20;
 
-/// The daemon's control element: the only array of one element of that size among its maps that can be mapped.
+/// The daemon's control element: the only array of one element of that size among its maps that can
+/// be mapped.
 fn control(daemon: &Daemon) -> Array<MapData, Control> {
     let folder = format!("/proc/{}/fd", daemon.pid());
     let found = std::fs::read_dir(folder)
@@ -47,8 +49,8 @@ fn control(daemon: &Daemon) -> Array<MapData, Control> {
 
 #[test]
 fn threads_whose_end_was_missed_do_not_grow_for_ever() {
-    // Check that a process whose threads all ended while the programs did not look is reported as exited, some seconds later, with the
-    // missed ends counted and nothing left that grows.
+    // Check that a process whose threads all ended while the programs did not look is reported as
+    // exited, some seconds later, with the missed ends counted and nothing left that grows.
     let Some(daemon) = daemon::own(&Settings::default()) else {
         return;
     };

@@ -1,4 +1,5 @@
-//! Processes that begin and end: short-lived, forked, replaced by exec, renumbered. Each keeps its own time and no other's.
+//! Processes that begin and end: short-lived, forked, replaced by exec, renumbered. Each keeps its
+//! own time and no other's.
 
 use serde_json::Value;
 
@@ -40,8 +41,9 @@ fn pids(truth: &Value) -> Vec<u64> {
 
 #[test]
 fn short_lived_children_are_all_seen() {
-    // Check that 100 executed children of 20 ms are listed one by one, with the processor time that their parent was told
-    // and with their function named, though they were gone before anyone could look.
+    // Check that 100 executed children of 20 ms are listed one by one, with the processor time that
+    // their parent was told and with their function named, though they were gone before anyone
+    // could look.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -78,8 +80,9 @@ fn short_lived_children_are_all_seen() {
 
 #[test]
 fn stacks_are_whole_from_soon_after_an_exec_to_the_exit() {
-    // Check that of each of 20 programs that run for 200 ms at least four walks in five are complete, though each is a process that
-    // nobody had seen before. (What was written for a program that has just begun could be lost until the next second.)
+    // Check that of each of 20 programs that run for 200 ms at least four walks in five are
+    // complete, though each is a process that nobody had seen before. (What was written for a
+    // program that has just begun could be lost until the next second.)
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -221,8 +224,8 @@ fn a_reused_pid_is_another_process() {
 
 #[test]
 fn an_exec_keeps_the_process_and_changes_the_program() {
-    // Check that work before and after an exec, from the first thread or another, is one process with both functions
-    // named, each from its own mapping.
+    // Check that work before and after an exec, from the first thread or another, is one process
+    // with both functions named, each from its own mapping.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -240,7 +243,8 @@ fn an_exec_keeps_the_process_and_changes_the_program() {
             slack_ns,
         );
         let functions = reads::table(daemon, &finished, "functions");
-        // Each does half of the work. What it has of the time is what it has of the process's ticks, but for the exec itself.
+        // Each does half of the work. What it has of the time is what it has of the process's
+        // ticks, but for the exec itself.
         let ticks = number(&process, "/samples");
         for name in ["before_exec_work", "after_exec_work"] {
             let work_ns = number(function(&functions, name), "/application/inclusive_ns");
@@ -260,8 +264,9 @@ fn an_exec_keeps_the_process_and_changes_the_program() {
 
 #[test]
 fn an_exec_from_another_thread_counts_nothing_twice() {
-    // Check that when the second thread of a process executes a program, long after the first report, the process has the
-    // time that both threads lived and no more, in two rows under the process's number.
+    // Check that when the second thread of a process executes a program, long after the first
+    // report, the process has the time that both threads lived and no more, in two rows under the
+    // process's number.
     let Some(daemon) = daemon::shared() else {
         return;
     };

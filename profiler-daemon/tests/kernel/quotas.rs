@@ -1,4 +1,5 @@
-//! Quotas of processor time: a process that is thrown off by one is runnable, and the answers say by which.
+//! Quotas of processor time: a process that is thrown off by one is runnable, and the answers say
+//! by which.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -19,7 +20,8 @@ struct Limited {
 }
 
 impl Limited {
-    /// Makes one where this machine has the controller: in version 2, or in the hierarchy of version 1. `None`: in neither.
+    /// Makes one where this machine has the controller: in version 2, or in the hierarchy of
+    /// version 1. `None`: in neither.
     fn new() -> Option<Self> {
         let name = format!("/profiler-test-{}-quota", std::process::id());
         let root = Path::new("/sys/fs/cgroup");
@@ -59,8 +61,8 @@ impl Drop for Limited {
 
 #[test]
 fn a_quota_that_is_used_up_is_named() {
-    // Check that the answers about a process that computes all the time with a fifth of a processor say which control group threw it off,
-    // and for about as long as it was runnable.
+    // Check that the answers about a process that computes all the time with a fifth of a processor
+    // say which control group threw it off, and for about as long as it was runnable.
     if !daemon::privileged() {
         return;
     }
@@ -91,7 +93,8 @@ fn a_quota_that_is_used_up_is_named() {
         number(&process, "/throttled_ns"),
         number(&process, "/classes/runnable_ns"),
     );
-    // The first two passes find that it waits and what had been counted before; others may have had the processor too.
+    // The first two passes find that it waits and what had been counted before; others may have had
+    // the processor too.
     assert!(
         throttled_ns < runnable_ns + 500_000_000 && runnable_ns < 2 * throttled_ns,
         "throttled for {throttled_ns} ns, runnable for {runnable_ns} ns"

@@ -1,4 +1,5 @@
-//! How the tests read answers: values by path, rows by name, times, tolerances, and waiting until a report is new enough.
+//! How the tests read answers: values by path, rows by name, times, tolerances, and waiting until a
+//! report is new enough.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -56,7 +57,8 @@ pub(crate) fn function_rows<'a>(list: &'a Value, name: &str) -> Vec<&'a Value> {
     rows(list).iter().filter(is_it).collect()
 }
 
-/// Whether a demangled name is `name` in some module path, with or without the compiler's hash at the end.
+/// Whether a demangled name is `name` in some module path, with or without the compiler's hash at
+/// the end.
 pub(crate) fn is_function(demangled: &str, name: &str) -> bool {
     let plain = match demangled.rsplit_once("::h") {
         Some((plain, hash))
@@ -223,7 +225,8 @@ pub(crate) fn assert_near(what: &str, found: u64, expected: u64, relative: f64, 
     );
 }
 
-/// Fails unless a share found in `walks` walks is within four standard deviations, plus half a point, of the true one.
+/// Fails unless a share found in `walks` walks is within four standard deviations, plus half a
+/// point, of the true one.
 pub(crate) fn assert_share(what: &str, found: f64, expected: f64, walks: u64) {
     let deviation = (expected * (1.0 - expected) / walks.max(1) as f64).sqrt();
     let allowed = 4.0 * deviation + 0.005;
@@ -246,10 +249,12 @@ impl Yardstick {
         }
     }
 
-    /// 10 ms, what interrupts and the host took, and for each switch of a thread the way from the wake-up to the switch: the
-    /// kernel books that to the thread that comes, or to the one that goes, and not to the idle time or thread before.
-    /// (`__schedule` does not read its clock again after a wake-up has: `rq_clock_skip_update`. Where the wake-up came from
-    /// another processor, some microseconds pass until the interrupt that announces it, on a virtual machine up to 20.)
+    /// 10 ms, what interrupts and the host took, and for each switch of a thread the way from the
+    /// wake-up to the switch: the kernel books that to the thread that comes, or to the one that
+    /// goes, and not to the idle time or thread before. (`__schedule` does not read its clock again
+    /// after a wake-up has: `rq_clock_skip_update`. Where the wake-up came from another processor,
+    /// some microseconds pass until the interrupt that announces it, on a virtual machine up to
+    /// 20.)
     pub(crate) fn slack_ns(&self, truth: &Value) -> u64 {
         10_000_000
             + (taken_ns() - self.taken_ns)
@@ -258,8 +263,8 @@ impl Yardstick {
     }
 }
 
-/// Processor time that interrupts and the host took from running threads, all processors together, so far. The kernel
-/// leaves it out of `getrusage`; a wall clock cannot.
+/// Processor time that interrupts and the host took from running threads, all processors together,
+/// so far. The kernel leaves it out of `getrusage`; a wall clock cannot.
 fn taken_ns() -> u64 {
     const TICK_NS: u64 = 10_000_000;
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
@@ -279,7 +284,8 @@ fn taken_ns() -> u64 {
 
 #[test]
 fn times_and_names_are_read() {
-    // Check that RFC 3339 times are read to the nanosecond across leap days, and functions found in any module path.
+    // Check that RFC 3339 times are read to the nanosecond across leap days, and functions found in
+    // any module path.
     assert_eq!(unix_ns("1970-01-01T00:00:00Z"), 0);
     assert_eq!(
         unix_ns("2000-02-29T12:34:56.000000007Z"),

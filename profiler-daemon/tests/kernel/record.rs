@@ -37,7 +37,8 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Runs a recording of a workload into a file of that name, checks the end, and answers the truth and the file.
+/// Runs a recording of a workload into a file of that name, checks the end, and answers the truth
+/// and the file.
 fn recorded_file(
     folder: &TempDir,
     name: &str,
@@ -116,8 +117,8 @@ fn folded_samples(folded: &str) -> [u64; 3] {
 
 #[test]
 fn a_command_as_folded_stacks() {
-    // Check that the shares of a command's functions are found, that its output and exit code are passed on, and that
-    // nothing but the file is left.
+    // Check that the shares of a command's functions are found, that its output and exit code are
+    // passed on, and that nothing but the file is left.
     if !privileged() {
         return;
     }
@@ -149,7 +150,8 @@ fn a_command_as_folded_stacks() {
 
 #[test]
 fn a_command_as_text() {
-    // Check that what a person sees has the totals by class, the receipt and the shares, behind the command's own output.
+    // Check that what a person sees has the totals by class, the receipt and the shares, behind the
+    // command's own output.
     if !privileged() {
         return;
     }
@@ -205,8 +207,8 @@ fn a_command_as_text() {
 
 #[test]
 fn a_command_from_its_first_instruction_with_all_it_starts() {
-    // Check that the execution of the command itself is recorded, that what it starts is, that the time of every class
-    // adds up, and that its exit code is passed on.
+    // Check that the execution of the command itself is recorded, that what it starts is, that the
+    // time of every class adds up, and that its exit code is passed on.
     if !privileged() {
         return;
     }
@@ -244,8 +246,8 @@ fn a_command_from_its_first_instruction_with_all_it_starts() {
 
 #[test]
 fn a_command_that_sleeps_at_once_is_found_where_it_sleeps() {
-    // Check that a command that waits a millisecond after it was executed, and does nothing else, waits in a function with a name:
-    // what it mapped is known before its only stack is looked at.
+    // Check that a command that waits a millisecond after it was executed, and does nothing else,
+    // waits in a function with a name: what it mapped is known before its only stack is looked at.
     if !privileged() {
         return;
     }
@@ -261,8 +263,9 @@ fn a_command_that_sleeps_at_once_is_found_where_it_sleeps() {
 
 #[test]
 fn long_sleeps_that_begin_at_once_get_their_callers() {
-    // Check that programs which fall asleep before it is known what they have mapped, and go on sleeping, are found where they sleep
-    // with all callers: the walk as they fell asleep could not say.
+    // Check that programs which fall asleep before it is known what they have mapped, and go on
+    // sleeping, are found where they sleep with all callers: the walk as they fell asleep could not
+    // say.
     if !privileged() {
         return;
     }
@@ -290,7 +293,8 @@ fn long_sleeps_that_begin_at_once_get_their_callers() {
 
 #[test]
 fn the_end_of_a_command_is_passed_on() {
-    // Check that exit codes and signals are passed on, and that a command that cannot run leaves a file as it was.
+    // Check that exit codes and signals are passed on, and that a command that cannot run leaves a
+    // file as it was.
     if !privileged() {
         return;
     }
@@ -363,8 +367,8 @@ fn every_format_is_valid() {
 
 #[test]
 fn an_interrupt_ends_it_with_what_there_is() {
-    // Check that SIGINT ends a recording long before its command would, that the report is written, and that the
-    // command is ended as well.
+    // Check that SIGINT ends a recording long before its command would, that the report is written,
+    // and that the command is ended as well.
     if !privileged() {
         return;
     }
@@ -399,8 +403,9 @@ fn an_interrupt_ends_it_with_what_there_is() {
 
 #[test]
 fn a_command_that_outlives_its_time_is_told_of() {
-    // Check that a recording whose time is over says for which process it waits, with the report written; that SIGTERM ends the
-    // wait and not the command; and that nothing of it is said of a command that ended in time.
+    // Check that a recording whose time is over says for which process it waits, with the report
+    // written; that SIGTERM ends the wait and not the command; and that nothing of it is said of a
+    // command that ended in time.
     if !privileged() {
         return;
     }
@@ -456,7 +461,8 @@ fn a_command_that_outlives_its_time_is_told_of() {
 
 #[test]
 fn a_running_process_for_a_time() {
-    // Check that a process that runs already is recorded alone, for the time that was asked for, with the right shares.
+    // Check that a process that runs already is recorded alone, for the time that was asked for,
+    // with the right shares.
     if !privileged() {
         return;
     }
@@ -533,8 +539,8 @@ fn the_end_of_a_process_is_the_end_of_its_recording() {
 
 #[test]
 fn what_makes_no_sense_is_refused_before_anything_is_recorded() {
-    // Check that a folder, a device, a name without a known ending, a missing process and a value without a meaning are
-    // refused in one sentence, at once, without anything being left.
+    // Check that a folder, a device, a name without a known ending, a missing process and a value
+    // without a meaning are refused in one sentence, at once, without anything being left.
     let folder = TempDir::new().expect("a temporary directory");
     let path = folder.path().join("a");
     let (path, svg) = (

@@ -15,8 +15,8 @@ fn kept(list: &Value) -> impl Iterator<Item = &Value> {
 
 #[test]
 fn what_retention_drops_is_gone_and_still_in_the_sums() {
-    // Check that of 60 ended processes the latest few are kept, that an older one answers 410 and an unknown one 404, and
-    // that the session still adds up.
+    // Check that of 60 ended processes the latest few are kept, that an older one answers 410 and
+    // an unknown one 404, and that the session still adds up.
     let settings = Settings {
         limits: "exited_processes = 10",
         ..Settings::default()

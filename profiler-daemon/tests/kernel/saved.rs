@@ -1,5 +1,5 @@
-//! Profiles that are saved, by a recording and by a running daemon, and served again by somebody without privileges; and
-//! recordings over a running daemon.
+//! Profiles that are saved, by a recording and by a running daemon, and served again by somebody
+//! without privileges; and recordings over a running daemon.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -24,7 +24,8 @@ const SPLIT: [(&str, f64); 3] = [
     ("split_ten", 0.1),
 ];
 
-/// A copy of the program in a folder, both of which everybody may read: where it was built may be closed to nobody.
+/// A copy of the program in a folder, both of which everybody may read: where it was built may be
+/// closed to nobody.
 fn open_copy(folder: &TempDir) -> PathBuf {
     let copy = folder.path().join("profiler-daemon");
     std::fs::copy(daemon_exe(), &copy).expect("the program can be copied");
@@ -95,7 +96,8 @@ fn assert_split(functions: &Value) {
 
 #[test]
 fn a_recording_served_again() {
-    // Check that a recorded command is served again by nobody with its names and shares, and that the same file comes out.
+    // Check that a recorded command is served again by nobody with its names and shares, and that
+    // the same file comes out.
     if !privileged() {
         return;
     }
@@ -138,7 +140,8 @@ fn a_recording_served_again() {
 
 #[test]
 fn a_running_daemon_served_again() {
-    // Check that what a running daemon gives away answers as the daemon itself did about a process that ended before.
+    // Check that what a running daemon gives away answers as the daemon itself did about a process
+    // that ended before.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -172,8 +175,8 @@ fn a_running_daemon_served_again() {
 
 #[test]
 fn a_command_recorded_over_a_daemon() {
-    // Check that nobody records a command over a running daemon, from its first instruction to its end, that its output and
-    // exit code are passed on, and that only it is in the report.
+    // Check that nobody records a command over a running daemon, from its first instruction to its
+    // end, that its output and exit code are passed on, and that only it is in the report.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -212,8 +215,9 @@ fn a_command_recorded_over_a_daemon() {
 
 #[test]
 fn a_process_recorded_over_a_daemon() {
-    // Check that a running process is recorded over a daemon for a while, in the format that the file's name asks for, and
-    // that what cannot be recorded is told in a sentence and leaves no file.
+    // Check that a running process is recorded over a daemon for a while, in the format that the
+    // file's name asks for, and that what cannot be recorded is told in a sentence and leaves no
+    // file.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -287,8 +291,9 @@ fn recorded_short_programs(daemon: &Daemon) -> (String, Value) {
 
 #[test]
 fn what_a_daemon_keeps_by_image_is_recorded() {
-    // Check that a command's processes that ended, and that the daemon it is recorded over keeps only by their image, are one row of that
-    // image; and that those whose image others have too are counted in what the report lacks, with their time, and told in a sentence.
+    // Check that a command's processes that ended, and that the daemon it is recorded over keeps
+    // only by their image, are one row of that image; and that those whose image others have too
+    // are counted in what the report lacks, with their time, and told in a sentence.
     let settings = Settings {
         limits: "exited_processes = 5",
         ..Settings::default()

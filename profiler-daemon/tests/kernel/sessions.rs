@@ -28,9 +28,10 @@ fn timed<T>(what: impl FnOnce() -> T) -> (u64, T, u64) {
 
 #[test]
 fn a_mark_parts_work_from_sleep() {
-    // Check that of a process that works and then sleeps, with a mark between, the spans of a session have the length that the
-    // clock says, that each holds the process's whole time in it, the first its work in its functions and the second its sleep,
-    // and that both sum to the session, which stays as it is when it is stopped.
+    // Check that of a process that works and then sleeps, with a mark between, the spans of a
+    // session have the length that the clock says, that each holds the process's whole time in it,
+    // the first its work in its functions and the second its sleep, and that both sum to the
+    // session, which stays as it is when it is stopped.
     let Some(daemon) = daemon::own(&Settings::default()) else {
         return;
     };
@@ -76,7 +77,8 @@ fn a_mark_parts_work_from_sleep() {
     assert_eq!(sums, classes(&whole), "the spans are the session");
     let cpu_ns = number(&finished.truth, "/user_ns") + number(&finished.truth, "/system_ns");
     let worked_ns = running_ns(&work);
-    // It also ran before the session, until it was ready. On a busy machine the kernel's own account is off by some percent.
+    // It also ran before the session, until it was ready. On a busy machine the kernel's own
+    // account is off by some percent.
     assert!(
         worked_ns.abs_diff(cpu_ns)
             <= cpu_ns / 20 + RESIDUE_NS + yardstick.slack_ns(&finished.truth),

@@ -33,8 +33,8 @@ fn most_samples(functions: &Value, name: &str) -> u64 {
 
 #[test]
 fn processor_time_splits_as_the_work_does() {
-    // Check that 60/30/10 by counted work is found so in samples, elapsed and application time, within the error of
-    // the number of walks.
+    // Check that 60/30/10 by counted work is found so in samples, elapsed and application time,
+    // within the error of the number of walks.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -78,7 +78,8 @@ fn processor_time_splits_as_the_work_does() {
 
 #[test]
 fn phases_that_end_in_sleeps_get_their_time() {
-    // Check that two functions that work and then sleep get the elapsed time that their own clock measured, to 2 points.
+    // Check that two functions that work and then sleep get the elapsed time that their own clock
+    // measured, to 2 points.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -110,7 +111,8 @@ fn phases_that_end_in_sleeps_get_their_time() {
 
 #[test]
 fn phases_that_end_in_system_calls_get_their_time() {
-    // Check that a system call between two phases is enough to tell them apart, to 2 points, without any sleep.
+    // Check that a system call between two phases is enough to tell them apart, to 2 points,
+    // without any sleep.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -132,8 +134,8 @@ fn phases_that_end_in_system_calls_get_their_time() {
 
 #[test]
 fn recursion_counts_once() {
-    // Check that a function 60 or 120 times on the stack is counted once, that the work is at the bottom, and that the
-    // call tree is that deep.
+    // Check that a function 60 or 120 times on the stack is counted once, that the work is at the
+    // bottom, and that the call tree is that deep.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -212,7 +214,8 @@ fn a_signal_handler_gets_its_own_time() {
 
 #[test]
 fn code_without_symbols_stays_visible() {
-    // Check that machine code in anonymous memory and in a mapped file without symbols keeps its time under its module.
+    // Check that machine code in anonymous memory and in a mapped file without symbols keeps its
+    // time under its module.
     let Some(daemon) = daemon::shared() else {
         return;
     };

@@ -5,8 +5,8 @@ use crate::workload::Workload;
 
 #[test]
 fn it_stops_cleanly_under_load() {
-    // Check that SIGTERM and SIGINT in the middle of a storm end the daemon within five seconds with success, and that the
-    // workloads do not notice.
+    // Check that SIGTERM and SIGINT in the middle of a storm end the daemon within five seconds
+    // with success, and that the workloads do not notice.
     for signal in [libc::SIGTERM, libc::SIGINT] {
         let Some(mut daemon) = daemon::own(&Settings::default()) else {
             return;
@@ -34,7 +34,8 @@ fn it_stops_cleanly_under_load() {
 
 #[test]
 fn it_can_start_again_at_once() {
-    // Check that nothing of a stopped daemon, neither port nor program nor pinned file, is in the way of the next.
+    // Check that nothing of a stopped daemon, neither port nor program nor pinned file, is in the
+    // way of the next.
     for _ in 0..3 {
         let Some(mut daemon) = daemon::own(&Settings::default()) else {
             return;

@@ -13,8 +13,9 @@ const SLACK_NS: u64 = 10_000_000;
 
 #[test]
 fn a_sleeping_threads_time_grows_while_it_sleeps() {
-    // Check that between two readings each sleeper's blocked time grows by exactly the time between them, without any
-    // event of that thread, and that its function and its system call are known while it sleeps.
+    // Check that between two readings each sleeper's blocked time grows by exactly the time between
+    // them, without any event of that thread, and that its function and its system call are known
+    // while it sleeps.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -101,7 +102,8 @@ fn a_sleep_under_way_is_seen_in_its_system_call() {
 
 #[test]
 fn a_held_process_is_blocked_in_read() {
-    // Check that a process that has done its work and waits for its input moves from running to blocked, exactly.
+    // Check that a process that has done its work and waits for its input moves from running to
+    // blocked, exactly.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -119,8 +121,8 @@ fn a_held_process_is_blocked_in_read() {
 
 #[test]
 fn calls_over_a_window_are_those_of_the_window() {
-    // Check that of calls that go on, a window has the time of the window, and that no more is blocked in calls than in all of
-    // their process, in the window and in the session.
+    // Check that of calls that go on, a window has the time of the window, and that no more is
+    // blocked in calls than in all of their process, in the window and in the session.
     let Some(daemon) = daemon::shared() else {
         return;
     };

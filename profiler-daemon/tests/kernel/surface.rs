@@ -1,4 +1,5 @@
-//! The HTTP surface on a live machine: what is refused, what is offered in which format, and what a scraper gets.
+//! The HTTP surface on a live machine: what is refused, what is offered in which format, and what a
+//! scraper gets.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -10,7 +11,8 @@ use crate::observed::stolen_ns;
 use crate::reads::{number, rows, text, unix_now_ns, unix_ns, until};
 use crate::workload;
 
-/// What the test of windows asks for, the step in which windows are kept, and the step in which they grow.
+/// What the test of windows asks for, the step in which windows are kept, and the step in which
+/// they grow.
 const WINDOW_NS: u64 = 2_000_000_000;
 const SEGMENT_NS: u64 = 3_000_000_000;
 const PASS_NS: u64 = 1_100_000_000;
@@ -48,7 +50,8 @@ fn foreign_hosts_are_refused() {
 
 #[test]
 fn a_typo_never_looks_like_an_empty_answer() {
-    // Check that unknown parameters, values, sorts, pids and paths are refused with a problem that says what is allowed.
+    // Check that unknown parameters, values, sorts, pids and paths are refused with a problem that
+    // says what is allowed.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -118,7 +121,8 @@ fn tables_are_sorted_cut_and_searched() {
 
 #[test]
 fn every_report_answers_in_every_format() {
-    // Check that each report of a process and of the session exists, dated and with its receipt, as JSON and text.
+    // Check that each report of a process and of the session exists, dated and with its receipt, as
+    // JSON and text.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -167,8 +171,9 @@ fn every_report_answers_in_every_format() {
 
 #[test]
 fn windows_are_parts_of_the_session() {
-    // Check that a window says which span it covers, that this is at least what was asked and no more than a segment
-    // longer, that the span is what a busy process grew by, and that no window holds more than the session.
+    // Check that a window says which span it covers, that this is at least what was asked and no
+    // more than a segment longer, that the span is what a busy process grew by, and that no window
+    // holds more than the session.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -208,8 +213,8 @@ fn windows_are_parts_of_the_session() {
     let stolen_ns = stolen_ns() - stolen_before_ns;
     assert!(window_ns <= session_ns, "{window_ns} ns of {session_ns} ns");
     assert!(
-        // An end is when its reading began, and a thread that has switched since is told as of its switch. The reading takes a fraction of
-        // a millisecond, or what the host lets it take.
+        // An end is when its reading began, and a thread that has switched since is told as of its
+        // switch. The reading takes a fraction of a millisecond, or what the host lets it take.
         (WINDOW_NS - PASS_NS..=to - from + 1_000_000 + stolen_ns).contains(&window_ns),
         "one busy thread has {window_ns} ns in a window of {} ns",
         to - from
@@ -217,7 +222,8 @@ fn windows_are_parts_of_the_session() {
     workload.finish();
 }
 
-/// Fails unless `promtool check metrics` has nothing to say. Says so where promtool is not installed.
+/// Fails unless `promtool check metrics` has nothing to say. Says so where promtool is not
+/// installed.
 pub(crate) fn promtool_accepts(text: &str) {
     let child = Command::new("promtool")
         .args(["check", "metrics"])

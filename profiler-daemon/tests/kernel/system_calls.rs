@@ -10,7 +10,8 @@ use crate::workload;
 
 #[test]
 fn every_system_call_is_counted() {
-    // Check that N calls are N calls, for one kind and for three in turn, and that average and maximum fit the total.
+    // Check that N calls are N calls, for one kind and for three in turn, and that average and
+    // maximum fit the total.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -54,7 +55,8 @@ fn every_system_call_is_counted() {
 
 #[test]
 fn a_sleeps_time_is_in_its_call() {
-    // Check that the sleeps of the gate's holder are so many nanosleep calls of that length, blocked.
+    // Check that the sleeps of the gate's holder are so many nanosleep calls of that length,
+    // blocked.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -79,8 +81,8 @@ fn a_sleeps_time_is_in_its_call() {
 
 #[test]
 fn without_the_hooks_the_rest_is_exact() {
-    // Check that with system_calls off no call is counted, that waits are exact by call all the same, as are blocked time and totals,
-    // and that the ledger holds.
+    // Check that with system_calls off no call is counted, that waits are exact by call all the
+    // same, as are blocked time and totals, and that the ledger holds.
     let settings = Settings {
         top: "system_calls = \"off\"",
         ..Settings::default()
@@ -124,7 +126,8 @@ const LOADED_AT: u32 = 0x0800_0000;
 /// Calls that they make.
 const CALLS: u32 = 5_000;
 
-/// A program of a few instructions, as a file: asks `CALLS` times by the 32-bit table for its parent's number (`int 0x80`), then pauses.
+/// A program of a few instructions, as a file: asks `CALLS` times by the 32-bit table for its
+/// parent's number (`int 0x80`), then pauses.
 fn program_of_32_bit_calls(is_64_bit: bool) -> Vec<u8> {
     let mut code = vec![0xbe]; // mov esi, CALLS
     code.extend(CALLS.to_le_bytes());
@@ -173,8 +176,9 @@ fn program_of_32_bit_calls(is_64_bit: bool) -> Vec<u8> {
 
 #[test]
 fn calls_of_the_32_bit_table_have_its_names() {
-    // Check that the calls of a 32-bit program, and those that a 64-bit one makes by the 32-bit table, are named by that table, and
-    // counted; and that what has that number in the other table is not among them.
+    // Check that the calls of a 32-bit program, and those that a 64-bit one makes by the 32-bit
+    // table, are named by that table, and counted; and that what has that number in the other table
+    // is not among them.
     let Some(daemon) = daemon::shared() else {
         return;
     };

@@ -1,4 +1,5 @@
-//! What is profiled can change while the daemon runs: what is no target does not grow, and what was missed is not invented.
+//! What is profiled can change while the daemon runs: what is no target does not grow, and what was
+//! missed is not invented.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -41,8 +42,9 @@ fn not_target(daemon: &Daemon) -> u64 {
 
 #[test]
 fn targets_change_while_it_runs() {
-    // Check that after a PUT a process that is no target stops growing while a target grows, that its samples are
-    // counted as discarded, and that it grows again, without the time between, once it is a target again.
+    // Check that after a PUT a process that is no target stops growing while a target grows, that
+    // its samples are counted as discarded, and that it grows again, without the time between, once
+    // it is a target again.
     let settings = Settings {
         top: "frequency_hz = 499",
         ..Settings::default()
@@ -157,7 +159,8 @@ fn children_of_a_target_are_targets() {
 
 #[test]
 fn children_forked_meanwhile_are_targets() {
-    // Check that of a process that forks while it is made a target with its children, not one child is missing.
+    // Check that of a process that forks while it is made a target with its children, not one child
+    // is missing.
     const CHILDREN: usize = 400;
     let settings = Settings {
         targets: "pids = [1]",
@@ -183,8 +186,8 @@ fn children_forked_meanwhile_are_targets() {
 
 #[test]
 fn a_group_that_is_removed_takes_no_other_with_it() {
-    // Check that of two control groups that are targets, one goes on when the other is removed: groups that are made below it, and
-    // processes that are moved there, become targets.
+    // Check that of two control groups that are targets, one goes on when the other is removed:
+    // groups that are made below it, and processes that are moved there, become targets.
     let settings = Settings {
         targets: "pids = [1]",
         ..Settings::default()
@@ -255,8 +258,9 @@ impl Drop for Group {
 
 #[test]
 fn threads_are_followed_through_many_changes() {
-    // Check that threads that switch and call all the time, on all processors, while targets change again and again, are all there in
-    // the end, once each, and that their time grows as fast as the clock.
+    // Check that threads that switch and call all the time, on all processors, while targets change
+    // again and again, are all there in the end, once each, and that their time grows as fast as
+    // the clock.
     let Some(daemon) = daemon::own(&Settings::default()) else {
         return;
     };
@@ -294,7 +298,8 @@ fn threads_are_followed_through_many_changes() {
 
 #[test]
 fn a_comm_can_be_a_target() {
-    // Check that a process is a target by its name, from the configuration on, and that nothing else is.
+    // Check that a process is a target by its name, from the configuration on, and that nothing
+    // else is.
     let settings = Settings {
         targets: "comms = [\"workload\"]",
         ..Settings::default()
@@ -321,8 +326,9 @@ fn a_comm_can_be_a_target() {
 
 #[test]
 fn a_process_that_renames_itself_is_judged_with_all_its_threads() {
-    // Check that threads that sleep all the time become targets when the first thread of their process, this one, takes a name that is a
-    // target's, and are none any more when it takes its own name again.
+    // Check that threads that sleep all the time become targets when the first thread of their
+    // process, this one, takes a name that is a target's, and are none any more when it takes its
+    // own name again.
     const NAME: &str = "renamed-target";
     let settings = Settings {
         targets: "comms = [\"renamed-target\"]",
@@ -365,7 +371,8 @@ fn a_process_that_renames_itself_is_judged_with_all_its_threads() {
 
 #[test]
 fn wrong_targets_are_refused() {
-    // Check that targets that name nothing, unknown fields and bad JSON are refused with a problem, and change nothing.
+    // Check that targets that name nothing, unknown fields and bad JSON are refused with a problem,
+    // and change nothing.
     let Some(daemon) = daemon::shared() else {
         return;
     };

@@ -7,7 +7,8 @@ use crate::workload;
 
 #[test]
 fn each_thread_has_its_own_time() {
-    // Check that threads with different work each have what getrusage says of them, under their names.
+    // Check that threads with different work each have what getrusage says of them, under their
+    // names.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -37,7 +38,8 @@ fn each_thread_has_its_own_time() {
 
 #[test]
 fn no_short_thread_is_lost() {
-    // Check that 600 threads of 2 ms each are all in the totals of their process, though only some are kept one by one.
+    // Check that 600 threads of 2 ms each are all in the totals of their process, though only some
+    // are kept one by one.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -53,8 +55,8 @@ fn no_short_thread_is_lost() {
         reads::function(&functions, "churn_work"),
         "/application/inclusive_ns",
     );
-    // A thread ends right after its work, and an interval goes to the stack at its end: the last one of each thread
-    // goes to the way out.
+    // A thread ends right after its work, and an interval goes to the stack at its end: the last
+    // one of each thread goes to the way out.
     assert!(
         work_ns as f64 >= used_ns as f64 * 0.5,
         "churn_work has {work_ns} of {used_ns} ns"
@@ -67,8 +69,9 @@ fn no_short_thread_is_lost() {
 
 #[test]
 fn calls_of_threads_that_end_while_they_are_read_are_counted() {
-    // Check that of threads that live for a tenth of a millisecond every call is counted while reports make the daemon read all the time:
-    // some begin and end between its reading of calls and of threads. With a daemon of its own: one that has much to tell reads less often, and
+    // Check that of threads that live for a tenth of a millisecond every call is counted while
+    // reports make the daemon read all the time: some begin and end between its reading of calls
+    // and of threads. With a daemon of its own: one that has much to tell reads less often, and
     // counts what then finds no room.
     let Some(daemon) = &daemon::own(&Settings::default()) else {
         return;

@@ -17,8 +17,8 @@ use crate::workload;
 /// `PERF_EVENT_IOC_DISABLE`.
 const DISABLE: libc::Ioctl = 0x2401;
 
-/// All ticks so far, whatever became of them.
-/// Keeps every processor at work until it is dropped: an idle one may have no ticks on a virtual machine.
+/// All ticks so far, whatever became of them. Keeps every processor at work until it is dropped: an
+/// idle one may have no ticks on a virtual machine.
 struct Busy {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -81,8 +81,9 @@ fn seconds(before: &Value, after: &Value) -> f64 {
 
 #[test]
 fn ticks_have_their_mean_and_are_no_even_comb() {
-    // Check that over 20 s there are as many ticks per second and processor as was asked for, within 1 %, those among them that are counted
-    // as skipped, and that seconds differ as drawn rates do; at 99 Hz and, beside it, at 997.
+    // Check that over 20 s there are as many ticks per second and processor as was asked for,
+    // within 1 %, those among them that are counted as skipped, and that seconds differ as drawn
+    // rates do; at 99 Hz and, beside it, at 997.
     let _busy = Busy::new();
     let daemons = ["frequency_hz = 99", "frequency_hz = 997"].map(|top| {
         daemon::own(&Settings {
@@ -131,7 +132,8 @@ fn ticks_have_their_mean_and_are_no_even_comb() {
     }
 }
 
-/// Stops every event of the kernel's counters that a process has open, as a processor that goes offline does. Returns how many.
+/// Stops every event of the kernel's counters that a process has open, as a processor that goes
+/// offline does. Returns how many.
 fn stop_events(pid: u32) -> u64 {
     let fail = |what: &str| -> ! { panic!("{what}: {}", io::Error::last_os_error()) };
     let owned = |descriptor: libc::c_long, what: &str| {
@@ -199,8 +201,9 @@ fn assert_whole(daemon: &Daemon, frequency_hz: u64) {
 
 #[test]
 fn ticks_that_stand_still_are_started_again() {
-    // Check that when all events of the daemon have died, as those of a processor do that goes offline, ticks stand still no longer than a second,
-    // are counted as skipped and as started again, and that processes that begin are heard of as before.
+    // Check that when all events of the daemon have died, as those of a processor do that goes
+    // offline, ticks stand still no longer than a second, are counted as skipped and as started
+    // again, and that processes that begin are heard of as before.
     let _busy = Busy::new();
     let Some(daemon) = daemon::own(&Settings {
         top: "frequency_hz = 199",
@@ -250,7 +253,8 @@ impl Drop for Offline {
 #[test]
 #[ignore = "takes a processor offline for two seconds"]
 fn a_processor_that_comes_back_has_ticks_again() {
-    // Check that a processor that goes offline for a moment, and then for longer than a pass, has ticks again and is heard of again, both times.
+    // Check that a processor that goes offline for a moment, and then for longer than a pass, has
+    // ticks again and is heard of again, both times.
     let _busy = Busy::new();
     const SWITCH: &str = "/sys/devices/system/cpu/cpu1/online";
     if !daemon::privileged() {

@@ -132,7 +132,8 @@ impl Pty {
         assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "it runs");
     }
 
-    /// Waits for its end, and checks that the terminal is as it was and that nothing told it more than a screen does.
+    /// Waits for its end, and checks that the terminal is as it was and that nothing told it more
+    /// than a screen does.
     fn ended(mut self) -> ExitStatus {
         let deadline = Instant::now() + PATIENCE;
         let status = loop {
@@ -160,7 +161,8 @@ impl Pty {
     }
 }
 
-/// What a terminal shows that was sent this: text is put where the cursor was moved to; colours are left out.
+/// What a terminal shows that was sent this: text is put where the cursor was moved to; colours are
+/// left out.
 fn screen(sent: &str) -> String {
     let mut cells = vec![vec![' '; usize::from(COLUMNS)]; usize::from(LINES)];
     let (mut line, mut column) = (0, 0);
@@ -234,8 +236,8 @@ impl Drop for Named {
 
 #[test]
 fn over_a_daemon() {
-    // Check the way from the processes to a process's functions and threads and back over a running daemon, and that q
-    // gives the terminal back.
+    // Check the way from the processes to a process's functions and threads and back over a running
+    // daemon, and that q gives the terminal back.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -303,8 +305,8 @@ fn alone() {
 
 #[test]
 fn once_as_text() {
-    // Check that one screen is printed as text where there is no terminal, with names that cannot do anything to one, and that
-    // without --once there is a sentence instead.
+    // Check that one screen is printed as text where there is no terminal, with names that cannot
+    // do anything to one, and that without --once there is a sentence instead.
     let Some(daemon) = daemon::shared() else {
         return;
     };

@@ -1,5 +1,6 @@
-//! Stacks of Go programs: goroutines that call, wait for channels, allocate and are preempted, in programs as they are built by
-//! default and stripped of all that can be stripped. Built here, by the machine's own Go.
+//! Stacks of Go programs: goroutines that call, wait for channels, allocate and are preempted, in
+//! programs as they are built by default and stripped of all that can be stripped. Built here, by
+//! the machine's own Go.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -43,7 +44,8 @@ __attribute__((noinline, noclone)) static void spin_in_c(int n) { for (int i = 0
 import "C"
 "#;
 
-/// Workers on all processors: a chain of calls that ends in a loop, and a tree that leaves garbage behind.
+/// Workers on all processors: a chain of calls that ends in a loop, and a tree that leaves garbage
+/// behind.
 const SOURCE: &str = r#"
 package main
 
@@ -132,8 +134,9 @@ fn walks_from_now(daemon: &Daemon, program: &Running) -> (u64, u64) {
 
 #[test]
 fn go_programs_have_whole_stacks() {
-    // Check that at least 99 % of the walks of a Go program are complete however it was built, that its functions call each other
-    // as in its source, that goroutines begin where they begin, and that nothing was missing for it.
+    // Check that at least 99 % of the walks of a Go program are complete however it was built, that
+    // its functions call each other as in its source, that goroutines begin where they begin, and
+    // that nothing was missing for it.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -172,7 +175,8 @@ fn go_programs_have_whole_stacks() {
                 ][..],
                 // The scheduler, on a stack of its own, begins anew.
                 &["runtime.mcall", "runtime.park_m", "runtime.schedule"],
-                // C, and what the runtime does for itself, run on another stack than the goroutine's.
+                // C, and what the runtime does for itself, run on another stack than the
+                // goroutine's.
                 if build.calls_c {
                     &[
                         "main.inner",

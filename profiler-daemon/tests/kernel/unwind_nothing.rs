@@ -1,5 +1,6 @@
-//! Stacks of a program without any unwind information and without frame pointers: what its code tells is followed, and where it
-//! does not tell, the stack says so. The program is compiled here, by the machine's own compiler.
+//! Stacks of a program without any unwind information and without frame pointers: what its code
+//! tells is followed, and where it does not tell, the stack says so. The program is compiled here,
+//! by the machine's own compiler.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -7,7 +8,8 @@ use std::time::Duration;
 use crate::daemon::{self, say};
 use crate::unwinding::{Running, has_chain};
 
-/// Half of its time below `begin` on its own stack, half on another one, to which it goes with a frame pointer of zero.
+/// Half of its time below `begin` on its own stack, half on another one, to which it goes with a
+/// frame pointer of zero.
 const SOURCE: &str = r#"
 #define NOINLINE __attribute__((noinline, noclone))
 volatile unsigned long sink;
@@ -29,8 +31,9 @@ __asm__(".globl _start\n_start:\n xor %ebp, %ebp\n and $-16, %rsp\n call begin\n
 
 #[test]
 fn a_program_that_says_nothing_is_not_made_up() {
-    // Check that stacks of a program without unwind information are followed by its code, that those whose end the code does not
-    // tell are told as incomplete, not as complete and not below callers that they do not have, and that the status says why.
+    // Check that stacks of a program without unwind information are followed by its code, that
+    // those whose end the code does not tell are told as incomplete, not as complete and not below
+    // callers that they do not have, and that the status says why.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -64,7 +67,8 @@ fn a_program_that_says_nothing_is_not_made_up() {
     );
     let status = daemon.get("/status");
     let unwinding = &status["unwinding"];
-    // Its frame pointer is a number that is no address, or leads to memory without a return address.
+    // Its frame pointer is a number that is no address, or leads to memory without a return
+    // address.
     let failures = &unwinding["failures"];
     let of = |reason: &str| failures[reason].as_u64().unwrap_or_default();
     let incomplete = of("bad_frame_pointer") + of("zero_return_address");

@@ -1,5 +1,6 @@
-//! Unwind tables that have to share little room: what finds none is counted and costs no other program its stacks, and what was
-//! not used for longest gives way. The programs are made here, by the machine's own compiler.
+//! Unwind tables that have to share little room: what finds none is counted and costs no other
+//! program its stacks, and what was not used for longest gives way. The programs are made here, by
+//! the machine's own compiler.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,11 +14,13 @@ use crate::unwinding::{PRELUDE, Running, counts};
 /// The room, the least that can be set; rows of 8 bytes.
 const ROOM: &str = "unwind_table_bytes = \"4MiB\"";
 const ROOM_BYTES: u64 = 4 << 20;
-/// Functions, of which each has from 4 to 6 rows, that take more than half of the room and less than all of it.
+/// Functions, of which each has from 4 to 6 rows, that take more than half of the room and less
+/// than all of it.
 const MORE_THAN_HALF: usize = 72_000;
 /// Functions that take more than all of it.
 const MORE_THAN_ALL: usize = 140_000;
-/// In which a table must have found its room: it takes two times the ten seconds for which those that were used stay.
+/// In which a table must have found its room: it takes two times the ten seconds for which those
+/// that were used stay.
 const WITHIN: Duration = Duration::from_secs(90);
 
 /// A program that works three calls deep, among many functions that are never called.
@@ -27,7 +30,8 @@ NOINLINE static void outer(void) { inner(); sink += 1; }
 int main(void) { ready(); for (;;) { outer(); usleep(100); } }
 ";
 
-/// Functions with unwind information, without names: about a thousand in 64 KiB, with as many rows as dense code has.
+/// Functions with unwind information, without names: about a thousand in 64 KiB, with as many rows
+/// as dense code has.
 fn fillers(functions: usize) -> String {
     let mut text = String::from(".text\n");
     for _ in 0..functions {
@@ -40,7 +44,8 @@ fn fillers(functions: usize) -> String {
     text
 }
 
-/// Makes a program with that name and so many functions; `None`, said once, if there is no compiler.
+/// Makes a program with that name and so many functions; `None`, said once, if there is no
+/// compiler.
 fn build(folder: &Path, name: &str, functions: usize) -> Option<PathBuf> {
     let file = |ending: &str| folder.join(format!("{name}{ending}"));
     // The name makes each a file of its own, with a build ID and a table of its own.
@@ -97,8 +102,8 @@ fn wait_for(daemon: &Daemon, what: &str, is_so: impl Fn() -> bool) {
 
 #[test]
 fn a_table_that_finds_no_room_is_counted() {
-    // Check that a table larger than all the room is counted as such and leaves the room within its bound, and that stacks of
-    // another program are complete all the same.
+    // Check that a table larger than all the room is counted as such and leaves the room within its
+    // bound, and that stacks of another program are complete all the same.
     let settings = Settings {
         within_budget: false,
         top: "frequency_hz = 499",
@@ -139,8 +144,8 @@ fn a_table_that_finds_no_room_is_counted() {
 
 #[test]
 fn a_table_that_was_not_used_for_longest_gives_way() {
-    // Check that of two programs that do not fit together each is followed when it runs, one after the other and then the first
-    // again, and that what gave way for it is counted.
+    // Check that of two programs that do not fit together each is followed when it runs, one after
+    // the other and then the first again, and that what gave way for it is counted.
     let settings = Settings {
         within_budget: false,
         top: "frequency_hz = 499",

@@ -1,5 +1,6 @@
-//! Stacks of programs built without frame pointers: nearly every walk reaches `main` and beyond, none shows a function that
-//! is not there. The programs are compiled here, by the machine's own compiler.
+//! Stacks of programs built without frame pointers: nearly every walk reaches `main` and beyond,
+//! none shows a function that is not there. The programs are compiled here, by the machine's own
+//! compiler.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -12,7 +13,8 @@ use crate::daemon::{self, Daemon, say};
 use crate::reads::{self, number, text, unix_now_ns};
 use crate::workload::Workload;
 
-/// A program: what it is called, how it is compiled, what it does, and functions that call each other, outermost first.
+/// A program: what it is called, how it is compiled, what it does, and functions that call each
+/// other, outermost first.
 struct Program {
     name: &'static str,
     compiler: &'static str,
@@ -21,7 +23,8 @@ struct Program {
     chain: &'static [&'static str],
 }
 
-/// What every program begins with: work that makes no system call, and a line that says it has begun.
+/// What every program begins with: work that makes no system call, and a line that says it has
+/// begun.
 pub(crate) const PRELUDE: &str = "
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +56,8 @@ int main(void) {
 }
 ";
 
-/// Early returns, a table of jumps, a buffer of its own, and calls into the library that sleep, sort and copy.
+/// Early returns, a table of jumps, a buffer of its own, and calls into the library that sleep,
+/// sort and copy.
 const BRANCHES: &str = "
 static int compare(const void *a, const void *b) { burn(100); return *(const int *)a - *(const int *)b; }
 NOINLINE static int inner(int n) {
@@ -279,7 +283,8 @@ impl Running {
         self.stacks_when(daemon, |_| true)
     }
 
-    /// Its walks once some are complete: once the daemon knows what it has mapped, and has tables of that.
+    /// Its walks once some are complete: once the daemon knows what it has mapped, and has tables
+    /// of that.
     pub(crate) fn first_whole_stacks(&self, daemon: &Daemon) -> Walks {
         self.stacks_when(daemon, |walks| walks.complete >= 20)
     }
@@ -335,8 +340,9 @@ fn longest_run(node: &Value, function: &str, run: usize) -> usize {
 
 #[test]
 fn programs_without_frame_pointers_have_whole_stacks() {
-    // Check that at least 99.5 % of the walks of each program are complete, that its functions call each other as in its
-    // source, that recursion is as deep as it is, and that nothing else hangs from the root.
+    // Check that at least 99.5 % of the walks of each program are complete, that its functions call
+    // each other as in its source, that recursion is as deep as it is, and that nothing else hangs
+    // from the root.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -385,8 +391,8 @@ pub(crate) fn counts(daemon: &Daemon) -> Vec<String> {
 
 #[test]
 fn stacks_of_a_workload_are_whole() {
-    // Check that walks of an ordinary program, whose C library keeps no frame pointers, are complete once it has begun. Needs no
-    // compiler, so that it runs on other kernels too.
+    // Check that walks of an ordinary program, whose C library keeps no frame pointers, are
+    // complete once it has begun. Needs no compiler, so that it runs on other kernels too.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -419,8 +425,8 @@ fn stacks_of_a_workload_are_whole() {
 
 #[test]
 fn a_blocked_program_shows_who_waits() {
-    // Check that the time of a thread that waits in a library function without frame pointers is below `main`, and that nothing of
-    // it is in the programs that walk its stack.
+    // Check that the time of a thread that waits in a library function without frame pointers is
+    // below `main`, and that nothing of it is in the programs that walk its stack.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -469,7 +475,8 @@ int main(void) { ready(); usleep(300000); for (;;) wait_here(5); }
 
 #[test]
 fn code_loaded_later_is_followed() {
-    // Check that a library that a running program loads is followed, and that a child without an exec is like its parent.
+    // Check that a library that a running program loads is followed, and that a child without an
+    // exec is like its parent.
     let Some(daemon) = daemon::shared() else {
         return;
     };
@@ -548,7 +555,8 @@ int main(void) {
 
 #[test]
 fn code_made_at_run_time_has_the_names_it_was_given() {
-    // Check that a perf map names a function that is made at run time, and that one by somebody else does not.
+    // Check that a perf map names a function that is made at run time, and that one by somebody
+    // else does not.
     let Some(daemon) = daemon::shared() else {
         return;
     };

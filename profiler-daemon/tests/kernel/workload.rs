@@ -1,4 +1,5 @@
-//! Runs the workload programs: builds them once, waits for their `ready` line, collects their truth.
+//! Runs the workload programs: builds them once, waits for their `ready` line, collects their
+//! truth.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -13,7 +14,8 @@ use crate::reads::{self, unix_now_ns};
 
 const LINE_WITHIN: Duration = Duration::from_secs(60);
 
-/// The workload binary, with optimisation and frame pointers. `WORKLOAD_BIN` names one that is already built.
+/// The workload binary, with optimisation and frame pointers. `WORKLOAD_BIN` names one that is
+/// already built.
 pub(crate) fn exe() -> &'static PathBuf {
     static EXE: OnceLock<PathBuf> = OnceLock::new();
     EXE.get_or_init(|| {
@@ -70,7 +72,8 @@ pub(crate) struct Finished {
     pub(crate) selector: String,
     /// From before its start to after its end by this process's clock.
     pub(crate) wall_ns: u64,
-    /// What the host took meanwhile from this machine's processors: in that time nobody runs, whatever the clocks say.
+    /// What the host took meanwhile from this machine's processors: in that time nobody runs,
+    /// whatever the clocks say.
     pub(crate) stolen_ns: u64,
     /// When the truth was read (held: it still sleeps) or the end was seen, nanoseconds since 1970.
     pub(crate) unix_ns: u64,

@@ -69,7 +69,8 @@ fn c() {
     assert!(counts.worker_peak_bytes > 1 << 20 && counts.cache_bytes > 0);
 }
 
-// Check the same from C++, whose names are made readable, however the sections are compressed and in whichever version.
+// Check the same from C++, whose names are made readable, however the sections are compressed and
+// in whichever version.
 #[test]
 fn cpp() {
     for flags in [
@@ -117,8 +118,8 @@ fn rust() {
     assert!(found.iter().any(inner), "{found:?}");
 }
 
-// Check that a place outside of all functions, and a program without debug information, are told as what they are, with the
-// address where there is one.
+// Check that a place outside of all functions, and a program without debug information, are told as
+// what they are, with the address where there is one.
 #[test]
 fn nothing_there() {
     let folder = tempfile::tempdir().unwrap();

@@ -35,8 +35,9 @@ impl Numbers {
     }
 }
 
-// Check that bits flipped anywhere in debug information leave an answer for each place: a line, or a reason that has to do with
-// the file or the worker; and that the finder goes on with the next file.
+// Check that bits flipped anywhere in debug information leave an answer for each place: a line, or
+// a reason that has to do with the file or the worker; and that the finder goes on with the next
+// file.
 #[test]
 fn flipped_bits() {
     let folder = tempfile::tempdir().unwrap();
@@ -83,8 +84,8 @@ fn flipped_bits() {
     assert!(differing > 4, "the damage is seen");
 }
 
-// Check that a compressed section that claims more than can have been packed into it ends in a reason, as does one that does not
-// hold what it says or is compressed in an unknown way.
+// Check that a compressed section that claims more than can have been packed into it ends in a
+// reason, as does one that does not hold what it says or is compressed in an unknown way.
 #[test]
 fn compressed_nonsense() {
     let folder = tempfile::tempdir().unwrap();
@@ -110,7 +111,8 @@ fn compressed_nonsense() {
     assert_eq!(with(30, &[0xff; 8]), Err(NoLine::Unreadable));
 }
 
-// Check that a file that shrank since it was mapped is not read, and that what is no program is told as such.
+// Check that a file that shrank since it was mapped is not read, and that what is no program is
+// told as such.
 #[test]
 fn other_files() {
     let folder = tempfile::tempdir().unwrap();

@@ -68,7 +68,8 @@ impl Split {
 
 const FOUND: &str = "outer:6 inner:3";
 
-// Check that the linked file gives lines and names, beside the program and in its folder .debug, with a build ID and without.
+// Check that the linked file gives lines and names, beside the program and in its folder .debug,
+// with a build ID and without.
 #[test]
 fn linked() {
     for flags in [&["-Wl,--build-id"][..], &["-Wl,--build-id=none"]] {
@@ -89,7 +90,8 @@ fn linked() {
     }
 }
 
-// Check that a file of another program, or a changed one, is not taken for the right one, nor one that anybody may write.
+// Check that a file of another program, or a changed one, is not taken for the right one, nor one
+// that anybody may write.
 #[test]
 fn not_the_right_one() {
     let (Some(with_id), Some(without)) = (split(&[]), split(&["-Wl,--build-id=none"])) else {
@@ -156,7 +158,8 @@ impl Confined {
 
 impl Drop for Confined {
     fn drop(&mut self) {
-        // SAFETY: a child that was not waited for, so the number is its own; no status is asked for.
+        // SAFETY: a child that was not waited for, so the number is its own; no status is asked
+        // for.
         unsafe {
             libc::kill(self.0, libc::SIGKILL);
             libc::waitpid(self.0, std::ptr::null_mut(), 0);
@@ -164,8 +167,9 @@ impl Drop for Confined {
     }
 }
 
-// Check that the file is found by its build ID, and by its link below /usr/lib/debug, in the root of the process that has the
-// program mapped, through links that stay in that root; and not once the process is gone.
+// Check that the file is found by its build ID, and by its link below /usr/lib/debug, in the root
+// of the process that has the program mapped, through links that stay in that root; and not once
+// the process is gone.
 #[test]
 fn in_the_root_of_the_process() {
     if !is_root() {
@@ -197,7 +201,8 @@ fn in_the_root_of_the_process() {
     assert_eq!(ask(&split).as_deref(), Ok(FOUND));
     split.move_debug(&root.path().join("usr/lib/debug/opt/stripped.debug"));
     assert_eq!(ask(&split).as_deref(), Ok(FOUND));
-    // A link as packages make them; it leads out of the root if it is followed as this process would.
+    // A link as packages make them; it leads out of the root if it is followed as this process
+    // would.
     std::os::unix::fs::symlink("/usr/lib/debug/opt/renamed", &by_id).unwrap();
     split.move_debug(&root.path().join("usr/lib/debug/opt/renamed"));
     assert_eq!(ask(&split).as_deref(), Ok(FOUND));

@@ -34,8 +34,8 @@ fn script(folder: &Path, text: &str) -> PathBuf {
     path
 }
 
-// Check that a worker that needs more memory than it may have is told as such and counted, and that the same file with
-// enough memory has lines.
+// Check that a worker that needs more memory than it may have is told as such and counted, and that
+// the same file with enough memory has lines.
 #[test]
 fn too_much_memory() {
     let (address, _) = programs::function(large(), "profiler_daemon::main");
@@ -55,7 +55,8 @@ fn too_much_memory() {
     assert!(programs::ask_one(&enough, &request).source().is_ok());
 }
 
-// Check that a worker that takes too long is ended and told as such, and that asking does not take much longer.
+// Check that a worker that takes too long is ended and told as such, and that asking does not take
+// much longer.
 #[test]
 fn too_much_time() {
     let Some((folder, requests)) = outer() else {
@@ -104,8 +105,8 @@ fn dead() {
     assert_eq!(shown(&code), Err(NoLine::WorkerDied));
 }
 
-// Check that what a worker found before it died is kept, that the place it died over is blamed, and that another worker goes on
-// behind it.
+// Check that what a worker found before it died is kept, that the place it died over is blamed, and
+// that another worker goes on behind it.
 #[test]
 fn found_until_then() {
     let Some((folder, requests)) = outer() else {
@@ -128,7 +129,8 @@ fn found_until_then() {
     );
 }
 
-// Check that whoever does not wait gets an answer that says so at once, and the lines once they are there.
+// Check that whoever does not wait gets an answer that says so at once, and the lines once they are
+// there.
 #[test]
 fn later() {
     let Some((folder, requests)) = outer() else {

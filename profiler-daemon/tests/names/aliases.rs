@@ -46,7 +46,8 @@ impl Aliases {
         }
     }
 
-    /// Whether perf's name, as linkers write it, and one that is shown here are those of one function.
+    /// Whether perf's name, as linkers write it, and one that is shown here are those of one
+    /// function.
     pub(crate) fn are_one(&self, theirs: &str, ours: &str) -> bool {
         let addresses = |name: &str| self.0.get(name);
         match (theirs.strip_suffix("@plt"), ours.strip_suffix("@plt")) {
@@ -63,7 +64,8 @@ impl Aliases {
     }
 }
 
-// Check that names of one address are one function, in whatever way they are written, and others are not.
+// Check that names of one address are one function, in whatever way they are written, and others
+// are not.
 #[test]
 fn names_of_one_address() {
     let names = [

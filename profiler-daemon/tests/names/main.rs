@@ -1,7 +1,9 @@
-//! Names of functions against perf's: programs run under `perf record`, and each address that perf names is asked of the symbolizer.
-//! The addresses are the same for both, so what differs is a name. Names of one address are aliases, and no difference.
+//! Names of functions against perf's: programs run under `perf record`, and each address that perf
+//! names is asked of the symbolizer. The addresses are the same for both, so what differs is a
+//! name. Names of one address are aliases, and no difference.
 //!
-//! perf takes samples of own children only, which needs no privileges on most machines. Where it may not, that is told as skipped.
+//! perf takes samples of own children only, which needs no privileges on most machines. Where it
+//! may not, that is told as skipped.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -47,13 +49,15 @@ fn say(sentence: &str) {
     writeln!(std::io::stderr(), "{sentence}").expect("standard error takes text");
 }
 
-// Check that the functions of an interpreter and of a compiler are those that perf names, where there are these programs.
+// Check that the functions of an interpreter and of a compiler are those that perf names, where
+// there are these programs.
 #[test]
 fn functions_are_those_of_perf() {
     compare(&["python3", "cc1"], 1, false);
 }
 
-// Check the same of programs of many sorts, all of which must be there: `cargo xtask names` sees to that.
+// Check the same of programs of many sorts, all of which must be there: `cargo xtask names` sees to
+// that.
 #[test]
 #[ignore = "takes a minute, and needs packages: cargo xtask names"]
 fn functions_of_many_programs_are_those_of_perf() {
@@ -91,7 +95,8 @@ fn compare(names: &[&'static str], seconds: u32, all: bool) {
 struct Compared {
     /// Samples that both name alike.
     same: u64,
-    /// Samples that perf names, and of which the name here is another: by file, perf's name and this one.
+    /// Samples that perf names, and of which the name here is another: by file, perf's name and
+    /// this one.
     differing: BTreeMap<(String, String, String), u64>,
     /// Samples that perf does not name.
     nameless: u64,

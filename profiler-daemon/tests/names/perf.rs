@@ -96,7 +96,8 @@ fn parse(text: &str) -> Vec<Sample> {
     samples
 }
 
-/// `PERF_RECORD_MMAP2 7/7: [0x5000(0x1000) @ 0x2000 fe:00 9 0]: r-xp /bin/true`: start; size, offset and path.
+/// `PERF_RECORD_MMAP2 7/7: [0x5000(0x1000) @ 0x2000 fe:00 9 0]: r-xp /bin/true`: start; size,
+/// offset and path.
 fn mapping(text: &str) -> Option<(u64, (u64, u64, &str))> {
     let hex = |text: &str| u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok();
     let (place, what) = text.split_once('[')?.1.split_once("]: ")?;
@@ -108,7 +109,8 @@ fn mapping(text: &str) -> Option<(u64, (u64, u64, &str))> {
     Some((hex(start)?, (hex(size_bytes)?, hex(offset)?, path)))
 }
 
-// Check that samples are placed in the mapping that was the last one there, and that those in none are left out.
+// Check that samples are placed in the mapping that was the last one there, and that those in none
+// are left out.
 #[test]
 fn samples_are_read() {
     let text = "    7 PERF_RECORD_MMAP2 7/7: [0x5000(0x1000) @ 0x2000 fe:00 9 0]: r-xp /bin/a b\n\

@@ -1,5 +1,5 @@
-//! The programs whose functions are named: interpreters, a library of hand-written assembly, a compiler, and two servers, which are
-//! kept busy over their sockets.
+//! The programs whose functions are named: interpreters, a library of hand-written assembly, a
+//! compiler, and two servers, which are kept busy over their sockets.
 
 use std::{
     fs,

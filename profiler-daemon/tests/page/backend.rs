@@ -1,5 +1,5 @@
-//! A backend over the made-up machine: each question comes after as much of its time as passed on the clock, or its time
-//! stands still.
+//! A backend over the made-up machine: each question comes after as much of its time as passed on
+//! the clock, or its time stands still.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -1,8 +1,9 @@
-//! The page in a real browser: Chromium, without a window, opens the server over a profile that moves, and `check.mjs`
-//! looks at every view. Screenshots go to `target/page-screenshots`, for people; nothing compares them.
+//! The page in a real browser: Chromium, without a window, opens the server over a profile that
+//! moves, and `check.mjs` looks at every view. Screenshots go to `target/page-screenshots`, for
+//! people; nothing compares them.
 //!
-//! Needs `node`, `chromium`, and playwright-core where `cargo xtask test` puts it. Without them it is skipped, but not
-//! where `CI` is set.
+//! Needs `node`, `chromium`, and playwright-core where `cargo xtask test` puts it. Without them it
+//! is skipped, but not where `CI` is set.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -74,7 +75,8 @@ fn tools_or_skip(what: &str) -> Option<Tools> {
     }
 }
 
-/// Runs the checks for that kind of profile on the page at `url`. Its screenshots go to a folder of that name.
+/// Runs the checks for that kind of profile on the page at `url`. Its screenshots go to a folder of
+/// that name.
 fn run_checks(tools: Tools, url: &str, profile: &str, screenshots: &str) {
     let screenshots = target_dir().join(screenshots);
     std::fs::create_dir_all(&screenshots).unwrap();
@@ -106,8 +108,8 @@ fn run_checks(tools: Tools, url: &str, profile: &str, screenshots: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_page_works_in_a_browser() {
-    // Check the page in a browser: every view, by pointer and keys, narrow and dark, with hostile names and a tree of 20000
-    // nodes. Needs node, chromium and playwright-core.
+    // Check the page in a browser: every view, by pointer and keys, narrow and dark, with hostile
+    // names and a tree of 20000 nodes. Needs node, chromium and playwright-core.
     let Some(tools) = tools_or_skip("the page in a browser") else {
         return;
     };
@@ -130,8 +132,8 @@ async fn the_page_works_in_a_browser() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_page_works_on_a_replay() {
-    // Check the same page over a profile that was saved and is served by the program itself, with --replay, of which only
-    // what needs numbers that move is left out.
+    // Check the same page over a profile that was saved and is served by the program itself, with
+    // --replay, of which only what needs numbers that move is left out.
     let Some(tools) = tools_or_skip("the page on a replay") else {
         return;
     };

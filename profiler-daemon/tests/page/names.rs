@@ -75,8 +75,8 @@ impl Functions {
     }
 }
 
-/// What debug information says of a function's only place: programs have some, libraries and the kernel have none. What decodes
-/// was inlined into its caller's line.
+/// What debug information says of a function's only place: programs have some, libraries and the
+/// kernel have none. What decodes was inlined into its caller's line.
 fn code(module: &str, function: &str, offset: u64) -> Code {
     let steps = if module.starts_with("/usr/bin/") {
         let file = function.split("::").next().unwrap_or(function);

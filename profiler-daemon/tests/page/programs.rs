@@ -1,5 +1,6 @@
-//! The programs of the made-up machine, of every sort: busy ones, ones that wait, kernel threads, one with names that try to
-//! become markup, one with a call tree of more than 20000 nodes, one that ended and one that was dropped.
+//! The programs of the made-up machine, of every sort: busy ones, ones that wait, kernel threads,
+//! one with names that try to become markup, one with a call tree of more than 20000 nodes, one
+//! that ended and one that was dropped.
 
 use crate::world::{BUSY, DROPPED, HOSTILE, LARGE, World};
 

@@ -1,4 +1,5 @@
-//! A saved profile in place of the made-up machine: the program that serves it, and that it answers as the machine did.
+//! A saved profile in place of the made-up machine: the program that serves it, and that it answers
+//! as the machine did.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -137,8 +138,8 @@ fn questions() -> Vec<String> {
 
 #[tokio::test]
 async fn same_answers() {
-    // Check that every report in every format has the same bytes from a replay as from what was saved, refusals included,
-    // and that only the status says which it is.
+    // Check that every report in every format has the same bytes from a replay as from what was
+    // saved, refusals included, and that only the status says which it is.
     let folder = tempfile::TempDir::new().unwrap();
     let file = folder.path().join("world.profile");
     let machine = Arc::new(Machine::new(false));
@@ -187,7 +188,8 @@ async fn same_answers() {
 
 #[tokio::test]
 async fn what_a_replay_lacks() {
-    // Check that what takes a kernel is refused in a sentence that names the file, and that a replay is ready and says so.
+    // Check that what takes a kernel is refused in a sentence that names the file, and that a
+    // replay is ready and says so.
     let folder = tempfile::TempDir::new().unwrap();
     let file = folder.path().join("\u{1b}[31mworld.profile");
     std::fs::write(&file, saved(&Machine::new(false)).await).unwrap();
@@ -218,7 +220,8 @@ async fn what_a_replay_lacks() {
 
 #[test]
 fn refused_files() {
-    // Check that a file that is missing, no profile or a folder is refused in a sentence that says which it is.
+    // Check that a file that is missing, no profile or a folder is refused in a sentence that says
+    // which it is.
     let folder = tempfile::TempDir::new().unwrap();
     let text = folder.path().join("a.profile");
     std::fs::write(&text, "no profile").unwrap();

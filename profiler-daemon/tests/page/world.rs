@@ -17,7 +17,8 @@ use profiler_daemon::profile::snapshot::Snapshot;
 use crate::names::{Functions, KERNEL};
 use crate::primary::{kinds, primary};
 
-/// The busiest process, the one with the large tree, the one with hostile names, the one that was dropped.
+/// The busiest process, the one with the large tree, the one with hostile names, the one that was
+/// dropped.
 pub(crate) const BUSY: u32 = 1864;
 pub(crate) const LARGE: u32 = 2100;
 pub(crate) const HOSTILE: u32 = 666;
@@ -116,7 +117,8 @@ impl World {
         (self.random >> 33) % below
     }
 
-    /// Frames of "module:function" words, outermost first; without a module the last one named goes on.
+    /// Frames of "module:function" words, outermost first; without a module the last one named goes
+    /// on.
     fn frames(&mut self, words: &[&str]) -> Vec<FrameId> {
         let mut module = "";
         let mut frames = Vec::new();
@@ -235,7 +237,8 @@ impl World {
         let large = program.info.key.pid == LARGE;
         for thread in &mut program.threads {
             let mut left = length_ns;
-            // The large tree has its stacks once and then a few of them, as thousands a second would only cost time.
+            // The large tree has its stacks once and then a few of them, as thousands a second
+            // would only cost time.
             let parts = if large && self.passes > 1 {
                 40
             } else {

@@ -1,5 +1,6 @@
-//! What accounts hold of primary data, checked without a report: whatever random machines did is all there, in the session and in every
-//! window, and no class of any thread has more of a place than it has time.
+//! What accounts hold of primary data, checked without a report: whatever random machines did is
+//! all there, in the session and in every window, and no class of any thread has more of a place
+//! than it has time.
 
 use profiler_common::{
     CLASS_COUNT, Class, ClassNs,
@@ -174,7 +175,8 @@ fn run(limits: Limits, plans: &[PassPlan]) {
     }
 }
 
-/// The bytes charged for the call trees are what these have, and within the bound but for the rows of lost stacks.
+/// The bytes charged for the call trees are what these have, and within the bound but for the rows
+/// of lost stacks.
 fn check_bytes(snapshot: &Snapshot, tree_bytes: usize) {
     let (mut nodes, mut numbers, mut lost_bytes) = (0, 0, 0);
     for account in accounts(snapshot) {
@@ -214,7 +216,8 @@ proptest! {
     }
 }
 
-/// Ten seconds of sleep that turn out to be of a kind: seconds, marks and weight between two of these seconds.
+/// Ten seconds of sleep that turn out to be of a kind: seconds, marks and weight between two of
+/// these seconds.
 fn slept(kind: Kind, primary: Primary, from_s: u64, to_s: u64) -> (u64, u64, u64) {
     let mut small = Small::new(Limits::default());
     for now in 1..=10 {
@@ -242,7 +245,8 @@ fn slept(kind: Kind, primary: Primary, from_s: u64, to_s: u64) -> (u64, u64, u64
     (ns / SECOND_NS, sum.marks[MARK_BLOCKED], sum.weighted[0])
 }
 
-// Check that marks of a wait over several pieces lie in these in proportion, and that its weight does to the nanosecond.
+// Check that marks of a wait over several pieces lie in these in proportion, and that its weight
+// does to the nanosecond.
 #[test]
 fn marks_lie_where_their_wait_passed() {
     let mut marks = Primary::default();

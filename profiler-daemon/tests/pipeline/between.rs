@@ -72,8 +72,8 @@ fn rest(small: &mut Small, seconds: RangeInclusive<u64>) -> Snapshot {
     small.profile.snapshot()
 }
 
-// Check that of a process which executed another file between two moments, and ended, what it had done before is taken from the
-// file that it is one of now, and not from that which it had been.
+// Check that of a process which executed another file between two moments, and ended, what it had
+// done before is taken from the file that it is one of now, and not from that which it had been.
 #[test]
 fn a_process_that_became_another() {
     let mut small = Small::new(Limits {

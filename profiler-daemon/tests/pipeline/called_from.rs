@@ -51,8 +51,9 @@ fn caller<'l>(list: &'l List<FunctionRow>, function: &str) -> Option<&'l CalledF
         .as_ref()
 }
 
-// Check that what waits in a library names the innermost function of the program that called it, that with most of its time, and its share;
-// and that the program's own functions, what computes, and what waits in functions that it calls name none.
+// Check that what waits in a library names the innermost function of the program that called it,
+// that with most of its time, and its share; and that the program's own functions, what computes,
+// and what waits in functions that it calls name none.
 #[test]
 fn a_wait_names_the_program() {
     let blocked = |ms: u64| [0, 0, ms * MS, 0, 0];
@@ -124,8 +125,9 @@ fn a_wait_names_the_program() {
     }
 }
 
-// Check that where no function of the program is on the stack but its first ones, the nearest function outside the C library stands for it,
-// and that of the kernel's functions the nearest in the program is named.
+// Check that where no function of the program is on the stack but its first ones, the nearest
+// function outside the C library stands for it, and that of the kernel's functions the nearest in
+// the program is named.
 #[test]
 fn libraries_stand_for_programs() {
     let blocked = |ms: u64| [0, 0, ms * MS, 0, 0];
@@ -156,8 +158,8 @@ fn libraries_stand_for_programs() {
     );
 }
 
-// Check that the table for people has both names in a column, no line wider than a terminal however long they are, and that rows can be
-// sorted by the caller.
+// Check that the table for people has both names in a column, no line wider than a terminal however
+// long they are, and that rows can be sorted by the caller.
 #[test]
 fn as_text() {
     let long = "namespace::of::a_program::with_a_function::of_a_very_long_name::indeed".repeat(3);

@@ -1,4 +1,5 @@
-//! Comparisons of two times: which processes changed, and what changed within one process or those of one name, by every value.
+//! Comparisons of two times: which processes changed, and what changed within one process or those
+//! of one name, by every value.
 
 use profiler_daemon::{
     processes::ids::{ProcessKey, ThreadKey},
@@ -33,7 +34,8 @@ const DB: ProcessKey = process(60, 991);
 /// Seconds of each class that a process received in a stack.
 type Received = (ProcessKey, &'static str, u64, [u64; 5]);
 
-/// A service that is restarted after 20 s and then has more to do, beside a database that waits for a processor from then on.
+/// A service that is restarted after 20 s and then has more to do, beside a database that waits for
+/// a processor from then on.
 fn profile() -> (Snapshot, ByName) {
     let mut small = Small::new(Limits::default());
     let passes: [(u64, &[Received]); 3] = [
@@ -165,7 +167,8 @@ fn shares(diff: &ProcessDiff) -> Vec<(&str, Option<u32>, f64, f64)> {
         .collect()
 }
 
-// Check that a service that began anew is one row by name, that running time is a share of all processors, and the order.
+// Check that a service that began anew is one row by name, that running time is a share of all
+// processors, and the order.
 #[test]
 fn by_name() {
     let diff = processes(Grouping::Name, None, 0.0);
@@ -190,7 +193,8 @@ fn by_name() {
     assert!(diff.base.processes.is_empty());
 }
 
-// Check that each process has a row of its own where that is asked for, and that a threshold is about the value compared.
+// Check that each process has a row of its own where that is asked for, and that a threshold is
+// about the value compared.
 #[test]
 fn by_process() {
     let diff = processes(Grouping::Process, None, 0.0);
@@ -214,7 +218,8 @@ fn by_process() {
     );
 }
 
-// Check that waiting is a share of the time covered and samples one of the samples, and that rows are in order of the value asked for.
+// Check that waiting is a share of the time covered and samples one of the samples, and that rows
+// are in order of the value asked for.
 #[test]
 fn by_value() {
     let by = |value| processes(Grouping::Name, Some(value), 0.0);
@@ -249,7 +254,8 @@ fn changes(diff: &Diff) -> Vec<(&str, f64, [f64; 2])> {
         .collect()
 }
 
-// Check one process over two times by each value: the largest change is that of the value, rows are in its order, and the table.
+// Check one process over two times by each value: the largest change is that of the value, rows are
+// in its order, and the table.
 #[test]
 fn functions_of_one_process() {
     let db = Scope::Process(ProcessSelector {
@@ -293,7 +299,8 @@ fn functions_of_one_process() {
     assert_eq!(elapsed.base.elapsed_ns, 10 * SECOND_NS);
 }
 
-// Check that processes of one name are compared though they have other numbers on each side, and that a name nobody has is refused.
+// Check that processes of one name are compared though they have other numbers on each side, and
+// that a name nobody has is refused.
 #[test]
 fn functions_of_one_name() {
     let diff = functions(Scope::Named("web".parse().unwrap()), None);
@@ -316,7 +323,8 @@ fn functions_of_one_name() {
     ));
 }
 
-// Check that the columns that can be sorted by are those that the JSON has, on both sides and of the change.
+// Check that the columns that can be sorted by are those that the JSON has, on both sides and of
+// the change.
 #[test]
 fn every_column_is_there() {
     let rows = serde_json::to_value(&processes(Grouping::Process, None, 0.0).rows).unwrap();

@@ -46,8 +46,8 @@ fn thread(pid: u32, tid: u32, state: ThreadState, classes: ClassNs, pass: &mut D
     pass.threads.push(update);
 }
 
-/// Forty seconds of a process whose first thread lives on, and whose second and third end in the second second, as do all of three
-/// other processes, two of which are dropped.
+/// Forty seconds of a process whose first thread lives on, and whose second and third end in the
+/// second second, as do all of three other processes, two of which are dropped.
 fn forty_seconds() -> (Snapshot, ByName) {
     let mut small = Small::new(Limits {
         segment_ns: SECOND_NS,
@@ -101,7 +101,8 @@ fn threads((snapshot, names): &(Snapshot, ByName), window: Window) -> Vec<Thread
         .rows
 }
 
-// Check that what was dropped has a row by image and one for threads of the kernel, and that these say which they are.
+// Check that what was dropped has a row by image and one for threads of the kernel, and that these
+// say which they are.
 #[test]
 fn rows_of_what_was_dropped() {
     let rows = threads(&forty_seconds(), Window::Session);
@@ -137,8 +138,8 @@ fn counted((snapshot, names): &(Snapshot, ByName), window: Window) -> [Option<u6
     ]
 }
 
-// Check that a part of the session counts the processes and threads that were there, and says that it does not know how many others
-// were; and that the session counts all.
+// Check that a part of the session counts the processes and threads that were there, and says that
+// it does not know how many others were; and that the session counts all.
 #[test]
 fn those_of_a_window() {
     let world = forty_seconds();

@@ -63,7 +63,8 @@ impl Process {
         }
     }
 
-    /// A pass of one second in which these stacks were found running once each, and the rest was slept through at `asleep`.
+    /// A pass of one second in which these stacks were found running once each, and the rest was
+    /// slept through at `asleep`.
     fn pass(&mut self, pass: &mut DrainPass, ran: &[Vec<FrameId>], asleep: &[FrameId]) {
         let running_ns = ran.len() as u64 * TICK_NS;
         self.classes[0] += running_ns;
@@ -168,8 +169,9 @@ fn room(nodes: usize) -> Limits {
     }
 }
 
-// Check that a program that mostly sleeps, with 4 % of the samples, each of its stacks below 1 % of its own, keeps its functions
-// beside a crowd whose stacks are all different, and that what was folded is the crowd's.
+// Check that a program that mostly sleeps, with 4 % of the samples, each of its stacks below 1 % of
+// its own, keeps its functions beside a crowd whose stacks are all different, and that what was
+// folded is the crowd's.
 #[test]
 fn a_program_that_mostly_sleeps() {
     let mut small = Small::new(room(100_000));
@@ -200,7 +202,8 @@ fn a_program_that_mostly_sleeps() {
     assert_eq!(cause(&small, "tree_full"), 0);
 }
 
-// Check that programs that have ended keep their functions where stacks of others are lighter, one of them 400 frames deep.
+// Check that programs that have ended keep their functions where stacks of others are lighter, one
+// of them 400 frames deep.
 #[test]
 fn programs_that_ended() {
     let mut small = Small::new(room(60_000));
@@ -235,8 +238,8 @@ fn programs_that_ended() {
     assert!(folded.iter().sum::<u64>() > 100_000);
 }
 
-/// A process with as many stacks that reach the beginning of their thread as such that do not, each seen once, in room for so many nodes:
-/// what is left of the first and of the second.
+/// A process with as many stacks that reach the beginning of their thread as such that do not, each
+/// seen once, in room for so many nodes: what is left of the first and of the second.
 fn whole_and_broken(nodes: usize) -> [Kept; 2] {
     let mut small = Small::new(room(nodes));
     let mut draws = Draws(3);
@@ -259,7 +262,8 @@ fn whole_and_broken(nodes: usize) -> [Kept; 2] {
         .map(|wanted| kept_of(&small, process.key, |end| end == wanted))
 }
 
-// Check that of innermost frames which weigh the same those give way first whose stacks do not reach the beginning of their thread.
+// Check that of innermost frames which weigh the same those give way first whose stacks do not
+// reach the beginning of their thread.
 #[test]
 fn incomplete_stacks_first() {
     let [whole, broken] = whole_and_broken(900);
@@ -270,8 +274,8 @@ fn incomplete_stacks_first() {
     );
 }
 
-// Check that where their callers alone make room, stacks that reach the beginning of their thread keep every one of theirs, while
-// others lose them; and that both keep their functions.
+// Check that where their callers alone make room, stacks that reach the beginning of their thread
+// keep every one of theirs, while others lose them; and that both keep their functions.
 #[test]
 fn callers_of_incomplete_stacks_first() {
     let [whole, broken] = whole_and_broken(6000);
@@ -284,8 +288,8 @@ fn callers_of_incomplete_stacks_first() {
     assert!(broken.without_callers > 200, "{broken:?}");
 }
 
-// Check that a user whose threads sleep at deep stacks of their own, so that each has more of the elapsed time than a stack of
-// another's has of anything, takes no detail of that other's.
+// Check that a user whose threads sleep at deep stacks of their own, so that each has more of the
+// elapsed time than a stack of another's has of anything, takes no detail of that other's.
 #[test]
 fn sleepers_take_the_room_of_nobody_else() {
     let mut small = Small::new(room(20_000));

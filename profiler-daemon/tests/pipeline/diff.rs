@@ -95,7 +95,8 @@ fn row<'a>(diff: &'a Diff, function: &str) -> &'a DiffRow {
         .unwrap()
 }
 
-// Check two processes of different length: shares of each side's own time, absolute differences, and the order.
+// Check two processes of different length: shares of each side's own time, absolute differences,
+// and the order.
 #[test]
 fn processes() {
     let (snapshot, names) = profile();

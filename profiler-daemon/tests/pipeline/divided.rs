@@ -1,5 +1,5 @@
-//! How exact totals are divided by marks, number by number: kinds, faults, untraced time, what has no mark, kernel functions,
-//! strata, and processes that are one by image.
+//! How exact totals are divided by marks, number by number: kinds, faults, untraced time, what has
+//! no mark, kernel functions, strata, and processes that are one by image.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -117,8 +117,8 @@ fn every_kind() -> (Snapshot, ByName) {
     (small.profile.snapshot(), small.names)
 }
 
-/// Of each function with time of its own, in milliseconds: elapsed and application exclusive, and of the inclusive time faults and
-/// what is estimated.
+/// Of each function with time of its own, in milliseconds: elapsed and application exclusive, and
+/// of the inclusive time faults and what is estimated.
 fn functions(
     snapshot: &Snapshot,
     names: &ByName,
@@ -147,8 +147,8 @@ fn rows<const N: usize>(rows: [(&str, [u64; 4]); N]) -> BTreeMap<String, [u64; 4
     rows.map(|(name, values)| (name.to_owned(), values)).into()
 }
 
-// Check that each kind's total goes by its own marks, that faults are no application time, and that what has no mark, or one whose
-// look never came, is not sampled.
+// Check that each kind's total goes by its own marks, that faults are no application time, and that
+// what has no mark, or one whose look never came, is not sampled.
 #[test]
 fn kinds() {
     let (snapshot, names) = every_kind();
@@ -185,8 +185,9 @@ fn kinds() {
     assert!(known.contains(&(700 * MS)) && known.end() - known.start() > 100 * MS);
 }
 
-// Check that running time in calls goes to kernel functions by the ticks that found calls at its stack, that walked waits are
-// where they were walked, and that of the rest it is said that the kernel function is not known.
+// Check that running time in calls goes to kernel functions by the ticks that found calls at its
+// stack, that walked waits are where they were walked, and that of the rest it is said that the
+// kernel function is not known.
 #[test]
 fn kernel_functions() {
     let (snapshot, names) = every_kind();
@@ -198,7 +199,8 @@ fn kernel_functions() {
             ("job", [300, 300, 100, 400]),
             ("vfs_read", [150 + 11, 0, 0, 0]),
             ("lock", [50, 0, 0, 0]),
-            // Faults and the call of untraced time, unwalked waits of both calls, and the call without a tick.
+            // Faults and the call of untraced time, unwalked waits of both calls, and the call
+            // without a tick.
             (
                 "[kernel, not sampled]",
                 [100 + 100 + 30 + 60 + 100, 0, 100, 200]
@@ -208,8 +210,8 @@ fn kernel_functions() {
     );
 }
 
-/// A process with a second of user mode and one of calls: `read` has all user time, half of the marks of calls and one tick in a kernel
-/// function, `write` the other half and no tick.
+/// A process with a second of user mode and one of calls: `read` has all user time, half of the
+/// marks of calls and one tick in a kernel function, `write` the other half and no tick.
 fn two_calls() -> (Snapshot, ByName) {
     let mut small = Small::new(limits());
     let mut pass = small.pass(2);
@@ -236,8 +238,9 @@ fn two_calls() -> (Snapshot, ByName) {
     (small.profile.snapshot(), small.names)
 }
 
-// Check that kernel functions are as unsure as the marks of their callers and their own ticks, that what has no kernel function keeps
-// the interval of its marks, and that user functions have none for time that is not theirs any more.
+// Check that kernel functions are as unsure as the marks of their callers and their own ticks, that
+// what has no kernel function keeps the interval of its marks, and that user functions have none
+// for time that is not theirs any more.
 #[test]
 fn intervals_of_kernel_functions() {
     let (snapshot, names) = two_calls();
@@ -276,7 +279,8 @@ fn intervals_of_kernel_functions() {
     }
 }
 
-// Check that waits that are exactly a row's are in its interval, and that it does not rest on few marks for the little else it has.
+// Check that waits that are exactly a row's are in its interval, and that it does not rest on few
+// marks for the little else it has.
 #[test]
 fn exact_waits_are_in_intervals() {
     let mut small = Small::new(limits());
@@ -332,8 +336,9 @@ fn of_image(
     (info, update)
 }
 
-// Check that a process with enough time is divided by its own marks, that the others of its image share theirs, also with those that
-// ended, and that the report of one of them has only what is its own.
+// Check that a process with enough time is divided by its own marks, that the others of its image
+// share theirs, also with those that ended, and that the report of one of them has only what is its
+// own.
 #[test]
 fn strata() {
     let mut small = Small::new(limits());

@@ -1,4 +1,5 @@
-//! Every answer about one small profile, as JSON and as text, byte for byte. `UPDATE_GOLDEN=1` writes them anew.
+//! Every answer about one small profile, as JSON and as text, byte for byte. `UPDATE_GOLDEN=1`
+//! writes them anew.
 
 use std::{fs, path::Path};
 
@@ -28,7 +29,8 @@ use crate::{
 
 const MS: u64 = 1_000_000;
 
-/// A service that computes, reads, sleeps, recurses, and of which a few stacks were lost; and a thread of the kernel.
+/// A service that computes, reads, sleeps, recurses, and of which a few stacks were lost; and a
+/// thread of the kernel.
 pub(crate) fn service() -> (Snapshot, ByName) {
     let mut small = Small::new(Limits::default());
     let mut pass = small.pass(10);
@@ -169,7 +171,8 @@ const SELECTOR: ProcessSelector = ProcessSelector {
     start_ticks: None,
 };
 
-// Check the tables of functions and modules, with kernel time given to user functions and with kernel functions shown.
+// Check the tables of functions and modules, with kernel time given to user functions and with
+// kernel functions shown.
 #[test]
 fn functions_and_modules() {
     let (snapshot, names) = service();

@@ -75,8 +75,8 @@ fn before_the_exec() -> Small {
     small
 }
 
-// Check that a thread that executes a program and so takes the first one's number keeps its one row with its totals, in
-// the session and in windows, while the first one keeps its own.
+// Check that a thread that executes a program and so takes the first one's number keeps its one row
+// with its totals, in the session and in windows, while the first one keeps its own.
 #[test]
 fn an_exec_from_another_thread_goes_on_in_its_row() {
     let mut small = before_the_exec();
@@ -145,8 +145,8 @@ fn one_exec_after_another() {
     assert_eq!(elapsed_s(&rows), [(42, 2), (42, 5), (42, 6)]);
 }
 
-// Check that a thread first seen after its exec, under the very number and start of the one that died in it, has a row of
-// its own, and that nothing of the dead one is lost.
+// Check that a thread first seen after its exec, under the very number and start of the one that
+// died in it, has a row of its own, and that nothing of the dead one is lost.
 #[test]
 fn first_seen_after_the_exec() {
     let mut small = Small::new(Limits::default());

@@ -1,4 +1,5 @@
-//! Threads that idle are one group of a call tree, with nothing gained or lost; the session's tree tells processes apart by name.
+//! Threads that idle are one group of a call tree, with nothing gained or lost; the session's tree
+//! tells processes apart by name.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,8 @@ fn thread(tid: u32) -> ThreadKey {
     ThreadKey { tid, ..THREAD }
 }
 
-/// A thread that began with the session, with its stack: time that it ran there, was blocked there before, and is.
+/// A thread that began with the session, with its stack: time that it ran there, was blocked there
+/// before, and is.
 fn add(
     small: &mut Small,
     pass: &mut DrainPass,
@@ -56,8 +58,9 @@ fn add(
     }
 }
 
-/// Ten seconds of a service: a thread that works and waits where its pool waits too, of which one thread woke now and then and one never;
-/// of a second process of its name, which idles altogether; and of a process that ended.
+/// Ten seconds of a service: a thread that works and waits where its pool waits too, of which one
+/// thread woke now and then and one never; of a second process of its name, which idles altogether;
+/// and of a process that ended.
 fn machine() -> (Snapshot, ByName) {
     let mut small = Small::new(Limits::default());
     let mut pass = small.pass(10);
@@ -119,8 +122,8 @@ fn paths(node: &TreeNode) -> BTreeMap<String, (&'static str, f64)> {
     found
 }
 
-// Check that the waits of threads that idle, and no others, are below one node of the call tree, those of one place divided by whose they
-// are, and that nothing else changes.
+// Check that the waits of threads that idle, and no others, are below one node of the call tree,
+// those of one place divided by whose they are, and that nothing else changes.
 #[test]
 fn idle_threads_are_apart() {
     let (snapshot, names) = machine();
@@ -137,8 +140,8 @@ fn idle_threads_are_apart() {
     assert_eq!(apart["/start/pool/wait"], ("user", 8.0));
 }
 
-// Check that the session's tree has a node for all processes of a name, with and without those threads, whose names are never taken for
-// functions', and that the sums of nodes are exact.
+// Check that the session's tree has a node for all processes of a name, with and without those
+// threads, whose names are never taken for functions', and that the sums of nodes are exact.
 #[test]
 fn the_session_has_processes() {
     let (snapshot, names) = machine();
@@ -190,7 +193,8 @@ fn a_process_cannot_be_the_group() {
     assert_eq!(shown, [("process", name, 4.0), ("idle", name, 10.0)]);
 }
 
-// Check that in a window, too, a thread's waits are where it slept in it, and that stacks for other tools have the same group.
+// Check that in a window, too, a thread's waits are where it slept in it, and that stacks for other
+// tools have the same group.
 #[test]
 fn windows_and_formats() {
     let mut small = Small::new(Limits::default());

@@ -1,4 +1,5 @@
-//! What nothing names any more leaves: frames of processes that invent them, beside others that must keep their names.
+//! What nothing names any more leaves: frames of processes that invent them, beside others that
+//! must keep their names.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
@@ -109,9 +110,9 @@ impl Names for ByPlace {
     }
 }
 
-// Check that a process which invents a million frames beside a victim takes none of the victim's names, in its own
-// answer says how much has none, that the counters tell, and that a program that begins later has names, during it
-// and after.
+// Check that a process which invents a million frames beside a victim takes none of the victim's
+// names, in its own answer says how much has none, that the counters tell, and that a program that
+// begins later has names, during it and after.
 #[test]
 fn a_million_invented_frames() {
     let mut small = Small::new(Limits::default());
@@ -128,7 +129,8 @@ fn a_million_invented_frames() {
             small.frames(&["main", &of_victim]),
         );
         if invents {
-            // In a pass there are more stacks than are shown here: the others are seen once and never again.
+            // In a pass there are more stacks than are shown here: the others are seen once and
+            // never again.
             invent(small, ATTACKER, offset, 300_000);
             offset += 300_000;
             let last = invent(small, ATTACKER, offset, 300);
@@ -176,8 +178,8 @@ fn a_million_invented_frames() {
     assert!(small.profile.frames().len() < 2_000);
 }
 
-// Check that the sweep of a table of a million frames takes a time that a collector can spare, most of them gone and
-// all of them named.
+// Check that the sweep of a table of a million frames takes a time that a collector can spare, most
+// of them gone and all of them named.
 #[test]
 fn sweeping_a_million() {
     let mut small = Small::new(Limits::default());
@@ -205,8 +207,8 @@ fn sweeping_a_million() {
     assert!(few().all(|id| frames.get(*id) == copy.get(*id)));
 }
 
-// Check that the time between two snapshots is what it was, function by function, where frames left in between and
-// their numbers are others' now.
+// Check that the time between two snapshots is what it was, function by function, where frames left
+// in between and their numbers are others' now.
 #[test]
 fn two_snapshots_with_other_numbers() {
     let mut small = Small::new(Limits {

@@ -110,7 +110,8 @@ fn check_scope(
     );
 }
 
-/// The session counts those processes and threads that have rows, and over the whole session those whose rows are gone.
+/// The session counts those processes and threads that have rows, and over the whole session those
+/// whose rows are gone.
 fn check_counts(
     snapshot: &Snapshot,
     session: &Value,
@@ -194,7 +195,8 @@ pub(crate) fn check_all(snapshot: &Snapshot, window: Window, names: &dyn Names) 
         ] {
             assert_eq!(process[field], row[field]);
         }
-        // What is estimated of a small process may be another's in its row, which is divided together with its image.
+        // What is estimated of a small process may be another's in its row, which is divided
+        // together with its image.
         for class in ["blocked_ns", "runnable_ns", "kernel_ns"] {
             assert_eq!(process["classes"][class], row["classes"][class]);
         }
@@ -222,7 +224,8 @@ pub(crate) fn tight() -> Limits {
     }
 }
 
-/// The trees stay within their bytes but for the rows of lost stacks, and what was folded is in the receipt.
+/// The trees stay within their bytes but for the rows of lost stacks, and what was folded is in the
+/// receipt.
 fn check_room(snapshot: &Snapshot, session: &Value, tree_bytes: usize, names: &dyn Names) {
     let kept = snapshot.processes().values().map(|view| &view.account);
     let lost = kept
@@ -291,7 +294,8 @@ fn run(limits: Limits, plans: &[PassPlan]) {
         if let Some(window) = named.check(&profile.snapshot(), &names) {
             check_all(&profile.snapshot(), window, &names);
         }
-        // Nothing is lost by dropping, cutting and folding: the session is what the machine reported.
+        // Nothing is lost by dropping, cutting and folding: the session is what the machine
+        // reported.
         let session = json(&report::session(&snapshot, &ViewQuery::default(), &names).unwrap());
         let reported = |index: usize| -> u64 {
             let of_class = machine.reported.values().map(|classes| classes[index]);
@@ -339,7 +343,8 @@ pub(crate) fn config(cases: u32) -> ProptestConfig {
 proptest! {
     #![proptest_config(config(48))]
 
-    // Check that every ledger rule holds after every pass of a random machine, with room for everything.
+    // Check that every ledger rule holds after every pass of a random machine, with room for
+    // everything.
     #[test]
     fn ledger_holds_with_room(plans in plans()) {
         run(Limits::default(), &plans);
@@ -356,7 +361,8 @@ proptest! {
         run(limits, &plans);
     }
 
-    // Check that every ledger rule holds while trees, threads, processes, segments and groups overflow all the time.
+    // Check that every ledger rule holds while trees, threads, processes, segments and groups
+    // overflow all the time.
     #[test]
     fn ledger_holds_without_room(plans in plans()) {
         run(tight(), &plans);

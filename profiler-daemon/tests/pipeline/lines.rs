@@ -33,8 +33,9 @@ type Known = (&'static str, Result<&'static [Said], NoLine>);
 /// Function, file and line.
 type Said = (Option<&'static str>, Option<(&'static str, u32)>);
 
-/// Two places on one line, another line, a function inlined twice into two others and into itself, a step without a name and
-/// one without a line, and places about which nothing is known, for two reasons.
+/// Two places on one line, another line, a function inlined twice into two others and into itself,
+/// a step without a name and one without a line, and places about which nothing is known, for two
+/// reasons.
 const PLACES: [Known; 11] = [
     ("main", Ok(&[(Some("main"), Some(("main.c", 10)))])),
     ("main", Ok(&[(Some("main"), Some(("main.c", 10)))])),
@@ -239,8 +240,8 @@ fn query(inlines: bool) -> CodeQuery {
 }
 
 proptest! {
-    // Check that each line has what the definition says, with and without inlined functions, that the rows sum to the total,
-    // and that the shares without a line sum to the whole share.
+    // Check that each line has what the definition says, with and without inlined functions, that
+    // the rows sum to the total, and that the shares without a line sum to the whole share.
     #[test]
     fn lines(stacks in stacks()) {
         let world = world(&[&stacks]);
@@ -269,7 +270,8 @@ proptest! {
         }
     }
 
-    // Check that functions with the inlined ones have what the definition says, and the same without them as ever.
+    // Check that functions with the inlined ones have what the definition says, and the same
+    // without them as ever.
     #[test]
     fn functions(stacks in stacks()) {
         let World { snapshot, names, lines, .. } = world(&[&stacks]);
@@ -291,7 +293,8 @@ proptest! {
         }
     }
 
-    // Check that each place has a row of its own as an instruction, with the line of its innermost step.
+    // Check that each place has a row of its own as an instruction, with the line of its innermost
+    // step.
     #[test]
     fn instructions(stacks in stacks()) {
         let World { snapshot, names, lines, .. } = world(&[&stacks]);
@@ -315,7 +318,8 @@ proptest! {
         }
     }
 
-    // Check that the places to be looked up are those on stacks, each once, those with most samples first.
+    // Check that the places to be looked up are those on stacks, each once, those with most samples
+    // first.
     #[test]
     fn needed(stacks in stacks()) {
         let world = world(&[&stacks]);
@@ -351,8 +355,8 @@ fn window() {
     assert_eq!(completeness.lines_unknown_percent, Some(0.0));
 }
 
-// Check that a function, a module and a text choose rows without changing them, that hidden modules go to their callers,
-// and that names that are not there are refused with those that are.
+// Check that a function, a module and a text choose rows without changing them, that hidden modules
+// go to their callers, and that names that are not there are refused with those that are.
 #[test]
 fn filters() {
     let stacks = [(vec![0, 3], 1, 100), (vec![0, 4], 2, 50), (vec![9], 1, 7)];

@@ -1,5 +1,5 @@
-//! A made-up machine: threads that live, run, wait and exit according to a random plan, and the drain passes they cause.
-//! It knows the true totals.
+//! A made-up machine: threads that live, run, wait and exit according to a random plan, and the
+//! drain passes they cause. It knows the true totals.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,8 @@ pub(crate) enum Fate {
     TakeAll,
     /// This wait alone is exactly the stack's.
     TakePart,
-    /// The waits that had no place yet were calls' and were not walked; the stack has marks of them.
+    /// The waits that had no place yet were calls' and were not walked; the stack has marks of
+    /// them.
     Mark,
     /// The same of waits outside calls; the stack has their weight.
     Weigh,

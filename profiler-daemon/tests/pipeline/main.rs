@@ -1,5 +1,5 @@
-//! From drain passes to answers: what random machines did goes in, and every ledger rule of docs/semantics.md section 5 is
-//! checked on the JSON that comes out, as an outsider would.
+//! From drain passes to answers: what random machines did goes in, and every ledger rule of
+//! docs/semantics.md section 5 is checked on the JSON that comes out, as an outsider would.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod accounts;

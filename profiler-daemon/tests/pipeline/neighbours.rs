@@ -109,8 +109,8 @@ fn hide() -> Fold {
 
 proptest! {
     #![proptest_config(crate::ledger::config(256))]
-    // Check that callers are those of the outermost call, callees those of the innermost, whatever recursion there is, and
-    // that their sums are what the function itself has.
+    // Check that callers are those of the outermost call, callees those of the innermost, whatever
+    // recursion there is, and that their sums are what the function itself has.
     #[test]
     fn neighbours_equal_the_definition(stacks in stacks(), target in 0..NAMES.len()) {
         let (snapshot, names) = profile(&stacks);
@@ -180,7 +180,8 @@ proptest! {
     }
 }
 
-// Check that a name that is none is refused with those that hold it, and a module that is none with its parameter.
+// Check that a name that is none is refused with those that hold it, and a module that is none with
+// its parameter.
 #[test]
 fn refusals() {
     let (snapshot, names) = profile(&[(vec![0, 1], 1, 1)]);
@@ -212,7 +213,8 @@ fn refusals() {
     );
 }
 
-// Check that every column of a CSV header is a field of the JSON, and every value of the JSON has a column.
+// Check that every column of a CSV header is a field of the JSON, and every value of the JSON has a
+// column.
 #[test]
 fn csv_columns_are_the_fields() {
     fn leaves(prefix: &str, value: &Value, found: &mut Vec<String>) {

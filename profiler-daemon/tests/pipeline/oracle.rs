@@ -25,7 +25,8 @@ use crate::machine::{ByOffset, START_NS, START_UNIX_NS};
 
 type Sums = BTreeMap<(String, String), [u64; 4]>;
 
-/// A stack: user frames, kernel frames, samples, nanoseconds of waiting. Frames are offsets; two share a function.
+/// A stack: user frames, kernel frames, samples, nanoseconds of waiting. Frames are offsets; two
+/// share a function.
 type Stack = (Vec<u64>, Vec<u64>, u64, u64);
 
 fn stacks() -> impl Strategy<Value = Vec<Stack>> {
@@ -57,7 +58,8 @@ fn add(sums: &mut Sums, on_stack: &[(String, String)], samples: u64, ns: u64) {
 
 proptest! {
     #![proptest_config(crate::ledger::config(256))]
-    // Check that the tables of functions and modules equal the definition, recursion and both kinds of frames included.
+    // Check that the tables of functions and modules equal the definition, recursion and both kinds
+    // of frames included.
     #[test]
     fn tables_equal_the_definition(stacks in stacks(), all in any::<bool>()) {
         let mut profile = Profile::new(Limits::default(), START_NS, START_UNIX_NS);

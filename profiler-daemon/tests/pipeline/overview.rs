@@ -79,8 +79,8 @@ fn add(
     pass.stacks.push(stack);
 }
 
-/// Ten seconds of a service that computes and waits, of a pool that idles, of one that waits, of the profiler, and of a thread of the kernel.
-/// On a machine with so many processors.
+/// Ten seconds of a service that computes and waits, of a pool that idles, of one that waits, of
+/// the profiler, and of a thread of the kernel. On a machine with so many processors.
 fn machine(processors: u32) -> (Snapshot, ByName) {
     let mut small = Small::new(Limits::default());
     let mut pass = DrainPass {
@@ -162,8 +162,8 @@ fn pids(rows: &[OverviewRow]) -> Vec<u32> {
     rows.iter().map(|row| row.pid.unwrap()).collect()
 }
 
-// Check that the busiest are in order of their running time, that who idles, the profiler and a thread of the kernel are not
-// among those that wait, and what is said of each.
+// Check that the busiest are in order of their running time, that who idles, the profiler and a
+// thread of the kernel are not among those that wait, and what is said of each.
 #[test]
 fn who_is_on_it() {
     let (snapshot, names) = machine(2);
@@ -207,8 +207,9 @@ fn who_is_on_it() {
     );
 }
 
-// Check that who may have been asleep, since switches of its threads were missed, is not among those that wait, and is marked; that with none
-// missed, or with processor time, it is believed; and that the count is of the window.
+// Check that who may have been asleep, since switches of its threads were missed, is not among
+// those that wait, and is marked; that with none missed, or with processor time, it is believed;
+// and that the count is of the window.
 #[test]
 fn waits_in_doubt() {
     let shown = |missed: u64, ran_ms: u64| {
@@ -259,7 +260,8 @@ fn waits_in_doubt() {
     }
 }
 
-// Check that the screen is what it was, in no line wider than 80 columns, and that no name can do anything to a terminal.
+// Check that the screen is what it was, in no line wider than 80 columns, and that no name can do
+// anything to a terminal.
 #[test]
 fn how_it_looks() {
     let (snapshot, names) = machine(2);
@@ -302,7 +304,8 @@ fn the_widest() {
     assert_eq!(text.lines().count(), 24, "{text}");
 }
 
-// Check that without a word a session of 5 minutes is shown whole, and of an older one the last 30 s, which is told.
+// Check that without a word a session of 5 minutes is shown whole, and of an older one the last 30
+// s, which is told.
 #[test]
 fn the_recent_time() {
     let mut small = Small::new(Limits::default());
@@ -350,8 +353,8 @@ fn the_recent_time() {
     );
 }
 
-// Check that names are asked for of no more frames than are needed: none of a process that is not shown, and of one with many
-// those with most time.
+// Check that names are asked for of no more frames than are needed: none of a process that is not
+// shown, and of one with many those with most time.
 #[test]
 fn few_names_are_asked_for() {
     let mut small = Small::new(Limits::default());
@@ -387,8 +390,9 @@ fn few_names_are_asked_for() {
     assert!(of_many[..10].iter().all(|frame| asked.contains(frame)));
 }
 
-// Check that a process whose waits for a processor are those for more of a quota says whose quota and how much of it was in the time covered,
-// and that another one, and a time in which nobody was throttled, say nothing of it; in a table, in the totals of one, and in text that fits.
+// Check that a process whose waits for a processor are those for more of a quota says whose quota
+// and how much of it was in the time covered, and that another one, and a time in which nobody was
+// throttled, say nothing of it; in a table, in the totals of one, and in text that fits.
 #[test]
 fn quotas() {
     let mut small = Small::new(Limits::default());

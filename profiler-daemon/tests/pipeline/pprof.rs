@@ -1,4 +1,5 @@
-//! The pprof format: every rule that its readers rely on, the difference of two moments, and Google's own reader.
+//! The pprof format: every rule that its readers rely on, the difference of two moments, and
+//! Google's own reader.
 
 use std::{
     collections::BTreeSet,
@@ -149,7 +150,8 @@ fn sum(profile: &Pprof, column: usize) -> u64 {
         .sum()
 }
 
-// Check the profile of one process: types, times, program first, addresses, build IDs, kernel, order, remarks and sums.
+// Check the profile of one process: types, times, program first, addresses, build IDs, kernel,
+// order, remarks and sums.
 #[test]
 fn a_process() {
     let (snapshot, known) = service();
@@ -251,7 +253,8 @@ fn a_process() {
     );
 }
 
-// Check that stacks of the session are told apart by group or process in labels, never by what only looks like a function.
+// Check that stacks of the session are told apart by group or process in labels, never by what only
+// looks like a function.
 #[test]
 fn labels() {
     let (snapshot, known) = service();
@@ -308,8 +311,8 @@ fn total(stacks: &Stacks) -> Values {
     total
 }
 
-// Check that between two moments only what passed between them is there: a new stack, more of an old one, an interval that is
-// still open; and the times of the window.
+// Check that between two moments only what passed between them is there: a new stack, more of an
+// old one, an interval that is still open; and the times of the window.
 #[test]
 fn between_two_moments() {
     let mut small = Small::new(Limits::default());
@@ -374,7 +377,8 @@ fn between_two_moments() {
     assert_eq!(total(&nothing.unwrap()), Values::default());
 }
 
-/// The difference between two passes of a random machine is the difference of the sums, but for what moved.
+/// The difference between two passes of a random machine is the difference of the sums, but for
+/// what moved.
 fn check_between(earlier: &Snapshot, later: &Snapshot, names: &dyn Names) {
     for sections in [Sections::None, Sections::Group, Sections::Process] {
         let query = query(sections);
@@ -409,8 +413,8 @@ fn run(limits: Limits, plans: &[PassPlan]) {
 proptest! {
     #![proptest_config(ledger::config(24))]
 
-    // Check that what a window holds is exact for any two moments of a random machine, with room, and while processes are
-    // dropped and trees folded in between.
+    // Check that what a window holds is exact for any two moments of a random machine, with room,
+    // and while processes are dropped and trees folded in between.
     #[test]
     fn differences_are_exact(plans in plans()) {
         run(Limits::default(), &plans);
@@ -437,7 +441,8 @@ fn reader() -> Option<PathBuf> {
     in_path.chain(of_go).find(|file| file.is_file())
 }
 
-// Check that Google's reader takes the profiles, shows what is in them, and finds nothing to complain about.
+// Check that Google's reader takes the profiles, shows what is in them, and finds nothing to
+// complain about.
 #[test]
 fn the_reference_reader() {
     let Some(reader) = reader() else {

@@ -66,7 +66,8 @@ fn threads(small: &Small) -> Vec<ThreadRow> {
     .rows
 }
 
-// Check that a wait in a stack record which the thread's total does not have yet waits for it, and none of it is lost.
+// Check that a wait in a stack record which the thread's total does not have yet waits for it, and
+// none of it is lost.
 #[test]
 fn early_stack_waits_for_its_total() {
     let mut small = Small::new(Limits::default());
@@ -90,7 +91,8 @@ fn early_stack_waits_for_its_total() {
     );
 }
 
-// Check that waits in stack records beyond any total is given up and counted once too many records wait.
+// Check that waits in stack records beyond any total is given up and counted once too many records
+// wait.
 #[test]
 fn excess_is_counted() {
     let mut small = Small::new(Limits::default());
@@ -107,8 +109,8 @@ fn excess_is_counted() {
     );
 }
 
-// Check that an open interval counts in its own pass only, that the last record of a thread counts, and that it never
-// claims more than the thread has waiting.
+// Check that an open interval counts in its own pass only, that the last record of a thread counts,
+// and that it never claims more than the thread has waiting.
 #[test]
 fn open_interval_is_of_one_pass() {
     let mut small = Small::new(Limits::default());
@@ -132,8 +134,8 @@ fn open_interval_is_of_one_pass() {
     );
 }
 
-// Check that an update which would take time back from a stack is refused and counted, and that one whose classes do not
-// sum to the life is counted.
+// Check that an update which would take time back from a stack is refused and counted, and that one
+// whose classes do not sum to the life is counted.
 #[test]
 fn broken_updates_are_counted() {
     let mut small = Small::new(Limits::default());
@@ -161,8 +163,8 @@ fn broken_updates_are_counted() {
     );
 }
 
-// Check that running time is taken back where it turns out that the thread had left its processor unseen: totals and windows are those of
-// the last update, and nothing is refused.
+// Check that running time is taken back where it turns out that the thread had left its processor
+// unseen: totals and windows are those of the last update, and nothing is refused.
 #[test]
 fn time_of_an_unseen_switch_is_taken_back() {
     let mut small = Small::new(Limits::default());
@@ -191,8 +193,8 @@ fn time_of_an_unseen_switch_is_taken_back() {
     assert_eq!(functions(&small), [("[not sampled]".to_owned(), 1)]);
 }
 
-// Check that beyond the bound the threads that exited first share one row, and that a late update of one of them does
-// not count it twice.
+// Check that beyond the bound the threads that exited first share one row, and that a late update
+// of one of them does not count it twice.
 #[test]
 fn exited_threads_share_a_row() {
     let mut small = Small::new(Limits {
@@ -248,7 +250,8 @@ fn exited_threads_share_a_row() {
     assert_eq!(answer.completeness.causes.get("late_updates"), Some(&1));
 }
 
-// Check that time never goes with a lost stack: it is shown as unknown with the reason, and counted for the process.
+// Check that time never goes with a lost stack: it is shown as unknown with the reason, and counted
+// for the process.
 #[test]
 fn lost_stack_keeps_its_time() {
     let mut small = Small::new(Limits::default());
@@ -286,7 +289,8 @@ fn lost_stack_keeps_its_time() {
     );
 }
 
-/// The same functions without their names: those of `slow` were given up, all others are still looked for.
+/// The same functions without their names: those of `slow` were given up, all others are still
+/// looked for.
 struct Nameless<'a> {
     names: &'a ByName,
     slow: FunctionName,
@@ -309,8 +313,8 @@ impl Names for Nameless<'_> {
     }
 }
 
-// Check that an answer says how much of it has no name because that is still looked for, and because it was given up; and that one
-// whose functions all have names says nothing of the kind.
+// Check that an answer says how much of it has no name because that is still looked for, and
+// because it was given up; and that one whose functions all have names says nothing of the kind.
 #[test]
 fn names_that_are_not_there() {
     let mut small = Small::new(Limits::default());

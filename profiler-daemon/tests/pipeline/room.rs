@@ -155,8 +155,8 @@ fn own_ms(rows: &[(String, u64)], name: &str) -> u64 {
         .sum()
 }
 
-// Check that with one new program after another, many times what the trees hold, each new one has its stacks by name, and
-// that the trees stay within their bytes.
+// Check that with one new program after another, many times what the trees hold, each new one has
+// its stacks by name, and that the trees stay within their bytes.
 #[test]
 fn new_stacks_always_have_room() {
     let mut small = Small::new(limits());
@@ -188,8 +188,9 @@ fn new_stacks_always_have_room() {
     assert!(cause(&small, "folded_retired_nodes") > 0);
 }
 
-// Check that the lightest stacks give way, of exited and living processes alike, first by their callers and not by the functions that
-// they were in, and that heavier ones stay, also an exited process's.
+// Check that the lightest stacks give way, of exited and living processes alike, first by their
+// callers and not by the functions that they were in, and that heavier ones stay, also an exited
+// process's.
 #[test]
 fn the_lightest_gives_way_whoever_it_is_of() {
     let mut small = Small::new(limits());
@@ -228,7 +229,8 @@ fn the_lightest_gives_way_whoever_it_is_of() {
     assert!(cause(&small, "folded_living_nodes") > 0);
 }
 
-// Check that where there is no room for the lightest functions either, the receipt says how much time has none.
+// Check that where there is no room for the lightest functions either, the receipt says how much
+// time has none.
 #[test]
 fn time_without_a_function_is_told() {
     let mut small = Small::new(limits());
@@ -259,8 +261,9 @@ fn time_without_a_function_is_told() {
     assert_eq!(cause(&small, "folded_living_ns"), all_ms * MILLI_NS);
 }
 
-// Check that the receipt says how much time is of functions whose callers were folded, that inclusive values of callers are too small by
-// that and what was folded itself, and that the verdict says so where it is more than a hundredth.
+// Check that the receipt says how much time is of functions whose callers were folded, that
+// inclusive values of callers are too small by that and what was folded itself, and that the
+// verdict says so where it is more than a hundredth.
 #[test]
 fn time_without_callers_is_told() {
     let mut small = Small::new(limits());

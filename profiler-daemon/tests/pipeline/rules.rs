@@ -42,7 +42,8 @@ pub(crate) struct Total {
     fault_ns: u64,
     estimated_ns: u64,
     not_sampled_ns: u64,
-    /// All that may be application time: user mode or not, and of system calls what was not measured.
+    /// All that may be application time: user mode or not, and of system calls what was not
+    /// measured.
     user_at_most_ns: u64,
 }
 
@@ -235,8 +236,8 @@ pub(crate) fn check_threads(list: &Value, total: &Total) {
     assert_eq!(sum(list, "application.inclusive_ns"), total.application_ns);
 }
 
-/// Both tables of functions, with user frames and with all: what has no mark has a row, what was folded is in the receipt, and rows
-/// of user functions are the same in both.
+/// Both tables of functions, with user frames and with all: what has no mark has a row, what was
+/// folded is in the receipt, and rows of user functions are the same in both.
 pub(crate) fn check_functions([user, all]: &[Value; 2], total: &Total) {
     for list in [user, all] {
         check_table(list, total);

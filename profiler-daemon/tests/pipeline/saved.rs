@@ -1,5 +1,5 @@
-//! Profiles as files: what was written is read again to the last number, and whatever else a file holds, it is refused or
-//! can be reported on.
+//! Profiles as files: what was written is read again to the last number, and whatever else a file
+//! holds, it is refused or can be reported on.
 
 use std::io::{Read, Write as _};
 use std::sync::Arc;
@@ -215,7 +215,8 @@ fn rich() -> Saved {
     saved(limits, &plan)
 }
 
-// Check that what fuzzing begins with is a profile of this format, whole and unpacked. UPDATE_GENERATED=1 writes it.
+// Check that what fuzzing begins with is a profile of this format, whole and unpacked.
+// UPDATE_GENERATED=1 writes it.
 #[test]
 fn the_corpus_is_current() {
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
@@ -256,7 +257,8 @@ fn numbers() -> impl FnMut(usize) -> usize {
 proptest! {
     #![proptest_config(config(24))]
 
-    // Check that any profile is read as it was written, and that every report on it has the same bytes.
+    // Check that any profile is read as it was written, and that every report on it has the same
+    // bytes.
     #[test]
     fn read_as_written(plans in plans()) {
         check(&saved(Limits::default(), &plans));
@@ -276,7 +278,8 @@ proptest! {
     }
 }
 
-// Check that a file of which any byte was changed, or the end is missing, is refused, or is what it was before.
+// Check that a file of which any byte was changed, or the end is missing, is refused, or is what it
+// was before.
 #[test]
 fn damaged_files() {
     let whole = file(&rich());
@@ -301,8 +304,8 @@ fn damaged_files() {
     assert!(matches!(Saved::read(&longer), Err(Unreadable::Damaged(_))));
 }
 
-// Check that hostile contents under a right checksum are refused, or make reports without a panic, an overflow or an
-// index out of bounds.
+// Check that hostile contents under a right checksum are refused, or make reports without a panic,
+// an overflow or an index out of bounds.
 #[test]
 fn hostile_contents() {
     let whole = file(&rich());
@@ -348,8 +351,8 @@ fn hostile_contents() {
     assert!(refused > 40 && reported > 40, "{refused} {reported}");
 }
 
-// Check that another format is told with the version that reads it, without what would reach a terminal, and that other
-// files are told apart from damaged ones.
+// Check that another format is told with the version that reads it, without what would reach a
+// terminal, and that other files are told apart from damaged ones.
 #[test]
 fn other_files() {
     let mut other = file(&rich());
@@ -363,8 +366,8 @@ fn other_files() {
     }
 }
 
-// Check that a few bytes cannot ask for memory without bound: a file that unpacks to endless zeros, and one whose lists
-// say that they are longer than the file.
+// Check that a few bytes cannot ask for memory without bound: a file that unpacks to endless zeros,
+// and one whose lists say that they are longer than the file.
 #[test]
 fn memory_is_bounded() {
     let whole = file(&rich());

@@ -77,7 +77,8 @@ fn totals(snapshot: &Snapshot, session: Name, names: &dyn Names) -> SessionTotal
         whole.elapsed_ns,
         "spans of {session}"
     );
-    // What ticks say of it (faults, and calls of untraced threads) is said for each span by its own.
+    // What ticks say of it (faults, and calls of untraced threads) is said for each span by its
+    // own.
     for class in [
         |part: &TotalValues| part.classes.user_ns + part.classes.syscall_ns,
         |part: &TotalValues| part.minor_faults,
@@ -96,7 +97,8 @@ fn totals(snapshot: &Snapshot, session: Name, names: &dyn Names) -> SessionTotal
     totals
 }
 
-// Check that what ticks say of a span is said by its own: faults of one are none of the other's, and of untraced time calls are.
+// Check that what ticks say of a span is said by its own: faults of one are none of the other's,
+// and of untraced time calls are.
 #[test]
 fn spans_by_their_own_ticks() {
     let mut small = Small::new(Limits::default());
@@ -156,7 +158,8 @@ fn spans_by_their_own_ticks() {
     );
 }
 
-/// What was observed at the beginning of a session, and what it held when it was stopped: elapsed time, samples.
+/// What was observed at the beginning of a session, and what it held when it was stopped: elapsed
+/// time, samples.
 struct Known {
     name: Name,
     before: [u64; 2],
@@ -172,7 +175,8 @@ pub(crate) struct Expected {
 }
 
 impl Expected {
-    /// Changes the sessions in one of all ways, or not at all. `now`: elapsed time and samples that were observed so far.
+    /// Changes the sessions in one of all ways, or not at all. `now`: elapsed time and samples that
+    /// were observed so far.
     pub(crate) fn step(&mut self, profile: &mut Profile, dice: u64, now: [u64; 2]) {
         self.now = now;
         let any = |known: &[Known]| {
@@ -284,8 +288,8 @@ fn functions(small: &Small, window: Window) -> Vec<(String, u64, u64)> {
     .collect()
 }
 
-// Check that sessions that overlap each hold what passed in them, that their spans part it, and that names that come again get
-// numbers.
+// Check that sessions that overlap each hold what passed in them, that their spans part it, and
+// that names that come again get numbers.
 #[test]
 fn sessions_overlap() {
     let mut small = Small::new(Limits::default());
@@ -339,8 +343,9 @@ fn sessions_overlap() {
     assert_eq!(gone, Some(SessionRefusal::Unknown { name: name("a") }));
 }
 
-// Check that time counts for the session in which it passed although its stack comes after the stop, or turns out after it to have
-// been of another class, and that a sleep across the borders is cut at them, while it lasts and afterwards.
+// Check that time counts for the session in which it passed although its stack comes after the
+// stop, or turns out after it to have been of another class, and that a sleep across the borders is
+// cut at them, while it lasts and afterwards.
 #[test]
 fn what_comes_after_the_stop() {
     let mut small = Small::new(Limits::default());
@@ -384,8 +389,8 @@ fn what_comes_after_the_stop() {
     );
 }
 
-// Check that a session stays exact long after windows of its time are gone, in as few pieces as its spans need, also when its
-// process was dropped meanwhile.
+// Check that a session stays exact long after windows of its time are gone, in as few pieces as its
+// spans need, also when its process was dropped meanwhile.
 #[test]
 fn a_session_outlives_windows() {
     let limits = Limits {
@@ -458,8 +463,9 @@ fn a_session_outlives_windows() {
     assert!(second.0 >= borders[0] + 900 * SECOND_NS);
 }
 
-// Check that within a byte budget old windows give way before sessions, stopped sessions before running ones, and these before the
-// last minutes; that a session that is given up says why, and is counted.
+// Check that within a byte budget old windows give way before sessions, stopped sessions before
+// running ones, and these before the last minutes; that a session that is given up says why, and is
+// counted.
 #[test]
 fn bytes_give_way_in_order() {
     let run = |segment_bytes: usize| {

@@ -87,8 +87,8 @@ impl Small {
         small
     }
 
-    /// The frames of functions with these names; `k:` marks kernel functions, `lib:` those of a library, `libc:` of the C library, `?` one without a
-    /// name.
+    /// The frames of functions with these names; `k:` marks kernel functions, `lib:` those of a
+    /// library, `libc:` of the C library, `?` one without a name.
     pub(crate) fn frames(&mut self, names: &[&str]) -> Vec<FrameId> {
         names.iter().map(|name| self.frame(name)).collect()
     }
@@ -134,7 +134,8 @@ impl Small {
         id
     }
 
-    /// A place in a function of the program, told apart from its other places by a number below 0x1000.
+    /// A place in a function of the program, told apart from its other places by a number below
+    /// 0x1000.
     pub(crate) fn place(&mut self, function: &str, number: u64) -> (FrameId, Place) {
         let of_function = self.frame(function);
         let start = self.names.0[&of_function].address.unwrap();

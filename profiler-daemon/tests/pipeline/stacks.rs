@@ -1,4 +1,5 @@
-//! Stacks in the formats of other tools, byte for byte, and that their sums are those of the reports.
+//! Stacks in the formats of other tools, byte for byte, and that their sums are those of the
+//! reports.
 
 use profiler_daemon::{
     export::{firefox, flamegraph, folded, speedscope},
@@ -127,7 +128,8 @@ fn sums() {
     }
 }
 
-// Check that a call tree that is too small for all is cut by the value that it was asked for, and has most of that first.
+// Check that a call tree that is too small for all is cut by the value that it was asked for, and
+// has most of that first.
 #[test]
 fn cut_by_value() {
     let mut small = Small::new(Limits::default());

@@ -1,4 +1,5 @@
-//! Timelines: the spans of a row are its total, the rows are the window's, and time lies in the span in which it passed.
+//! Timelines: the spans of a row are its total, the rows are the window's, and time lies in the
+//! span in which it passed.
 
 use profiler_common::ClassNs;
 use profiler_daemon::{
@@ -144,8 +145,9 @@ fn shown<W>(line: &Line<W>) -> Vec<Option<(u64, u64)>> {
         .collect()
 }
 
-// Check that each second of the last minutes is a span of its own with what a thread did in it, also where it slept on and on,
-// where it turned out later to have done something else, and where it was not there yet.
+// Check that each second of the last minutes is a span of its own with what a thread did in it,
+// also where it slept on and on, where it turned out later to have done something else, and where
+// it was not there yet.
 #[test]
 fn a_second_is_a_span() {
     let mut small = Small::new(Limits::default());
@@ -194,7 +196,8 @@ fn a_second_is_a_span() {
     assert_eq!(shown(&timeline.rows[0]), [(1, 2), (3, 0)].map(Some));
 }
 
-// Check that threads that only sleep cost the recent past one entry each, however long they do, and are in every second of it.
+// Check that threads that only sleep cost the recent past one entry each, however long they do, and
+// are in every second of it.
 #[test]
 fn sleep_costs_nothing() {
     const THREADS: u32 = 100;
@@ -248,8 +251,9 @@ fn sleep_costs_nothing() {
     }
 }
 
-// Check that older spans are longer, that all of them together are the window to the nanosecond, that a window by moments is
-// rounded outward, and that what is too old is refused with what is kept.
+// Check that older spans are longer, that all of them together are the window to the nanosecond,
+// that a window by moments is rounded outward, and that what is too old is refused with what is
+// kept.
 #[test]
 fn age_and_moments() {
     let mut small = Small::new(Limits {

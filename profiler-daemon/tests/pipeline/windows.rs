@@ -50,7 +50,8 @@ fn update(pass: &mut DrainPass, user: u64, blocked: u64) {
     ));
 }
 
-// Check that of a thread asleep for a minute a window shows only the sleep inside it, while it sleeps and after.
+// Check that of a thread asleep for a minute a window shows only the sleep inside it, while it
+// sleeps and after.
 #[test]
 fn long_sleep_is_cut_to_the_window() {
     let mut small = Small::new(Limits::default());
@@ -82,8 +83,9 @@ fn long_sleep_is_cut_to_the_window() {
     assert_eq!(found, [("sleep".to_owned(), 10), ("work".to_owned(), 1)]);
 }
 
-// Check that of a call of 30 s, and of one that a thread was found in and one that is under way, each window has what passed in it: the
-// time, blocked and waiting for a processor, once; and the count where it returned.
+// Check that of a call of 30 s, and of one that a thread was found in and one that is under way,
+// each window has what passed in it: the time, blocked and waiting for a processor, once; and the
+// count where it returned.
 #[test]
 fn a_call_is_cut_to_the_window() {
     const SLEEP: u32 = 35;
@@ -175,8 +177,8 @@ fn late_stack() {
     );
 }
 
-// Check that a window is rounded outward to segments, tells what it covers, is the whole of a younger session, and is
-// refused when it is longer than what is kept.
+// Check that a window is rounded outward to segments, tells what it covers, is the whole of a
+// younger session, and is refused when it is longer than what is kept.
 #[test]
 fn bounds() {
     let mut small = Small::new(Limits {
@@ -224,7 +226,8 @@ fn bounds() {
     assert_eq!(covered(&snapshot, 50).map(|(_, elapsed)| elapsed), Ok(50));
 }
 
-// Check that segments beyond their byte budget are forgotten, oldest first, and never the growing one.
+// Check that segments beyond their byte budget are forgotten, oldest first, and never the growing
+// one.
 #[test]
 fn byte_budget() {
     let mut small = Small::new(Limits {
@@ -254,8 +257,8 @@ fn byte_budget() {
     );
 }
 
-// Check that a dropped process is told from one never seen, that a bare number means the newest, and that the dropped
-// one's functions stay in the session's table, also within a window.
+// Check that a dropped process is told from one never seen, that a bare number means the newest,
+// and that the dropped one's functions stay in the session's table, also within a window.
 #[test]
 fn dropped_processes() {
     let mut small = Small::new(Limits {
@@ -332,7 +335,8 @@ fn dropped_processes() {
             [("[not sampled]".to_owned(), 2), ("gone".to_owned(), 1)]
         );
     }
-    // What still comes of it joins the dropped ones; a late absolute value of its thread counts nothing twice.
+    // What still comes of it joins the dropped ones; a late absolute value of its thread counts
+    // nothing twice.
     let mut pass = small.pass(5);
     update(&mut pass, 1, 0);
     pass.stacks
@@ -352,8 +356,9 @@ fn dropped_processes() {
     assert_eq!(answer.completeness.causes.get("late_updates"), Some(&1));
 }
 
-// Check that a walk which broke off counts as complete where its outermost function is one that threads begin in, that
-// only such frames are asked for, and that functions above a real break hang from a remark.
+// Check that a walk which broke off counts as complete where its outermost function is one that
+// threads begin in, that only such frames are asked for, and that functions above a real break hang
+// from a remark.
 #[test]
 fn completeness_of_stacks() {
     let mut small = Small::new(Limits::default());
@@ -430,7 +435,8 @@ fn completeness_of_stacks() {
     assert_eq!(failed, [2; 7]);
 }
 
-// Check that time which turns out to be of another class leaves the class it was first shown under, in windows too.
+// Check that time which turns out to be of another class leaves the class it was first shown under,
+// in windows too.
 #[test]
 fn reclassified_time() {
     let mut small = Small::new(Limits::default());

@@ -5,8 +5,8 @@ use profiler_common::{
     kinds::{Kind, KindNs, MARK_CALL, Primary, Tick},
 };
 
-/// What a stack has that was in running time with so many samples: ticks, and marks where it is time inside calls. Waits are exactly
-/// its own.
+/// What a stack has that was in running time with so many samples: ticks, and marks where it is
+/// time inside calls. Waits are exactly its own.
 pub(crate) fn primary(samples: u64, classes: &ClassNs) -> Primary {
     let mut primary = Primary {
         exact: [

@@ -51,7 +51,8 @@ fn build_section(bytes: Vec<u8>, form: FrameForm) -> Duration {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    // Check that a real section with any bytes overwritten and cut anywhere never panics the reader nor holds it up.
+    // Check that a real section with any bytes overwritten and cut anywhere never panics the reader
+    // nor holds it up.
     #[test]
     fn damaged_section(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..200),
@@ -86,8 +87,9 @@ proptest! {
     }
 }
 
-// Check that sections made to take long are given up in time: long instructions shared by many functions, a function that
-// remembers its rows without end, lengths that lead nowhere, entries in one another.
+// Check that sections made to take long are given up in time: long instructions shared by many
+// functions, a function that remembers its rows without end, lengths that lead nowhere, entries in
+// one another.
 #[test]
 fn made_to_be_slow() {
     let file = own_libc();

@@ -1,5 +1,6 @@
-//! The oracle: one unwind step by gimli alone, with all registers. Shares nothing with the tables but gimli's parser: files
-//! are read through `object`, rows are looked up by gimli, expressions are evaluated in full.
+//! The oracle: one unwind step by gimli alone, with all registers. Shares nothing with the tables
+//! but gimli's parser: files are read through `object`, rows are looked up by gimli, expressions
+//! are evaluated in full.
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EndianArcSlice, EvaluationResult, Expression,
@@ -69,7 +70,8 @@ impl Unwinder {
         })
     }
 
-    /// The caller's registers, from those of a frame whose code is found at `address` (a virtual one of the file).
+    /// The caller's registers, from those of a frame whose code is found at `address` (a virtual
+    /// one of the file).
     pub(crate) fn step(
         &self,
         address: u64,

@@ -1,12 +1,13 @@
-//! The programs whose stacks are walked: interpreters, a compiler, and two made for it, without frame pointers.
+//! The programs whose stacks are walked: interpreters, a compiler, and two made for it, without
+//! frame pointers.
 
 use std::{
     path::Path,
     process::{Child, Command, Stdio},
 };
 
-/// Recursion of three depths, a timer's signal handler that itself calls, alloca, exceptions on their way, a realigned
-/// stack, a callback from libc.
+/// Recursion of three depths, a timer's signal handler that itself calls, alloca, exceptions on
+/// their way, a realigned stack, a callback from libc.
 const CPP: &str = r#"
 #include <alloca.h>
 #include <csignal>
@@ -43,7 +44,8 @@ int main() {
 pub(crate) struct Program {
     pub(crate) name: &'static str,
     pub(crate) child: Child,
-    /// Whether it must be unwindable to the end (made for this), rather than being whatever is installed.
+    /// Whether it must be unwindable to the end (made for this), rather than being whatever is
+    /// installed.
     pub(crate) own: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Row by row: for random addresses in real files, a step by our row and one by the oracle, over the same invented registers
-//! and memory.
+//! Row by row: for random addresses in real files, a step by our row and one by the oracle, over
+//! the same invented registers and memory.
 
 use std::{fs, path::PathBuf};
 
@@ -41,8 +41,8 @@ impl Memory for Invented {
     }
 }
 
-/// Programs and libraries of this machine that are worth a look, as far as they are there: those that this program uses,
-/// and the largest of the usual places.
+/// Programs and libraries of this machine that are worth a look, as far as they are there: those
+/// that this program uses, and the largest of the usual places.
 fn files() -> Vec<PathBuf> {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let mut files: Vec<PathBuf> = maps
@@ -61,7 +61,8 @@ fn files() -> Vec<PathBuf> {
             .filter(|(size, _)| (50_000..40_000_000).contains(size))
             .collect();
         sized.sort();
-        // Evenly from small to large, and the crypto library, whose hand-written code has the rarest rules.
+        // Evenly from small to large, and the crypto library, whose hand-written code has the
+        // rarest rules.
         let step = (sized.len() / 25).max(1);
         let (some, rest): (Vec<_>, Vec<_>) = sized
             .into_iter()
@@ -77,8 +78,8 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-// Check that our row and the oracle's lead to the same caller, for random addresses in many files; the few that we say we
-// do not support are counted.
+// Check that our row and the oracle's lead to the same caller, for random addresses in many files;
+// the few that we say we do not support are counted.
 #[test]
 fn rows_agree_with_the_oracle() {
     let (mut files_seen, mut agreed, mut unsupported) = (0_u32, 0_u64, 0_u64);

@@ -1,4 +1,5 @@
-//! Whole stacks of real programs, stopped at many moments: our walk by tables, and the oracle's by gimli with all registers.
+//! Whole stacks of real programs, stopped at many moments: our walk by tables, and the oracle's by
+//! gimli with all registers.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -175,8 +176,8 @@ struct Tally {
     ends: BTreeMap<End, u64>,
 }
 
-// Check that stacks of real programs, stopped at many moments, are the oracle's frame by frame wherever the oracle reaches
-// the end, and that at least 99 of 100 reach the end.
+// Check that stacks of real programs, stopped at many moments, are the oracle's frame by frame
+// wherever the oracle reaches the end, and that at least 99 of 100 reach the end.
 #[test]
 fn stacks_agree_with_the_oracle() {
     let folder = tempfile::tempdir().unwrap();
@@ -185,7 +186,8 @@ fn stacks_agree_with_the_oracle() {
     let mut modules = Modules::default();
     let mut tallies: Vec<Tally> = programs.iter().map(|_| Tally::default()).collect();
     for program in &programs {
-        // Others than our own may have ended by now: there is no telling what is installed under a name.
+        // Others than our own may have ended by now: there is no telling what is installed under a
+        // name.
         let seized = stopped::seize(program.child.id() as i32);
         assert!(
             seized.is_ok() || !program.own,
@@ -250,7 +252,8 @@ fn stacks_agree_with_the_oracle() {
                 "{}",
                 program.name
             );
-            // In the Rust program it is the first thread that is stopped, which waits for the one that works.
+            // In the Rust program it is the first thread that is stopped, which waits for the one
+            // that works.
             let depth = if program.name == "rust" { 8 } else { 400 };
             assert!(tally.deepest > depth, "{}", program.name);
         }

@@ -38,7 +38,8 @@ pub(crate) fn seize(pid: i32) -> io::Result<()> {
 }
 
 impl Stopped {
-    /// Stops a traced child now; `None` once it has ended. Signals that it meets on the way are handed on.
+    /// Stops a traced child now; `None` once it has ended. Signals that it meets on the way are
+    /// handed on.
     pub(crate) fn stop(pid: i32) -> Option<Self> {
         ptrace(libc::PTRACE_INTERRUPT, pid, std::ptr::null_mut()).ok()?;
         loop {

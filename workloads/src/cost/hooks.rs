@@ -1,4 +1,5 @@
-//! Two hooks on every system call that do nothing, or read the clock: the floor under whatever measures system calls.
+//! Two hooks on every system call that do nothing, or read the clock: the floor under whatever
+//! measures system calls.
 
 use std::ffi::CStr;
 use std::io;

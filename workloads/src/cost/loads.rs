@@ -96,7 +96,8 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// Finds out which loads can be run, starts the servers and writes the source file that they need.
+    /// Finds out which loads can be run, starts the servers and writes the source file that they
+    /// need.
     pub(crate) fn prepare(workload: &Path, quick: bool, only: &[String]) -> anyhow::Result<Self> {
         if !workload.exists() {
             bail!("{} does not exist: build it first", workload.display());

@@ -1,8 +1,9 @@
 //! `cost`: what profiling costs, as ratios measured in one run on one machine.
 //!
-//! Every session under a profiler stands between two sessions under none, and is compared with the mean of those two;
-//! one of the profilers is "none again", which shows how much of a ratio is noise. Prints Markdown, writes JSON. It
-//! judges nothing, and says which profilers and loads could not be run.
+//! Every session under a profiler stands between two sessions under none, and is compared with the
+//! mean of those two; one of the profilers is "none again", which shows how much of a ratio is
+//! noise. Prints Markdown, writes JSON. It judges nothing, and says which profilers and loads could
+//! not be run.
 
 mod hooks;
 mod loads;

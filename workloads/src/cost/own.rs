@@ -1,5 +1,5 @@
-//! What the daemon itself takes: processor time and memory, idle and among sleepers; nanoseconds per event of each of
-//! its kernel programs, by the kernel's own statistics.
+//! What the daemon itself takes: processor time and memory, idle and among sleepers; nanoseconds
+//! per event of each of its kernel programs, by the kernel's own statistics.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -140,7 +140,8 @@ fn watch(what: &str, pid: u32, span: Duration) -> anyhow::Result<Own> {
     })
 }
 
-/// Processor time of all its threads, by the scheduler's own account: ticks of 10 ms would be too coarse.
+/// Processor time of all its threads, by the scheduler's own account: ticks of 10 ms would be too
+/// coarse.
 fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
     let mut sum_ns = 0;
     for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {

@@ -92,7 +92,8 @@ pub(crate) fn start(directory: &Path) -> anyhow::Result<Asked> {
 }
 
 impl Server {
-    /// `pgbench -S` with so many clients and seconds; the nanoseconds from one transaction's end to the next one's.
+    /// `pgbench -S` with so many clients and seconds; the nanoseconds from one transaction's end to
+    /// the next one's.
     pub(crate) fn read_only(&self, clients: u32, seconds: u64) -> anyhow::Result<f64> {
         let (clients, seconds) = (clients.to_string(), seconds.to_string());
         let mut command = self.client("pgbench");

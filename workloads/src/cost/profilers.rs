@@ -1,5 +1,5 @@
-//! What slows it down: our daemon in three settings, hooks on system calls that do nothing or next to nothing, and the usual tools for a
-//! part of what it does.
+//! What slows it down: our daemon in three settings, hooks on system calls that do nothing or next
+//! to nothing, and the usual tools for a part of what it does.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -159,7 +159,8 @@ impl Profiler {
     }
 }
 
-/// The tool's command; where the tracing file system is not mounted, in a mount namespace of its own in which it is.
+/// The tool's command; where the tracing file system is not mounted, in a mount namespace of its
+/// own in which it is.
 fn with_tracefs(arguments: &[&str]) -> Command {
     const SCRIPT: &str = "mount -t tracefs none /sys/kernel/tracing && exec \"$@\"";
     if Path::new("/sys/kernel/tracing/events").exists() {
@@ -174,7 +175,8 @@ fn with_tracefs(arguments: &[&str]) -> Command {
     command
 }
 
-/// Starts the daemon with these lines of configuration, on a free port, and waits until it is ready.
+/// Starts the daemon with these lines of configuration, on a free port, and waits until it is
+/// ready.
 pub(crate) fn start_daemon(path: &Path, lines: &str) -> anyhow::Result<Running> {
     start_daemon_at(path, lines).map(|(running, _)| running)
 }
@@ -199,7 +201,8 @@ pub(crate) fn start_daemon_at(path: &Path, lines: &str) -> anyhow::Result<(Runni
         std::thread::sleep(Duration::from_millis(50));
     }
     std::fs::remove_file(&config)?;
-    // The first pass has just ended; what start-up left to do (reading symbols) is not the cost of running.
+    // The first pass has just ended; what start-up left to do (reading symbols) is not the cost of
+    // running.
     std::thread::sleep(SETTLE);
     Ok((running, address))
 }

@@ -1,6 +1,6 @@
-//! `cost --shares`: real programs, and the share of their user time that each function has, by `perf record` and by the daemon
-//! over the same seconds. perf takes samples at a fixed period and the daemon's ticks are not perf's, so the two differ by
-//! chance as well; it judges nothing.
+//! `cost --shares`: real programs, and the share of their user time that each function has, by
+//! `perf record` and by the daemon over the same seconds. perf takes samples at a fixed period and
+//! the daemon's ticks are not perf's, so the two differ by chance as well; it judges nothing.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

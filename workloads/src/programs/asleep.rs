@@ -1,5 +1,5 @@
-//! Threads that have long been asleep, in each kind of wait and at many depths: whoever comes later has to find their stacks without any
-//! event of theirs.
+//! Threads that have long been asleep, in each kind of wait and at many depths: whoever comes later
+//! has to find their stacks without any event of theirs.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, Ordering};

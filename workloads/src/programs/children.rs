@@ -1,4 +1,5 @@
-//! Processes that come and go: executed children of milliseconds, a fork without exec, and children that vanish at once.
+//! Processes that come and go: executed children of milliseconds, a fork without exec, and children
+//! that vanish at once.
 
 use std::hint::black_box;
 use std::process::{Command, Stdio};

@@ -1,4 +1,5 @@
-//! Names: a process that renames itself, and one whose names are meant to break whoever prints them.
+//! Names: a process that renames itself, and one whose names are meant to break whoever prints
+//! them.
 
 use std::ffi::OsStr;
 use std::hint::black_box;

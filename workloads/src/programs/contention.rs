@@ -1,4 +1,5 @@
-//! One holder and several waiters at a gate: each waiter's blocked time is the time the gate was held shut.
+//! One holder and several waiters at a gate: each waiter's blocked time is the time the gate was
+//! held shut.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! Calls and code that are cut short: by signals whose handlers return through a call of their own, by calls that are begun again,
-//! by a process that is stopped. And code whose leaf is not the program's: the C library's copies, the clock of the vDSO.
+//! Calls and code that are cut short: by signals whose handlers return through a call of their own,
+//! by calls that are begun again, by a process that is stopped. And code whose leaf is not the
+//! program's: the C library's copies, the clock of the vDSO.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,7 +75,8 @@ fn run_sigreturns(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> 
     let times = places.of(0);
     times.work_ns = times.work_ns.saturating_sub(handler_ns);
     times.error_ns += handled * 3000;
-    // The ways into the kernel and out of it: what a hypervisor takes for them is in neither mode, and seen as user code.
+    // The ways into the kernel and out of it: what a hypervisor takes for them is in neither mode,
+    // and seen as user code.
     times.user_error_ns += handled * 10_000;
     let times = places.of(1);
     times.rounds += handler_rounds * handled;

@@ -1,5 +1,5 @@
-//! System calls that run long: of seconds and of microseconds beside each other, by threads that live for a millisecond, by
-//! threads that are killed within.
+//! System calls that run long: of seconds and of microseconds beside each other, by threads that
+//! live for a millisecond, by threads that are killed within.
 
 use std::hint::black_box;
 use std::os::fd::AsRawFd;

@@ -1,4 +1,5 @@
-//! A running program whose file is gone: its functions must still have names, or at least their module.
+//! A running program whose file is gone: its functions must still have names, or at least their
+//! module.
 
 use std::hint::black_box;
 use std::os::unix::process::CommandExt;

@@ -1,4 +1,5 @@
-//! Page faults (time in the kernel that is no system call) and file writing with synchronisation (real waiting).
+//! Page faults (time in the kernel that is no system call) and file writing with synchronisation
+//! (real waiting).
 
 use std::fs::File;
 use std::hint::black_box;

@@ -1,4 +1,5 @@
-//! Machine code that no symbol table knows: written into anonymous memory, or into a file that is mapped while running.
+//! Machine code that no symbol table knows: written into anonymous memory, or into a file that is
+//! mapped while running.
 
 use std::hint::black_box;
 use std::os::fd::AsRawFd;

@@ -1,4 +1,5 @@
-//! Loops of user code whose system calls take nothing, or take much: the user code before a call is not the call's.
+//! Loops of user code whose system calls take nothing, or take much: the user code before a call is
+//! not the call's.
 
 use std::hint::black_box;
 
@@ -218,7 +219,8 @@ fn run_depths(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
     let mut jitter = Jitter::new();
     let until_ns = sys::monotonic_ns() + options.duration_ns();
     while sys::monotonic_ns() < until_ns {
-        // Never exactly periodic: a walk of a deep stack puts the program off, so that it may fall into step with the ticks.
+        // Never exactly periodic: a walk of a deep stack puts the program off, so that it may fall
+        // into step with the ticks.
         let [down, up] = [down, up].map(|rounds| rounds * jitter.between(low, high) / 100);
         let start_ns = sys::monotonic_ns();
         black_box(descend(depth, down));

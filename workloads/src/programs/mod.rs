@@ -1,4 +1,5 @@
-//! The list of programs. Each is its own file; a program takes the options and gives back its truth.
+//! The list of programs. Each is its own file; a program takes the options and gives back its
+//! truth.
 
 mod asleep;
 mod attacks;

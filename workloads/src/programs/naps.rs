@@ -1,5 +1,6 @@
-//! Waits in system calls, of lengths that meet the shortest time between two stacks in every way: shorter, longer, exactly as
-//! long, bursts that use up what is allowed before the one that counts. Each wait is timed by the program.
+//! Waits in system calls, of lengths that meet the shortest time between two stacks in every way:
+//! shorter, longer, exactly as long, bursts that use up what is allowed before the one that counts.
+//! Each wait is timed by the program.
 
 use std::hint::black_box;
 use std::sync::Arc;

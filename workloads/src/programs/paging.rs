@@ -1,5 +1,5 @@
-//! Page faults: a million and more a second that only run, and thousands that wait for another thread. Both are time outside any
-//! system call that is not the program's own code.
+//! Page faults: a million and more a second that only run, and thousands that wait for another
+//! thread. Both are time outside any system call that is not the program's own code.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -92,7 +92,8 @@ fn run_minor(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
             times.user_ns += user_ns;
             times.fault_ns += wall_ns - user_ns;
             times.readings += 1;
-            // Stores that fault miss the caches as well, and the ways in and out are the processor's.
+            // Stores that fault miss the caches as well, and the ways in and out are the
+            // processor's.
             times.user_error_ns += user_ns + wall_ns / 40;
         }
         // It has no faults: what of it was on the processor was its own code.
@@ -110,7 +111,8 @@ fn run_minor(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
     Ok(truth)
 }
 
-/// Answers faults with an empty page: at once for the second half of the memory, after 150 to 250 us for the first.
+/// Answers faults with an empty page: at once for the second half of the memory, after 150 to 250
+/// us for the first.
 fn pager(faults: i32, late_until: usize, served: &AtomicU64) {
     let mut jitter = Jitter::new();
     while let Some(address) = sys::read_fault(faults) {

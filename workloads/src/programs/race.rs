@@ -1,5 +1,6 @@
-//! Wakers and sleepers on different processors, as fast as they can: a wake-up that overtakes the switch-out it ends is
-//! the hardest case for a clock of thread states. Whatever the order, blocked + runnable + running is the wall time.
+//! Wakers and sleepers on different processors, as fast as they can: a wake-up that overtakes the
+//! switch-out it ends is the hardest case for a clock of thread states. Whatever the order, blocked
+//! + runnable + running is the wall time.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! A function that calls itself to a known depth and works at the bottom: inclusive values count it once.
+//! A function that calls itself to a known depth and works at the bottom: inclusive values count it
+//! once.
 
 use std::hint::black_box;
 

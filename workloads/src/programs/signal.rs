@@ -1,4 +1,5 @@
-//! A timer signal whose handler works: its time belongs to the handler, above whatever it interrupted.
+//! A timer signal whose handler works: its time belongs to the handler, above whatever it
+//! interrupted.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,5 @@
-//! One thread asleep in each kind of wait, for as long as the reader likes: their blocked time must grow while they sleep.
+//! One thread asleep in each kind of wait, for as long as the reader likes: their blocked time must
+//! grow while they sleep.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;

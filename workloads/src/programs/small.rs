@@ -1,5 +1,5 @@
-//! Many short processes, each with its own share of the truth, which it tells its parent over a pipe; and those whose time is
-//! in the calls that do not come back: execve and exit_group.
+//! Many short processes, each with its own share of the truth, which it tells its parent over a
+//! pipe; and those whose time is in the calls that do not come back: execve and exit_group.
 
 use std::hint::black_box;
 use std::os::unix::process::CommandExt;
@@ -182,7 +182,8 @@ fn run_leavers(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
         times.error_ns += 1_500_000;
         times.user_error_ns += 1_500_000;
         let times = places.of(4);
-        // From 6.16 on a thread's last event comes before its memory is given back: that it may be in nobody's time is a known limit.
+        // From 6.16 on a thread's last event comes before its memory is given back: that it may be
+        // in nobody's time is a known limit.
         times.call_ns += ended_ns - left;
         times.error_ns += ended_ns - left;
     }

@@ -1,6 +1,8 @@
-//! Processor time split 60 / 30 / 10 between three functions by counted work: no system call, no sleep.
+//! Processor time split 60 / 30 / 10 between three functions by counted work: no system call, no
+//! sleep.
 //!
-//! Only the sampling timer can see who works here, so the shares found carry the error of that many walks and no less.
+//! Only the sampling timer can see who works here, so the shares found carry the error of that many
+//! walks and no less.
 
 use std::hint::black_box;
 

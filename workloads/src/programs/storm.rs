@@ -1,4 +1,5 @@
-//! Storms of system calls with an exact count: every one must be found, and the loop is what a profiler slows down most.
+//! Storms of system calls with an exact count: every one must be found, and the loop is what a
+//! profiler slows down most.
 
 use std::hint::black_box;
 
@@ -58,7 +59,8 @@ fn run(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
     if options.kind == "mix" {
         use std::os::fd::AsRawFd;
         storm_mix(count, zero.as_raw_fd(), null.as_raw_fd());
-        // Reads and writes of the start-up and of this line come on top; getpid is made nowhere else.
+        // Reads and writes of the start-up and of this line come on top; getpid is made nowhere
+        // else.
         truth.set(
             "syscalls",
             json!({"read": count, "write": count, "getpid": count}),

@@ -1,4 +1,5 @@
-//! Threads with known, different amounts of work; and a churn of threads that live for milliseconds.
+//! Threads with known, different amounts of work; and a churn of threads that live for
+//! milliseconds.
 
 use std::hint::black_box;
 

@@ -1,5 +1,5 @@
-//! Threads that depend on each other: a server and its client, steps on all processors at once, a processor given away again and
-//! again, a lock that all want.
+//! Threads that depend on each other: a server and its client, steps on all processors at once, a
+//! processor given away again and again, a lock that all want.
 
 use std::hint::black_box;
 use std::sync::Arc;

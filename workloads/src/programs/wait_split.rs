@@ -1,5 +1,5 @@
-//! Two phases that alternate, separated by sleeps or by system calls: here every change of function is an event, so the
-//! time of each function is known closely, not just statistically.
+//! Two phases that alternate, separated by sleeps or by system calls: here every change of function
+//! is an event, so the time of each function is known closely, not just statistically.
 
 use std::hint::black_box;
 

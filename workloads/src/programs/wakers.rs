@@ -1,4 +1,5 @@
-//! Threads that wake every 20 to 100 us and count it: whoever looks at them twice can tell whether they ran in between.
+//! Threads that wake every 20 to 100 us and count it: whoever looks at them twice can tell whether
+//! they ran in between.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;

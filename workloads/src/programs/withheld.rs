@@ -1,5 +1,5 @@
-//! A thread asleep on a stack that is not there any more: its pages are to be brought by this program (userfaultfd), which never does.
-//! Whoever reads them without care waits for ever.
+//! A thread asleep on a stack that is not there any more: its pages are to be brought by this
+//! program (userfaultfd), which never does. Whoever reads them without care waits for ever.
 
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -64,7 +64,8 @@ fn start(stack: *mut c_void) {
     }
 }
 
-/// Takes the pages of the stack away, but for none: whoever touches them waits. False where the kernel has or allows no such thing.
+/// Takes the pages of the stack away, but for none: whoever touches them waits. False where the
+/// kernel has or allows no such thing.
 fn withhold(stack: *mut c_void) -> bool {
     // SAFETY: structures as these calls take them; the memory is a stack on which nobody runs.
     unsafe {

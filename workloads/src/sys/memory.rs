@@ -1,4 +1,5 @@
-//! Memory that the kernel gives page by page: mapped, given back, watched by a thread that answers its faults.
+//! Memory that the kernel gives page by page: mapped, given back, watched by a thread that answers
+//! its faults.
 
 use std::io;
 use std::sync::atomic::AtomicU64;
@@ -39,7 +40,8 @@ pub(crate) fn no_huge_pages(memory: &mut [u8]) {
 
 #[inline(always)]
 fn advise(memory: &mut [u8], advice: libc::c_int) {
-    // SAFETY: the memory is borrowed for as long as its content changes, and every content is valid.
+    // SAFETY: the memory is borrowed for as long as its content changes, and every content is
+    // valid.
     unsafe {
         raw(
             libc::SYS_madvise,

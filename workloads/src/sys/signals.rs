@@ -6,7 +6,8 @@ use super::{checked, raw, timespec};
 
 /// Sets a handler; calls that can are begun again after it.
 pub(crate) fn on_signal(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) {
-    // SAFETY: the handlers of the programs touch atomics and read a clock, both allowed in a handler.
+    // SAFETY: the handlers of the programs touch atomics and read a clock, both allowed in a
+    // handler.
     unsafe { libc::signal(signal, handler as libc::sighandler_t) };
 }
 
@@ -89,10 +90,12 @@ pub(crate) fn kill(pid: i32, signal: libc::c_int) {
     unsafe { raw(libc::SYS_kill, [pid as usize, signal as usize, 0, 0, 0, 0]) };
 }
 
-/// Sets how much of a processor others may take from this thread and what it starts, which becomes a session of its own: where the
-/// kernel shares processors among sessions first, niceness within one says nothing about others.
+/// Sets how much of a processor others may take from this thread and what it starts, which becomes
+/// a session of its own: where the kernel shares processors among sessions first, niceness within
+/// one says nothing about others.
 pub(crate) fn renice(nice: i32) -> io::Result<()> {
-    // SAFETY: no arguments. It fails for the leader of a group, as which no profiler's test starts a program.
+    // SAFETY: no arguments. It fails for the leader of a group, as which no profiler's test starts
+    // a program.
     unsafe { raw(libc::SYS_setsid, [0; 6]) };
     if std::path::Path::new("/proc/self/autogroup").exists() {
         std::fs::write("/proc/self/autogroup", nice.to_string())?;

@@ -16,7 +16,8 @@ pub(crate) fn getrandom(buffer: &mut [u8]) -> isize {
     }
 }
 
-/// Reads once into many pieces. The caller answers for what they point to: memory of its own that holds plain bytes.
+/// Reads once into many pieces. The caller answers for what they point to: memory of its own that
+/// holds plain bytes.
 #[inline(always)]
 pub(crate) fn readv(fd: i32, pieces: &[libc::iovec]) -> isize {
     // SAFETY: the kernel checks the pieces; the caller's promise is that their bytes may change.

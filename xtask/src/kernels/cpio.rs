@@ -1,6 +1,8 @@
-//! Writes an archive that a Linux kernel unpacks into its first file system: cpio in the "newc" format, not compressed.
+//! Writes an archive that a Linux kernel unpacks into its first file system: cpio in the "newc"
+//! format, not compressed.
 //!
-//! Format: Documentation/driver-api/early-userspace/buffer-format.rst of the kernel. Folders and files only.
+//! Format: Documentation/driver-api/early-userspace/buffer-format.rst of the kernel. Folders and
+//! files only.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +48,8 @@ impl Archive {
     fn entry(&mut self, name: &str, mode: u32, content: &[u8]) {
         self.entries += 1;
         let name_bytes = name.len() + 1;
-        // Inode, mode, user, group, links, time, size, device and that of a node (major, minor), name's length, checksum.
+        // Inode, mode, user, group, links, time, size, device and that of a node (major, minor),
+        // name's length, checksum.
         let fields = [
             self.entries as usize,
             mode as usize,
@@ -84,7 +87,8 @@ mod tests {
 
     #[test]
     fn an_archive_has_what_was_put_in() {
-        // Check that folders come once and before what lies in them, and that heads, names and contents are where they belong.
+        // Check that folders come once and before what lies in them, and that heads, names and
+        // contents are where they belong.
         let mut archive = Archive::default();
         archive.file("/a/b/c", b"hello");
         archive.file("a/d", b"");

@@ -1,6 +1,8 @@
-//! Debian's kernels: which package holds that of a release, and the kernel out of it. Nothing is installed.
+//! Debian's kernels: which package holds that of a release, and the kernel out of it. Nothing is
+//! installed.
 //!
-//! The mirror is the one that this machine's apt uses; the lists of other releases are kept apart from its own.
+//! The mirror is the one that this machine's apt uses; the lists of other releases are kept apart
+//! from its own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,10 +18,12 @@ const KEYS: [&str; 2] = [
     "/usr/share/keyrings/debian-archive-keyring.gpg",
     "/usr/share/keyrings/debian-archive-keyring.pgp",
 ];
-/// Depends on the newest kernel of a release, small, with all that a virtual machine needs built in.
+/// Depends on the newest kernel of a release, small, with all that a virtual machine needs built
+/// in.
 const NEWEST: &str = "linux-image-cloud-amd64";
 
-/// The kernel of a Debian release, downloaded into `folder` unless it is there. Answers with its file.
+/// The kernel of a Debian release, downloaded into `folder` unless it is there. Answers with its
+/// file.
 pub(super) fn kernel(suite: &str, folder: &Path) -> anyhow::Result<PathBuf> {
     let kept = folder.join("vmlinuz");
     if kept.is_file() {
@@ -130,8 +134,8 @@ fn source(mirror: &str, suite: &str, keys: Option<&str>) -> String {
     format!("Types: deb\nURIs: {mirror}\nSuites: {suite}\nComponents: main\n{signed}")
 }
 
-/// The package that holds the kernel itself: what [`NEWEST`] depends on, or what that one depends on in its turn. (With
-/// 7.2 Debian has moved the kernel from `linux-image-…` to `linux-binary-…`.)
+/// The package that holds the kernel itself: what [`NEWEST`] depends on, or what that one depends
+/// on in its turn. (With 7.2 Debian has moved the kernel from `linux-image-…` to `linux-binary-…`.)
 fn package(dependencies: impl Fn(&str) -> anyhow::Result<Vec<String>>) -> anyhow::Result<String> {
     let begins =
         |list: Vec<String>, prefix: &str| list.into_iter().find(|name| name.starts_with(prefix));
@@ -180,7 +184,8 @@ mod tests {
 
     #[test]
     fn the_mirror_is_that_of_debian_proper() {
-        // Check that security updates, other components, other archives and sources never read are passed over.
+        // Check that security updates, other components, other archives and sources never read are
+        // passed over.
         let targets = "https://example.org/other main Other\nhttp://security.example/debian-security/ main Debian-Security\n\
             http://mirror.example/debian/ contrib Debian\nhttp://mirror.example/debian/ main Debian\nhttp://late.example/ main Debian\n";
         assert_eq!(
@@ -206,7 +211,8 @@ mod tests {
 
     #[test]
     fn the_kernel_is_found_in_either_package() {
-        // Check that the kernel's package is found where the image holds it, and where the image depends on another that does.
+        // Check that the kernel's package is found where the image holds it, and where the image
+        // depends on another that does.
         let old = |name: &str| {
             Ok(match name {
                 NEWEST => parse_dependencies(

@@ -1,4 +1,5 @@
-//! The emulated machine: qemu, without hardware support, so that it works inside virtual machines too.
+//! The emulated machine: qemu, without hardware support, so that it works inside virtual machines
+//! too.
 
 use std::fs;
 use std::io::Read as _;
@@ -33,7 +34,8 @@ pub(super) struct Console {
 }
 
 impl Emulator {
-    /// Finds qemu, or downloads and unpacks it. It is not installed: its libraries may stand in another package's way.
+    /// Finds qemu, or downloads and unpacks it. It is not installed: its libraries may stand in
+    /// another package's way.
     pub(super) fn find(workspace: &Workspace) -> anyhow::Result<Self> {
         if let Some(program) = shell::find(PROGRAM) {
             return Ok(Self {
@@ -64,8 +66,9 @@ impl Emulator {
     ) -> anyhow::Result<Console> {
         let mut command = self.command();
         command
-            // The machine's clock counts instructions, two nanoseconds each, and skips what nobody works in: time passes in
-            // it as on a slow machine of its own, however busy this one is.
+            // The machine's clock counts instructions, two nanoseconds each, and skips what nobody
+            // works in: time passes in it as on a slow machine of its own, however busy this one
+            // is.
             .args([
                 "-accel",
                 "tcg,thread=single",
@@ -73,8 +76,9 @@ impl Emulator {
                 "shift=1,sleep=off",
             ])
             .args(["-rtc", "clock=vm"])
-            // That goes with one processor only. (Without it, with several, qemu goes on executing instructions that
-            // another processor has replaced: endless loops where a kernel patches itself, as for BPF statistics.)
+            // That goes with one processor only. (Without it, with several, qemu goes on executing
+            // instructions that another processor has replaced: endless loops where a kernel
+            // patches itself, as for BPF statistics.)
             .args(["-smp", "1"])
             // Of all that qemu can emulate, what Linux 6.12 panics with under qemu 7.2.
             .args(["-cpu", "max,la57=off,pku=off", "-m", "1024"])
@@ -183,7 +187,8 @@ mod tests {
 
     #[test]
     fn the_tail_is_the_end() {
-        // Check that the last lines are shown, without carriage returns, and all where there are few.
+        // Check that the last lines are shown, without carriage returns, and all where there are
+        // few.
         assert_eq!(tail("a\r\nb\r\nc\r\n", 2), "b\nc");
         assert_eq!(tail("a\n", 5), "a");
         assert_eq!(tail("", 5), "");

@@ -1,6 +1,8 @@
-//! What the emulated machine starts with: a shell, the daemon, a workload, the tests, the libraries they are linked with.
+//! What the emulated machine starts with: a shell, the daemon, a workload, the tests, the libraries
+//! they are linked with.
 //!
-//! All but the shell lie where they lie on this machine, so that the tests find the daemon, and the programs their libraries.
+//! All but the shell lie where they lie on this machine, so that the tests find the daemon, and the
+//! programs their libraries.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -99,7 +101,8 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("reading {}", path.display()))
 }
 
-/// The files that `ldd` names: `libc.so.6 => /lib/… (0x…)`, and the loader alone as `/lib64/… (0x…)`.
+/// The files that `ldd` names: `libc.so.6 => /lib/… (0x…)`, and the loader alone as `/lib64/…
+/// (0x…)`.
 fn parse_libraries(text: &str) -> Vec<PathBuf> {
     text.lines()
         .filter_map(|line| {
@@ -116,7 +119,8 @@ mod tests {
 
     #[test]
     fn libraries_are_read_from_ldd() {
-        // Check that libraries and the loader are taken, and neither the kernel's own nor those that a static program has not.
+        // Check that libraries and the loader are taken, and neither the kernel's own nor those
+        // that a static program has not.
         let text = "\tlinux-vdso.so.1 (0x00007f)\n\tlibgcc_s.so.1 => /lib/x/libgcc_s.so.1 (0x00007f)\n\t/lib64/ld-linux.so.2 (0x00007f)\n";
         let expected = ["/lib/x/libgcc_s.so.1", "/lib64/ld-linux.so.2"].map(PathBuf::from);
         assert_eq!(parse_libraries(text), expected);
@@ -128,7 +132,8 @@ mod tests {
 
     #[test]
     fn init_says_where_it_begins_and_ends() {
-        // Check that the command stands between the two lines that the outcome is read by, its status in the last.
+        // Check that the command stands between the two lines that the outcome is read by, its
+        // status in the last.
         let file = |name: &str| PathBuf::from(format!("/build/{name}"));
         let files = Files {
             busybox: file("busybox"),

@@ -42,7 +42,8 @@ pub(super) const KERNELS: [Kernel; 4] = [
     Kernel {
         version: "7.2",
         suite: "sid",
-        // It preempts the programs at system calls, and while one waits, runs none for the calls of others on its processor.
+        // It preempts the programs at system calls, and while one waits, runs none for the calls of
+        // others on its processor.
         except: &[
             "system_calls::a_sleeps_time_is_in_its_call",
             "system_calls::every_system_call_is_counted",
@@ -50,16 +51,19 @@ pub(super) const KERNELS: [Kernel; 4] = [
     },
 ];
 
-/// Those that `cargo xtask test` chooses from: the oldest that has all that is needed, or the next one.
+/// Those that `cargo xtask test` chooses from: the oldest that has all that is needed, or the next
+/// one.
 const ROUTINE: [&str; 2] = ["6.1", "6.12"];
 
-/// The tests that are run, by their full names: a share of each kind that holds under emulation and takes no minutes there.
+/// The tests that are run, by their full names: a share of each kind that holds under emulation and
+/// takes no minutes there.
 ///
-/// Time passes there as on a slow machine with one processor, so nearly all hold. Left out is what races with a daemon that
-/// takes seconds to start, what compares page faults or a hundred ends of processes with `getrusage` to 1 or 2 % (interrupts
-/// and the end after the last accounting take more), what compares runners with their own clocks to 10 ms (which beginning and
-/// ending take there), what wants three reports between two passes, and what needs tools that
-/// the image has not.
+/// Time passes there as on a slow machine with one processor, so nearly all hold. Left out is what
+/// races with a daemon that takes seconds to start, what compares page faults or a hundred ends of
+/// processes with `getrusage` to 1 or 2 % (interrupts and the end after the last accounting take
+/// more), what compares runners with their own clocks to 10 ms (which beginning and ending take
+/// there), what wants three reports between two passes, and what needs tools that the image has
+/// not.
 const TESTS: [&str; 24] = [
     "classes::a_process_lasts_as_long_as_by_its_own_clock",
     "classes::no_wake_up_is_lost_in_a_race",
@@ -123,7 +127,8 @@ mod tests {
 
     #[test]
     fn kernels_are_chosen_by_version() {
-        // Check that none means all, that named ones come in that order, and that an unknown one is refused with those known.
+        // Check that none means all, that named ones come in that order, and that an unknown one is
+        // refused with those known.
         let versions = |names: &[&str]| {
             let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
             choose(&names).map(|kernels| {
@@ -144,7 +149,8 @@ mod tests {
 
     #[test]
     fn exceptions_are_from_the_list() {
-        // Check that a kernel's exceptions are left out, that each is a test in the list, and that no test is there twice.
+        // Check that a kernel's exceptions are left out, that each is a test in the list, and that
+        // no test is there twice.
         for kernel in &KERNELS {
             assert_eq!(
                 kernel.tests().len() + kernel.except.len(),
@@ -161,7 +167,8 @@ mod tests {
 
     #[test]
     fn the_routine_is_never_on_the_own_kernel() {
-        // Check that another kernel than the running one is taken, and that 6.12 is not taken for 6.1.
+        // Check that another kernel than the running one is taken, and that 6.12 is not taken for
+        // 6.1.
         assert_eq!(another("6.18.44").version, "6.1");
         assert_eq!(another("6.12.107+deb13-cloud-amd64").version, "6.1");
         assert_eq!(another("6.1.0-50-amd64").version, "6.12");

@@ -1,6 +1,8 @@
-//! `cargo xtask test-kernel`: the kernel's tests, the very ones that run on this machine, on other kernels under emulation.
+//! `cargo xtask test-kernel`: the kernel's tests, the very ones that run on this machine, on other
+//! kernels under emulation.
 //!
-//! [`list`] says which tests, and which kernels. The table at the end says what each kernel came to.
+//! [`list`] says which tests, and which kernels. The table at the end says what each kernel came
+//! to.
 
 mod cpio;
 mod debian;
@@ -24,7 +26,8 @@ use image::Files;
 use list::Kernel;
 use outcome::Outcome;
 
-/// How long a boot with all tests may take: some ten times what it takes on a machine that does nothing else.
+/// How long a boot with all tests may take: some ten times what it takes on a machine that does
+/// nothing else.
 const WITHIN: Duration = Duration::from_secs(600);
 /// How often a kernel is booted that does not come as far as the tests.
 const BOOTS: u32 = 3;
@@ -42,7 +45,8 @@ pub(crate) struct Row {
     fault: Option<String>,
 }
 
-/// Tests on the kernels with these versions, all there are where none is named; prints a table at the end.
+/// Tests on the kernels with these versions, all there are where none is named; prints a table at
+/// the end.
 pub(crate) fn test_kernels(workspace: &Workspace, versions: &[String]) -> anyhow::Result<()> {
     let kernels = list::choose(versions)?;
     let laboratory = Laboratory::prepare(workspace, Tools::find(workspace)?)?;
@@ -132,7 +136,8 @@ impl<'a> Laboratory<'a> {
         })
     }
 
-    /// Boots a kernel and judges what its console says; shows the end of it where that is no success.
+    /// Boots a kernel and judges what its console says; shows the end of it where that is no
+    /// success.
     fn test(&self, kernel: &Kernel) -> anyhow::Result<Row> {
         let file = fetch(self.workspace, kernel)?;
         let folder = folder(self.workspace, kernel);
@@ -149,7 +154,8 @@ impl<'a> Laboratory<'a> {
             if outcome.release.is_some() {
                 break;
             }
-            // The emulator breaks some boots long before anything of ours runs: it may interrupt what must be whole.
+            // The emulator breaks some boots long before anything of ours runs: it may interrupt
+            // what must be whole.
             println!(
                 "Linux {} did not come up; booting it again.",
                 kernel.version

@@ -1,6 +1,7 @@
 //! What a boot came to, read from what the guest wrote to its console.
 
-/// The line before which nothing has ended: `init` writes it last, with the exit status of what it ran.
+/// The line before which nothing has ended: `init` writes it last, with the exit status of what it
+/// ran.
 pub(super) const LAST_LINE: &str = "guest: ended with ";
 /// The line that `init` writes first, with the kernel's release.
 pub(super) const FIRST_LINE: &str = "guest: Linux ";
@@ -88,7 +89,8 @@ mod tests {
 
     #[test]
     fn a_success_is_read_from_the_console() {
-        // Check that release, counts and status are found behind control sequences and carriage returns.
+        // Check that release, counts and status are found behind control sequences and carriage
+        // returns.
         let outcome = Outcome::read(GOOD);
         assert_eq!(outcome.release.as_deref(), Some("6.1.0-50-cloud-amd64"));
         assert_eq!(
@@ -100,7 +102,8 @@ mod tests {
 
     #[test]
     fn what_is_no_success_is_told() {
-        // Check that a missing end, a failed test, a test that did not run and a kernel in trouble are all failures.
+        // Check that a missing end, a failed test, a test that did not run and a kernel in trouble
+        // are all failures.
         let hung = GOOD.split("guest: ended").next().expect("the beginning");
         let failed = GOOD
             .replace("2 passed; 0 failed", "1 passed; 1 failed")

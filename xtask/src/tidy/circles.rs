@@ -107,7 +107,8 @@ fn reachable<'a>(from: &'a str, edges: &BTreeMap<&'a str, BTreeSet<&'a str>>) ->
     reached
 }
 
-/// A path of a module as it is from the crate's root; `None` where it is of another crate or leads into the module itself.
+/// A path of a module as it is from the crate's root; `None` where it is of another crate or leads
+/// into the module itself.
 fn from_root(words: &[&str], module: &[String], inline_modules: usize) -> Option<String> {
     let (base, rest): (&[String], &[&str]) = match words {
         ["crate" | "profiler_daemon", rest @ ..] => (&[], rest),
@@ -139,8 +140,8 @@ mod tests {
 
     #[test]
     fn circles_of_three_are_refused() {
-        // Check that files that import each other over a third one are refused once, and named; two that do, a folder and what is in it, and
-        // imports of tests are not.
+        // Check that files that import each other over a third one are refused once, and named; two
+        // that do, a folder and what is in it, and imports of tests are not.
         let three = [
             ("report/a", "use super::{b::B, x::X};"),
             ("report/b", "use crate::report::c::{self, C};"),

@@ -1,15 +1,17 @@
-//! What holds for files as a whole: their opening, their length, no path of one machine, and no markup made from text by
-//! the page.
+//! What holds for files as a whole: their opening, their length, no path of one machine, and no
+//! markup made from text by the page.
 
 use super::Finding;
 
 /// Lines at which a source file is to be split.
 const LONGEST_LINES: usize = 600;
 
-/// Beginnings of paths that exist on the machine of whoever wrote them. Written in halves, as this file is checked too.
+/// Beginnings of paths that exist on the machine of whoever wrote them. Written in halves, as this
+/// file is checked too.
 const MACHINE_PATHS: [(&str, &str); 3] = [("/wo", "rk/"), ("/ro", "ot/"), ("/tmp", "/wt")];
 
-/// Words by which a script makes markup or code out of text. The page shows names that programs choose: it has no use for them.
+/// Words by which a script makes markup or code out of text. The page shows names that programs
+/// choose: it has no use for them.
 const MARKUP_WORDS: [&str; 8] = [
     "innerHTML",
     "outerHTML",
@@ -35,7 +37,8 @@ pub(super) fn markup(path: &str, text: &str) -> Vec<Finding> {
     found.collect()
 }
 
-/// Findings on the opening and the length of a source file, whose opening comment begins with `opening`.
+/// Findings on the opening and the length of a source file, whose opening comment begins with
+/// `opening`.
 pub(super) fn shape(path: &str, text: &str, opening: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut find = |line: usize, what: String| {
@@ -120,7 +123,8 @@ mod tests {
 
     #[test]
     fn paths_of_one_machine_are_refused() {
-        // Check that an absolute path of one machine is found, and the same words within another path are not.
+        // Check that an absolute path of one machine is found, and the same words within another
+        // path are not.
         for (head, tail) in MACHINE_PATHS {
             let folder = format!("{head}{tail}");
             assert_eq!(

@@ -197,7 +197,8 @@ mod tests {
 
     #[test]
     fn earlier_stages_are_fine() {
-        // Check that imports of earlier stages, of oneself, and words that only look alike are left alone.
+        // Check that imports of earlier stages, of oneself, and words that only look alike are left
+        // alone.
         let path = "profiler-daemon/src/http/router.rs";
         let text =
             "use crate::{report::query, http::errors}; use super::errors; use axum::http::main;
@@ -221,7 +222,8 @@ mod tests {
 
     #[test]
     fn pure_stages_stay_pure() {
-        // Check that clocks and files are refused in a pure stage, and allowed in its tests and elsewhere.
+        // Check that clocks and files are refused in a pure stage, and allowed in its tests and
+        // elsewhere.
         let clock = "fn f() { let t = std::time::Instant::now(); }";
         assert_eq!(
             findings("profiler-daemon/src/report/session.rs", clock).len(),

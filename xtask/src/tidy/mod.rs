@@ -93,6 +93,7 @@ fn check(path: &str, text: &str) -> Vec<Finding> {
     }
     if is(".rs") {
         findings.extend(files::shape(path, text, "//!"));
+        findings.extend(prose::comments(path, text));
         let source = Source::read(path, text);
         findings.extend(owners::check(path, &source));
         if let Some(module) = layers::daemon_module(path) {
@@ -141,7 +142,8 @@ mod tests {
 
     #[test]
     fn a_bad_file_is_refused_for_each_fault() {
-        // Check that the checks are wired: one file with every fault yields a finding of each kind, at its line.
+        // Check that the checks are wired: one file with every fault yields a finding of each kind,
+        // at its line.
         let text = "use crate::http::app;\nuse axum::Router;\nfn f() { unsafe { g() } }\n";
         let found = check("profiler-daemon/src/profile/tree.rs", text);
         let lines: Vec<_> = found.iter().map(|finding| finding.line).collect();

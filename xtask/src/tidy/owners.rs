@@ -3,7 +3,8 @@
 use super::Finding;
 use super::tokens::Source;
 
-/// Outside crates and the one module of the daemon that may use each. Tests may drive what they test with any.
+/// Outside crates and the one module of the daemon that may use each. Tests may drive what they
+/// test with any.
 const OWNERS: [(&str, &str); 24] = [
     ("addr2line", "symbols"),
     ("aya", "kernel"),
@@ -31,8 +32,9 @@ const OWNERS: [(&str, &str); 24] = [
     ("utoipa", "api"),
 ];
 
-/// What of an outside crate others than its owner may write, and who: types that are written into answers describe themselves,
-/// unwind information that is compressed (Go's) is unpacked where it is read, and moments are drawn where it is decided that there are any.
+/// What of an outside crate others than its owner may write, and who: types that are written into
+/// answers describe themselves, unwind information that is compressed (Go's) is unpacked where it
+/// is read, and moments are drawn where it is decided that there are any.
 const SHARED: [(&str, &[&str]); 3] = [
     ("fastrand::Rng", &["collect"]),
     ("flate2::read::ZlibDecoder", &["unwind"]),
@@ -129,7 +131,8 @@ mod tests {
 
     #[test]
     fn a_crate_has_one_owner() {
-        // Check that an outside crate is refused outside its owner however it is named, and allowed within.
+        // Check that an outside crate is refused outside its owner however it is named, and allowed
+        // within.
         let foreign = "profiler-daemon/src/report/session.rs";
         assert_eq!(count(foreign, "use axum::Router;"), 1);
         assert_eq!(count(foreign, "use axum;"), 1);
@@ -167,7 +170,8 @@ mod tests {
 
     #[test]
     fn unsafe_has_its_places() {
-        // Check that unsafe code is refused outside its places, and the word in a comment or lint is not code.
+        // Check that unsafe code is refused outside its places, and the word in a comment or lint
+        // is not code.
         let text = "fn f() { unsafe { g() } }";
         assert_eq!(count("profiler-daemon/src/profile/tree.rs", text), 1);
         assert_eq!(count("profiler-common/src/clock.rs", text), 1);

@@ -1,5 +1,5 @@
-//! What holds for text that people read from beginning to end: the length of its lines, and of the pages that a newcomer
-//! begins with.
+//! What holds for text that people read: the length of its lines, of comments too, and of the pages
+//! that a newcomer begins with.
 
 use super::Finding;
 
@@ -53,13 +53,38 @@ pub(super) fn page(path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
+/// Findings on the comments of a file of Rust that stand on lines of their own.
+pub(super) fn comments(path: &str, text: &str) -> Vec<Finding> {
+    let lines = text.lines().enumerate();
+    let long = lines.filter_map(|(index, line)| {
+        let columns = line.chars().count();
+        let is_long = columns > LONGEST_LINE && line.trim_start().starts_with("//");
+        is_long.then(|| Finding {
+            path: path.to_owned(),
+            line: index + 1,
+            what: format!("has {columns} columns: comments end at {LONGEST_LINE}"),
+        })
+    });
+    long.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn long_comments_are_refused() {
+        // Check that a long comment is refused, and a long line of code is not.
+        let long = "word ".repeat(21);
+        let text = format!("//! {long}\nlet a = \"{long}\";\n    // {long}\n/// short\n");
+        let found = comments("src/a.rs", &text);
+        assert_eq!(found.iter().map(|of| of.line).collect::<Vec<_>>(), [1, 3]);
+    }
+
+    #[test]
     fn long_lines_and_long_pages_are_refused() {
-        // Check that a long line of prose is refused, one of a table or of code is not, and that the first pages stay short.
+        // Check that a long line of prose is refused, one of a table or of code is not, and that
+        // the first pages stay short.
         let long = "word ".repeat(21);
         assert_eq!(page("docs/a.md", &format!("# A\n{long}\n")).len(), 1);
         let wide = format!("| {long} |\n```\n{long}\n```\n![{long}](a.png)\n");

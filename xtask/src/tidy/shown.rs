@@ -10,7 +10,8 @@ pub(super) const PAGE: &str = "docs/security.md";
 /// Where the files are that it names.
 const FOLDER: &str = "profiler-daemon";
 
-/// Findings on tests that are not where the page says. Each cell names a file and tests in it, again and again.
+/// Findings on tests that are not where the page says. Each cell names a file and tests in it,
+/// again and again.
 pub(super) fn check(root: &Path, page: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, line) in page.lines().enumerate() {
@@ -52,8 +53,8 @@ mod tests {
 
     #[test]
     fn tests_that_are_not_there_are_found() {
-        // Check that a test is found in its file, in each of several files, and that one of another name or file is told with
-        // its line.
+        // Check that a test is found in its file, in each of several files, and that one of another
+        // name or file is told with its line.
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let row = |cell: &str| format!("text\n| a | b | {cell} |\n");
         let good = "`src/export/csv.rs` `cells`; `src/export/human.rs` `units`, `hostile_names`";

@@ -53,7 +53,8 @@ impl Source {
         paths
     }
 
-    /// Reads the path that begins at `index` after the words of `prefix`; answers with the index after it.
+    /// Reads the path that begins at `index` after the words of `prefix`; answers with the index
+    /// after it.
     fn path<'a>(
         &'a self,
         mut index: usize,
@@ -208,7 +209,8 @@ fn raw_string(rest: &str) -> Option<usize> {
     )
 }
 
-/// The length of a literal that ends with `end` and may escape it; `start` is where its content begins.
+/// The length of a literal that ends with `end` and may escape it; `start` is where its content
+/// begins.
 fn quoted(rest: &str, start: usize, end: char) -> usize {
     let mut escaped = false;
     for (at, character) in rest[start..].char_indices() {

@@ -1,7 +1,7 @@
 //! How the kernel programs are compiled: which compiler, which linker, which flags.
 //!
-//! Shared by `xtask` and by the build script of `profiler-daemon`, so it needs nothing but the standard library.
-//! It finds tools and never installs one: that is `xtask`'s part.
+//! Shared by `xtask` and by the build script of `profiler-daemon`, so it needs nothing but the
+//! standard library. It finds tools and never installs one: that is `xtask`'s part.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -80,7 +80,8 @@ impl Toolchain {
         })
     }
 
-    /// A cargo command over the kernel programs of the checkout at `root`, free of whatever an outer cargo set.
+    /// A cargo command over the kernel programs of the checkout at `root`, free of whatever an
+    /// outer cargo set.
     ///
     /// `subcommand` is `build` or `check`; add to the command what else is wanted.
     pub(crate) fn cargo(&self, subcommand: &str, root: &Path) -> Command {
@@ -93,7 +94,8 @@ impl Toolchain {
         command
             .current_dir(programs_dir(root))
             .env("RUSTC", &self.compiler.rustc)
-            // Debian's compiler is a stable release; the BPF target needs what only a nightly offers by itself.
+            // Debian's compiler is a stable release; the BPF target needs what only a nightly
+            // offers by itself.
             .env("RUSTC_BOOTSTRAP", "1")
             // Empty means none, whatever a configuration file of the user says.
             .env("RUSTC_WRAPPER", "")
@@ -113,9 +115,11 @@ impl Toolchain {
         let mut flags = OsString::from("-C\u{1f}linker=");
         flags.push(&self.linker);
         flags.push("\u{1f}-C\u{1f}link-arg=--btf\u{1f}-C\u{1f}debuginfo=2");
-        // Else LLVM makes calls of zeroing and copying, even of 16 bytes, that do it byte by byte: 25 to 90 ns each.
+        // Else LLVM makes calls of zeroing and copying, even of 16 bytes, that do it byte by byte:
+        // 25 to 90 ns each.
         flags.push("\u{1f}-C\u{1f}link-arg=--disable-expand-memcpy-in-order");
-        // The object is the same wherever it is built: no path of this machine ends up in its line table.
+        // The object is the same wherever it is built: no path of this machine ends up in its line
+        // table.
         let mut remap = |from: &Path, to: &str| {
             flags.push("\u{1f}--remap-path-prefix=");
             flags.push(from);
@@ -138,7 +142,8 @@ pub(crate) fn programs_dir(root: &Path) -> PathBuf {
     root.join("profiler-ebpf")
 }
 
-/// A compiler with a prebuilt `core` for BPF, else a nightly one of rustup with the source of `core`.
+/// A compiler with a prebuilt `core` for BPF, else a nightly one of rustup with the source of
+/// `core`.
 pub(crate) fn find_compiler() -> Option<Compiler> {
     let prebuilt = [PathBuf::from("/usr/bin/rustc"), PathBuf::from("rustc")]
         .into_iter()
@@ -173,7 +178,8 @@ pub(crate) fn find_compiler() -> Option<Compiler> {
         })
 }
 
-/// The first bpf-linker that runs and is new enough: on `PATH`, or where `cargo install` puts programs.
+/// The first bpf-linker that runs and is new enough: on `PATH`, or where `cargo install` puts
+/// programs.
 pub(crate) fn find_linker() -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
@@ -222,7 +228,8 @@ fn has_prebuilt_core(sysroot: &Path) -> bool {
         })
 }
 
-/// What cargo sets for the programs and build scripts it runs, and what would steer a cargo run from there.
+/// What cargo sets for the programs and build scripts it runs, and what would steer a cargo run
+/// from there.
 fn belongs_to_outer_cargo(name: &OsStr) -> bool {
     const KEPT: [&str; 7] = [
         "CARGO_HOME",
@@ -281,7 +288,8 @@ mod tests {
 
     #[test]
     fn what_an_outer_cargo_set() {
-        // Check that the inner cargo loses what the outer one set and keeps how to reach the network.
+        // Check that the inner cargo loses what the outer one set and keeps how to reach the
+        // network.
         for gone in [
             "CARGO_ENCODED_RUSTFLAGS",
             "CARGO",

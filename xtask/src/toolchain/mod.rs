@@ -1,4 +1,5 @@
-//! Makes sure that the kernel programs can be compiled: finds the tools, and installs those that are missing.
+//! Makes sure that the kernel programs can be compiled: finds the tools, and installs those that
+//! are missing.
 
 pub(crate) mod bpf;
 
@@ -21,7 +22,8 @@ const LLVM_PREFIX: &str = "/usr/lib/llvm-22";
 const LLVM_FEATURE: &str = "llvm-22";
 const LINKER_VERSION: &str = "0.13.0";
 
-/// The toolchain for the kernel programs; installs what is missing of it, after saying what and why.
+/// The toolchain for the kernel programs; installs what is missing of it, after saying what and
+/// why.
 ///
 /// Fails with one sentence on what to install where it cannot do so itself.
 pub(crate) fn ensure(workspace: &Workspace) -> anyhow::Result<Toolchain> {
@@ -35,7 +37,8 @@ pub(crate) fn ensure(workspace: &Workspace) -> anyhow::Result<Toolchain> {
     Toolchain::find().map_err(|missing| anyhow::anyhow!("{}", advice(&missing)))
 }
 
-/// Says what is missing for compiling anything at all, which a machine with stable Rust normally has.
+/// Says what is missing for compiling anything at all, which a machine with stable Rust normally
+/// has.
 fn check_host_tools() -> anyhow::Result<()> {
     if !shell::has("cc") {
         bail!(
@@ -100,7 +103,8 @@ fn advice(missing: &Missing) -> String {
     }
 }
 
-/// Runs clippy over both builds of the kernel programs, if a clippy of the same compiler can be had; else says why not.
+/// Runs clippy over both builds of the kernel programs, if a clippy of the same compiler can be
+/// had; else says why not.
 pub(crate) fn lint_programs(workspace: &Workspace, toolchain: &Toolchain) -> anyhow::Result<()> {
     let Some(driver) = clippy_driver(workspace, toolchain)? else {
         println!(

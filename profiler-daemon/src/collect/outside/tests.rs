@@ -1,4 +1,5 @@
-//! Which waits are looked at when, and that memory that does not come costs its process, and nobody else.
+//! Which waits are looked at when, and that memory that does not come costs its process, and nobody
+//! else.
 
 use super::*;
 use crate::sys::memory_reader::tests::{page_in_memory, pages_that_never_come, range, reader};
@@ -25,8 +26,9 @@ fn wait(slot: u32, pid: u32, since_ns: u64, begin_seen: bool) -> (u32, u32, Unwa
 
 #[test]
 fn walks_that_lacked_mappings_are_made_anew_when_there_are_others() {
-    // Check that a wait whose walk was cut short is due after a second if its process has had other rows since it began, and if not as
-    // soon as it has; and that what is remembered of processes for that is forgotten again.
+    // Check that a wait whose walk was cut short is due after a second if its process has had other
+    // rows since it began, and if not as soon as it has; and that what is remembered of processes
+    // for that is forgotten again.
     let mut outside = outside();
     let cut_short = |slot, pid, since_ns| {
         let (slot, pid, wait) = wait(slot, pid, since_ns, true);
@@ -57,8 +59,9 @@ fn walks_that_lacked_mappings_are_made_anew_when_there_are_others() {
 
 #[test]
 fn waits_are_looked_at_when_their_time_has_come() {
-    // Check that a wait whose begin was not seen is due at once, another one after a second; that one that was looked at is not due again
-    // until its process has other rows; and that the next wait of the same thread is another one.
+    // Check that a wait whose begin was not seen is due at once, another one after a second; that
+    // one that was looked at is not due again until its process has other rows; and that the next
+    // wait of the same thread is another one.
     let mut outside = outside();
     let waits = [
         wait(1, 10, 5 * S, false),
@@ -106,8 +109,8 @@ fn subject(pid: u32) -> Subject {
 
 #[test]
 fn who_keeps_the_reader_waiting_is_left_alone() {
-    // Check that memory that never comes is given up in time, that its process alone is not asked again, for longer each time, and that
-    // what was read before it is kept.
+    // Check that memory that never comes is given up in time, that its process alone is not asked
+    // again, for longer each time, and that what was read before it is kept.
     let Some(never) = pages_that_never_come(1) else {
         return;
     };
@@ -127,7 +130,8 @@ fn who_keeps_the_reader_waiting_is_left_alone() {
     assert_eq!(known, [1, 0, 0]);
     let late: Vec<bool> = subjects.iter().map(|subject| subject.late).collect();
     assert_eq!(late, [false, true, false]);
-    // Each lacked memory: the first has it now, and only the last was not looked at because of another.
+    // Each lacked memory: the first has it now, and only the last was not looked at because of
+    // another.
     for subject in &mut subjects {
         subject.lacks = Some(1);
     }

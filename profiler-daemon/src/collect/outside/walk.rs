@@ -1,5 +1,6 @@
-//! The walk of a user stack from outside, over copies of the thread's memory: the steps of the kernel's walker, on what was read so
-//! far. Says which page it lacks; with that one it is begun anew.
+//! The walk of a user stack from outside, over copies of the thread's memory: the steps of the
+//! kernel's walker, on what was read so far. Says which page it lacks; with that one it is begun
+//! anew.
 
 use std::collections::HashMap;
 
@@ -109,7 +110,8 @@ pub(super) enum Progress {
     Lacks(u64, Walked),
 }
 
-/// Follows the user stack of a thread, at most so many frames. `find_row`: the unwind row for a code address of its process.
+/// Follows the user stack of a thread, at most so many frames. `find_row`: the unwind row for a
+/// code address of its process.
 pub(super) fn walk(
     head: &LookHead,
     copies: &Copies,
@@ -202,11 +204,12 @@ mod tests {
 
     #[test]
     fn goes_on_where_a_page_was_lacking() {
-        // Check that a walk names the first page that it lacks, that it gets as far as its memory goes, and that memory that is not to
-        // be had ends it with the reason.
+        // Check that a walk names the first page that it lacks, that it gets as far as its memory
+        // goes, and that memory that is not to be had ends it with the reason.
         let number = STACK / PAGE_BYTES as u64;
         let mut memory = [[0; PAGE_BYTES]; 2];
-        // Frames of 24 bytes; the return address of the first one is the last word of the first page.
+        // Frames of 24 bytes; the return address of the first one is the last word of the first
+        // page.
         let sp = STACK + PAGE_BYTES as u64 - 24;
         let mut write = |at: usize, to: u64| {
             let page = &mut memory[at / PAGE_BYTES];

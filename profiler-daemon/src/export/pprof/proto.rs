@@ -1,5 +1,6 @@
-//! The messages of the pprof format (`profile.proto` of github.com/google/pprof), as far as they are written here. Numbers of
-//! strings, functions, locations and mappings are what the format's comments say: indexes into `string_table`, and ids.
+//! The messages of the pprof format (`profile.proto` of github.com/google/pprof), as far as they
+//! are written here. Numbers of strings, functions, locations and mappings are what the format's
+//! comments say: indexes into `string_table`, and ids.
 
 /// A profile.
 #[derive(Clone, PartialEq, prost::Message)]

@@ -1,4 +1,5 @@
-//! What reads recorded profiles, for `crate::fuzzing`: what is taken is written again as it was, and can be reported on.
+//! What reads recorded profiles, for `crate::fuzzing`: what is taken is written again as it was,
+//! and can be reported on.
 
 use super::{Saved, head};
 use crate::export::pprof::{self, Content};

@@ -1,8 +1,9 @@
-//! Bounds the memory of whatever is deserialized, by the sizes of the types it becomes: a few bytes of a file can ask for
-//! much more memory than they take. Knows nothing of the types and nothing of the format.
+//! Bounds the memory of whatever is deserialized, by the sizes of the types it becomes: a few bytes
+//! of a file can ask for much more memory than they take. Knows nothing of the types and nothing of
+//! the format.
 //!
-//! Every value is charged the size that it has in memory where it becomes a part of another, so that a value within a value
-//! is charged more than once: the bound is on the safe side.
+//! Every value is charged the size that it has in memory where it becomes a part of another, so
+//! that a value within a value is charged more than once: the bound is on the safe side.
 
 use std::cell::Cell;
 use std::fmt;
@@ -388,7 +389,8 @@ mod tests {
         assert_eq!(read(&bytes, 1 << 20), Some(value));
     }
 
-    // Check that a list of small things that are large in memory is refused by what they take there, not by their bytes.
+    // Check that a list of small things that are large in memory is refused by what they take
+    // there, not by their bytes.
     #[test]
     fn small_in_the_file() {
         let maps: Vec<Arc<BTreeMap<u32, [u64; 4]>>> = (0..1000)

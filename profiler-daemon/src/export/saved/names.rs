@@ -1,4 +1,5 @@
-//! The names of frames as a file keeps them: each function once, each frame by the number of its function.
+//! The names of frames as a file keeps them: each function once, each frame by the number of its
+//! function.
 
 use std::collections::{BTreeMap, HashMap};
 

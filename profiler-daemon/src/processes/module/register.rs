@@ -1,4 +1,5 @@
-//! What the table of modules knows beside the modules: who takes their room, and by what they are found.
+//! What the table of modules knows beside the modules: who takes their room, and by what they are
+//! found.
 
 use std::collections::HashMap;
 

@@ -64,7 +64,8 @@ pub struct HeldText {
     bytes: usize,
 }
 
-/// The modules there are, by number. Cloning is cheap: the contents are shared until one copy grows.
+/// The modules there are, by number. Cloning is cheap: the contents are shared until one copy
+/// grows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ModuleTable {
     slots: Arc<Vec<Slot>>,
@@ -112,7 +113,8 @@ impl ModuleTable {
         }
     }
 
-    /// The module with this number; `[unknown]` for a number this copy of the table has not seen, or that has left.
+    /// The module with this number; `[unknown]` for a number this copy of the table has not seen,
+    /// or that has left.
     #[must_use]
     pub fn get(&self, id: ModuleId) -> &Module {
         self.module(id)
@@ -136,7 +138,8 @@ impl ModuleTable {
         self.find_slot(id).is_some()
     }
 
-    /// Whether a module is known to be a certain file; false for what is known by a name only, and in copies for readers.
+    /// Whether a module is known to be a certain file; false for what is known by a name only, and
+    /// in copies for readers.
     #[must_use]
     pub fn is_file(&self, id: ModuleId) -> bool {
         let register = self.register.as_ref().filter(|_| self.holds(id));
@@ -166,8 +169,9 @@ impl ModuleTable {
         self.intern_for(Owner::System, identity, describe)
     }
 
-    /// The number of the module with this identity; `describe` is asked only for one that is not there, which takes
-    /// room of `owner`. Where there is none, the answer is `[unknown]`, and counted.
+    /// The number of the module with this identity; `describe` is asked only for one that is not
+    /// there, which takes room of `owner`. Where there is none, the answer is `[unknown]`, and
+    /// counted.
     pub fn intern_for(
         &mut self,
         owner: Owner,
@@ -209,8 +213,9 @@ impl ModuleTable {
         id
     }
 
-    /// Counts bytes of text (one at least) that others keep for a module by this owner, in the place of what they kept for it
-    /// `before`. False, and counted, where there is no room for them: `before` stays as it was.
+    /// Counts bytes of text (one at least) that others keep for a module by this owner, in the
+    /// place of what they kept for it `before`. False, and counted, where there is no room for
+    /// them: `before` stays as it was.
     #[must_use]
     pub fn hold(&mut self, before: &mut Option<HeldText>, owner: Owner, bytes: usize) -> bool {
         let Some(register) = &mut self.register else {
@@ -236,8 +241,8 @@ impl ModuleTable {
         }
     }
 
-    /// Whether a sweep is worth its time: the table has grown by half of what the last one left, or by a sixteenth of
-    /// all there is room for, or found no room for something since.
+    /// Whether a sweep is worth its time: the table has grown by half of what the last one left, or
+    /// by a sixteenth of all there is room for, or found no room for something since.
     #[must_use]
     pub fn wants_sweep(&self) -> bool {
         let Some(register) = &self.register else {
@@ -248,9 +253,10 @@ impl ModuleTable {
         self.refused.total() > refused || grown >= (left / 2).max(MAX_MODULES / 16)
     }
 
-    /// Forgets all modules but the fixed ones and those that `name` marks: it is to mark every one that anything
-    /// names. Answers which left. What copies hold does not change. Of those that stay, who brought it pays as long as
-    /// he has it; then one of those who have it does, if there is room for them.
+    /// Forgets all modules but the fixed ones and those that `name` marks: it is to mark every one
+    /// that anything names. Answers which left. What copies hold does not change. Of those that
+    /// stay, who brought it pays as long as he has it; then one of those who have it does, if there
+    /// is room for them.
     pub fn sweep(&mut self, name: impl FnOnce(&mut ModuleMarks)) -> HashSet<ModuleId> {
         let owner = |place| {
             let owner = self.register.as_ref()?.owner(place)?;
@@ -329,7 +335,8 @@ impl ModuleTable {
         register.map_or(0, |register| register.text.used())
     }
 
-    /// Whether the fixed modules are in their places and all is within bounds: what a file holds may be otherwise.
+    /// Whether the fixed modules are in their places and all is within bounds: what a file holds
+    /// may be otherwise.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let fixed = Self::new();

@@ -37,7 +37,8 @@ fn copies_are_snapshots() {
     assert_eq!(before.len() + 1, table.len());
 }
 
-// Check that a table full of text refuses the next module, counts it, and cuts overlong names at a character.
+// Check that a table full of text refuses the next module, counts it, and cuts overlong names at a
+// character.
 #[test]
 fn full_table_counts() {
     let mut table = ModuleTable::new();
@@ -53,8 +54,8 @@ fn full_table_counts() {
     assert!(table.len() <= 3 + MAX_MODULE_TEXT_BYTES / (MAX_NAME_BYTES - 1));
 }
 
-// Check that modules known by overlong names only are told apart, and that what they are told apart by is bounded and
-// counted.
+// Check that modules known by overlong names only are told apart, and that what they are told apart
+// by is bounded and counted.
 #[test]
 fn overlong_identities() {
     let mut table = ModuleTable::new();
@@ -101,8 +102,8 @@ const ATTACKER: Owner = Owner::Process {
     user: Some(7),
 };
 
-// Check that one file cannot fill the table however often it changes, that its versions leave when nothing names
-// them, and that their numbers do not come back.
+// Check that one file cannot fill the table however often it changes, that its versions leave when
+// nothing names them, and that their numbers do not come back.
 #[test]
 fn versions_of_one_file() {
     let mut table = ModuleTable::new();
@@ -128,8 +129,8 @@ fn versions_of_one_file() {
     assert!(table.holds(later) && given.iter().all(|id| table.holds(*id)));
 }
 
-// Check that a process that maps ever more files with long names has a third of the table at most, of its places and
-// of its text, while others find room.
+// Check that a process that maps ever more files with long names has a third of the table at most,
+// of its places and of its text, while others find room.
 #[test]
 fn one_process_leaves_room_for_others() {
     for name in ["/f", &"x".repeat(1000)] {
@@ -164,8 +165,9 @@ fn one_process_leaves_room_for_others() {
     }
 }
 
-// Check that who maps a module pays for it once who brought it is gone, another process of the same user first, so that the latter's
-// user finds room again; that nothing moves while who brought it has it; and that who has no room keeps nobody from having some.
+// Check that who maps a module pays for it once who brought it is gone, another process of the same
+// user first, so that the latter's user finds room again; that nothing moves while who brought it
+// has it; and that who has no room keeps nobody from having some.
 #[test]
 fn who_has_a_module_pays_for_it() {
     let of = |number, user| Owner::Process {
@@ -213,8 +215,8 @@ fn who_has_a_module_pays_for_it() {
 }
 
 proptest! {
-    // Check that, whatever comes and goes, no module that is still named is lost or takes another's number, that what
-    // left is [unknown], and that views stay as they were.
+    // Check that, whatever comes and goes, no module that is still named is lost or takes another's
+    // number, that what left is [unknown], and that views stay as they were.
     #[test]
     fn no_named_module_is_lost(
         acts in prop::collection::vec((0..40u64, any::<u8>(), prop::bool::weighted(0.1)), 1..200),

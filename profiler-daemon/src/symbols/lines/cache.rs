@@ -1,5 +1,6 @@
-//! Lines already found, by place, within a budget of bytes. What was not asked for lately goes: two halves, where the older one
-//! is dropped whole when the younger is full, and a hit moves a place to the younger.
+//! Lines already found, by place, within a budget of bytes. What was not asked for lately goes: two
+//! halves, where the older one is dropped whole when the younger is full, and a hit moves a place
+//! to the younger.
 
 use std::{collections::HashMap, mem};
 
@@ -112,7 +113,8 @@ mod tests {
         }
     }
 
-    // Check that the budget holds however many places come, and that one asked for all the time stays.
+    // Check that the budget holds however many places come, and that one asked for all the time
+    // stays.
     #[test]
     fn stays_within_its_budget() {
         let limit = 100_000;
@@ -127,7 +129,8 @@ mod tests {
         assert_eq!(cache.get(place(4_999), 0), Some(code(4_999)));
     }
 
-    // Check that what holds for a time is forgotten after it, in both halves, and that a place counts once.
+    // Check that what holds for a time is forgotten after it, in both halves, and that a place
+    // counts once.
     #[test]
     fn expires() {
         let mut cache = LineCache::new(1 << 20);

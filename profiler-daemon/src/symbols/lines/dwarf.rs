@@ -1,5 +1,5 @@
-//! Reads lines and inlined functions from the DWARF sections of a file in memory, by addr2line. Runs in the worker only: what
-//! it takes in memory and time is up to whoever wrote the file.
+//! Reads lines and inlined functions from the DWARF sections of a file in memory, by addr2line.
+//! Runs in the worker only: what it takes in memory and time is up to whoever wrote the file.
 
 use std::{borrow::Cow, convert::Infallible};
 
@@ -58,7 +58,8 @@ impl<'a> DebugSections<'a> {
     }
 }
 
-/// What lines and inlined functions are found by. The other sections can be as large, and are left alone.
+/// What lines and inlined functions are found by. The other sections can be as large, and are left
+/// alone.
 const READ: [SectionId; 10] = [
     SectionId::DebugAbbrev,
     SectionId::DebugAddr,
@@ -78,7 +79,8 @@ pub(super) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Finds its way in the sections of a file, and of the supplementary one that several files share (dwz), if there is one.
+    /// Finds its way in the sections of a file, and of the supplementary one that several files
+    /// share (dwz), if there is one.
     pub(super) fn open(
         sections: &'a DebugSections<'_>,
         supplementary: Option<&'a DebugSections<'_>>,

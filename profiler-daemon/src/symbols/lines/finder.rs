@@ -1,6 +1,7 @@
-//! The thread that finds lines: asked with places, those that matter most first. It decides which file has their debug
-//! information, has one worker at a time read it, and remembers what was found. Whoever asks waits for a time and takes what
-//! is there; the rest is there when it is asked for again.
+//! The thread that finds lines: asked with places, those that matter most first. It decides which
+//! file has their debug information, has one worker at a time read it, and remembers what was
+//! found. Whoever asks waits for a time and takes what is there; the rest is there when it is asked
+//! for again.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -27,7 +28,8 @@ const MAX_WAITING: usize = 8;
 const MAX_PLACES: usize = 32_768;
 /// Longest time that one question may keep the thread.
 const QUESTION_TIME: Duration = Duration::from_secs(60);
-/// One file, and one process that reads it, do not take longer than this unless something is wrong: such a process has 30 s.
+/// One file, and one process that reads it, do not take longer than this unless something is wrong:
+/// such a process has 30 s.
 const LONGEST_PIECE: Duration = Duration::from_secs(90);
 /// What could not be found is tried again after this time, nanoseconds.
 const AGAIN_NS: u64 = 60_000_000_000;
@@ -48,8 +50,8 @@ pub struct LineCounts {
     pub requests: u64,
     /// Places answered from memory.
     pub hits: u64,
-    /// Places without a line, by reason, in the order of [`NoLine::ALL`]; each counts when it is looked up, not when it is
-    /// remembered.
+    /// Places without a line, by reason, in the order of [`NoLine::ALL`]; each counts when it is
+    /// looked up, not when it is remembered.
     pub unknown: [u64; NoLine::ALL.len()],
     /// Workers started.
     pub workers: u64,
@@ -116,8 +118,8 @@ impl LineFinder {
         })
     }
 
-    /// Asks for lines, those that matter most first, and waits for them no longer than `patience`. Not to be called on a
-    /// thread that runs async tasks.
+    /// Asks for lines, those that matter most first, and waits for them no longer than `patience`.
+    /// Not to be called on a thread that runs async tasks.
     #[must_use]
     pub fn table(&self, requests: Vec<Request>, patience: Duration) -> LineTable {
         let mut table: Vec<(Place, Code)> = Vec::with_capacity(requests.len());

@@ -1,5 +1,5 @@
-//! The daemon's side of the worker: starts it for one file, takes what it found until it ended, and says why the rest is
-//! missing. Nothing of it is believed to make sense.
+//! The daemon's side of the worker: starts it for one file, takes what it found until it ended, and
+//! says why the rest is missing. Nothing of it is believed to make sense.
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,8 @@ use super::{
 };
 use crate::sys::limited_child::{self, ChildLimits, Ended, Outcome};
 
-/// What a worker that was killed because its processor time was over may have had less than its limit.
+/// What a worker that was killed because its processor time was over may have had less than its
+/// limit.
 const PROCESSOR_SLACK_NS: u64 = 100_000_000;
 
 /// How to start workers.
@@ -178,7 +179,8 @@ mod tests {
         read(&memory_file(text.as_bytes()).unwrap(), 1 << 20)
     }
 
-    // Check that whole lines are taken until one makes no sense or is not finished, and what each means.
+    // Check that whole lines are taken until one makes no sense or is not finished, and what each
+    // means.
     #[test]
     fn answers() {
         let known = r#"{"s":[{"n":"f","f":"a.c","l":3},{"n":"g","f":"a.c"}]}"#;

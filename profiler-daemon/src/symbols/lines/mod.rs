@@ -1,7 +1,9 @@
-//! From module and offset to the line of source that a place of code comes from, and the functions inlined there.
+//! From module and offset to the line of source that a place of code comes from, and the functions
+//! inlined there.
 //!
-//! Debug information is read in a process of its own (`worker`, started by `launch`): it takes as much memory and time as its
-//! writer likes. `finder` is the thread that decides what is read and remembers what was found.
+//! Debug information is read in a process of its own (`worker`, started by `launch`): it takes as
+//! much memory and time as its writer likes. `finder` is the thread that decides what is read and
+//! remembers what was found.
 
 mod cache;
 mod dwarf;
@@ -30,12 +32,13 @@ pub struct SourceLine {
 pub struct Step {
     /// Demangled. `None`: the debug information does not say.
     pub function: Option<Arc<str>>,
-    /// Where in it: the line itself in the innermost step, the line of the inlined call in the others.
+    /// Where in it: the line itself in the innermost step, the line of the inlined call in the
+    /// others.
     pub source: Option<SourceLine>,
 }
 
-/// What debug information says of a place of code: the function that has a symbol, and then those inlined into it, each called
-/// by the one before. Not empty.
+/// What debug information says of a place of code: the function that has a symbol, and then those
+/// inlined into it, each called by the one before. Not empty.
 pub type Steps = Arc<[Step]>;
 
 /// Why a place has no line.
@@ -137,16 +140,16 @@ impl NoLine {
 /// The answer for one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
-    /// Virtual address in the module, as disassemblers show it; the address itself for what is no file. `None` where the file
-    /// cannot be read.
+    /// Virtual address in the module, as disassemblers show it; the address itself for what is no
+    /// file. `None` where the file cannot be read.
     pub address: Option<u64>,
     /// The functions and lines there, or why they are not known.
     pub steps: Result<Steps, NoLine>,
 }
 
 impl Code {
-    /// What is known of a place where there is no file to read: addresses of the kernel and of code made at run time are what they
-    /// are. `None` for places in files.
+    /// What is known of a place where there is no file to read: addresses of the kernel and of code
+    /// made at run time are what they are. `None` for places in files.
     #[must_use]
     pub fn without_file(kind: ModuleKind, offset: u64) -> Option<Self> {
         let address = match kind {

@@ -1,5 +1,6 @@
-//! What the daemon and its worker say to each other: the question on standard input, the answer on standard output, one line
-//! of JSON for each address, in order. So whatever ends the worker, what it found until then is whole.
+//! What the daemon and its worker say to each other: the question on standard input, the answer on
+//! standard output, one line of JSON for each address, in order. So whatever ends the worker, what
+//! it found until then is whole.
 
 use serde::{Deserialize, Serialize};
 

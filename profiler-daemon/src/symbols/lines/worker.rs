@@ -1,5 +1,5 @@
-//! The worker's side: gives up all that reading needs no more, reads one file, answers, and ends. Whatever it is fed, the worst
-//! is that it dies, which the daemon counts.
+//! The worker's side: gives up all that reading needs no more, reads one file, answers, and ends.
+//! Whatever it is fed, the worst is that it dies, which the daemon counts.
 
 use std::{
     fs::File,
@@ -16,8 +16,9 @@ use crate::sys::{confine::confine, limited_child::inherited_file, mapped_file::M
 /// The name of the subcommand that starts it.
 pub const SUBCOMMAND: &str = "resolve-lines";
 
-/// Answers the question on standard input about the file that is open under the first of these descriptors; the second, if
-/// there is one, is the file that it shares debug information with. The answer is the process's exit code.
+/// Answers the question on standard input about the file that is open under the first of these
+/// descriptors; the second, if there is one, is the file that it shares debug information with. The
+/// answer is the process's exit code.
 #[must_use]
 pub fn run(files: &[i32]) -> u8 {
     let files: io::Result<Vec<File>> = files.iter().map(|fd| inherited_file(*fd)).collect();

@@ -1,4 +1,5 @@
-//! The child: gives up all privileges but those that reading takes, and answers until nobody asks any more.
+//! The child: gives up all privileges but those that reading takes, and answers until nobody asks
+//! any more.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -9,14 +10,14 @@ use super::super::limited_child::inherited_file;
 use super::PageRange;
 use super::shared::{PAGE_BYTES, RANGE_PAGES, Shared, State};
 
-/// Files that the child may open: three standard ones, its own three, and the list of pages of one process. (A new one gets the lowest
-/// number that is free.)
+/// Files that the child may open: three standard ones, its own three, and the list of pages of one
+/// process. (A new one gets the lowest number that is free.)
 const OPEN_FILES: u64 = 8;
 /// Bit of an entry of `pagemap`: the page is in memory.
 const PRESENT: u64 = 1 << 63;
 
-/// Reads what is asked for in the memory that is open under the first of these numbers. A question is a byte from the second, its
-/// answer one to the third. The answer is the process's exit code.
+/// Reads what is asked for in the memory that is open under the first of these numbers. A question
+/// is a byte from the second, its answer one to the third. The answer is the process's exit code.
 #[must_use]
 pub fn run(files: &[i32]) -> u8 {
     let Ok(files) = files.try_into() else {
@@ -81,7 +82,8 @@ impl Lists {
         let (_, list) = self.0.as_ref()?;
         let mut entries = [0; 8 * RANGE_PAGES];
         let entries = &mut entries[..8 * range.count as usize];
-        // Shorter at the end of the address space; nothing for a process that has no memory any more.
+        // Shorter at the end of the address space; nothing for a process that has no memory any
+        // more.
         let length = list.read_at(entries, range.first.checked_mul(8)?).ok()?;
         let mut present = 0;
         for (page, entry) in entries[..length].chunks_exact(8).enumerate() {
@@ -111,7 +113,8 @@ fn read(range: &PageRange, wanted: u32, to: *mut u8) -> u32 {
     if local.is_empty() {
         return 0;
     }
-    // SAFETY: the local pieces lie in the range's place; the others are of another process, and checked by the kernel.
+    // SAFETY: the local pieces lie in the range's place; the others are of another process, and
+    // checked by the kernel.
     let length = unsafe {
         libc::process_vm_readv(
             range.tid.cast_signed(),

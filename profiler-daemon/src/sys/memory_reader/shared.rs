@@ -1,4 +1,5 @@
-//! What the reader of memory and its child share: the ranges that are asked for, how far the child is, what it found.
+//! What the reader of memory and its child share: the ranges that are asked for, how far the child
+//! is, what it found.
 
 use std::fs::File;
 use std::io;
@@ -51,8 +52,8 @@ pub(super) enum State {
 
 const _: () = assert!(RANGE_PAGES <= 32);
 
-/// Memory that both sides have mapped. They take turns: who has asked touches nothing but `done` until there is an answer, or the other
-/// side is dead.
+/// Memory that both sides have mapped. They take turns: who has asked touches nothing but `done`
+/// until there is an answer, or the other side is dead.
 #[derive(Debug)]
 pub(super) struct Shared(NonNull<Layout>);
 
@@ -159,7 +160,8 @@ impl Shared {
             .collect()
     }
 
-    /// Writes down what came of a range; its pages are in their place. The next one is begun after this.
+    /// Writes down what came of a range; its pages are in their place. The next one is begun after
+    /// this.
     pub(super) fn set_answer(&self, index: usize, answer: State) {
         let request = self.request(index);
         let (state, present) = match answer {
@@ -200,7 +202,8 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `map`; nothing refers to it any more. It cannot fail for such a one.
+        // SAFETY: the mapping made in `map`; nothing refers to it any more. It cannot fail for such
+        // a one.
         unsafe { libc::munmap(self.0.as_ptr().cast(), size_of::<Layout>()) };
     }
 }

@@ -1,4 +1,5 @@
-//! The reader with a child that is this test program, on memory that is there, that is missing, and that never comes.
+//! The reader with a child that is this test program, on memory that is there, that is missing, and
+//! that never comes.
 
 use super::child::{Pages, serve};
 use super::*;
@@ -65,7 +66,8 @@ pub(crate) fn page_in_memory() -> *mut Page {
     page
 }
 
-/// So many pages that somebody who is not there is to bring. `None`: the kernel has no userfaultfd, or does not allow it.
+/// So many pages that somebody who is not there is to bring. `None`: the kernel has no userfaultfd,
+/// or does not allow it.
 pub(crate) fn pages_that_never_come(count: usize) -> Option<*mut Page> {
     let memory = pages(count);
     // SAFETY: takes flags; the result is checked.
@@ -115,7 +117,8 @@ fn firsts(reader: &mut MemoryReader, ranges: &[PageRange], time: Duration) -> (E
 
 #[test]
 fn reads_what_is_in_memory() {
-    // Check that pages that are in memory are read, that those that are not stay so, and that a process that is not there is refused.
+    // Check that pages that are in memory are read, that those that are not stay so, and that a
+    // process that is not there is refused.
     let memory = pages(4);
     for page in [1, 3] {
         // SAFETY: within the mapping.
@@ -145,8 +148,8 @@ fn reads_what_is_in_memory() {
 
 #[test]
 fn a_page_that_never_comes() {
-    // Check that memory under userfaultfd is not waited for: not read by who looks whether it is there, and by who does not look, not
-    // longer than its time, after which another child goes on.
+    // Check that memory under userfaultfd is not waited for: not read by who looks whether it is
+    // there, and by who does not look, not longer than its time, after which another child goes on.
     let Some(memory) = pages_that_never_come(2) else {
         return;
     };
@@ -180,8 +183,9 @@ fn is_without_reader(pipe: &io::PipeWriter) -> bool {
 
 #[test]
 fn a_child_that_dies_is_replaced() {
-    // Check that a child that was killed while it had nothing to do is replaced, and nobody blamed; that one that was killed at work
-    // is noticed, and the next question answered; that one that cannot begin is an error, at once; and that an idle one ends.
+    // Check that a child that was killed while it had nothing to do is replaced, and nobody blamed;
+    // that one that was killed at work is noticed, and the next question answered; that one that
+    // cannot begin is an error, at once; and that an idle one ends.
     let here = pages(1);
     let ranges = [range(here, 1)];
     let mut reader = reader("careful_child");

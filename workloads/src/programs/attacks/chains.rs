@@ -1,5 +1,6 @@
-//! Stacks that never were: code without unwind information under chains of frame pointers that lead through a gigabyte of
-//! executable memory. Each walk shows hundreds of functions that nobody ever saw before.
+//! Stacks that never were: code without unwind information under chains of frame pointers that lead
+//! through a gigabyte of executable memory. Each walk shows hundreds of functions that nobody ever
+//! saw before.
 
 use anyhow::bail;
 
@@ -14,7 +15,8 @@ pub(super) const PROGRAM: Program = Program {
     run,
 };
 
-/// push rbp; mov rbp, rdi; 1: dec rsi; jnz 1b; mov rdi, rdx; xor esi, esi; mov eax, nanosleep; syscall; pop rbp; ret
+/// push rbp; mov rbp, rdi; 1: dec rsi; jnz 1b; mov rdi, rdx; xor esi, esi; mov eax, nanosleep;
+/// syscall; pop rbp; ret
 const CODE: [u8; 24] = [
     0x55, 0x48, 0x89, 0xfd, 0x48, 0xff, 0xce, 0x75, 0xfb, 0x48, 0x89, 0xd7, 0x31, 0xf6, 0xb8, 0x23,
     0x00, 0x00, 0x00, 0x0f, 0x05, 0x5d, 0xc3, 0x90,
@@ -58,7 +60,8 @@ fn run(options: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
 
 /// One chain after another, each at work and asleep.
 fn show(page: usize, room: usize, seed: u64, until_ns: u64) -> u64 {
-    // SAFETY: the page holds a whole function with this signature, which reads nothing at the addresses of the chain.
+    // SAFETY: the page holds a whole function with this signature, which reads nothing at the
+    // addresses of the chain.
     let code: Code = unsafe { std::mem::transmute(page) };
     let mut random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let nap = libc::timespec {

@@ -1,4 +1,5 @@
-//! A program file made by hand: one loadable segment, machine code of which nothing is ever run, and unwind information.
+//! A program file made by hand: one loadable segment, machine code of which nothing is ever run,
+//! and unwind information.
 
 /// Where the code lies in the file and in memory.
 const CODE_AT: usize = 0x1000;
@@ -21,7 +22,8 @@ fn u64s(out: &mut Vec<u8>, values: &[u64]) {
         .for_each(|value| out.extend(value.to_le_bytes()));
 }
 
-/// A shared library of `functions` functions of four bytes, all under one CIE whose instructions take `cie_bytes`.
+/// A shared library of `functions` functions of four bytes, all under one CIE whose instructions
+/// take `cie_bytes`.
 pub(super) fn with_one_cie(functions: u32, cie_bytes: usize) -> Vec<u8> {
     let code_bytes = functions as usize * 4;
     let frame_at = (CODE_AT + code_bytes).next_multiple_of(16);
@@ -63,9 +65,11 @@ pub(super) fn with_one_cie(functions: u32, cie_bytes: usize) -> Vec<u8> {
 
 /// One CIE, and an FDE for each function, which lie at `CODE_AT` where this lies at `at`.
 fn eh_frame(functions: u32, cie_bytes: usize, at: usize) -> Vec<u8> {
-    // Version 1, augmentation zR, code alignment 1, data alignment -8, return address in 16, pointers relative to themselves.
+    // Version 1, augmentation zR, code alignment 1, data alignment -8, return address in 16,
+    // pointers relative to themselves.
     let mut cie = vec![0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x1b];
-    // The frame lies at rsp + 8, return address below it; then it is said to lie there again and again.
+    // The frame lies at rsp + 8, return address below it; then it is said to lie there again and
+    // again.
     cie.extend([0x0c, 7, 8, 0x90, 1]);
     while cie.len() + 2 < cie_bytes {
         cie.extend([0x0e, 8]);

@@ -1,5 +1,6 @@
-//! A file system that opens its one file and never answers a read of it. The file is mapped, executable, over a vDSO that was
-//! moved below 4 GiB: whoever reads there waits, and cannot be killed while this program lives.
+//! A file system that opens its one file and never answers a read of it. The file is mapped,
+//! executable, over a vDSO that was moved below 4 GiB: whoever reads there waits, and cannot be
+//! killed while this program lives.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};

@@ -1,5 +1,6 @@
-//! What a hostile program does to whoever profiles it, as an ordinary user. None of this needs a privilege; who runs them as
-//! another user than root, in namespaces of their own where they make some, sees what a profiler must bear.
+//! What a hostile program does to whoever profiles it, as an ordinary user. None of this needs a
+//! privilege; who runs them as another user than root, in namespaces of their own where they make
+//! some, sees what a profiler must bear.
 
 mod chains;
 mod elf;
@@ -78,7 +79,8 @@ fn map(
 ) -> std::io::Result<usize> {
     use std::os::fd::AsRawFd as _;
     let fd = file.map_or(-1, |file| file.as_raw_fd());
-    // SAFETY: a new mapping; where it is asked to replace one, the caller says that nothing uses that.
+    // SAFETY: a new mapping; where it is asked to replace one, the caller says that nothing uses
+    // that.
     let address = unsafe { libc::mmap(at as *mut libc::c_void, bytes, protection, flags, fd, 0) };
     if address == libc::MAP_FAILED {
         return Err(std::io::Error::last_os_error());

@@ -1,5 +1,5 @@
-//! A file of another user mounted where a process names the code that it makes: whoever reads it for this process shows its
-//! lines to whoever may see the process's functions.
+//! A file of another user mounted where a process names the code that it makes: whoever reads it
+//! for this process shows its lines to whoever may see the process's functions.
 
 use anyhow::{Context, bail};
 

@@ -1,4 +1,5 @@
-//! Files that are small and take long to read: 40 000 functions under one CIE of 4000 bytes, a new file every 20 ms.
+//! Files that are small and take long to read: 40 000 functions under one CIE of 4000 bytes, a new
+//! file every 20 ms.
 
 use std::fs::File;
 
