@@ -31,15 +31,14 @@ struct BatchAttributes {
 ///
 /// # Errors
 /// What the kernel says; the elements handed over by then are gone from the map.
-pub(super) fn drain<K: Pod + Default, V: Pod + Default>(
+pub(super) fn drain<K: Pod, V: Pod>(
     map: impl AsFd,
     capacity: u32,
     mut each: impl FnMut(K, V),
 ) -> io::Result<()> {
     // A bucket is taken whole: room for all elements, or a full bucket might never fit.
     let room = capacity.max(64) as usize;
-    let mut keys = vec![K::default(); room];
-    let mut values = vec![V::default(); room];
+    let (mut keys, mut values) = (zeroes::<K>(room), zeroes::<V>(room));
     let mut cursor = [0u8; 8];
     let mut next_cursor = [0u8; 8];
     let mut first = true;
@@ -76,6 +75,13 @@ pub(super) fn drain<K: Pod + Default, V: Pod + Default>(
             }
         }
     }
+}
+
+/// So many elements, all of them zero. Memory that nobody writes to is never touched: most passes
+/// need little of it.
+fn zeroes<T: Pod>(len: usize) -> Box<[T]> {
+    // SAFETY: plain data, of which zeroes are a value.
+    unsafe { Box::new_zeroed_slice(len).assume_init() }
 }
 
 /// Returns when every program that was running at the call has ended.
