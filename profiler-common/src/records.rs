@@ -392,7 +392,7 @@ pub struct Control {
 }
 
 const _: () = assert!(size_of::<TaskRef>() == 24);
-const _: () = assert!(size_of::<OnProcessor>() == 96);
+const _: () = assert!(size_of::<OnProcessor>() == 104);
 const _: () =
     assert!(size_of::<ThreadRecord>().is_multiple_of(8) && size_of::<ThreadRecord>() == 512);
 const _: () = assert!(size_of::<SyscallRow>() == 48);

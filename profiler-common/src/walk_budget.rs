@@ -1,6 +1,7 @@
 //! How much of a processor's time is spent on walks: a token bucket, filled with a share of the
 //! time in which the processor is at work, emptied by what each walk has cost. Walks at switches
-//! and at the exits of calls give way as it empties, those of ticks once it is empty and in debt.
+//! and at the exits of calls give way as it empties. Those of ticks give way last, once another one
+//! of the same share is in debt, which they alone empty: no storm of other walks thins them out.
 //!
 //! It does not say yes or no: what is walked would then depend on what ran just before. It says
 //! with which *chance* the next stack is walked, as a power of two, by the past alone; whoever is
@@ -31,6 +32,8 @@ const LONGEST_NS: u64 = 1 << 40;
 pub struct WalkBudget {
     /// Nanoseconds of walking that may be spent, less [`CAPACITY_NS`]: the bucket begins full.
     missing_ns: i64,
+    /// The same of those of ticks, by walks of ticks alone.
+    ticks_missing_ns: i64,
     /// Work up to here has been credited, monotonic nanoseconds; 0 = none yet.
     earned_until_ns: u64,
     /// What walks on this processor have cost, nanoseconds; those of ticks too.
@@ -45,6 +48,19 @@ pub const fn max_tick_shift(frequency_hz: u32) -> u32 {
     match (frequency_hz / LEAST_TICKS_HZ).checked_ilog2() {
         Some(shift) => shift,
         None => 0,
+    }
+}
+
+/// What is missing is no less than nothing, and what goes beyond the bucket is no debt for ever:
+/// one walk that was interrupted for long would stop all others.
+#[inline(always)]
+const fn within(missing_ns: i64) -> i64 {
+    if missing_ns < 0 {
+        0
+    } else if missing_ns > 2 * CAPACITY_NS {
+        2 * CAPACITY_NS
+    } else {
+        missing_ns
     }
 }
 
@@ -69,30 +85,27 @@ impl WalkBudget {
         } else {
             worked_ns
         };
-        let missing_ns = self.missing_ns - ((worked_ns * share as u64) >> 20) as i64;
-        self.missing_ns = if missing_ns < 0 { 0 } else { missing_ns };
+        let earned_ns = ((worked_ns * share as u64) >> 20) as i64;
+        self.missing_ns = within(self.missing_ns - earned_ns);
+        self.ticks_missing_ns = within(self.ticks_missing_ns - earned_ns);
     }
 
-    /// A walk has cost this much.
+    /// A walk has cost this much; `of_tick`: that of a timer tick.
     #[inline(always)]
-    pub fn spend(&mut self, ns: u64) {
+    pub fn spend(&mut self, ns: u64, of_tick: bool) {
         let ns = if ns > LONGEST_NS { LONGEST_NS } else { ns };
         self.spent_ns += ns;
-        // What goes beyond the bucket is no debt for ever: one walk that was interrupted for long
-        // would stop all others.
-        let missing_ns = self.missing_ns + ns as i64;
-        self.missing_ns = if missing_ns > 2 * CAPACITY_NS {
-            2 * CAPACITY_NS
-        } else {
-            missing_ns
-        };
+        self.missing_ns = within(self.missing_ns + ns as i64);
+        if of_tick {
+            self.ticks_missing_ns = within(self.ticks_missing_ns + ns as i64);
+        }
     }
 
     /// One of `1 << shift` ticks is walked: at most `max`, 0 where nothing is bounded.
     #[inline(always)]
     #[must_use]
     pub const fn tick_shift(&self, share: u32, max: u32) -> u32 {
-        let debt_ns = self.missing_ns - CAPACITY_NS;
+        let debt_ns = self.ticks_missing_ns - CAPACITY_NS;
         if share == 0 || debt_ns <= 0 {
             return 0;
         }
@@ -122,7 +135,7 @@ impl WalkBudget {
     }
 }
 
-const _: () = assert!(size_of::<WalkBudget>() == 32);
+const _: () = assert!(size_of::<WalkBudget>() == 40);
 
 #[cfg(test)]
 #[path = "walk_budget_tests.rs"]

@@ -27,20 +27,48 @@ fn shift(budget: &mut WalkBudget, now_ns: u64, share: u32) -> u32 {
     u32::try_from(budget.shift).expect("a shift")
 }
 
-/// Events every `apart_ns`, each a walk of `walk_ns` if it is drawn: what was spent, and what the
-/// walks stood for.
-fn storm(budget: &mut WalkBudget, apart_ns: u64, walk_ns: u64, events: u64) -> (u64, u64) {
+/// Events every `apart_ns`, each a walk of `walk_ns` if it is drawn with the chance that `shift`
+/// says of the moment: what was spent, and what the walks stood for.
+fn events(
+    budget: &mut WalkBudget,
+    (apart_ns, walk_ns, count): (u64, u64, u64),
+    of_tick: bool,
+    shift: impl Fn(&mut WalkBudget, u64) -> u32,
+) -> (u64, u64) {
     let mut draws = Draws(0x9e37_79b9_7f4a_7c15);
     let (mut spent_ns, mut stood_for) = (0, 0);
-    for event in 1..=events {
-        let shift = shift(budget, event * apart_ns, SHARE);
+    for event in 1..=count {
+        let shift = shift(budget, event * apart_ns);
         if draws.is_drawn(shift) {
-            budget.spend(walk_ns);
+            budget.spend(walk_ns, of_tick);
             spent_ns += walk_ns;
             stood_for += 1 << shift;
         }
     }
     (spent_ns, stood_for)
+}
+
+/// Switches or calls.
+fn storm(budget: &mut WalkBudget, apart_ns: u64, walk_ns: u64, count: u64) -> (u64, u64) {
+    events(
+        budget,
+        (apart_ns, walk_ns, count),
+        false,
+        |budget, now_ns| shift(budget, now_ns, SHARE),
+    )
+}
+
+/// Ticks of a processor at work.
+fn ticks(budget: &mut WalkBudget, apart_ns: u64, walk_ns: u64, count: u64, max: u32) -> (u64, u64) {
+    events(
+        budget,
+        (apart_ns, walk_ns, count),
+        true,
+        |budget, now_ns| {
+            budget.earn(now_ns, SHARE);
+            budget.tick_shift(SHARE, max)
+        },
+    )
 }
 
 // Check that a storm of events, from its first microsecond on, has no more walked than what was
@@ -76,7 +104,7 @@ fn turns_are_told_alike() {
         for (place, after_ns) in [(0, 0), (1, 100)] {
             let shift = shift(&mut budget, round * 50_000 + after_ns, SHARE);
             if draws.is_drawn(shift) {
-                budget.spend(30_000);
+                budget.spend(30_000, false);
                 stood_for[place] += 1 << shift;
             }
         }
@@ -93,13 +121,13 @@ fn turns_are_told_alike() {
 fn edges() {
     let mut budget = WalkBudget::default();
     for _ in 0..1000 {
-        budget.spend(10_000);
+        budget.spend(10_000, false);
     }
     let empty = budget;
     budget.rest(SECOND_NS);
     assert_eq!(shift(&mut budget, SECOND_NS, SHARE), MAX_SHIFT);
     assert_eq!(budget.missing_ns, empty.missing_ns, "it rested");
-    budget.spend(u64::MAX);
+    budget.spend(u64::MAX, false);
     assert_eq!(budget.missing_ns, 2 * CAPACITY_NS);
     assert_eq!(shift(&mut budget, 2 * SECOND_NS, SHARE), 0);
     assert_eq!(shift(&mut budget, u64::MAX, SHARE), 0);
@@ -110,26 +138,9 @@ fn edges() {
         "time runs backwards"
     );
     for _ in 0..1000 {
-        budget.spend(10_000);
+        budget.spend(10_000, false);
     }
     assert_eq!(shift(&mut budget, SECOND_NS, 0), 0);
-}
-
-/// A processor at work, a tick every `apart_ns`, each of them a walk of `walk_ns` if it is drawn:
-/// what was spent, and what the walks stood for.
-fn ticks(budget: &mut WalkBudget, apart_ns: u64, walk_ns: u64, count: u64, max: u32) -> (u64, u64) {
-    let mut draws = Draws(0x2545_f491_4f6c_dd1d);
-    let (mut spent_ns, mut stood_for) = (0, 0);
-    for tick in 1..=count {
-        budget.earn(tick * apart_ns, SHARE);
-        let shift = budget.tick_shift(SHARE, max);
-        if draws.is_drawn(shift) {
-            budget.spend(walk_ns);
-            spent_ns += walk_ns;
-            stood_for += 1 << shift;
-        }
-    }
-    (spent_ns, stood_for)
 }
 
 // Check that ticks of very deep stacks come to cost the share of the time, and stand for as many as
@@ -174,11 +185,14 @@ fn ticks_give_way_last() {
     budget.rest(1);
     let (spent_ns, stood_for) = ticks(&mut budget, TICK_NS, 49_000, count, max);
     assert_eq!((spent_ns, stood_for), (count * 49_000, count));
-    budget.spend(CAPACITY_NS as u64);
+    // A storm of walks that are made in any case, as those of processes that end.
+    for _ in 0..1000 {
+        budget.spend(10_000, false);
+    }
     let now_ns = count * TICK_NS;
-    assert!(shift(&mut budget, now_ns, SHARE) > 0);
-    assert_eq!(budget.tick_shift(SHARE, max), 0);
-    budget.spend(CAPACITY_NS as u64);
+    assert_eq!(shift(&mut budget, now_ns, SHARE), MAX_SHIFT);
+    assert_eq!(budget.tick_shift(SHARE, max), 0, "it is not theirs");
+    budget.spend(2 * CAPACITY_NS as u64, true);
     assert_eq!(budget.tick_shift(SHARE, max), max);
     assert_eq!(budget.tick_shift(0, max), 0, "nothing is bounded");
 }

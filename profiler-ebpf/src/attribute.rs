@@ -75,7 +75,7 @@ pub fn walk(
         let now_ns = unsafe { bpf_ktime_get_ns() };
         let cost_ns = now_ns.saturating_sub(record.clock.last_ns);
         record.walk_cost_ns += cost_ns;
-        current.walks.spend(cost_ns);
+        current.walks.spend(cost_ns, tick.is_some());
     }
     if kept { Some(key) } else { None }
 }
