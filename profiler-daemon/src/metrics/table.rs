@@ -72,7 +72,7 @@ pub(super) const FAMILIES: &[Family] = &[
         "Samples per second and processor that were asked for.",
         |input, series| series.add(&[], f64::from(input.frequency_hz))),
     family!(Counter "profiler_samples_total", "samples", [],
-        "Samples of profiled threads.",
+        "Samples of profiled threads whose stacks were walked; the others of profiler_walks_over_budget_total are stood for.",
         |input, series| series.add(&[], count(input.samples_total))),
     family!(Counter "profiler_discarded_samples_total", "samples", ["reason"],
         "Samples that belong to nothing that is profiled, by reason.",
