@@ -291,10 +291,15 @@ impl Stratum {
         let share = wide(held_parts) / wide(all * u128::from(MARK_PARTS));
         let first = parts_of(kind).next().expect("each kind has a part");
         let (marks, in_step) = match first.marks {
-            Marks::Ticks(_) => (wide(all), self.ticks_in_step()),
+            Marks::Ticks(_) => {
+                let weighty = |of: &Primary| (of.samples(), of.tick_excess);
+                let each = each_mark(share, weighty(cells), weighty(&self.sum));
+                (wide(all) / each, self.threads_at_once)
+            }
             Marks::Gaps(index) => {
-                let excess = self.sum.excess[index];
-                (equal_marks(self.sum.marks[index], excess), 1.0)
+                let weighty = |of: &Primary| (of.marks[index], of.excess[index]);
+                let each = each_mark(share, weighty(cells), weighty(&self.sum));
+                (wide(all) / each, 1.0)
             }
             Marks::Weights(index) => {
                 let squares_us2 = self.sum.squares_us2[index];
@@ -330,6 +335,26 @@ pub fn equal_marks(marks: u64, excess: u64) -> f64 {
     }
     // Saturated: nothing is known but that there was one.
     (sum * sum / (sum + float(excess))).clamp(1.0, sum.max(1.0))
+}
+
+/// So many marks tell as much about a `share` as one that stands for itself alone, where `own` have
+/// been seen in it among `all`, each with their [`Primary::excess`]. What is rare is only as sure
+/// as its own marks are light; and no surer than marks are on average, since which of few marks are
+/// heavy is chance too.
+fn each_mark(share: f64, own: (u64, u64), all: (u64, u64)) -> f64 {
+    let each = |(marks, excess): (u64, u64)| float(marks) / equal_marks(marks, excess).max(1.0);
+    let others = (
+        all.0.saturating_sub(own.0),
+        // Saturated: nothing is known of the others either.
+        if all.1 == u64::MAX {
+            u64::MAX
+        } else {
+            all.1.saturating_sub(own.1)
+        },
+    );
+    let or_average = |part: (u64, u64)| each(if part.0 == 0 { all } else { part });
+    let seen = (1.0 - share) * or_average(own) + share * or_average(others);
+    seen.max(each(all)).max(1.0)
 }
 
 /// As many equal weights as good as these: (sum of w)^2 / sum of w^2, at least 1.

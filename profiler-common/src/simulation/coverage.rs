@@ -3,7 +3,7 @@
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, TestRunner};
 
-use super::draw::{Draw, SECOND, US};
+use super::draw::{Draw, MS, SECOND, US};
 use super::programs::{ALL, Program, run, run_in};
 use super::random_programs::{deterministic, plan};
 use super::rules::Rule;
@@ -92,12 +92,39 @@ fn in_turn(does: &mut dyn Does, draw: &mut Draw, ns: u64, even: bool) {
     }
 }
 
-fn held(round: fn(&mut dyn Does, &mut Draw), gives_way: bool) -> f64 {
+/// All walks are afforded.
+fn all(_: u64) -> u32 {
+    0
+}
+
+/// Up to one of eight, by nothing that a program does.
+fn some(now_ns: u64) -> u32 {
+    let moment = now_ns / (20 * MS);
+    (moment.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 62) as u32
+}
+
+const HEAVY_EVERY_NS: u64 = 400 * MS;
+const HEAVY_NS: u64 = 40 * MS;
+
+/// One of eight for a tenth of the time, as long as something dear runs.
+fn few_of_the_dear(now_ns: u64) -> u32 {
+    if now_ns % HEAVY_EVERY_NS < HEAVY_NS {
+        3
+    } else {
+        0
+    }
+}
+
+fn held(round: fn(&mut dyn Does, &mut Draw), affords: fn(u64) -> u32) -> f64 {
+    held_for(SECOND, round, affords)
+}
+
+fn held_for(ns: u64, round: fn(&mut dyn Does, &mut Draw), affords: fn(u64) -> u32) -> f64 {
     let mut held = Held::default();
     for seed in 0..300 {
         let mut world = World::new(seed, Rule::Marks);
-        world.gives_way = gives_way;
-        run_in(&mut world, Program::Loop(round, 0, SECOND));
+        world.affords = affords;
+        run_in(&mut world, Program::Loop(round, 0, ns));
         held.add(&world, Column::Elapsed, Product::elapsed_ns);
     }
     held.share()
@@ -108,11 +135,11 @@ fn held(round: fn(&mut dyn Does, &mut Draw), gives_way: bool) -> f64 {
 /// for a program that goes round in two thirds of the mean gap exactly, the worst there is.
 #[test]
 fn marks_at_gaps_are_no_less_sure_than_their_intervals() {
-    let fine = held(|does, draw| in_turn(does, draw, 20 * US, false), false);
-    let coarse = held(|does, draw| in_turn(does, draw, 6000 * US, false), false);
+    let fine = held(|does, draw| in_turn(does, draw, 20 * US, false), all);
+    let coarse = held(|does, draw| in_turn(does, draw, 6000 * US, false), all);
     let worst = held(
         |does, draw| in_turn(does, draw, 1000 * US * 2 / 3, true),
-        false,
+        all,
     );
     assert!(
         fine > 0.92 && coarse > 0.99 && worst > 0.83,
@@ -146,13 +173,26 @@ fn intervals_hold_where_walks_give_way() {
             does.away(place, [0, draw.exponential(mean_ns)]);
         }
     };
-    let fine = held(|does, draw| in_turn(does, draw, 20 * US, false), true);
-    let coarse = held(|does, draw| in_turn(does, draw, 6000 * US, false), true);
-    let waits = held(calls_that_wait, true);
-    let outside = held(outside, true);
-    let user = held(user_and_fault, true);
+    let fine = held(|does, draw| in_turn(does, draw, 20 * US, false), some);
+    let coarse = held(|does, draw| in_turn(does, draw, 6000 * US, false), some);
+    let waits = held(calls_that_wait, some);
+    let outside = held(outside, some);
+    let user = held(user_and_fault, some);
     assert!(
         fine > 0.9 && coarse > 0.9 && waits > 0.9 && outside > 0.9 && user > 0.9,
         "{fine} {coarse} {waits} {outside} {user}"
     );
+}
+
+/// Check that a function that is rare and dear to walk, so that its ticks alone stand for others,
+/// has an interval as wide as that makes it.
+#[test]
+fn intervals_know_whose_marks_are_heavy() {
+    // The world begins at a whole number of these turns.
+    let round = |does: &mut dyn Does, _: &mut Draw| {
+        does.user(1, HEAVY_NS);
+        does.user(0, HEAVY_EVERY_NS - HEAVY_NS);
+    };
+    let held = held_for(20 * SECOND, round, few_of_the_dear);
+    assert!(held > 0.9, "{held}");
 }

@@ -82,8 +82,8 @@ pub(super) struct World {
     pub(super) rule: Rule,
     /// `min_interval`.
     pub(super) gap_ns: u64,
-    /// Whether walks give way to a budget.
-    pub(super) gives_way: bool,
+    /// At which time one of `1 << shift` walks is afforded.
+    pub(super) affords: fn(u64) -> u32,
     pub(super) now_ns: u64,
     pub(super) ticks: Ticks,
     /// Of the marks.
@@ -102,7 +102,7 @@ impl World {
         Self {
             rule,
             gap_ns: GAP_NS,
-            gives_way: false,
+            affords: |_| 0,
             now_ns: start_ns,
             ticks: Ticks::new(seed.wrapping_mul(3), rule, start_ns),
             random: Draw::new(seed.wrapping_mul(3).wrapping_add(1)),
@@ -113,10 +113,9 @@ impl World {
         }
     }
 
-    /// One of `1 << walk_shift` walks is afforded: up to one of eight, by the time alone.
+    /// One of `1 << walk_shift` walks is afforded.
     pub(super) fn walk_shift(&self) -> u32 {
-        let moment = self.now_ns / (20 * MS);
-        u32::from(self.gives_way) * (moment.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 62) as u32
+        (self.affords)(self.now_ns)
     }
 
     /// The process that runs.
