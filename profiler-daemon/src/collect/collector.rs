@@ -1,8 +1,6 @@
 //! The collector's thread: waits for the side-band, for the next pass and for commands, whichever
 //! comes first.
 
-use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
@@ -25,18 +23,17 @@ use crate::sys::heartbeat::Heartbeat;
 use crate::sys::perf_event::SideBand;
 use crate::sys::proc_fs;
 use crate::sys::waker::Waker;
-use crate::unwind::worker::TableWorker;
 
 use super::backoff::Backoff;
-use super::budget::Budget;
 use super::command::{Command, SessionUnchanged, reply};
-use super::convert::{Owner, Unowned, convert};
+use super::convert::{Owners, Unowned, convert};
 use super::coverage::Coverage;
 use super::descriptions::Descriptions;
 use super::fills;
 use super::losses::{COLLECTOR_LOSSES, Sources};
 use super::memory::{self, MemoryPart};
 use super::naming::Naming;
+use super::options::CollectorOptions;
 use super::outside::Outside;
 use super::own_frames::OwnFrames;
 use super::processors;
@@ -51,9 +48,11 @@ use super::unwinding::{Unwinding, UnwindingState};
 
 /// Time between two passes.
 const PASS_NS: u64 = 1_000_000_000;
-/// No pass, and no other piece of work, takes longer unless something is wrong, however busy the
-/// machine is.
-const LONGEST_PIECE: Duration = Duration::from_secs(20);
+/// Passes in between leave out processes that sleep, while nobody asks: what is kept of those that
+/// sleep grows no older.
+const WHOLE_EVERY_NS: u64 = 15_000_000_000;
+/// Who has asked within this time is expected to ask again.
+const ASKED_NS: u64 = 3_000_000_000;
 /// Time between two looks at the ring of stacks, so that it need not hold a whole drain period's.
 const LOOK_NS: u64 = 100_000_000;
 /// Time between two looks at which groups lie below the named control groups, and at which
@@ -64,36 +63,6 @@ const GROUPS_NS: u64 = 1_000_000_000;
 const MODULES_PASSES: u64 = 30;
 /// No list of kernel modules is longer.
 const MAX_MODULES_TEXT_BYTES: usize = 1 << 20;
-
-/// What the collector starts from.
-pub struct CollectorOptions {
-    /// The programs, attached.
-    pub kernel: Kernel,
-    /// The side-band, open. Without it, mappings are read from `/proc` alone.
-    pub side_band: Option<SideBand>,
-    /// Processes, not seeded yet.
-    pub processes: Processes,
-    /// The empty profile.
-    pub profile: Profile,
-    /// What to profile; the collector alone changes it, and others read it.
-    pub targets: watch::Sender<Targets>,
-    /// The thread that makes unwind tables; `None` where the kernel cannot use them.
-    pub tables: Option<TableWorker>,
-    /// This program: the process that reads memory of others is started from it.
-    pub program: PathBuf,
-    /// What profiling may cost; `None`: anything.
-    pub budget: Option<Budget>,
-    /// Whether system calls need not all be traced where that is dearer than the budget.
-    pub may_sample_calls: bool,
-    /// Says that its thread moves: what [`heartbeat`] makes.
-    pub heartbeat: Heartbeat,
-}
-
-/// The heartbeat of a collector's thread.
-#[must_use]
-pub fn heartbeat() -> Heartbeat {
-    Heartbeat::new("collector", LONGEST_PIECE)
-}
 
 /// Owns the stages from the kernel to the profile.
 pub struct Collector {
@@ -106,7 +75,7 @@ pub struct Collector {
     outside: Outside,
     backoff: Backoff,
     coverage: Coverage,
-    owners: HashMap<u32, Owner>,
+    owners: Owners,
     descriptions: Descriptions,
     quotas: Quotas,
     unowned: Unowned,
@@ -121,6 +90,10 @@ pub struct Collector {
     passes: u64,
     failures: u64,
     busy_ns: u64,
+    /// When a pass over all there is was made last.
+    whole_at_ns: u64,
+    /// When somebody asked last.
+    asked_at_ns: u64,
     groups_at_ns: u64,
     heartbeat: Heartbeat,
 }
@@ -131,6 +104,7 @@ struct LastPass {
     walk_ends: Vec<u64>,
     fill: [(&'static str, u64); 3],
     threads: usize,
+    is_partial: bool,
 }
 
 impl Collector {
@@ -161,7 +135,7 @@ impl Collector {
             unwinding,
             backoff: Backoff::new(monotonic_ns()),
             coverage: Coverage::default(),
-            owners: HashMap::new(),
+            owners: Owners::default(),
             descriptions: Descriptions::default(),
             quotas: Quotas::default(),
             unowned: Unowned::default(),
@@ -176,6 +150,8 @@ impl Collector {
             passes: 0,
             failures: 0,
             busy_ns: 0,
+            whole_at_ns: 0,
+            asked_at_ns: 0,
             groups_at_ns: 0,
             heartbeat: options.heartbeat,
         };
@@ -201,7 +177,7 @@ impl Collector {
             if now_ns >= next_pass_ns {
                 piece.next("a pass over the kernel's maps");
                 self.spending.step(&mut self.kernel, now_ns);
-                self.pass();
+                self.routine_pass();
                 self.look_from_outside();
                 next_pass_ns = monotonic_ns().max(next_pass_ns + PASS_NS);
                 next_look_ns = monotonic_ns() + LOOK_NS;
@@ -319,8 +295,22 @@ impl Collector {
         });
     }
 
-    /// One pass, from the kernel's maps to the profile.
+    /// A pass for nobody: those that sleep are left out, where that is worth it.
+    fn routine_pass(&mut self) {
+        let now_ns = monotonic_ns();
+        let is_partial = now_ns.saturating_sub(self.whole_at_ns) < WHOLE_EVERY_NS
+            && now_ns.saturating_sub(self.asked_at_ns) > ASKED_NS
+            && !self.stacks.is_crowded();
+        self.pass_over(is_partial);
+    }
+
+    /// One pass over all there is: it can be asked about.
     fn pass(&mut self) {
+        self.pass_over(false);
+    }
+
+    /// One pass, from the kernel's maps to the profile.
+    fn pass_over(&mut self, is_partial: bool) {
         let began_ns = monotonic_ns();
         let offsets = ClockOffsets::now();
         self.processes
@@ -343,7 +333,7 @@ impl Collector {
         let heard_ns = monotonic_ns();
         self.look();
         let (kernel, mut naming) = self.naming(heard_ns);
-        match kernel.pass(&mut |raw| naming.add(&raw)) {
+        match kernel.pass(is_partial, &mut |raw| naming.add(&raw)) {
             Ok(pass) => self.take_in(&pass, offsets),
             Err(error) => {
                 self.failures += 1;
@@ -371,9 +361,9 @@ impl Collector {
             ..DrainPass::default()
         };
         self.outside.note(pass);
-        let owners = convert(
+        convert(
             pass,
-            &self.owners,
+            &mut self.owners,
             &mut self.stacks,
             &mut drained,
             &mut self.unowned,
@@ -428,7 +418,9 @@ impl Collector {
         if let (Some(unwinding), Some(maps)) = (&mut self.unwinding, &mut self.kernel.unwind) {
             unwinding.pass(maps, &mut self.processes, used, missed);
         }
-        self.stacks.end_pass();
+        if !pass.is_partial {
+            self.stacks.end_pass();
+        }
         let unwinding = self.unwinding_state();
         let fills = fills::of_pass(
             (&self.kernel, pass),
@@ -438,19 +430,18 @@ impl Collector {
         self.tables.read(pass.at_ns, fills);
         self.sweep();
         self.memory = memory::of_pass(&mut self.profile, &self.stacks, &self.processes);
-        self.owners = owners;
         self.passes += 1;
+        if !pass.is_partial {
+            self.whole_at_ns = pass.at_ns;
+        }
         self.snapshot = None;
         self.last_pass = Some(LastPass {
             at_ns: pass.at_ns,
             counters: pass.counters.clone(),
             walk_ends: self.kernel.counts.walk_ends(),
             fill: pass.fill,
-            threads: pass
-                .threads
-                .iter()
-                .filter(|thread| thread.phase != profiler_common::Phase::Exited)
-                .count(),
+            threads: pass.living,
+            is_partial: pass.is_partial,
         });
     }
 
@@ -513,10 +504,12 @@ impl Collector {
     }
 
     fn snapshot(&mut self, max_age_ns: u64) -> Arc<Snapshot> {
+        let now_ns = monotonic_ns();
+        self.asked_at_ns = now_ns;
         let is_old = self
             .last_pass
             .as_ref()
-            .is_none_or(|pass| monotonic_ns().saturating_sub(pass.at_ns) > max_age_ns);
+            .is_none_or(|pass| pass.is_partial || now_ns.saturating_sub(pass.at_ns) > max_age_ns);
         if is_old {
             self.pass();
         }

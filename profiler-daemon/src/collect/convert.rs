@@ -18,7 +18,7 @@ use crate::profile::input::{
 use super::stacks::Stacks;
 
 /// Who a slot was at the last pass or is at this one.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Owner {
     pub(super) thread: ThreadKey,
     pub(super) process: ProcessKey,
@@ -147,30 +147,61 @@ pub(super) struct Unowned {
     pub(super) call_rows: u64,
 }
 
-/// Fills all of `to` that comes from the kernel stage. `before`: the owners of slots at the last
-/// pass, for what was attributed before a thread's end, and for threads that could not be read in
-/// this pass. Returns the owners as of this one, and adds to `unowned` what is left out.
+/// Whose the slots are.
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    of: HashMap<u32, Owner>,
+    /// Of slots of threads that the last pass told to have ended: their places are given back.
+    ended: HashMap<u32, Owner>,
+}
+
+impl Owners {
+    pub(super) fn get(&self, slot: u32) -> Option<Owner> {
+        self.of.get(&slot).copied()
+    }
+
+    /// Whose the time is that stacks have received: the last of one that has ended comes with the
+    /// pass in which its place is given back, and perhaps has another owner.
+    fn of_sum(&self, slot: u32) -> Option<Owner> {
+        self.ended.get(&slot).copied().or_else(|| self.get(slot))
+    }
+
+    /// Takes in who is told.
+    fn begin(&mut self, pass: &Pass) {
+        for slot in self.ended.keys() {
+            self.of.remove(slot);
+        }
+        let told = pass.threads.iter();
+        self.of
+            .extend(told.map(|thread| (thread.slot, Owner::of(thread))));
+    }
+
+    /// The rows of this pass have their owners.
+    fn end(&mut self, pass: &Pass) {
+        let told = pass.threads.iter();
+        let ended = told.filter(|thread| thread.phase == Phase::Exited);
+        self.ended = ended
+            .map(|thread| (thread.slot, Owner::of(thread)))
+            .collect();
+    }
+}
+
+/// Fills all of `to` that comes from the kernel stage, and adds to `unowned` what is left out.
 pub(super) fn convert(
     pass: &Pass,
-    before: &HashMap<u32, Owner>,
+    owners: &mut Owners,
     stacks: &mut Stacks,
     to: &mut DrainPass,
     unowned: &mut Unowned,
-) -> HashMap<u32, Owner> {
-    let mut owners: HashMap<u32, Owner> = pass
-        .threads
-        .iter()
-        .map(|thread| (thread.slot, Owner::of(thread)))
-        .collect();
-    for slot in &pass.unreadable {
-        if let Some(owner) = before.get(slot) {
-            owners.insert(*slot, *owner);
-        }
-    }
-    let owner = |slot: u32| owners.get(&slot).or_else(|| before.get(&slot)).copied();
+) {
+    owners.begin(pass);
+    let owner = |slot: u32| owners.get(slot);
+    to.is_partial = pass.is_partial;
     to.threads = pass.threads.iter().map(thread_update).collect();
+    let unread = pass.unreadable.iter().filter_map(|slot| owner(*slot));
+    to.unread = unread.map(|owner| (owner.process, owner.thread)).collect();
     for sum in &pass.sums {
-        let Some(owner) = owner(sum.slot) else {
+        let Some(owner) = owners.of_sum(sum.slot) else {
             unowned.stack_rows += 1;
             tracing::debug!("a row of a thread that is not known (slot {})", sum.slot);
             continue;
@@ -201,6 +232,7 @@ pub(super) fn convert(
             stacks.kernel(awaited.kernel);
         }
         if let Some(away) = &thread.away
+            && !pass.is_partial
             && away.classes != ClassNs::default()
         {
             let owner = Owner::of(thread);
@@ -254,7 +286,7 @@ pub(super) fn convert(
         CounterKind::Loss,
         CounterKind::Race,
     ]);
-    owners
+    owners.end(pass);
 }
 
 fn thread_update(thread: &ThreadSnapshot) -> ThreadUpdate {
@@ -297,10 +329,11 @@ mod tests {
     use profiler_common::StackEnd;
 
     use profiler_common::kinds::Primary;
-    use profiler_common::records::SyscallRow;
+    use profiler_common::outside::OutsideStack;
+    use profiler_common::records::{SyscallRow, ThreadRecord};
 
     use super::*;
-    use crate::kernel::StackSum;
+    use crate::kernel::{StackSum, snapshot};
 
     const KNOWN: u32 = 5;
     const NOBODY: u32 = 6;
@@ -346,38 +379,79 @@ mod tests {
         }
     }
 
+    fn owners() -> Owners {
+        Owners {
+            of: HashMap::from([(KNOWN, owner(9))]),
+            ended: HashMap::new(),
+        }
+    }
+
     #[test]
     fn rows_of_nobody_are_counted() {
         // Check that rows of a slot that has no owner, in this pass or the one before, are left out
         // and counted by kind.
-        let before = HashMap::from([(KNOWN, owner(9))]);
         let (mut to, mut unowned) = (DrainPass::default(), Unowned::default());
         let pass = pass(&[KNOWN, NOBODY, NOBODY]);
         let mut stacks = Stacks::default();
-        let owners = convert(&pass, &before, &mut stacks, &mut to, &mut unowned);
+        convert(&pass, &mut owners(), &mut stacks, &mut to, &mut unowned);
         assert_eq!((to.stacks.len(), to.syscalls.len()), (1, 1));
         let counted = Unowned {
             stack_rows: 2,
             call_rows: 2,
         };
         assert_eq!(unowned, counted);
-        assert!(owners.is_empty(), "no thread was read");
     }
 
     #[test]
-    fn threads_that_cannot_be_read_keep_their_place() {
-        // Check that a thread whose record could not be read stays the owner of its slot, pass
-        // after pass, so its rows are never those of nobody.
-        let mut owners = HashMap::from([(KNOWN, owner(9))]);
+    fn who_is_not_told_stays_the_owner() {
+        // Check that a thread whose record could not be read, or that sleeps on, stays the owner of
+        // its slot, pass after pass, so its rows are never those of nobody.
+        let mut owners = owners();
         let (mut to, mut unowned) = (DrainPass::default(), Unowned::default());
         let mut pass = pass(&[KNOWN]);
-        pass.unreadable = vec![KNOWN, NOBODY];
-        for _ in 0..3 {
+        for unreadable in [vec![KNOWN, NOBODY], vec![KNOWN], vec![]] {
+            pass.unreadable = unreadable;
             let mut stacks = Stacks::default();
-            owners = convert(&pass, &owners, &mut stacks, &mut to, &mut unowned);
-            assert_eq!(owners.len(), 1, "nobody knows who the other one is");
+            convert(&pass, &mut owners, &mut stacks, &mut to, &mut unowned);
+            let unread: Vec<u32> = to.unread.iter().map(|(_, thread)| thread.tid).collect();
+            assert_eq!(unread.len(), pass.unreadable.len().min(1));
         }
         assert_eq!(to.stacks.len(), 3);
         assert_eq!(unowned, Unowned::default());
+    }
+
+    #[test]
+    fn the_last_rows_of_who_has_ended_are_its_own() {
+        // Check that time that stacks received of a thread that was told to have ended is its own
+        // in the next pass, also where another has its place by then, and nobody's after that.
+        let told = |tid: u32, phase: Phase| {
+            // SAFETY: plain numbers.
+            let mut record: ThreadRecord = unsafe { std::mem::zeroed() };
+            (record.tid, record.pid) = (tid, tid);
+            record.clock.phase = phase as u32;
+            // SAFETY: plain numbers.
+            let outside: OutsideStack = unsafe { std::mem::zeroed() };
+            snapshot(KNOWN, &record, &outside, 1).expect("a phase")
+        };
+        let (mut owners, mut unowned) = (Owners::default(), Unowned::default());
+        let mut convert = |thread: Option<ThreadSnapshot>| {
+            let mut to = DrainPass::default();
+            let mut pass = pass(&[KNOWN]);
+            pass.threads = thread.into_iter().collect();
+            pass.calls.clear();
+            convert(
+                &pass,
+                &mut owners,
+                &mut Stacks::default(),
+                &mut to,
+                &mut unowned,
+            );
+            let stacks = to.stacks.iter().map(|stack| stack.thread.tid).next();
+            (stacks, unowned.stack_rows)
+        };
+        assert_eq!(convert(Some(told(7, Phase::Exited))), (Some(7), 0));
+        assert_eq!(convert(Some(told(8, Phase::Exited))), (Some(7), 0));
+        assert_eq!(convert(None), (Some(8), 0));
+        assert_eq!(convert(None), (None, 1));
     }
 }

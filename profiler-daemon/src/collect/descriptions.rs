@@ -10,7 +10,7 @@ use crate::processes::live::Processes;
 use crate::profile::input::{CommName, DrainPass, ProcessInfo};
 use crate::sys::clock::ClockOffsets;
 
-use super::convert::Owner;
+use super::convert::{Owner, Owners};
 
 /// What of a process was last told to the profile.
 #[derive(PartialEq, Eq)]
@@ -28,12 +28,11 @@ pub(super) struct Descriptions {
 }
 
 impl Descriptions {
-    /// Tells the profile of processes that are new, have changed or are gone. `owners`: whose the
-    /// slots were at the last pass.
+    /// Tells the profile of processes that are new, have changed or are gone.
     pub(super) fn describe(
         &mut self,
         pass: &Pass,
-        owners: &HashMap<u32, Owner>,
+        owners: &Owners,
         processes: &mut Processes,
         offsets: ClockOffsets,
         to: &mut DrainPass,
@@ -71,7 +70,7 @@ impl Descriptions {
         }
         // Threads that could not be read live on as they were.
         let mut unread = HashSet::new();
-        for owner in pass.unreadable.iter().filter_map(|slot| owners.get(slot)) {
+        for owner in pass.unreadable.iter().filter_map(|slot| owners.get(*slot)) {
             unread.insert(owner.process);
             if let Some(process) = seen.get_mut(&owner.process) {
                 process.living += 1;
@@ -121,9 +120,11 @@ impl Descriptions {
                 cmdline: facts.cmdline.clone(),
             });
         }
-        // Who has no thread left in the kernel's records is over.
-        self.told.retain(|key, _| {
-            let stays = seen.contains_key(key) || unread.contains(key);
+        // Who has no thread left in the kernel's records is over. Who is left out sleeps on, and
+        // has not been told to have exited.
+        self.told.retain(|key, told| {
+            let is_left_out = pass.is_partial && !told.exited;
+            let stays = is_left_out || seen.contains_key(key) || unread.contains(key);
             if !stays {
                 processes.retire(*key);
             }

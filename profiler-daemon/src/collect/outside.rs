@@ -19,7 +19,7 @@ use profiler_common::unwind::{HASH_SEED, UnwindFailure, hash_frame, stack_id};
 use tracing::{debug, warn};
 
 use crate::kernel::{
-    Kernel, Looks, OutsideLook, Pass, RawStack, RowFinder, StartError, UnwalkedWait,
+    Asked, Kernel, Looks, OutsideLook, Pass, RawStack, RowFinder, StartError, UnwalkedWait,
 };
 use crate::sys::clock::monotonic_ns;
 use crate::sys::memory_reader::{
@@ -87,6 +87,8 @@ struct Wait {
     since_ns: u64,
     pid: u32,
     tries: u32,
+    /// It is not looked at sooner.
+    not_before_ns: u64,
     /// When it is to be looked at; `None`: no more.
     next_ns: Option<u64>,
     /// Its stack ended for want of a table or a mapping: it is looked at when there are others.
@@ -123,6 +125,8 @@ pub(super) struct Outside {
     barred: HashMap<u32, Barred>,
     /// When processes had other unwind rows last.
     renewed: HashMap<u32, u64>,
+    /// No wait is to be looked at sooner.
+    soonest_ns: u64,
     rest_until_ns: u64,
     max_frames: usize,
     counts: OutsideCounts,
@@ -136,6 +140,7 @@ impl Outside {
             waits: HashMap::new(),
             barred: HashMap::new(),
             renewed: HashMap::new(),
+            soonest_ns: u64::MAX,
             rest_until_ns: 0,
             max_frames,
             counts: OutsideCounts::default(),
@@ -153,35 +158,46 @@ impl Outside {
     /// Takes note of the waits that a pass found without a stack of their own.
     pub(super) fn note(&mut self, pass: &Pass) {
         let threads = pass.threads.iter();
-        let waits = threads.filter_map(|thread| Some((thread.slot, thread.pid, thread.unwalked?)));
+        let waits = threads.map(|thread| (thread.slot, thread.pid, thread.unwalked));
         self.note_waits(pass.at_ns, waits);
         self.reader.rest();
     }
 
-    /// The waits there are, with the slot and the process of the thread.
-    fn note_waits(&mut self, at_ns: u64, waits: impl Iterator<Item = (u32, u32, UnwalkedWait)>) {
-        let before = std::mem::take(&mut self.waits);
+    /// The waits of the threads that are told, with the slot and the process of each; those of who
+    /// is left out go on.
+    fn note_waits(
+        &mut self,
+        at_ns: u64,
+        waits: impl Iterator<Item = (u32, u32, Option<UnwalkedWait>)>,
+    ) {
         for (slot, pid, wait) in waits {
-            let known = before.get(&slot);
-            let wait = match known.filter(|known| known.since_ns == wait.since_ns) {
-                Some(known) => *known,
-                None if wait.begin_seen && at_ns < wait.since_ns + LONG_WAIT_NS => continue,
-                None => {
-                    let renewed_ns = self.renewed.get(&pid).copied();
-                    // With the same rows it would come no further.
-                    let lacks_rows =
-                        wait.cut_short && renewed_ns.is_none_or(|at_ns| at_ns < wait.since_ns);
-                    Wait {
-                        since_ns: wait.since_ns,
-                        pid,
-                        tries: 0,
-                        next_ns: (!lacks_rows).then_some(at_ns),
-                        lacks_rows,
-                        cut_short: wait.cut_short,
-                    }
-                }
+            let Some(wait) = wait else {
+                self.waits.remove(&slot);
+                continue;
             };
-            self.waits.insert(slot, wait);
+            let known = self.waits.get(&slot);
+            if known.is_some_and(|known| known.since_ns == wait.since_ns) {
+                continue;
+            }
+            let renewed_ns = self.renewed.get(&pid).copied();
+            // With the same rows it would come no further.
+            let lacks_rows = wait.cut_short && renewed_ns.is_none_or(|at_ns| at_ns < wait.since_ns);
+            let not_before_ns = if wait.begin_seen {
+                wait.since_ns + LONG_WAIT_NS
+            } else {
+                at_ns
+            };
+            let noted = Wait {
+                since_ns: wait.since_ns,
+                pid,
+                tries: 0,
+                not_before_ns,
+                next_ns: (!lacks_rows).then_some(not_before_ns),
+                lacks_rows,
+                cut_short: wait.cut_short,
+            };
+            self.waits.insert(slot, noted);
+            self.soonest_ns = self.soonest_ns.min(not_before_ns);
         }
         self.renewed
             .retain(|_, renewed_ns| at_ns < renewed_ns.saturating_add(RENEWED_NS));
@@ -200,7 +216,8 @@ impl Outside {
         for wait in self.waits.values_mut() {
             if wait.lacks_rows && processes.contains(&wait.pid) {
                 wait.lacks_rows = false;
-                wait.next_ns = Some(0);
+                wait.next_ns = Some(wait.not_before_ns);
+                self.soonest_ns = self.soonest_ns.min(wait.not_before_ns);
             }
         }
     }
@@ -243,17 +260,24 @@ impl Outside {
     /// together.
     fn due(&mut self, now_ns: u64) -> Vec<u32> {
         let mut due: Vec<(u64, u32)> = Vec::new();
+        if now_ns < self.soonest_ns {
+            return Vec::new();
+        }
+        self.soonest_ns = u64::MAX;
         for (slot, wait) in &mut self.waits {
-            let Some(next_ns) = wait.next_ns.filter(|next_ns| *next_ns <= now_ns) else {
+            let Some(next_ns) = &mut wait.next_ns else {
                 continue;
             };
             match self.barred.get(&wait.pid) {
-                Some(barred) if now_ns < barred.until_ns => {
+                Some(barred) if *next_ns <= now_ns && now_ns < barred.until_ns => {
                     self.counts.late += 1;
-                    wait.next_ns = Some(barred.until_ns);
+                    *next_ns = barred.until_ns;
                 }
-                _ => due.push((next_ns, *slot)),
+                _ if *next_ns <= now_ns => due.push((*next_ns, *slot)),
+                _ => {}
             }
+            // Of those that are due too: not all of them are looked at together.
+            self.soonest_ns = self.soonest_ns.min(*next_ns);
         }
         due.sort_unstable();
         due.truncate((due.len() / BATCH_PART).clamp(*BATCH.start(), *BATCH.end()));
@@ -272,7 +296,17 @@ impl Outside {
             // Who is not found now runs, and has another wait soon.
             self.put_off(*slot, now_ns + LONG_WAIT_NS);
         }
-        let looks = kernel.looks.look(slots, &mut kernel.programs)?;
+        let pids: HashSet<u32> = slots
+            .iter()
+            .filter_map(|slot| Some(self.waits.get(slot)?.pid))
+            .collect();
+        let pids: Vec<u32> = pids.into_iter().collect();
+        let asked = Asked {
+            slots,
+            pids: &pids,
+            of_threads: kernel.drain.threads_used(),
+        };
+        let looks = kernel.looks.look(asked, &mut kernel.programs)?;
         let mut subjects: Vec<Subject> = looks
             .into_iter()
             .filter(|look| {
@@ -283,13 +317,17 @@ impl Outside {
             .collect();
         self.counts.tried += subjects.len() as u64;
         let in_time = self.follow(RowFinder::new(kernel.unwind.as_ref()), &mut subjects);
-        let asked: Vec<u32> = subjects
+        let found: Vec<u32> = subjects
             .iter()
             .map(|subject| subject.look.head.slot)
             .collect();
+        let asked = Asked {
+            slots: &found,
+            ..asked
+        };
         let again: HashMap<u32, (u32, u64, u64)> = kernel
             .looks
-            .look_again(&asked, &mut kernel.programs)?
+            .look_again(asked, &mut kernel.programs)?
             .iter()
             .map(|look| {
                 let head = &look.head;
@@ -315,6 +353,7 @@ impl Outside {
     fn put_off(&mut self, slot: u32, next_ns: u64) {
         if let Some(wait) = self.waits.get_mut(&slot) {
             wait.next_ns = Some(next_ns);
+            self.soonest_ns = self.soonest_ns.min(next_ns);
         }
     }
 
@@ -398,6 +437,7 @@ impl Outside {
         );
         wait.next_ns =
             (lacks_memory && wait.tries < TRIES).then(|| now_ns + (AGAIN_NS << (wait.tries - 1)));
+        self.soonest_ns = self.soonest_ns.min(wait.next_ns.unwrap_or(u64::MAX));
         if wait.cut_short && !matches!(end, StackEnd::Complete | StackEnd::TRUNCATED) {
             // What was walked as it began says as much.
             return;

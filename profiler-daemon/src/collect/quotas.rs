@@ -90,6 +90,12 @@ impl Quotas {
             let of = runnable_ns.entry(Owner::of(thread).process).or_default();
             *of = of.saturating_add(thread.classes[Class::Runnable as usize]);
         }
+        if pass.is_partial {
+            // Who is left out sleeps, and waits for no processor.
+            for (key, ns) in &self.runnable_ns {
+                runnable_ns.entry(*key).or_insert(*ns);
+            }
+        }
         self.look(pass.at_ns, runnable_ns, from, to);
     }
 

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use fastrand::Rng;
+use profiler_common::Phase;
 use profiler_common::limits::UNTRACED_CALL;
 use tracing::{debug, info, warn};
 
@@ -247,11 +248,10 @@ impl Spending {
             }
         }
         let mut spent: HashMap<ProcessKey, ProcessSpent> = HashMap::new();
-        let before = std::mem::take(&mut self.threads);
         for (thread, update) in pass.threads.iter().zip(threads) {
-            let had = before
-                .get(&thread.slot)
-                .filter(|known| known.thread == update.thread);
+            let had = self.threads.get(&thread.slot).copied();
+            let had = had.filter(|known| known.thread == update.thread);
+            let had = had.as_ref();
             let calls = calls.get(&thread.slot).copied().unwrap_or_default();
             let known = self.known(thread, update.thread, calls, had);
             update.profiler_cost_ns = known.cost_ns as u64;
@@ -269,7 +269,11 @@ impl Spending {
             of.running_ns += ran_ns as f64;
             of.calls_ns += self.prices.of_call() * gained_calls as f64;
             of.all_ns += gained_ns;
-            self.threads.insert(thread.slot, known);
+            if thread.phase == Phase::Exited {
+                self.threads.remove(&thread.slot);
+            } else {
+                self.threads.insert(thread.slot, known);
+            }
         }
         let past_ns = pass.at_ns.saturating_sub(self.pass_ns);
         self.pass_ns = pass.at_ns;

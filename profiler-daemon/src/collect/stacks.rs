@@ -288,11 +288,15 @@ impl Stacks {
         )
     }
 
-    /// A pass is over: forgets what has not been used for some.
+    /// Whether those that are not used are to leave soon.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.user.len().max(self.kernel.len()) > MAX_STACKS / CROWDED
+    }
+
+    /// A pass over all there is, so over all who may name a stack, is over: forgets what has not
+    /// been used for some.
     pub(super) fn end_pass(&mut self) {
-        let most = self.user.len().max(self.kernel.len());
-        let is_crowded = most > MAX_STACKS / CROWDED;
-        let keep = if is_crowded { 1 } else { KEEP_PASSES };
+        let keep = if self.is_crowded() { 1 } else { KEEP_PASSES };
         let oldest = self.pass.saturating_sub(keep);
         let room = &mut self.user_room;
         self.user.retain(|_, stack| {

@@ -19,14 +19,25 @@ const TRIES: usize = 4;
 pub(super) struct CallRows {
     /// What was found, by slot, with the number of each row.
     found: Vec<(SyscallRow, usize)>,
+    /// Rows in use, those of other threads too.
+    in_use: usize,
 }
 
 impl CallRows {
-    /// The rows in use among the first `used` but the first.
-    pub(super) fn read(rows: &Records<SyscallRow>, used: usize) -> Self {
-        let mut found: Vec<_> = in_use(rows, used).collect();
+    /// The rows in use among the first `used` but the first, of threads that are `wanted`.
+    pub(super) fn read(rows: &Records<SyscallRow>, used: usize, wanted: &[bool]) -> Self {
+        let mut all = 0;
+        let mut found: Vec<_> = in_use(rows, used)
+            .inspect(|_| all += 1)
+            .filter(|(row, _)| wanted.get(row.slot as usize) == Some(&true))
+            .collect();
         found.sort_unstable_by_key(|(row, index)| (row.slot, *index));
-        Self { found }
+        Self { found, in_use: all }
+    }
+
+    /// Rows in use, those of other threads too.
+    pub(super) const fn in_use(&self) -> usize {
+        self.in_use
     }
 
     /// Where calls of the thread have returned since, its rows are read again, and then its record,
@@ -134,7 +145,7 @@ mod tests {
         let (rows, records) = (mapped(4), mapped::<ThreadRecord>(4));
         rows.write(1, row(2, 1, 10));
         rows.write(2, row(1, 1, 10));
-        let mut calls = CallRows::read(&rows, 4);
+        let mut calls = CallRows::read(&rows, 4, &[true; 4]);
         assert!(calls.settle((&rows, &records), 1).is_none());
 
         rows.write(1, row(2, 2, 30));
@@ -156,7 +167,7 @@ mod tests {
         let rows = mapped(6);
         rows.write(1, row(1, 1, 10));
         rows.write(2, row(2, 1, 10));
-        let calls = CallRows::read(&rows, 3);
+        let calls = CallRows::read(&rows, 3, &[true; 3]);
         rows.write(1, row(1, 3, 30));
         rows.write(3, row(2, 7, 70));
         rows.write(4, row(1, 5, 50));

@@ -23,6 +23,7 @@ use super::records::Records;
 use super::refusal::StartError;
 use super::settings::KernelSettings;
 use super::thread_snapshot::{ThreadSnapshot, image, snapshot, stack_end};
+use super::told::Told;
 
 /// Why there is no stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,12 +69,18 @@ pub struct RawStack {
 pub struct Pass {
     /// When the threads were read, monotonic.
     pub at_ns: u64,
-    /// Every thread with a record: those that have exited for the last time.
+    /// Every thread with a record: those that have exited for the last time. In a partial pass
+    /// those of processes of which no thread has had an event since the last one are left out: all
+    /// of them sleep on.
     pub threads: Vec<ThreadSnapshot>,
+    /// Whether threads are left out.
+    pub is_partial: bool,
+    /// Threads that live, those that are left out too.
+    pub living: usize,
     /// What stacks have received. Threads are those of this pass, or of the one before if they have
     /// exited since.
     pub sums: Vec<StackSum>,
-    /// System calls of all threads.
+    /// System calls of these threads.
     pub calls: Vec<SyscallRow>,
     /// Counters since the start, in the order of [`profiler_common::Counter::ALL`].
     pub counters: Vec<u64>,
@@ -106,6 +113,8 @@ pub struct Drain {
     rows_used: usize,
     /// What was read of each slot's reserve.
     reserves_read: Vec<Reserve>,
+    /// What was last told of each slot's thread.
+    told: Told,
 }
 
 /// Elements that are looked at beyond those that were in use, to see whether more are now.
@@ -142,6 +151,7 @@ impl Drain {
             threads_used: 0,
             rows_used: 0,
             reserves_read: Vec::new(),
+            told: Told::default(),
         };
         drain.fill_free_lists()?;
         Ok(drain)
@@ -183,6 +193,12 @@ impl Drain {
         self.malformed_stacks
     }
 
+    /// Records of threads that are, or were, in use: about as many as there are threads.
+    #[must_use]
+    pub const fn threads_used(&self) -> usize {
+        self.threads_used
+    }
+
     /// Threads so far whose end was not seen, and that were found to be gone later.
     #[must_use]
     pub const fn missed_ends(&self) -> u64 {
@@ -190,21 +206,25 @@ impl Drain {
     }
 
     /// One pass over the half that is `full`, to which nobody writes any more: frames to `each`,
-    /// all else as the result, with how many records of threads were given back. Every thread that
-    /// is seen as exited is gone with the next pass.
+    /// all else as the result, with how many records of threads were given back. `is_partial`:
+    /// processes that sleep are left out. Every thread that is seen as exited is gone with the next
+    /// pass.
     ///
     /// # Errors
     /// [`StartError::Map`] if the kernel refuses to hand over a map.
     pub(super) fn pass(
         &mut self,
-        full: usize,
+        (full, is_partial): (usize, bool),
         (counts, looks): (&Counts, &Looks),
         each: &mut dyn FnMut(RawStack),
     ) -> Result<(Pass, usize), StartError> {
         // Frames travel before the row that needs them is made: after the wait, all of this half's
         // are here.
         self.take_stacks(each);
-        let mut pass = Pass::default();
+        let mut pass = Pass {
+            is_partial,
+            ..Pass::default()
+        };
         batch::drain(
             self.sums[full].fd(),
             self.stacks_per_drain,
@@ -218,21 +238,37 @@ impl Drain {
             self.threads.read(slot).tid != 0
         });
         self.rows_used = self.rows_in_reach();
-        self.read_reserves(&mut pass);
+        self.told.grow(self.threads_used);
+        let mut wanted = self.wanted(is_partial);
+        self.read_reserves(&mut pass, &wanted);
         let freed = self.give_back();
         pass.counters = counts.counters();
         pass.at_ns = monotonic_ns();
-        let mut calls = CallRows::read(&self.rows, self.rows_used);
-        self.read_threads(&mut pass, &mut calls, looks);
+        let gone = self.gone(pass.at_ns, &mut wanted);
+        let mut calls = CallRows::read(&self.rows, self.rows_used, &wanted);
+        let rows_in_use = calls.in_use();
+        self.read_threads(&mut pass, &mut calls, (looks, &wanted));
+        self.end_phantoms(&mut pass, &gone);
         // By now they may lie further on.
         self.rows_used = self.rows_in_reach();
         pass.calls = calls.finish(&self.rows, self.rows_used, &self.dying);
+        pass.living = self.told.living();
         pass.fill = [
-            ("threads", pass.threads.len() as u64),
+            ("threads", self.told.in_use() as u64),
             ("stacks_per_drain", pass.sums.len() as u64),
-            ("system_call_rows", pass.calls.len() as u64),
+            ("system_call_rows", rows_in_use as u64),
         ];
         Ok((pass, freed))
+    }
+
+    /// Whose records are to be read.
+    fn wanted(&self, is_partial: bool) -> Vec<bool> {
+        let mut wanted = vec![!is_partial; self.threads_used];
+        if is_partial {
+            self.told
+                .changed(|slot| self.threads.peek(slot), &mut wanted);
+        }
+        wanted
     }
 
     fn rows_in_reach(&self) -> usize {
@@ -241,27 +277,43 @@ impl Drain {
         })
     }
 
-    fn read_threads(&mut self, pass: &mut Pass, calls: &mut CallRows, looks: &Looks) {
+    fn read_threads(
+        &mut self,
+        pass: &mut Pass,
+        calls: &mut CallRows,
+        (looks, wanted): (&Looks, &[bool]),
+    ) {
         let at_ns = pass.at_ns;
-        let (threads, dying) = (&mut pass.threads, &mut self.dying);
+        let (threads, dying, told) = (&mut pass.threads, &mut self.dying, &mut self.told);
         let of_kernel = (&self.rows, &self.threads);
-        let is_due = self.phantoms.is_due(at_ns);
-        let mut quiet = Vec::new();
-        pass.unreadable = self.threads.read_all(self.threads_used, |slot, record| {
+        pass.unreadable = self.threads.read_all(wanted, |slot, record| {
             let newer = calls.settle(of_kernel, slot);
             let record = newer.as_ref().unwrap_or(record);
             if record.clock.phase == Phase::Exited as u32 {
                 dying.push(slot);
             }
-            if is_due {
-                quiet.extend(Quiet::of(slot, record, at_ns));
-            }
+            told.tell(slot, record);
             threads.extend(snapshot(slot, record, &looks.found(slot), at_ns));
         });
-        if is_due {
-            let gone = self.phantoms.look(at_ns, &quiet, phantoms::is_gone);
-            self.end_phantoms(pass, &gone);
+        for slot in &pass.unreadable {
+            told.unsettle(*slot);
         }
+    }
+
+    /// Threads without an event for long that are gone, some of all that there are at a time: they
+    /// and all of their processes are wanted then.
+    fn gone(&mut self, at_ns: u64, wanted: &mut [bool]) -> Vec<u32> {
+        if !self.phantoms.is_due(at_ns) {
+            return Vec::new();
+        }
+        let threads = &self.threads;
+        let quiet = |slot: u32| Quiet::of(&threads.read_now(slot as usize)?, at_ns);
+        let slots = self.threads_used as u32;
+        let gone = self.phantoms.look(at_ns, slots, quiet, phantoms::is_gone);
+        for slot in &gone {
+            self.told.want_process(*slot, wanted);
+        }
+        gone
     }
 
     /// These threads are gone, and their end was not seen: this pass reports it.
@@ -272,6 +324,7 @@ impl Drain {
                 thread.away = None;
                 thread.unwalked = None;
                 thread.call = None;
+                self.told.end(thread.slot);
                 self.dying.push(thread.slot);
             }
         }
@@ -279,10 +332,11 @@ impl Drain {
 
     /// What has found no stack since the last pass. Read before the threads, as all that stacks
     /// have received.
-    fn read_reserves(&mut self, pass: &mut Pass) {
-        let used = self.threads_used;
-        self.reserves_read.resize(used, Reserve::default());
-        for (slot, before) in self.reserves_read.iter_mut().enumerate().skip(1) {
+    fn read_reserves(&mut self, pass: &mut Pass, wanted: &[bool]) {
+        self.reserves_read
+            .resize(self.threads_used, Reserve::default());
+        let read = self.reserves_read.iter_mut().zip(wanted).enumerate();
+        for (slot, (before, _)) in read.skip(1).filter(|(_, (_, is_wanted))| **is_wanted) {
             let now = self.reserves.read(slot);
             if now != *before {
                 pass.sums.extend(grown(slot as u32, before, &now));
@@ -322,6 +376,7 @@ impl Drain {
             self.threads.clear(*slot as usize);
             self.reserves.clear(*slot as usize);
             self.reserves_read[*slot as usize] = Reserve::default();
+            self.told.forget(*slot);
             if let Err(error) = self.free_slots.push(*slot, 0) {
                 warn!("a thread record cannot be given back: {error}");
             }

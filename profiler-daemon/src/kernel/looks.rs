@@ -13,6 +13,7 @@ use super::programs::Programs;
 use super::records::Records;
 use super::refusal::StartError;
 use super::settings::KernelSettings;
+use super::task_iter;
 
 /// A thread that is off its processor, as seen from outside.
 #[derive(Clone, Debug)]
@@ -26,7 +27,23 @@ pub struct OutsideLook {
 /// What is asked about each thread, and what was found for its wait.
 pub struct Looks {
     outside: Records<OutsideStack>,
+    /// Whether the threads of one process can be gone through alone.
+    by_process: bool,
 }
+
+/// Whom to look at.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// Their slots.
+    pub slots: &'a [u32],
+    /// Their processes, each once.
+    pub pids: &'a [u32],
+    /// How many threads there are.
+    pub of_threads: usize,
+}
+
+/// To make an iterator over a process takes as long as to go through so many threads.
+const THREADS_PER_PROCESS: usize = 16;
 
 impl Looks {
     /// Nothing asked, nothing found.
@@ -36,19 +53,20 @@ impl Looks {
     pub(super) fn new(maps: &mut Maps<'_>, settings: &KernelSettings) -> Result<Self, StartError> {
         Ok(Self {
             outside: maps.records("OUTSIDE", settings.max_threads)?,
+            by_process: task_iter::is_supported(),
         })
     }
 
-    /// Looks at the threads in these slots. Who is on a processor, or gone, is not in the answer.
+    /// Looks at threads. Who is on a processor, or gone, is not in the answer.
     ///
     /// # Errors
     /// [`StartError`] if the kernel refuses.
     pub fn look(
         &mut self,
-        slots: &[u32],
+        asked: Asked<'_>,
         programs: &mut Programs,
     ) -> Result<Vec<OutsideLook>, StartError> {
-        self.ask(slots, ASKED_ALL, programs)
+        self.ask(asked, ASKED_ALL, programs)
     }
 
     /// Looks at them again: of the answer only slot, thread, begin of the wait and count of
@@ -58,20 +76,20 @@ impl Looks {
     /// [`StartError`] if the kernel refuses.
     pub fn look_again(
         &mut self,
-        slots: &[u32],
+        asked: Asked<'_>,
         programs: &mut Programs,
     ) -> Result<Vec<OutsideLook>, StartError> {
-        self.ask(slots, ASKED_AGAIN, programs)
+        self.ask(asked, ASKED_AGAIN, programs)
     }
 
     fn ask(
         &mut self,
-        slots: &[u32],
+        asked: Asked<'_>,
         what: u32,
         programs: &mut Programs,
     ) -> Result<Vec<OutsideLook>, StartError> {
         let known = |slot: &&u32| (**slot as usize) < self.outside.len();
-        let slots: Vec<u32> = slots.iter().filter(known).copied().collect();
+        let slots: Vec<u32> = asked.slots.iter().filter(known).copied().collect();
         for slot in &slots {
             self.set_asked(*slot, what);
         }
@@ -79,7 +97,13 @@ impl Looks {
         // A task that is made or ends meanwhile does not make it come twice: twice as many is more
         // than enough.
         let most = 2 * slots.len() as u64 * size_of::<Look>() as u64;
-        let read = programs.iterate("look", &mut bytes, most);
+        let is_small = asked.pids.len() * THREADS_PER_PROCESS < asked.of_threads;
+        let read = if self.by_process && is_small {
+            let mut pids = asked.pids.iter();
+            pids.try_for_each(|pid| programs.iterate("look", Some(*pid), &mut bytes, most))
+        } else {
+            programs.iterate("look", None, &mut bytes, most)
+        };
         for slot in &slots {
             self.set_asked(*slot, ASKED_NOTHING);
         }

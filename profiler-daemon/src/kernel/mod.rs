@@ -28,10 +28,12 @@ mod refusal;
 mod row_finder;
 mod settings;
 mod targets;
+mod task_iter;
 mod thread_snapshot;
 mod tick_account;
 mod tick_schedule;
 mod ticks;
+mod told;
 mod unwind_maps;
 mod variant;
 
@@ -47,12 +49,14 @@ pub use calls::CallHooks;
 pub use cost::{Costs, MapCost, ProgramCost};
 pub use counts::{Counts, Work};
 pub use drain::{Drain, Missing, Pass, RawStack, StackSum};
-pub use looks::{Looks, OutsideLook};
+pub use looks::{Asked, Looks, OutsideLook};
 pub use programs::Programs;
 pub use refusal::StartError;
 pub use row_finder::RowFinder;
 pub use settings::{KernelSettings, SystemCalls};
 pub use targets::{NamedTargets, TargetError, Targets, control_groups};
+#[cfg(test)]
+pub(crate) use thread_snapshot::snapshot;
 pub use thread_snapshot::{AwaitedStack, AwayStack, CallUnderWay, ThreadSnapshot, UnwalkedWait};
 pub use ticks::{TickCounts, Ticks};
 pub use unwind_maps::{MappingRange, Published, UnwindFill, UnwindMaps};
@@ -153,18 +157,24 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// One pass: frames to `each`, all else as the result. Every thread that is seen as exited is
-    /// gone with the next pass.
+    /// One pass: frames to `each`, all else as the result; `is_partial`: without processes that
+    /// sleep on. Every thread that is seen as exited is gone with the next pass.
     ///
     /// # Errors
     /// [`StartError::Map`] if the kernel refuses to hand over a map.
-    pub fn pass(&mut self, each: &mut dyn FnMut(RawStack)) -> Result<Pass, StartError> {
+    pub fn pass(
+        &mut self,
+        is_partial: bool,
+        each: &mut dyn FnMut(RawStack),
+    ) -> Result<Pass, StartError> {
         let full = self.targets.control.flip_half()?;
         batch::wait_for_programs();
         if let Some(unwind) = &mut self.unwind {
             unwind.pass_over();
         }
-        let (pass, freed) = self.drain.pass(full, (&self.counts, &self.looks), each)?;
+        let (pass, freed) =
+            self.drain
+                .pass((full, is_partial), (&self.counts, &self.looks), each)?;
         self.targets.readmit(&pass, freed, &mut self.programs);
         self.log.flush();
         Ok(pass)

@@ -14,11 +14,12 @@ const QUIET_NS: u64 = 10_000_000_000;
 const LEAST_NS: u64 = 1_000_000_000;
 /// Threads that are looked for at a time; one takes some 20 microseconds.
 const LOOKS: usize = 32;
+/// Slots that are gone through at a time to find them.
+const MAX_SLOTS: u32 = 4096;
 
 /// A thread to look for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quiet {
-    slot: u32,
     tid: u32,
     pid: u32,
     start_boot_ns: u64,
@@ -27,10 +28,9 @@ pub(super) struct Quiet {
 
 impl Quiet {
     /// The thread of that record, if it may be gone at `at_ns`.
-    pub(super) fn of(slot: u32, record: &ThreadRecord, at_ns: u64) -> Option<Self> {
+    pub(super) fn of(record: &ThreadRecord, at_ns: u64) -> Option<Self> {
         let is_quiet = at_ns.saturating_sub(record.clock.last_ns) >= QUIET_NS;
         (is_quiet && record.clock.phase != Phase::Exited as u32).then_some(Self {
-            slot,
             tid: record.tid,
             pid: record.pid,
             start_boot_ns: record.start_boot_ns,
@@ -54,23 +54,33 @@ impl Phantoms {
         now_ns.saturating_sub(self.last_ns) >= LEAST_NS
     }
 
-    /// Looks for some of these threads, which are in the order of their slots: the next ones in
-    /// turn. Returns the slots of those that are gone.
+    /// Looks for the next threads in turn, those that `quiet` says in the first `slots`. Returns the
+    /// slots of those that are gone.
     pub(super) fn look(
         &mut self,
         now_ns: u64,
-        quiet: &[Quiet],
+        slots: u32,
+        quiet: impl Fn(u32) -> Option<Quiet>,
         is_gone: impl Fn(&Quiet) -> bool,
     ) -> Vec<u32> {
         self.last_ns = now_ns;
-        let first = quiet.partition_point(|thread| thread.slot < self.next_slot);
-        let (before, behind) = quiet.split_at(first);
-        let turn = behind.iter().chain(before).take(LOOKS);
-        let mut gone = Vec::new();
-        for thread in turn {
-            self.next_slot = thread.slot + 1;
-            if is_gone(thread) {
-                gone.push(thread.slot);
+        let first = if self.next_slot < slots {
+            self.next_slot
+        } else {
+            0
+        };
+        let turn = (first..slots).chain(0..first).take(MAX_SLOTS as usize);
+        let (mut gone, mut looks) = (Vec::new(), 0);
+        for slot in turn {
+            self.next_slot = slot + 1;
+            if let Some(thread) = quiet(slot) {
+                looks += 1;
+                if is_gone(&thread) {
+                    gone.push(slot);
+                }
+            }
+            if looks == LOOKS {
+                break;
             }
         }
         self.ended += gone.len() as u64;
@@ -104,7 +114,6 @@ mod tests {
 
     fn thread(slot: u32) -> Quiet {
         Quiet {
-            slot,
             tid: slot,
             pid: slot,
             start_boot_ns: 0,
@@ -117,14 +126,17 @@ mod tests {
         // Check that of more quiet threads than are looked for at a time each is looked for in
         // turn, and that those that are gone are told, once each, and counted.
         const THREADS: u32 = 100;
+        const SLOTS: u32 = 3 * THREADS + 1;
         let mut phantoms = Phantoms::default();
-        let mut quiet: Vec<Quiet> = (1..=THREADS).map(|slot| thread(slot * 3)).collect();
+        let mut quiet: Vec<u32> = (1..=THREADS).map(|slot| slot * 3).collect();
         let mut found = Vec::new();
         for second in 1..=4 {
             assert!(phantoms.is_due(second * LEAST_NS));
-            let gone = phantoms.look(second * LEAST_NS, &quiet, |thread| thread.slot % 2 == 0);
+            let find = |slot| quiet.contains(&slot).then(|| thread(slot));
+            let at_ns = second * LEAST_NS;
+            let gone = phantoms.look(at_ns, SLOTS, find, |thread| thread.tid % 2 == 0);
             assert!(!phantoms.is_due(second * LEAST_NS + 1));
-            quiet.retain(|thread| !gone.contains(&thread.slot));
+            quiet.retain(|slot| !gone.contains(slot));
             found.extend(gone);
         }
         found.sort_unstable();
@@ -134,6 +146,10 @@ mod tests {
             .collect();
         assert_eq!(found, expected);
         assert_eq!(phantoms.ended(), u64::from(THREADS / 2));
-        assert!(phantoms.look(5 * LEAST_NS, &[], |_| true).is_empty());
+        assert!(
+            phantoms
+                .look(5 * LEAST_NS, 0, |_| None, |_| true)
+                .is_empty()
+        );
     }
 }

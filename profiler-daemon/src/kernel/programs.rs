@@ -1,6 +1,6 @@
 //! The loaded programs: attached and detached, run once for each task, and what they cost.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
@@ -11,6 +11,7 @@ use aya::programs::{BtfTracePoint, Iter, PerfEvent, Program, ProgramError};
 use super::cost::ProgramCost;
 use super::maps::Maps;
 use super::refusal::{StartError, chain, tick_refused};
+use super::task_iter;
 
 /// The loaded programs. Those of tracepoints are detached when this is dropped.
 pub struct Programs {
@@ -82,13 +83,15 @@ impl Programs {
             .map_err(|error| tick_refused(&error))
     }
 
-    /// Runs a program once for each task, and takes what it writes, not more than `max_bytes`.
+    /// Runs a program once for each task, or for each thread of the process `pid` ([`task_iter`]),
+    /// and takes what it writes, not more than `max_bytes`.
     ///
     /// # Errors
     /// [`StartError::Program`] if the kernel refuses, or `to` does.
     pub(super) fn iterate(
         &mut self,
         name: &'static str,
+        pid: Option<u32>,
         to: &mut dyn io::Write,
         max_bytes: u64,
     ) -> Result<(), StartError> {
@@ -97,13 +100,16 @@ impl Programs {
             reason,
         };
         let program: &mut Iter = program_of(&mut self.ebpf, name)?;
-        let link = program.attach().map_err(|error| fail(error.to_string()))?;
-        let link = program
-            .take_link(link)
-            .map_err(|error| fail(error.to_string()))?;
-        let file = link.into_file().map_err(|error| fail(error.to_string()))?;
-        io::copy(&mut file.take(max_bytes), to).map_err(|error| fail(error.to_string()))?;
-        Ok(())
+        let file = match pid {
+            None => over_all(program).map_err(fail),
+            Some(pid) => {
+                let program = program.fd().map_err(|error| fail(chain(&error)))?;
+                let file = task_iter::of_process(program.as_fd(), pid);
+                file.map_err(|error| fail(chain(&error)))
+            }
+        };
+        let copied = io::copy(&mut file?.take(max_bytes), to);
+        copied.map(drop).map_err(|error| fail(chain(&error)))
     }
 
     /// Run-time statistics of each program, by name, gathered while they were measured.
@@ -142,6 +148,13 @@ impl Programs {
             .filter_map(|(_, program)| skipped(program))
             .sum()
     }
+}
+
+/// What an iterator writes about all tasks, or why it does not.
+fn over_all(program: &mut Iter) -> Result<File, String> {
+    let link = program.attach().and_then(|link| program.take_link(link));
+    let link = link.map_err(|error| chain(&error))?;
+    link.into_file().map_err(|error| chain(&error))
 }
 
 fn attach(ebpf: &mut Ebpf, name: &'static str) -> Result<BtfTracePointLinkId, StartError> {

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use aya::Pod;
 use profiler_common::records::ThreadRecord;
 
+use super::told::Peeked;
+
 /// The elements of a memory-mappable array map.
 pub(super) struct Records<T> {
     start: NonNull<u8>,
@@ -116,13 +118,30 @@ const RESTS: u32 = 4;
 const PATIENCE: Duration = Duration::from_millis(20);
 
 impl Records<ThreadRecord> {
-    /// Hands over the first `len` threads' records but the first, each as it stood between two
-    /// updates; the empty ones are left out. Returns those that could not be read so, because they
+    /// What says of a thread whether it has had an event; of an empty record, as if it were that of
+    /// no process.
+    pub(super) fn peek(&self, index: usize) -> Peeked {
+        let record = self.at(index).as_ptr();
+        // SAFETY: words within the mapping, each written in one piece.
+        unsafe {
+            if (&raw const (*record).tid).read_volatile() == 0 {
+                return Peeked::default();
+            }
+            Peeked {
+                sequence: (&raw const (*record).sequence).read_volatile(),
+                pid: (&raw const (*record).pid).read_volatile(),
+                woken_ns: (&raw const (*record).clock.woken_ns).read_volatile(),
+            }
+        }
+    }
+
+    /// Hands over the `wanted` records but the first, each as it stood between two updates; the
+    /// empty ones are left out. Returns those that could not be read so, because they
     /// were being changed all the time (by programs that were preempted, on kernels that do that).
     /// Waits no more than 20 ms for all of them.
     pub(super) fn read_all(
         &self,
-        len: usize,
+        wanted: &[bool],
         mut each: impl FnMut(u32, &ThreadRecord),
     ) -> Vec<u32> {
         let deadline = Instant::now() + PATIENCE;
@@ -134,7 +153,10 @@ impl Records<ThreadRecord> {
             Ok(None) => true,
             Err(Busy) => false,
         };
-        let mut busy: Vec<u32> = (1..len as u32).filter(|slot| !read(*slot)).collect();
+        let slots = (0..wanted.len() as u32).skip(1);
+        let mut busy: Vec<u32> = slots
+            .filter(|slot| wanted[*slot as usize] && !read(*slot))
+            .collect();
         for _ in 0..RESTS {
             if busy.is_empty() || Instant::now() + REST > deadline {
                 break;
@@ -241,7 +263,7 @@ mod tests {
             let mut read = Vec::new();
             begin.send(()).expect("the writer waits");
             let began = Instant::now();
-            let busy = records.read_all(preempted as usize + 1, |slot, record| {
+            let busy = records.read_all(&vec![true; preempted as usize + 1], |slot, record| {
                 assert_eq!(record.tid, slot, "a whole record");
                 read.push(slot);
             });

@@ -187,7 +187,7 @@ impl Targets {
         // From here on every event knows that there is a scan, and which targets it is for.
         batch::wait_for_programs();
         // The iteration is the reading; the programs write nothing into it.
-        let scanned = programs.iterate("seed", &mut io::sink(), u64::MAX);
+        let scanned = programs.iterate("seed", None, &mut io::sink(), u64::MAX);
         self.control.value.scanning = scanning::NO;
         self.control.write()?;
         scanned

@@ -123,7 +123,7 @@ pub struct AwayStack {
 
 /// A record as of `at_ns`, with the stack that was found from outside, if it is of this wait;
 /// `None` for a phase that no program writes.
-pub(super) fn snapshot(
+pub(crate) fn snapshot(
     slot: u32,
     record: &ThreadRecord,
     outside: &OutsideStack,

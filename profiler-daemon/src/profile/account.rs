@@ -30,7 +30,7 @@ use super::{
     weights::Weights,
     window_history::WindowHistory,
 };
-use crate::processes::ids::ThreadKey;
+use crate::processes::ids::{ProcessKey, ThreadKey};
 
 /// What reports read. Cloning costs a few reference counts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -186,8 +186,70 @@ impl Account {
         self.threads.len() as u64 + self.folded.count
     }
 
-    /// Replaces what is known of a thread.
+    /// Replaces what is known of a thread. One that passes have left out has slept at least until
+    /// the last of them.
     pub fn update_thread(&mut self, now: Now, update: &ThreadUpdate, refusals: &mut Refusals) {
+        let now = self.catch_up(now, update, refusals);
+        self.take_update(now, update, refusals);
+    }
+
+    /// The same for one of which is known no more than that it lives: it need not sleep on.
+    pub fn lose_sight(
+        &mut self,
+        now: Now,
+        (process, key): (ProcessKey, ThreadKey),
+        refusals: &mut Refusals,
+    ) {
+        if let Some(thread) = self.threads.get(&key).filter(|thread| thread.sleeps_on) {
+            let until = now.last_ns.max(thread.last_ns);
+            let asleep = thread.asleep_until((key, process), self.call_of(key), until);
+            self.sleep_until(now, &asleep, refusals);
+        }
+        if let Some(thread) = Arc::make_mut(&mut self.threads).get_mut(&key) {
+            thread.sleeps_on = false;
+        }
+    }
+
+    /// The moment of the update of a thread that may have been left out: of one that sleeps still,
+    /// all since it was told; of another, what it did after the last pass is left to tell.
+    fn catch_up(&mut self, now: Now, update: &ThreadUpdate, refusals: &mut Refusals) -> Now {
+        let is_behind = |thread: &&Thread| thread.sleeps_on && thread.last_ns < now.last_ns;
+        let Some(thread) = self.threads.get(&update.thread).filter(is_behind) else {
+            return now;
+        };
+        let of = (update.thread, update.process);
+        let asleep = |until_ns| thread.asleep_until(of, self.call_of(update.thread), until_ns);
+        let still = asleep(now.now_ns);
+        if (still.classes, still.call) == (update.classes, update.call) {
+            return Now {
+                last_ns: thread.last_ns,
+                ..now
+            };
+        }
+        let asleep = asleep(now.last_ns);
+        self.sleep_until(now, &asleep, refusals);
+        now
+    }
+
+    /// A thread slept from when it was told last to the last pass, or later.
+    fn sleep_until(&mut self, now: Now, asleep: &ThreadUpdate, refusals: &mut Refusals) {
+        let told_ns = self
+            .threads
+            .get(&asleep.thread)
+            .map(|thread| thread.last_ns);
+        let then = Now {
+            last_ns: told_ns.unwrap_or(now.last_ns),
+            now_ns: asleep.last_event_ns,
+            ..now
+        };
+        self.take_update(then, asleep, refusals);
+    }
+
+    fn call_of(&self, thread: ThreadKey) -> Option<OpenCall> {
+        self.open_calls.get(&thread).copied()
+    }
+
+    fn take_update(&mut self, now: Now, update: &ThreadUpdate, refusals: &mut Refusals) {
         if !self.threads.contains_key(&update.thread)
             && self.recently_folded.contains(&update.thread)
         {

@@ -125,6 +125,24 @@ pub struct OpenCall {
 }
 
 impl OpenCall {
+    /// The same after the thread has slept in it for so long.
+    #[must_use]
+    pub(super) fn slept(self, ns: u64) -> Self {
+        let CallTime {
+            total_ns,
+            running_ns,
+            blocked_ns,
+        } = self.time;
+        Self {
+            time: CallTime {
+                total_ns: total_ns + ns,
+                running_ns,
+                blocked_ns: blocked_ns + ns,
+            },
+            ..self
+        }
+    }
+
     /// Whether it is the call that the thread was in `before`.
     #[must_use]
     pub fn goes_on(&self, before: &Self) -> bool {
@@ -346,8 +364,14 @@ pub struct DrainPass {
     pub processors: u32,
     /// New or changed processes.
     pub processes: Vec<ProcessInfo>,
-    /// Every live thread, and those that exited since the last pass.
+    /// Every live thread, and those that exited since the last pass. In a partial pass only those
+    /// of some processes: the other threads that were told to be blocked have slept on since.
     pub threads: Vec<ThreadUpdate>,
+    /// Whether it is partial. It has no open intervals then, and nobody may ask for a snapshot
+    /// until there was another that is not.
+    pub is_partial: bool,
+    /// Threads of which nothing is known but that they live: they need not have slept.
+    pub unread: Vec<(ProcessKey, ThreadKey)>,
     /// Time and samples by stack since the last pass.
     pub stacks: Vec<StackDelta>,
     /// Intervals still open.

@@ -174,8 +174,15 @@ impl Profile {
                 self.refusals.add(&refusals);
             }
         }
+        for of in &pass.unread {
+            if let Some(process) = self.processes.get_mut(&of.0) {
+                process.account.lose_sight(now, *of, &mut self.refusals);
+            }
+        }
         for process in self.processes.values_mut() {
-            process.account.clear_open();
+            if !pass.is_partial {
+                process.account.clear_open();
+            }
             process.account.retry(&mut self.budget, &mut self.refusals);
         }
         self.images.retry(&mut self.budget, &mut self.refusals);

@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    input::{CommName, ThreadState, ThreadUpdate},
+    input::{CommName, OpenCall, ThreadState, ThreadUpdate},
     values::Totals,
 };
-use profiler_common::limits::UNTRACED_CALL;
+use crate::processes::ids::{ProcessKey, ThreadKey};
+use profiler_common::{Class, limits::UNTRACED_CALL};
 
 /// What is kept of one thread.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -31,6 +32,9 @@ pub struct Thread {
     pub in_syscall_since_ns: u64,
     /// The pass that told it has exited.
     pub(super) exited_pass: Option<u64>,
+    /// It was blocked when it was told last, and sleeps on unless it is told otherwise.
+    #[serde(skip)]
+    pub(super) sleeps_on: bool,
 }
 
 impl Thread {
@@ -47,6 +51,36 @@ impl Thread {
             in_syscall: None,
             in_syscall_since_ns: 0,
             exited_pass: None,
+            sleeps_on: false,
+        }
+    }
+
+    /// What would have been told of it if it was looked at while it sleeps on, at `to_ns`.
+    pub(super) fn asleep_until(
+        &self,
+        (thread, process): (ThreadKey, ProcessKey),
+        call: Option<OpenCall>,
+        to_ns: u64,
+    ) -> ThreadUpdate {
+        let slept_ns = to_ns.saturating_sub(self.last_ns);
+        let mut classes = self.totals.classes;
+        classes[Class::Blocked as usize] += slept_ns;
+        ThreadUpdate {
+            thread,
+            process,
+            comm: self.comm,
+            state: self.state,
+            first_event_ns: self.first_ns,
+            last_event_ns: self.last_ns + slept_ns,
+            unobserved_ns: self.totals.unobserved_ns,
+            classes,
+            kinds: self.totals.kinds,
+            minor_faults: self.totals.minor_faults,
+            major_faults: self.totals.major_faults,
+            switches_missed: self.totals.switches_missed,
+            profiler_cost_ns: self.totals.profiler_cost_ns,
+            call: call.map(|call| call.slept(slept_ns)),
+            slot: self.slot,
         }
     }
 
@@ -64,6 +98,7 @@ impl Thread {
         self.totals.profiler_cost_ns = self.totals.profiler_cost_ns.max(update.profiler_cost_ns);
         self.in_syscall = update.call.map(|call| call.number & !UNTRACED_CALL);
         self.in_syscall_since_ns = update.call.map_or(0, |call| call.since_ns);
+        self.sleeps_on = update.state == ThreadState::Blocked;
         self.set_state(update.state, pass)
     }
 

@@ -477,7 +477,9 @@ impl Machine {
         });
         let late = act.is_some_and(|act| act.late) && !exit && !life.was_late;
         life.was_late = late;
-        if !late {
+        if late {
+            pass.unread.push((process, life.key));
+        } else {
             self.reported.insert((process, life.key), life.classes);
             self.kinds.insert((process, life.key), life.kinds);
             pass.threads.push(update);

@@ -22,6 +22,7 @@ mod machine;
 mod neighbours;
 mod oracle;
 mod overview;
+mod partial;
 mod pprof;
 #[path = "../shared/primary.rs"]
 mod primary;
