@@ -329,11 +329,10 @@ mod tests {
     use profiler_common::StackEnd;
 
     use profiler_common::kinds::Primary;
-    use profiler_common::outside::OutsideStack;
-    use profiler_common::records::{SyscallRow, ThreadRecord};
+    use profiler_common::records::SyscallRow;
 
     use super::*;
-    use crate::kernel::{StackSum, snapshot};
+    use crate::kernel::{StackSum, made_up};
 
     const KNOWN: u32 = 5;
     const NOBODY: u32 = 6;
@@ -424,15 +423,7 @@ mod tests {
     fn the_last_rows_of_who_has_ended_are_its_own() {
         // Check that time that stacks received of a thread that was told to have ended is its own
         // in the next pass, also where another has its place by then, and nobody's after that.
-        let told = |tid: u32, phase: Phase| {
-            // SAFETY: plain numbers.
-            let mut record: ThreadRecord = unsafe { std::mem::zeroed() };
-            (record.tid, record.pid) = (tid, tid);
-            record.clock.phase = phase as u32;
-            // SAFETY: plain numbers.
-            let outside: OutsideStack = unsafe { std::mem::zeroed() };
-            snapshot(KNOWN, &record, &outside, 1).expect("a phase")
-        };
+        let told = |tid: u32, phase: Phase| made_up(KNOWN, tid, phase);
         let (mut owners, mut unowned) = (Owners::default(), Unowned::default());
         let mut convert = |thread: Option<ThreadSnapshot>| {
             let mut to = DrainPass::default();

@@ -56,7 +56,7 @@ pub use row_finder::RowFinder;
 pub use settings::{KernelSettings, SystemCalls};
 pub use targets::{NamedTargets, TargetError, Targets, control_groups};
 #[cfg(test)]
-pub(crate) use thread_snapshot::snapshot;
+pub(crate) use thread_snapshot::made_up;
 pub use thread_snapshot::{AwaitedStack, AwayStack, CallUnderWay, ThreadSnapshot, UnwalkedWait};
 pub use ticks::{TickCounts, Ticks};
 pub use unwind_maps::{MappingRange, Published, UnwindFill, UnwindMaps};

@@ -54,8 +54,8 @@ impl Phantoms {
         now_ns.saturating_sub(self.last_ns) >= LEAST_NS
     }
 
-    /// Looks for the next threads in turn, those that `quiet` says in the first `slots`. Returns the
-    /// slots of those that are gone.
+    /// Looks for the next threads in turn, those that `quiet` finds in the first `slots`. Returns
+    /// the slots of those that are gone.
     pub(super) fn look(
         &mut self,
         now_ns: u64,

@@ -123,7 +123,7 @@ pub struct AwayStack {
 
 /// A record as of `at_ns`, with the stack that was found from outside, if it is of this wait;
 /// `None` for a phase that no program writes.
-pub(crate) fn snapshot(
+pub(super) fn snapshot(
     slot: u32,
     record: &ThreadRecord,
     outside: &OutsideStack,
@@ -219,6 +219,16 @@ pub(crate) fn snapshot(
             image: image(record.away_end),
         }),
     })
+}
+
+/// A thread that did nothing, for tests.
+#[cfg(test)]
+pub(crate) fn made_up(slot: u32, tid: u32, phase: Phase) -> ThreadSnapshot {
+    // SAFETY: plain numbers.
+    let (mut record, outside): (ThreadRecord, OutsideStack) = unsafe { std::mem::zeroed() };
+    (record.tid, record.pid) = (tid, tid);
+    record.clock.phase = phase as u32;
+    snapshot(slot, &record, &outside, 1).expect("a phase")
 }
 
 /// The wait that is open in a call that is not traced. When it ends it is counted.

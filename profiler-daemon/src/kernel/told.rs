@@ -1,5 +1,5 @@
-//! What was last told of each thread, so that passes can leave out those that sleep on: most threads
-//! of a machine. Pure.
+//! What was last told of each thread, so that passes can leave out those that sleep on: most
+//! threads of a machine. Pure.
 
 use std::collections::HashSet;
 

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use profiler_daemon::kernel::{Kernel, KernelSettings, NamedTargets, OutsideLook, SystemCalls};
+use profiler_daemon::kernel::{
+    Asked, Kernel, KernelSettings, NamedTargets, OutsideLook, SystemCalls,
+};
 
 use serde_json::Value;
 
@@ -284,7 +286,7 @@ fn who_ran_between_two_looks_is_noticed() {
         .expect("the process is there");
     let judged = kernel.targets.judge_anew(&mut kernel.programs);
     judged.expect("tasks can be scanned");
-    let pass = kernel.pass(&mut |_| {}).expect("maps can be read");
+    let pass = kernel.pass(false, &mut |_| {}).expect("maps can be read");
     let slots: Vec<u32> = pass.threads.iter().map(|thread| thread.slot).collect();
     assert!(slots.len() >= 9, "{} threads", slots.len());
     let counters = number(&facts, "/counters");
@@ -314,14 +316,22 @@ fn who_ran_between_two_looks_is_noticed() {
     let (looks, programs) = (&mut kernel.looks, &mut kernel.programs);
     let state = |look: &OutsideLook| (look.head.slot, look.head.since_ns, look.head.switches);
     let (mut kept, mut torn, mut ran) = (0, 0, 0);
+    let (mut by_process, mut kept_by_process) = (false, 0);
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(5) {
-        let first = looks.look(&slots, programs);
+        // In turn over all tasks, and over those of the process alone.
+        by_process = !by_process;
+        let asked = Asked {
+            slots: &slots,
+            pids: &[workload.pid()],
+            of_threads: if by_process { usize::MAX } else { 0 },
+        };
+        let first = looks.look(asked, programs);
         let first = first.expect("tasks can be looked at");
         let before = read();
         std::hint::spin_loop();
         let after = read();
-        let second = looks.look_again(&slots, programs);
+        let second = looks.look_again(asked, programs);
         let second = second.expect("tasks can be looked at");
         for look in &first {
             let Some(index) = tids.iter().position(|tid| *tid == u64::from(look.head.tid)) else {
@@ -332,6 +342,7 @@ fn who_ran_between_two_looks_is_noticed() {
             ran += u64::from(did_run);
             if same {
                 kept += 1;
+                kept_by_process += u64::from(by_process);
                 assert!(!did_run, "thread {} ran: {look:?}", look.head.tid);
             } else {
                 torn += 1;
@@ -342,4 +353,8 @@ fn who_ran_between_two_looks_is_noticed() {
         "{kept} looks kept, {torn} thrown away, {ran} of them seen to be torn"
     ));
     assert!(kept > 0 && torn > 0 && ran > 0, "{kept} {torn} {ran}");
+    assert!(
+        kept_by_process > 0 && kept > kept_by_process,
+        "{kept_by_process} of {kept} kept by process"
+    );
 }

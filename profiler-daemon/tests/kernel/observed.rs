@@ -103,7 +103,7 @@ pub(crate) struct Observed {
 impl Observed {
     /// Takes a pass in, and checks the ledger of each thread.
     fn pass(&mut self, kernel: &mut Kernel) {
-        let pass = kernel.pass(&mut |_| {}).expect("a pass");
+        let pass = kernel.pass(false, &mut |_| {}).expect("a pass");
         for sum in pass.sums {
             let place = match sum.missing {
                 None => Ok(sum.user),
