@@ -51,8 +51,9 @@ const PASS_NS: u64 = 1_000_000_000;
 /// Passes in between leave out processes that sleep, while nobody asks: what is kept of those that
 /// sleep grows no older.
 const WHOLE_EVERY_NS: u64 = 15_000_000_000;
-/// Who has asked within this time is expected to ask again.
-const ASKED_NS: u64 = 3_000_000_000;
+/// Who has asked within this time is expected to ask again: a page does so once a second, and who
+/// scrapes metrics does not.
+const ASKED_NS: u64 = 1_200_000_000;
 /// Time between two looks at the ring of stacks, so that it need not hold a whole drain period's.
 const LOOK_NS: u64 = 100_000_000;
 /// Time between two looks at which groups lie below the named control groups, and at which
