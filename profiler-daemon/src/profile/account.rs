@@ -19,6 +19,7 @@ use super::{
     budget::{CELL_BYTES, NODE_BYTES, NodeBudget},
     calls::{CallTime, CallTotals, SeenCalls},
     input::{OpenCall, OpenStack, SyscallUpdate, ThreadUpdate},
+    now::Now,
     received::HeldBack,
     segments::What,
     sleep_runs::Holder,
@@ -73,19 +74,6 @@ impl Refusals {
         self.late_updates += other.late_updates;
         self.excess_ns += other.excess_ns;
     }
-}
-
-/// The moment of an update.
-#[derive(Clone, Copy, Debug)]
-pub struct Now {
-    /// When the growing piece of the recent past began, monotonic nanoseconds.
-    pub segment_ns: u64,
-    /// The time of the pass before, monotonic nanoseconds.
-    pub last_ns: u64,
-    /// The time of the pass, monotonic nanoseconds.
-    pub now_ns: u64,
-    /// The number of the pass.
-    pub pass: u64,
 }
 
 /// The parts of a wait, off the classes of it.
@@ -284,7 +272,7 @@ impl Account {
             return;
         }
         let old = thread.totals;
-        self.exited += usize::from(thread.update(update, now.pass));
+        self.exited += usize::from(thread.update(now, update));
         let index = thread.index;
         let slept_in = self.slept_in(now, update);
         let slept = self.note_past(now, (index, slept_in), &old, update);

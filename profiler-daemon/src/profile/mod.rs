@@ -20,6 +20,7 @@ pub mod input;
 pub mod limits;
 pub mod losses;
 pub mod name;
+mod now;
 pub mod over;
 mod prune;
 mod received;
@@ -44,13 +45,14 @@ use std::{
     sync::Arc,
 };
 
-use account::{Account, Now, Refusals};
+use account::{Account, Refusals};
 use budget::NodeBudget;
 use frames::FrameTable;
 use groups::{Credited, Groups, group_name};
 use images::Images;
 use input::{CommName, DrainPass, ProcessInfo, ThreadUpdate};
 use limits::Limits;
+use now::Now;
 use room::FoldedSoFar;
 use sessions::Sessions;
 use snapshot::{ProcessView, Snapshot};

@@ -10,9 +10,10 @@ use profiler_common::{
 };
 
 use super::{
-    account::{Account, Now, Refusals},
+    account::{Account, Refusals},
     budget::NodeBudget,
     input::{LossCause, StackDelta},
+    now::Now,
     segments::{FOLDED, What},
     sleep_runs::Holder,
     spread::Spread,

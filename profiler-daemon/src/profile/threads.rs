@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     input::{CommName, OpenCall, ThreadState, ThreadUpdate},
+    now::Now,
     values::Totals,
 };
 use crate::processes::ids::{ProcessKey, ThreadKey};
@@ -32,7 +33,8 @@ pub struct Thread {
     pub in_syscall_since_ns: u64,
     /// The pass that told it has exited.
     pub(super) exited_pass: Option<u64>,
-    /// It was blocked when it was told last, and sleeps on unless it is told otherwise.
+    /// It was observed to be blocked when it was told last, and sleeps on unless it is told
+    /// otherwise.
     #[serde(skip)]
     pub(super) sleeps_on: bool,
 }
@@ -86,7 +88,7 @@ impl Thread {
 
     /// Takes the update's values over but for its kinds, which are to be placed; true when the
     /// thread exited with it.
-    pub(super) fn update(&mut self, update: &ThreadUpdate, pass: u64) -> bool {
+    pub(super) fn update(&mut self, now: Now, update: &ThreadUpdate) -> bool {
         self.comm = update.comm;
         self.first_ns = update.first_event_ns;
         self.last_ns = update.last_event_ns;
@@ -98,8 +100,10 @@ impl Thread {
         self.totals.profiler_cost_ns = self.totals.profiler_cost_ns.max(update.profiler_cost_ns);
         self.in_syscall = update.call.map(|call| call.number & !UNTRACED_CALL);
         self.in_syscall_since_ns = update.call.map_or(0, |call| call.since_ns);
-        self.sleeps_on = update.state == ThreadState::Blocked;
-        self.set_state(update.state, pass)
+        // The clock of one that is not observed stands still.
+        let is_observed = update.last_event_ns >= now.now_ns;
+        self.sleeps_on = is_observed && update.state == ThreadState::Blocked;
+        self.set_state(update.state, now.pass)
     }
 
     /// The system call it is inside, unless it is gone.

@@ -22,7 +22,7 @@ use serde_json::Value;
 use crate::{
     ledger::{check_all, config},
     machine::{ByOffset, SECOND_NS, START_NS, START_UNIX_NS},
-    rules::json,
+    rules::{json, number},
 };
 
 const CALL: u32 = 202;
@@ -44,6 +44,15 @@ enum Does {
     WakeUnread {
         percent: u64,
     },
+    /// It sleeps for this part of the time, and is no target from then on.
+    Suspend {
+        percent: u64,
+    },
+    /// After this part of the time it is a target again, and found asleep, in a call or outside.
+    Resume {
+        percent: u64,
+        in_call: bool,
+    },
     Exit,
 }
 
@@ -54,6 +63,9 @@ fn does() -> impl Strategy<Value = Does> {
         2 => (0..100u64, any::<bool>())
             .prop_map(|(percent, in_call)| Does::Wake { percent, in_call }),
         1 => (0..100u64).prop_map(|percent| Does::WakeUnread { percent }),
+        1 => (0..100u64).prop_map(|percent| Does::Suspend { percent }),
+        2 => (0..100u64, any::<bool>())
+            .prop_map(|(percent, in_call)| Does::Resume { percent, in_call }),
         1 => Just(Does::Exit),
     ]
 }
@@ -83,32 +95,88 @@ struct Life {
     returned: u64,
     returned_time: CallTime,
     lives: bool,
-    /// Passes since it did anything, or could not be read.
+    is_target: bool,
+    last_ns: u64,
+    unobserved_ns: u64,
+    /// Passes since it did anything, was no target, or could not be read.
     quiet: u32,
 }
 
 impl Life {
     fn sleep(&mut self, ns: u64) {
         self.classes[Class::Blocked as usize] += ns;
+        self.last_ns += ns;
         if let Some(call) = &mut self.call {
             call.time.total_ns += ns;
             call.time.blocked_ns += ns;
         }
     }
 
-    fn wake(&mut self, at_ns: u64, in_call: bool) {
-        if let Some(call) = self.call.take() {
+    fn return_from_call(&mut self) {
+        // Only who was seen to enter is counted.
+        if let Some(call) = self.call.take().filter(|call| call.entry_seen) {
             self.returned += 1;
             let to = &mut self.returned_time;
             to.total_ns += call.time.total_ns;
             to.blocked_ns += call.time.blocked_ns;
         }
+    }
+
+    fn enter(&mut self, in_call: bool, entry_seen: bool) {
         self.call = in_call.then_some(OpenCall {
             number: CALL,
-            since_ns: at_ns,
-            entry_seen: true,
+            since_ns: self.last_ns,
+            entry_seen,
             time: CallTime::default(),
         });
+    }
+
+    fn run(&mut self, ns: u64) {
+        self.classes[Class::User as usize] += ns;
+        self.last_ns += ns;
+    }
+
+    fn resume(&mut self, at_ns: u64, in_call: bool) {
+        self.unobserved_ns += at_ns - self.last_ns;
+        self.last_ns = at_ns;
+        self.is_target = true;
+        self.enter(in_call, false);
+    }
+
+    /// What it does until `to_ns`; a thread that is no target does what it will.
+    fn pass(&mut self, does: Does, to_ns: u64) {
+        let from_ns = to_ns - SECOND_NS;
+        self.quiet += 1;
+        if !self.is_target {
+            self.quiet = 0;
+            if let Does::Resume { percent, in_call } = does {
+                self.resume(from_ns + SECOND_NS / 100 * percent, in_call);
+                self.sleep(to_ns - self.last_ns);
+            }
+            return;
+        }
+        match does {
+            Does::Sleep | Does::SleepUnread | Does::Resume { .. } => self.sleep(SECOND_NS),
+            Does::Wake { percent, .. } | Does::WakeUnread { percent } => {
+                self.quiet = 0;
+                self.sleep(SECOND_NS / 100 * percent);
+                self.return_from_call();
+                self.run(SECOND_NS / 200);
+                self.enter(matches!(does, Does::Wake { in_call: true, .. }), true);
+                self.sleep(to_ns - self.last_ns);
+            }
+            Does::Suspend { percent } => {
+                self.quiet = 0;
+                self.sleep(SECOND_NS / 100 * percent);
+                self.is_target = false;
+            }
+            Does::Exit => {
+                self.quiet = 0;
+                self.sleep(SECOND_NS);
+                self.return_from_call();
+                self.lives = false;
+            }
+        }
     }
 }
 
@@ -140,6 +208,9 @@ impl Machine {
             returned: 0,
             returned_time: CallTime::default(),
             lives: true,
+            is_target: true,
+            last_ns: START_NS,
+            unobserved_ns: 0,
             quiet: 0,
         };
         Self {
@@ -149,7 +220,6 @@ impl Machine {
     }
 
     fn pass(&mut self, plan: &Plan, is_partial: bool) -> [DrainPass; 2] {
-        let before_ns = self.now_ns;
         self.now_ns += SECOND_NS;
         let whole = DrainPass {
             now_ns: self.now_ns,
@@ -165,25 +235,7 @@ impl Machine {
             let mut sleeps = true;
             for (thread, life) in lives.iter_mut().enumerate().filter(|(_, life)| life.lives) {
                 let does = plan.does[process][thread];
-                life.quiet += 1;
-                match does {
-                    Does::Sleep | Does::SleepUnread => life.sleep(SECOND_NS),
-                    Does::Wake { percent, .. } | Does::WakeUnread { percent } => {
-                        life.quiet = 0;
-                        let (slept_ns, ran_ns) = (SECOND_NS / 100 * percent, SECOND_NS / 200);
-                        life.sleep(slept_ns);
-                        let in_call = matches!(does, Does::Wake { in_call: true, .. });
-                        life.wake(before_ns + slept_ns + ran_ns, in_call);
-                        life.classes[Class::User as usize] += ran_ns;
-                        life.sleep(SECOND_NS - slept_ns - ran_ns);
-                    }
-                    Does::Exit => {
-                        life.quiet = 0;
-                        life.sleep(SECOND_NS);
-                        life.wake(self.now_ns, false);
-                        life.lives = false;
-                    }
-                }
+                life.pass(does, self.now_ns);
                 let is_unread = matches!(does, Does::SleepUnread | Does::WakeUnread { .. });
                 sleeps &= life.quiet > 1 && !is_unread;
                 if is_unread {
@@ -191,7 +243,7 @@ impl Machine {
                     unread.push((process_key(process), thread_key(process, thread)));
                     continue;
                 }
-                updates.push(update(self.now_ns, (process, thread), life));
+                updates.push(update((process, thread), life));
             }
             for (pass, is_partial) in passes.iter_mut().zip([false, is_partial]) {
                 pass.unread.extend(&unread);
@@ -208,11 +260,7 @@ impl Machine {
     }
 }
 
-fn update(
-    now_ns: u64,
-    (process, thread): (usize, usize),
-    life: &Life,
-) -> (ThreadUpdate, SyscallUpdate) {
+fn update((process, thread): (usize, usize), life: &Life) -> (ThreadUpdate, SyscallUpdate) {
     let mut kinds = KindNs::default();
     kinds[Kind::User as usize] = life.classes[Class::User as usize];
     let thread_update = ThreadUpdate {
@@ -225,8 +273,8 @@ fn update(
             ThreadState::Exited
         },
         first_event_ns: START_NS,
-        last_event_ns: now_ns,
-        unobserved_ns: 0,
+        last_event_ns: life.last_ns,
+        unobserved_ns: life.unobserved_ns,
         classes: life.classes,
         kinds,
         minor_faults: 0,
@@ -278,15 +326,25 @@ fn answers(snapshot: &Snapshot, names: &ByOffset) -> Vec<Value> {
         };
         let processes = report::processes(snapshot, &table, names).unwrap();
         let threads = report::threads(snapshot, &Scope::Session, &table, names).unwrap();
-        let events = report::os_events(snapshot, &Scope::Session, &view, names).unwrap();
-        answers.extend([
-            json(&session),
-            json(&processes),
-            json(&threads),
-            json(&events),
-        ]);
+        let events = json(&report::os_events(snapshot, &Scope::Session, &view, names).unwrap());
+        check_calls(&events);
+        answers.extend([json(&session), json(&processes), json(&threads), events]);
     }
     answers
+}
+
+/// No more of a class is in calls than at all.
+fn check_calls(events: &Value) {
+    let calls = events["syscalls"].as_array().expect("a list of calls");
+    for (of_calls, of_all) in [
+        ("running_ns", "syscall_ns"),
+        ("blocked_ns", "blocked_ns"),
+        ("runnable_ns", "runnable_ns"),
+    ] {
+        let sum: u64 = calls.iter().map(|row| number(row, of_calls)).sum();
+        let all = number(&events["classes"], of_all);
+        assert!(sum <= all, "{of_calls} of calls is {sum} ns, of {all}");
+    }
 }
 
 proptest! {
