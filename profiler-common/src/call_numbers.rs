@@ -26,6 +26,17 @@ pub const fn leaves_to_signal(number: u32) -> bool {
     }
 }
 
+/// The number under which calls are counted that a user probe made, not the program: `uretprobe`
+/// (Linux 6.11). `uprobe` (6.18) is counted with it.
+pub const PROBES: u32 = 335;
+
+/// The number under which a call of the 64-bit table is counted.
+#[must_use]
+#[inline(always)]
+pub const fn counted_as(number: u32) -> u32 {
+    if number == PROBES + 1 { PROBES } else { number }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,6 +52,16 @@ mod tests {
         for (number, of_64, of_32) in [(15, true, false), (119, false, true), (173, false, true)] {
             assert_eq!(leaves_to_signal(number), of_64);
             assert_eq!(leaves_to_signal(number | COMPAT_CALL), of_32);
+        }
+    }
+    // Check that the two calls that probes make are counted as one, and no other with them.
+    #[test]
+    fn probes_are_counted_as_one_call() {
+        for number in [335, 336] {
+            assert_eq!(counted_as(number), PROBES);
+        }
+        for number in [0, 334, 337, 424] {
+            assert_eq!(counted_as(number), number);
         }
     }
 }

@@ -10,7 +10,7 @@
 use crate::StackEnd;
 use crate::limits::MAX_KERNEL_FRAMES;
 use crate::records::END_MASK;
-use crate::unwind::UnwindFailure;
+use crate::unwind::{MAX_PENDING_RETURNS, OutOfLine, PendingReturn, UnwindFailure};
 
 /// [`OutsideStack::asked`]: nothing.
 pub const ASKED_NOTHING: u32 = 0;
@@ -55,7 +55,7 @@ pub struct OutsideStack {
 pub const SAVED_REGISTERS: usize = 21;
 
 /// A look at a thread that is off its processor: what the task iterator writes, followed by
-/// `kernel_len` kernel addresses.
+/// `kernel_len` kernel addresses and `returns_len` return addresses that were replaced.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct LookHead {
@@ -82,6 +82,14 @@ pub struct LookHead {
     pub kernel_len: u32,
     /// The program that it runs ([`crate::records::image_bits`]).
     pub image: u32,
+    /// Address of the process's `[uprobes]` page, if the thread has met a probe; 0: it has not.
+    pub probes_page: u64,
+    /// The instruction under a probe that it last executed elsewhere.
+    pub out_of_line: OutOfLine,
+    /// Return addresses that follow, innermost first.
+    pub returns_len: u32,
+    /// Zero.
+    pub padding: u32,
 }
 
 /// A whole look; only as many addresses as there are travel.
@@ -92,11 +100,15 @@ pub struct Look {
     pub head: LookHead,
     /// Kernel addresses.
     pub kernel: [u64; MAX_KERNEL_FRAMES],
+    /// Return addresses that were replaced.
+    pub returns: [PendingReturn; MAX_PENDING_RETURNS],
 }
 
 const _: () = assert!(size_of::<OutsideStack>() == 32);
-const _: () = assert!(size_of::<LookHead>() == 24 + 8 * SAVED_REGISTERS + 32);
-const _: () = assert!(size_of::<Look>() == size_of::<LookHead>() + 8 * MAX_KERNEL_FRAMES);
+const _: () = assert!(size_of::<LookHead>() == 24 + 8 * SAVED_REGISTERS + 64);
+const _: () = assert!(
+    size_of::<Look>() == size_of::<LookHead>() + 8 * MAX_KERNEL_FRAMES + 16 * MAX_PENDING_RETURNS
+);
 
 #[cfg(feature = "user")]
 mod pod {

@@ -3,6 +3,7 @@
 //! can end, and what identifies a stack.
 
 mod failure;
+mod return_probe;
 mod row;
 mod step;
 #[cfg(test)]
@@ -10,6 +11,10 @@ mod step_tests;
 mod tables;
 
 pub use failure::{UnwindFailure, WALK_ENDS};
+pub use return_probe::{
+    MAX_PENDING_RETURNS, OutOfLine, PendingReturn, Probes, is_in_probes, leave_probes,
+    trampoline_row,
+};
 pub use row::{
     FRAME_AT_FRAME, FRAME_BELOW_RETURN, FRAME_MIN, FRAME_UNCHANGED, MAX_PAGE_ROWS, PAGE_BITS,
     SEARCH_STEPS, UnwindPage, UnwindRow, deref_param, kind, search,

@@ -9,9 +9,11 @@ use profiler_common::outside::{
     ASKED_AGAIN, ASKED_ALL, ASKED_NOTHING, Look, LookHead, OutsideStack, SAVED_REGISTERS,
 };
 use profiler_common::records::{GONE_SLOT, NO_SLOT, ThreadRecord, image_bits};
+use profiler_common::unwind::{MAX_PENDING_RETURNS, PendingReturn};
 
 use crate::capture::forget;
 use crate::maps::{LOOK, OUTSIDE};
+use crate::probes;
 use crate::seed::TaskIteration;
 use crate::task::{self, Task, record};
 
@@ -53,11 +55,14 @@ fn look_at(ctx: *const TaskIteration, task: Task) -> Option<()> {
     head.switches = task.switches();
     head.image = image_bits(record.exec_count);
     head.kernel_len = 0;
+    head.probes_page = 0;
+    head.returns_len = 0;
     if asked == ASKED_ALL {
         head.process_start_boot_ns = record.process_start_boot_ns;
         head.process_start_ns = record.process_start_ns;
         head.kernel_thread = record.clock.flags & KERNEL_THREAD;
         read_registers(task, head);
+        probes::remembered(task, look);
         let stack = look.kernel.as_mut_ptr();
         // SAFETY: a task that is not about to be freed, and as many bytes as there are.
         let bytes = unsafe {
@@ -93,6 +98,14 @@ fn write(ctx: *const TaskIteration, look: &Look) {
             core::ptr::from_ref(look).cast(),
             (size_of::<LookHead>() + frames * 8) as u32,
         );
+        let returns = (forget(&raw const look.head.returns_len) as usize).min(MAX_PENDING_RETURNS);
+        if returns != 0 {
+            bpf_seq_write(
+                file.cast_mut().cast(),
+                look.returns.as_ptr().cast(),
+                (returns * size_of::<PendingReturn>()) as u32,
+            );
+        }
     }
 }
 

@@ -23,6 +23,7 @@ mod kernel;
 mod life;
 mod look;
 mod maps;
+mod probes;
 mod seed;
 mod settings;
 mod switch;

@@ -72,6 +72,28 @@ frozen! {
     cgroup_node, CGROUP_NODE: u32 = 0;
     /// Offset of `kernfs_node.id`.
     node_id, NODE_ID: u32 = 0;
+
+    /// Offset of `task_struct.utask`: what the kernel remembers of the thread's user probes. 0, as
+    /// all of these are then: not known, and stacks end at return probes.
+    task_probes, TASK_PROBES: u32 = 0;
+    /// Offset of `task_struct.mm`.
+    task_memory, TASK_MEMORY: u32 = 0;
+    /// Offset of `mm_struct.uprobes_state.xol_area`.
+    memory_probes_area, MEMORY_PROBES_AREA: u32 = 0;
+    /// Offset of `xol_area.vaddr`: where the page of that area is.
+    probes_area_page, PROBES_AREA_PAGE: u32 = 0;
+    /// Offset of `uprobe_task.return_instances`: return addresses that were replaced.
+    probes_returns, PROBES_RETURNS: u32 = 0;
+    /// Offset of `uprobe_task.vaddr`: where an instruction belongs that is executed elsewhere.
+    probes_belongs_at, PROBES_BELONGS_AT: u32 = 0;
+    /// Offset of `uprobe_task.xol_vaddr`: where it is executed.
+    probes_executed_at, PROBES_EXECUTED_AT: u32 = 0;
+    /// Offset of `return_instance.stack`.
+    return_slot, RETURN_SLOT: u32 = 0;
+    /// Offset of `return_instance.orig_ret_vaddr`.
+    return_address, RETURN_ADDRESS: u32 = 0;
+    /// Offset of `return_instance.next`.
+    return_next, RETURN_NEXT: u32 = 0;
 }
 
 #[cfg(not(feature = "before_5_17"))]

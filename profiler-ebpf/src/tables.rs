@@ -10,11 +10,13 @@ use profiler_common::Counter;
 use profiler_common::records::ThreadRecord;
 use profiler_common::unwind::{
     CHUNK_ROWS, MAPPING_SEARCH_STEPS, MAX_PROCESS_MAPPINGS, PAGE_BITS, ProcessMappings, StepResult,
-    UnwindFailure, UnwindRow, WalkState, kind, mapping, search, step, table_slot,
+    UnwindFailure, UnwindRow, WalkState, is_in_probes, kind, leave_probes, mapping, search, step,
+    table_slot, trampoline_row,
 };
 
 use crate::capture::{Scratch, forget};
 use crate::counters::count;
+use crate::probes::TaskProbes;
 use crate::settings;
 use crate::table_maps::{MAPPINGS, PAGES, PROCESSES, ROW_CHUNKS, TABLES};
 use crate::task::Task;
@@ -35,6 +37,15 @@ pub fn follow(scratch: &mut Scratch, record: &ThreadRecord) {
             scratch.walk.first = found.first;
             scratch.walk.count = found.count;
         }
+    }
+    let walk = &mut scratch.walk;
+    match TaskProbes::of(Task::current()) {
+        Some((probes, page)) => {
+            walk.probes_page = page;
+            walk.probes = probes.of_task;
+            walk.next_return = probes.next;
+        }
+        None => walk.probes_page = 0,
     }
     let mut context = Context { scratch };
     // SAFETY: the callback takes a pointer to this context, which outlives the loop.
@@ -97,9 +108,18 @@ pub fn forget_process(pid: u32) {
 extern "C" fn frame(_index: u64, context: *mut Context) -> i64 {
     // SAFETY: the context that `walk` passes.
     let scratch = unsafe { &mut *(*context).scratch };
+    let walk = &mut scratch.walk;
+    let left = if is_in_probes(&walk.registers, walk.probes_page) {
+        leave(walk)
+    } else {
+        Ok(())
+    };
     let pc = scratch.walk.registers.lookup_pc();
     push(scratch, pc);
     let walk = &mut scratch.walk;
+    if let Err(failure) = left {
+        return fail(walk, failure);
+    }
     let row = match find_row(walk, pc) {
         Ok(row) => row,
         Err(failure) => return fail(walk, failure),
@@ -118,6 +138,23 @@ extern "C" fn frame(_index: u64, context: *mut Context) -> i64 {
     }
 }
 
+/// From a frame that is in the page of probes to the program's own.
+#[inline(always)]
+fn leave(walk: &mut WalkState) -> Result<(), UnwindFailure> {
+    let mut probes = TaskProbes {
+        of_task: walk.probes,
+        next: walk.next_return,
+    };
+    let mut memory = ThreadMemory {
+        saved: walk.saved_registers,
+    };
+    let mut registers = walk.registers;
+    let left = leave_probes(&mut registers, walk.probes_page, &mut probes, &mut memory);
+    walk.registers = registers;
+    walk.next_return = probes.next;
+    left
+}
+
 /// The row for a code address: its mapping, that one's table, the page in the table, the row in the
 /// page.
 #[inline(always)]
@@ -130,6 +167,9 @@ fn find_row(walk: &mut WalkState, pc: u64) -> Result<UnwindRow, UnwindFailure> {
             kind: kind::FRAME_POINTER,
             ..UnwindRow::default()
         });
+    }
+    if walk.mapping.kind == mapping::PROBE_TRAMPOLINE {
+        return Ok(trampoline_row(pc - walk.mapping.start));
     }
     let address = pc - walk.mapping.bias;
     let number = ((address >> PAGE_BITS) as u32).wrapping_sub(walk.table.base_page);
@@ -189,7 +229,7 @@ fn enter_mapping(walk: &mut WalkState, pc: u64) -> Result<(), UnwindFailure> {
             return Err(UnwindFailure::NoTable);
         }
         walk.table = *table;
-    } else if row.kind != mapping::FRAME_POINTER {
+    } else if row.kind == mapping::NO_TABLE {
         return Err(UnwindFailure::NoTable);
     }
     walk.mapping = *row;

@@ -8,6 +8,7 @@ use aya_ebpf::helpers::{
 use core::ffi::c_void;
 use core::sync::atomic::{Ordering, compiler_fence};
 use profiler_common::Counter;
+use profiler_common::call_numbers;
 use profiler_common::clock::{KERNEL_THREAD, NO_CALL, Phase, UNTRACED};
 use profiler_common::limits::{COMM_BYTES, COMPAT_CALL, MAX_CALL_NUMBER, UNTRACED_CALL};
 use profiler_common::marks::{is_inside, wait};
@@ -48,7 +49,7 @@ impl Task {
 
     /// Reads a field: an integer or an address.
     #[inline(always)]
-    fn field<T: Copy>(self, offset: u32) -> T {
+    pub fn field<T: Copy>(self, offset: u32) -> T {
         kernel::field(self, offset)
     }
 
@@ -171,7 +172,7 @@ impl Task {
     }
 
     /// The number under which the system call is counted that the task is in: those of the 32-bit
-    /// table apart, and those that are not real as one.
+    /// table apart, those that are not real as one, and so those that probes make.
     #[inline(always)]
     pub fn call_number(self, number: u32) -> u32 {
         let number = if number > MAX_CALL_NUMBER {
@@ -180,7 +181,7 @@ impl Task {
             number
         };
         if self.field::<u32>(settings::task_status()) & TS_COMPAT == 0 {
-            number
+            call_numbers::counted_as(number)
         } else {
             number | COMPAT_CALL
         }

@@ -101,6 +101,8 @@ failures! {
     JitFrame = 28, "jit_frame";
     /// The row is of a kind that this program does not know.
     UnknownKind = 29, "unknown_kind";
+    /// The function has a return probe, and the kernel does not tell where it returns to.
+    ReturnProbe = 30, "return_probe";
 }
 
 /// Ways in which a walk can end: numbers of a [`StackEnd`](crate::StackEnd).

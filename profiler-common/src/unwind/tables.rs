@@ -31,6 +31,8 @@ pub mod mapping {
     /// By frame pointers ([`kind::FRAME_POINTER`](super::kind::FRAME_POINTER)): code made at run
     /// time, and code of files that can have no table.
     pub const FRAME_POINTER: u32 = 2;
+    /// By [`trampoline_row`](super::super::trampoline_row): an `[uprobes-trampoline]`.
+    pub const PROBE_TRAMPOLINE: u32 = 3;
 }
 
 /// One stretch of code in a process's memory.
@@ -108,6 +110,12 @@ pub struct WalkState {
     pub count: u32,
     /// Kernel address of the saved user registers.
     pub saved_registers: u64,
+    /// Address of the process's `[uprobes]` page, if the thread has met a probe; 0: it has not.
+    pub probes_page: u64,
+    /// Kernel address of what the kernel remembers of the thread's probes, 0 = nothing.
+    pub probes: u64,
+    /// Kernel address of the next return address that was replaced, 0 = none.
+    pub next_return: u64,
     /// Running hash of the frames.
     pub hash: u64,
     /// Frames so far.
@@ -122,4 +130,4 @@ const _: () = assert!(size_of::<TableRow>() == 16);
 const _: () = assert!(size_of::<RowChunk>() == 1 << 20);
 const _: () = assert!(CHUNK_ROWS.is_power_of_two());
 const _: () = assert!(1 << MAPPING_SEARCH_STEPS == MAX_PROCESS_MAPPINGS);
-const _: () = assert!(size_of::<WalkState>() == 40 + 32 + 16 + 32);
+const _: () = assert!(size_of::<WalkState>() == 40 + 32 + 16 + 56);

@@ -472,7 +472,8 @@ impl Subject {
             return false;
         }
         rows.enter_process(self.look.head.pid);
-        let progress = walk(&self.look.head, &self.copies, max_frames, |pc| rows.row(pc));
+        let of = (&self.look.head, &*self.look.returns);
+        let progress = walk(of, &self.copies, max_frames, |pc| rows.row(pc));
         let (walked, lacks) = match progress {
             Progress::Done(walked) => {
                 self.copies = Copies::default();

@@ -25,7 +25,12 @@ pub(super) enum Table {
     /// There is none: frame pointers are all there is. Asked for again where the file could not be
     /// opened.
     None(NoTable),
+    /// It is no file but a [`PROBE_TRAMPOLINE`], whose code is known.
+    ProbeTrampoline,
 }
+
+/// The name of what the kernel maps for probes on long no-operations (Linux 6.18).
+pub(super) const PROBE_TRAMPOLINE: &str = "[uprobes-trampoline]";
 
 /// The row of a mapping whose file's table is so far; `None`: not asked for.
 pub(super) fn row(table: Option<&Table>, mapped: &Mapping) -> MappingRow {
@@ -36,8 +41,11 @@ pub(super) fn row(table: Option<&Table>, mapped: &Mapping) -> MappingRow {
         ..MappingRow::default()
     };
     let Some(offset) = mapped.file_offset else {
-        // Code made at run time.
-        row.kind = mapping::FRAME_POINTER;
+        row.kind = match table {
+            Some(Table::ProbeTrampoline) => mapping::PROBE_TRAMPOLINE,
+            // Code made at run time.
+            _ => mapping::FRAME_POINTER,
+        };
         return row;
     };
     match table {
@@ -49,7 +57,7 @@ pub(super) fn row(table: Option<&Table>, mapped: &Mapping) -> MappingRow {
             }
         }
         Some(Table::None(_)) => row.kind = mapping::FRAME_POINTER,
-        Some(Table::Asked | Table::NoRoom { .. }) | None => {}
+        Some(Table::Asked | Table::NoRoom { .. } | Table::ProbeTrampoline) | None => {}
     }
     row
 }

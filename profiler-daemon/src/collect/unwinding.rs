@@ -28,7 +28,7 @@ use super::pass_quota::PassQuota;
 use super::retries::Retries;
 use super::row_claims::{Claim, RowClaims};
 use super::table_queue::Waiting;
-use super::table_state::{Table, row};
+use super::table_state::{PROBE_TRAMPOLINE, Table, row};
 
 /// Passes within which a table that was used is not given up for another.
 const KEEP_PASSES: u64 = 10;
@@ -148,7 +148,7 @@ impl Unwinding {
             .filter_map(|(module, table)| match table {
                 Table::Loaded { without, .. } => Some((*module, (*without)?, FollowedBy::Code)),
                 Table::None(why) => Some((*module, *why, FollowedBy::FramePointers)),
-                Table::Asked | Table::NoRoom { .. } => None,
+                Table::Asked | Table::NoRoom { .. } | Table::ProbeTrampoline => None,
             })
             .collect();
         met.sort_unstable_by_key(|(module, ..)| *module);
@@ -422,6 +422,10 @@ impl Unwinding {
             };
             if mapping.file_offset.is_some() && (is_unknown() || is_anew()) {
                 self.ask(processes, module);
+            } else if mapping.file_offset.is_none()
+                && &*processes.modules().get(module).name == PROBE_TRAMPOLINE
+            {
+                self.tables.insert(module, Table::ProbeTrampoline);
             }
         }
         let key = Arc::as_ptr(&mappings).addr();

@@ -7,6 +7,7 @@ use profiler_common::outside::{
     ASKED_AGAIN, ASKED_ALL, ASKED_NOTHING, Look, LookHead, OutsideStack,
 };
 use profiler_common::records::StackHead;
+use profiler_common::unwind::PendingReturn;
 
 use super::maps::Maps;
 use super::programs::Programs;
@@ -22,6 +23,8 @@ pub struct OutsideLook {
     pub head: LookHead,
     /// Kernel addresses, innermost first, all of them behind a call.
     pub kernel: Box<[u64]>,
+    /// Return addresses that the kernel replaced, innermost first.
+    pub returns: Box<[PendingReturn]>,
 }
 
 /// What is asked about each thread, and what was found for its wait.
@@ -158,8 +161,21 @@ fn decode(mut bytes: &[u8]) -> Vec<OutsideLook> {
             break;
         };
         let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
+        const RETURN: usize = size_of::<PendingReturn>();
+        let Some((returns, rest)) = rest.split_at_checked(RETURN * head.returns_len as usize)
+        else {
+            break;
+        };
         let kernel = frames.chunks_exact(8).map(word).collect();
-        looks.push(OutsideLook { head, kernel });
+        let pending = |bytes: &[u8]| PendingReturn {
+            slot: word(&bytes[..8]),
+            returns_to: word(&bytes[8..]),
+        };
+        looks.push(OutsideLook {
+            head,
+            kernel,
+            returns: returns.chunks_exact(RETURN).map(pending).collect(),
+        });
         bytes = rest;
     }
     looks

@@ -1,6 +1,8 @@
 //! Where the fields lie that the programs read, on the running kernel. Nothing is baked in at
 //! compile time.
 
+use tracing::warn;
+
 use super::btf::{Btf, BtfError};
 use super::variant::Variant;
 
@@ -33,6 +35,20 @@ const FIELDS: &[(&str, &str, &[&str])] = &[
     ("NODE_ID", "kernfs_node", &["id"]),
 ];
 
+/// The same, of what the kernel remembers of user probes. Without them, stacks end at functions
+/// with return probes.
+const OF_PROBES: &[(&str, &str, &[&str])] = &[
+    ("TASK_PROBES", "task_struct", &["utask"]),
+    ("TASK_MEMORY", "task_struct", &["mm"]),
+    ("PROBES_AREA_PAGE", "xol_area", &["vaddr"]),
+    ("PROBES_RETURNS", "uprobe_task", &["return_instances"]),
+    ("PROBES_BELONGS_AT", "uprobe_task", &["vaddr"]),
+    ("PROBES_EXECUTED_AT", "uprobe_task", &["xol_vaddr"]),
+    ("RETURN_SLOT", "return_instance", &["stack"]),
+    ("RETURN_ADDRESS", "return_instance", &["orig_ret_vaddr"]),
+    ("RETURN_NEXT", "return_instance", &["next"]),
+];
+
 /// Setting names and offsets in bytes; before 5.17 also where a task's kernel stack begins and how
 /// long it is.
 ///
@@ -48,11 +64,27 @@ pub(super) fn find(btf: &Btf<'_>, variant: Variant) -> Result<Vec<(&'static str,
         "TASK_STATUS",
         of_thread + btf.offset("thread_info", &["status"])?,
     ));
+    match of_probes(btf) {
+        Ok(of_probes) => found.extend(of_probes),
+        Err(error) => warn!("stacks end at functions with return probes: {error}"),
+    }
     if variant == Variant::Before517 {
         found.push(("TASK_STACK", btf.offset("task_struct", &["stack"])?));
         // The types do not tell the size of a task's stack. Those of interrupts are made as large,
         // debugging kernels included.
         found.push(("KERNEL_STACK_BYTES", btf.size("irq_stack")?));
     }
+    Ok(found)
+}
+
+/// All of them, or none.
+fn of_probes(btf: &Btf<'_>) -> Result<Vec<(&'static str, u32)>, BtfError> {
+    let mut found = Vec::new();
+    for (setting, structure, members) in OF_PROBES {
+        found.push((*setting, btf.offset(structure, members)?));
+    }
+    let state = btf.offset("mm_struct", &["uprobes_state"])?;
+    let area = btf.offset("uprobes_state", &["xol_area"])?;
+    found.push(("MEMORY_PROBES_AREA", state + area));
     Ok(found)
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use profiler_common::unwind::{
     CHUNK_ROWS, MappingRow, PAGE_BITS, TableRow, UnwindFailure, UnwindRow, kind, mapping, search,
+    trampoline_row,
 };
 use tracing::warn;
 
@@ -62,6 +63,9 @@ impl<'a> RowFinder<'a> {
         if self.mapping.kind == mapping::FRAME_POINTER {
             return Ok(of_kind(kind::FRAME_POINTER));
         }
+        if self.mapping.kind == mapping::PROBE_TRAMPOLINE {
+            return Ok(trampoline_row(pc - self.mapping.start));
+        }
         let address = pc.wrapping_sub(self.mapping.bias);
         let number = ((address >> PAGE_BITS) as u32).wrapping_sub(self.table.base_page);
         if number >= self.table.page_count {
@@ -110,7 +114,7 @@ impl<'a> RowFinder<'a> {
         }
         if row.kind == mapping::TABLE {
             self.table = maps.table(row.table).ok_or(UnwindFailure::NoTable)?;
-        } else if row.kind != mapping::FRAME_POINTER {
+        } else if row.kind == mapping::NO_TABLE {
             return Err(UnwindFailure::NoTable);
         }
         self.mapping = row;

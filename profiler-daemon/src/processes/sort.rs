@@ -15,7 +15,9 @@ pub(super) fn sort_of(mapped: &Mapped) -> Sort {
     let path = &*mapped.path;
     match path {
         b"[vdso]" => Sort::Vdso,
-        b"[vsyscall]" | b"[uprobes]" | b"[sigpage]" | b"[vectors]" => Sort::Special,
+        b"[vsyscall]" | b"[uprobes]" | b"[uprobes-trampoline]" | b"[sigpage]" | b"[vectors]" => {
+            Sort::Special
+        }
         _ if mapped.inode == 0 || path.starts_with(b"/SYSV") || path.starts_with(b"/dev/zero") => {
             Sort::Anonymous
         }

@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 
+use profiler_common::call_numbers::PROBES;
 use profiler_common::limits::COMPAT_CALL;
 
 /// The number of the first entry of [`RECENT`]: numbers between the two tables were never given
@@ -123,10 +124,17 @@ const CLASSIC_32_BIT: [&str; 424] = [
     "sched_rr_get_interval_time64",
 ];
 
+/// What calls are shown as that a user probe made, not the program.
+const PROBES_NAME: &str = "[probes]";
+
 /// The name of a system call, by the number under which it is counted; `syscall_NNN` for a number
-/// without one. Those of the 32-bit table ([`COMPAT_CALL`]) say so.
+/// without one, `[probes]` for those that user probes make. Those of the 32-bit table
+/// ([`COMPAT_CALL`]) say so.
 #[must_use]
 pub fn syscall_name(number: u32) -> Cow<'static, str> {
+    if number == PROBES {
+        return Cow::Borrowed(PROBES_NAME);
+    }
     let plain = number & !COMPAT_CALL;
     let is_compat = number & COMPAT_CALL != 0;
     let classic: &[&str] = if is_compat { &CLASSIC_32_BIT } else { &CLASSIC };
@@ -167,7 +175,8 @@ mod tests {
         for (number, name) in known.into_iter().chain(ends) {
             assert_eq!(syscall_name(number), name);
         }
-        for number in [335, 423, 471, 1023] {
+        assert_eq!(syscall_name(335), "[probes]");
+        for number in [423, 471, 1023] {
             assert_eq!(syscall_name(number), format!("syscall_{number}"));
         }
     }
@@ -184,6 +193,7 @@ mod tests {
             (64, "getppid"),
             (222, "syscall_222"),
             (384, "arch_prctl"),
+            (335, "rt_tgsigqueueinfo"),
             (403, "clock_gettime64"),
             (423, "sched_rr_get_interval_time64"),
             (424, "pidfd_send_signal"),

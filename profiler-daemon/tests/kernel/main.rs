@@ -34,6 +34,7 @@ mod quotas;
 mod reads;
 mod record;
 mod retention;
+mod return_probes;
 mod saved;
 mod sessions;
 mod shares;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::daemon::{self, Daemon, say};
-use crate::reads::{self, number, text, unix_now_ns};
+use crate::reads::{self, is_function, number, text, unix_now_ns};
 use crate::workload::Workload;
 
 /// A program: what it is called, how it is compiled, what it does, and functions that call each
@@ -318,20 +318,24 @@ pub(crate) fn has_chain(node: &Value, chain: &[&str]) -> bool {
     let Some(next) = chain.first() else {
         return true;
     };
-    let name = node["function"].as_str().unwrap_or_default();
-    let here = name == *next || name.starts_with(&format!("{next}("));
-    let rest = if here { &chain[1..] } else { chain };
+    let rest = if is_of(node, next) {
+        &chain[1..]
+    } else {
+        chain
+    };
     let children = node["children"].as_array().into_iter().flatten();
     rest.is_empty() || children.into_iter().any(|child| has_chain(child, rest))
 }
 
+/// Whether a node is of a function, of C++ or Rust too.
+fn is_of(node: &Value, function: &str) -> bool {
+    let name = node["function"].as_str().unwrap_or_default();
+    is_function(name, function) || name.starts_with(&format!("{function}("))
+}
+
 /// The longest run of nodes of one function, each the caller of the next.
-fn longest_run(node: &Value, function: &str, run: usize) -> usize {
-    let here = if node["function"] == function {
-        run + 1
-    } else {
-        0
-    };
+pub(crate) fn longest_run(node: &Value, function: &str, run: usize) -> usize {
+    let here = if is_of(node, function) { run + 1 } else { 0 };
     let children = node["children"].as_array().into_iter().flatten();
     children
         .map(|child| longest_run(child, function, here))

@@ -27,7 +27,11 @@ pub(super) const KERNELS: [Kernel; 4] = [
         version: "5.10",
         suite: "bullseye",
         // It follows stacks by frame pointers, which the C library has not.
-        except: &["unwinding::stacks_of_a_workload_are_whole"],
+        except: &[
+            "return_probes::sleepers_in_functions_with_return_probes_have_whole_stacks",
+            "return_probes::stacks_pass_functions_with_return_probes",
+            "unwinding::stacks_of_a_workload_are_whole",
+        ],
     },
     Kernel {
         version: "6.1",
@@ -64,7 +68,7 @@ const ROUTINE: [&str; 2] = ["6.1", "6.12"];
 /// more), what compares runners with their own clocks to 10 ms (which beginning and ending take
 /// there), what wants three reports between two passes, and what needs tools that the image has
 /// not.
-const TESTS: [&str; 24] = [
+const TESTS: [&str; 26] = [
     "classes::a_process_lasts_as_long_as_by_its_own_clock",
     "classes::no_wake_up_is_lost_in_a_race",
     "classes::processor_time_agrees_with_getrusage_across_processors",
@@ -78,6 +82,8 @@ const TESTS: [&str; 24] = [
     "processes::a_reused_pid_is_another_process",
     "processes::an_exec_keeps_the_process_and_changes_the_program",
     "processes::children_that_end_at_once_are_counted",
+    "return_probes::sleepers_in_functions_with_return_probes_have_whole_stacks",
+    "return_probes::stacks_pass_functions_with_return_probes",
     "shares::phases_that_end_in_sleeps_get_their_time",
     "shares::processor_time_splits_as_the_work_does",
     "shares::recursion_counts_once",

@@ -4,6 +4,7 @@
 use super::*;
 use crate::sys::memory_reader::tests::{page_in_memory, pages_that_never_come, range, reader};
 use profiler_common::outside::{LookHead, SAVED_REGISTERS};
+use profiler_common::unwind::OutOfLine;
 
 const S: u64 = 1_000_000_000;
 
@@ -104,8 +105,13 @@ fn subject(pid: u32) -> Subject {
             process_start_ns: 0,
             kernel_len: 0,
             image: 0,
+            probes_page: 0,
+            out_of_line: OutOfLine::default(),
+            returns_len: 0,
+            padding: 0,
         },
         kernel: Box::default(),
+        returns: Box::default(),
     })
 }
 

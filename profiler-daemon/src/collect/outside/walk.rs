@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use profiler_common::StackEnd;
 use profiler_common::outside::LookHead;
 use profiler_common::unwind::{
-    HASH_SEED, Memory, Registers, StepResult, UnwindFailure, UnwindRow, hash_frame, pt_regs_offset,
-    stack_id, step,
+    HASH_SEED, Memory, OutOfLine, PendingReturn, Probes, Registers, StepResult, UnwindFailure,
+    UnwindRow, hash_frame, is_in_probes, leave_probes, pt_regs_offset, stack_id, step,
 };
 
 use crate::sys::memory_reader::{PAGE_BYTES, Page};
@@ -50,6 +50,16 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// The walk ends here, or for want of a page.
+    fn failed(&self, addresses: Vec<u64>, failure: UnwindFailure) -> Progress {
+        let end = StackEnd::Incomplete(failure);
+        let walked = Walked { addresses, end };
+        match self.lacks {
+            Some(page) => Progress::Lacks(page, walked),
+            None => Progress::Done(walked),
+        }
+    }
+
     fn read<const BYTES: usize>(&mut self, address: u64) -> Option<[u8; BYTES]> {
         let mut bytes = [0; BYTES];
         let mut done = 0;
@@ -85,6 +95,23 @@ impl Memory for Reader<'_> {
     }
 }
 
+/// What the kernel remembers of the thread's probes.
+#[derive(Clone)]
+struct Remembered<'a> {
+    head: &'a LookHead,
+    returns: std::slice::Iter<'a, PendingReturn>,
+}
+
+impl Probes for Remembered<'_> {
+    fn next_return(&mut self) -> Option<PendingReturn> {
+        self.returns.next().copied()
+    }
+
+    fn out_of_line(&mut self) -> OutOfLine {
+        self.head.out_of_line
+    }
+}
+
 /// A user stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Walked {
@@ -110,10 +137,10 @@ pub(super) enum Progress {
     Lacks(u64, Walked),
 }
 
-/// Follows the user stack of a thread, at most so many frames. `find_row`: the unwind row for a
-/// code address of its process.
+/// Follows the user stack of a thread, at most so many frames. `returns`: return addresses that
+/// the kernel replaced; `find_row`: the unwind row for a code address of its process.
 pub(super) fn walk(
-    head: &LookHead,
+    (head, returns): (&LookHead, &[PendingReturn]),
     copies: &Copies,
     max_frames: usize,
     mut find_row: impl FnMut(u64) -> Result<UnwindRow, UnwindFailure>,
@@ -136,10 +163,22 @@ pub(super) fn walk(
         head,
         lacks: None,
     };
+    let mut probes = Remembered {
+        head,
+        returns: returns.iter(),
+    };
     let mut addresses = Vec::new();
     while addresses.len() < max_frames {
+        let left = if is_in_probes(&registers, head.probes_page) {
+            leave_probes(&mut registers, head.probes_page, &mut probes, &mut reader)
+        } else {
+            Ok(())
+        };
         let pc = registers.lookup_pc();
         addresses.push(pc);
+        if let Err(failure) = left {
+            return reader.failed(addresses, failure);
+        }
         let row = match find_row(pc) {
             Ok(row) => row,
             Err(failure) => return done(addresses, StackEnd::Incomplete(failure)),
@@ -147,13 +186,7 @@ pub(super) fn walk(
         match step(row, &mut registers, &mut reader) {
             StepResult::Caller => {}
             StepResult::End => return done(addresses, StackEnd::Complete),
-            StepResult::Failed(failure) => {
-                let end = StackEnd::Incomplete(failure);
-                return match reader.lacks {
-                    Some(page) => Progress::Lacks(page, Walked { addresses, end }),
-                    None => done(addresses, end),
-                };
-            }
+            StepResult::Failed(failure) => return reader.failed(addresses, failure),
         }
     }
     done(addresses, StackEnd::TRUNCATED)
@@ -185,6 +218,10 @@ mod tests {
             process_start_ns: 0,
             kernel_len: 0,
             image: 0,
+            probes_page: 0,
+            out_of_line: OutOfLine::default(),
+            returns_len: 0,
+            padding: 0,
         }
     }
 
@@ -223,15 +260,19 @@ mod tests {
             (register::ORIG_RAX, 230),
         ]);
         let mut copies = Copies::default();
-        let lacks = |copies: &Copies| match walk(&in_call, copies, 64, row) {
+        let lacks = |copies: &Copies| match walk((&in_call, &[]), copies, 64, row) {
             Progress::Lacks(page, walked) => (page, walked.addresses.len()),
             Progress::Done(walked) => panic!("{walked:?}"),
         };
-        let walked =
-            |head: &LookHead, copies: &Copies, most: usize| match walk(head, copies, most, row) {
-                Progress::Done(walked) => walked,
-                Progress::Lacks(page, walked) => panic!("{page:x} {walked:?}"),
-            };
+        let walked = |head: &LookHead, copies: &Copies, most: usize| match walk(
+            (head, &[]),
+            copies,
+            most,
+            row,
+        ) {
+            Progress::Done(walked) => walked,
+            Progress::Lacks(page, walked) => panic!("{page:x} {walked:?}"),
+        };
         assert_eq!(lacks(&copies), (number, 1));
         copies.add(number, Some(&memory[0]));
         assert_eq!(lacks(&copies), (number + 1, 2));
@@ -262,5 +303,34 @@ mod tests {
                 end: StackEnd::Incomplete(failure)
             }
         );
+    }
+    #[test]
+    fn functions_with_return_probes_are_passed() {
+        // Check that a frame whose return address the kernel replaced leads to the one it had, and
+        // that without it the walk ends with the reason.
+        let page_address: u64 = 0x7fff_ffff_e000;
+        let sp = STACK + 64;
+        let mut page = [0; PAGE_BYTES];
+        page[64 + 16..][..8].copy_from_slice(&page_address.to_ne_bytes());
+        let mut copies = Copies::default();
+        copies.add(STACK / PAGE_BYTES as u64, Some(&page));
+        let registers = [(register::RIP, CODE), (register::RSP, sp)];
+        let in_call = LookHead {
+            probes_page: page_address,
+            ..head(&registers)
+        };
+        let pending = PendingReturn {
+            slot: sp + 16,
+            returns_to: CODE + 0x142,
+        };
+        let walked = |returns: &[PendingReturn]| match walk((&in_call, returns), &copies, 64, row) {
+            Progress::Done(walked) => walked,
+            Progress::Lacks(page, walked) => panic!("{page:x} {walked:?}"),
+        };
+        let whole = walked(&[pending]);
+        assert_eq!(whole.addresses, [CODE - 1, CODE + 0x141]);
+        assert_eq!(whole.end, StackEnd::Complete);
+        let failure = UnwindFailure::ReturnProbe;
+        assert_eq!(walked(&[]).end, StackEnd::Incomplete(failure));
     }
 }
