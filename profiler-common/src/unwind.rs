@@ -12,7 +12,7 @@ mod tables;
 
 pub use failure::{UnwindFailure, WALK_ENDS};
 pub use return_probe::{
-    MAX_PENDING_RETURNS, OutOfLine, PendingReturn, Probes, is_in_probes, leave_probes,
+    KnownProbes, MAX_PENDING_RETURNS, OutOfLine, PendingReturn, Probes, is_in_probes, leave_probes,
     trampoline_row,
 };
 pub use row::{

@@ -13,6 +13,7 @@ use aya_ebpf::programs::BtfTracePointContext;
 use core::ffi::c_void;
 use profiler_common::Counter;
 use profiler_common::limits::{DEFAULT_THREADS, MAX_FRAME_POINTER_FRAMES, TASKS_PER_THREAD};
+use profiler_common::outside::Look;
 use profiler_common::records::{TaskRef, ThreadRecord};
 use profiler_common::unwind::{StepResult, step_by_frame_pointer};
 
@@ -127,6 +128,10 @@ pub fn follow(scratch: &mut Scratch, _: &ThreadRecord) {
         frames += 1;
     }
 }
+
+/// Stacks are followed by frame pointers, which return probes leave alone.
+#[inline(always)]
+pub fn note_probes(_: Task, _: &mut Look) {}
 
 /// A process was made. Nothing is kept of a process's memory.
 #[inline(always)]

@@ -12,8 +12,8 @@ use profiler_common::records::{GONE_SLOT, NO_SLOT, ThreadRecord, image_bits};
 use profiler_common::unwind::{MAX_PENDING_RETURNS, PendingReturn};
 
 use crate::capture::forget;
+use crate::kernel;
 use crate::maps::{LOOK, OUTSIDE};
-use crate::probes;
 use crate::seed::TaskIteration;
 use crate::task::{self, Task, record};
 
@@ -62,7 +62,7 @@ fn look_at(ctx: *const TaskIteration, task: Task) -> Option<()> {
         head.process_start_ns = record.process_start_ns;
         head.kernel_thread = record.clock.flags & KERNEL_THREAD;
         read_registers(task, head);
-        probes::remembered(task, look);
+        kernel::note_probes(task, look);
         let stack = look.kernel.as_mut_ptr();
         // SAFETY: a task that is not about to be freed, and as many bytes as there are.
         let bytes = unsafe {

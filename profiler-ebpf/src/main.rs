@@ -23,6 +23,7 @@ mod kernel;
 mod life;
 mod look;
 mod maps;
+#[cfg(not(feature = "before_5_17"))]
 mod probes;
 mod seed;
 mod settings;

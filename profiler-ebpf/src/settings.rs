@@ -72,7 +72,10 @@ frozen! {
     cgroup_node, CGROUP_NODE: u32 = 0;
     /// Offset of `kernfs_node.id`.
     node_id, NODE_ID: u32 = 0;
+}
 
+#[cfg(not(feature = "before_5_17"))]
+frozen! {
     /// Offset of `task_struct.utask`: what the kernel remembers of the thread's user probes. 0, as
     /// all of these are then: not known, and stacks end at return probes.
     task_probes, TASK_PROBES: u32 = 0;

@@ -15,6 +15,7 @@ use profiler_common::records::TaskRef;
 use crate::counters::count;
 use crate::task::Task;
 
+pub use crate::probes::note as note_probes;
 pub use crate::tables::{follow, forget_process, inherit_process, replace_process};
 
 /// `PF_USER_WORKER`: a task without a user mode. Older kernels use this bit for something else.

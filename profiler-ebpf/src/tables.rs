@@ -16,7 +16,7 @@ use profiler_common::unwind::{
 
 use crate::capture::{Scratch, forget};
 use crate::counters::count;
-use crate::probes::TaskProbes;
+use crate::probes::{self, WalkProbes};
 use crate::settings;
 use crate::table_maps::{MAPPINGS, PAGES, PROCESSES, ROW_CHUNKS, TABLES};
 use crate::task::Task;
@@ -38,15 +38,7 @@ pub fn follow(scratch: &mut Scratch, record: &ThreadRecord) {
             scratch.walk.count = found.count;
         }
     }
-    let walk = &mut scratch.walk;
-    match TaskProbes::of(Task::current()) {
-        Some((probes, page)) => {
-            walk.probes_page = page;
-            walk.probes = probes.of_task;
-            walk.next_return = probes.next;
-        }
-        None => walk.probes_page = 0,
-    }
+    probes::begin(&mut scratch.walk, Task::current());
     let mut context = Context { scratch };
     // SAFETY: the callback takes a pointer to this context, which outlives the loop.
     unsafe {
@@ -141,18 +133,13 @@ extern "C" fn frame(_index: u64, context: *mut Context) -> i64 {
 /// From a frame that is in the page of probes to the program's own.
 #[inline(always)]
 fn leave(walk: &mut WalkState) -> Result<(), UnwindFailure> {
-    let mut probes = TaskProbes {
-        of_task: walk.probes,
-        next: walk.next_return,
-    };
     let mut memory = ThreadMemory {
         saved: walk.saved_registers,
     };
-    let mut registers = walk.registers;
-    let left = leave_probes(&mut registers, walk.probes_page, &mut probes, &mut memory);
+    let (mut registers, page) = (walk.registers, walk.probes_page);
+    leave_probes(&mut registers, page, &mut WalkProbes(walk), &mut memory)?;
     walk.registers = registers;
-    walk.next_return = probes.next;
-    left
+    Ok(())
 }
 
 /// The row for a code address: its mapping, that one's table, the page in the table, the row in the

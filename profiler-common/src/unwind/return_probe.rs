@@ -31,6 +31,15 @@ pub struct PendingReturn {
     pub returns_to: u64,
 }
 
+impl PendingReturn {
+    /// Whether it was at one of these places.
+    #[must_use]
+    #[inline(always)]
+    pub const fn is_at(&self, slots: [u64; 2]) -> bool {
+        self.slot == slots[0] || self.slot == slots[1]
+    }
+}
+
 /// The instruction under a probe that was last executed in the page, out of its line.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,14 +50,45 @@ pub struct OutOfLine {
     pub belongs_at: u64,
 }
 
-/// What the kernel remembers of a thread's probes. A copy tells the same returns again.
-pub trait Probes: Clone {
-    /// The next return address that was replaced, the innermost first, each once; at most
-    /// [`MAX_PENDING_RETURNS`].
-    fn next_return(&mut self) -> Option<PendingReturn>;
+/// What the kernel remembers of a thread's probes. Who walks searches it in his own way: a program
+/// in the kernel by its helper for loops, since the verifier would follow each turn otherwise.
+pub trait Probes {
+    /// The innermost return address that was replaced at one of these two places on the stack. It
+    /// and those before it are not found again.
+    fn find(&mut self, slots: [u64; 2]) -> Option<PendingReturn>;
+
+    /// The return address that comes next. It can still be found.
+    fn next(&mut self) -> Option<PendingReturn>;
 
     /// The instruction that the thread executes out of its line, or did last.
     fn out_of_line(&mut self) -> OutOfLine;
+}
+
+/// What was remembered of a thread's probes at some moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KnownProbes<'a> {
+    /// Return addresses that were replaced, innermost first.
+    pub returns: &'a [PendingReturn],
+    /// See [`Probes::out_of_line`].
+    pub out_of_line: OutOfLine,
+}
+
+impl Probes for KnownProbes<'_> {
+    fn find(&mut self, slots: [u64; 2]) -> Option<PendingReturn> {
+        let mut known = self.returns.iter();
+        let found = known.position(|pending| pending.is_at(slots))?;
+        let pending = self.returns[found];
+        self.returns = &self.returns[found + 1..];
+        Some(pending)
+    }
+
+    fn next(&mut self) -> Option<PendingReturn> {
+        self.returns.first().copied()
+    }
+
+    fn out_of_line(&mut self) -> OutOfLine {
+        self.out_of_line
+    }
 }
 
 /// Whether a frame is in the `[uprobes]` page at that address (0: the process has none).
@@ -86,30 +126,16 @@ pub fn leave_probes(
     // one byte that it was before Linux 6.11, or the kernel has already put the stack pointer back.
     let plain = registers.sp.wrapping_sub(8);
     let slot = plain.wrapping_add(pushed_bytes(offset));
-    let is_there = |pending: PendingReturn| pending.slot == slot || pending.slot == plain;
-    if offset >= AFTER_KERNEL && is_leaf {
-        let before = probes.clone();
-        let next = probes.next_return();
-        *probes = before;
-        if !next.is_some_and(is_there) {
-            let returns_to = memory.word(slot).ok_or(UnwindFailure::ReadReturn)?;
-            go_to_caller(registers, slot, returns_to);
-            return Ok(());
-        }
+    let slots = [slot, plain];
+    if offset >= AFTER_KERNEL && is_leaf && !probes.next().is_some_and(|next| next.is_at(slots)) {
+        let returns_to = memory.word(slot).ok_or(UnwindFailure::ReadReturn)?;
+        go_to_caller(registers, slot, returns_to);
+        return Ok(());
     }
-    let mut steps = 0;
-    while steps < MAX_PENDING_RETURNS {
-        let Some(pending) = probes.next_return() else {
-            break;
-        };
-        // Those of calls that were left by `longjmp`, and of other stacks, are still among them.
-        if is_there(pending) {
-            go_to_caller(registers, pending.slot, pending.returns_to);
-            return Ok(());
-        }
-        steps += 1;
-    }
-    Err(UnwindFailure::ReturnProbe)
+    // Those of calls that were left by `longjmp`, and of other stacks, are still among them.
+    let pending = probes.find(slots).ok_or(UnwindFailure::ReturnProbe)?;
+    go_to_caller(registers, pending.slot, pending.returns_to);
+    Ok(())
 }
 
 /// The address lies behind a call. All registers that a call keeps are as they were.
@@ -155,31 +181,18 @@ pub const fn trampoline_row(offset: u64) -> UnwindRow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::vec::Vec;
 
     const PAGE: u64 = 0x7fff_ffff_e000;
 
-    #[derive(Clone)]
-    struct Remembered {
-        returns: Vec<PendingReturn>,
-        copy: OutOfLine,
+    /// By slot and address.
+    fn list<const COUNT: usize>(pairs: [(u64, u64); COUNT]) -> [PendingReturn; COUNT] {
+        pairs.map(|(slot, returns_to)| PendingReturn { slot, returns_to })
     }
 
-    impl Probes for Remembered {
-        fn next_return(&mut self) -> Option<PendingReturn> {
-            (!self.returns.is_empty()).then(|| self.returns.remove(0))
-        }
-
-        fn out_of_line(&mut self) -> OutOfLine {
-            self.copy
-        }
-    }
-
-    fn remembered(returns: &[(u64, u64)]) -> Remembered {
-        let pending = |&(slot, returns_to): &(u64, u64)| PendingReturn { slot, returns_to };
-        Remembered {
-            returns: returns.iter().map(pending).collect(),
-            copy: OutOfLine::default(),
+    fn known(returns: &[PendingReturn]) -> KnownProbes<'_> {
+        KnownProbes {
+            returns,
+            ..KnownProbes::default()
         }
     }
 
@@ -211,7 +224,7 @@ mod tests {
 
     fn left(
         mut registers: Registers,
-        probes: &mut Remembered,
+        probes: &mut KnownProbes<'_>,
     ) -> Result<(u64, u64), UnwindFailure> {
         assert!(is_in_probes(&registers, PAGE));
         let left = leave_probes(&mut registers, PAGE, probes, &mut Words);
@@ -224,7 +237,7 @@ mod tests {
         // between that have none, with what a `longjmp` left, with those of another stack, and with
         // two for one slot, as a tail call leaves them.
         let (near, far) = (0x7ffe_0000_1000, 0x7fff_1000_0000);
-        let mut probes = remembered(&[
+        let returns = list([
             (near - 64, 0x40_0001),
             (near, 0x40_1000),
             (far, 0x40_9999),
@@ -232,6 +245,7 @@ mod tests {
             (near + 32, 0x40_2000),
             (near + 96, 0x40_3000),
         ]);
+        let mut probes = known(&returns);
         assert_eq!(
             left(caller(near + 8), &mut probes),
             Ok((0x40_1000, near + 8))
@@ -254,7 +268,8 @@ mod tests {
         // pushed, and (at 1) in the trampoline of one byte; never one whose call is long gone.
         let slot = 0x7ffe_0000_1000;
         for (offset, pushed) in [(0, 0), (1, 0), (1, 8), (2, 16), (4, 24), (11, 24)] {
-            let mut probes = remembered(&[(slot - 48, 0x40_0001), (slot, 0x40_1000)]);
+            let returns = list([(slot - 48, 0x40_0001), (slot, 0x40_1000)]);
+            let mut probes = known(&returns);
             let registers = Registers::interrupted(PAGE + offset, slot + 8 - pushed, 7);
             assert_eq!(left(registers, &mut probes), Ok((0x40_1000, slot + 8)));
         }
@@ -262,12 +277,14 @@ mod tests {
         // to be found.
         for (offset, pushed) in [(13, 24), (13, 0), (15, 16), (16, 8)] {
             let registers = Registers::interrupted(PAGE + offset, slot + 8 - pushed, 7);
-            let mut probes = remembered(&[(slot, 0x40_1000), (slot + 16, 0x40_2000)]);
+            let returns = list([(slot, 0x40_1000), (slot + 16, 0x40_2000)]);
+            let mut probes = known(&returns);
             assert_eq!(left(registers, &mut probes), Ok((0x40_1000, slot + 8)));
             if pushed == 0 {
                 continue;
             }
-            let mut probes = remembered(&[(slot + 16, 0x40_2000)]);
+            let returns = list([(slot + 16, 0x40_2000)]);
+            let mut probes = known(&returns);
             assert_eq!(left(registers, &mut probes), Ok((slot, slot + 8)));
             assert_eq!(
                 left(caller(slot + 24), &mut probes),
@@ -275,7 +292,8 @@ mod tests {
             );
         }
         let mut registers = Registers::interrupted(PAGE, 0x1008, 7);
-        let mut probes = remembered(&[(0x1000, 0x40_1000)]);
+        let returns = list([(0x1000, 0x40_1000)]);
+        let mut probes = known(&returns);
         leave_probes(&mut registers, PAGE, &mut probes, &mut Words).expect("remembered");
         assert_eq!(registers.lookup_pc(), 0x40_0fff);
         assert_eq!((registers.fp, registers.flags), (7, LEAF));
@@ -285,11 +303,11 @@ mod tests {
     fn an_instruction_out_of_its_line_is_where_it_belongs() {
         // Check the thread that executes a copy, before and behind it; and that a copy elsewhere,
         // or none, is told.
-        let mut probes = remembered(&[]);
+        let mut probes = known(&[]);
         let at = |offset: u64| Registers::interrupted(PAGE + 256 + offset, 0x1000, 0);
         let failed = Err(UnwindFailure::ReturnProbe);
         assert_eq!(left(at(0), &mut probes), failed);
-        probes.copy = OutOfLine {
+        probes.out_of_line = OutOfLine {
             at: PAGE + 256,
             belongs_at: 0x40_1000,
         };

@@ -2,7 +2,7 @@
 //! the daemon fills through mappings. Process -> its code mappings -> table -> page -> rows. It
 //! does not say how rows are made.
 
-use super::{Registers, UnwindRow};
+use super::{PendingReturn, Registers, UnwindRow};
 
 /// Value of the process map: which of the mapping rows are a process's.
 #[repr(C)]
@@ -116,6 +116,10 @@ pub struct WalkState {
     pub probes: u64,
     /// Kernel address of the next return address that was replaced, 0 = none.
     pub next_return: u64,
+    /// Where on the stack one is looked for.
+    pub wanted_slots: [u64; 2],
+    /// The one that was found; its slot is 0 if there is none.
+    pub found_return: PendingReturn,
     /// Running hash of the frames.
     pub hash: u64,
     /// Frames so far.
@@ -130,4 +134,4 @@ const _: () = assert!(size_of::<TableRow>() == 16);
 const _: () = assert!(size_of::<RowChunk>() == 1 << 20);
 const _: () = assert!(CHUNK_ROWS.is_power_of_two());
 const _: () = assert!(1 << MAPPING_SEARCH_STEPS == MAX_PROCESS_MAPPINGS);
-const _: () = assert!(size_of::<WalkState>() == 40 + 32 + 16 + 56);
+const _: () = assert!(size_of::<WalkState>() == 40 + 32 + 16 + 88);

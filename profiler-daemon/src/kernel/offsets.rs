@@ -64,9 +64,11 @@ pub(super) fn find(btf: &Btf<'_>, variant: Variant) -> Result<Vec<(&'static str,
         "TASK_STATUS",
         of_thread + btf.offset("thread_info", &["status"])?,
     ));
-    match of_probes(btf) {
-        Ok(of_probes) => found.extend(of_probes),
-        Err(error) => warn!("stacks end at functions with return probes: {error}"),
+    if variant == Variant::Since517 {
+        match of_probes(btf) {
+            Ok(of_probes) => found.extend(of_probes),
+            Err(error) => warn!("stacks end at functions with return probes: {error}"),
+        }
     }
     if variant == Variant::Before517 {
         found.push(("TASK_STACK", btf.offset("task_struct", &["stack"])?));

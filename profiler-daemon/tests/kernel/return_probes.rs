@@ -105,7 +105,7 @@ fn stacks_pass_functions_with_return_probes() {
         return;
     };
     let _probes = ReturnProbes::attach(workload::exe(), &["recurse", "recursion_bottom"]);
-    let workload = Workload::start("recursion --depth 60 --seconds 8");
+    let workload = Workload::start("recursion --depth 20 --seconds 8");
     let path = format!("/processes/{}", workload.selector());
     let stacks = || {
         let process = reads::until(daemon, &path, unix_now_ns(), |_| true);
@@ -126,7 +126,7 @@ fn stacks_pass_functions_with_return_probes() {
     );
     let tree = daemon.get(&format!("{path}/calltree?window=3s"));
     let run = longest_run(&tree["root"], "recurse", 0);
-    assert_eq!(run, 60, "{tree}");
+    assert_eq!(run, 20, "{tree}");
     let events = daemon.get(&format!("{path}/os-events"));
     assert_eq!(system_call(&events, "syscall_335"), None);
     let functions = daemon.get(&format!("{path}/functions?limit=0&window=3s"));
@@ -151,7 +151,7 @@ fn sleepers_in_functions_with_return_probes_have_whole_stacks() {
     };
     let path = format!("/processes/{}", sleeper.selector());
     for fact in facts["threads"].as_array().expect("a list") {
-        let chain = ["start_thread", text(fact, "/function")];
+        let chain = ["thread_start", text(fact, "/function")];
         let tree = format!("{path}/calltree");
         reads::until(&daemon, &tree, unix_now_ns(), |tree| {
             has_chain(&tree["root"], &chain)

@@ -384,9 +384,10 @@ fn programs_without_frame_pointers_have_whole_stacks() {
 /// What the daemon counted about tables, without zeros.
 pub(crate) fn counts(daemon: &Daemon) -> Vec<String> {
     let metrics = daemon.try_get("/metrics").text().to_string();
+    let begins = ["profiler_unwind_", "profiler_stack_walk_failures_total"];
     let lines = metrics
         .lines()
-        .filter(|line| line.starts_with("profiler_unwind_"));
+        .filter(|line| begins.iter().any(|begin| line.starts_with(begin)));
     lines
         .filter(|line| !line.ends_with(" 0"))
         .map(str::to_owned)

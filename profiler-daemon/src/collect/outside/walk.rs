@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use profiler_common::StackEnd;
 use profiler_common::outside::LookHead;
 use profiler_common::unwind::{
-    HASH_SEED, Memory, OutOfLine, PendingReturn, Probes, Registers, StepResult, UnwindFailure,
-    UnwindRow, hash_frame, is_in_probes, leave_probes, pt_regs_offset, stack_id, step,
+    HASH_SEED, KnownProbes, Memory, PendingReturn, Registers, StepResult, UnwindFailure, UnwindRow,
+    hash_frame, is_in_probes, leave_probes, pt_regs_offset, stack_id, step,
 };
 
 use crate::sys::memory_reader::{PAGE_BYTES, Page};
@@ -95,23 +95,6 @@ impl Memory for Reader<'_> {
     }
 }
 
-/// What the kernel remembers of the thread's probes.
-#[derive(Clone)]
-struct Remembered<'a> {
-    head: &'a LookHead,
-    returns: std::slice::Iter<'a, PendingReturn>,
-}
-
-impl Probes for Remembered<'_> {
-    fn next_return(&mut self) -> Option<PendingReturn> {
-        self.returns.next().copied()
-    }
-
-    fn out_of_line(&mut self) -> OutOfLine {
-        self.head.out_of_line
-    }
-}
-
 /// A user stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Walked {
@@ -163,9 +146,9 @@ pub(super) fn walk(
         head,
         lacks: None,
     };
-    let mut probes = Remembered {
-        head,
-        returns: returns.iter(),
+    let mut probes = KnownProbes {
+        returns,
+        out_of_line: head.out_of_line,
     };
     let mut addresses = Vec::new();
     while addresses.len() < max_frames {
@@ -196,7 +179,7 @@ pub(super) fn walk(
 mod tests {
     use super::*;
     use profiler_common::outside::SAVED_REGISTERS;
-    use profiler_common::unwind::kind;
+    use profiler_common::unwind::{OutOfLine, kind};
 
     const STACK: u64 = 0x7fff_0000_0000;
     const CODE: u64 = 0x40_1000;
