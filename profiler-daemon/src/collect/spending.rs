@@ -138,7 +138,7 @@ impl Spending {
         Self {
             budget,
             controller,
-            prices: Prices::new(kernel.calls.price_ns()),
+            prices: Prices::new(kernel.calls.price_ns(), kernel.calls.idle_run_ns()),
             estimate: Estimate::new(now_ns),
             last,
             measured_from: Work::default(),

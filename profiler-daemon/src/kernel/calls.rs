@@ -6,7 +6,9 @@
 
 use aya::programs::tp_btf::BtfTracePointLinkId;
 use profiler_common::records::scanning;
+use tracing::debug;
 
+use super::cost::Costs;
 use super::programs::Programs;
 use super::refusal::StartError;
 use super::settings::SystemCalls;
@@ -27,6 +29,7 @@ pub struct CallHooks {
     /// Those that are attached, in that order.
     links: Vec<(&'static str, BtfTracePointLinkId)>,
     price_ns: f64,
+    idle_run_ns: f64,
 }
 
 impl CallHooks {
@@ -36,6 +39,7 @@ impl CallHooks {
             whose,
             links: Vec::new(),
             price_ns: 0.0,
+            idle_run_ns: 0.0,
         }
     }
 
@@ -49,6 +53,13 @@ impl CallHooks {
     #[must_use]
     pub const fn price_ns(&self) -> f64 {
         self.price_ns
+    }
+
+    /// What the kernel's run-time statistics say of one run of such a program that does nothing:
+    /// most of it is the measuring. 0 where there are no hooks, or no statistics.
+    #[must_use]
+    pub const fn idle_run_ns(&self) -> f64 {
+        self.idle_run_ns
     }
 
     /// Has system calls traced from now on, or not; only where the settings allow it. Threads that
@@ -79,11 +90,16 @@ impl CallHooks {
         targets.scan_tasks(scanning::RUNNING, programs)
     }
 
-    /// Attaches the hooks, before the programs work, and measures what they cost.
+    /// Attaches the hooks, before the programs work, and measures what they cost, and what the
+    /// statistics make of that.
     ///
     /// # Errors
     /// [`StartError`] if the kernel refuses.
-    pub(super) fn start(&mut self, programs: &mut Programs) -> Result<(), StartError> {
+    pub(super) fn start(
+        &mut self,
+        programs: &mut Programs,
+        costs: &mut Costs,
+    ) -> Result<(), StartError> {
         if self.whose == SystemCalls::Off {
             return Ok(());
         }
@@ -97,8 +113,16 @@ impl CallHooks {
                 self.detach(programs)?;
             }
         }
-        prices.sort_unstable_by(f64::total_cmp);
-        self.price_ns = prices[ROUNDS / 2].max(0.0);
+        self.price_ns = median(prices).max(0.0);
+        let runs = costs.measure(true).and_then(|()| {
+            let runs = (0..ROUNDS).filter_map(|_| run_ns(programs)).collect();
+            costs.measure(false).map(|()| runs)
+        });
+        match runs {
+            Ok(runs) => self.idle_run_ns = median(runs),
+            // Nothing is learnt from them later either.
+            Err(error) => debug!("no run-time statistics: {error}"),
+        }
         Ok(())
     }
 
@@ -115,6 +139,28 @@ impl CallHooks {
         }
         Ok(())
     }
+}
+
+/// The middle one; 0 of none.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+/// What a run of the hooks' programs takes by the statistics, which are on.
+fn run_ns(programs: &Programs) -> Option<f64> {
+    let sum = || {
+        let costs = programs.costs().into_iter();
+        let hooks = costs.filter(|cost| TRACEPOINTS.contains(&cost.name.as_str()));
+        hooks.fold((0, 0), |(runs, ns), cost| {
+            (runs + cost.runs, ns + cost.run_ns)
+        })
+    };
+    let before = sum();
+    ns_per_call();
+    let after = sum();
+    let runs = after.0.checked_sub(before.0).filter(|runs| *runs > 0)?;
+    Some(after.1.saturating_sub(before.1) as f64 / runs as f64)
 }
 
 /// What a system call that does next to nothing takes this thread.

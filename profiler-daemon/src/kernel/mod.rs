@@ -150,7 +150,9 @@ impl Kernel {
             creates_at_switch,
             newer_refused: None,
         };
-        kernel.calls.start(&mut kernel.programs)?;
+        kernel
+            .calls
+            .start(&mut kernel.programs, &mut kernel.costs)?;
         kernel.programs.attach_all()?;
         let started = kernel.ticks.start();
         started.map_err(|error| tick_refused(&error))?;
