@@ -1,4 +1,5 @@
-//! `cargo xtask lint`: formatting, spelling, clippy over host and kernel programs, and `tidy`.
+//! `cargo xtask lint`: formatting, spelling, clippy over host and kernel programs, links in
+//! comments, and `tidy`.
 
 use std::env;
 use std::process::Command;
@@ -31,7 +32,17 @@ pub(crate) fn lint(workspace: &Workspace) -> anyhow::Result<()> {
         "-D",
         "warnings",
     ]);
-    shell::run(&mut clippy)
+    shell::run(&mut clippy)?;
+    comments(workspace)
+}
+
+/// Fails on a link in a comment that leads nowhere, or from what is public to what is not.
+fn comments(workspace: &Workspace) -> anyhow::Result<()> {
+    let mut doc = workspace.cargo("doc");
+    // Optimized like clippy's run, which has checked everything that is only depended on.
+    doc.args(["--workspace", "--no-deps", "--release"])
+        .env("RUSTDOCFLAGS", "-D warnings");
+    shell::run(&mut doc)
 }
 
 /// Looks for misspelt words. Where typos cannot be had, that is said, and in CI an error.

@@ -88,7 +88,7 @@ enum Task {
         #[arg(long)]
         or_skip: bool,
     },
-    /// Check formatting, lints (host and kernel programs) and tidiness
+    /// Check formatting, lints (host and kernel programs), links in comments and tidiness
     Lint,
     /// Check who imports whom, where unsafe stands, and the sizes of files
     Tidy,

@@ -28,8 +28,8 @@ pub mod mapping {
     pub const NO_TABLE: u32 = 0;
     /// By the table that the row names.
     pub const TABLE: u32 = 1;
-    /// By frame pointers ([`kind::FRAME_POINTER`](super::kind::FRAME_POINTER)): code made at run
-    /// time, and code of files that can have no table.
+    /// By frame pointers ([`FRAME_POINTER`](super::super::kind::FRAME_POINTER) of rows): code made
+    /// at run time, and code of files that can have no table.
     pub const FRAME_POINTER: u32 = 2;
     /// By [`trampoline_row`](super::super::trampoline_row): an `[uprobes-trampoline]`.
     pub const PROBE_TRAMPOLINE: u32 = 3;

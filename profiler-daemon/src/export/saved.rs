@@ -7,7 +7,7 @@
 //! by field. These carry no names of fields, so a file is read by programs with the same number of
 //! the format only. Whoever changes a type that is in it adds one to [`FORMAT`].
 //!
-//! A file is hostile: bytes and memory are bounded while it is read ([`meter`]), and what was read
+//! A file is hostile: bytes and memory are bounded while it is read (`meter`), and what was read
 //! is checked as a whole before anybody sees it ([`Snapshot::check`]).
 
 #[cfg(any(test, feature = "fuzzing"))]

@@ -9,7 +9,7 @@
 //! Copies share full chunks, so a snapshot costs one reference count per chunk and a writer copies
 //! a chunk at most once for it. **A number belongs to the copy that it was read from**: what a
 //! number means in a snapshot never changes, but two snapshots may mean different frames by it
-//! ([`FrameList::same_numbers`], [`FrameList::adopt`]).
+//! (`FrameList::same_numbers`, `FrameList::adopt`).
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -2,8 +2,8 @@
 //! are stored once.
 //!
 //! The tree holds structure only; what the stacks weigh is in a vector beside it, indexed by node.
-//! Nodes are appended, and [`Tree::prune`](super::prune) numbers those that stay anew, so a
-//! parent's number is always below its children's. All trees of a profile share one [`NodeBudget`].
+//! Nodes are appended, and `Tree::prune` numbers those that stay anew, so a parent's number is
+//! always below its children's. All trees of a profile share one [`NodeBudget`].
 
 use std::{
     hash::{BuildHasher, RandomState},
