@@ -1,12 +1,14 @@
 //! The service: starts what answers and the server, waits for signals, and stops both. It decides
 //! nothing else.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
+use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -83,7 +85,7 @@ async fn profile(config: Config) -> anyhow::Result<()> {
                     () = stop.told() => watch.abort(),
                     broken = &mut watch => match broken {
                         Ok(never) => match never {},
-                        Err(error) => result = Err(anyhow!("watching over the threads failed: {error}")),
+                        Err(error) => result = Err(error).context("watching over the threads failed"),
                     },
                 }
             }
@@ -116,14 +118,22 @@ async fn show(config: &Config, replay: Replay) -> anyhow::Result<()> {
     server.stop().await
 }
 
+/// The address cannot be listened on.
+#[derive(Debug, Error)]
+#[error("cannot listen on {address}: {source}; choose another address with --listen")]
+struct NotListening {
+    address: SocketAddr,
+    source: io::Error,
+}
+
 /// Listens. It is done first: it is what fails most often, and costs nothing.
 async fn bind(config: &Config) -> anyhow::Result<(TcpListener, SocketAddr)> {
-    let listener = TcpListener::bind(config.listen).await.map_err(|error| {
-        anyhow!(
-            "cannot listen on {}: {error}; choose another address with --listen",
-            config.listen
-        )
-    })?;
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .map_err(|source| NotListening {
+            address: config.listen,
+            source,
+        })?;
     let address = listener
         .local_addr()
         .context("cannot tell which address is listened on")?;

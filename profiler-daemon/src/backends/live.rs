@@ -239,7 +239,8 @@ impl Live {
 
     async fn change_targets(&self, targets: Targets) -> Result<Targets, TargetsFailure> {
         let set = self.access.set_targets(targets).await;
-        set.map_err(unavailable)?.map_err(TargetsFailure::Refused)
+        set.map_err(unavailable)?
+            .map_err(|refused| TargetsFailure::Refused(refused.to_string()))
     }
 }
 

@@ -50,10 +50,10 @@ impl Replay {
     }
 
     fn of(saved: Saved, name: &str) -> anyhow::Result<Self> {
-        let status: Status = serde_json::from_str(&saved.status)
-            .map_err(|error| anyhow!("how the daemon was cannot be read: {error}"))?;
-        let targets = serde_json::from_str(&saved.targets)
-            .map_err(|error| anyhow!("what was profiled cannot be read: {error}"))?;
+        let status: Status =
+            serde_json::from_str(&saved.status).context("how the daemon was cannot be read")?;
+        let targets =
+            serde_json::from_str(&saved.targets).context("what was profiled cannot be read")?;
         let replay = ReplayOf {
             file: name.to_owned(),
             saved_at: rfc3339(saved.snapshot.as_of_unix_ns()),

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::Live;
 use crate::api::{BoxFuture, Source as _, TargetsFailure, Unavailable};
-use crate::collect::{CollectorState, Command, Commander, TableFill, TableTold};
+use crate::collect::{CollectorState, Command, Commander, TableFill, TableTold, TargetsRefused};
 use crate::config::Config;
 use crate::config::targets::Targets;
 use crate::kernel::{Attached, KernelSettings, SystemCalls};
@@ -299,9 +299,7 @@ async fn the_collector_says_what_is_profiled() {
     let Ok(Command::SetTargets { answer, .. }) = commands.try_recv() else {
         panic!("the collector was asked");
     };
-    answer
-        .send(Err("there is no process 4".to_owned()))
-        .unwrap();
+    answer.send(Err(TargetsRefused::NoProcess(4))).unwrap();
     let sentence = "there is no process 4".to_owned();
     assert_eq!(refused.await, Err(TargetsFailure::Refused(sentence)));
     fill(&commander);

@@ -25,7 +25,7 @@ use crate::sys::proc_fs;
 use crate::sys::waker::Waker;
 
 use super::backoff::Backoff;
-use super::command::{Command, SessionUnchanged, reply};
+use super::command::{Command, SessionUnchanged, TargetsRefused, reply};
 use super::convert::{Owners, Unowned, convert};
 use super::coverage::Coverage;
 use super::descriptions::Descriptions;
@@ -160,7 +160,7 @@ impl Collector {
         collector.look_at_kernel_modules();
         collector.sync_unwinding();
         let targets = collector.targets.borrow().clone();
-        collector.set_targets(targets).map_err(anyhow::Error::msg)?;
+        collector.set_targets(targets)?;
         Ok(collector)
     }
 
@@ -537,7 +537,7 @@ impl Collector {
     }
 
     /// Sets targets that exist, all or none of them, and says so to whoever reads what is in force.
-    fn set_targets(&mut self, targets: Targets) -> Result<Targets, String> {
+    fn set_targets(&mut self, targets: Targets) -> Result<Targets, TargetsRefused> {
         let before = self.targets.borrow().clone();
         targets::replace(&mut self.kernel, &targets, &before)?;
         self.targets.send_replace(targets.clone());

@@ -1,6 +1,7 @@
 //! What other threads ask of the collector's thread.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 
@@ -8,6 +9,7 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 use crate::config::targets::Targets;
+use crate::kernel::TargetError;
 use crate::processes::files::OpenModule;
 use crate::processes::module::ModuleId;
 use crate::profile::sessions::{SessionChange, SessionChanged, SessionRefusal};
@@ -42,8 +44,8 @@ pub enum Command {
     SetTargets {
         /// Which.
         targets: Targets,
-        /// What is profiled from now on; a sentence if they cannot be set.
-        answer: Answer<Result<Targets, String>>,
+        /// What is profiled from now on; or why they cannot be set.
+        answer: Answer<Result<Targets, TargetsRefused>>,
     },
     /// A change of the named sessions, right after a pass.
     ChangeSession {
@@ -68,6 +70,20 @@ pub(super) fn reply<T>(answer: Answer<T>, execute: impl FnOnce() -> T) {
         // Whoever leaves only now finds out by asking again.
         answer.send(execute()).ok();
     }
+}
+
+/// Why targets cannot be set.
+#[derive(Debug, Error)]
+pub enum TargetsRefused {
+    /// There is no such process.
+    #[error("there is no process {0}")]
+    NoProcess(u32),
+    /// Who descends from them cannot be told.
+    #[error("cannot list processes: {0}")]
+    Unlisted(#[source] io::Error),
+    /// The kernel side does not take them.
+    #[error(transparent)]
+    Kernel(#[from] TargetError),
 }
 
 /// Why the named sessions were not changed.
@@ -104,7 +120,7 @@ impl Commander {
     ///
     /// # Errors
     /// No file descriptor is left.
-    pub fn new() -> std::io::Result<(Self, Receiver<Command>, Arc<Waker>)> {
+    pub fn new() -> io::Result<(Self, Receiver<Command>, Arc<Waker>)> {
         let (sender, receiver) = mpsc::sync_channel(MAX_WAITING);
         let waker = Arc::new(Waker::new()?);
         Ok((

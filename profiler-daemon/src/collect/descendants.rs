@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use tracing::warn;
 
+use super::command::TargetsRefused;
 use crate::kernel::Targets;
 use crate::sys::proc_fs;
 
@@ -16,12 +17,10 @@ const READINGS: usize = 16;
 /// A process that is not known as a target yet may fork meanwhile, so the list of processes is read
 /// again until it shows nobody new: then all parents in it were targets before it was read, and the
 /// programs have seen to what these fork.
-pub(super) fn add(targets: &mut Targets, pids: &[u32]) -> Result<(), String> {
+pub(super) fn add(targets: &mut Targets, pids: &[u32]) -> Result<(), TargetsRefused> {
     for _ in 0..READINGS {
-        let parents = parents().map_err(|error| format!("cannot list processes: {error}"))?;
-        let added = targets
-            .add_processes(&descendants(&parents, pids))
-            .map_err(|error| error.to_string())?;
+        let parents = parents().map_err(TargetsRefused::Unlisted)?;
+        let added = targets.add_processes(&descendants(&parents, pids))?;
         if added == 0 {
             return Ok(());
         }

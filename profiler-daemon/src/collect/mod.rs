@@ -41,7 +41,7 @@ mod unwinding;
 
 pub use budget::{Budget, Tracing};
 pub use collector::Collector;
-pub use command::{Answer, Command, Commander, Gone, SessionUnchanged};
+pub use command::{Answer, Command, Commander, Gone, SessionUnchanged, TargetsRefused};
 pub use cost::EstimatedCost;
 pub use coverage::{Coverage, WalkCounts};
 pub use files_without::{FileWithout, FilesWithout, FollowedBy};

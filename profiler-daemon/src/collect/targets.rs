@@ -2,24 +2,25 @@
 
 use tracing::warn;
 
+use super::command::TargetsRefused;
 use super::descendants;
 use crate::config::targets::Targets;
-use crate::kernel::{Kernel, NamedTargets};
+use crate::kernel::{Kernel, NamedTargets, TargetError};
 use crate::sys::proc_fs;
 
 /// Has the programs profile `targets` in place of those `before`. Processes and control groups that
 /// are named must exist.
 ///
 /// # Errors
-/// A sentence; what is profiled is then as before.
+/// [`TargetsRefused`]; what is profiled is then as before.
 pub(super) fn replace(
     kernel: &mut Kernel,
     targets: &Targets,
     before: &Targets,
-) -> Result<(), String> {
+) -> Result<(), TargetsRefused> {
     let mut pids = targets.pids.iter();
     if let Some(pid) = pids.find(|pid| proc_fs::stat(**pid).is_none()) {
-        return Err(format!("there is no process {pid}"));
+        return Err(TargetsRefused::NoProcess(*pid));
     }
     apply(kernel, targets).inspect_err(|_| {
         if let Err(error) = apply(kernel, before) {
@@ -30,16 +31,13 @@ pub(super) fn replace(
 
 /// The living descendants are looked for last: those that are born meanwhile are judged by these
 /// targets already.
-fn apply(kernel: &mut Kernel, targets: &Targets) -> Result<(), String> {
-    kernel
-        .targets
-        .name(&named(targets))
-        .map_err(|error| error.to_string())?;
+fn apply(kernel: &mut Kernel, targets: &Targets) -> Result<(), TargetsRefused> {
+    kernel.targets.name(&named(targets))?;
     if targets.children {
         descendants::add(&mut kernel.targets, &targets.pids)?;
     }
     let judged = kernel.targets.judge_anew(&mut kernel.programs);
-    judged.map_err(|error| error.to_string())
+    Ok(judged.map_err(TargetError::from)?)
 }
 
 /// Targets as the kernel stage takes them.

@@ -15,13 +15,13 @@ pub(crate) mod fuzzing;
 mod meter;
 mod names;
 
+use std::error::Error;
 use std::io::{self, Read as _, Write};
 use std::sync::Arc;
 
 use flate2::bufread::GzDecoder;
 use flate2::{Compression, GzBuilder};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use crate::profile::check::Flaw;
 use crate::profile::snapshot::Snapshot;
@@ -58,7 +58,7 @@ pub struct Saved {
 }
 
 /// Why a file cannot be read.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
     /// It begins otherwise.
     #[error(
@@ -75,7 +75,7 @@ pub enum Unreadable {
     },
     /// Its bytes are not what was written.
     #[error("it is damaged or incomplete: {0}")]
-    Damaged(String),
+    Damaged(#[source] Box<dyn Error + Send + Sync>),
     /// It has too much in it.
     #[error("it is larger than any profile: {0}")]
     TooLarge(&'static str),
@@ -125,12 +125,12 @@ impl Saved {
             .by_ref()
             .take(max_bytes + 1)
             .read_to_end(&mut unpacked)
-            .map_err(|error| Unreadable::Damaged(error.to_string()))?;
+            .map_err(|error| Unreadable::Damaged(error.into()))?;
         if unpacked.len() as u64 > max_bytes {
             return Err(Unreadable::TooLarge("there are too many bytes in it"));
         }
         if !decoder.into_inner().is_empty() {
-            return Err(Unreadable::Damaged("something follows its end".to_owned()));
+            return Err(Unreadable::Damaged("something follows its end".into()));
         }
         let saved = Self::decode(&unpacked, memory_bytes)?;
         saved.check()?;
@@ -144,11 +144,11 @@ impl Saved {
         if meter.is_exhausted() {
             return Err(Unreadable::TooLarge("it takes too much memory"));
         }
-        let saved = read.map_err(|error| Unreadable::Damaged(error.to_string()))?;
+        let saved = read.map_err(|error| Unreadable::Damaged(error.into()))?;
         match decoder.finalize() {
             Ok([]) => Ok(saved),
             _ => Err(Unreadable::Damaged(
-                "something follows its last part".to_owned(),
+                "something follows its last part".into(),
             )),
         }
     }
@@ -157,7 +157,7 @@ impl Saved {
         self.snapshot.check()?;
         if !self.names.is_whole() {
             return Err(Unreadable::Damaged(
-                "a frame has a name that is not there".to_owned(),
+                "a frame has a name that is not there".into(),
             ));
         }
         Ok(())
@@ -166,7 +166,7 @@ impl Saved {
 
 /// Reads the head, and answers what follows.
 fn head(file: &[u8]) -> Result<&[u8], Unreadable> {
-    let incomplete = || Unreadable::Damaged("it ends within its head".to_owned());
+    let incomplete = || Unreadable::Damaged("it ends within its head".into());
     let rest = file.strip_prefix(&MARK).ok_or(Unreadable::Foreign)?;
     let (format, rest) = rest.split_first_chunk().ok_or_else(incomplete)?;
     let format = u16::from_le_bytes(*format);

@@ -7,6 +7,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use http_body_util::LengthLimitError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -194,12 +195,5 @@ async fn read_body(shared: &Shared, body: Body) -> Result<Vec<u8>, Problem> {
 }
 
 fn is_too_large(error: &axum::Error) -> bool {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(error) = cause {
-        if error.to_string().contains("length limit exceeded") {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
+    anyhow::Chain::new(error).any(|cause| cause.is::<LengthLimitError>())
 }

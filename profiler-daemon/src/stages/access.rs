@@ -7,7 +7,7 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::{oneshot, watch};
 
-use crate::collect::{Answer, CollectorState, Command, Commander, Gone};
+use crate::collect::{Answer, CollectorState, Command, Commander, Gone, TargetsRefused};
 use crate::config::targets::Targets;
 use crate::processes::mappings::Place;
 use crate::processes::module::ModuleId;
@@ -111,11 +111,11 @@ impl Access {
     /// it counts from the answer on.
     ///
     /// # Errors
-    /// [`Unanswered`]; within, a sentence where they cannot be set.
+    /// [`Unanswered`]; within, why they cannot be set.
     pub async fn set_targets(
         &self,
         targets: Targets,
-    ) -> Result<Result<Targets, String>, Unanswered> {
+    ) -> Result<Result<Targets, TargetsRefused>, Unanswered> {
         self.ask(|answer| Command::SetTargets { targets, answer })
             .await
     }

@@ -2,7 +2,7 @@
 //! give a record, nothing, or a rejection; reading them from memory shared with the kernel is
 //! `perf_ring`.
 
-use std::fmt;
+use thiserror::Error;
 
 /// Bytes of the `sample_id` block at the end of every record: pid, tid (u32 each), time (u64).
 const TRAILER_BYTES: usize = 16;
@@ -122,19 +122,12 @@ impl Event {
 }
 
 /// Why bytes are not a record. Each one is counted by the reader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("side-band record {0}")]
 pub struct Malformed(
     /// What was wrong.
     pub &'static str,
 );
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "side-band record {}", self.0)
-    }
-}
-
-impl std::error::Error for Malformed {}
 
 /// The head of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

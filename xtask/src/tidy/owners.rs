@@ -5,7 +5,7 @@ use super::tokens::Source;
 
 /// Outside crates and the one module of the daemon that may use each. Tests may drive what they
 /// test with any.
-const OWNERS: [(&str, &str); 24] = [
+const OWNERS: [(&str, &str); 25] = [
     ("addr2line", "symbols"),
     ("aya", "kernel"),
     ("aya_log", "kernel"),
@@ -18,6 +18,7 @@ const OWNERS: [(&str, &str); 24] = [
     ("flate2", "export"),
     ("gimli", "unwind"),
     ("hashbrown", "profile"),
+    ("http_body_util", "http"),
     ("hyper", "http"),
     ("hyper_util", "http"),
     ("iced_x86", "unwind"),
