@@ -4,8 +4,7 @@
 mod access;
 
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use tokio::sync::{oneshot, watch};
@@ -25,6 +24,7 @@ use crate::sys::clock::{ClockOffsets, monotonic_ns, unix_ns};
 use crate::sys::heartbeat::Heartbeat;
 use crate::sys::limited_child::ChildLimits;
 use crate::sys::own_cost;
+use crate::sys::own_thread::{NotJoined, OwnThread};
 use crate::sys::perf_event::SideBand;
 use crate::sys::priority::put_own_thread_ahead;
 use crate::sys::waker::Waker;
@@ -41,6 +41,10 @@ const PROGRAM: &str = "/proc/self/exe";
 const OTHER_FILES: u64 = 1_024;
 /// How long the last pass may take once the stages are told to stop.
 const LAST_PASS: Duration = Duration::from_secs(2);
+
+/// How long the threads that find names and lines may take to end. What they still do is of no use
+/// to anybody.
+const LAST_NAMES: Duration = Duration::from_millis(500);
 
 /// Memory for lines of source already found, bytes.
 const LINE_CACHE_BYTES: usize = 32 << 20;
@@ -64,7 +68,7 @@ pub struct Stages {
     pub access: Access,
     /// Whether the kernel programs are attached.
     pub attached: Attached,
-    collector: JoinHandle<()>,
+    collector: OwnThread,
 }
 
 /// Starts the threads. Loading the kernel programs takes a second or two; the stages can be asked
@@ -114,9 +118,7 @@ pub fn start(config: &Config) -> anyhow::Result<Stages> {
                 }
             }
         };
-        thread::Builder::new()
-            .name("collector".into())
-            .spawn(move || life.live(work))
+        OwnThread::spawn("collector", move || life.live(work))
             .context("cannot start the collector's thread")?
     };
     let symbolizer = Symbolizer::spawn(SymbolOptions {
@@ -142,24 +144,25 @@ pub fn start(config: &Config) -> anyhow::Result<Stages> {
 }
 
 impl Stages {
-    /// Has the collector answer what is still asked, do its last pass and detach. If it is gone
-    /// already, so much the better.
+    /// Has the collector answer what is still asked, do its last pass and detach, and the other
+    /// threads end. If it is gone already, so much the better.
     ///
     /// # Errors
     /// Its thread broke.
     pub async fn stop(self) -> anyhow::Result<()> {
         self.access.tell(Command::Stop);
-        let deadline = Instant::now() + LAST_PASS;
-        while !self.collector.is_finished() && Instant::now() < deadline {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+        let (collector, ()) = tokio::join!(
+            self.collector.join(LAST_PASS),
+            self.access.end_finders(LAST_NAMES)
+        );
+        match collector {
+            Ok(()) => Ok(()),
+            Err(NotJoined::Late) => {
+                warn!("the last pass takes too long; it is left alone");
+                Ok(())
+            }
+            Err(NotJoined::Broke) => Err(anyhow!("the collector's thread broke")),
         }
-        if !self.collector.is_finished() {
-            warn!("the last pass takes too long; it is left alone");
-            return Ok(());
-        }
-        self.collector
-            .join()
-            .map_err(|_| anyhow!("the collector's thread broke"))
     }
 }
 

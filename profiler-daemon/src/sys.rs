@@ -14,6 +14,7 @@ pub mod memory_file;
 pub mod memory_reader;
 pub mod open_in_root;
 pub mod own_cost;
+pub mod own_thread;
 mod perf_attr;
 pub mod perf_event;
 pub mod perf_record;

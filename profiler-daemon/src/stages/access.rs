@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tokio::sync::{oneshot, watch};
+use tracing::debug;
 
 use crate::collect::{Answer, CollectorState, Command, Commander, Gone, TargetsRefused};
 use crate::config::targets::Targets;
@@ -65,6 +66,16 @@ impl Access {
             symbolizer,
             lines,
             targets,
+        }
+    }
+
+    /// Has the threads that find names and lines end, and waits for that no longer than `within`.
+    pub(super) async fn end_finders(&self, within: Duration) {
+        let (names, lines) = tokio::join!(self.symbolizer.end(within), self.lines.end(within));
+        for (thread, ended) in [("symbols", names), ("lines", lines)] {
+            if let Err(error) = ended {
+                debug!("the thread {thread} is left alone: {error}");
+            }
         }
     }
 

@@ -10,7 +10,6 @@ use std::{
         atomic::{AtomicU64, Ordering},
         mpsc,
     },
-    thread,
     time::{Duration, Instant},
 };
 
@@ -28,7 +27,11 @@ use crate::{
         files::ModuleFile,
         module::{ModuleId, ModuleKind},
     },
-    sys::{clock, heartbeat::Heartbeat},
+    sys::{
+        clock,
+        heartbeat::Heartbeat,
+        own_thread::{NotJoined, Questions},
+    },
 };
 
 /// Questions that may wait; one beyond that is told to ask again.
@@ -91,10 +94,10 @@ type Found = Vec<(usize, Named)>;
 /// Places, and where their names go as they are found.
 type Question = (Vec<Request>, mpsc::Sender<Found>);
 
-/// The way to the thread. It ends when the last copy of this is gone.
+/// The way to the thread. It ends when the last copy of this is gone, or by [`Symbolizer::end`].
 #[derive(Clone, Debug)]
 pub struct Symbolizer {
-    questions: mpsc::SyncSender<Question>,
+    questions: Questions<Question>,
     counts: Arc<Mutex<SymbolCounts>>,
     /// Names that were told to be pending.
     pending: Arc<AtomicU64>,
@@ -108,12 +111,11 @@ impl Symbolizer {
     ///
     /// No thread could be made.
     pub fn spawn(options: SymbolOptions) -> io::Result<Self> {
-        let (questions, waiting) = mpsc::sync_channel::<Question>(MAX_WAITING);
         let counts = Arc::new(Mutex::new(SymbolCounts::default()));
         let shared = Arc::clone(&counts);
         let heartbeat = Heartbeat::new("symbols", LONGEST_PIECE);
         let life = heartbeat.clone();
-        let work = move |heartbeat| {
+        let work = move |heartbeat, waiting: mpsc::Receiver<Question>| {
             let mut worker = Worker::new(options, heartbeat);
             loop {
                 match waiting.recv_timeout(IDLE_CHECK) {
@@ -133,9 +135,9 @@ impl Symbolizer {
                 *shared.lock().unwrap_or_else(PoisonError::into_inner) = worker.counts();
             }
         };
-        thread::Builder::new()
-            .name("symbols".into())
-            .spawn(move || life.live(|| work(life.clone())))?;
+        let questions = Questions::to_thread("symbols", MAX_WAITING, move |waiting| {
+            life.live(|| work(life.clone(), waiting));
+        })?;
         Ok(Self {
             questions,
             counts,
@@ -159,7 +161,7 @@ impl Symbolizer {
                 .collect();
             let asked = left.iter().map(|index| requests[*index].clone()).collect();
             let (answer, answers) = mpsc::channel();
-            if left.is_empty() || self.questions.try_send((asked, answer)).is_err() {
+            if left.is_empty() || !self.questions.ask((asked, answer)) {
                 break;
             }
             let mut found = 0;
@@ -185,6 +187,14 @@ impl Symbolizer {
             named.unwrap_or_else(pending)
         };
         requests.into_iter().zip(names).map(named).collect()
+    }
+
+    /// Takes no more questions, and waits for the thread's end no longer than that.
+    ///
+    /// # Errors
+    /// [`NotJoined`].
+    pub async fn end(&self, within: Duration) -> Result<(), NotJoined> {
+        self.questions.end(within).await
     }
 
     /// Whether the thread moves.

@@ -7,7 +7,6 @@ use std::{
     collections::{HashMap, VecDeque},
     io, iter,
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -19,7 +18,11 @@ use crate::{
         debug_files::{DebugFiles, ProgramFacts, supplementary},
         request::Request,
     },
-    sys::{clock, heartbeat::Heartbeat},
+    sys::{
+        clock,
+        heartbeat::Heartbeat,
+        own_thread::{NotJoined, Questions},
+    },
 };
 
 /// Questions that may wait; one beyond that is told to ask again.
@@ -74,10 +77,10 @@ struct Shared {
 
 type Question = (Vec<Request>, mpsc::SyncSender<Vec<Code>>);
 
-/// The way to the thread. It ends when the last copy of this is gone.
+/// The way to the thread. It ends when the last copy of this is gone, or by [`LineFinder::end`].
 #[derive(Clone, Debug)]
 pub struct LineFinder {
-    questions: mpsc::SyncSender<Question>,
+    questions: Questions<Question>,
     shared: Arc<Mutex<Shared>>,
     heartbeat: Heartbeat,
 }
@@ -89,7 +92,6 @@ impl LineFinder {
     ///
     /// No thread could be made.
     pub fn spawn(options: LineOptions) -> io::Result<Self> {
-        let (questions, waiting) = mpsc::sync_channel::<Question>(MAX_WAITING);
         let shared = Arc::new(Mutex::new(Shared {
             cache: LineCache::new(options.cache_bytes),
             counts: LineCounts::default(),
@@ -102,15 +104,15 @@ impl LineFinder {
             shared: Arc::clone(&shared),
         };
         let life = heartbeat.clone();
-        let work = move || {
-            while let Ok((requests, answer)) = waiting.recv() {
+        let mut work = move |waiting: mpsc::Receiver<Question>| {
+            for (requests, answer) in waiting {
                 // Whoever asked may not wait any more: then it is for the next time.
                 answer.send(finder.answer(&requests)).ok();
             }
         };
-        thread::Builder::new()
-            .name("lines".into())
-            .spawn(move || life.live(work))?;
+        let questions = Questions::to_thread("lines", MAX_WAITING, move |waiting| {
+            life.live(move || work(waiting));
+        })?;
         Ok(Self {
             questions,
             shared,
@@ -169,8 +171,18 @@ impl LineFinder {
             return Some(Vec::new());
         }
         let (answer, answers) = mpsc::sync_channel(1);
-        self.questions.try_send((missing, answer)).ok()?;
+        if !self.questions.ask((missing, answer)) {
+            return None;
+        }
         answers.recv_timeout(patience).ok()
+    }
+
+    /// Takes no more questions, and waits for the thread's end no longer than that.
+    ///
+    /// # Errors
+    /// [`NotJoined`].
+    pub async fn end(&self, within: Duration) -> Result<(), NotJoined> {
+        self.questions.end(within).await
     }
 
     /// Whether the thread moves.
