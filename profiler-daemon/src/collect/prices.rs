@@ -109,7 +109,8 @@ mod tests {
     }
 
     // Check that, learnt from enough statistics, prices times events are what the statistics say
-    // (less what they say of runs at system calls that do nothing, 20 ns each), that few runs change nothing, and that the hooks' price is never learnt from programs.
+    // (less what they say of runs at system calls that do nothing, 20 ns each), that few runs
+    // change nothing, and that the hooks' price is never learnt from programs.
     #[test]
     fn prices_times_events_are_the_statistics() {
         let mut prices = Prices::new(90.0, 20.0);
