@@ -19,6 +19,7 @@ mod gaps;
 pub mod kinds;
 pub mod limits;
 pub mod marks;
+pub mod measured;
 pub mod outside;
 pub mod records;
 pub mod unwind;

@@ -1,0 +1,437 @@
+//! Which measured calls a thread is in.
+//!
+//! A call is known by its function and the stack pointer at its entry, the same at each of its
+//! exits. Calls lie in the order of their entries; the one below another is its caller, in that the
+//! time of the upper one passes within it. A call can end without an exit (an exception, a jump
+//! across frames): it is found to be gone when a call begins, or an exit is met, further out on the
+//! same stack. Calls on other stacks stay (coroutines): one whose caller ends before it has no
+//! caller from then on.
+//!
+//! All loops are bounded by [`MAX_DEPTH`]. What they go by lies in the frames themselves and is
+//! read anew in each turn, so that the kernel's verifier, which does not follow what lies there,
+//! sees each turn once.
+
+use super::row::{CompleteCall, MeasuredRow};
+use super::{PROBE_KINDS, Snapshot, add, less};
+use crate::clock::ClassNs;
+
+/// Calls that are open at a time in a thread; those beyond are counted only. A power of two.
+pub const MAX_DEPTH: usize = 32;
+
+/// Stack pointers further apart than this are on different stacks.
+const STACK_BYTES: u64 = 1 << 20;
+
+/// [`Frame::flags`]: no other call of the function was open when it began.
+const OUTERMOST: u32 = 1;
+/// [`Frame::flags`]: its caller ended before it.
+const ORPHAN: u32 = 2;
+/// [`Frame::flags`]: system calls were not traced at its entry.
+const UNTRACED_ENTRY: u32 = 4;
+
+/// A call that is open.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Frame {
+    /// The stack pointer at its entry: where its return address lies.
+    pub sp: u64,
+    /// Number of its function; 0: the call is over, and the place is not free yet.
+    pub function: u32,
+    flags: u32,
+    /// The thread's times at its entry.
+    entered: ClassNs,
+    /// What measured calls made directly by it have taken.
+    below: ClassNs,
+    /// The thread's page faults at its entry.
+    faults: [u32; 2],
+    /// Probed calls below it that are over, or only counted.
+    probes_below: [u32; PROBE_KINDS],
+    /// Those of them that it made directly.
+    probes_direct: [u32; PROBE_KINDS],
+}
+
+/// The open calls of a thread. All zero: none. Written by the thread itself; the daemon reads
+/// [`Frames::depth`] once the thread is gone.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frames {
+    /// Places in use.
+    pub depth: u32,
+    /// Where a loop is.
+    cursor: u32,
+    /// How often the thread had executed a program: open calls of an earlier one are over.
+    pub exec_count: u32,
+    /// Place of a frame that was looked for, plus 1; 0 = none.
+    found: u32,
+    /// The places, outermost first.
+    pub frames: [Frame; MAX_DEPTH],
+}
+
+/// Finds what is known of a function's calls in this thread; `None`: there is no room (which the
+/// finder counts).
+pub trait Rows {
+    /// The function's row.
+    fn row(&mut self, function: u32) -> Option<&mut MeasuredRow>;
+}
+
+impl Frames {
+    /// No open calls.
+    pub const EMPTY: Self = Self {
+        depth: 0,
+        cursor: 0,
+        exec_count: 0,
+        found: 0,
+        frames: [Frame {
+            sp: 0,
+            function: 0,
+            flags: 0,
+            entered: [0; 5],
+            below: [0; 5],
+            faults: [0; 2],
+            probes_below: [0; PROBE_KINDS],
+            probes_direct: [0; PROBE_KINDS],
+        }; MAX_DEPTH],
+    };
+
+    /// A call begins. True if it has a place: [`Frames::started`] is then to follow with the
+    /// thread's times, as late as can be. `kind` is not asked for where exits are probed: the exit
+    /// tells.
+    #[inline(always)]
+    pub fn enter(&mut self, function: u32, sp: u64, rows: &mut impl Rows) -> bool {
+        self.drop_dead(sp, rows);
+        let depth = word(&self.depth);
+        let Some(row) = rows.row(function) else {
+            return false;
+        };
+        row.sequence = row.sequence.wrapping_add(1);
+        row.calls += 1;
+        let has_place = depth < MAX_DEPTH as u32;
+        let mut flags = 0;
+        if has_place {
+            if row.open == 0 {
+                flags = OUTERMOST;
+            }
+            row.open += 1;
+        } else {
+            row.too_deep += 1;
+        }
+        row.sequence = row.sequence.wrapping_add(1);
+        if !has_place {
+            return false;
+        }
+        let frame = self.at_mut(depth);
+        frame.sp = sp;
+        frame.function = function;
+        frame.flags = flags;
+        frame.below = [0; 5];
+        frame.probes_below = [0; PROBE_KINDS];
+        frame.probes_direct = [0; PROBE_KINDS];
+        self.depth = depth + 1;
+        true
+    }
+
+    /// The times at which the call begins that [`Frames::enter`] has given a place.
+    #[inline(always)]
+    pub fn started(&mut self, snapshot: &Snapshot) {
+        let depth = word(&self.depth);
+        if depth == 0 || depth > MAX_DEPTH as u32 {
+            return;
+        }
+        let frame = self.at_mut(depth - 1);
+        frame.entered = snapshot.times;
+        frame.faults = snapshot.faults;
+        if snapshot.untraced != 0 {
+            frame.flags |= UNTRACED_ENTRY;
+        }
+    }
+
+    /// A call begins whose end nobody looks for, probed as `kind`.
+    #[inline(always)]
+    pub fn count(&mut self, function: u32, sp: u64, kind: usize, rows: &mut impl Rows) {
+        self.drop_dead(sp, rows);
+        let depth = word(&self.depth);
+        if let Some(caller) = self.nearest_below(depth) {
+            bump(&mut caller.probes_below, kind);
+            bump(&mut caller.probes_direct, kind);
+        }
+        if let Some(row) = rows.row(function) {
+            row.sequence = row.sequence.wrapping_add(1);
+            row.calls += 1;
+            if let Some(own) = row.probes_own.get_mut(kind) {
+                *own += 1;
+            }
+            row.sequence = row.sequence.wrapping_add(1);
+        }
+    }
+
+    /// A call ends at `now`, probed as `kind`. True if its entry was seen.
+    #[inline(always)]
+    pub fn exit(
+        &mut self,
+        function: u32,
+        sp: u64,
+        kind: usize,
+        now: &Snapshot,
+        rows: &mut impl Rows,
+    ) -> bool {
+        if !self.find(function, sp) {
+            if let Some(row) = rows.row(function) {
+                row.sequence = row.sequence.wrapping_add(1);
+                row.exits_unmatched += 1;
+                row.sequence = row.sequence.wrapping_add(1);
+            }
+            return false;
+        }
+        self.drop_dead_above(sp, rows);
+        let place = word(&self.found).wrapping_sub(1);
+        self.orphan_above(place);
+        let call = self.end(place, kind, now);
+        if let Some(row) = rows.row(function) {
+            row.sequence = row.sequence.wrapping_add(1);
+            row.open = row.open.saturating_sub(1);
+            row.complete(&call);
+            row.sequence = row.sequence.wrapping_add(1);
+        }
+        self.pop_ended();
+        true
+    }
+
+    /// The thread executes another program: no call of the last one is open.
+    #[inline(always)]
+    pub fn exec(&mut self, exec_count: u32, rows: &mut impl Rows) {
+        if self.exec_count == exec_count {
+            return;
+        }
+        self.exec_count = exec_count;
+        let mut turn = 0;
+        while turn < MAX_DEPTH {
+            turn += 1;
+            let depth = word(&self.depth);
+            if depth == 0 || depth > MAX_DEPTH as u32 {
+                break;
+            }
+            let function = self.at_mut(depth - 1).function;
+            self.depth = depth - 1;
+            if function != 0
+                && let Some(row) = rows.row(function)
+            {
+                row.open = 0;
+                row.left_exec += 1;
+            }
+        }
+    }
+
+    /// What a call that was found was, and what it leaves to its caller.
+    #[inline(always)]
+    fn end(&mut self, place: u32, kind: usize, now: &Snapshot) -> CompleteCall {
+        let frame = self.at_mut(place);
+        let inclusive = less(&now.times, &frame.entered);
+        let call = CompleteCall {
+            inclusive,
+            exclusive: less(&inclusive, &frame.below),
+            faults: [
+                now.faults[0].wrapping_sub(frame.faults[0]),
+                now.faults[1].wrapping_sub(frame.faults[1]),
+            ],
+            probes_below: frame.probes_below,
+            probes_direct: frame.probes_direct,
+            kind,
+            outermost: frame.flags & OUTERMOST != 0,
+            untraced: frame.flags & UNTRACED_ENTRY != 0 || now.untraced != 0,
+        };
+        let has_caller = frame.flags & ORPHAN == 0;
+        frame.function = 0;
+        if has_caller && let Some(caller) = self.nearest_below(place) {
+            add(&mut caller.below, &inclusive);
+            add_probes(&mut caller.probes_below, &call.probes_below);
+            bump(&mut caller.probes_below, kind);
+            bump(&mut caller.probes_direct, kind);
+        }
+        call
+    }
+
+    /// Calls on the same stack that lie no further out than `sp` are over, at the inner end.
+    #[inline(always)]
+    fn drop_dead(&mut self, sp: u64, rows: &mut impl Rows) {
+        let mut turn = 0;
+        while turn < MAX_DEPTH {
+            turn += 1;
+            let depth = word(&self.depth);
+            if depth == 0 || depth > MAX_DEPTH as u32 {
+                break;
+            }
+            let frame = self.at_mut(depth - 1);
+            if frame.function != 0 && !is_dead(frame.sp, sp) {
+                break;
+            }
+            self.leave_unseen(depth - 1, rows);
+            self.depth = depth - 1;
+        }
+    }
+
+    /// The same of those above the frame that was found, between which others may lie.
+    #[inline(always)]
+    fn drop_dead_above(&mut self, sp: u64, rows: &mut impl Rows) {
+        self.cursor = self.depth;
+        let mut turn = 0;
+        while turn < MAX_DEPTH {
+            turn += 1;
+            let cursor = word(&self.cursor);
+            if cursor <= word(&self.found) || cursor > MAX_DEPTH as u32 {
+                break;
+            }
+            let frame = self.at_mut(cursor - 1);
+            if frame.function != 0 && is_dead(frame.sp, sp) {
+                self.leave_unseen(cursor - 1, rows);
+            }
+            self.cursor = cursor - 1;
+        }
+    }
+
+    /// The open call next to this place, further in, loses its caller.
+    #[inline(always)]
+    fn orphan_above(&mut self, place: u32) {
+        self.cursor = place + 1;
+        let mut turn = 0;
+        while turn < MAX_DEPTH {
+            turn += 1;
+            let cursor = word(&self.cursor);
+            if cursor >= word(&self.depth) || cursor >= MAX_DEPTH as u32 {
+                break;
+            }
+            let frame = self.at_mut(cursor);
+            if frame.function != 0 {
+                frame.flags |= ORPHAN;
+                break;
+            }
+            self.cursor = cursor + 1;
+        }
+    }
+
+    /// A call is over and nobody knows since when: its time stays with its caller, as do the calls
+    /// that it made.
+    #[inline(always)]
+    fn leave_unseen(&mut self, place: u32, rows: &mut impl Rows) {
+        let frame = self.at_mut(place);
+        let function = frame.function;
+        if function == 0 {
+            return;
+        }
+        frame.function = 0;
+        if let Some(row) = rows.row(function) {
+            row.sequence = row.sequence.wrapping_add(1);
+            row.open = row.open.saturating_sub(1);
+            row.left_unseen += 1;
+            row.sequence = row.sequence.wrapping_add(1);
+        }
+        let frame = self.at_mut(place);
+        if frame.flags & ORPHAN != 0 {
+            self.orphan_above(place);
+            return;
+        }
+        let below = frame.below;
+        let probes_below = frame.probes_below;
+        let probes_direct = frame.probes_direct;
+        if let Some(caller) = self.nearest_below(place) {
+            add(&mut caller.below, &below);
+            add_probes(&mut caller.probes_below, &probes_below);
+            add_probes(&mut caller.probes_direct, &probes_direct);
+        }
+    }
+
+    /// Where the open call of the function with that stack pointer is, from the inner end.
+    #[inline(always)]
+    fn find(&mut self, function: u32, sp: u64) -> bool {
+        self.cursor = self.depth;
+        self.found = 0;
+        let mut turn = 0;
+        while turn < MAX_DEPTH {
+            turn += 1;
+            let cursor = word(&self.cursor);
+            if cursor == 0 || cursor > MAX_DEPTH as u32 {
+                break;
+            }
+            let frame = self.at_mut(cursor - 1);
+            if frame.function == function && frame.sp == sp {
+                self.found = cursor;
+                break;
+            }
+            self.cursor = cursor - 1;
+        }
+        word(&self.found) != 0
+    }
+
+    /// The open call next to this place, further out.
+    #[inline(always)]
+    fn nearest_below(&mut self, place: u32) -> Option<&mut Frame> {
+        self.cursor = place;
+        let mut turn = 0;
+        while turn < MAX_DEPTH {
+            turn += 1;
+            let cursor = word(&self.cursor);
+            if cursor == 0 || cursor > MAX_DEPTH as u32 {
+                break;
+            }
+            if self.at_mut(cursor - 1).function != 0 {
+                break;
+            }
+            self.cursor = cursor - 1;
+        }
+        match word(&self.cursor) {
+            0 => None,
+            cursor => Some(self.at_mut(cursor - 1)),
+        }
+    }
+
+    /// Gives back the places of calls that are over, at the inner end.
+    #[inline(always)]
+    fn pop_ended(&mut self) {
+        let mut turn = 0;
+        while turn < MAX_DEPTH {
+            turn += 1;
+            let depth = word(&self.depth);
+            if depth == 0 || depth > MAX_DEPTH as u32 || self.at_mut(depth - 1).function != 0 {
+                break;
+            }
+            self.depth = depth - 1;
+        }
+    }
+
+    /// The frame at a place; of one that is none, some other.
+    #[inline(always)]
+    fn at_mut(&mut self, place: u32) -> &mut Frame {
+        &mut self.frames[place as usize & (MAX_DEPTH - 1)]
+    }
+}
+
+/// Has a call whose entry was at `frame_sp` ended, if one begins or ends at `sp`?
+#[inline(always)]
+const fn is_dead(frame_sp: u64, sp: u64) -> bool {
+    frame_sp <= sp && sp - frame_sp < STACK_BYTES
+}
+
+#[inline(always)]
+fn bump(probes: &mut [u32; PROBE_KINDS], kind: usize) {
+    if let Some(count) = probes.get_mut(kind) {
+        *count = count.saturating_add(1);
+    }
+}
+
+#[inline(always)]
+fn add_probes(to: &mut [u32; PROBE_KINDS], from: &[u32; PROBE_KINDS]) {
+    let mut kind = 0;
+    while kind < PROBE_KINDS {
+        to[kind] = to[kind].saturating_add(from[kind]);
+        kind += 1;
+    }
+}
+
+/// A word as it lies there now.
+#[inline(always)]
+fn word(word: &u32) -> u32 {
+    // SAFETY: a reference. Volatile, so that it is read from the map and its value is not followed.
+    unsafe { core::ptr::read_volatile(word) }
+}
+
+#[cfg(test)]
+#[path = "frames_tests.rs"]
+mod tests;

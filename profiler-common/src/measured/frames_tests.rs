@@ -1,0 +1,315 @@
+//! The frames against a plain telling of the same rules, on drawn programs: calls, returns,
+//! exceptions across several frames, several stacks, lost entries, and depth beyond the bound.
+
+use std::collections::HashMap;
+use std::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::clock::Class;
+use crate::measured::elapsed_ns;
+
+#[derive(Default)]
+struct Map(HashMap<u32, MeasuredRow>);
+
+impl Rows for Map {
+    fn row(&mut self, function: u32) -> Option<&mut MeasuredRow> {
+        Some(self.0.entry(function).or_insert(MeasuredRow::EMPTY))
+    }
+}
+
+fn at(times: ClassNs) -> Snapshot {
+    Snapshot {
+        times,
+        ..Snapshot::default()
+    }
+}
+
+/// At so many nanoseconds of user time.
+fn user(ns: u64) -> Snapshot {
+    at([ns, 0, 0, 0, 0])
+}
+
+fn enter(frames: &mut Frames, rows: &mut Map, function: u32, sp: u64, ns: u64) {
+    assert!(frames.enter(function, sp, rows));
+    frames.started(&user(ns));
+}
+
+#[test]
+fn recursion_is_counted_once() {
+    let (mut frames, mut rows) = (Frames::EMPTY, Map::default());
+    for level in 0..4 {
+        enter(&mut frames, &mut rows, 1, 1000 - 100 * level, 10 * level);
+    }
+    for level in (0..4).rev() {
+        assert!(frames.exit(1, 1000 - 100 * level, 3, &user(100 - level), &mut rows));
+    }
+    let row = rows.0[&1];
+    assert_eq!((row.calls, row.outermost, row.complete), (4, 1, 4));
+    assert_eq!((row.open, row.left_unseen, frames.depth), (0, 0, 0));
+    assert_eq!((row.inclusive[0], row.exclusive[0]), (100, 100));
+    assert_eq!(row.inclusive_extremes[0].min_ns, 100);
+    // The innermost has 67 of them, 30 to 97, the next 11.
+    assert_eq!(row.exclusive_extremes[0].max_ns, 67);
+    assert_eq!((row.probes_below[3], row.probes_direct[3]), (3, 3));
+    assert_eq!(row.histograms[0].iter().sum::<u32>(), 1);
+}
+
+#[test]
+fn a_call_left_by_an_exception_leaves_its_time_to_its_caller() {
+    let (mut frames, mut rows) = (Frames::EMPTY, Map::default());
+    enter(&mut frames, &mut rows, 1, 1000, 0);
+    enter(&mut frames, &mut rows, 2, 900, 10);
+    enter(&mut frames, &mut rows, 3, 800, 20);
+    assert!(frames.exit(3, 800, 0, &user(25), &mut rows));
+    // 2 throws, 1 catches and calls 4.
+    enter(&mut frames, &mut rows, 4, 900, 50);
+    assert_eq!(rows.0[&2].left_unseen, 1);
+    assert!(frames.exit(4, 900, 0, &user(60), &mut rows));
+    assert!(frames.exit(1, 1000, 0, &user(100), &mut rows));
+    assert_eq!(rows.0[&1].exclusive[0], 100 - 5 - 10);
+    assert_eq!(rows.0[&2].complete, 0);
+    assert_eq!(rows.0[&2].open, 0);
+}
+
+#[test]
+fn an_exit_without_an_entry_is_told() {
+    let (mut frames, mut rows) = (Frames::EMPTY, Map::default());
+    enter(&mut frames, &mut rows, 1, 1000, 0);
+    assert!(!frames.exit(1, 1100, 0, &user(5), &mut rows));
+    assert!(!frames.exit(2, 1000, 0, &user(5), &mut rows));
+    assert!(frames.exit(1, 1000, 0, &user(9), &mut rows));
+    assert_eq!(rows.0[&1].exits_unmatched, 1);
+    assert_eq!(rows.0[&2].exits_unmatched, 1);
+    assert_eq!(rows.0[&1].inclusive[0], 9);
+}
+
+#[test]
+fn another_program_has_no_open_calls() {
+    let (mut frames, mut rows) = (Frames::EMPTY, Map::default());
+    enter(&mut frames, &mut rows, 1, 1000, 0);
+    enter(&mut frames, &mut rows, 1, 900, 1);
+    frames.exec(1, &mut rows);
+    assert_eq!((frames.depth, rows.0[&1].open), (0, 0));
+    assert_eq!(rows.0[&1].left_exec, 2);
+}
+
+#[test]
+fn beyond_the_depth_calls_are_counted_only() {
+    let (mut frames, mut rows) = (Frames::EMPTY, Map::default());
+    let mut entered = 0;
+    for level in 0..40 {
+        entered += u32::from(frames.enter(1, 10_000 - 100 * level, &mut rows));
+        frames.started(&user(0));
+    }
+    let row = rows.0[&1];
+    assert_eq!((entered, row.calls, row.too_deep), (32, 40, 8));
+    for level in (0..40).rev() {
+        frames.exit(1, 10_000 - 100 * level, 0, &user(7), &mut rows);
+    }
+    let row = rows.0[&1];
+    assert_eq!((row.complete, row.exits_unmatched), (32, 8));
+    assert_eq!((row.open, frames.depth), (0, 0));
+}
+
+/// What a program does next.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Call {
+        function: u32,
+        counted: bool,
+    },
+    Return,
+    /// So many frames are left at once, without a return.
+    Throw(usize),
+    /// It goes on on another stack.
+    Switch(usize),
+    /// A call whose entry is not seen.
+    CallUnseen {
+        function: u32,
+    },
+    Pass(ClassNs),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        6 => (1..5_u32, prop::bool::weighted(0.1))
+            .prop_map(|(function, counted)| Act::Call { function, counted }),
+        5 => Just(Act::Return),
+        1 => (1..4_usize).prop_map(Act::Throw),
+        1 => (0..3_usize).prop_map(Act::Switch),
+        1 => (1..5_u32).prop_map(|function| Act::CallUnseen { function }),
+        6 => prop::array::uniform5(0..50_u64).prop_map(Act::Pass),
+    ]
+}
+
+/// An open call, told plainly.
+struct Open {
+    id: usize,
+    function: u32,
+    sp: u64,
+    entered: ClassNs,
+    outermost: bool,
+    caller: Option<usize>,
+    below: ClassNs,
+}
+
+#[derive(Default)]
+struct Told {
+    open: Vec<Open>,
+    next: usize,
+    inclusive: HashMap<u32, u64>,
+    exclusive: HashMap<u32, u64>,
+    unseen: HashMap<u32, u64>,
+    /// Of calls without a caller.
+    roots_ns: u64,
+}
+
+impl Told {
+    fn innermost(&self) -> Option<usize> {
+        self.open.last().map(|open| open.id)
+    }
+
+    fn give(&mut self, caller: Option<usize>, times: &ClassNs) {
+        let caller = caller.and_then(|id| self.open.iter_mut().find(|open| open.id == id));
+        if let Some(caller) = caller {
+            add(&mut caller.below, times);
+        }
+    }
+
+    fn leave_unseen(&mut self, index: usize) {
+        let gone = self.open.remove(index);
+        *self.unseen.entry(gone.function).or_default() += 1;
+        for open in &mut self.open {
+            if open.caller == Some(gone.id) {
+                open.caller = gone.caller;
+            }
+        }
+        if gone.caller.is_none() {
+            // What it called has no caller: its time is nobody's part.
+            self.roots_ns += elapsed_ns(&gone.below);
+        }
+        self.give(gone.caller, &gone.below);
+    }
+
+    fn enter(&mut self, function: u32, sp: u64, now: ClassNs) {
+        while let Some(last) = self.open.last()
+            && last.sp <= sp
+            && sp - last.sp < STACK_BYTES
+        {
+            self.leave_unseen(self.open.len() - 1);
+        }
+        if function == 0 || self.open.len() == MAX_DEPTH {
+            return;
+        }
+        self.next += 1;
+        let caller = self.innermost();
+        self.open.push(Open {
+            id: self.next,
+            function,
+            sp,
+            entered: now,
+            outermost: self.open.iter().all(|open| open.function != function),
+            caller,
+            below: [0; 5],
+        });
+    }
+
+    fn exit(&mut self, function: u32, sp: u64, now: &ClassNs) {
+        let is_it = |open: &Open| open.function == function && open.sp == sp;
+        let Some(index) = self.open.iter().rposition(is_it) else {
+            return;
+        };
+        for above in (index + 1..self.open.len()).rev() {
+            if self.open[above].sp <= sp && sp - self.open[above].sp < STACK_BYTES {
+                self.leave_unseen(above);
+            }
+        }
+        let ended = self.open.remove(index);
+        for open in &mut self.open {
+            if open.caller == Some(ended.id) {
+                open.caller = None;
+            }
+        }
+        let inclusive = less(now, &ended.entered);
+        for (class, below) in ended.below.iter().enumerate() {
+            assert!(
+                *below <= inclusive[class],
+                "{class}: a part is larger than the whole"
+            );
+        }
+        self.give(ended.caller, &inclusive);
+        let elapsed = elapsed_ns(&inclusive);
+        if ended.caller.is_none() {
+            self.roots_ns += elapsed;
+        }
+        if ended.outermost {
+            *self.inclusive.entry(function).or_default() += elapsed;
+        }
+        *self.exclusive.entry(function).or_default() += elapsed - elapsed_ns(&ended.below);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2048))]
+    #[test]
+    fn frames_are_as_told(acts in prop::collection::vec(act(), 0..300)) {
+        const STACKS: [u64; 3] = [1 << 40, 2 << 40, (2 << 40) + (3 << 20)];
+        let (mut frames, mut rows) = (Frames::EMPTY, Map::default());
+        let mut told = Told::default();
+        let mut now: ClassNs = [0; 5];
+        // What the program itself knows of its stacks: function, stack pointer.
+        let mut stacks: [Vec<(u32, u64)>; 3] = [Vec::new(), Vec::new(), Vec::new()];
+        let mut stack = 0;
+        for act in acts {
+            let top = stacks[stack].last().map_or(STACKS[stack], |(_, sp)| *sp);
+            match act {
+                Act::Pass(times) => add(&mut now, &times),
+                Act::Switch(to) => stack = to,
+                Act::Throw(count) => {
+                    let left = stacks[stack].len().saturating_sub(count);
+                    stacks[stack].truncate(left);
+                }
+                Act::Call { function, counted: true } => {
+                    told.enter(0, top - 64, now);
+                    frames.count(function, top - 64, 4, &mut rows);
+                }
+                Act::Call { function, counted: false } => {
+                    stacks[stack].push((function, top - 64));
+                    told.enter(function, top - 64, now);
+                    if frames.enter(function, top - 64, &mut rows) {
+                        frames.started(&at(now));
+                    }
+                }
+                Act::CallUnseen { function } => stacks[stack].push((function, top - 64)),
+                Act::Return => {
+                    if let Some((function, sp)) = stacks[stack].pop() {
+                        told.exit(function, sp, &now);
+                        frames.exit(function, sp, 0, &at(now), &mut rows);
+                    }
+                }
+            }
+            // Places of calls that are over among others can make it full a little earlier.
+            prop_assume!((frames.depth as usize) < MAX_DEPTH);
+        }
+        let mut exclusive_ns = 0;
+        for (function, row) in &rows.0 {
+            let of = |values: &HashMap<u32, u64>| values.get(function).copied().unwrap_or(0);
+            prop_assert_eq!(elapsed_ns(&row.inclusive), of(&told.inclusive));
+            prop_assert_eq!(elapsed_ns(&row.exclusive), of(&told.exclusive));
+            prop_assert_eq!(row.left_unseen, of(&told.unseen));
+            prop_assert!(row.inclusive[Class::User as usize] <= elapsed_ns(&row.inclusive));
+            let open = told.open.iter().filter(|open| open.function == *function).count();
+            prop_assert_eq!(row.open as usize, open);
+            prop_assert_eq!(row.calls, row.complete + row.left_unseen + u64::from(row.open)
+                + row.probes_own[4]);
+            prop_assert_eq!(row.sequence % 2, 0);
+            exclusive_ns += elapsed_ns(&row.exclusive);
+        }
+        // What calls without a caller took, and what is within calls that are still open, is what
+        // all calls took themselves.
+        let within_open: u64 = told.open.iter().map(|open| elapsed_ns(&open.below)).sum();
+        prop_assert_eq!(exclusive_ns, told.roots_ns + within_open);
+    }
+}

@@ -1,0 +1,223 @@
+//! What is known of the calls of one function in one thread.
+
+use super::histogram::{BUCKETS, bucket};
+use super::{PROBE_KINDS, add, elapsed_ns};
+use crate::clock::{Class, ClassNs};
+
+/// Shortest and longest. Of nothing: [`u64::MAX`] and 0.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extremes {
+    /// Nanoseconds of the shortest.
+    pub min_ns: u64,
+    /// Nanoseconds of the longest.
+    pub max_ns: u64,
+}
+
+impl Extremes {
+    /// Of nothing.
+    pub const NONE: Self = Self {
+        min_ns: u64::MAX,
+        max_ns: 0,
+    };
+
+    /// One more.
+    #[inline(always)]
+    pub fn add(&mut self, ns: u64) {
+        if ns < self.min_ns {
+            self.min_ns = ns;
+        }
+        if ns > self.max_ns {
+            self.max_ns = ns;
+        }
+    }
+
+    /// Of both.
+    pub fn merge(&mut self, other: &Self) {
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+}
+
+/// Calls of one function in one thread. Grows only, but for [`MeasuredRow::open`].
+///
+/// Written by the thread itself, under [`MeasuredRow::sequence`]. "Complete" calls are those whose
+/// entry and exit were seen; "outermost" those during which no other call of the function was open
+/// in the thread.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeasuredRow {
+    /// Odd while it is being changed.
+    pub sequence: u32,
+    /// Calls under way.
+    pub open: u32,
+    /// Entries.
+    pub calls: u64,
+    /// Complete calls that were outermost.
+    pub outermost: u64,
+    /// Complete calls.
+    pub complete: u64,
+    /// Calls that ended without an exit: an exception, or a jump across frames.
+    pub left_unseen: u64,
+    /// Calls that ended since the program was replaced by another.
+    pub left_exec: u64,
+    /// Exits of calls whose entry was not seen.
+    pub exits_unmatched: u64,
+    /// Calls that were only counted, because too many were open.
+    pub too_deep: u64,
+    /// Complete calls during which system calls were not traced: their running time is all `user`.
+    pub untraced: u64,
+    /// Time by class from entry to exit, of outermost calls.
+    pub inclusive: ClassNs,
+    /// The same of all complete calls, less what measured calls made directly by them took.
+    pub exclusive: ClassNs,
+    /// Minor and major page faults of outermost calls.
+    pub faults: [u64; 2],
+    /// Of outermost calls: elapsed, then application time.
+    pub inclusive_extremes: [Extremes; 2],
+    /// The same of the exclusive times of complete calls.
+    pub exclusive_extremes: [Extremes; 2],
+    /// Probed calls that were made during outermost calls, at any depth, by kind.
+    pub probes_below: [u64; PROBE_KINDS],
+    /// Probed calls made directly by complete calls, by kind.
+    pub probes_direct: [u64; PROBE_KINDS],
+    /// Complete calls, by kind.
+    pub probes_own: [u64; PROBE_KINDS],
+    /// Outermost calls, by kind.
+    pub probes_outermost: [u64; PROBE_KINDS],
+    /// Outermost calls by elapsed and by application time.
+    pub histograms: [[u32; BUCKETS]; 2],
+}
+
+/// A complete call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompleteCall {
+    /// Time by class from entry to exit.
+    pub inclusive: ClassNs,
+    /// Less what measured calls made directly by it took.
+    pub exclusive: ClassNs,
+    /// Minor and major page faults.
+    pub faults: [u32; 2],
+    /// Probed calls below it.
+    pub probes_below: [u32; PROBE_KINDS],
+    /// Probed calls directly below it.
+    pub probes_direct: [u32; PROBE_KINDS],
+    /// How it was probed itself.
+    pub kind: usize,
+    /// Was it outermost?
+    pub outermost: bool,
+    /// Were system calls not traced at its entry or exit?
+    pub untraced: bool,
+}
+
+impl MeasuredRow {
+    /// Of no calls.
+    pub const EMPTY: Self = Self {
+        sequence: 0,
+        open: 0,
+        calls: 0,
+        outermost: 0,
+        complete: 0,
+        left_unseen: 0,
+        left_exec: 0,
+        exits_unmatched: 0,
+        too_deep: 0,
+        untraced: 0,
+        inclusive: [0; 5],
+        exclusive: [0; 5],
+        faults: [0; 2],
+        inclusive_extremes: [Extremes::NONE; 2],
+        exclusive_extremes: [Extremes::NONE; 2],
+        probes_below: [0; PROBE_KINDS],
+        probes_direct: [0; PROBE_KINDS],
+        probes_own: [0; PROBE_KINDS],
+        probes_outermost: [0; PROBE_KINDS],
+        histograms: [[0; BUCKETS]; 2],
+    };
+
+    /// One more complete call.
+    #[inline(always)]
+    pub fn complete(&mut self, call: &CompleteCall) {
+        self.complete += 1;
+        self.untraced += call.untraced as u64;
+        add(&mut self.exclusive, &call.exclusive);
+        self.exclusive_extremes[0].add(elapsed_ns(&call.exclusive));
+        self.exclusive_extremes[1].add(call.exclusive[Class::User as usize]);
+        if let Some(own) = self.probes_own.get_mut(call.kind) {
+            *own += 1;
+        }
+        let mut kind = 0;
+        while kind < PROBE_KINDS {
+            self.probes_direct[kind] += call.probes_direct[kind] as u64;
+            kind += 1;
+        }
+        if !call.outermost {
+            return;
+        }
+        self.outermost += 1;
+        add(&mut self.inclusive, &call.inclusive);
+        self.faults[0] += call.faults[0] as u64;
+        self.faults[1] += call.faults[1] as u64;
+        if let Some(own) = self.probes_outermost.get_mut(call.kind) {
+            *own += 1;
+        }
+        kind = 0;
+        while kind < PROBE_KINDS {
+            self.probes_below[kind] += call.probes_below[kind] as u64;
+            kind += 1;
+        }
+        let values = [
+            elapsed_ns(&call.inclusive),
+            call.inclusive[Class::User as usize],
+        ];
+        let mut value = 0;
+        while value < 2 {
+            self.inclusive_extremes[value].add(values[value]);
+            if let Some(count) = self.histograms[value].get_mut(bucket(values[value])) {
+                *count += 1;
+            }
+            value += 1;
+        }
+    }
+
+    /// Adds the calls of another thread.
+    pub fn merge(&mut self, other: &Self) {
+        self.open += other.open;
+        self.calls += other.calls;
+        self.outermost += other.outermost;
+        self.complete += other.complete;
+        self.left_unseen += other.left_unseen;
+        self.left_exec += other.left_exec;
+        self.exits_unmatched += other.exits_unmatched;
+        self.too_deep += other.too_deep;
+        self.untraced += other.untraced;
+        add(&mut self.inclusive, &other.inclusive);
+        add(&mut self.exclusive, &other.exclusive);
+        for (to, from) in self.faults.iter_mut().zip(other.faults) {
+            *to += from;
+        }
+        for value in 0..2 {
+            self.inclusive_extremes[value].merge(&other.inclusive_extremes[value]);
+            self.exclusive_extremes[value].merge(&other.exclusive_extremes[value]);
+            for (to, from) in self.histograms[value]
+                .iter_mut()
+                .zip(other.histograms[value])
+            {
+                *to = to.saturating_add(from);
+            }
+        }
+        let probes = [
+            (&mut self.probes_below, &other.probes_below),
+            (&mut self.probes_direct, &other.probes_direct),
+            (&mut self.probes_own, &other.probes_own),
+            (&mut self.probes_outermost, &other.probes_outermost),
+        ];
+        for (to, from) in probes {
+            for (to, from) in to.iter_mut().zip(from) {
+                *to += from;
+            }
+        }
+    }
+}
+
+const _: () = assert!(size_of::<MeasuredRow>().is_multiple_of(8));
