@@ -129,6 +129,17 @@ counters! {
     /// Ticks whose stacks were not walked while the budget was short of the walks of ticks alone:
     /// others stand for them.
     TicksOverBudget = 29, "ticks_over_budget", Event;
+    /// Entries and exits of measured functions.
+    ProbeHits = 30, "probe_hits", Event;
+    /// Entries and exits of measured functions in threads that are not observed: not measured.
+    ProbesNotObserved = 31, "probes_not_observed", Event;
+    /// Entries and exits of measured functions at which the times of the thread could not be read:
+    /// the call is counted only.
+    ProbesNoTimes = 32, "probes_no_times", Event;
+    /// Entries of measured functions in threads that are not measured because too many are.
+    ProbesNoFrames = 33, "probes_no_frames", Event;
+    /// Entries and exits of measured functions that are not measured because all rows are in use.
+    ProbesNoRow = 34, "probes_no_row", Event;
 }
 
 /// Elements of the counter map.

@@ -62,6 +62,13 @@ pub const MAX_TARGET_COMMS: u32 = 256;
 /// Control groups that may be targets, the ones below a named one included.
 pub const MAX_TARGET_CGROUPS: u32 = 4_096;
 
+/// Threads that can have open calls of measured functions at a time.
+pub const MAX_MEASURED_THREADS: u32 = 1024;
+/// Rows of calls per thread, program and measured function.
+pub const MAX_MEASURED_ROWS: u32 = 16_384;
+/// Processes that may be named as measured, their children included.
+pub const MAX_MEASURED_PIDS: u32 = 4096;
+
 const _: () = assert!(CALL_CACHE.is_power_of_two());
 const _: () = assert!(MAX_CALL_NUMBER < COMPAT_CALL && COMPAT_CALL < UNTRACED_CALL);
 const _: () = assert!(MAX_USER_FRAMES.is_power_of_two());

@@ -13,9 +13,10 @@ use crate::clock::{CLASS_COUNT, Class, ClassNs, NO_CALL, Phase, ThreadClock, UNT
 pub use frames::{Frame, Frames, MAX_DEPTH, Rows};
 pub use row::{Extremes, MeasuredRow};
 
-/// How a call was probed, which decides what its probes cost: entry and exit executed in place
-/// (emulated) or out of line (stepped), and entries alone.
-pub const PROBE_KINDS: usize = 6;
+/// How a call was probed, which decides what its probes cost: a bit each for an exit (or, where
+/// calls are counted, an entry) that is executed out of its line, an entry that is, and whether
+/// exits are probed at all.
+pub const PROBE_KINDS: usize = 8;
 
 /// Which probe was hit: what the program gets with each hit (the cookie of the attachment).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,16 +29,23 @@ pub struct Cookie {
     pub exit: bool,
     /// Is the instruction executed out of its line?
     pub stepped: bool,
+    /// Of an exit: is that of the entry?
+    pub entry_stepped: bool,
     /// Entries of the function are counted, and its exits are not probed.
     pub counted_only: bool,
 }
 
 /// Instrumentations at a time.
-pub const MAX_INSTRUMENTATIONS: u32 = 32;
+pub const MAX_INSTRUMENTATIONS: u32 = 31;
+/// [`Cookie::instrumentation`]: that of the functions on which the cost of probes is measured. Who
+/// hits its probes has the record in slot 0, which is no thread's and in which nothing ever
+/// happens.
+pub const CALIBRATION: u8 = 31;
 
 const EXIT: u64 = 1;
 const STEPPED: u64 = 2;
 const COUNTED_ONLY: u64 = 4;
+const ENTRY_STEPPED: u64 = 8;
 
 impl Cookie {
     /// As the kernel keeps it.
@@ -49,6 +57,7 @@ impl Cookie {
             | if self.exit { EXIT } else { 0 }
             | if self.stepped { STEPPED } else { 0 }
             | if self.counted_only { COUNTED_ONLY } else { 0 }
+            | if self.entry_stepped { ENTRY_STEPPED } else { 0 }
     }
 
     /// What [`Cookie::to_bits`] made of it.
@@ -61,7 +70,20 @@ impl Cookie {
             exit: bits & EXIT != 0,
             stepped: bits & STEPPED != 0,
             counted_only: bits & COUNTED_ONLY != 0,
+            entry_stepped: bits & ENTRY_STEPPED != 0,
         }
+    }
+}
+
+/// How a hit counts among what probes cost: of [`PROBE_KINDS`].
+#[must_use]
+#[inline(always)]
+pub const fn probe_kind(cookie: Cookie) -> usize {
+    let stepped = cookie.stepped as usize;
+    if cookie.counted_only {
+        stepped
+    } else {
+        4 | (cookie.entry_stepped as usize) << 1 | stepped
     }
 }
 

@@ -389,6 +389,10 @@ pub struct Control {
     /// Which part of the time that a processor is at work may be spent on walks, in units of 2^-20;
     /// 0 = any ([`WalkBudget`]).
     pub walk_share: u32,
+    /// A bit for each instrumentation that measures every process.
+    pub measured_all: u32,
+    /// A bit for each instrumentation that measures children of what it measures.
+    pub measured_children: u32,
 }
 
 const _: () = assert!(size_of::<TaskRef>() == 24);
@@ -402,7 +406,7 @@ const _: () = assert!(size_of::<SumValue>() == 136);
 const _: () = assert!(size_of::<Reserve>() == 176);
 const _: () = assert!(size_of::<StackHead>() == 56);
 const _: () = assert!(size_of::<StackRecord>() == 56 + 8 * MAX_FRAMES);
-const _: () = assert!(size_of::<Control>() == 32);
+const _: () = assert!(size_of::<Control>() == 40);
 
 #[cfg(feature = "user")]
 mod pod {
@@ -423,6 +427,14 @@ mod pod {
     unsafe impl aya::Pod for Reserve {}
     // SAFETY: as above.
     unsafe impl aya::Pod for Control {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for crate::measured::MeasuredThread {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for crate::measured::MeasuredKey {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for crate::measured::MeasuredRow {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for crate::measured::Frames {}
     // SAFETY: as above.
     unsafe impl aya::Pod for crate::unwind::UnwindRow {}
     // SAFETY: as above.

@@ -10,9 +10,11 @@ mod output;
 mod progress;
 mod span;
 mod target;
+mod traced;
 mod wanted;
 mod write;
 
+use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,6 +26,7 @@ use crate::api::Source as _;
 use crate::args::RecordArgs;
 use crate::backends::Live;
 use crate::config::targets::Targets;
+use crate::export::measured::write_measured;
 use crate::http::Client;
 use crate::report::Window;
 use crate::stages::{self, Attached};
@@ -32,6 +35,7 @@ use crate::sys::heap;
 use ending::{Left, Signals};
 use output::Output;
 use target::Recorded;
+use traced::Traced;
 use wanted::Wanted;
 use write::Report;
 
@@ -43,6 +47,7 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<u8> {
     heap::tune();
     let mut config = args.resolve()?;
     let wanted = Wanted::read(args, config.frequency_hz)?;
+    let traced = Traced::read(args)?;
     let connected = args.connect.as_deref().map(Client::at).transpose();
     let connected = connected.map_err(|form| anyhow!("--connect {form}"))?;
     // What cannot be written is told before anything was recorded.
@@ -76,7 +81,7 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<u8> {
         let attached = &mut stages.attached;
         let result = record(
             args,
-            recorded,
+            (recorded, traced),
             &wanted,
             output,
             attached,
@@ -97,7 +102,7 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<u8> {
 /// From the start of the kernel programs to the written report. Answers what is left to wait for.
 async fn record(
     args: &RecordArgs,
-    mut recorded: Recorded,
+    (mut recorded, mut traced): (Recorded, Option<Traced>),
     wanted: &Wanted,
     output: Output,
     attached: &mut Attached,
@@ -121,6 +126,12 @@ async fn record(
         let targets = targets.map_err(anyhow::Error::msg)?;
         live.set_targets(targets).await?;
     }
+    if let Some(traced) = &mut traced {
+        let program = args.command.first().map(OsString::as_os_str);
+        traced
+            .begin(live, recorded.command_pid().zip(program))
+            .await?;
+    }
     let on_terminal = std::io::stderr().is_terminal();
     let began = Instant::now();
     if let Err(failure) = recorded.begin() {
@@ -133,6 +144,11 @@ async fn record(
     let ended = tokio::select! {
         ended = recorded.end(length, signals) => ended?,
         never = progress::show(live.access(), began, length, shows) => match never {},
+        Err(error) = follow(&mut traced, live) => return Err(error),
+    };
+    let measured = match &traced {
+        Some(traced) => Some(traced.end(live).await?),
+        None => None,
     };
     let recorded_for = began.elapsed();
     if shows {
@@ -141,10 +157,24 @@ async fn record(
     let scope = recorded.scope();
     let report = async {
         let saved = write::take(live, wanted, scope).await?;
-        write::report(saved, *wanted, scope, Window::Session).await
+        write::report(saved, *wanted, scope, Window::Session, measured.clone()).await
     };
     finish(report, output, recorded_for, signals).await?;
+    if let Some(measured) = measured.filter(|_| !wanted.holds_measured()) {
+        // The format has no room for it.
+        let mut table = Vec::new();
+        write_measured(&measured, &mut table).context("cannot make the table")?;
+        progress::say(String::from_utf8_lossy(&table).trim_end());
+    }
     Ok(recorded.left(ended))
+}
+
+/// Measures functions that come to be there later. Returns only if that fails.
+async fn follow(traced: &mut Option<Traced>, live: &Live) -> anyhow::Result<()> {
+    match traced {
+        Some(traced) => traced.follow(live).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Writes the report and says so; a signal ends the wait for it.

@@ -26,6 +26,7 @@ pub fn sched_process_fork(ctx: BtfTracePointContext) -> i32 {
         kernel::task_is_new(child);
         filter::inherit(parent, child, control);
         kernel::inherit_process(parent, child);
+        kernel::inherit_measured(parent, child, control);
         // SAFETY: takes nothing.
         let now_ns = unsafe { bpf_ktime_get_ns() };
         if let Some(reference) = judge::judged(child, control, now_ns, Found::Born) {
@@ -121,6 +122,7 @@ pub fn sched_process_exit(ctx: BtfTracePointContext) -> i32 {
         // After the walk of its last thread, which needs them.
         if task.is_last_of_process() {
             filter::forget(task.pid());
+            kernel::forget_measured(task.pid(), control);
             kernel::forget_process(task.pid());
         }
     }

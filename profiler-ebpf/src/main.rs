@@ -24,6 +24,8 @@ mod life;
 mod look;
 mod maps;
 #[cfg(not(feature = "before_5_17"))]
+mod measure;
+#[cfg(not(feature = "before_5_17"))]
 mod probes;
 mod seed;
 mod settings;

@@ -144,6 +144,25 @@ impl Frames {
         }
     }
 
+    /// The call that [`Frames::enter`] has given a place is counted only: its times are not known.
+    #[inline(always)]
+    pub fn cancel(&mut self, rows: &mut impl Rows) {
+        let depth = word(&self.depth);
+        if depth == 0 || depth > MAX_DEPTH as u32 {
+            return;
+        }
+        let frame = self.at_mut(depth - 1);
+        let function = frame.function;
+        frame.function = 0;
+        self.depth = depth - 1;
+        if let Some(row) = rows.row(function) {
+            row.sequence = row.sequence.wrapping_add(1);
+            row.open = row.open.saturating_sub(1);
+            row.no_times += 1;
+            row.sequence = row.sequence.wrapping_add(1);
+        }
+    }
+
     /// A call begins whose end nobody looks for, probed as `kind`.
     #[inline(always)]
     pub fn count(&mut self, function: u32, sp: u64, kind: usize, rows: &mut impl Rows) {
@@ -431,6 +450,8 @@ fn word(word: &u32) -> u32 {
     // SAFETY: a reference. Volatile, so that it is read from the map and its value is not followed.
     unsafe { core::ptr::read_volatile(word) }
 }
+
+const _: () = assert!(size_of::<Frame>() == 168 && size_of::<Frames>() == 16 + 168 * MAX_DEPTH);
 
 #[cfg(test)]
 #[path = "frames_tests.rs"]

@@ -65,6 +65,8 @@ pub struct MeasuredRow {
     pub exits_unmatched: u64,
     /// Calls that were only counted, because too many were open.
     pub too_deep: u64,
+    /// Calls that were only counted, because the thread's times were not known at their entry.
+    pub no_times: u64,
     /// Complete calls during which system calls were not traced: their running time is all `user`.
     pub untraced: u64,
     /// Time by class from entry to exit, of outermost calls.
@@ -122,6 +124,7 @@ impl MeasuredRow {
         left_exec: 0,
         exits_unmatched: 0,
         too_deep: 0,
+        no_times: 0,
         untraced: 0,
         inclusive: [0; 5],
         exclusive: [0; 5],
@@ -190,6 +193,7 @@ impl MeasuredRow {
         self.left_exec += other.left_exec;
         self.exits_unmatched += other.exits_unmatched;
         self.too_deep += other.too_deep;
+        self.no_times += other.no_times;
         self.untraced += other.untraced;
         add(&mut self.inclusive, &other.inclusive);
         add(&mut self.exclusive, &other.exclusive);
@@ -220,4 +224,4 @@ impl MeasuredRow {
     }
 }
 
-const _: () = assert!(size_of::<MeasuredRow>().is_multiple_of(8));
+const _: () = assert!(size_of::<MeasuredRow>() == 944);

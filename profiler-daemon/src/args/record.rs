@@ -63,6 +63,21 @@ pub struct RecordArgs {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
+    /// Measure each call of these functions exactly, beside the samples: MODULE:FUNCTION, with * for
+    /// any text, as in 'libpq.so*:PQexec*' or ./app:handle_request. Of the command, or of the
+    /// processes given by --pid. May be given more than once.
+    #[arg(long, value_name = "MODULE:FUNCTION", conflicts_with_all = ["connect", "comms"])]
+    pub trace: Vec<String>,
+
+    /// Count the calls of these functions only, which costs least: no times.
+    #[arg(long, requires = "trace")]
+    pub trace_counts: bool,
+
+    /// How much of one processor the probes may take from a process: 5% unless said otherwise, 0% =
+    /// any. Beyond, the costliest function is not measured any more, and the report says so.
+    #[arg(long, value_name = "PERCENT", value_parser = permille, requires = "trace")]
+    pub trace_budget: Option<u32>,
+
     /// A command to run and record, from its first instruction to its end, with all that it starts.
     /// It runs as the user who runs this program; its exit code is passed on.
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["pids", "comms"])]
@@ -132,6 +147,14 @@ const FRAMES: [(Frames, &str); 2] = [
     ),
     (Frames::All, "The kernel's as well"),
 ];
+
+/// Reads a percentage as thousandths.
+fn permille(text: &str) -> Result<u32, String> {
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(percent) if (0.0..=10_000.0).contains(&percent) => Ok((10.0 * percent).round() as u32),
+        _ => Err("must be a percentage, as in 5%".to_owned()),
+    }
+}
 
 fn positive(text: &str) -> Result<u64, String> {
     match duration::parse(text)? {

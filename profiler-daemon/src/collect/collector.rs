@@ -31,6 +31,7 @@ use super::coverage::Coverage;
 use super::descriptions::Descriptions;
 use super::fills;
 use super::losses::{COLLECTOR_LOSSES, Sources};
+use super::measuring::Measuring;
 use super::memory::{self, MemoryPart};
 use super::naming::Naming;
 use super::options::CollectorOptions;
@@ -82,6 +83,7 @@ pub struct Collector {
     unowned: Unowned,
     unreadable: Unreadable,
     spending: Spending,
+    measuring: Measuring,
     sweeps: Sweeps,
     tables: Tables,
     memory: Vec<MemoryPart>,
@@ -142,6 +144,7 @@ impl Collector {
             unowned: Unowned::default(),
             unreadable: Unreadable::default(),
             spending,
+            measuring: Measuring::default(),
             sweeps: Sweeps::default(),
             tables: Tables::default(),
             memory: Vec::new(),
@@ -185,6 +188,7 @@ impl Collector {
             } else if now_ns >= next_look_ns {
                 piece.next("the ring of stacks");
                 self.look();
+                self.measuring.look(&mut self.kernel, monotonic_ns());
                 self.spending.step(&mut self.kernel, monotonic_ns());
                 self.look_from_outside();
                 next_look_ns = monotonic_ns() + LOOK_NS;
@@ -289,10 +293,10 @@ impl Collector {
             self.outside
                 .renew(monotonic_ns(), &unwinding.take_renewed());
         }
-        let (stacks, processes, profile) =
-            (&mut self.stacks, &mut self.processes, &mut self.profile);
+        let (stacks, processes) = (&mut self.stacks, &mut self.processes);
+        let frames = self.profile.frames();
         self.outside.work(&mut self.kernel, &mut |raw| {
-            stacks.add(raw, processes, profile.frames());
+            stacks.add(raw, processes, frames)
         });
     }
 
@@ -362,6 +366,7 @@ impl Collector {
             ..DrainPass::default()
         };
         self.outside.note(pass);
+        self.measuring.pass(&mut self.kernel, pass);
         convert(
             pass,
             &mut self.owners,
@@ -498,6 +503,13 @@ impl Collector {
             Command::ChangeSession { change, answer } => {
                 reply(answer, || self.change_session(change));
             }
+            Command::Measure { plan, answer } => {
+                reply(answer, || self.measuring.start(&mut self.kernel, plan));
+            }
+            Command::Measured { answer } => reply(answer, || {
+                self.pass();
+                self.measuring.state(&self.kernel)
+            }),
             Command::State { answer } => reply(answer, || self.state()),
             // Handled where the loop can end.
             Command::Stop => {}

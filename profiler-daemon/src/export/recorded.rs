@@ -2,6 +2,7 @@
 
 use super::{
     human::{last_part, name, nanoseconds, percent, share},
+    measured::measured_table,
     tables::{fault_fact, function, stacks_text},
     text::{Cell, Envelope, Kind, Table, TextReport},
 };
@@ -80,6 +81,10 @@ impl TextReport for Recording {
             remark: (shown < all.len())
                 .then(|| format!("{shown} of {} functions; csv and json have all", all.len())),
         })
+    }
+
+    fn second_table(&self) -> Option<Table> {
+        self.measured.as_ref().map(measured_table)
     }
 }
 

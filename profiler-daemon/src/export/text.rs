@@ -30,6 +30,11 @@ pub trait TextReport {
     fn table(&self) -> Option<Table> {
         None
     }
+
+    /// More rows of another kind, written last.
+    fn second_table(&self) -> Option<Table> {
+        None
+    }
 }
 
 /// What every answer carries.
@@ -115,6 +120,10 @@ pub fn write<R: TextReport + ?Sized>(report: &R, out: &mut impl Write) -> io::Re
         }
         write_table(&table, out)?;
     }
+    if let Some(table) = report.second_table() {
+        writeln!(out)?;
+        write_table(&table, out)?;
+    }
     Ok(())
 }
 
@@ -181,7 +190,7 @@ pub(super) fn rows_to_text(table: &Table) -> String {
     String::from_utf8(text).expect("cells are text")
 }
 
-fn write_table(table: &Table, out: &mut impl Write) -> io::Result<()> {
+pub(super) fn write_table(table: &Table, out: &mut impl Write) -> io::Result<()> {
     let times = |column: usize| {
         table.rows.iter().filter_map(move |row| match row[column] {
             Cell::Time(ns) => Some(ns),

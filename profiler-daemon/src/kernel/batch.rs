@@ -1,5 +1,5 @@
-//! Two system calls that aya has no call for: emptying a hash map in batches, and waiting until no
-//! program can still be using what it saw before.
+//! System calls that aya has no call for: reading a hash map in batches, emptying it or not, and
+//! waiting until no program can still be using what it saw before.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use aya::Pod;
 
+/// `BPF_MAP_LOOKUP_BATCH` (5.6).
+const LOOKUP_BATCH: libc::c_long = 24;
 /// `BPF_MAP_LOOKUP_AND_DELETE_BATCH` (5.6).
 const LOOKUP_AND_DELETE_BATCH: libc::c_long = 25;
 /// `MEMBARRIER_CMD_GLOBAL`: returns after a grace period, so after every program that was running
@@ -34,6 +36,28 @@ struct BatchAttributes {
 pub(super) fn drain<K: Pod, V: Pod>(
     map: impl AsFd,
     capacity: u32,
+    each: impl FnMut(K, V),
+) -> io::Result<()> {
+    in_batches(LOOKUP_AND_DELETE_BATCH, map, capacity, each)
+}
+
+/// Hands over all elements of a hash map, as they are while others may write to it. An element that
+/// is made or removed meanwhile may be left out, or come twice.
+///
+/// # Errors
+/// What the kernel says.
+pub(super) fn read<K: Pod, V: Pod>(
+    map: impl AsFd,
+    capacity: u32,
+    each: impl FnMut(K, V),
+) -> io::Result<()> {
+    in_batches(LOOKUP_BATCH, map, capacity, each)
+}
+
+fn in_batches<K: Pod, V: Pod>(
+    command: libc::c_long,
+    map: impl AsFd,
+    capacity: u32,
     mut each: impl FnMut(K, V),
 ) -> io::Result<()> {
     // A bucket is taken whole: room for all elements, or a full bucket might never fit.
@@ -56,7 +80,7 @@ pub(super) fn drain<K: Pod, V: Pod>(
         let result = unsafe {
             libc::syscall(
                 libc::SYS_bpf,
-                LOOKUP_AND_DELETE_BATCH,
+                command,
                 &raw mut attributes,
                 size_of::<BatchAttributes>(),
             )

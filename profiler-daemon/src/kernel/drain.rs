@@ -6,6 +6,7 @@
 //! never negative.
 
 use aya::maps::{HashMap, MapData, MapError, RingBuf, Stack};
+use profiler_common::clock::NO_CALL;
 use profiler_common::kinds::{Primary, WaitNs};
 use profiler_common::records::{
     END_MASK, NO_SLOT, Reserve, StackHead, SumKey, SumValue, SyscallKey, SyscallRow, ThreadRecord,
@@ -154,7 +155,17 @@ impl Drain {
             told: Told::default(),
         };
         drain.fill_free_lists()?;
+        drain.make_calibration_record();
         Ok(drain)
+    }
+
+    /// The record in slot 0 is no thread's: in it the cost of probes is measured, by a clock that
+    /// runs in user mode and never meets an event.
+    fn make_calibration_record(&self) {
+        let mut record = self.threads.read(0);
+        record.clock.phase = Phase::Running as u32;
+        record.clock.call = NO_CALL;
+        self.threads.write(0, record);
     }
 
     /// All slots but 0, which means "none", and all rows; the lowest on top.

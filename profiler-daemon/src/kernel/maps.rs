@@ -1,5 +1,7 @@
 //! Takes the maps out of a loaded object: each once, as the type it is, or mapped.
 
+use std::os::fd::{AsFd as _, OwnedFd};
+
 use aya::maps::{Map, MapData, MapError};
 use aya::{Ebpf, Pod};
 
@@ -51,10 +53,47 @@ impl<'a> Maps<'a> {
         Records::map(data.fd(), len).map_err(|error| refused(name, &error.to_string()))
     }
 
+    /// The maps by name, each with a descriptor of its own, and as the object defines it: those
+    /// that are still there.
+    ///
+    /// # Errors
+    /// [`StartError::Map`] if there is no descriptor to be had.
+    pub(super) fn all(&self) -> Result<Vec<SharedMap>, StartError> {
+        let known = self.0.maps().filter_map(|(name, map)| match map {
+            Map::Array(data)
+            | Map::ArrayOfMaps(data)
+            | Map::HashMap(data)
+            | Map::PerCpuArray(data)
+            | Map::RingBuf(data)
+            | Map::Stack(data)
+            | Map::PerfEventArray(data)
+            | Map::Unsupported(data) => Some((name, data)),
+            _ => None,
+        });
+        let shared = known.map(|(name, data)| {
+            let descriptor = data.fd().as_fd().try_clone_to_owned();
+            let descriptor = descriptor.map_err(|error| StartError::Map {
+                map: "of the programs",
+                reason: format!("{name}: {error}"),
+            })?;
+            Ok(SharedMap {
+                name: name.to_owned(),
+                descriptor,
+            })
+        });
+        shared.collect()
+    }
+
     fn take(&mut self, name: &'static str) -> Result<Map, StartError> {
         let map = self.0.take_map(name);
         map.ok_or_else(|| refused(name, "it is not in the object"))
     }
+}
+
+/// A map of the running programs, for a program that is loaded later.
+pub(super) struct SharedMap {
+    pub(super) name: String,
+    pub(super) descriptor: OwnedFd,
 }
 
 fn refused(map: &'static str, reason: &str) -> StartError {

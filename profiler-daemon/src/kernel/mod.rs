@@ -8,6 +8,7 @@
 
 mod batch;
 mod btf;
+mod calibration;
 mod call_rows;
 mod calls;
 mod control;
@@ -19,6 +20,7 @@ mod load;
 mod log;
 mod looks;
 mod maps;
+mod measured;
 mod offsets;
 mod phantoms;
 mod programs;
@@ -35,6 +37,7 @@ mod tick_schedule;
 mod ticks;
 mod told;
 mod unwind_maps;
+mod uprobe_multi;
 mod variant;
 
 use profiler_common::limits::MAX_FRAME_POINTER_FRAMES;
@@ -45,11 +48,13 @@ use log::ProgramLog;
 use refusal::tick_refused;
 use variant::Variant;
 
+pub use calibration::{ProbeCost, ProbeCosts};
 pub use calls::CallHooks;
 pub use cost::{Costs, MapCost, ProgramCost};
 pub use counts::{Counts, Work};
 pub use drain::{Drain, Missing, Pass, RawStack, StackSum};
 pub use looks::{Asked, Looks, OutsideLook};
+pub use measured::{MeasureError, Measured, ProbePoint};
 pub use programs::Programs;
 pub use refusal::StartError;
 pub use row_finder::RowFinder;
@@ -68,6 +73,8 @@ pub use variant::has_loops;
 /// are detached, with the hooks on system calls, then the maps are closed, then the ticks, whose
 /// program holds the maps that it writes for as long as it may run.
 pub struct Kernel {
+    /// Functions that are measured: their probes go first.
+    pub measured: Measured,
     /// The loaded programs.
     pub programs: Programs,
     /// Who is profiled, and how.
@@ -132,7 +139,9 @@ impl Kernel {
         } = load(&settings, variant)?;
         let tick = programs.tick()?;
         let maps = &mut programs.maps();
+        let measured = Measured::new(maps, variant)?;
         let mut kernel = Self {
+            measured,
             targets: Targets::new(maps, &settings)?,
             drain: Drain::new(maps, &settings)?,
             looks: Looks::new(maps, &settings)?,

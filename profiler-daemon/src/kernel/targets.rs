@@ -243,6 +243,24 @@ impl Targets {
         self.control.value.walk_share = if is_bound { (units as u32).max(1) } else { 0 };
         self.control.write()
     }
+
+    /// Whether the instrumentation of this bit measures all processes, and the children of those
+    /// that it measures.
+    ///
+    /// # Errors
+    /// [`StartError::Map`] if the kernel refuses.
+    pub(super) fn measure(
+        &mut self,
+        bit: u32,
+        all: bool,
+        children: bool,
+    ) -> Result<(), StartError> {
+        let with = |mask: u32, on: bool| if on { mask | bit } else { mask & !bit };
+        let control = &mut self.control.value;
+        control.measured_all = with(control.measured_all, all);
+        control.measured_children = with(control.measured_children, children);
+        self.control.write()
+    }
 }
 
 /// What [`TargetError::Full`] calls the tables.

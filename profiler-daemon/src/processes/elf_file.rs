@@ -305,6 +305,24 @@ pub fn address_of(programs: &[Program], offset: u64) -> Option<u64> {
     segment.address.checked_add(offset - segment.offset)
 }
 
+/// Where so many bytes of code at a virtual address are in the file; `None` where they are not all
+/// mapped from it as code.
+#[must_use]
+pub fn code_offset(programs: &[Program], address: u64, size_bytes: u64) -> Option<u64> {
+    let program = programs.iter().find(|program| {
+        let segment = program.segment;
+        program.kind == PT_LOAD
+            && program.flags & PF_X != 0
+            && address >= segment.address
+            && address - segment.address < segment.size_bytes
+            && size_bytes <= segment.size_bytes - (address - segment.address)
+    })?;
+    program
+        .segment
+        .offset
+        .checked_add(address - program.segment.address)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use crate::api::question::AnyQuestion;
 use crate::api::questions::{AllValuesOf, Functions, OneValueOf, WholeRecording, sections};
 use crate::args::RecordArgs;
 use crate::report::recording::{all_functions, function_column};
-use crate::report::{Frames, Scope, StackQuery, StackValue, TreeQuery, ViewQuery};
+use crate::report::{Frames, Measured, Scope, StackQuery, StackValue, TreeQuery, ViewQuery};
 
 use super::output;
 
@@ -60,8 +60,18 @@ impl Wanted {
         })
     }
 
+    /// Whether what was measured exactly is in the report.
+    pub(super) const fn holds_measured(&self) -> bool {
+        matches!(self.format, Format::Text | Format::Json)
+    }
+
     /// What is asked for it; nothing where all of the profile is taken.
-    pub(super) fn question(&self, scope: Scope, view: ViewQuery) -> Option<Box<dyn AnyQuestion>> {
+    pub(super) fn question(
+        &self,
+        scope: Scope,
+        view: ViewQuery,
+        measured: Option<Measured>,
+    ) -> Option<Box<dyn AnyQuestion>> {
         let value = self.value;
         let tree = TreeQuery {
             frames: view.frames,
@@ -86,7 +96,12 @@ impl Wanted {
                 inlines: false,
             }),
             format if format.is_of_stacks() => Box::new(OneValueOf { scope, tree }),
-            _ => Box::new(WholeRecording { scope, value, view }),
+            _ => Box::new(WholeRecording {
+                scope,
+                value,
+                view,
+                measured,
+            }),
         })
     }
 }

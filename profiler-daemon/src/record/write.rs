@@ -11,7 +11,7 @@ use crate::api::question::{Known, no_lines};
 use crate::backends::Live;
 use crate::export::human::profiler_cost;
 use crate::export::saved::{Saved, SavedNames};
-use crate::report::{self, Scope, SessionReport, ViewQuery, Window};
+use crate::report::{self, Measured, Scope, SessionReport, ViewQuery, Window};
 
 use super::wanted::Wanted;
 
@@ -33,7 +33,7 @@ pub(super) async fn take(live: &Live, wanted: &Wanted, scope: Scope) -> anyhow::
     // A pass of its own, so that nothing of the end is missing.
     let snapshot = live.access().snapshot(0).await;
     let snapshot = snapshot.context("there is no report")?;
-    let mut frames = match wanted.question(scope, ViewQuery::default()) {
+    let mut frames = match wanted.question(scope, ViewQuery::default(), None) {
         Some(question) => question.needs(&snapshot)?,
         None => report::frames_needed(&snapshot, &Scope::Session)?,
     };
@@ -60,6 +60,7 @@ pub(super) async fn report(
     wanted: Wanted,
     scope: Scope,
     window: Window,
+    measured: Option<Measured>,
 ) -> anyhow::Result<Report> {
     let made = tokio::task::spawn_blocking(move || {
         let view = ViewQuery {
@@ -67,16 +68,22 @@ pub(super) async fn report(
             window,
         };
         let totals = report::session(&saved.snapshot, &view, &saved.names)?;
-        let bytes = bytes(&saved, scope, &wanted, view)?;
+        let bytes = bytes(&saved, scope, &wanted, view, measured)?;
         anyhow::Ok(Report { bytes, totals })
     });
     made.await.context("making the report failed")?
 }
 
 /// The whole profile, or what it is asked.
-fn bytes(saved: &Saved, scope: Scope, wanted: &Wanted, view: ViewQuery) -> anyhow::Result<Vec<u8>> {
+fn bytes(
+    saved: &Saved,
+    scope: Scope,
+    wanted: &Wanted,
+    view: ViewQuery,
+    measured: Option<Measured>,
+) -> anyhow::Result<Vec<u8>> {
     let mut out = Vec::new();
-    let written = match wanted.question(scope, view) {
+    let written = match wanted.question(scope, view, measured) {
         None => saved.write(&mut out),
         Some(question) => {
             let known = Known {

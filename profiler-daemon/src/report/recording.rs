@@ -6,6 +6,7 @@ use super::{
     answer::List,
     error::ReportError,
     functions::{FunctionRow, functions},
+    measured::Measured,
     os_events::{OsEvents, os_events},
     processes::{ProcessRow, processes},
     query::{Scope, StackValue, TableQuery, ViewQuery},
@@ -27,6 +28,8 @@ pub struct Recording {
     pub functions: List<FunctionRow>,
     /// Time by class, and system calls.
     pub os_events: OsEvents,
+    /// Functions that were measured exactly; `null` if none were to be.
+    pub measured: Option<Measured>,
 }
 
 /// The column that functions are sorted by; none for a value that only stacks have.
@@ -65,6 +68,7 @@ pub fn recording(
     value: StackValue,
     view: &ViewQuery,
     names: &dyn Names,
+    measured: Option<&Measured>,
 ) -> Result<Recording, ReportError> {
     let all = TableQuery {
         window: view.window,
@@ -80,5 +84,6 @@ pub fn recording(
         processes,
         functions: functions(snapshot, scope, &all_functions(value, view), names)?,
         os_events: os_events(snapshot, scope, view, names)?,
+        measured: measured.cloned(),
     })
 }

@@ -6,7 +6,7 @@ use std::{fs::File, ops::ControlFlow, rc::Rc};
 
 use super::demangle::MAX_NAME_BYTES;
 use crate::{
-    processes::elf_file::{ElfFile, Program, ReadAt as _, Section, address_of},
+    processes::elf_file::{ElfFile, Program, ReadAt as _, Section, address_of, code_offset},
     sys::clock::thread_ns,
 };
 
@@ -139,6 +139,8 @@ pub(super) struct SymbolEntry {
     pub(super) binding: Binding,
     /// Whether it is said to be a function, rather than some place.
     pub(super) is_function: bool,
+    /// Whether it is called by the loader, and says which function it stands for.
+    pub(super) is_chosen_at_start: bool,
     name: u32,
     number: u64,
     table: SymbolTable,
@@ -163,6 +165,7 @@ impl SymbolEntry {
                 _ => Binding::Global,
             },
             is_function,
+            is_chosen_at_start: entry[4] & 15 == 10,
             name: u32::from_le_bytes(number(entry, 0)),
             number: number_in,
             table,
@@ -251,6 +254,19 @@ impl FileTables {
     /// The virtual address of a file offset.
     pub(super) fn address(&self, offset: u64) -> Option<u64> {
         address_of(&self.programs, offset)
+    }
+
+    /// So many bytes of code at this virtual address, and where they are in the file; `None` where
+    /// that is not mapped as code.
+    pub(super) fn code_bytes(
+        &self,
+        file: &File,
+        address: u64,
+        size: usize,
+    ) -> Option<(Vec<u8>, u64)> {
+        let offset = code_offset(&self.programs, address, size as u64)?;
+        let mut bytes = vec![0; size];
+        file.read_at(offset, &mut bytes).then_some((bytes, offset))
     }
 
     /// The section of code that an address is in; of several the one that consists of jumps.

@@ -3,6 +3,7 @@
 
 mod aliases;
 mod cache;
+pub mod chosen;
 mod debug_files;
 pub mod demangle;
 mod elf;

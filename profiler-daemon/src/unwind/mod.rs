@@ -15,6 +15,7 @@ mod frames;
 mod go;
 mod holes;
 mod limits;
+pub mod points;
 mod rows;
 mod rule;
 mod section;

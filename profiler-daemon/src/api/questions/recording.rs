@@ -5,7 +5,7 @@ use crate::api::question::{Frames, Known, Question};
 use crate::profile::snapshot::Snapshot;
 use crate::report::error::ReportError;
 use crate::report::query::{Scope, StackValue, ViewQuery};
-use crate::report::{self, Recording};
+use crate::report::{self, Measured, Recording};
 
 /// See the module.
 pub(crate) struct WholeRecording {
@@ -13,6 +13,8 @@ pub(crate) struct WholeRecording {
     /// What functions are sorted by.
     pub(crate) value: StackValue,
     pub(crate) view: ViewQuery,
+    /// What was measured exactly beside it.
+    pub(crate) measured: Option<Measured>,
 }
 
 impl Question for WholeRecording {
@@ -23,7 +25,13 @@ impl Question for WholeRecording {
     }
 
     fn answer(&self, snapshot: &Snapshot, known: Known<'_>) -> Result<Self::Answer, ReportError> {
-        let Self { scope, value, view } = self;
-        report::recording(snapshot, scope, *value, view, known.names).map(Report)
+        let Self {
+            scope,
+            value,
+            view,
+            measured,
+        } = self;
+        let measured = measured.as_ref();
+        report::recording(snapshot, scope, *value, view, known.names, measured).map(Report)
     }
 }

@@ -1,0 +1,336 @@
+//! Functions of a file that are chosen by name, with the places at which their calls are measured.
+//! Hostile bytes: the work has a bound in time and in functions.
+
+use std::{collections::BTreeMap, fs::File, ops::Range, str::FromStr};
+
+use thiserror::Error;
+
+use super::{
+    aliases::without_version,
+    demangle::demangle,
+    file_tables::{Binding, Deadline, FileTables},
+};
+use crate::unwind::points::{self, MAX_FUNCTION_BYTES, NoExits, NoProbe, Point};
+
+/// Most functions that may be chosen at a time.
+pub const MAX_FUNCTIONS: usize = 256;
+/// Processor time for one file.
+const BUDGET_NS: u64 = 10_000_000_000;
+/// What compilers append to the name of a copy that they have specialized.
+const CLONES: [&str; 5] = [".constprop.", ".isra.", ".part.", ".lto_priv.", ".llvm."];
+
+/// `MODULE:FUNCTION`: in both `*` stands for any text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    module: String,
+    function: String,
+}
+
+/// What is no pattern.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "{0:?} names no function: give MODULE:FUNCTION, as in 'libpq.so*:PQexec*' or /usr/bin/app:handle_request, or MODULE:+0x1234 for an address"
+)]
+pub struct NotAPattern(String);
+
+impl FromStr for Pattern {
+    type Err = NotAPattern;
+
+    fn from_str(text: &str) -> Result<Self, NotAPattern> {
+        let bytes = text.as_bytes();
+        // The first colon that is alone: those of namespaces are two.
+        let alone = (0..bytes.len()).find(|at| {
+            let is = |at: Option<usize>| at.and_then(|at| bytes.get(at)) == Some(&b':');
+            bytes[*at] == b':' && !is(at.checked_sub(1)) && !is(Some(at + 1))
+        });
+        let parts = alone.map(|at| (&text[..at], &text[at + 1..]));
+        match parts {
+            Some((module, function)) if !module.is_empty() && !function.is_empty() => Ok(Self {
+                module: module.to_owned(),
+                function: function.to_owned(),
+            }),
+            _ => Err(NotAPattern(text.chars().take(200).collect())),
+        }
+    }
+}
+
+impl Pattern {
+    /// As it was typed.
+    #[must_use]
+    pub fn text(&self) -> String {
+        format!("{}:{}", self.module, self.function)
+    }
+
+    /// The path, where it is a whole one without `*`.
+    #[must_use]
+    pub fn path(&self) -> Option<&str> {
+        (self.module.starts_with('/') && !self.module.contains('*')).then_some(&self.module)
+    }
+
+    /// Is that file meant, by its path or the last part of it?
+    #[must_use]
+    pub fn is_of_module(&self, path: &str) -> bool {
+        let last = path.rsplit('/').next().unwrap_or(path);
+        matches(&self.module, path) || matches(&self.module, last)
+    }
+
+    /// Is a function of that name meant, at that address?
+    fn is_of_function(&self, raw: &str, readable: &str, address: u64) -> bool {
+        if let Some(wanted) = self.function.strip_prefix("+0x") {
+            return u64::from_str_radix(wanted, 16) == Ok(address);
+        }
+        let plain = without_version(raw);
+        let is = |name: &str| matches(&self.function, name);
+        is(plain) || is(original(plain)) || is(readable) || is(without_parameters(readable))
+    }
+}
+
+/// `*` in `pattern` stands for any text.
+fn matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else {
+        return false;
+    };
+    let mut last = None;
+    for part in parts {
+        if let Some(part) = last.replace(part) {
+            match rest.find(part) {
+                Some(at) => rest = &rest[at + part.len()..],
+                None => return false,
+            }
+        }
+    }
+    last.map_or(rest.is_empty(), |last| rest.ends_with(last))
+}
+
+/// The name of the function that a compiler made this copy of.
+fn original(name: &str) -> &str {
+    let ends = CLONES.iter().filter_map(|clone| name.find(clone));
+    ends.min().map_or(name, |at| &name[..at])
+}
+
+/// A demangled name as people type it.
+fn without_parameters(name: &str) -> &str {
+    // `operator()` is a name.
+    let from = name
+        .find("operator()")
+        .map_or(0, |at| at + "operator()".len());
+    name[from..].find('(').map_or(name, |at| &name[..from + at])
+}
+
+/// A place for a probe, in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilePoint {
+    /// From the start of the file, bytes.
+    pub offset: u64,
+    /// The kernel executes the instruction elsewhere.
+    pub stepped: bool,
+}
+
+/// A function that was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// Its best known name.
+    pub name: String,
+    /// Its other names.
+    pub aliases: Vec<String>,
+    /// Virtual address.
+    pub address: u64,
+    /// Where it is entered and left, or why it cannot be measured.
+    pub points: Result<ChosenPoints, Refused>,
+}
+
+/// See [`points::Points`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChosenPoints {
+    /// At its entry.
+    pub entry: FilePoint,
+    /// At its exits.
+    pub exits: Result<Vec<FilePoint>, NoExits>,
+}
+
+/// Why a function cannot be measured.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Refused {
+    /// The loader calls it to choose the function.
+    #[error("it is chosen when the program starts (ifunc); name the implementation")]
+    ChosenAtStart,
+    /// Nobody says where it ends.
+    #[error("its symbol has no size: nobody knows where it ends")]
+    NoSize,
+    /// Another one begins in it.
+    #[error("{0} begins within it: nobody knows where it ends")]
+    Overlaps(String),
+    /// It is not in the part of the file that is mapped as code.
+    #[error("it lies outside the code of the file")]
+    NoCode,
+    /// It cannot be probed.
+    #[error(transparent)]
+    NoProbe(#[from] NoProbe),
+}
+
+/// Why nothing was chosen.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NoChoice {
+    /// It is no program.
+    #[error("it is no 64-bit program of this machine")]
+    NoProgram,
+    /// Its tables are too large.
+    #[error("looking through its symbols takes too long")]
+    TooSlow,
+    /// There are more than may be.
+    #[error("{0} of its functions are meant; at most {MAX_FUNCTIONS} can be measured")]
+    TooMany(usize),
+}
+
+/// What the symbols say of one address.
+#[derive(Default)]
+struct Known {
+    size_bytes: u64,
+    chosen_at_start: bool,
+    /// Readable names, best known first, with what they are ranked by.
+    names: Vec<(Binding, String)>,
+    /// Name of the function of which this is a part, if it is one.
+    part_of: Option<String>,
+    is_meant: bool,
+}
+
+/// The functions of the file that any of these patterns means, by address.
+///
+/// # Errors
+/// [`NoChoice`].
+pub fn choose(file: &File, patterns: &[&Pattern]) -> Result<Vec<Chosen>, NoChoice> {
+    let tables = FileTables::read(file).ok_or(NoChoice::NoProgram)?;
+    let deadline = Deadline::after(BUDGET_NS);
+    let mut starts: BTreeMap<u64, Known> = BTreeMap::new();
+    let mut take = |symbol: &super::file_tables::SymbolEntry| {
+        let Some(raw) = symbol.name(file).filter(|_| symbol.is_function) else {
+            return;
+        };
+        let known = starts.entry(symbol.address).or_default();
+        known.size_bytes = known.size_bytes.max(symbol.size_bytes);
+        known.chosen_at_start |= symbol.is_chosen_at_start;
+        let readable = demangle(without_version(&raw)).into_string();
+        if let Some(of) = part_of(&raw) {
+            known.part_of = Some(of.to_owned());
+            return;
+        }
+        let meant = |pattern: &&Pattern| pattern.is_of_function(&raw, &readable, symbol.address);
+        known.is_meant |= patterns.iter().any(meant);
+        if !known.names.iter().any(|(_, name)| *name == readable) {
+            known.names.push((symbol.binding, readable));
+        }
+    };
+    tables
+        .each_symbol(file, deadline, &mut take)
+        .map_err(|_| NoChoice::TooSlow)?;
+    let meant = starts.iter().filter(|(_, known)| known.is_meant);
+    let count = meant.clone().count();
+    if count > MAX_FUNCTIONS {
+        return Err(NoChoice::TooMany(count));
+    }
+    let chosen = meant.map(|(address, known)| chosen(file, &tables, &starts, *address, known));
+    Ok(chosen.collect())
+}
+
+/// The function of whose name `.cold` was made.
+fn part_of(raw: &str) -> Option<&str> {
+    let at = raw.find(".cold")?;
+    let rest = &raw[at + ".cold".len()..];
+    (rest.is_empty() || rest.starts_with('.')).then(|| &raw[..at])
+}
+
+fn chosen(
+    file: &File,
+    tables: &FileTables,
+    starts: &BTreeMap<u64, Known>,
+    address: u64,
+    known: &Known,
+) -> Chosen {
+    let mut names = known.names.clone();
+    names.sort_by_key(|(binding, name)| {
+        let underscores = name.len() - name.trim_start_matches('_').len();
+        (underscores, *binding, name.len())
+    });
+    let mut names = names.into_iter().map(|(_, name)| name);
+    Chosen {
+        name: names.next().unwrap_or_default(),
+        aliases: names.collect(),
+        address,
+        points: points_of(file, tables, starts, address, known),
+    }
+}
+
+fn points_of(
+    file: &File,
+    tables: &FileTables,
+    starts: &BTreeMap<u64, Known>,
+    address: u64,
+    known: &Known,
+) -> Result<ChosenPoints, Refused> {
+    if known.chosen_at_start {
+        return Err(Refused::ChosenAtStart);
+    }
+    let of = |address: u64, known: &Known| -> Result<(Vec<u8>, u64), Refused> {
+        if known.size_bytes == 0 {
+            return Err(Refused::NoSize);
+        }
+        let end = address
+            .checked_add(known.size_bytes)
+            .ok_or(Refused::NoCode)?;
+        if let Some((_, other)) = starts.range(address + 1..end).next() {
+            let name = other.names.first().map(|(_, name)| name.clone());
+            return Err(Refused::Overlaps(
+                name.unwrap_or_else(|| "another".to_owned()),
+            ));
+        }
+        let size = usize::try_from(known.size_bytes).unwrap_or(usize::MAX);
+        if size > MAX_FUNCTION_BYTES {
+            return Err(NoProbe::TooLong(size).into());
+        }
+        tables
+            .code_bytes(file, address, size)
+            .ok_or(Refused::NoCode)
+    };
+    let (code, offset) = of(address, known)?;
+    let raw_names: Vec<&String> = known.names.iter().map(|(_, name)| name).collect();
+    let parts: Vec<(u64, &Known)> = starts
+        .iter()
+        .filter(|(_, part)| {
+            let name = part.part_of.as_deref().map(demangle);
+            name.is_some_and(|name| raw_names.iter().any(|known| ***known == *name))
+        })
+        .map(|(address, part)| (*address, part))
+        .collect();
+    let ranges: Vec<Range<u64>> = parts
+        .iter()
+        .map(|(start, part)| *start..start.saturating_add(part.size_bytes))
+        .collect();
+    let found = points::find(&code, address, &ranges)?;
+    let in_file = |from: u64, at: u64| {
+        move |point: &Point| FilePoint {
+            offset: at + (point.address - from),
+            stepped: point.stepped,
+        }
+    };
+    let own = address..address + code.len() as u64;
+    let exits = found.exits.and_then(|exits| {
+        let mut all: Vec<FilePoint> = exits.iter().map(in_file(address, offset)).collect();
+        for (start, part) in &parts {
+            let (code, offset) = of(*start, part).map_err(|_| NoExits::Part)?;
+            let more = points::exits_of_part(&code, *start, &own, &ranges);
+            let more = more.map_err(|_| NoExits::Part)??;
+            all.extend(more.iter().map(in_file(*start, offset)));
+        }
+        Ok(all)
+    });
+    Ok(ChosenPoints {
+        entry: in_file(address, offset)(&found.entry),
+        exits,
+    })
+}
+
+#[cfg(test)]
+#[path = "chosen_tests.rs"]
+mod tests;

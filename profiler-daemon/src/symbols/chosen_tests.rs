@@ -1,0 +1,157 @@
+//! Patterns, and functions of real files.
+
+use std::fs::{self, File};
+
+use super::*;
+
+fn pattern(text: &str) -> Pattern {
+    text.parse().unwrap()
+}
+
+#[test]
+fn patterns_are_read() {
+    let read = |text: &str| {
+        text.parse::<Pattern>()
+            .map(|read| (read.module, read.function))
+    };
+    let parts = |module: &str, function: &str| Ok((module.to_owned(), function.to_owned()));
+    assert_eq!(read("libpq.so*:PQexec*"), parts("libpq.so*", "PQexec*"));
+    assert_eq!(read("app:ns::Type::call"), parts("app", "ns::Type::call"));
+    assert_eq!(read("/bin/app:+0x1f"), parts("/bin/app", "+0x1f"));
+    for wrong in ["", ":", "app", "app:", ":main", "ns::main"] {
+        assert!(read(wrong).is_err(), "{wrong}");
+    }
+    assert!(
+        read("main")
+            .unwrap_err()
+            .to_string()
+            .contains("MODULE:FUNCTION")
+    );
+}
+
+#[test]
+fn any_text_is_meant_by_a_star() {
+    for (pattern, text, expected) in [
+        ("main", "main", true),
+        ("main", "main2", false),
+        ("*", "", true),
+        ("a*", "abc", true),
+        ("*c", "abc", true),
+        ("a*c", "ac", true),
+        ("a*c", "abd", false),
+        ("a*b*c", "a1b2c", true),
+        ("ab*ba", "aba", false),
+        ("*b*", "abc", true),
+        ("**", "x", true),
+    ] {
+        assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+    }
+}
+
+#[test]
+fn names_as_people_type_them() {
+    let meant = |function: &str, raw: &str| {
+        let readable = demangle(raw);
+        pattern(&format!("app:{function}")).is_of_function(raw, &readable, 0x10)
+    };
+    assert!(meant("parse", "parse.constprop.0"));
+    assert!(meant("parse", "parse.isra.0.part.1"));
+    assert!(!meant("parse", "parse_all"));
+    assert!(meant("memcpy", "memcpy@@GLIBC_2.14"));
+    // void ns::work(int, char)
+    assert!(meant("ns::work", "_ZN2ns4workEic"));
+    assert!(meant("_ZN2ns4workEic", "_ZN2ns4workEic"));
+    assert!(meant("+0x10", "anything"));
+    assert!(!meant("+0x11", "anything"));
+    assert!(pattern("libc.so*:malloc").is_of_module("/usr/lib/libc.so.6"));
+    assert!(pattern("/usr/lib/*:malloc").is_of_module("/usr/lib/libc.so.6"));
+    assert!(!pattern("libc:malloc").is_of_module("/usr/lib/libc.so.6"));
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn profiler_chosen_test_function(depth: u32) -> u32 {
+    if depth == 0 {
+        return std::hint::black_box(1);
+    }
+    std::hint::black_box(profiler_chosen_test_function(depth - 1)) + depth
+}
+
+fn own_file() -> File {
+    File::open(std::env::current_exe().unwrap()).unwrap()
+}
+
+#[test]
+fn a_function_of_this_program() {
+    assert_eq!(profiler_chosen_test_function(3), 7);
+    let file = own_file();
+    let wanted = pattern("any:profiler_chosen_test_*");
+    let chosen = choose(&file, &[&wanted]).unwrap();
+    let [function] = chosen.as_slice() else {
+        panic!("{chosen:?}");
+    };
+    assert_eq!(function.name, "profiler_chosen_test_function");
+    let points = function.points.as_ref().unwrap();
+    let exits = points.exits.as_ref().unwrap();
+    assert!(!exits.is_empty());
+    // The byte at each exit is a return.
+    let bytes = fs::read(std::env::current_exe().unwrap()).unwrap();
+    for exit in exits {
+        let byte = bytes[usize::try_from(exit.offset).unwrap()];
+        assert!(
+            [0xc3, 0xc2, 0xe9, 0xeb].contains(&byte),
+            "{byte:#x} at {exit:?}"
+        );
+    }
+    // By its address as well.
+    let by_address = pattern(&format!("any:+{:#x}", function.address));
+    assert_eq!(choose(&file, &[&by_address]).unwrap(), chosen);
+}
+
+#[test]
+fn functions_of_the_c_library() {
+    let path = ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/libc.so.6"];
+    let Some(file) = path.iter().find_map(|path| File::open(path).ok()) else {
+        panic!("there is no C library at {path:?}");
+    };
+    let one = |name: &str| {
+        let wanted = pattern(&format!("libc:{name}"));
+        let mut chosen = choose(&file, &[&wanted]).unwrap();
+        assert_eq!(chosen.len(), 1, "{name}: {chosen:?}");
+        chosen.remove(0)
+    };
+    assert!(one("qsort").points.unwrap().exits.is_ok());
+    let malloc = one("malloc");
+    assert_eq!(malloc.name, "malloc");
+    assert!(malloc.points.unwrap().exits.is_ok());
+    assert_eq!(one("memmove").points, Err(Refused::ChosenAtStart));
+    let all = pattern("libc:*");
+    assert!(matches!(choose(&file, &[&all]), Err(NoChoice::TooMany(count)) if count > 1000));
+}
+
+#[test]
+fn damaged_files() {
+    let image = fs::read(std::env::current_exe().unwrap()).unwrap();
+    let wanted = pattern("any:profiler_chosen_test_*");
+    let copy = tempfile::NamedTempFile::new().unwrap();
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    for _ in 0..20 {
+        let mut damaged = image.clone();
+        // The headers, where a change matters.
+        for _ in 0..8 {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let at = (random >> 33) as usize % 0x400;
+            damaged[at] ^= (random >> 20) as u8;
+        }
+        fs::write(copy.path(), &damaged).unwrap();
+        let file = File::open(copy.path()).unwrap();
+        if let Ok(chosen) = choose(&file, &[&wanted]) {
+            assert!(chosen.len() <= 1);
+        }
+    }
+    fs::write(copy.path(), b"#!/bin/sh\n").unwrap();
+    let file = File::open(copy.path()).unwrap();
+    assert_eq!(choose(&file, &[&wanted]), Err(NoChoice::NoProgram));
+}

@@ -1,0 +1,241 @@
+//! Exact functions: the program at their entries and exits.
+//!
+//! It runs on the thread's way back to user mode, may be preempted, and so keeps nothing per
+//! processor. It reads the thread's record and never changes it: times are those of the clock,
+//! closed at this moment. What it takes is charged to the thread's user time, and subtracted by the
+//! daemon.
+
+use aya_ebpf::EbpfContext;
+use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
+use aya_ebpf::helpers::bpf_ktime_get_ns;
+use aya_ebpf::helpers::generated::bpf_get_attach_cookie;
+use aya_ebpf::macros::{map, uprobe};
+use aya_ebpf::maps::HashMap;
+use aya_ebpf::programs::ProbeContext;
+use core::sync::atomic::{Ordering, compiler_fence};
+use profiler_common::Counter;
+use profiler_common::limits::{MAX_MEASURED_PIDS, MAX_MEASURED_ROWS, MAX_MEASURED_THREADS};
+use profiler_common::measured::{
+    CALIBRATION, Cookie, Frames, MeasuredKey, MeasuredRow, MeasuredThread, Rows, Snapshot,
+    probe_kind,
+};
+use profiler_common::records::{Control, GONE_SLOT, NO_SLOT, REF_TARGET, ThreadRecord};
+
+use crate::counters::count;
+use crate::task::{self, Task, control};
+
+/// Key: thread. Value: its open calls. Writer: the thread, by this program. Reader: the daemon,
+/// which removes those of threads that are gone. Size: `limits::MAX_MEASURED_THREADS`; other
+/// threads are not measured (counted). Not preallocated: nobody measures, mostly.
+#[map]
+static MEASURED_FRAMES: HashMap<MeasuredThread, Frames> =
+    HashMap::with_max_entries(MAX_MEASURED_THREADS, BPF_F_NO_PREALLOC);
+
+/// Key: thread, program and function. Value: its calls. Writer: the thread, by this program.
+/// Reader: the daemon at each pass, which removes those of threads that are gone and of functions
+/// that are not measured any more. Size: `limits::MAX_MEASURED_ROWS`; calls beyond are not measured
+/// (counted).
+#[map]
+static MEASURED_ROWS: HashMap<MeasuredKey, MeasuredRow> =
+    HashMap::with_max_entries(MAX_MEASURED_ROWS, BPF_F_NO_PREALLOC);
+
+/// Key: process id. Value: a bit for each instrumentation that measures it. Writers: the daemon;
+/// the programs add children and remove processes that exit. Reader: this program. Size:
+/// `limits::MAX_MEASURED_PIDS`.
+#[map]
+static MEASURED_PIDS: HashMap<u32, u32> =
+    HashMap::with_max_entries(MAX_MEASURED_PIDS, BPF_F_NO_PREALLOC);
+
+static NO_FRAMES: Frames = Frames::EMPTY;
+static NO_CALLS: MeasuredRow = MeasuredRow::EMPTY;
+
+/// `BPF_NOEXIST`.
+const NEW_ONLY: u64 = 1;
+/// How often the thread's record is read that is being changed meanwhile.
+const TRIES: u32 = 4;
+
+/// At the entry of a function, or at an exit: the cookie says which.
+#[uprobe]
+pub fn measure(ctx: ProbeContext) -> u32 {
+    // SAFETY: the context of this program.
+    let cookie = Cookie::from_bits(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
+    // SAFETY: as above: the registers at the probed instruction.
+    let sp = unsafe { (*ctx.regs).rsp };
+    hit(cookie, sp);
+    0
+}
+
+#[inline(always)]
+fn hit(cookie: Cookie, sp: u64) -> Option<()> {
+    let control = control()?;
+    let task = Task::current();
+    if !is_measured(task, cookie, control) {
+        return None;
+    }
+    count(Counter::ProbeHits);
+    let Some(record) = record_of(task, cookie) else {
+        count(Counter::ProbesNotObserved);
+        return None;
+    };
+    let kind = probe_kind(cookie);
+    if cookie.exit {
+        let now = snapshot(record, task)?;
+        let frames = frames(record, false)?;
+        let mut rows = ThreadRows(record);
+        frames.exec(record.exec_count, &mut rows);
+        frames.exit(cookie.function, sp, kind, &now, &mut rows);
+        return Some(());
+    }
+    let frames = frames(record, true)?;
+    let mut rows = ThreadRows(record);
+    frames.exec(record.exec_count, &mut rows);
+    if cookie.counted_only {
+        frames.count(cookie.function, sp, kind, &mut rows);
+    } else if frames.enter(cookie.function, sp, &mut rows) {
+        // Last: what comes before is not the call's.
+        match snapshot(record, task) {
+            Some(now) => frames.started(&now),
+            None => frames.cancel(&mut rows),
+        }
+    }
+    Some(())
+}
+
+/// Does the instrumentation measure this process?
+#[inline(always)]
+fn is_measured(task: Task, cookie: Cookie, control: &Control) -> bool {
+    let bit = 1 << (cookie.instrumentation & 31);
+    if control.measured_all & bit != 0 {
+        return true;
+    }
+    // SAFETY: a lookup by value.
+    unsafe { MEASURED_PIDS.get(task.pid()) }.is_some_and(|mask| *mask & bit != 0)
+}
+
+/// The thread's record, if it is observed.
+#[inline(always)]
+fn record_of(task: Task, cookie: Cookie) -> Option<&'static ThreadRecord> {
+    let slot = match task.storage(false) {
+        // After the question: it is a part of the cost.
+        _ if cookie.instrumentation == CALIBRATION => NO_SLOT,
+        Some(reference)
+            if reference.flags & REF_TARGET != 0
+                && reference.slot != NO_SLOT
+                && reference.slot != GONE_SLOT =>
+        {
+            reference.slot
+        }
+        _ => return None,
+    };
+    task::record(slot).map(|record| &*record)
+}
+
+/// What the thread has had up to now. `None`: its record was changed at each try, or says that it
+/// is elsewhere (counted).
+#[inline(always)]
+fn snapshot(record: &ThreadRecord, task: Task) -> Option<Snapshot> {
+    let mut tries = 0;
+    while tries < TRIES {
+        tries += 1;
+        // SAFETY: a word of the record. Volatile and fenced, so that the copy stays between the two
+        // readings.
+        let before = unsafe { core::ptr::read_volatile(&raw const record.sequence) };
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: takes nothing.
+        let now_ns = unsafe { bpf_ktime_get_ns() };
+        let snapshot = Snapshot::of(&record.clock, task.faults(), now_ns);
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: as above.
+        let after = unsafe { core::ptr::read_volatile(&raw const record.sequence) };
+        if before == after && before & 1 == 0 {
+            if snapshot.is_none() {
+                break;
+            }
+            return snapshot;
+        }
+    }
+    count(Counter::ProbesNoTimes);
+    None
+}
+
+#[inline(always)]
+fn thread_of(record: &ThreadRecord) -> MeasuredThread {
+    MeasuredThread {
+        start_boot_ns: record.start_boot_ns,
+        tid: record.tid,
+        pid: record.pid,
+    }
+}
+
+/// The thread's open calls; with `create`, made where there are none. `None`: none, or no room
+/// (counted).
+#[inline(always)]
+fn frames(record: &ThreadRecord, create: bool) -> Option<&'static mut Frames> {
+    let thread = thread_of(record);
+    let found = MEASURED_FRAMES.get_ptr_mut(thread);
+    let found = match found {
+        Some(found) => Some(found),
+        None if create => {
+            MEASURED_FRAMES.insert(thread, &NO_FRAMES, NEW_ONLY).ok();
+            let made = MEASURED_FRAMES.get_ptr_mut(thread);
+            if made.is_none() {
+                count(Counter::ProbesNoFrames);
+            }
+            made
+        }
+        None => None,
+    };
+    // SAFETY: a map value that only this thread writes; it is removed once the thread is gone.
+    found.map(|frames| unsafe { &mut *frames })
+}
+
+/// The rows of a thread.
+struct ThreadRows<'a>(&'a ThreadRecord);
+
+impl Rows for ThreadRows<'_> {
+    #[inline(always)]
+    fn row(&mut self, function: u32) -> Option<&mut MeasuredRow> {
+        let key = MeasuredKey {
+            thread: thread_of(self.0),
+            process_start_boot_ns: self.0.process_start_boot_ns,
+            function,
+            exec_count: self.0.exec_count,
+        };
+        let found = match MEASURED_ROWS.get_ptr_mut(key) {
+            Some(found) => Some(found),
+            None => {
+                MEASURED_ROWS.insert(key, &NO_CALLS, NEW_ONLY).ok();
+                let made = MEASURED_ROWS.get_ptr_mut(key);
+                if made.is_none() {
+                    count(Counter::ProbesNoRow);
+                }
+                made
+            }
+        };
+        // SAFETY: as the frames.
+        found.map(|row| unsafe { &mut *row })
+    }
+}
+
+/// A process was made: where children are measured too, it is measured as its parent is.
+#[inline(always)]
+pub fn inherit(parent: Task, child: Task, control: &Control) {
+    if control.measured_children == 0 || parent.pid() == child.pid() {
+        return;
+    }
+    // SAFETY: a lookup by value.
+    let mask = unsafe { MEASURED_PIDS.get(parent.pid()) }.copied();
+    let mask = mask.unwrap_or(0) & control.measured_children;
+    if mask != 0 && MEASURED_PIDS.insert(child.pid(), mask, 0).is_err() {
+        count(Counter::TargetsFull);
+    }
+}
+
+/// A process is gone: its id must not have its next owner measured.
+#[inline(always)]
+pub fn forget(pid: u32, control: &Control) {
+    if control.measured_children != 0 {
+        // Not there in most cases: nothing to count.
+        MEASURED_PIDS.remove(pid).ok();
+    }
+}
