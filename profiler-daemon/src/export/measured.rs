@@ -76,6 +76,12 @@ fn remark(row: &MeasuredValues) -> Option<String> {
             nanoseconds(row.error_ns.checked_div(row.outermost).unwrap_or_default())
         ));
     }
+    if row.attached_after_ns > 0 {
+        parts.push(format!(
+            "its file was found {} after the begin: earlier calls are not counted",
+            nanoseconds(row.attached_after_ns)
+        ));
+    }
     if row.left_unseen > 0 {
         parts.push(format!(
             "{} calls ended without a return (an exception, a jump, the end of the thread): their time is their caller's",

@@ -16,6 +16,7 @@ use crate::backends::Live;
 use crate::collect::{Command, Plan, PlannedFunction, PlannedPoint};
 use crate::report::{self, Measured};
 use crate::symbols::chosen::{Chosen, FilePoint, Pattern, choose};
+use crate::sys::clock::monotonic_ns;
 use crate::sys::proc_fs;
 
 use super::progress;
@@ -40,6 +41,8 @@ pub(super) struct Traced {
     seen: HashSet<(u64, u64)>,
     /// Patterns of which a function was found, by their place.
     found: HashSet<usize>,
+    /// When the recording began, monotonic nanoseconds.
+    began_ns: u64,
 }
 
 /// A file of a program.
@@ -74,6 +77,7 @@ impl Traced {
             children: args.children || !args.command.is_empty(),
             seen: HashSet::new(),
             found: HashSet::new(),
+            began_ns: 0,
         }))
     }
 
@@ -118,7 +122,10 @@ impl Traced {
                 modules.extend(mapped(*pid));
             }
         }
-        self.measure(live, modules).await?;
+        let functions = self.plan(modules).await?;
+        // Also where there is none yet: what probes cost is measured by now.
+        self.measure(live, functions).await?;
+        self.began_ns = monotonic_ns();
         let missing = self.missing();
         let known = |pattern: &&Pattern| command.is_none() || pattern.path().is_some();
         match missing.iter().find(|pattern| known(pattern)) {
@@ -138,7 +145,10 @@ impl Traced {
         while !self.missing().is_empty() {
             tokio::time::sleep(LOOK).await;
             let modules = self.pids.iter().flat_map(|pid| mapped(*pid)).collect();
-            self.measure(live, modules).await?;
+            let functions = self.plan(modules).await?;
+            if !functions.is_empty() {
+                self.measure(live, functions).await?;
+            }
         }
         std::future::pending().await
     }
@@ -155,7 +165,7 @@ impl Traced {
             ));
         }
         let all = live.access().ask(|answer| Command::Measured { answer });
-        Ok(report::measured(&all.await?))
+        Ok(report::measured(&all.await?, self.began_ns))
     }
 
     /// Patterns of which no function was found yet.
@@ -166,8 +176,8 @@ impl Traced {
             .collect()
     }
 
-    /// Measures what is meant of these files.
-    async fn measure(&mut self, live: &Live, modules: Vec<Module>) -> anyhow::Result<()> {
+    /// What is meant of these files.
+    async fn plan(&mut self, modules: Vec<Module>) -> anyhow::Result<Vec<PlannedFunction>> {
         let mut functions = Vec::new();
         for module in modules {
             let metadata = module.file.metadata();
@@ -208,9 +218,11 @@ impl Traced {
                 }
             }
         }
-        if functions.is_empty() {
-            return Ok(());
-        }
+        Ok(functions)
+    }
+
+    /// Has functions measured.
+    async fn measure(&self, live: &Live, functions: Vec<PlannedFunction>) -> anyhow::Result<()> {
         let plan = Plan {
             pids: self.pids.clone(),
             children: self.children,

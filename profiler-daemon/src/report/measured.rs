@@ -69,6 +69,9 @@ pub struct MeasuredValues {
     /// How its exits were found: "sites", its own returns and jumps to other functions; "none":
     /// calls are counted.
     pub exits: &'static str,
+    /// How long after the recording began its probes were attached, nanoseconds: calls before that
+    /// are not in its values.
+    pub attached_after_ns: u64,
     /// Why there are no times, or not to the end.
     pub why: Option<String>,
 }
@@ -96,13 +99,13 @@ pub struct MeasuredTimes {
     pub histogram: Vec<(u64, u32)>,
 }
 
-/// The values of all measured functions.
+/// The values of all measured functions, of a recording that began at `began_ns`.
 #[must_use]
-pub fn measured(all: &MeasuredFunctions) -> Measured {
+pub fn measured(all: &MeasuredFunctions, began_ns: u64) -> Measured {
     let functions: Vec<MeasuredValues> = all
         .functions
         .iter()
-        .map(|function| values(function, &all.costs))
+        .map(|function| values(function, &all.costs, began_ns))
         .collect();
     let own = all.functions.iter().flat_map(|function| {
         let rows = function.calls.values();
@@ -114,7 +117,7 @@ pub fn measured(all: &MeasuredFunctions) -> Measured {
     }
 }
 
-fn values(function: &MeasuredFunction, costs: &ProbeCosts) -> MeasuredValues {
+fn values(function: &MeasuredFunction, costs: &ProbeCosts, began_ns: u64) -> MeasuredValues {
     let mut row = MeasuredRow::EMPTY;
     for calls in function.calls.values() {
         row.merge(calls);
@@ -178,6 +181,7 @@ fn values(function: &MeasuredFunction, costs: &ProbeCosts) -> MeasuredValues {
         } else {
             "none"
         },
+        attached_after_ns: function.attached_ns.saturating_sub(began_ns),
         why: function
             .gave_up
             .clone()
@@ -316,7 +320,7 @@ mod tests {
     // within, of those below all, and of exclusive times what their callers see.
     #[test]
     fn probes_are_subtracted() {
-        let report = measured(&function());
+        let report = measured(&function(), 0);
         let values = &report.functions[0];
         assert_eq!((values.calls, values.outermost), (2000, 2000));
         assert_eq!(values.probe_ns, 2000 * 700 + 4000 * 500);
@@ -344,14 +348,14 @@ mod tests {
     fn nothing_and_next_to_nothing() {
         let mut none = function();
         none.functions[0].calls.clear();
-        let report = measured(&none);
+        let report = measured(&none, 0);
         assert_eq!(report.functions[0].elapsed.mean_ns, None);
         assert_eq!(report.functions[0].elapsed.p99_ns, None);
         let mut short = function();
         for row in short.functions[0].calls.values_mut() {
             row.inclusive = [600_000, 0, 0, 0, 0];
         }
-        let report = measured(&short);
+        let report = measured(&short, 0);
         assert_eq!(report.functions[0].elapsed.inclusive_ns, 0);
         assert!(report.functions[0].mostly_probe);
     }

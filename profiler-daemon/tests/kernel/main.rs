@@ -16,6 +16,7 @@ mod class_names;
 mod classes;
 mod daemon;
 mod estimated;
+mod exact_functions;
 mod existing;
 mod failures;
 mod hostile;

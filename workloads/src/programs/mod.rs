@@ -14,6 +14,7 @@ mod faults;
 mod jit;
 mod loops;
 mod many;
+mod measured;
 mod naps;
 mod paging;
 mod pid_reuse;
@@ -78,6 +79,7 @@ const PROGRAMS: &[Program] = &[
     deleted::PROGRAM,
     deleted::DELETED,
     many::PROGRAM,
+    measured::PROGRAM,
     race::PROGRAM,
     loops::NOTHING,
     loops::CHEAP_AND_DEAR,

@@ -68,11 +68,13 @@ const ROUTINE: [&str; 2] = ["6.1", "6.12"];
 /// more), what compares runners with their own clocks to 10 ms (which beginning and ending take
 /// there), what wants three reports between two passes, and what needs tools that the image has
 /// not.
-const TESTS: [&str; 26] = [
+const TESTS: [&str; 28] = [
     "classes::a_process_lasts_as_long_as_by_its_own_clock",
     "classes::no_wake_up_is_lost_in_a_race",
     "classes::processor_time_agrees_with_getrusage_across_processors",
     "classes::waiters_are_blocked_while_the_gate_is_held",
+    "exact_functions::each_call_is_counted",
+    "exact_functions::times_agree_with_the_programs_own_clocks",
     "failures::the_doctor_finds_this_machine_fit",
     "failures::without_privilege_it_says_which",
     "kernels::what_this_kernel_lacks_is_said",

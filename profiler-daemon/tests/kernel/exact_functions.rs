@@ -1,0 +1,185 @@
+//! Functions that are measured exactly, against programs that count and time their own calls.
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::daemon::daemon_exe;
+use crate::reads::{number, text};
+use crate::workload;
+
+/// Records the workload that knows its calls, and answers its truth and the report.
+fn measured(options: &[&str]) -> Option<(Value, Value)> {
+    let exe = workload::exe().to_str().expect("the path is text");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("report.json");
+    let path = path.to_str().expect("the path is text");
+    let output = run(&[options, &["-o", path, "--", exe, "measured"]].concat());
+    if is_refused_here(&output) {
+        return None;
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", output.status);
+    let truth = serde_json::from_slice(&output.stdout).expect("the workload's line alone");
+    let report = std::fs::read(path).expect("the report was written");
+    Some((truth, serde_json::from_slice(&report).expect("JSON")))
+}
+
+fn run(arguments: &[&str]) -> Output {
+    let mut command = Command::new(daemon_exe());
+    command.arg("record").args(arguments).stdin(Stdio::null());
+    command.output().expect("the program can be executed")
+}
+
+/// Kernels without links of many probes say so, by their version, and run nothing.
+fn is_refused_here(output: &Output) -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("a release");
+    let mut numbers = release.split(['.', '-']).map(|part| part.parse::<u32>());
+    let version = (numbers.next(), numbers.next());
+    let version = (version.0.unwrap().unwrap(), version.1.unwrap().unwrap());
+    if version >= (6, 6) {
+        return false;
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("which Linux 6.6 has"), "{said}");
+    true
+}
+
+/// The row of a function by the last part of its name.
+fn row<'a>(report: &'a Value, function: &str) -> &'a Value {
+    let rows = report["measured"]["functions"].as_array().expect("rows");
+    let mut rows = rows.iter();
+    let found = rows.find(|row| text(row, "/function").ends_with(function));
+    found.unwrap_or_else(|| panic!("{function} is not in {report:#}"))
+}
+
+// Check that every call is counted, on several threads, recursive ones and those that a panic ends;
+// that recursion is timed once; and that panics through probed functions are caught as ever.
+#[test]
+fn each_call_is_counted() {
+    let Some((truth, report)) = measured(&["--trace", "workload:*measured_*", "--trace-budget=0%"])
+    else {
+        return;
+    };
+    let empty = row(&report, "measured_empty");
+    assert_eq!(number(empty, "/calls"), number(&truth, "/empty_calls"));
+    let outermost = number(empty, "/outermost") + number(empty, "/counted_only");
+    let unseen = number(empty, "/left_unseen");
+    assert_eq!(
+        outermost + unseen,
+        number(&truth, "/empty_calls"),
+        "{empty:#}"
+    );
+    let recursive = row(&report, "measured_recursive");
+    assert_eq!(number(recursive, "/calls"), number(&truth, "/depth"));
+    assert_eq!(number(recursive, "/outermost"), 1, "{recursive:#}");
+    let thrower = row(&report, "measured_thrower");
+    assert_eq!(number(thrower, "/calls"), number(&truth, "/thrower_calls"));
+    assert_eq!(
+        number(&truth, "/caught"),
+        number(&truth, "/thrower_calls") / 2
+    );
+    let seen = number(thrower, "/outermost") + number(thrower, "/counted_only");
+    let ended = number(thrower, "/left_unseen") + number(thrower, "/open");
+    assert_eq!(
+        seen + ended,
+        number(&truth, "/thrower_calls"),
+        "{thrower:#}"
+    );
+    assert!(ended >= number(&truth, "/caught"), "{thrower:#}");
+}
+
+// Check that times are those of the thread's own clocks: all of it by the wall clock, application
+// time by that of the processor, the sleep in neither; and that what a function called is not its
+// own, to the nanosecond.
+#[test]
+fn times_agree_with_the_programs_own_clocks() {
+    let Some((truth, report)) = measured(&[
+        "--trace",
+        "workload:*measured_outer",
+        "--trace",
+        "workload:*measured_inner",
+    ]) else {
+        return;
+    };
+    let (outer, inner) = (
+        row(&report, "measured_outer"),
+        row(&report, "measured_inner"),
+    );
+    assert_eq!(number(outer, "/outermost"), number(&truth, "/outer_calls"));
+    assert_eq!(number(inner, "/outermost"), number(&truth, "/inner_calls"));
+    let near = |what: &str, found: u64, expected: u64, percent: u64| {
+        let off = found.abs_diff(expected);
+        assert!(
+            100 * off <= percent * expected,
+            "{what}: {found} of {expected}"
+        );
+    };
+    let elapsed = number(outer, "/elapsed/inclusive_ns");
+    near("elapsed", elapsed, number(&truth, "/outer_elapsed_ns"), 1);
+    // The sleep's own call runs in the kernel.
+    let running = number(outer, "/classes/user_ns") + number(outer, "/classes/syscall_ns");
+    near("running", running, number(&truth, "/outer_cpu_ns"), 2);
+    let application = number(outer, "/application/inclusive_ns");
+    assert_eq!(application, number(outer, "/classes/user_ns"));
+    assert!(number(outer, "/classes/blocked_ns") > 9_000_000 * number(&truth, "/outer_calls"));
+    // Before probes are subtracted own time is all less the callee's, and these differ by no more
+    // than the probes of either.
+    let own = number(outer, "/elapsed/exclusive_ns");
+    let probes = number(outer, "/probe_ns") + number(inner, "/probe_ns");
+    let parts = own + number(inner, "/elapsed/inclusive_ns");
+    assert!(
+        parts.abs_diff(elapsed) <= probes,
+        "{parts} of {elapsed}, probes {probes}"
+    );
+    let mean = number(outer, "/elapsed/mean_ns");
+    let (least, most) = (
+        number(outer, "/elapsed/min_ns"),
+        number(outer, "/elapsed/max_ns"),
+    );
+    assert!(least <= mean && mean <= most, "{outer:#}");
+    let tail = number(outer, "/elapsed/p99_ns");
+    assert!((least..=most).contains(&tail), "{outer:#}");
+}
+
+// Check that a function whose probes take more than they may is given up, that the report says so,
+// and that a pattern that means nothing is refused before anything runs.
+#[test]
+fn what_costs_too_much_is_given_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("report.json");
+    let path = path.to_str().expect("the path is text");
+    let exe = workload::exe().to_str().expect("the path is text");
+    let trace = format!("{exe}:*split_ten*");
+    let none = format!("{exe}:no_such_function");
+    let output = run(&["--trace", &none, "--", exe, "measured"]);
+    if is_refused_here(&output) {
+        return;
+    }
+    assert!(!output.status.success());
+    assert!(output.stdout.is_empty(), "it ran");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("there is no such function"), "{said}");
+    let arguments = [
+        "--trace",
+        &trace,
+        "--trace-budget=0.01%",
+        "-o",
+        path,
+        "--",
+        exe,
+        "split",
+    ];
+    let output = run(&[&arguments[..], &["--seconds", "3"]].concat());
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let report = std::fs::read(path).expect("the report was written");
+    let report: Value = serde_json::from_slice(&report).expect("JSON");
+    let row = row(&report, "split_ten");
+    assert!(text(row, "/why").contains("given up: "), "{row:#}");
+    assert!(number(row, "/calls") > 0);
+}
