@@ -63,7 +63,7 @@ pub struct RecordArgs {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Measure each call of these functions exactly, beside the samples: MODULE:FUNCTION, with * for
+    /// Measure each call of these functions exactly, beside the samples: MODULE:FUNCTION, with * as
     /// any text, as in 'libpq.so*:PQexec*' or ./app:handle_request. Of the command, or of the
     /// processes given by --pid. May be given more than once.
     #[arg(long, value_name = "MODULE:FUNCTION", conflicts_with_all = ["connect", "comms"])]

@@ -60,7 +60,6 @@ const LOOK_NS: u64 = 100_000_000;
 /// Time between two looks at which groups lie below the named control groups, and at which
 /// processors are online.
 const GROUPS_NS: u64 = 1_000_000_000;
-
 /// Passes between two looks at which kernel modules are loaded.
 const MODULES_PASSES: u64 = 30;
 /// No list of kernel modules is longer.
@@ -290,8 +289,8 @@ impl Collector {
     /// Finds stacks for waits that have none.
     fn look_from_outside(&mut self) {
         if let Some(unwinding) = &mut self.unwinding {
-            self.outside
-                .renew(monotonic_ns(), &unwinding.take_renewed());
+            let renewed = unwinding.take_renewed();
+            self.outside.renew(monotonic_ns(), &renewed);
         }
         let (stacks, processes) = (&mut self.stacks, &mut self.processes);
         let frames = self.profile.frames();

@@ -46,7 +46,8 @@ impl FromStr for Pattern {
         let parts = alone.map(|at| (&text[..at], &text[at + 1..]));
         match parts {
             Some((module, function)) if !module.is_empty() && !function.is_empty() => Ok(Self {
-                module: module.to_owned(),
+                // Of a program as it is started here, the last part tells.
+                module: module.strip_prefix("./").unwrap_or(module).to_owned(),
                 function: function.to_owned(),
             }),
             _ => Err(NotAPattern(text.chars().take(200).collect())),

@@ -126,13 +126,13 @@ fn decode(code: &[u8], address: u64) -> Result<Vec<Instruction>, NoProbe> {
     let mut instructions: Vec<Instruction> = Vec::new();
     while decoder.can_decode() {
         let at = decoder.position();
+        // Zeroes behind the last instruction are padding.
+        let is_over = instructions.last().is_some_and(|last| !goes_on(last));
+        if is_over && code[at..].iter().all(|byte| *byte == 0) {
+            break;
+        }
         let instruction = decoder.decode();
         if instruction.is_invalid() {
-            // Zeroes behind the last instruction are padding.
-            let ends = instructions.last().is_some_and(|last| !goes_on(last));
-            if ends && code[at..].iter().all(|byte| *byte == 0) {
-                break;
-            }
             return Err(NoProbe::NoCode(at as u64));
         }
         instructions.push(instruction);
