@@ -176,7 +176,9 @@ fn frames(record: &ThreadRecord, create: bool) -> Option<&'static mut Frames> {
     let found = match found {
         Some(found) => Some(found),
         None if create => {
-            MEASURED_FRAMES.insert(thread, &NO_FRAMES, NEW_ONLY).ok();
+            // By its place: it is larger than the program stack.
+            let empty: &Frames = &NO_FRAMES;
+            MEASURED_FRAMES.insert(thread, empty, NEW_ONLY).ok();
             let made = MEASURED_FRAMES.get_ptr_mut(thread);
             if made.is_none() {
                 count(Counter::ProbesNoFrames);
@@ -204,7 +206,8 @@ impl Rows for ThreadRows<'_> {
         let found = match MEASURED_ROWS.get_ptr_mut(key) {
             Some(found) => Some(found),
             None => {
-                MEASURED_ROWS.insert(key, &NO_CALLS, NEW_ONLY).ok();
+                let empty: &MeasuredRow = &NO_CALLS;
+                MEASURED_ROWS.insert(key, empty, NEW_ONLY).ok();
                 let made = MEASURED_ROWS.get_ptr_mut(key);
                 if made.is_none() {
                     count(Counter::ProbesNoRow);

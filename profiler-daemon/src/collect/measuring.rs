@@ -265,7 +265,7 @@ impl Measuring {
             }
         }
         let costs = self.costs.unwrap_or_default();
-        let mut processes: HashMap<u32, (f64, Option<(u32, f64, u64)>)> = HashMap::new();
+        let mut processes: HashMap<u32, Spent> = HashMap::new();
         for ((pid, function), probes) in &spent {
             let before = self
                 .spent
@@ -279,17 +279,20 @@ impl Measuring {
                 calls += hits;
             }
             let process = processes.entry(*pid).or_default();
-            process.0 += cost_ns;
-            if process.1.is_none_or(|(_, most_ns, _)| cost_ns > most_ns) {
-                process.1 = Some((*function, cost_ns, calls));
+            process.all_ns += cost_ns;
+            if cost_ns > process.most_ns {
+                process.most_ns = cost_ns;
+                process.function = *function;
+                process.calls = calls;
             }
         }
         self.spent = spent;
-        for (pid, (cost_ns, costliest)) in processes {
-            let share = cost_ns / took_ns;
-            let Some((number, of_it_ns, calls)) = costliest.filter(|_| share > self.budget) else {
+        for (pid, spent) in processes {
+            let share = spent.all_ns / took_ns;
+            if share <= self.budget {
                 continue;
-            };
+            }
+            let number = spent.function;
             let Some(function) = self.functions.get_mut(&number) else {
                 continue;
             };
@@ -297,14 +300,24 @@ impl Measuring {
                 kernel.measured.detach_function(number);
                 function.gave_up = Some(format!(
                     "given up: {:.0} calls a second in process {pid} cost {:.1} % of a processor, and all probes there {:.1} % of {:.1} % that they may take",
-                    calls as f64 / took_ns * 1e9,
-                    100.0 * of_it_ns / took_ns,
+                    spent.calls as f64 / took_ns * 1e9,
+                    100.0 * spent.most_ns / took_ns,
                     100.0 * share,
                     100.0 * self.budget,
                 ));
             }
         }
     }
+}
+
+/// What probes have taken of a process.
+#[derive(Default)]
+struct Spent {
+    all_ns: f64,
+    /// The costliest function: its number, what its probes took, and its calls.
+    function: u32,
+    most_ns: f64,
+    calls: u64,
 }
 
 /// Attaches the probes of a function: in all memory that has the file, or in that of these

@@ -38,7 +38,7 @@ fn any_text_is_meant_by_a_star() {
         ("a*", "abc", true),
         ("*c", "abc", true),
         ("a*c", "ac", true),
-        ("a*c", "abd", false),
+        ("a*c", "abx", false),
         ("a*b*c", "a1b2c", true),
         ("ab*ba", "aba", false),
         ("*b*", "abc", true),

@@ -34,9 +34,14 @@ fn run(arguments: &[&str]) -> Output {
 /// Kernels without links of many probes say so, by their version, and run nothing.
 fn is_refused_here(output: &Output) -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("a release");
-    let mut numbers = release.split(['.', '-']).map(|part| part.parse::<u32>());
-    let version = (numbers.next(), numbers.next());
-    let version = (version.0.unwrap().unwrap(), version.1.unwrap().unwrap());
+    let numbers: Vec<u32> = release
+        .split(['.', '-'])
+        .map_while(|part| part.parse().ok())
+        .collect();
+    let [major, minor, ..] = numbers[..] else {
+        panic!("{release} has no two numbers");
+    };
+    let version = (major, minor);
     if version >= (6, 6) {
         return false;
     }
