@@ -59,8 +59,10 @@ pub struct MeasuredRow {
     pub complete: u64,
     /// Calls that ended without an exit: an exception, or a jump across frames.
     pub left_unseen: u64,
-    /// Calls that ended since the program was replaced by another.
+    /// Calls that ended because the program was replaced by another.
     pub left_exec: u64,
+    /// Calls that ended because the thread did. Written by the daemon.
+    pub left_exit: u64,
     /// Exits of calls whose entry was not seen.
     pub exits_unmatched: u64,
     /// Calls that were only counted, because too many were open.
@@ -122,6 +124,7 @@ impl MeasuredRow {
         complete: 0,
         left_unseen: 0,
         left_exec: 0,
+        left_exit: 0,
         exits_unmatched: 0,
         too_deep: 0,
         no_times: 0,
@@ -191,6 +194,7 @@ impl MeasuredRow {
         self.complete += other.complete;
         self.left_unseen += other.left_unseen;
         self.left_exec += other.left_exec;
+        self.left_exit += other.left_exit;
         self.exits_unmatched += other.exits_unmatched;
         self.too_deep += other.too_deep;
         self.no_times += other.no_times;
@@ -224,4 +228,4 @@ impl MeasuredRow {
     }
 }
 
-const _: () = assert!(size_of::<MeasuredRow>() == 944);
+const _: () = assert!(size_of::<MeasuredRow>() == 952);

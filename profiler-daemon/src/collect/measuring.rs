@@ -93,8 +93,6 @@ struct Function {
     gave_up: Option<String>,
     /// Of threads that are gone.
     ended: HashMap<ProcessKey, MeasuredRow>,
-    /// Processes whose memory has probes of its own.
-    in_processes: HashSet<u32>,
 }
 
 /// See the module.
@@ -104,6 +102,8 @@ pub(super) struct Measuring {
     next_number: u32,
     costs: Option<ProbeCosts>,
     budget: f64,
+    /// Processes whose memory has probes of its own.
+    in_processes: HashSet<u32>,
     /// Of threads that live, or of which nothing was read since they ended.
     living: HashMap<MeasuredKey, MeasuredRow>,
     /// When the cost was looked at last, and the probes by process and function until then.
@@ -129,20 +129,24 @@ impl Measuring {
         self.budget = plan.budget;
         self.looked_ns = now_ns;
         self.next_number = self.next_number.max(FIRST_NUMBER);
+        let mut numbers = Vec::new();
         for function in plan.functions {
-            let number = self.next_number;
-            self.next_number += 1;
-            let mut function = Function {
+            numbers.push(self.next_number);
+            let function = Function {
                 plan: Arc::new(function),
                 attached_ns: now_ns,
                 gave_up: None,
                 ended: HashMap::new(),
-                in_processes: HashSet::new(),
             };
-            attach(measured, number, &mut function, &plan.pids)?;
-            self.functions.insert(number, function);
+            self.functions.insert(self.next_number, function);
+            self.next_number += 1;
         }
-        Ok(())
+        let attached = self.attach(measured, &numbers, &plan.pids);
+        if attached.is_err() {
+            self.functions.retain(|number, _| !numbers.contains(number));
+        }
+        self.in_processes.extend(&plan.pids);
+        attached
     }
 
     /// A look in between: children that share a file with others get probes, and what costs too
@@ -185,7 +189,9 @@ impl Measuring {
         let gone = self
             .living
             .extract_if(|key, _| is_gone(key.thread.tid, key.thread.start_boot_ns));
-        for (key, row) in gone {
+        for (key, mut row) in gone {
+            // Nobody will see them end.
+            row.left_exit += u64::from(std::mem::take(&mut row.open));
             if let Some(function) = self.functions.get_mut(&key.function) {
                 let ended = function.ended.entry(process_of(&key));
                 ended.or_insert(MeasuredRow::EMPTY).merge(&row);
@@ -236,21 +242,64 @@ impl Measuring {
             .processes(INSTRUMENTATION)
             .into_iter()
             .collect();
-        for (number, function) in &mut self.functions {
-            if !function.plan.shared || function.gave_up.is_some() {
-                continue;
-            }
-            let new: Vec<u32> = pids.difference(&function.in_processes).copied().collect();
-            if let Err(error) = attach(&mut kernel.measured, *number, function, &new) {
-                let why = format!("a process that was made could not be probed: {error}");
-                warn!("{}: {why}", function.plan.name);
-                function.gave_up = Some(why);
-            }
-            let gone = function.in_processes.extract_if(|pid| !pids.contains(pid));
-            for pid in gone {
-                kernel.measured.detach_process(pid);
+        let new: Vec<u32> = pids.difference(&self.in_processes).copied().collect();
+        if !new.is_empty() {
+            let shared = self.functions.iter();
+            let shared = shared.filter(|(_, one)| one.plan.shared && one.gave_up.is_none());
+            let numbers: Vec<u32> = shared.map(|(number, _)| *number).collect();
+            if let Err(error) = self.attach(&mut kernel.measured, &numbers, &new) {
+                warn!("functions are not measured in processes {new:?}: {error}");
             }
         }
+        for pid in self.in_processes.difference(&pids) {
+            kernel.measured.detach_process(*pid);
+        }
+        self.in_processes = pids;
+    }
+
+    /// Attaches the probes of these functions: in all memory that has their file, or in that of
+    /// these processes.
+    fn attach(
+        &self,
+        measured: &mut Measured,
+        numbers: &[u32],
+        pids: &[u32],
+    ) -> Result<(), MeasureError> {
+        if pids.is_empty() {
+            return Ok(());
+        }
+        let functions = numbers.iter().filter_map(|number| {
+            let function = self.functions.get(number)?;
+            Some((*number, &*function.plan))
+        });
+        let functions: Vec<(u32, &PlannedFunction)> = functions.collect();
+        for of_file in functions.chunk_by(|(_, a), (_, b)| Arc::ptr_eq(&a.file, &b.file)) {
+            let points = of_file
+                .iter()
+                .flat_map(|(number, plan)| points_of(*number, plan));
+            let points: Vec<ProbePoint> = points.collect();
+            let plan = of_file[0].1;
+            let places: Vec<Option<u32>> = if plan.shared && Measured::tells_processes() {
+                pids.iter().copied().map(Some).collect()
+            } else {
+                vec![None]
+            };
+            let wanted = measured.points() + points.len() * places.len();
+            if wanted > MAX_POINTS {
+                return Err(MeasureError::TooMany {
+                    wanted,
+                    most: MAX_POINTS,
+                });
+            }
+            for pid in places {
+                match measured.attach(&plan.file, &plan.module, &points, pid) {
+                    // It has exited meanwhile.
+                    Err(error) if error.is_no_process() && pid.is_some() => {}
+                    attached => attached?,
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Where probes take more of a process than they may, the costliest function loses its own.
@@ -297,7 +346,13 @@ impl Measuring {
                 continue;
             };
             if function.gave_up.is_none() {
-                kernel.measured.detach_function(number);
+                let module = Arc::clone(&function.plan.module);
+                if let Err(error) = kernel.measured.detach_function(&module, number) {
+                    warn!(
+                        "functions beside {} are not measured any more: {error}",
+                        function.plan.name
+                    );
+                }
                 function.gave_up = Some(format!(
                     "given up: {:.0} calls a second in process {pid} cost {:.1} % of a processor, and all probes there {:.1} % of {:.1} % that they may take",
                     spent.calls as f64 / took_ns * 1e9,
@@ -318,42 +373,6 @@ struct Spent {
     function: u32,
     most_ns: f64,
     calls: u64,
-}
-
-/// Attaches the probes of a function: in all memory that has the file, or in that of these
-/// processes.
-fn attach(
-    measured: &mut Measured,
-    number: u32,
-    function: &mut Function,
-    pids: &[u32],
-) -> Result<(), MeasureError> {
-    let plan = Arc::clone(&function.plan);
-    let points = points_of(number, &plan);
-    let one_by_one = plan.shared && Measured::tells_processes();
-    let places: Vec<Option<u32>> = if one_by_one {
-        pids.iter().copied().map(Some).collect()
-    } else if pids.is_empty() {
-        Vec::new()
-    } else {
-        vec![None]
-    };
-    for pid in places {
-        let wanted = measured.points() + points.len();
-        if wanted > MAX_POINTS {
-            return Err(MeasureError::TooMany {
-                wanted,
-                most: MAX_POINTS,
-            });
-        }
-        match measured.attach(&plan.file, &plan.module, &points, pid) {
-            // It has exited meanwhile.
-            Err(error) if error.is_no_process() && pid.is_some() => {}
-            attached => attached?,
-        }
-        function.in_processes.extend(pid);
-    }
-    Ok(())
 }
 
 fn points_of(number: u32, plan: &PlannedFunction) -> Vec<ProbePoint> {

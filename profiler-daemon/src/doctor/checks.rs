@@ -64,6 +64,7 @@ pub fn examine(facts: &Facts) -> Diagnosis {
     checks.extend([
         bpf(facts),
         user_stacks(facts),
+        measured_functions(facts),
         perf(facts),
         pid_namespace(facts),
         kernel_addresses(facts),
@@ -253,6 +254,31 @@ fn user_stacks(facts: &Facts) -> Check {
             NAME,
             "not tried, since no program can be loaded",
             "mend what is MISSING first",
+        ),
+    }
+}
+
+fn measured_functions(facts: &Facts) -> Check {
+    const NAME: &str = "measured-functions";
+    /// The first kernel with links of many probes.
+    const SINCE: (u32, u32) = (6, 6);
+    /// The first on which these are of one process.
+    const OF_PROCESSES_SINCE: (u32, u32) = (6, 10);
+    match facts.release.as_deref().and_then(version) {
+        Some(version) if version < SINCE => limited(
+            NAME,
+            "every call of chosen functions cannot be measured (record --trace), for want of links of many probes",
+            "use a kernel of 6.6 or later; sampling is the same on this one",
+        ),
+        Some(version) if version < OF_PROCESSES_SINCE => ok(
+            NAME,
+            "every call of chosen functions can be measured; probes in a library slow all that have it mapped",
+        ),
+        Some(_) => ok(NAME, "every call of chosen functions can be measured"),
+        None => limited(
+            NAME,
+            "the version of the kernel is not known",
+            "see whether record --trace works",
         ),
     }
 }

@@ -13,7 +13,7 @@ fn refused(errno: i32) -> Refused {
 /// A machine where everything is as it should be.
 fn good() -> Facts {
     Facts {
-        release: Some("6.1.0-13-amd64".to_owned()),
+        release: Some("6.12.9-1-amd64".to_owned()),
         btf: Ok(()),
         lockdown: Some("[none] integrity confidentiality\n".to_owned()),
         capabilities: Some(SIX),
@@ -210,6 +210,14 @@ fn what_makes_reports_poorer_does_not_stop_the_daemon() {
                 ..good()
             },
             "ProtectKernelTunables=no",
+        ),
+        (
+            "measured-functions",
+            Facts {
+                release: Some("6.1.0-13-amd64".to_owned()),
+                ..good()
+            },
+            "6.6 or later",
         ),
         (
             "user-stacks",

@@ -8,6 +8,7 @@
 
 use std::arch::global_asm;
 use std::fs::File;
+use std::sync::Arc;
 
 use profiler_common::measured::{CALIBRATION, Cookie, PROBE_KINDS, elapsed_ns, probe_kind};
 
@@ -43,12 +44,22 @@ global_asm!(
     ".balign 64",
     "profiler_calibrate_stepped_stepped: xor eax, eax",
     "ret",
+    // The same, to be counted only.
+    ".balign 64",
+    "profiler_calibrate_emulated: push rbp",
+    "pop rbp",
+    "ret",
+    ".balign 64",
+    "profiler_calibrate_stepped: xor eax, eax",
+    "ret",
     ".balign 64",
     "2: ret",
     ".popsection",
 );
 
 unsafe extern "C" {
+    safe fn profiler_calibrate_emulated();
+    safe fn profiler_calibrate_stepped();
     safe fn profiler_calibrate_emulated_emulated();
     safe fn profiler_calibrate_emulated_stepped();
     safe fn profiler_calibrate_stepped_emulated();
@@ -81,13 +92,13 @@ struct Probed {
 
 const PROBED: [Probed; 6] = [
     Probed {
-        function: profiler_calibrate_emulated_stepped,
+        function: profiler_calibrate_emulated,
         entry_stepped: false,
         exit_stepped: false,
         exit: None,
     },
     Probed {
-        function: profiler_calibrate_stepped_stepped,
+        function: profiler_calibrate_stepped,
         entry_stepped: true,
         exit_stepped: false,
         exit: None,
@@ -131,8 +142,10 @@ pub(super) fn measure(
         module: "/proc/self/exe".to_owned(),
         reason,
     })?;
+    let file = Arc::new(file);
     measured.choose(CALIBRATION, Some(&[own]), false, targets)?;
-    let mut costs = ProbeCosts::default();
+    let mut points = Vec::new();
+    let mut kinds = Vec::new();
     for (number, probed) in (1..).zip(&PROBED) {
         let cookie = Cookie {
             function: number,
@@ -151,19 +164,25 @@ pub(super) fn measure(
             module: "/proc/self/exe".to_owned(),
             reason: std::io::Error::other("this program does not find its own functions"),
         })?;
-        let mut points = vec![ProbePoint {
+        points.push(ProbePoint {
             offset: entry,
             cookie,
-        }];
+        });
         points.extend(probed.exit.map(|distance| ProbePoint {
             offset: entry + distance,
             cookie: exit,
         }));
         let without_ns = ns_per_call(probed.function);
-        measured.attach(&file, "/proc/self/exe", &points, Some(own))?;
-        let kind = probe_kind(if probed.exit.is_some() { exit } else { cookie });
+        kinds.push((
+            probe_kind(if probed.exit.is_some() { exit } else { cookie }),
+            without_ns,
+        ));
+    }
+    // All at once: some kernels take a second to detach.
+    measured.attach(&file, "/proc/self/exe", &points, Some(own))?;
+    let mut costs = ProbeCosts::default();
+    for ((number, probed), (kind, without_ns)) in (1..).zip(&PROBED).zip(kinds) {
         costs[kind] = cost_of(measured, number, probed.function, without_ns);
-        measured.detach_function(number);
     }
     Ok(costs)
 }

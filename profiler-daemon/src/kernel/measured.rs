@@ -2,6 +2,7 @@
 //! what was counted of them.
 
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::sync::Arc;
 use std::{fs::File, io};
 
 use aya::maps::{HashMap, MapData, MapError};
@@ -87,11 +88,10 @@ pub struct ProbePoint {
     pub cookie: Cookie,
 }
 
-/// Links of one function in one file.
+/// A link: probes of some functions of one file.
 struct Attached {
-    instrumentation: u8,
-    function: u32,
-    points: usize,
+    file: Arc<File>,
+    points: Vec<ProbePoint>,
     /// The process whose memory alone has them.
     pid: Option<u32>,
     /// Closed, it is detached.
@@ -159,7 +159,10 @@ impl Measured {
     /// Points that are attached.
     #[must_use]
     pub fn points(&self) -> usize {
-        self.links.iter().map(|attached| attached.points).sum()
+        self.links
+            .iter()
+            .map(|attached| attached.points.len())
+            .sum()
     }
 
     /// Has an instrumentation measure these processes, and their children if `children`; `None`:
@@ -186,14 +189,14 @@ impl Measured {
         Ok(())
     }
 
-    /// Attaches the probes of one function, of one process alone if `pid` is one and this kernel
-    /// can tell.
+    /// Attaches probes of functions of one file, in the memory of one process alone if `pid` is one
+    /// and this kernel can tell.
     ///
     /// # Errors
     /// [`MeasureError`]; none of them is attached then.
     pub fn attach(
         &mut self,
-        file: &File,
+        file: &Arc<File>,
         module: &str,
         points: &[ProbePoint],
         pid: Option<u32>,
@@ -221,9 +224,8 @@ impl Measured {
             };
             let link = uprobe_multi::attach(program.as_fd(), &probes);
             made.push(Attached {
-                instrumentation: points[0].cookie.instrumentation,
-                function: points[0].cookie.function,
-                points: points.len(),
+                file: Arc::clone(file),
+                points: points.to_vec(),
                 pid,
                 _link: link.map_err(|reason| MeasureError::Probes {
                     module: module.to_owned(),
@@ -259,9 +261,28 @@ impl Measured {
         self.links.retain(|attached| attached.pid != Some(pid));
     }
 
-    /// Detaches the probes of one function.
-    pub fn detach_function(&mut self, function: u32) {
-        self.links.retain(|attached| attached.function != function);
+    /// Detaches the probes of one function. Others in the same links are attached again: what of
+    /// them is called or left in between is not seen.
+    ///
+    /// # Errors
+    /// [`MeasureError`] if the others cannot be attached any more.
+    pub fn detach_function(&mut self, module: &str, function: u32) -> Result<(), MeasureError> {
+        let is_its = |attached: &mut Attached| {
+            let mut points = attached.points.iter();
+            points.any(|point| point.cookie.function == function)
+        };
+        let found: Vec<Attached> = self.links.extract_if(.., is_its).collect();
+        let others = found.into_iter().map(|attached| {
+            let mut points = attached.points;
+            points.retain(|point| point.cookie.function != function);
+            (attached.file, points, attached.pid)
+        });
+        // First all are detached.
+        let others: Vec<_> = others.collect();
+        for (file, points, pid) in others {
+            self.attach(&file, module, &points, pid)?;
+        }
+        Ok(())
     }
 
     /// Detaches all probes of an instrumentation, which measures nobody any more.
@@ -273,8 +294,9 @@ impl Measured {
         instrumentation: u8,
         targets: &mut Targets,
     ) -> Result<(), MeasureError> {
+        let is_other = |point: &ProbePoint| point.cookie.instrumentation != instrumentation;
         self.links
-            .retain(|attached| attached.instrumentation != instrumentation);
+            .retain(|attached| attached.points.iter().all(is_other));
         let Some(maps) = &mut self.maps else {
             return Ok(());
         };

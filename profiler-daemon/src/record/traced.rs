@@ -23,7 +23,7 @@ use super::progress;
 
 /// Time between two looks at what the program has mapped, while something that was chosen is
 /// missing.
-const LOOK: Duration = Duration::from_millis(20);
+const LOOK: Duration = Duration::from_millis(5);
 /// What probes may take of one processor unless said otherwise, in thousandths.
 const BUDGET_PERMILLE: u32 = 50;
 /// Mappings of one process that are looked at.

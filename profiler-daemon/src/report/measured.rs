@@ -20,6 +20,24 @@ pub struct Measured {
     pub functions: Vec<MeasuredValues>,
     /// What probes took in all, nanoseconds: subtracted from the values.
     pub probes_ns: u64,
+    /// What they cost here, measured when the first function was.
+    pub probe_costs: Vec<KindCost>,
+}
+
+/// What the probes of one call cost, nanoseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct KindCost {
+    /// How the kernel executes the instruction at the entry: "emulated" or "stepped", out of its
+    /// line.
+    pub entry: &'static str,
+    /// The same of the exit; `null` where calls are counted.
+    pub exit: Option<&'static str>,
+    /// In the times of the call itself.
+    pub inside_ns: f64,
+    /// In those of its caller.
+    pub outside_ns: f64,
+    /// How far the sum may be off.
+    pub error_ns: f64,
 }
 
 /// One measured function: calls of all processes.
@@ -114,8 +132,30 @@ pub fn measured(all: &MeasuredFunctions, began_ns: u64) -> Measured {
     Measured {
         functions,
         probes_ns: own.sum::<f64>() as u64,
+        probe_costs: KINDS
+            .iter()
+            .map(|(kind, entry, exit)| KindCost {
+                entry,
+                exit: *exit,
+                inside_ns: all.costs[*kind].inside_ns,
+                outside_ns: all.costs[*kind].outside_ns,
+                error_ns: all.costs[*kind].error_ns,
+            })
+            .collect(),
     }
 }
+
+/// The kinds of probed calls that there are, with the instructions at their entries and exits.
+const KINDS: [(usize, &str, Option<&str>); 6] = [
+    (0, EMULATED, None),
+    (1, STEPPED, None),
+    (4, EMULATED, Some(EMULATED)),
+    (5, EMULATED, Some(STEPPED)),
+    (6, STEPPED, Some(EMULATED)),
+    (7, STEPPED, Some(STEPPED)),
+];
+const EMULATED: &str = "emulated";
+const STEPPED: &str = "stepped";
 
 fn values(function: &MeasuredFunction, costs: &ProbeCosts, began_ns: u64) -> MeasuredValues {
     let mut row = MeasuredRow::EMPTY;
@@ -163,7 +203,7 @@ fn values(function: &MeasuredFunction, costs: &ProbeCosts, began_ns: u64) -> Mea
         calls: row.calls,
         outermost: row.outermost,
         open: u64::from(row.open),
-        left_unseen: row.left_unseen + row.left_exec,
+        left_unseen: row.left_unseen + row.left_exec + row.left_exit,
         counted_only: row.too_deep + row.no_times,
         exits_unmatched: row.exits_unmatched,
         elapsed: times(0, elapsed_ns(&inclusive), elapsed_ns(&exclusive)),
