@@ -18,6 +18,11 @@ use crate::clock::ClassNs;
 /// Calls that are open at a time in a thread; those beyond are counted only. A power of two.
 pub const MAX_DEPTH: usize = 32;
 
+/// Places of calls that are over which are passed over in the search for the next open call: they
+/// lie between open ones only where calls on several stacks end out of order. With more of them in
+/// a row a call has no caller.
+const MAX_PASSED_OVER: usize = 8;
+
 /// Stack pointers further apart than this are on different stacks.
 const STACK_BYTES: u64 = 1 << 20;
 
@@ -311,7 +316,7 @@ impl Frames {
     fn orphan_above(&mut self, place: u32) {
         self.cursor = place + 1;
         let mut turn = 0;
-        while turn < MAX_DEPTH {
+        while turn < MAX_PASSED_OVER {
             turn += 1;
             let cursor = word(&self.cursor);
             if cursor >= word(&self.depth) || cursor >= MAX_DEPTH as u32 {
@@ -384,7 +389,7 @@ impl Frames {
     fn nearest_below(&mut self, place: u32) -> Option<&mut Frame> {
         self.cursor = place;
         let mut turn = 0;
-        while turn < MAX_DEPTH {
+        while turn < MAX_PASSED_OVER {
             turn += 1;
             let cursor = word(&self.cursor);
             if cursor == 0 || cursor > MAX_DEPTH as u32 {
@@ -395,10 +400,11 @@ impl Frames {
             }
             self.cursor = cursor - 1;
         }
-        match word(&self.cursor) {
-            0 => None,
-            cursor => Some(self.at_mut(cursor - 1)),
+        let cursor = word(&self.cursor);
+        if cursor == 0 || cursor > MAX_DEPTH as u32 || self.at_mut(cursor - 1).function == 0 {
+            return None;
         }
+        Some(self.at_mut(cursor - 1))
     }
 
     /// Gives back the places of calls that are over, at the inner end.
