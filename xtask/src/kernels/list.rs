@@ -47,8 +47,11 @@ pub(super) const KERNELS: [Kernel; 4] = [
         version: "7.2",
         suite: "sid",
         // It preempts the programs at system calls, and while one waits, runs none for the calls of
-        // others on its processor.
+        // others on its processor. And functions are not attached there within the 8 s that the
+        // daemon is waited for.
         except: &[
+            "exact_functions::each_call_is_counted",
+            "exact_functions::times_agree_with_the_programs_own_clocks",
             "system_calls::a_sleeps_time_is_in_its_call",
             "system_calls::every_system_call_is_counted",
         ],
