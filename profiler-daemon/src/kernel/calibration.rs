@@ -20,9 +20,9 @@ use crate::sys::proc_fs;
 /// Numbers of functions that are used here: 1 to this.
 pub(super) const FUNCTIONS: u32 = PROBED.len() as u32;
 /// Loops of each kind.
-const BATCHES: usize = 7;
-/// Calls of one loop: 0.2 to 5 ms.
-const CALLS: u32 = 300;
+const BATCHES: usize = 5;
+/// Calls of one loop: 0.1 to 3 ms.
+const CALLS: u32 = 150;
 /// Most mappings of this program that are looked at.
 const MAX_MAPPINGS: usize = 4096;
 
