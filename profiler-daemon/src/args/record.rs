@@ -148,10 +148,10 @@ const FRAMES: [(Frames, &str); 2] = [
     (Frames::All, "The kernel's as well"),
 ];
 
-/// Reads a percentage as thousandths.
+/// Reads a percentage as thousandths; what is less than one of them is one: 0 has a meaning.
 fn permille(text: &str) -> Result<u32, String> {
     match text.trim_end_matches('%').parse::<f64>() {
-        Ok(percent) if (0.0..=10_000.0).contains(&percent) => Ok((10.0 * percent).round() as u32),
+        Ok(percent) if (0.0..=10_000.0).contains(&percent) => Ok((10.0 * percent).ceil() as u32),
         _ => Err("must be a percentage, as in 5%".to_owned()),
     }
 }
@@ -217,6 +217,22 @@ mod tests {
         let args = read(&["-o", "x.txt", "--", "gcc", "-O2", "--help", "-o", "y", "--"]).unwrap();
         assert_eq!(args.output, Some("x.txt".into()));
         assert_eq!(args.command, ["gcc", "-O2", "--help", "-o", "y", "--"]);
+    }
+
+    #[test]
+    fn functions_to_be_measured_arrive() {
+        // Check that patterns and budgets are read, that the least budget is not "any", and that a
+        // budget of nothing measured makes no sense.
+        let args = read(&["--trace=a:b", "--trace", "c:d*", "--trace-budget=2.5%"]).unwrap();
+        assert_eq!(args.trace, ["a:b", "c:d*"]);
+        assert_eq!(args.trace_budget, Some(25));
+        let budget = |text: &str| read(&["--trace=a:b", text]).map(|args| args.trace_budget);
+        assert_eq!(budget("--trace-budget=0"), Ok(Some(0)));
+        assert_eq!(budget("--trace-budget=0.001%"), Ok(Some(1)));
+        assert!(budget("--trace-budget=-1").is_err());
+        assert!(budget("--trace-budget=much").is_err());
+        assert!(read(&["--trace-budget=5"]).is_err());
+        assert!(read(&["--trace=a:b", "--comm=x"]).is_err());
     }
 
     #[test]

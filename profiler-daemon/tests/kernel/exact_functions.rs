@@ -169,7 +169,7 @@ fn what_costs_too_much_is_given_up() {
     let arguments = [
         "--trace",
         &trace,
-        "--trace-budget=0.01%",
+        "--trace-budget=0.05%",
         "-o",
         path,
         "--",
