@@ -139,7 +139,7 @@ pub fn inherit_measured(_: Task, _: Task, _: &Control) {}
 
 /// A process is gone: the same.
 #[inline(always)]
-pub fn forget_measured(_: u32, _: &Control) {}
+pub fn forget_measured(_: u32) {}
 
 /// A process was made. Nothing is kept of a process's memory.
 #[inline(always)]

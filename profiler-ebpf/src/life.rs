@@ -122,7 +122,7 @@ pub fn sched_process_exit(ctx: BtfTracePointContext) -> i32 {
         // After the walk of its last thread, which needs them.
         if task.is_last_of_process() {
             filter::forget(task.pid());
-            kernel::forget_measured(task.pid(), control);
+            kernel::forget_measured(task.pid());
             kernel::forget_process(task.pid());
         }
     }

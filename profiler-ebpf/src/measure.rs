@@ -236,9 +236,7 @@ pub fn inherit(parent: Task, child: Task, control: &Control) {
 
 /// A process is gone: its id must not have its next owner measured.
 #[inline(always)]
-pub fn forget(pid: u32, control: &Control) {
-    if control.measured_children != 0 {
-        // Not there in most cases: nothing to count.
-        MEASURED_PIDS.remove(pid).ok();
-    }
+pub fn forget(pid: u32) {
+    // Not there in most cases: nothing to count.
+    MEASURED_PIDS.remove(pid).ok();
 }

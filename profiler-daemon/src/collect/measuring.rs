@@ -5,7 +5,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use profiler_common::Phase;
-use profiler_common::measured::{Cookie, MeasuredKey, MeasuredRow, PROBE_KINDS};
+use profiler_common::measured::{Cookie, MeasuredKey, MeasuredRow, probe_kind};
 use tracing::warn;
 
 use crate::kernel::{Kernel, MeasureError, Measured, Pass, ProbeCosts, ProbePoint};
@@ -106,9 +106,9 @@ pub(super) struct Measuring {
     in_processes: HashSet<u32>,
     /// Of threads that live, or of which nothing was read since they ended.
     living: HashMap<MeasuredKey, MeasuredRow>,
-    /// When the cost was looked at last, and the probes by process and function until then.
+    /// When the cost was looked at last, and the probes hit since, by process and function.
     looked_ns: u64,
-    spent: HashMap<(u32, u32), [u64; PROBE_KINDS]>,
+    spent: HashMap<(u32, u32), u64>,
 }
 
 impl Measuring {
@@ -157,7 +157,7 @@ impl Measuring {
         }
         self.follow_children(kernel);
         if self.budget > 0.0 && now_ns.saturating_sub(self.looked_ns) >= BUDGET_LOOK_NS {
-            self.living = kernel.measured.rows().into_iter().collect();
+            self.read(kernel);
             self.keep_budget(kernel, now_ns);
         }
     }
@@ -173,15 +173,7 @@ impl Measuring {
             .map(|thread| (thread.tid, thread.start_boot_ns))
             .collect();
         // Read after the threads: those that have exited have no more calls.
-        let rows: HashMap<MeasuredKey, MeasuredRow> = kernel.measured.rows().into_iter().collect();
-        for (key, row) in self.living.extract_if(|key, _| !rows.contains_key(key)) {
-            // Gone from the map without having been seen to exit: nothing does that.
-            warn!(
-                "calls of thread {} were lost: {:?}",
-                key.thread.tid, row.calls
-            );
-        }
-        self.living = rows;
+        self.read(kernel);
         if exited.is_empty() {
             return;
         }
@@ -302,40 +294,42 @@ impl Measuring {
         Ok(())
     }
 
+    /// Reads what was counted, and adds to what the probes have cost since the budget was looked at:
+    /// also those of calls that are only counted, or have no end, and of threads that are gone since.
+    fn read(&mut self, kernel: &Kernel) {
+        for (key, row) in kernel.measured.rows() {
+            let hits = |row: &MeasuredRow| row.calls + row.exits_unmatched;
+            let before = self.living.insert(key, row);
+            let more = hits(&row).saturating_sub(before.as_ref().map_or(0, hits));
+            if more > 0 {
+                *self
+                    .spent
+                    .entry((key.thread.pid, key.function))
+                    .or_default() += more;
+            }
+        }
+    }
+
     /// Where probes take more of a process than they may, the costliest function loses its own.
     fn keep_budget(&mut self, kernel: &mut Kernel, now_ns: u64) {
         let took_ns = now_ns.saturating_sub(self.looked_ns) as f64;
         self.looked_ns = now_ns;
-        let mut spent: HashMap<(u32, u32), [u64; PROBE_KINDS]> = HashMap::new();
-        for (key, row) in &self.living {
-            let probes = spent.entry((key.thread.pid, key.function)).or_default();
-            for (sum, probes) in probes.iter_mut().zip(row.probes_own) {
-                *sum += probes;
-            }
-        }
         let costs = self.costs.unwrap_or_default();
         let mut processes: HashMap<u32, Spent> = HashMap::new();
-        for ((pid, function), probes) in &spent {
-            let before = self
-                .spent
-                .get(&(*pid, *function))
-                .copied()
-                .unwrap_or_default();
-            let (mut cost_ns, mut calls) = (0.0, 0);
-            for kind in 0..PROBE_KINDS {
-                let hits = probes[kind].saturating_sub(before[kind]);
-                cost_ns += hits as f64 * (costs[kind].inside_ns + costs[kind].outside_ns);
-                calls += hits;
-            }
-            let process = processes.entry(*pid).or_default();
+        for ((pid, number), hits) in self.spent.drain() {
+            let Some(function) = self.functions.get(&number) else {
+                continue;
+            };
+            let cost = costs[dearest_kind(&function.plan)];
+            let cost_ns = hits as f64 * (cost.inside_ns + cost.outside_ns);
+            let process = processes.entry(pid).or_default();
             process.all_ns += cost_ns;
             if cost_ns > process.most_ns {
                 process.most_ns = cost_ns;
-                process.function = *function;
-                process.calls = calls;
+                process.function = number;
+                process.calls = hits;
             }
         }
-        self.spent = spent;
         for (pid, spent) in processes {
             let share = spent.all_ns / took_ns;
             if share <= self.budget {
@@ -363,6 +357,17 @@ impl Measuring {
             }
         }
     }
+}
+
+/// The kind of the function's calls that costs most.
+fn dearest_kind(plan: &PlannedFunction) -> usize {
+    let kinds = points_of(1, plan).into_iter();
+    let kinds = kinds.filter(|point| point.cookie.exit || point.cookie.counted_only);
+    // Without exits its calls never end, and cost what counting them does.
+    kinds
+        .map(|point| probe_kind(point.cookie))
+        .max()
+        .unwrap_or(usize::from(plan.entry.stepped))
 }
 
 /// What probes have taken of a process.

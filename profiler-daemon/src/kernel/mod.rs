@@ -7,6 +7,7 @@
 //! `unwind_maps`. `ticks` and `calls` are changed all the time.
 
 mod batch;
+mod bpf_call;
 mod btf;
 mod calibration;
 mod call_rows;

@@ -3,9 +3,11 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use aya::util::KernelVersion;
+
+use super::bpf_call::bpf;
 
 const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_ITER_CREATE: libc::c_long = 33;
@@ -75,24 +77,4 @@ pub(super) fn of_process(program: BorrowedFd<'_>, pid: u32) -> io::Result<File> 
         flags: 0,
     };
     bpf(BPF_ITER_CREATE, &iterator).map(File::from)
-}
-
-/// A command that answers with a descriptor.
-fn bpf<T>(command: libc::c_long, attributes: &T) -> io::Result<OwnedFd> {
-    // SAFETY: a live structure as the kernel reads it for this command, with its size; what it
-    // points at lives through the call too.
-    let answer = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            command,
-            std::ptr::from_ref(attributes),
-            size_of::<T>(),
-        )
-    };
-    if answer < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let descriptor = i32::try_from(answer).map_err(io::Error::other)?;
-    // SAFETY: a descriptor that the kernel just made, and nobody else knows.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }

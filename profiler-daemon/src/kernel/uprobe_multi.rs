@@ -4,10 +4,11 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CString, c_char};
 use std::io;
-use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 
 use aya_obj::Object;
 
+use super::bpf_call::bpf;
 use super::maps::SharedMap;
 
 const BPF_PROG_LOAD: libc::c_long = 5;
@@ -147,24 +148,4 @@ fn program_name(name: &str) -> [u8; 16] {
         *to = from;
     }
     bytes
-}
-
-/// A command that answers with a descriptor.
-fn bpf<T>(command: libc::c_long, attributes: &T) -> io::Result<OwnedFd> {
-    // SAFETY: a live structure as the kernel reads it for this command, with its size; what it
-    // points at lives through the call too.
-    let answer = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            command,
-            std::ptr::from_ref(attributes),
-            size_of::<T>(),
-        )
-    };
-    if answer < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let descriptor = i32::try_from(answer).map_err(io::Error::other)?;
-    // SAFETY: a descriptor that the kernel just made, and nobody else knows.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }

@@ -1,19 +1,28 @@
 //! Functions of a file that are chosen by name, with the places at which their calls are measured.
 //! Hostile bytes: the work has a bound in time and in functions.
 
-use std::{collections::BTreeMap, fs::File, ops::Range, str::FromStr};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fs::File,
+    ops::{Bound, Range},
+    str::FromStr,
+};
 
 use thiserror::Error;
 
 use super::{
     aliases::without_version,
     demangle::demangle,
-    file_tables::{Binding, Deadline, FileTables},
+    file_tables::{Binding, Deadline, FileTables, SymbolEntry},
 };
 use crate::unwind::points::{self, MAX_FUNCTION_BYTES, NoExits, NoProbe, Point};
 
 /// Most functions that may be chosen at a time.
 pub const MAX_FUNCTIONS: usize = 256;
+/// Names of one function that are kept.
+const MAX_NAMES: usize = 16;
+/// Parts of one function that lie elsewhere.
+const MAX_PARTS: usize = 16;
 /// Processor time for one file.
 const BUDGET_NS: u64 = 10_000_000_000;
 /// What compilers append to the name of a copy that they have specialized.
@@ -161,8 +170,8 @@ pub enum Refused {
     #[error("its symbol has no size: nobody knows where it ends")]
     NoSize,
     /// Another one begins in it.
-    #[error("{0} begins within it: nobody knows where it ends")]
-    Overlaps(String),
+    #[error("another function begins within it, at +{0:#x}: nobody knows where it ends")]
+    Overlaps(u64),
     /// It is not in the part of the file that is mapped as code.
     #[error("it lies outside the code of the file")]
     NoCode,
@@ -185,16 +194,24 @@ pub enum NoChoice {
     TooMany(usize),
 }
 
-/// What the symbols say of one address.
+/// What the symbols say of the address of a function that is meant.
 #[derive(Default)]
 struct Known {
     size_bytes: u64,
     chosen_at_start: bool,
-    /// Readable names, best known first, with what they are ranked by.
+    /// Readable names, with what they are ranked by: not more than [`MAX_NAMES`].
     names: Vec<(Binding, String)>,
-    /// Name of the function of which this is a part, if it is one.
-    part_of: Option<String>,
-    is_meant: bool,
+    /// Address and size of its code elsewhere: not more than [`MAX_PARTS`].
+    parts: Vec<(u64, u64)>,
+}
+
+impl Known {
+    fn add_name(&mut self, binding: Binding, name: String) {
+        let is_new = self.names.iter().all(|(_, known)| *known != name);
+        if is_new && self.names.len() < MAX_NAMES {
+            self.names.push((binding, name));
+        }
+    }
 }
 
 /// The functions of the file that any of these patterns means, by address.
@@ -204,34 +221,72 @@ struct Known {
 pub fn choose(file: &File, patterns: &[&Pattern]) -> Result<Vec<Chosen>, NoChoice> {
     let tables = FileTables::read(file).ok_or(NoChoice::NoProgram)?;
     let deadline = Deadline::after(BUDGET_NS);
-    let mut starts: BTreeMap<u64, Known> = BTreeMap::new();
-    let mut take = |symbol: &super::file_tables::SymbolEntry| {
+    // Where functions begin. Names are kept of those alone that are meant: a file may claim
+    // millions, each as long as it likes.
+    let mut starts: BTreeSet<u64> = BTreeSet::new();
+    let mut meant: BTreeMap<u64, Known> = BTreeMap::new();
+    let mut count = 0;
+    let mut take = |symbol: &SymbolEntry| {
         let Some(raw) = symbol.name(file).filter(|_| symbol.is_function) else {
             return;
         };
-        let known = starts.entry(symbol.address).or_default();
-        known.size_bytes = known.size_bytes.max(symbol.size_bytes);
-        known.chosen_at_start |= symbol.is_chosen_at_start;
-        let readable = demangle(without_version(&raw)).into_string();
-        if let Some(of) = part_of(&raw) {
-            known.part_of = Some(of.to_owned());
+        starts.insert(symbol.address);
+        if part_of(&raw).is_some() {
             return;
         }
-        let meant = |pattern: &&Pattern| pattern.is_of_function(&raw, &readable, symbol.address);
-        known.is_meant |= patterns.iter().any(meant);
-        if !known.names.iter().any(|(_, name)| *name == readable) {
-            known.names.push((symbol.binding, readable));
+        let readable = demangle(without_version(&raw)).into_string();
+        let is_meant = |one: &&Pattern| one.is_of_function(&raw, &readable, symbol.address);
+        if !patterns.iter().any(is_meant) {
+            return;
+        }
+        let is_new = !meant.contains_key(&symbol.address);
+        count += usize::from(is_new);
+        if !is_new || meant.len() <= MAX_FUNCTIONS {
+            let known = meant.entry(symbol.address).or_default();
+            known.add_name(symbol.binding, readable);
         }
     };
-    tables
-        .each_symbol(file, deadline, &mut take)
-        .map_err(|_| NoChoice::TooSlow)?;
-    let meant = starts.iter().filter(|(_, known)| known.is_meant);
-    let count = meant.clone().count();
+    let looked = tables.each_symbol(file, deadline, &mut take);
+    looked.map_err(|_| NoChoice::TooSlow)?;
     if count > MAX_FUNCTIONS {
         return Err(NoChoice::TooMany(count));
     }
-    let chosen = meant.map(|(address, known)| chosen(file, &tables, &starts, *address, known));
+    if meant.is_empty() {
+        return Ok(Vec::new());
+    }
+    // Their other names, and their other parts.
+    let of_name: HashMap<String, u64> = meant
+        .iter()
+        .flat_map(|(address, known)| known.names.iter().map(|(_, name)| (name.clone(), *address)))
+        .collect();
+    let mut take = |symbol: &SymbolEntry| {
+        let Some(raw) = symbol.name(file).filter(|_| symbol.is_function) else {
+            return;
+        };
+        if let Some(of) = part_of(&raw) {
+            let of = of_name.get(&*demangle(of));
+            let known = of.and_then(|address| meant.get_mut(address));
+            let part = (symbol.address, symbol.size_bytes);
+            if let Some(known) = known
+                && known.parts.len() < MAX_PARTS
+                && !known.parts.contains(&part)
+            {
+                known.parts.push(part);
+            }
+        } else if let Some(known) = meant.get_mut(&symbol.address) {
+            known.size_bytes = known.size_bytes.max(symbol.size_bytes);
+            known.chosen_at_start |= symbol.is_chosen_at_start;
+            known.add_name(
+                symbol.binding,
+                demangle(without_version(&raw)).into_string(),
+            );
+        }
+    };
+    let looked = tables.each_symbol(file, deadline, &mut take);
+    looked.map_err(|_| NoChoice::TooSlow)?;
+    let chosen = meant
+        .iter()
+        .map(|(address, known)| chosen(file, &tables, &starts, *address, known));
     Ok(chosen.collect())
 }
 
@@ -245,7 +300,7 @@ fn part_of(raw: &str) -> Option<&str> {
 fn chosen(
     file: &File,
     tables: &FileTables,
-    starts: &BTreeMap<u64, Known>,
+    starts: &BTreeSet<u64>,
     address: u64,
     known: &Known,
 ) -> Chosen {
@@ -266,27 +321,25 @@ fn chosen(
 fn points_of(
     file: &File,
     tables: &FileTables,
-    starts: &BTreeMap<u64, Known>,
+    starts: &BTreeSet<u64>,
     address: u64,
     known: &Known,
 ) -> Result<ChosenPoints, Refused> {
     if known.chosen_at_start {
         return Err(Refused::ChosenAtStart);
     }
-    let of = |address: u64, known: &Known| -> Result<(Vec<u8>, u64), Refused> {
-        if known.size_bytes == 0 {
+    let of = |address: u64, size_bytes: u64| -> Result<(Vec<u8>, u64), Refused> {
+        if size_bytes == 0 {
             return Err(Refused::NoSize);
         }
-        let end = address
-            .checked_add(known.size_bytes)
-            .ok_or(Refused::NoCode)?;
-        if let Some((_, other)) = starts.range(address + 1..end).next() {
-            let name = other.names.first().map(|(_, name)| name.clone());
-            return Err(Refused::Overlaps(
-                name.unwrap_or_else(|| "another".to_owned()),
-            ));
+        let end = address.checked_add(size_bytes).ok_or(Refused::NoCode)?;
+        if let Some(other) = starts
+            .range((Bound::Excluded(address), Bound::Excluded(end)))
+            .next()
+        {
+            return Err(Refused::Overlaps(other - address));
         }
-        let size = usize::try_from(known.size_bytes).unwrap_or(usize::MAX);
+        let size = usize::try_from(size_bytes).unwrap_or(usize::MAX);
         if size > MAX_FUNCTION_BYTES {
             return Err(NoProbe::TooLong(size).into());
         }
@@ -294,19 +347,11 @@ fn points_of(
             .code_bytes(file, address, size)
             .ok_or(Refused::NoCode)
     };
-    let (code, offset) = of(address, known)?;
-    let raw_names: Vec<&String> = known.names.iter().map(|(_, name)| name).collect();
-    let parts: Vec<(u64, &Known)> = starts
+    let (code, offset) = of(address, known.size_bytes)?;
+    let ranges: Vec<Range<u64>> = known
+        .parts
         .iter()
-        .filter(|(_, part)| {
-            let name = part.part_of.as_deref().map(demangle);
-            name.is_some_and(|name| raw_names.iter().any(|known| ***known == *name))
-        })
-        .map(|(address, part)| (*address, part))
-        .collect();
-    let ranges: Vec<Range<u64>> = parts
-        .iter()
-        .map(|(start, part)| *start..start.saturating_add(part.size_bytes))
+        .map(|(start, size)| *start..start.saturating_add(*size))
         .collect();
     let found = points::find(&code, address, &ranges)?;
     let in_file = |from: u64, at: u64| {
@@ -318,8 +363,8 @@ fn points_of(
     let own = address..address + code.len() as u64;
     let exits = found.exits.and_then(|exits| {
         let mut all: Vec<FilePoint> = exits.iter().map(in_file(address, offset)).collect();
-        for (start, part) in &parts {
-            let (code, offset) = of(*start, part).map_err(|_| NoExits::Part)?;
+        for (start, size) in &known.parts {
+            let (code, offset) = of(*start, *size).map_err(|_| NoExits::Part)?;
             let more = points::exits_of_part(&code, *start, &own, &ranges);
             let more = more.map_err(|_| NoExits::Part)??;
             all.extend(more.iter().map(in_file(*start, offset)));
