@@ -294,8 +294,9 @@ impl Measuring {
         Ok(())
     }
 
-    /// Reads what was counted, and adds to what the probes have cost since the budget was looked at:
-    /// also those of calls that are only counted, or have no end, and of threads that are gone since.
+    /// Reads what was counted, and adds to what the probes have cost since the budget was looked
+    /// at: also those of calls that are only counted, or have no end, and of threads that are gone
+    /// since.
     fn read(&mut self, kernel: &Kernel) {
         for (key, row) in kernel.measured.rows() {
             let hits = |row: &MeasuredRow| row.calls + row.exits_unmatched;
