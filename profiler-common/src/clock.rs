@@ -31,42 +31,21 @@ pub const CALL_SEEN: u32 = 2;
 /// running time.
 pub const UNTRACED: u32 = 4;
 
-/// What a thread was doing in an interval. The values are indexes into [`ClassNs`].
-#[repr(u32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// Running in user mode, outside any system call.
-    User = 0,
-    /// Running inside a system call.
-    Syscall = 1,
-    /// Off the processor, having given it up, until it is woken.
-    Blocked = 2,
-    /// Off the processor although it could run.
-    Runnable = 3,
-    /// A kernel thread, running.
-    Kernel = 4,
-}
-
-impl Class {
-    /// All classes, in the order of their values.
-    pub const ALL: [Self; CLASS_COUNT] = [
-        Self::User,
-        Self::Syscall,
-        Self::Blocked,
-        Self::Runnable,
-        Self::Kernel,
-    ];
-
-    /// The name used in reports and metrics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Syscall => "syscall",
-            Self::Blocked => "blocked",
-            Self::Runnable => "runnable",
-            Self::Kernel => "kernel",
-        }
+crate::named_enum! {
+    /// What a thread was doing in an interval. The values are indexes into [`ClassNs`].
+    #[repr(u32)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Class {
+        /// Running in user mode, outside any system call.
+        User = 0 => "user",
+        /// Running inside a system call.
+        Syscall = 1 => "syscall",
+        /// Off the processor, having given it up, until it is woken.
+        Blocked = 2 => "blocked",
+        /// Off the processor although it could run.
+        Runnable = 3 => "runnable",
+        /// A kernel thread, running.
+        Kernel = 4 => "kernel",
     }
 }
 

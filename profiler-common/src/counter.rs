@@ -3,29 +3,16 @@
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident = $value:literal, $snake:literal, $kind:ident;)+) => {
-        /// What the kernel programs count. The value is the index in the counter map.
-        #[repr(u32)]
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Counter {
-            $($(#[doc = $doc])+ $name = $value,)+
+        $crate::named_enum! {
+            /// What the kernel programs count. The value is the index in the counter map.
+            #[repr(u32)]
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+            pub enum Counter {
+                $($(#[doc = $doc])+ $name = $value => $snake,)+
+            }
         }
 
         impl Counter {
-            /// All counters.
-            pub const ALL: &'static [Self] = &[$(Self::$name),+];
-
-            /// The name in metrics, reports and documents.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$name => $snake,)+ }
-            }
-
-            /// What is counted, in a sentence.
-            #[must_use]
-            pub const fn help(self) -> &'static str {
-                match self { $(Self::$name => concat!($($doc),+).trim_ascii(),)+ }
-            }
-
             /// What it means for the answers.
             #[must_use]
             pub const fn kind(self) -> CounterKind {

@@ -20,6 +20,7 @@ pub mod kinds;
 pub mod limits;
 pub mod marks;
 pub mod measured;
+mod named;
 pub mod outside;
 pub mod records;
 pub mod unwind;

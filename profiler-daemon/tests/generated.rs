@@ -78,7 +78,7 @@ fn counters() -> String {
     for counter in Counter::ALL {
         page.push_str(&format!(
             "| {} | `{}` | {} | {} |\n",
-            *counter as u32,
+            counter as u32,
             counter.name(),
             kind(counter.kind()).0,
             counter.help()
@@ -122,7 +122,7 @@ fn counters() -> String {
         | number | reason | what happened |\n|---|---|---|\n",
     );
     for failure in UnwindFailure::ALL {
-        let (number, name, help) = (*failure as u32, failure.name(), failure.help());
+        let (number, name, help) = (failure as u32, failure.name(), failure.help());
         page.push_str(&format!("| {number} | `{name}` | {help} |\n"));
     }
     page.push_str(

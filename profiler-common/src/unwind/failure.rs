@@ -4,33 +4,20 @@
 
 macro_rules! failures {
     ($($(#[doc = $doc:literal])+ $name:ident = $value:literal, $snake:literal;)+) => {
-        /// Why a walk could not go on.
-        #[repr(u32)]
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum UnwindFailure {
-            $($(#[doc = $doc])+ $name = $value,)+
+        $crate::named_enum! {
+            /// Why a walk could not go on.
+            #[repr(u32)]
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+            pub enum UnwindFailure {
+                $($(#[doc = $doc])+ $name = $value => $snake,)+
+            }
         }
 
         impl UnwindFailure {
-            /// All of them, in order of their numbers.
-            pub const ALL: &'static [Self] = &[$(Self::$name),+];
-
-            /// The name in metrics, reports and documents.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$name => $snake,)+ }
-            }
-
             /// What reports show in place of the callers that are not known.
             #[must_use]
             pub const fn row_name(self) -> &'static str {
                 match self { $(Self::$name => concat!("[incomplete: ", $snake, "]"),)+ }
-            }
-
-            /// What happened, in a sentence.
-            #[must_use]
-            pub const fn help(self) -> &'static str {
-                match self { $(Self::$name => concat!($($doc),+).trim_ascii(),)+ }
             }
 
             /// The failure of that number; `None` for a number none has.

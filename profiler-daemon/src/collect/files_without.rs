@@ -8,23 +8,14 @@ use crate::unwind::NoTable;
 /// Files that are listed by name; the others are only counted.
 const MAX_LISTED: usize = 256;
 
-/// By what code is followed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FollowedBy {
-    /// Rules read off the code, and frame pointers where it could not be understood.
-    Code,
-    /// Frame pointers: there is no table.
-    FramePointers,
-}
-
-impl FollowedBy {
-    /// The name in answers.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Code => "code",
-            Self::FramePointers => "frame_pointers",
-        }
+profiler_common::named_enum! {
+    /// By what code is followed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum FollowedBy {
+        /// Rules read off the code, and frame pointers where it could not be understood.
+        Code => "code",
+        /// Frame pointers: there is no table.
+        FramePointers => "frame_pointers",
     }
 }
 

@@ -47,40 +47,20 @@ impl RequestCounts {
     }
 }
 
-/// Why a stream of events ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StreamEnd {
-    /// The client left.
-    Client,
-    /// The client took nothing for too long.
-    Slow,
-    /// The answer could not be made any more; the client was told.
-    Failed,
-    /// The server stopped.
-    Stopped,
-    /// It was open for as long as a stream may be.
-    Aged,
-}
-
-impl StreamEnd {
-    /// Every reason, in the order of their numbers.
-    const ALL: [Self; 5] = [
-        Self::Client,
-        Self::Slow,
-        Self::Failed,
-        Self::Stopped,
-        Self::Aged,
-    ];
-
-    /// The label of the metric.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::Slow => "slow",
-            Self::Failed => "failed",
-            Self::Stopped => "stopped",
-            Self::Aged => "aged",
-        }
+profiler_common::named_enum! {
+    /// Why a stream of events ended.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum StreamEnd {
+        /// The client left.
+        Client => "client",
+        /// The client took nothing for too long.
+        Slow => "slow",
+        /// The answer could not be made any more; the client was told.
+        Failed => "failed",
+        /// The server stopped.
+        Stopped => "stopped",
+        /// It was open for as long as a stream may be.
+        Aged => "aged",
     }
 }
 

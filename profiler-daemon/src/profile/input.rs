@@ -46,30 +46,19 @@ impl fmt::Display for CommName {
     }
 }
 
-/// Where a thread is at the end of the pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum ThreadState {
-    /// On a processor.
-    #[default]
-    Running,
-    /// Off the processor, having given it up.
-    Blocked,
-    /// Off the processor although it could run.
-    Runnable,
-    /// Gone.
-    Exited,
-}
-
-impl ThreadState {
-    /// The name used in reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Blocked => "blocked",
-            Self::Runnable => "runnable",
-            Self::Exited => "exited",
-        }
+profiler_common::named_enum! {
+    /// Where a thread is at the end of the pass.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+    pub enum ThreadState {
+        /// On a processor.
+        #[default]
+        Running => "running",
+        /// Off the processor, having given it up.
+        Blocked => "blocked",
+        /// Off the processor although it could run.
+        Runnable => "runnable",
+        /// Gone.
+        Exited => "exited",
     }
 }
 
@@ -150,68 +139,37 @@ impl OpenCall {
     }
 }
 
-/// Why the body of a stack is not known. Its time goes under `[unknown]` with this reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[repr(u8)]
-pub enum LossCause {
-    /// The kernel's stack map had no room.
-    MapFull,
-    /// The ring to the daemon had no room.
-    RingFull,
-    /// The stack's memory could not be read.
-    StackUnreadable,
-    /// The stack could not be walked at all.
-    UnwindFailed,
-    /// The process was gone before its mappings were read.
-    ProcessGone,
-    /// The record arrived without a frame.
-    NoFrames,
-    /// The profile's own call trees had no room.
-    TreeFull,
-    /// The profile's own call trees had no room for it any more.
-    Folded,
-    /// Marks whose look never came: nobody knows what the thread was doing.
-    NotSampled,
-    /// Marks whose stack found no room in the kernel's maps or the ring.
-    NotKept,
-    /// Anything else.
-    Other,
+profiler_common::named_enum! {
+    /// Why the body of a stack is not known. Its time goes under `[unknown]` with this reason.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[repr(u8)]
+    pub enum LossCause {
+        /// The kernel's stack map had no room.
+        MapFull => "map_full",
+        /// The ring to the daemon had no room.
+        RingFull => "ring_full",
+        /// The stack's memory could not be read.
+        StackUnreadable => "stack_unreadable",
+        /// The stack could not be walked at all.
+        UnwindFailed => "unwind_failed",
+        /// The process was gone before its mappings were read.
+        ProcessGone => "process_gone",
+        /// The record arrived without a frame.
+        NoFrames => "no_frames",
+        /// The profile's own call trees had no room.
+        TreeFull => "tree_full",
+        /// The profile's own call trees had no room for it any more.
+        Folded => "folded",
+        /// Marks whose look never came: nobody knows what the thread was doing.
+        NotSampled => "not_sampled",
+        /// Marks whose stack found no room in the kernel's maps or the ring.
+        NotKept => "not_kept",
+        /// Anything else.
+        Other => "other",
+    }
 }
 
 impl LossCause {
-    /// Every cause.
-    pub const ALL: [Self; 11] = [
-        Self::MapFull,
-        Self::RingFull,
-        Self::StackUnreadable,
-        Self::UnwindFailed,
-        Self::ProcessGone,
-        Self::NoFrames,
-        Self::TreeFull,
-        Self::Folded,
-        Self::NotSampled,
-        Self::NotKept,
-        Self::Other,
-    ];
-
-    /// The name used in reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::MapFull => "map_full",
-            Self::RingFull => "ring_full",
-            Self::StackUnreadable => "stack_unreadable",
-            Self::UnwindFailed => "unwind_failed",
-            Self::ProcessGone => "process_gone",
-            Self::NoFrames => "no_frames",
-            Self::TreeFull => "tree_full",
-            Self::Folded => "folded",
-            Self::NotSampled => "not_sampled",
-            Self::NotKept => "not_kept",
-            Self::Other => "other",
-        }
-    }
-
     /// The function that reports show in place of the stack.
     #[must_use]
     pub const fn row_name(self) -> &'static str {

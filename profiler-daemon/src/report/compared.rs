@@ -78,25 +78,16 @@ impl DiffQuery {
     }
 }
 
-/// What a row of a comparison of processes is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Grouping {
-    /// All processes of one name.
-    #[default]
-    Name,
-    /// One process, or the ended ones of one file.
-    Process,
-}
-
-impl Grouping {
-    /// What it is called in questions and answers.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Name => "name",
-            Self::Process => "process",
-        }
+profiler_common::named_enum! {
+    /// What a row of a comparison of processes is.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Grouping {
+        /// All processes of one name.
+        #[default]
+        Name => "name",
+        /// One process, or the ended ones of one file.
+        Process => "process",
     }
 }
 

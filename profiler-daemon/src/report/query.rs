@@ -313,57 +313,32 @@ pub struct CodeQuery {
     pub table: TableQuery,
 }
 
-/// One value of stacks, by which they are exported, cut, compared and put in order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum StackValue {
-    /// Timer samples.
-    #[default]
-    Samples,
-    /// All time, nanoseconds.
-    Elapsed,
-    /// Time without an operating-system event, nanoseconds.
-    Application,
-    /// Time on a processor, nanoseconds.
-    Running,
-    /// Time off the processor, blocked or waiting for one, nanoseconds.
-    OffProcessor,
-    /// Time off the processor until woken, nanoseconds.
-    Blocked,
-    /// Time waiting for a processor, nanoseconds.
-    Runnable,
-    /// Time running in system calls, nanoseconds.
-    Syscall,
+profiler_common::named_enum! {
+    /// One value of stacks, by which they are exported, cut, compared and put in order.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum StackValue {
+        /// Timer samples.
+        #[default]
+        Samples => "samples",
+        /// All time, nanoseconds.
+        Elapsed => "elapsed",
+        /// Time without an operating-system event, nanoseconds.
+        Application => "application",
+        /// Time on a processor, nanoseconds.
+        Running => "running",
+        /// Time off the processor, blocked or waiting for one, nanoseconds.
+        OffProcessor => "off_processor",
+        /// Time off the processor until woken, nanoseconds.
+        Blocked => "blocked",
+        /// Time waiting for a processor, nanoseconds.
+        Runnable => "runnable",
+        /// Time running in system calls, nanoseconds.
+        Syscall => "syscall",
+    }
 }
 
 impl StackValue {
-    /// Every value.
-    pub const ALL: [Self; 8] = [
-        Self::Samples,
-        Self::Elapsed,
-        Self::Application,
-        Self::Running,
-        Self::OffProcessor,
-        Self::Blocked,
-        Self::Runnable,
-        Self::Syscall,
-    ];
-
-    /// What it is called in questions and answers.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Samples => "samples",
-            Self::Elapsed => "elapsed",
-            Self::Application => "application",
-            Self::Running => "running",
-            Self::OffProcessor => "off_processor",
-            Self::Blocked => "blocked",
-            Self::Runnable => "runnable",
-            Self::Syscall => "syscall",
-        }
-    }
-
     /// Whether it is counted in nanoseconds; samples are not.
     #[must_use]
     pub const fn is_time(self) -> bool {

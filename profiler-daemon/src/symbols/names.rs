@@ -61,87 +61,30 @@ impl FunctionName {
     }
 }
 
-/// Why a frame has no function's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Unnamed {
-    /// Nobody knows what was mapped there.
-    UnknownModule,
-    /// Code made at run time.
-    Jit,
-    /// The file was gone before it could be opened, or changed since.
-    NoFile,
-    /// The file is no ELF file, or a broken one.
-    Unreadable,
-    /// The file has no symbols: it was stripped.
-    NoSymbols,
-    /// The offset is in no function that the symbols tell of.
-    NoSymbolThere,
-    /// The kernel does not show its addresses to this process (`kernel.kptr_restrict`,
-    /// `CAP_SYSLOG`).
-    Restricted,
-    /// The symbolizer broke over this file.
-    Panicked,
-    /// Finding names in this file took too long, so it was given up.
-    TooSlow,
-    /// It is still being looked for: ask again.
-    Pending,
-}
-
-impl Unnamed {
-    /// Every reason.
-    pub const ALL: [Self; 10] = [
-        Self::UnknownModule,
-        Self::Jit,
-        Self::NoFile,
-        Self::Unreadable,
-        Self::NoSymbols,
-        Self::NoSymbolThere,
-        Self::Restricted,
-        Self::Panicked,
-        Self::TooSlow,
-        Self::Pending,
-    ];
-
-    /// The name used in metrics and reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::UnknownModule => "unknown_module",
-            Self::Jit => "jit",
-            Self::NoFile => "no_file",
-            Self::Unreadable => "unreadable",
-            Self::NoSymbols => "no_symbols",
-            Self::NoSymbolThere => "no_symbol_there",
-            Self::Restricted => "restricted",
-            Self::Panicked => "panicked",
-            Self::TooSlow => "too_slow",
-            Self::Pending => "pending",
-        }
-    }
-
-    /// What it means, as a sentence.
-    #[must_use]
-    pub const fn help(self) -> &'static str {
-        match self {
-            Self::UnknownModule => "Nobody knows what was mapped there.",
-            Self::Jit => {
-                "Code made at run time, that its process does not name in `/tmp/perf-PID.map`."
-            }
-            Self::NoFile => "The file was gone before it could be opened, or changed since.",
-            Self::Unreadable => "The file is no ELF file, or makes no sense.",
-            Self::NoSymbols => "The file has no symbols, and no separate debug file was found.",
-            Self::NoSymbolThere => "The place is in no function that the symbols tell of.",
-            Self::Restricted => {
-                "The kernel does not show its addresses (`kernel.kptr_restrict`, `CAP_SYSLOG`)."
-            }
-            Self::Panicked => "The reader broke over the file.",
-            Self::TooSlow => {
-                "Finding names in the file took longer than the bound, and it was given up."
-            }
-            Self::Pending => {
-                "It is still being looked for: ask again. Counted at each answer without it."
-            }
-        }
+profiler_common::named_enum! {
+    /// Why a frame has no function's name.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    pub enum Unnamed {
+        /// Nobody knows what was mapped there.
+        UnknownModule => "unknown_module",
+        /// Code made at run time, that its process does not name in `/tmp/perf-PID.map`.
+        Jit => "jit",
+        /// The file was gone before it could be opened, or changed since.
+        NoFile => "no_file",
+        /// The file is no ELF file, or makes no sense.
+        Unreadable => "unreadable",
+        /// The file has no symbols, and no separate debug file was found.
+        NoSymbols => "no_symbols",
+        /// The place is in no function that the symbols tell of.
+        NoSymbolThere => "no_symbol_there",
+        /// The kernel does not show its addresses (`kernel.kptr_restrict`, `CAP_SYSLOG`).
+        Restricted => "restricted",
+        /// The reader broke over the file.
+        Panicked => "panicked",
+        /// Finding names in the file took longer than the bound, and it was given up.
+        TooSlow => "too_slow",
+        /// It is still being looked for: ask again. Counted at each answer without it.
+        Pending => "pending",
     }
 }
 

@@ -39,64 +39,42 @@ mod section_tests;
 #[cfg(test)]
 mod tests;
 
-macro_rules! no_table {
-    ($($(#[doc = $doc:literal])+ $name:ident, $snake:literal;)+) => {
-        /// Why a file's unwind information cannot be used. Without a table its code is followed by
-        /// frame pointers.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum NoTable {
-            $($(#[doc = $doc])+ $name,)+
-        }
-
-        impl NoTable {
-            /// All of them; the index is the value as a number.
-            pub const ALL: &'static [Self] = &[$(Self::$name),+];
-
-            /// The name in metrics and documents.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$name => $snake,)+ }
-            }
-
-            /// What happened, in a sentence.
-            #[must_use]
-            pub const fn help(self) -> &'static str {
-                match self { $(Self::$name => concat!($($doc),+).trim_ascii(),)+ }
-            }
-        }
-    };
-}
-
-no_table! {
-    /// The file could not be read, or is shorter than it says.
-    Unreadable, "unreadable";
-    /// It is no ELF file.
-    NotElf, "not_elf";
-    /// An ELF file, but not for 64-bit x86, or one that is not linked yet.
-    OtherMachine, "other_machine";
-    /// Its headers make no sense.
-    Corrupt, "corrupt";
-    /// It holds no code.
-    NoCode, "no_code";
-    /// It holds no unwind information.
-    NoUnwindInformation, "no_unwind_information";
-    /// Its unwind information is compressed with something other than zlib.
-    Compressed, "compressed";
-    /// Its compressed unwind information is damaged, or does not unpack to the size that its header
-    /// says.
-    CompressionDamaged, "compression_damaged";
-    /// Its compressed unwind information claims to be more than a hundred times as large unpacked.
-    CompressionRatio, "compression_ratio";
-    /// Its unwind information is larger than the bound.
-    SectionTooLarge, "section_too_large";
-    /// It describes more functions than the bound.
-    TooManyFunctions, "too_many_functions";
-    /// It needs more rows than the bound.
-    TooManyRows, "too_many_rows";
-    /// Its code spreads over more addresses than the bound.
-    TooWide, "too_wide";
-    /// It took longer than the bound.
-    TooSlow, "too_slow";
-    /// The reader broke over it.
-    Panicked, "panicked";
+profiler_common::named_enum! {
+    /// Why a file's unwind information cannot be used. Without a table its code is followed by
+    /// frame pointers.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum NoTable {
+        /// The file could not be read, or is shorter than it says.
+        Unreadable => "unreadable",
+        /// It is no ELF file.
+        NotElf => "not_elf",
+        /// An ELF file, but not for 64-bit x86, or one that is not linked yet.
+        OtherMachine => "other_machine",
+        /// Its headers make no sense.
+        Corrupt => "corrupt",
+        /// It holds no code.
+        NoCode => "no_code",
+        /// It holds no unwind information.
+        NoUnwindInformation => "no_unwind_information",
+        /// Its unwind information is compressed with something other than zlib.
+        Compressed => "compressed",
+        /// Its compressed unwind information is damaged, or does not unpack to the size that its
+        /// header says.
+        CompressionDamaged => "compression_damaged",
+        /// Its compressed unwind information claims to be more than a hundred times as large
+        /// unpacked.
+        CompressionRatio => "compression_ratio",
+        /// Its unwind information is larger than the bound.
+        SectionTooLarge => "section_too_large",
+        /// It describes more functions than the bound.
+        TooManyFunctions => "too_many_functions",
+        /// It needs more rows than the bound.
+        TooManyRows => "too_many_rows",
+        /// Its code spreads over more addresses than the bound.
+        TooWide => "too_wide",
+        /// It took longer than the bound.
+        TooSlow => "too_slow",
+        /// The reader broke over it.
+        Panicked => "panicked",
+    }
 }

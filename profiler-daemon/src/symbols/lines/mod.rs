@@ -41,99 +41,40 @@ pub struct Step {
 /// inlined into it, each called by the one before. Not empty.
 pub type Steps = Arc<[Step]>;
 
-/// Why a place has no line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum NoLine {
-    /// The kernel, code made at run time, and what is not known: there is no file to read.
-    NoProgram,
-    /// The file was gone before it could be opened, or changed since.
-    NoFile,
-    /// The file or its debug information makes no sense, or is compressed in an unknown way.
-    Unreadable,
-    /// Neither the file nor a separate one has debug information.
-    NoDebugInformation,
-    /// The debug information says nothing of this place.
-    NoLineThere,
-    /// The worker needed more memory than it may have.
-    WorkerMemory,
-    /// The worker needed more time than it may have.
-    WorkerTime,
-    /// The worker broke, or could not be started.
-    WorkerDied,
-    /// It is still being read: asked again, it may be there.
-    Pending,
-    /// More places than are looked up for one answer.
-    TooMany,
-    /// The profile was saved, and debug information is not saved with it.
-    NotSaved,
-}
-
-impl NoLine {
-    /// Every reason.
-    pub const ALL: [Self; 11] = [
-        Self::NoProgram,
-        Self::NoFile,
-        Self::Unreadable,
-        Self::NoDebugInformation,
-        Self::NoLineThere,
-        Self::WorkerMemory,
-        Self::WorkerTime,
-        Self::WorkerDied,
-        Self::Pending,
-        Self::TooMany,
-        Self::NotSaved,
-    ];
-
-    /// The name used in metrics and reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NoProgram => "no_program",
-            Self::NoFile => "no_file",
-            Self::Unreadable => "unreadable",
-            Self::NoDebugInformation => "no_debug_information",
-            Self::NoLineThere => "no_line_there",
-            Self::WorkerMemory => "worker_memory",
-            Self::WorkerTime => "worker_time",
-            Self::WorkerDied => "worker_died",
-            Self::Pending => "pending",
-            Self::TooMany => "too_many",
-            Self::NotSaved => "not_saved",
-        }
-    }
-
-    /// What it means, as a sentence.
-    #[must_use]
-    pub const fn help(self) -> &'static str {
-        match self {
-            Self::NoProgram => {
-                "Code of the kernel, code made at run time, and what is not known: there is no program file to read."
-            }
-            Self::NoFile => "The file was gone before it could be opened, or changed since.",
-            Self::Unreadable => {
-                "The file or its debug information makes no sense there, is of another machine, or is compressed in an unknown way (zlib is known)."
-            }
-            Self::NoDebugInformation => {
-                "Neither the file nor a separate debug file of it has any. It is looked for again after a minute."
-            }
-            Self::NoLineThere => "The debug information says nothing of this place.",
-            Self::WorkerMemory => {
-                "The process that read it needed more memory than `limits.line_worker_bytes`. It is tried again after a minute."
-            }
-            Self::WorkerTime => {
-                "The process that read it took more than 20 s of processor time, or 30 s in all. It is tried again after a minute."
-            }
-            Self::WorkerDied => {
-                "The process that read it died, or could not be started. It is tried again after a minute."
-            }
-            Self::Pending => "It is still being read: ask again.",
-            Self::TooMany => {
-                "More than 32768 places that were not known yet were asked for at once; these had least. Ask again, or for one module."
-            }
-            Self::NotSaved => {
-                "The profile was saved, and is served by `--replay`: debug information is not saved with it."
-            }
-        }
+profiler_common::named_enum! {
+    /// Why a place has no line.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum NoLine {
+        /// Code of the kernel, code made at run time, and what is not known: there is no program
+        /// file to read.
+        NoProgram => "no_program",
+        /// The file was gone before it could be opened, or changed since.
+        NoFile => "no_file",
+        /// The file or its debug information makes no sense there, is of another machine, or is
+        /// compressed in an unknown way (zlib is known).
+        Unreadable => "unreadable",
+        /// Neither the file nor a separate debug file of it has any. It is looked for again after a
+        /// minute.
+        NoDebugInformation => "no_debug_information",
+        /// The debug information says nothing of this place.
+        NoLineThere => "no_line_there",
+        /// The process that read it needed more memory than `limits.line_worker_bytes`. It is tried
+        /// again after a minute.
+        WorkerMemory => "worker_memory",
+        /// The process that read it took more than 20 s of processor time, or 30 s in all. It is
+        /// tried again after a minute.
+        WorkerTime => "worker_time",
+        /// The process that read it died, or could not be started. It is tried again after a
+        /// minute.
+        WorkerDied => "worker_died",
+        /// It is still being read: ask again.
+        Pending => "pending",
+        /// More than 32768 places that were not known yet were asked for at once; these had least.
+        /// Ask again, or for one module.
+        TooMany => "too_many",
+        /// The profile was saved, and is served by `--replay`: debug information is not saved with
+        /// it.
+        NotSaved => "not_saved",
     }
 }
 
