@@ -133,7 +133,8 @@ mod tests {
         let mut imports = Imports::default();
         for (file, text) in files {
             let path = format!("profiler-daemon/src/{file}.rs");
-            imports.add(&path, &Source::read(&path, text));
+            let source = Source::read(&path, text).expect("it is made of Rust's tokens");
+            imports.add(&path, &source);
         }
         imports
     }

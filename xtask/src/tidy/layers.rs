@@ -161,7 +161,8 @@ mod tests {
 
     fn findings(path: &str, text: &str) -> Vec<String> {
         let module = daemon_module(path).expect("it is a module of the daemon");
-        check(path, &module, &Source::read(path, text))
+        let source = Source::read(path, text).expect("it is made of Rust's tokens");
+        check(path, &module, &source)
             .into_iter()
             .map(|finding| finding.to_string())
             .collect()

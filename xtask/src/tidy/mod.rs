@@ -51,10 +51,7 @@ pub(crate) fn tidy(workspace: &Workspace) -> anyhow::Result<()> {
         };
         // Images and the like are not text.
         if let Ok(text) = String::from_utf8(bytes) {
-            findings.extend(check(path, &text));
-            if path.ends_with(".rs") {
-                imports.add(path, &Source::read(path, &text));
-            }
+            findings.extend(check(path, &text, &mut imports));
             if path == shown::PAGE {
                 findings.extend(shown::check(workspace.root(), &text));
             }
@@ -71,8 +68,9 @@ pub(crate) fn tidy(workspace: &Workspace) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// All findings in one file, whose path is relative to the root of the checkout.
-fn check(path: &str, text: &str) -> Vec<Finding> {
+/// All findings in one file, whose path is relative to the root of the checkout; what it imports
+/// is added to `imports`.
+fn check(path: &str, text: &str, imports: &mut Imports) -> Vec<Finding> {
     // What others wrote stays as they wrote it.
     if path.contains("/third-party/") {
         return Vec::new();
@@ -94,10 +92,15 @@ fn check(path: &str, text: &str) -> Vec<Finding> {
     if is(".rs") {
         findings.extend(files::shape(path, text, "//!"));
         findings.extend(prose::comments(path, text));
-        let source = Source::read(path, text);
-        findings.extend(owners::check(path, &source));
-        if let Some(module) = layers::daemon_module(path) {
-            findings.extend(layers::check(path, &module, &source));
+        match Source::read(path, text) {
+            Ok(source) => {
+                imports.add(path, &source);
+                findings.extend(owners::check(path, &source));
+                if let Some(module) = layers::daemon_module(path) {
+                    findings.extend(layers::check(path, &module, &source));
+                }
+            }
+            Err(finding) => findings.push(finding),
         }
     }
     findings
@@ -145,7 +148,8 @@ mod tests {
         // Check that the checks are wired: one file with every fault yields a finding of each kind,
         // at its line.
         let text = "use crate::http::app;\nuse axum::Router;\nfn f() { unsafe { g() } }\n";
-        let found = check("profiler-daemon/src/profile/tree.rs", text);
+        let mut imports = Imports::default();
+        let found = check("profiler-daemon/src/profile/tree.rs", text, &mut imports);
         let lines: Vec<_> = found.iter().map(|finding| finding.line).collect();
         assert_eq!(found.len(), 4, "{found:?}");
         assert_eq!(lines, [1, 2, 3, 1], "{found:?}");

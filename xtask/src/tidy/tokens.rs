@@ -1,11 +1,15 @@
-//! Rust source as words and signs with their lines: comments, strings and characters left out.
+//! Rust source as words and signs with their lines: comments and the contents of literals left out.
 //!
 //! Just enough to follow paths and blocks; it does not parse, and accepts what no compiler would.
+
+use proc_macro2::{Delimiter, LexError, Spacing, Span, TokenStream, TokenTree};
+
+use super::Finding;
 
 /// One word or sign.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Token {
-    /// An identifier, keyword or number as written; `::`; or one other sign. A literal is `"`.
+    /// An identifier or keyword as written; `::`; or one other sign. A literal is `"`.
     pub(super) text: String,
     /// Counted from 1.
     pub(super) line: usize,
@@ -22,14 +26,23 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Reads a source file; that one which holds nothing but tests is told by its path.
-    pub(super) fn read(path: &str, text: &str) -> Self {
-        let mut tokens = split(text);
-        mark_blocks(&mut tokens);
-        if holds_only_tests(path) {
-            tokens.iter_mut().for_each(|token| token.in_tests = true);
-        }
-        Self { tokens }
+    /// Reads a source file; that one holds nothing but tests is known by its path.
+    ///
+    /// # Errors
+    /// It is not made of Rust's tokens.
+    pub(super) fn read(path: &str, text: &str) -> Result<Self, Finding> {
+        let trees: TokenStream = text.parse().map_err(|error: LexError| Finding {
+            path: path.to_owned(),
+            line: error.span().start().line,
+            what: "cannot be read as Rust".to_owned(),
+        })?;
+        let place = Place {
+            in_tests: holds_only_tests(path),
+            inline_modules: 0,
+        };
+        let mut tokens = Vec::new();
+        flatten(trees, place, &mut tokens);
+        Ok(Self { tokens })
     }
 
     /// The token's text, or nothing past the end.
@@ -101,185 +114,96 @@ pub(super) fn is_word(text: &str) -> bool {
     text.starts_with(|first: char| first.is_alphabetic() || first == '_')
 }
 
-fn split(text: &str) -> Vec<Token> {
-    let mut tokens = Vec::new();
-    let mut line = 1;
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        let (length, token) = next(rest, first);
-        let (taken, after) = rest.split_at(length);
-        if let Some(text) = token {
-            tokens.push(Token {
-                text: text.to_owned(),
-                line,
-                in_tests: false,
-                inline_modules: 0,
-            });
-        }
-        line += taken.matches('\n').count();
-        rest = after;
-    }
-    tokens
+/// What surrounds a token.
+#[derive(Clone, Copy)]
+struct Place {
+    in_tests: bool,
+    inline_modules: usize,
 }
 
-/// The length in bytes of what `rest` begins with, and the token it is, if it is one.
-fn next(rest: &str, first: char) -> (usize, Option<&str>) {
-    let until = |end: &str| rest.find(end).map_or(rest.len(), |at| at + end.len());
-    if rest.starts_with("//") {
-        return (until("\n"), None);
-    }
-    if rest.starts_with("/*") {
-        return (block_comment(rest), None);
-    }
-    if let Some(length) = raw_string(rest) {
-        return (length, Some("\""));
-    }
-    for prefix in ["\"", "b\"", "c\""] {
-        if rest.starts_with(prefix) {
-            return (quoted(rest, prefix.len(), '"'), Some("\""));
-        }
-    }
-    if rest.starts_with("b'") {
-        return (quoted(rest, 2, '\''), Some("\""));
-    }
-    if first == '\'' {
-        return quote(rest);
-    }
-    if first.is_alphanumeric() || first == '_' {
-        let length = rest
-            .find(|c: char| !(c.is_alphanumeric() || c == '_'))
-            .unwrap_or(rest.len());
-        return (length, Some(&rest[..length]));
-    }
-    if rest.starts_with("::") {
-        return (2, Some("::"));
-    }
-    let length = first.len_utf8();
-    (length, (!first.is_whitespace()).then(|| &rest[..length]))
-}
-
-/// A character literal, or the sign that begins a lifetime.
-fn quote(rest: &str) -> (usize, Option<&str>) {
-    let mut characters = rest.char_indices().skip(1);
-    match (characters.next(), characters.next()) {
-        (Some((_, '\\')), _) => (quoted(rest, 1, '\''), Some("\"")),
-        (Some(_), Some((at, '\''))) => (at + 1, Some("\"")),
-        // A lifetime: its name is no word of a path.
-        _ => {
-            let name = rest[1..]
-                .find(|c: char| !(c.is_alphanumeric() || c == '_'))
-                .unwrap_or(rest.len() - 1);
-            (1 + name, None)
+impl Place {
+    fn token(self, text: &str, span: Span) -> Token {
+        Token {
+            text: text.to_owned(),
+            line: span.start().line,
+            in_tests: self.in_tests,
+            inline_modules: self.inline_modules,
         }
     }
 }
 
-fn block_comment(rest: &str) -> usize {
-    let mut depth = 0_usize;
-    let mut at = 0;
-    while at < rest.len() {
-        if rest[at..].starts_with("/*") {
-            depth += 1;
-            at += 2;
-        } else if rest[at..].starts_with("*/") {
-            depth -= 1;
-            at += 2;
-            if depth == 0 {
-                break;
+/// Appends the tokens of `trees`, those of groups included.
+fn flatten(trees: TokenStream, mut place: Place, tokens: &mut Vec<Token>) {
+    let around = place;
+    let mut trees = trees.into_iter();
+    while let Some(tree) = trees.next() {
+        match tree {
+            TokenTree::Ident(word) => tokens.push(place.token(&word.to_string(), word.span())),
+            TokenTree::Literal(literal) => tokens.push(place.token("\"", literal.span())),
+            // A lifetime: its name is no word of a path.
+            TokenTree::Punct(sign) if sign.as_char() == '\'' => drop(trees.next()),
+            TokenTree::Punct(sign) if sign.as_char() == ':' && sign.spacing() == Spacing::Joint => {
+                tokens.push(place.token("::", sign.span()));
+                trees.next();
             }
-        } else {
-            at += rest[at..].chars().next().map_or(1, char::len_utf8);
-        }
-    }
-    at
-}
-
-fn raw_string(rest: &str) -> Option<usize> {
-    let after = ["br", "cr", "r"]
-        .into_iter()
-        .find_map(|prefix| rest.strip_prefix(prefix))?;
-    let hashes = after.len() - after.trim_start_matches('#').len();
-    after[hashes..].strip_prefix('"')?;
-    let start = rest.len() - after.len() + hashes + 1;
-    let end = format!("\"{}", "#".repeat(hashes));
-    Some(
-        rest[start..]
-            .find(&end)
-            .map_or(rest.len(), |at| start + at + end.len()),
-    )
-}
-
-/// The length of a literal that ends with `end` and may escape it; `start` is where its content
-/// begins.
-fn quoted(rest: &str, start: usize, end: char) -> usize {
-    let mut escaped = false;
-    for (at, character) in rest[start..].char_indices() {
-        match character {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            _ if character == end => return start + at + character.len_utf8(),
-            _ => {}
-        }
-    }
-    rest.len()
-}
-
-/// Fills in which tokens are in tests and in how many inline modules.
-fn mark_blocks(tokens: &mut [Token]) {
-    let mut depth = 0_usize;
-    // Depths at which inline modules, and the outermost item of tests, opened.
-    let mut modules: Vec<usize> = Vec::new();
-    let mut tests: Option<usize> = None;
-    let mut tests_announced = false;
-    for index in 0..tokens.len() {
-        let is = |at: usize, text: &str| tokens.get(at).is_some_and(|token| token.text == text);
-        match tokens[index].text.as_str() {
-            "cfg" if is(index + 1, "(") && is(index + 2, "test") && is(index + 3, ")") => {
-                tests_announced = true
-            }
-            "{" => {
-                depth += 1;
-                if index >= 2 && is(index - 2, "mod") {
-                    modules.push(depth);
+            TokenTree::Punct(sign) => {
+                tokens.push(place.token(&sign.to_string(), sign.span()));
+                if sign.as_char() == ';' {
+                    place.in_tests = around.in_tests;
                 }
-                if tests_announced && tests.is_none() {
-                    tests = Some(depth);
-                }
-                tests_announced = false;
             }
-            ";" => tests_announced = false,
-            "}" => {
-                modules.pop_if(|opened| *opened == depth);
-                if tests == Some(depth) {
-                    tests = None;
-                }
-                depth = depth.saturating_sub(1);
+            TokenTree::Group(group) => {
+                let (open, close) = match group.delimiter() {
+                    Delimiter::Brace => ("{", "}"),
+                    Delimiter::Bracket => ("[", "]"),
+                    Delimiter::Parenthesis | Delimiter::None => ("(", ")"),
+                };
+                let is_block = group.delimiter() == Delimiter::Brace;
+                let opens_module = is_block && texts(tokens).nth(1) == Some("mod");
+                tokens.push(place.token(open, group.span_open()));
+                let within = Place {
+                    inline_modules: place.inline_modules + usize::from(opens_module),
+                    ..place
+                };
+                flatten(group.stream(), within, tokens);
+                // The item that follows the attribute, to the end of its block, is one of tests.
+                let announces_tests = texts(tokens).take(5).eq([")", "test", "(", "cfg", "["]);
+                tokens.push(place.token(close, group.span_close()));
+                place.in_tests =
+                    around.in_tests || announces_tests || (place.in_tests && !is_block);
             }
-            _ => {}
         }
-        tokens[index].in_tests = tests.is_some() || tests_announced;
-        tokens[index].inline_modules = modules.len();
     }
+}
+
+/// The tokens' texts, the last one first.
+fn texts(tokens: &[Token]) -> impl Iterator<Item = &str> {
+    tokens.iter().rev().map(|token| token.text.as_str())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn texts(source: &str) -> Vec<String> {
-        split(source).into_iter().map(|token| token.text).collect()
+    fn read(text: &str) -> Source {
+        Source::read("a.rs", text).expect("it is made of Rust's tokens")
+    }
+
+    fn words(text: &str) -> Vec<String> {
+        let tokens = read(text).tokens.into_iter();
+        tokens.map(|token| token.text).collect()
     }
 
     #[test]
     fn comments_and_literals_are_no_words() {
         // Check that words in comments, strings and characters are not taken for code.
-        assert_eq!(texts("a // b\n /* c /* d */ e */ f"), ["a", "f"]);
+        assert_eq!(words("a // b\n /* c /* d */ e */ f"), ["a", "f"]);
         assert_eq!(
-            texts(r##"("x \" unsafe", r#"un"safe"#, b"q", 'u', '\'', '"')"##).join(""),
+            words(r##"("x \" unsafe", r#"un"safe"#, b"q", 'u', '\'', '"')"##).join(""),
             "(\",\",\",\",\",\")"
         );
         assert_eq!(
-            texts("fn f<'a>(x: &'a u8)"),
+            words("fn f<'a>(x: &'a u8)"),
             ["fn", "f", "<", ">", "(", "x", ":", "&", "u8", ")"]
         );
     }
@@ -287,17 +211,21 @@ mod tests {
     #[test]
     fn lines_are_counted_through_literals() {
         // Check that a token after a string of several lines has the right line.
-        let tokens = split("\"a\nb\"\n/* \n */ x");
+        let tokens = read("\"a\nb\"\n/* \n */ x").tokens;
         assert_eq!(tokens.last().map(|token| token.line), Some(4));
+    }
+
+    #[test]
+    fn what_is_no_rust_is_refused() {
+        // Check that a file which does not end as it begins is a finding at its line.
+        let found = Source::read("a.rs", "fn a() {}\nfn b() { (").err();
+        assert_eq!(found.map(|found| found.line), Some(2));
     }
 
     #[test]
     fn groups_are_spread() {
         // Check that each path of nested groups is found in full.
-        let source = Source::read(
-            "a.rs",
-            "use crate::{a::{b, c::D}, http::*}; fn f() { crate::e::g() }",
-        );
+        let source = read("use crate::{a::{b, c::D}, http::*}; fn f() { crate::e::g() }");
         let paths: Vec<_> = source
             .paths()
             .into_iter()
@@ -319,10 +247,7 @@ mod tests {
     #[test]
     fn tests_end_where_their_block_ends() {
         // Check that only the item under `#[cfg(test)]` counts as tests.
-        let source = Source::read(
-            "a.rs",
-            "#[cfg(test)] use a; fn b() {} #[cfg(test)] mod t { mod u { c } d } e",
-        );
+        let source = read("#[cfg(test)] use a; fn b() {} #[cfg(test)] mod t { mod u { c } d } e");
         let find = |text: &str| {
             source
                 .tokens
