@@ -20,6 +20,7 @@ mod fills;
 mod losses;
 mod measuring;
 mod memory;
+mod nameless_code;
 mod naming;
 mod options;
 mod outside;

@@ -16,6 +16,7 @@ use crate::processes::module::{ModuleId, ModuleMarks};
 use crate::processes::shares::{HolderId, Refused, Shares};
 use crate::profile::frames::{Frame, FrameId, FrameTable, Marks};
 
+use super::nameless_code::NamelessCode;
 use super::own_frames::OwnFrames;
 
 /// Passes for which an unused stack is kept. Its frames travel again when it is seen again, so this
@@ -92,6 +93,7 @@ pub(super) struct Stacks {
     kernel_room: Shares,
     own: OwnFrames,
     modules: KernelModules,
+    nameless: NamelessCode,
     pass: u64,
     /// Modules on the stacks that were used in this pass.
     on_stacks: HashSet<ModuleId>,
@@ -116,6 +118,7 @@ impl Stacks {
             kernel_room: Shares::new(MAX_STACKS),
             own,
             modules: KernelModules::default(),
+            nameless: NamelessCode::default(),
             pass: 0,
             on_stacks: HashSet::new(),
             missed: HashSet::new(),
@@ -219,11 +222,17 @@ impl Stacks {
             }
             match processes.resolve(key, head.time_ns, *address) {
                 Some(place) => {
-                    let frame = Frame {
-                        module: place.module,
-                        offset: place.offset,
+                    let inner = frames.last().map(|inner| table.get(*inner).module);
+                    let frame = if processes.is_nameless(place.module) {
+                        self.nameless
+                            .frame((place.module, place.offset), inner, table)
+                    } else {
+                        Some(Frame {
+                            module: place.module,
+                            offset: place.offset,
+                        })
                     };
-                    frames.push(table.intern_for(owner, frame));
+                    frames.extend(frame.map(|frame| table.intern_for(owner, frame)));
                 }
                 None if index == 0 => {
                     unmapped = true;

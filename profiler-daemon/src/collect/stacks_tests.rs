@@ -80,6 +80,40 @@ fn code_named_later() {
     assert_eq!(named, ["/bin/engine", "[jit] /tmp/perf-2.map"]);
 }
 
+// Check that code without names is one frame wherever it called and however deep, that instructions
+// at which a thread was are told apart up to the bound, and those that were go on to be.
+#[test]
+fn nameless_code_stays_together() {
+    let mut seen = Seen::new(&[(0x1000, "/bin/engine"), (0x5000, "//anon")]);
+    let mut innermost = Vec::new();
+    for address in [0x5010, 0x5020, 0x5030, 0x5040, 0x5050, 0x5020] {
+        let addresses = [address, 0x5100, 0x5200, 0x1010, 0x5300, 0x5400, 0x1020];
+        seen.stacks = Stacks {
+            nameless: std::mem::take(&mut seen.stacks.nameless),
+            ..Stacks::default()
+        };
+        let (modules, cut) = seen.travel(10 * SECOND, &addresses);
+        let (engine, nameless) = ("/bin/engine", "[jit] shown");
+        assert_eq!(
+            (modules, cut),
+            (
+                vec![
+                    engine.to_owned(),
+                    nameless.to_owned(),
+                    engine.to_owned(),
+                    nameless.to_owned()
+                ],
+                false
+            )
+        );
+        let key = seen.processes.link(2, 1, 1);
+        let frames = seen.stacks.user(key, 0, 7).unwrap().frames;
+        assert_eq!(seen.table.get(frames[1]).offset, 0);
+        innermost.push(seen.table.get(frames[3]).offset);
+    }
+    assert_eq!(innermost, [0x5010, 0x5020, 0x5030, 0, 0, 0x5020]);
+}
+
 // Check that a stack with an address in no mapping is whole once the mapping is known, and is
 // resolved no more often than mappings change.
 #[test]
@@ -138,6 +172,9 @@ fn invented_stacks_leave_room() {
         .map(|page| (0x1000_0000 + page * 0x1000, "//anon"))
         .collect();
     machine.show(ATTACKER, 0, &invented);
+    // Code that it names, so that each address is a frame.
+    let names = tempfile::NamedTempFile::new().unwrap();
+    machine.perf_map(ATTACKER, names.path().to_owned());
     let victims = [(3, 1001), (4, 1000)];
     for (pid, uid) in victims {
         machine.show(pid, 0, &[(0x1000, "/bin/victim")]);

@@ -180,7 +180,7 @@ section! {
     /// Memory for the stacks of the profile. When it is full, the lightest stacks are folded to
     /// make room; totals do not change.
     profile_stack_bytes as profile_stack_bytes: usize =
-        Bytes { default: 16 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };
+        Bytes { default: 128 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };
 
     /// How long the recent past is kept in pieces, for windows and timelines. The older a piece,
     /// the longer: 1, 10, 60 seconds.

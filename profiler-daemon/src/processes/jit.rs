@@ -43,6 +43,12 @@ impl Processes {
         instance.jit
     }
 
+    /// Whether this is the code of a process that does not say how it is called.
+    #[must_use]
+    pub fn is_nameless(&self, module: ModuleId) -> bool {
+        self.modules().get(module).kind == ModuleKind::Jit && !self.jits.contains_key(&module)
+    }
+
     /// Whether code of this module, where it is some that the process made, is still in that one.
     pub fn holds_jit(&mut self, key: ProcessKey, time_ns: u64, module: ModuleId) -> bool {
         let is_jit = self.modules().get(module).kind == ModuleKind::Jit;

@@ -11,6 +11,7 @@ use std::{
 };
 
 use super::{
+    endings::Leaderless,
     files::{FileCounts, Files},
     ids::{ProcessKey, START_TICK_NS},
     instance::{Facts, Instance, ProcessInfo},
@@ -79,6 +80,7 @@ pub struct Processes {
     pub(super) rows: RowRoom,
     pub(super) boot_minus_monotonic_ns: u64,
     pub(super) lost_since_ns: Option<u64>,
+    pub(super) leaderless: Leaderless,
     /// Processes that executed a program and are to be described, no more than `gathers_left`.
     undescribed: Vec<u64>,
     /// How many more programs may be described on exec before the next sweep.
@@ -113,6 +115,7 @@ impl Processes {
             rows: RowRoom::default(),
             boot_minus_monotonic_ns,
             lost_since_ns: None,
+            leaderless: Leaderless::default(),
             undescribed: Vec::new(),
             gathers_left: MAX_GATHERS,
             reopenings: Shares::new(MAX_REOPENINGS),
@@ -526,18 +529,6 @@ impl Processes {
             }
         }
         self.instances.get(&id).map(|instance| instance.info(key))
-    }
-
-    /// The kernel side is done with a process: it may be forgotten once its end is some seconds
-    /// ago.
-    pub fn retire(&mut self, key: ProcessKey) {
-        if let Some(instance) = self
-            .by_key
-            .get(&key)
-            .and_then(|id| self.instances.get_mut(id))
-        {
-            instance.retired = true;
-        }
     }
 
     /// The modules seen so far.

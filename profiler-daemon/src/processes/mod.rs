@@ -4,6 +4,7 @@
 pub mod changes;
 pub mod elf_file;
 pub mod elf_id;
+mod endings;
 mod file_key;
 pub mod files;
 pub mod ids;

@@ -1,4 +1,4 @@
-//! Housekeeping of `live`: ends of processes, mappings that must be read again, what may be
+//! Housekeeping of `live`: ends that were not heard, mappings that must be read again, what may be
 //! forgotten. Called once a pass with the time; asks `/proc` for a bounded number of processes each
 //! time.
 
@@ -28,36 +28,6 @@ const REREAD_WAIT_NS: (u64, u64) = (1_000_000_000, 64_000_000_000);
 const LOSS_SPAN_NS: u64 = 1_000_000_000;
 
 impl Processes {
-    /// A thread ended. Only the last one ends the process, and records do not say which is the
-    /// last.
-    pub(super) fn exit(&mut self, pid: u32, tid: u32, time_ns: u64) {
-        let Some(id) = self.by_pid.get(&pid).and_then(|ids| {
-            let mut ids = ids.iter().rev();
-            ids.find(|id| self.instances[*id].start_ns <= time_ns)
-                .copied()
-        }) else {
-            return;
-        };
-        let boot = self.boot_minus_monotonic_ns;
-        let Some(instance) = self.instances.get_mut(&id) else {
-            return;
-        };
-        if tid != pid && !instance.leader_gone {
-            return;
-        }
-        instance.leader_gone = true;
-        // A process watched since its fork that never made a thread need not be looked up.
-        let others = (instance.threaded || instance.forked_ns.is_none())
-            && self
-                .source
-                .stat(pid)
-                .is_some_and(|stat| instance.is_listed(stat.start_ticks, boot) && stat.threads > 1);
-        if !others {
-            instance.exited_ns = Some(time_ns);
-            self.changed.insert(pid);
-        }
-    }
-
     /// Reads again what may be incomplete, notices ends that were not heard, forgets what is long
     /// over. `boot_minus_monotonic_ns` grows while the machine sleeps.
     pub fn sweep(&mut self, now_ns: u64, boot_minus_monotonic_ns: u64) {
@@ -68,6 +38,7 @@ impl Processes {
         self.gathers_left = MAX_GATHERS;
         self.reopenings = Shares::new(MAX_REOPENINGS);
         self.mappers = self.mappers.take().and_then(Mappers::swept);
+        self.look_at_leaderless(now_ns);
         self.reread(now_ns);
         self.forget(now_ns);
     }

@@ -274,6 +274,12 @@ impl FrameTable {
         self.list.get(id)
     }
 
+    /// Whether this frame has a number.
+    #[must_use]
+    pub fn knows(&self, frame: &Frame) -> bool {
+        self.held.contains_key(frame)
+    }
+
     /// How many frames there are, the reserved one included.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -105,7 +105,8 @@ impl Row for LineRow {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct InstructionRow {
     /// Virtual address in the module, as a disassembler shows it, hexadecimal; of a caller, the
-    /// last byte of its call. Null where the file cannot be read any more.
+    /// last byte of its call. Null where the file cannot be read any more, and for code without
+    /// names of which no more instructions are told apart.
     #[schema(required)]
     pub address: Option<String>,
     /// Where it is in the module's file, bytes from its start, hexadecimal; of a caller, the last
@@ -295,7 +296,10 @@ impl LineRow {
 impl InstructionRow {
     fn new(view: &View<'_>, function: &Function<'_>, values: RowValues) -> Self {
         let module = view.snapshot.module(function.module);
-        let address = function.code_address;
+        // Nameless code that is not told apart has no address.
+        let address = function
+            .code_address
+            .filter(|address| module.kind != ModuleKind::Jit || *address != 0);
         Self {
             address: address.map(|address| format!("{address:#x}")),
             file_offset: function
