@@ -10,6 +10,7 @@ pub mod heartbeat;
 pub mod held_command;
 pub mod limited_child;
 pub mod mapped_file;
+pub mod mapping;
 pub mod memory_file;
 pub mod memory_reader;
 pub mod open_in_root;

@@ -3,7 +3,8 @@
 //!
 //! One track holds everything: a sample per stack, a millisecond apart, weighted by the value.
 //! Where something happened in time is not known to a profile that adds up, so the viewer's call
-//! tree and flame graph are what to look at.
+//! tree and flame graph are what to look at. (The crate fxprof-processed-profile is not used: its
+//! weights are 32-bit numbers, which end after two seconds of nanoseconds.)
 
 use std::{
     collections::HashMap,

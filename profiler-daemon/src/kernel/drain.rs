@@ -25,6 +25,7 @@ use super::refusal::StartError;
 use super::settings::KernelSettings;
 use super::thread_snapshot::{ThreadSnapshot, image, snapshot, stack_end};
 use super::told::Told;
+use crate::sys::clock::monotonic_ns;
 
 /// Why there is no stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -483,17 +484,6 @@ fn decode(bytes: &[u8]) -> Option<RawStack> {
     let user = frames(HEAD, head.user_len)?;
     let kernel = frames(HEAD + 8 * usize::from(head.user_len), head.kernel_len)?;
     Some(RawStack { head, user, kernel })
-}
-
-/// The clock the programs read.
-fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: writes the struct it is given; cannot fail for this clock.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
 /// Keys and values as the batch reads them: plain data with an all-zero default.

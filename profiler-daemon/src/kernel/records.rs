@@ -2,7 +2,7 @@
 
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
@@ -11,20 +11,17 @@ use aya::Pod;
 use profiler_common::records::ThreadRecord;
 
 use super::told::Peeked;
+use crate::sys::{mapping::Mapping, own_cost::page_bytes};
 
-/// The elements of a memory-mappable array map.
+/// The elements of a memory-mappable array map. All access goes through volatile reads and writes
+/// of plain data.
 pub(super) struct Records<T> {
-    start: NonNull<u8>,
+    memory: Mapping,
     len: usize,
     /// Bytes from one element to the next: array maps round up to eight.
     stride: usize,
-    mapped_bytes: usize,
     elements: PhantomData<T>,
 }
-
-// SAFETY: plain memory shared with the kernel; all access goes through volatile reads and writes of
-// plain data.
-unsafe impl<T: Pod> Send for Records<T> {}
 
 impl<T: Pod> Records<T> {
     /// Maps the `len` elements of the array map behind `map`.
@@ -33,30 +30,12 @@ impl<T: Pod> Records<T> {
     /// What `mmap` says.
     pub(super) fn map(map: impl AsFd, len: u32) -> io::Result<Self> {
         let stride = size_of::<T>().next_multiple_of(8);
-        // SAFETY: takes nothing.
-        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
-        let mapped_bytes = (stride * len as usize).next_multiple_of(page);
-        // SAFETY: a new mapping of a map that the kernel bounds; the result is checked.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                mapped_bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                map.as_fd().as_raw_fd(),
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast())
-            .ok_or_else(|| io::Error::other("a mapping at address zero"))?;
+        let page = usize::try_from(page_bytes()).map_err(io::Error::other)?;
+        let memory = Mapping::shared(map, (stride * len as usize).next_multiple_of(page))?;
         Ok(Self {
-            start,
+            memory,
             len: len as usize,
             stride,
-            mapped_bytes,
             elements: PhantomData,
         })
     }
@@ -70,7 +49,7 @@ impl<T: Pod> Records<T> {
     fn at(&self, index: usize) -> NonNull<T> {
         assert!(index < self.len, "an index within the map");
         // SAFETY: within the mapping, by the assertion.
-        unsafe { self.start.byte_add(index * self.stride).cast() }
+        unsafe { self.memory.start().byte_add(index * self.stride).cast() }
     }
 
     /// Copies an element. The kernel may be changing it: for values whose fields stand alone.
@@ -209,14 +188,6 @@ impl Records<ThreadRecord> {
 
 /// The record was being changed all the time.
 struct Busy;
-
-impl<T> Drop for Records<T> {
-    fn drop(&mut self) {
-        // SAFETY: the mapping made in `map`; nothing refers to it any more. It cannot fail for such
-        // a one.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.mapped_bytes) };
-    }
-}
 
 #[cfg(test)]
 mod tests {

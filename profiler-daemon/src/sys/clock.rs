@@ -1,17 +1,10 @@
 //! The clocks of this machine, in nanoseconds. Nothing here converts for display.
 
-/// Reads one clock. The clocks asked for below always exist, so a failure reads as 0 and is never
-/// seen.
-fn read_ns(clock: libc::clockid_t) -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `now` is a valid timespec that the call only writes to.
-    let failed = unsafe { libc::clock_gettime(clock, &raw mut now) };
-    if failed != 0 {
-        return 0;
-    }
+use rustix::time::{ClockId, clock_gettime};
+
+/// Reads one clock. Those asked for below always exist, and none is before its zero.
+fn read_ns(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
@@ -20,31 +13,31 @@ fn read_ns(clock: libc::clockid_t) -> u64 {
 /// the machine sleeps.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
-    read_ns(libc::CLOCK_MONOTONIC)
+    read_ns(ClockId::Monotonic)
 }
 
 /// Nanoseconds since boot, time asleep included: the clock of process start times.
 #[must_use]
 pub fn boottime_ns() -> u64 {
-    read_ns(libc::CLOCK_BOOTTIME)
+    read_ns(ClockId::Boottime)
 }
 
 /// Nanoseconds since 1970 by the wall clock.
 #[must_use]
 pub fn unix_ns() -> u64 {
-    read_ns(libc::CLOCK_REALTIME)
+    read_ns(ClockId::Realtime)
 }
 
 /// Nanoseconds that the calling thread has run on a processor.
 #[must_use]
 pub fn thread_ns() -> u64 {
-    read_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+    read_ns(ClockId::ThreadCPUTime)
 }
 
 /// Nanoseconds that all threads of this process have run on a processor.
 #[must_use]
 pub fn process_ns() -> u64 {
-    read_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
+    read_ns(ClockId::ProcessCPUTime)
 }
 
 /// What to add to a monotonic or boot time to get wall-clock or boot time. Taken anew when it

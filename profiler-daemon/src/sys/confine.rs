@@ -4,29 +4,10 @@
 
 use std::{fs, io};
 
-/// `struct __user_cap_header_struct`.
-#[repr(C)]
-struct CapHeader {
-    version: u32,
-    pid: i32,
-}
-
-/// `struct __user_cap_data_struct`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct CapData {
-    effective: u32,
-    permitted: u32,
-    inheritable: u32,
-}
-
-/// `_LINUX_CAPABILITY_VERSION_3`.
-const CAP_VERSION: u32 = 0x2008_0522;
-
-/// May look into other processes.
-pub const CAP_SYS_PTRACE: u32 = 19;
-/// May open files of others for reading.
-pub const CAP_DAC_READ_SEARCH: u32 = 2;
+use rustix::{
+    process::{Resource, Rlimit, setrlimit},
+    thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities},
+};
 
 /// From here on this process has no capability and can open no file, pipe or socket; where memory
 /// runs out, it is the first to go.
@@ -34,7 +15,7 @@ pub const CAP_DAC_READ_SEARCH: u32 = 2;
 /// # Errors
 /// What the kernel refuses: then it is not to be trusted with hostile files.
 pub fn confine() -> io::Result<()> {
-    confine_to(&[], 0)
+    confine_to(CapabilitySet::empty(), 0)
 }
 
 /// The same, but it keeps these capabilities, as far as it has them, and can have so many files
@@ -42,39 +23,23 @@ pub fn confine() -> io::Result<()> {
 ///
 /// # Errors
 /// What the kernel refuses.
-pub fn confine_to(kept: &[u32], open_files: u64) -> io::Result<()> {
+pub fn confine_to(kept: CapabilitySet, open_files: u64) -> io::Result<()> {
     // Whoever may not write this is no worse off than other processes.
     fs::write("/proc/self/oom_score_adj", "1000").unwrap_or(());
-    let header = CapHeader {
-        version: CAP_VERSION,
-        pid: 0,
+    let left = capabilities(None)?.permitted & kept;
+    let sets = CapabilitySets {
+        effective: left,
+        permitted: left,
+        inheritable: CapabilitySet::empty(),
     };
-    let mut sets = [CapData::default(); 2];
-    // SAFETY: a header and room for two sets, as the third version of the call takes them.
-    check(unsafe { libc::syscall(libc::SYS_capget, &raw const header, sets.as_mut_ptr()) })?;
-    let wanted = kept.iter().fold(0, |set, capability| set | 1 << capability);
-    let left = CapData {
-        effective: sets[0].permitted & wanted,
-        permitted: sets[0].permitted & wanted,
-        inheritable: 0,
+    // Ambient capabilities go with the others.
+    set_capabilities(None, sets)?;
+    let limit = Rlimit {
+        current: Some(open_files),
+        maximum: Some(open_files),
     };
-    let sets = [left, CapData::default()];
-    // SAFETY: a header and two sets; ambient capabilities go with the others.
-    check(unsafe { libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) })?;
-    let limit = libc::rlimit {
-        rlim_cur: open_files,
-        rlim_max: open_files,
-    };
-    // SAFETY: a valid limit. Descriptors that are open stay so.
-    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }.into())
-}
-
-fn check(result: i64) -> io::Result<()> {
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    // Descriptors that are open stay so.
+    Ok(setrlimit(Resource::Nofile, limit)?)
 }
 
 #[cfg(test)]

@@ -2,10 +2,13 @@
 //! see all of it can get ready.
 
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
 use std::thread::{self, JoinHandle};
+
+use rustix::io::{Errno, close, read, retry_on_intr, write};
+use rustix::process::{Pid, Signal, getpid, kill_process};
 
 /// A child that waits for [`HeldCommand::let_go`] before it executes its program. Dropped instead,
 /// it ends and has done nothing.
@@ -91,38 +94,31 @@ impl Held {
     /// Tells the process's number, and waits. Allocates nothing and takes no lock, as is due
     /// between fork and exec.
     fn hold(self) -> io::Result<()> {
-        // SAFETY: no arguments.
-        let pid = unsafe { libc::getpid() }.to_ne_bytes();
-        let mut go = [0_u8; 1];
-        // SAFETY: the child's copies of descriptors that the parent had open at the fork; the
-        // buffers are as long as is said. Its copy of the gate is closed, so that the end of the
-        // parent is an end of the pipe and not a wait for ever.
-        unsafe {
-            libc::close(self.gate);
-            if libc::write(self.tell, pid.as_ptr().cast(), pid.len()) != 4 {
-                return Err(io::Error::last_os_error());
-            }
-            loop {
-                match libc::read(self.waiting, go.as_mut_ptr().cast(), go.len()) {
-                    1 => return Ok(()),
-                    0 => return Err(io::Error::from_raw_os_error(libc::ECANCELED)),
-                    _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
-                    _ => return Err(io::Error::last_os_error()),
-                }
-            }
+        let pid = getpid().as_raw_pid().to_ne_bytes();
+        // SAFETY: the child's copies of descriptors that the parent had open at the fork. Its copy
+        // of the gate is closed, so that the end of the parent is an end of the pipe and not a wait
+        // for ever.
+        let (tell, waiting) = unsafe {
+            close(self.gate);
+            (
+                BorrowedFd::borrow_raw(self.tell),
+                BorrowedFd::borrow_raw(self.waiting),
+            )
+        };
+        // So few bytes are written whole or not at all.
+        write(tell, &pid)?;
+        match retry_on_intr(|| read(waiting, &mut [0_u8; 1]))? {
+            0 => Err(Errno::CANCELED.into()),
+            _ => Ok(()),
         }
     }
 }
 
 /// Asks a child that was not waited for yet to end. One that has ended already is left as it is.
 pub fn terminate(child: &Child) {
-    // SAFETY: plain numbers. Nobody has waited for the child, so the number is still its own.
-    let sent = unsafe { libc::kill(child.id().cast_signed(), libc::SIGTERM) };
-    if sent != 0 {
-        tracing::debug!(
-            "the command cannot be told to end: {}",
-            io::Error::last_os_error()
-        );
+    // Nobody has waited for the child, so the number is still its own.
+    if let Err(error) = kill_process(Pid::from_child(child), Signal::TERM) {
+        tracing::debug!("the command cannot be told to end: {error}");
     }
 }
 

@@ -6,12 +6,21 @@ use std::{
     fs::File,
     io::{self, Seek as _},
     os::{
-        fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
+        fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
         unix::process::CommandExt as _,
     },
     path::PathBuf,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
+};
+
+use rustix::{
+    io::{FdFlags, fcntl_setfd},
+    process::{
+        Pid, PidfdFlags, Resource, Rlimit, Signal, kill_process, pidfd_open,
+        set_parent_process_death_signal, setpriority_process, setrlimit,
+    },
+    thread::set_no_new_privs,
 };
 
 use super::{memory_file::memory_file, poll::readable_before};
@@ -86,7 +95,11 @@ pub fn run(
     let child = command.spawn()?;
     let in_time = wait_until(&child, start + limits.time);
     if !matches!(in_time, Ok(true)) {
-        kill(&child);
+        // Nobody has waited for the child, so the number is still its own.
+        let killed = kill_process(Pid::from_child(&child), Signal::KILL);
+        if let Err(error) = killed {
+            tracing::debug!("a child cannot be killed: {error}");
+        }
     }
     let (status, usage) = reap(&child)?;
     let ended = if libc::WIFEXITED(status) {
@@ -113,37 +126,25 @@ fn prepare(inherited: &[RawFd], limits: ChildLimits) -> io::Result<()> {
     for fd in inherited {
         // SAFETY: the child's own copy of a descriptor that the parent holds open through the
         // start.
-        check(unsafe { libc::fcntl(*fd, libc::F_SETFD, 0) })?;
+        fcntl_setfd(unsafe { BorrowedFd::borrow_raw(*fd) }, FdFlags::empty())?;
     }
     let bounds = [
-        (libc::RLIMIT_DATA, limits.memory_bytes),
-        (libc::RLIMIT_CPU, limits.processor_s),
-        (libc::RLIMIT_FSIZE, limits.output_bytes),
-        (libc::RLIMIT_CORE, 0),
+        (Resource::Data, limits.memory_bytes),
+        (Resource::Cpu, limits.processor_s),
+        (Resource::Fsize, limits.output_bytes),
+        (Resource::Core, 0),
     ];
     for (resource, most) in bounds {
-        let limit = libc::rlimit {
-            rlim_cur: most,
-            rlim_max: most,
+        let limit = Rlimit {
+            current: Some(most),
+            maximum: Some(most),
         };
-        // SAFETY: a valid limit.
-        check(unsafe { libc::setrlimit(resource, &raw const limit) })?;
+        setrlimit(resource, limit)?;
     }
-    // SAFETY: plain numbers. The child ends with the thread that waits for it.
-    unsafe {
-        check(libc::prctl(
-            libc::PR_SET_PDEATHSIG,
-            libc::SIGKILL as libc::c_ulong,
-        ))?;
-        check(libc::prctl(
-            libc::PR_SET_NO_NEW_PRIVS,
-            1 as libc::c_ulong,
-            0 as libc::c_ulong,
-            0 as libc::c_ulong,
-            0 as libc::c_ulong,
-        ))?;
-        check(libc::setpriority(libc::PRIO_PROCESS, 0, 10))
-    }
+    // The child ends with the thread that waits for it.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    set_no_new_privs(true)?;
+    Ok(setpriority_process(None, 10)?)
 }
 
 /// The child's side: takes over a file that it was given, by its number. To be called once for
@@ -164,34 +165,13 @@ pub fn inherited_file(fd: RawFd) -> io::Result<File> {
     Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
-fn check(result: i32) -> io::Result<()> {
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
-}
-
 /// Whether the child ended before that time.
 fn wait_until(child: &Child, deadline: Instant) -> io::Result<bool> {
-    let pid = child.id().cast_signed();
-    // SAFETY: the number of a child that was not waited for, so it is still its own.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    let fd = i32::try_from(fd).unwrap_or(-1);
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a new descriptor that nobody else owns.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    readable_before(fd.as_fd(), deadline)
+    let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    readable_before(process.as_fd(), deadline)
 }
 
-fn kill(child: &Child) {
-    // SAFETY: plain numbers. Nobody has waited for the child, so the number is still its own.
-    unsafe { libc::kill(child.id().cast_signed(), libc::SIGKILL) };
-}
-
-/// Waits for the end, and takes what the child used.
+/// Waits for the end, and takes what the child used: rustix has no `wait4`.
 fn reap(child: &Child) -> io::Result<(i32, libc::rusage)> {
     // SAFETY: all-zero bytes are a valid rusage.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

@@ -1,14 +1,13 @@
 //! A file as bytes in memory, page by page as they are read. Only for short-lived processes that
 //! may die of what they read: where the file shrinks meanwhile, the kernel ends the process.
 
-use std::{fs::File, io, ops::Deref, os::fd::AsRawFd as _, ptr, slice};
+use std::{fs::File, io, ops::Deref, slice};
+
+use super::mapping::Mapping;
 
 /// See the module. Read-only; unmapped when dropped.
 #[derive(Debug)]
-pub struct MappedFile {
-    start: *const u8,
-    bytes: usize,
-}
+pub struct MappedFile(Mapping);
 
 impl MappedFile {
     /// Maps all of a file.
@@ -17,24 +16,7 @@ impl MappedFile {
     /// What the kernel says; `InvalidInput` for an empty file.
     pub fn new(file: &File) -> io::Result<Self> {
         let bytes = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
-        // SAFETY: a new read-only mapping at an address of the kernel's choice.
-        let start = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                bytes,
-                libc::PROT_READ,
-                libc::MAP_PRIVATE | libc::MAP_NORESERVE,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Self {
-            start: start.cast_const().cast(),
-            bytes,
-        })
+        Mapping::private(file, bytes).map(Self)
     }
 }
 
@@ -45,14 +27,7 @@ impl Deref for MappedFile {
         // SAFETY: the mapping is that long and lives as long as `self`. Its contents may change
         // when the file does, which only makes wrong bytes out of hostile ones: nobody relies on a
         // byte to stay as it was read.
-        unsafe { slice::from_raw_parts(self.start, self.bytes) }
-    }
-}
-
-impl Drop for MappedFile {
-    fn drop(&mut self) {
-        // SAFETY: exactly the mapping made in `new`, which nobody borrows any more.
-        unsafe { libc::munmap(self.start.cast_mut().cast(), self.bytes) };
+        unsafe { slice::from_raw_parts(self.0.start().as_ptr(), self.0.bytes()) }
     }
 }
 

@@ -4,8 +4,9 @@
 use std::{
     fs::File,
     io::{self, Write as _},
-    os::fd::FromRawFd as _,
 };
+
+use rustix::fs::{MemfdFlags, memfd_create};
 
 /// A new memory file with these contents, closed on exec.
 ///
@@ -13,14 +14,7 @@ use std::{
 ///
 /// Out of file descriptors or memory.
 pub fn memory_file(contents: &[u8]) -> io::Result<File> {
-    // SAFETY: the name is a NUL-terminated literal; the call creates a descriptor and touches no
-    // memory of ours.
-    let fd = unsafe { libc::memfd_create(c"profiler".as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: `fd` was just created and belongs to nobody else.
-    let mut file = unsafe { File::from_raw_fd(fd) };
+    let mut file = File::from(memfd_create("profiler", MemfdFlags::CLOEXEC)?);
     file.write_all(contents)?;
     Ok(file)
 }

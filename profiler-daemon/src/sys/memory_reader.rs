@@ -11,11 +11,14 @@ mod child;
 mod shared;
 
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::memory_file::memory_file;
 use super::poll::readable_before;
@@ -266,18 +269,14 @@ impl Drop for MemoryReader {
 
 /// The child's side, before it executes its program.
 fn prepare(files: [i32; 3]) -> io::Result<()> {
-    // SAFETY: plain numbers. The child ends with the thread that asks it.
-    let mut result = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) };
+    // The child ends with the thread that asks it.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
     for fd in files {
         // SAFETY: the child's own copy of a descriptor that the parent holds open through the
         // start.
-        result |= unsafe { libc::fcntl(fd, libc::F_SETFD, 0) };
+        fcntl_setfd(unsafe { BorrowedFd::borrow_raw(fd) }, FdFlags::empty())?;
     }
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    Ok(())
 }
 
 /// Whether the child answered, or ended, before that time.

@@ -3,22 +3,15 @@
 //! effects.
 
 use std::{
-    ffi::CString,
     fs::{File, OpenOptions},
     io,
     os::{
-        fd::{AsRawFd, FromRawFd, OwnedFd},
+        fd::AsRawFd as _,
         unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     },
 };
 
-/// `struct open_how` of `openat2` (Linux 5.6).
-#[repr(C)]
-struct How {
-    flags: u64,
-    mode: u64,
-    resolve: u64,
-}
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
 /// What becomes of a link at the end of a path. Those before it are followed, inside the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,34 +72,19 @@ impl Root {
     /// file.
     pub fn open(&self, path: &[u8], last: LastLink) -> io::Result<File> {
         let start = path.iter().position(|byte| *byte != b'/');
-        let path = CString::new(&path[start.unwrap_or(path.len())..])?;
+        let path = &path[start.unwrap_or(path.len())..];
         let no_follow = match last {
-            LastLink::Follow => 0,
-            LastLink::Refuse => libc::O_NOFOLLOW,
+            LastLink::Follow => OFlags::empty(),
+            LastLink::Refuse => OFlags::NOFOLLOW,
         };
-        let flags = libc::O_PATH | libc::O_CLOEXEC | no_follow;
-        let how = How {
-            flags: u64::from(flags.cast_unsigned()),
-            mode: 0,
-            resolve: libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS,
-        };
-        // SAFETY: a zero-terminated path and a struct of the size given, both alive through the
-        // call.
-        let fd = unsafe {
-            libc::syscall(
-                libc::SYS_openat2,
-                self.directory.as_raw_fd(),
-                path.as_ptr(),
-                &raw const how,
-                size_of::<How>(),
-            )
-        };
-        let fd = i32::try_from(fd).unwrap_or(-1);
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a new descriptor that nobody else owns.
-        open_regular(&File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
+        let looked_at = openat2(
+            &self.directory,
+            path,
+            OFlags::PATH | OFlags::CLOEXEC | no_follow,
+            Mode::empty(),
+            ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
+        )?;
+        open_regular(&looked_at.into())
     }
 }
 

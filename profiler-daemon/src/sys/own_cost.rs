@@ -2,6 +2,11 @@
 
 use std::io;
 
+use rustix::{
+    param::page_size,
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+};
+
 /// What this process has used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct OwnCost {
@@ -57,9 +62,7 @@ fn cpu_ns() -> (u64, u64) {
 /// Size of a memory page, bytes.
 #[must_use]
 pub fn page_bytes() -> u64 {
-    // SAFETY: reads a constant of the system.
-    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    u64::try_from(size).unwrap_or(4096)
+    page_size() as u64
 }
 
 /// Raises the soft limit of open files to `wanted`, or to the hard limit where that is lower.
@@ -67,25 +70,21 @@ pub fn page_bytes() -> u64 {
 ///
 /// # Errors
 ///
-/// The limit could not be read or set.
+/// The limit could not be set.
 pub fn raise_open_files(wanted: u64) -> io::Result<u64> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
+    let limit = getrlimit(Resource::Nofile);
+    // No limit is the largest number.
+    let [current, most] = [limit.current, limit.maximum].map(|limit| limit.unwrap_or(u64::MAX));
+    if current >= wanted {
+        return Ok(current);
+    }
+    let raised = wanted.min(most);
+    let limit = Rlimit {
+        current: Some(raised),
+        ..limit
     };
-    // SAFETY: `limit` is valid and only written to.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    if limit.rlim_cur >= wanted {
-        return Ok(limit.rlim_cur);
-    }
-    limit.rlim_cur = wanted.min(limit.rlim_max);
-    // SAFETY: `limit` is valid and only read.
-    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(limit.rlim_cur)
+    setrlimit(Resource::Nofile, limit)?;
+    Ok(raised)
 }
 
 /// Takes the limit on locked memory away.
@@ -95,30 +94,21 @@ pub fn raise_open_files(wanted: u64) -> io::Result<u64> {
 /// It could not be taken away. (It takes CAP_SYS_RESOURCE, where the service manager has not done
 /// it.)
 pub fn raise_locked_memory() -> io::Result<()> {
-    let none = libc::rlimit {
-        rlim_cur: libc::RLIM_INFINITY,
-        rlim_max: libc::RLIM_INFINITY,
+    let none = Rlimit {
+        current: None,
+        maximum: None,
     };
-    // SAFETY: `none` is valid and only read.
-    if unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const none) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    Ok(setrlimit(Resource::Memlock, none)?)
 }
 
-/// Open files of this process, and how many it may have open; 0 for what cannot be read.
+/// Open files of this process, 0 if they cannot be read, and how many it may have open.
 #[must_use]
 pub fn open_files() -> (u64, u64) {
     // The listing itself is one of them.
     let open = std::fs::read_dir("/proc/self/fd")
         .map_or(0, |entries| entries.count().saturating_sub(1) as u64);
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `limit` is valid and only written to.
-    let failed = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    (open, if failed == 0 { limit.rlim_cur } else { 0 })
+    let most = getrlimit(Resource::Nofile).current;
+    (open, most.unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

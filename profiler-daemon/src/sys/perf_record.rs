@@ -2,6 +2,11 @@
 //! give a record, nothing, or a rejection; reading them from memory shared with the kernel is
 //! `perf_ring`.
 
+use perf_event_open_sys::bindings::{
+    PERF_RECORD_COMM, PERF_RECORD_EXIT, PERF_RECORD_FORK, PERF_RECORD_LOST,
+    PERF_RECORD_LOST_SAMPLES, PERF_RECORD_MISC_COMM_EXEC, PERF_RECORD_MISC_MMAP_BUILD_ID,
+    PERF_RECORD_MMAP2,
+};
 use thiserror::Error;
 
 /// Bytes of the `sample_id` block at the end of every record: pid, tid (u32 each), time (u64).
@@ -11,14 +16,8 @@ pub const HEADER_BYTES: usize = 8;
 /// Longest path the kernel writes into a mapping record.
 pub const MAX_PATH_BYTES: usize = 4096;
 
-const KIND_LOST: u32 = 2;
-const KIND_COMM: u32 = 3;
-const KIND_EXIT: u32 = 4;
-const KIND_FORK: u32 = 7;
-const KIND_MMAP2: u32 = 10;
-const KIND_LOST_SAMPLES: u32 = 13;
-const MISC_COMM_EXEC: u16 = 1 << 13;
-const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
+const MISC_COMM_EXEC: u16 = PERF_RECORD_MISC_COMM_EXEC as u16;
+const MISC_MMAP_BUILD_ID: u16 = PERF_RECORD_MISC_MMAP_BUILD_ID as u16;
 
 /// A device number in its two halves, as `/proc/PID/maps` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -207,7 +206,12 @@ pub fn decode(header: Header, record: &[u8]) -> Result<Option<Event>, Malformed>
     let body = &record[HEADER_BYTES..];
     let wanted = matches!(
         header.kind,
-        KIND_LOST | KIND_COMM | KIND_EXIT | KIND_FORK | KIND_MMAP2 | KIND_LOST_SAMPLES
+        PERF_RECORD_LOST
+            | PERF_RECORD_COMM
+            | PERF_RECORD_EXIT
+            | PERF_RECORD_FORK
+            | PERF_RECORD_MMAP2
+            | PERF_RECORD_LOST_SAMPLES
     );
     if !wanted {
         return Ok(None);
@@ -220,13 +224,13 @@ pub fn decode(header: Header, record: &[u8]) -> Result<Option<Event>, Malformed>
     let time_ns = Fields(&trailer[8..]).u64()?;
     let mut fields = Fields(body);
     match header.kind {
-        KIND_FORK | KIND_EXIT => {
+        PERF_RECORD_FORK | PERF_RECORD_EXIT => {
             let [pid, ppid, tid, ptid] =
                 [fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?];
             let (Some(pid), Some(tid)) = (number(pid), number(tid)) else {
                 return Ok(None);
             };
-            Ok(Some(if header.kind == KIND_FORK {
+            Ok(Some(if header.kind == PERF_RECORD_FORK {
                 Event::Fork {
                     pid,
                     ppid,
@@ -238,7 +242,7 @@ pub fn decode(header: Header, record: &[u8]) -> Result<Option<Event>, Malformed>
                 Event::Exit { pid, tid, time_ns }
             }))
         }
-        KIND_COMM => {
+        PERF_RECORD_COMM => {
             let [pid, tid] = [fields.u32()?, fields.u32()?];
             let comm = fields.text(64)?;
             let (Some(pid), Some(tid)) = (number(pid), number(tid)) else {
@@ -253,15 +257,15 @@ pub fn decode(header: Header, record: &[u8]) -> Result<Option<Event>, Malformed>
                 time_ns,
             }))
         }
-        KIND_MMAP2 => mmap(header, fields, time_ns),
-        KIND_LOST => {
+        PERF_RECORD_MMAP2 => mmap(header, fields, time_ns),
+        PERF_RECORD_LOST => {
             let _id = fields.u64()?;
             Ok(Some(Event::Lost {
                 records: fields.u64()?,
                 time_ns,
             }))
         }
-        KIND_LOST_SAMPLES => Ok(Some(Event::Lost {
+        PERF_RECORD_LOST_SAMPLES => Ok(Some(Event::Lost {
             records: fields.u64()?,
             time_ns,
         })),
@@ -332,7 +336,7 @@ mod tests {
     fn fork_exit_lost() {
         let mut body = words(&[10, 20, 11, 21]);
         body.extend(5_u64.to_ne_bytes());
-        let (header, bytes) = record(KIND_FORK, 0, &body, 99);
+        let (header, bytes) = record(PERF_RECORD_FORK, 0, &body, 99);
         let fork = Event::Fork {
             pid: 10,
             ppid: 20,
@@ -341,7 +345,7 @@ mod tests {
             time_ns: 99,
         };
         assert_eq!(decode(header, &bytes), Ok(Some(fork)));
-        let (header, bytes) = record(KIND_EXIT, 0, &body, 100);
+        let (header, bytes) = record(PERF_RECORD_EXIT, 0, &body, 100);
         assert_eq!(
             decode(header, &bytes),
             Ok(Some(Event::Exit {
@@ -354,7 +358,7 @@ mod tests {
             .iter()
             .flat_map(|word| word.to_ne_bytes())
             .collect();
-        let (header, bytes) = record(KIND_LOST, 0, &body, 101);
+        let (header, bytes) = record(PERF_RECORD_LOST, 0, &body, 101);
         assert_eq!(
             decode(header, &bytes),
             Ok(Some(Event::Lost {
@@ -370,13 +374,13 @@ mod tests {
     fn comm() {
         let mut body = words(&[10, 10]);
         body.extend(b"we\xff) x\n\0\0\0");
-        let (header, bytes) = record(KIND_COMM, MISC_COMM_EXEC, &body, 1);
+        let (header, bytes) = record(PERF_RECORD_COMM, MISC_COMM_EXEC, &body, 1);
         let Ok(Some(Event::Comm { comm, exec, .. })) = decode(header, &bytes) else {
             panic!("not a comm");
         };
         assert!(exec);
         assert_eq!(&*comm, b"we\xff) x\n");
-        let (header, bytes) = record(KIND_COMM, 0, &body, 1);
+        let (header, bytes) = record(PERF_RECORD_COMM, 0, &body, 1);
         assert!(matches!(
             decode(header, &bytes),
             Ok(Some(Event::Comm { exec: false, .. }))
@@ -402,7 +406,7 @@ mod tests {
     #[test]
     fn mapping() {
         let body = mmap_body(0x7000, 0x2000, b"/lib/a b.so\0\0\0\0\0");
-        let (header, bytes) = record(KIND_MMAP2, 0, &body, 4);
+        let (header, bytes) = record(PERF_RECORD_MMAP2, 0, &body, 4);
         let Ok(Some(Event::Mmap(mmap))) = decode(header, &bytes) else {
             panic!("not a mapping");
         };
@@ -415,7 +419,7 @@ mod tests {
             (Device { major: 8, minor: 1 }, 77)
         );
         assert_eq!(&*mmap.path, b"/lib/a b.so");
-        let (header, bytes) = record(KIND_MMAP2, MISC_MMAP_BUILD_ID, &body, 4);
+        let (header, bytes) = record(PERF_RECORD_MMAP2, MISC_MMAP_BUILD_ID, &body, 4);
         assert!(matches!(
             decode(header, &bytes),
             Ok(Some(Event::Mmap(MmapEvent { inode: 0, .. })))
@@ -432,10 +436,10 @@ mod tests {
             mmap_body(0x1000, 1, b"/x"),
             words(&[1, 2]),
         ] {
-            let (header, bytes) = record(KIND_MMAP2, 0, &body, 4);
+            let (header, bytes) = record(PERF_RECORD_MMAP2, 0, &body, 4);
             assert!(decode(header, &bytes).is_err());
         }
-        let (header, bytes) = record(KIND_FORK, 0, &words(&[1, 1, 1, 1]), 4);
+        let (header, bytes) = record(PERF_RECORD_FORK, 0, &words(&[1, 1, 1, 1]), 4);
         assert!(decode(header, &bytes[..bytes.len() - 1]).is_err());
         assert!(Header::decode([0, 0, 0, 0, 0, 0, 7, 0]).is_err());
     }
@@ -445,7 +449,7 @@ mod tests {
     #[test]
     fn foreign_tasks() {
         for pid in [0, u32::MAX] {
-            let (header, bytes) = record(KIND_EXIT, 0, &words(&[pid, 1, pid, 1, 0, 0]), 4);
+            let (header, bytes) = record(PERF_RECORD_EXIT, 0, &words(&[pid, 1, pid, 1, 0, 0]), 4);
             assert_eq!(decode(header, &bytes), Ok(None));
         }
     }

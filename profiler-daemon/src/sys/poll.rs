@@ -1,5 +1,8 @@
 //! Waiting for file descriptors, to the nanosecond: `poll(2)` counts milliseconds, and whoever
 //! waits for the rest of one spins.
+//!
+//! By libc's list of descriptors, which may be kept from one wait to the next: that of rustix
+//! borrows them.
 
 use std::{
     io,

@@ -7,18 +7,14 @@ use std::io;
 use std::mem;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 
+use perf_event_open_sys::bindings::{PERF_COUNT_SW_CPU_CLOCK, perf_event_attr};
+
+use super::perf_attr::open_software;
+
 /// `BPF_MAP_CREATE` of the kernel's `bpf(2)` interface.
 const BPF_MAP_CREATE: libc::c_int = 0;
 /// `BPF_MAP_TYPE_ARRAY`.
 const BPF_MAP_TYPE_ARRAY: u32 = 2;
-/// `PERF_TYPE_SOFTWARE` and `PERF_COUNT_SW_CPU_CLOCK`, and the size of the first version of the
-/// attributes.
-const PERF_TYPE_SOFTWARE: u32 = 1;
-const PERF_COUNT_SW_CPU_CLOCK: u64 = 0;
-const PERF_ATTR_SIZE_VER0: u32 = 64;
-/// The descriptor does not outlive this program.
-const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
-
 /// The head of `union bpf_attr` for `BPF_MAP_CREATE`; the kernel takes the rest as zero.
 #[repr(C)]
 struct MapCreate {
@@ -28,23 +24,6 @@ struct MapCreate {
     max_entries: u32,
     map_flags: u32,
 }
-
-/// The first version of `struct perf_event_attr`.
-#[repr(C)]
-struct PerfAttributes {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup_events: u32,
-    breakpoint_type: u32,
-    breakpoint_address: u64,
-}
-
-const _: () = assert!(mem::size_of::<PerfAttributes>() == PERF_ATTR_SIZE_VER0 as usize);
 
 /// Creates a map of one entry and drops it.
 ///
@@ -79,34 +58,12 @@ pub fn bpf_map() -> io::Result<()> {
 /// What the kernel said: `EACCES` or `EPERM` without the privilege, `ENODEV` where processor 0 is
 /// offline.
 pub fn perf_event_system_wide() -> io::Result<()> {
-    let attributes = PerfAttributes {
-        kind: PERF_TYPE_SOFTWARE,
-        size: PERF_ATTR_SIZE_VER0,
-        config: PERF_COUNT_SW_CPU_CLOCK,
-        sample_period: 0,
-        sample_type: 0,
-        read_format: 0,
-        // Bit 0: it is born switched off.
-        flags: 1,
-        wakeup_events: 0,
-        breakpoint_type: 0,
-        breakpoint_address: 0,
+    let mut attr = perf_event_attr {
+        config: PERF_COUNT_SW_CPU_CLOCK.into(),
+        ..perf_event_attr::default()
     };
-    let (every_process, first_processor, no_group): (libc::pid_t, libc::c_int, libc::c_int) =
-        (-1, 0, -1);
-    // SAFETY: the pointer names a live structure of the size it states, which the call reads and
-    // does not keep.
-    let answer = unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            &raw const attributes,
-            every_process,
-            first_processor,
-            no_group,
-            PERF_FLAG_FD_CLOEXEC,
-        )
-    };
-    closed(answer)
+    attr.set_disabled(1);
+    open_software(attr, 0).map(drop)
 }
 
 /// Closes the descriptor that a system call answered with, or says why there is none.

@@ -7,16 +7,11 @@ use std::{
     os::fd::{AsRawFd as _, BorrowedFd},
 };
 
-use super::perf_attr::Attr;
+use perf_event_open_sys::bindings::{
+    ENABLE, PERF_COUNT_SW_CPU_CLOCK, PERIOD, SET_BPF, perf_event_attr,
+};
 
-const PERF_COUNT_SW_CPU_CLOCK: u64 = 0;
-/// The first bit of the flags: the event begins switched off.
-const DISABLED: u64 = 1;
-
-// Requests of `ioctl`, as linux/perf_event.h numbers them.
-const ENABLE: libc::Ioctl = 0x2400;
-const SET_PERIOD: libc::Ioctl = 0x4008_2404;
-const SET_PROGRAM: libc::Ioctl = 0x4004_2408;
+use super::perf_attr::open_software;
 
 /// An open timer; closing it detaches the program. It dies with its processor: one that went
 /// offline and came back needs a new one, and the old one does not tell.
@@ -34,18 +29,18 @@ impl TickEvent {
     /// Not allowed (`CAP_PERFMON` or `CAP_SYS_ADMIN` missing), the processor is not online
     /// (`ENODEV`), out of memory or files, or `program` is none for such an event.
     pub fn open(cpu: u32, period_ns: u64, program: BorrowedFd<'_>) -> io::Result<Self> {
-        let attr = Attr {
-            config: PERF_COUNT_SW_CPU_CLOCK,
-            // A period, not a frequency: only then can it be changed in nanoseconds.
-            period: period_ns,
-            flags: DISABLED,
-            ..Attr::default()
+        let mut attr = perf_event_attr {
+            config: PERF_COUNT_SW_CPU_CLOCK.into(),
+            ..perf_event_attr::default()
         };
-        let event = attr.open_software(cpu)?;
+        // A period, not a frequency: only then can it be changed in nanoseconds.
+        attr.sample_period = period_ns;
+        attr.set_disabled(1);
+        let event = open_software(attr, cpu)?;
         // SAFETY: this request takes a number, the descriptor of a program.
-        done(unsafe { libc::ioctl(event.as_raw_fd(), SET_PROGRAM, program.as_raw_fd()) })?;
+        done(unsafe { libc::ioctl(event.as_raw_fd(), SET_BPF.into(), program.as_raw_fd()) })?;
         // SAFETY: this request takes a number of flags.
-        done(unsafe { libc::ioctl(event.as_raw_fd(), ENABLE, 0) })?;
+        done(unsafe { libc::ioctl(event.as_raw_fd(), ENABLE.into(), 0) })?;
         Ok(Self { event })
     }
 
@@ -58,8 +53,9 @@ impl TickEvent {
     ///
     /// The kernel refuses: a period of 0, or one above 2^63.
     pub fn set_period(&self, period_ns: u64) -> io::Result<()> {
-        // SAFETY: this request reads one u64, which outlives the call.
-        done(unsafe { libc::ioctl(self.event.as_raw_fd(), SET_PERIOD, &raw const period_ns) })
+        // SAFETY: this request reads one u64, which outlives the call. (The function that
+        // perf_event_open_sys has for it hands over the number itself.)
+        done(unsafe { libc::ioctl(self.event.as_raw_fd(), PERIOD.into(), &raw const period_ns) })
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
 
 use super::poll::poll;
 
@@ -17,13 +19,8 @@ impl Waker {
     /// # Errors
     /// No file descriptor is left.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: takes two numbers; the result is checked.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a new descriptor that nobody else owns.
-        Ok(Self(File::from(unsafe { OwnedFd::from_raw_fd(fd) })))
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self(event.into()))
     }
 
     /// Wakes it. To do so twice before it has noticed is to do so once.

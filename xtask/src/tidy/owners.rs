@@ -5,7 +5,7 @@ use super::tokens::Source;
 
 /// Outside crates and the one module of the daemon that may use each. Tests may drive what they
 /// test with any.
-const OWNERS: [(&str, &str); 25] = [
+const OWNERS: [(&str, &str); 27] = [
     ("addr2line", "symbols"),
     ("aya", "kernel"),
     ("aya_log", "kernel"),
@@ -24,10 +24,12 @@ const OWNERS: [(&str, &str); 25] = [
     ("iced_x86", "unwind"),
     ("inferno", "export"),
     ("miniz_oxide", "symbols"),
+    ("perf_event_open_sys", "sys"),
     ("postcard", "export"),
     ("prost", "export"),
     ("prometheus", "metrics"),
     ("ratatui", "top"),
+    ("rustix", "sys"),
     ("tower", "http"),
     ("tower_http", "http"),
     ("utoipa", "api"),

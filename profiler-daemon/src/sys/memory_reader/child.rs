@@ -5,7 +5,9 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 
-use super::super::confine::{CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, confine_to};
+use rustix::thread::{CapabilitySet, set_name};
+
+use super::super::confine::confine_to;
 use super::super::limited_child::inherited_file;
 use super::PageRange;
 use super::shared::{PAGE_BYTES, RANGE_PAGES, Shared, State};
@@ -24,9 +26,11 @@ pub fn run(files: &[i32]) -> u8 {
         return 1;
     };
     // What its process list shows: it was started as the program that runs already.
-    // SAFETY: a name that ends with a zero.
-    unsafe { libc::prctl(libc::PR_SET_NAME, c"memory-reader".as_ptr()) };
-    let confined = confine_to(&[CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH], OPEN_FILES);
+    if set_name(c"memory-reader").is_err() {
+        return 1;
+    }
+    let kept = CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH;
+    let confined = confine_to(kept, OPEN_FILES);
     u8::from(
         confined
             .and_then(|()| serve(files, Pages::Present))

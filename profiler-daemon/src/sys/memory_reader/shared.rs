@@ -3,10 +3,9 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd as _;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::super::mapping::Mapping;
 use super::{Page, PageRange};
 
 /// Bytes of a page of memory (x86-64).
@@ -53,12 +52,10 @@ pub(super) enum State {
 const _: () = assert!(RANGE_PAGES <= 32);
 
 /// Memory that both sides have mapped. They take turns: who has asked touches nothing but `done`
-/// until there is an answer, or the other side is dead.
+/// until there is an answer, or the other side is dead. All access goes through volatile or atomic
+/// reads and writes of plain data.
 #[derive(Debug)]
-pub(super) struct Shared(NonNull<Layout>);
-
-// SAFETY: plain memory; all access goes through volatile or atomic reads and writes of plain data.
-unsafe impl Send for Shared {}
+pub(super) struct Shared(Mapping);
 
 impl Shared {
     /// Makes an empty file as large as needed, and maps it.
@@ -72,42 +69,31 @@ impl Shared {
         if file.metadata()?.len() < size_of::<Layout>() as u64 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // SAFETY: a new mapping of a file that is at least as large; the result is checked.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                size_of::<Layout>(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        NonNull::new(start.cast())
-            .map(Self)
-            .ok_or_else(|| io::Error::other("a mapping at address zero"))
+        Mapping::shared(file, size_of::<Layout>()).map(Self)
+    }
+
+    /// Where the whole lies.
+    fn layout(&self) -> *mut Layout {
+        self.0.start().as_ptr().cast()
     }
 
     /// How many ranges are asked for.
     fn count_word(&self) -> &AtomicU32 {
         // SAFETY: within the mapping, aligned, only used as an atomic.
-        unsafe { &(*self.0.as_ptr()).count }
+        unsafe { &(*self.layout()).count }
     }
 
     /// How many of them were looked at.
     fn done_word(&self) -> &AtomicU32 {
         // SAFETY: within the mapping, aligned, only used as an atomic.
-        unsafe { &(*self.0.as_ptr()).done }
+        unsafe { &(*self.layout()).done }
     }
 
     fn request(&self, index: usize) -> *mut Request {
         assert!(index < MAX_RANGES, "an index within the table");
         // SAFETY: within the mapping, by the assertion.
         unsafe {
-            (&raw mut (*self.0.as_ptr()).requests)
+            (&raw mut (*self.layout()).requests)
                 .cast::<Request>()
                 .add(index)
         }
@@ -118,7 +104,7 @@ impl Shared {
         assert!(index < MAX_RANGES, "an index within the table");
         // SAFETY: within the mapping, by the assertion.
         unsafe {
-            (&raw mut (*self.0.as_ptr()).pages)
+            (&raw mut (*self.layout()).pages)
                 .cast::<[Page; RANGE_PAGES]>()
                 .add(index)
                 .cast()
@@ -197,13 +183,5 @@ impl Shared {
         assert!(page < RANGE_PAGES, "a page of the range");
         // SAFETY: within the mapping, by the assertion; plain bytes.
         unsafe { self.pages(index).add(page).read_volatile() }
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        // SAFETY: the mapping made in `map`; nothing refers to it any more. It cannot fail for such
-        // a one.
-        unsafe { libc::munmap(self.0.as_ptr().cast(), size_of::<Layout>()) };
     }
 }

@@ -1,0 +1,65 @@
+//! Memory that is mapped from a file, a ring or a map of the kernel for as long as it is wanted.
+//! What lies there, and who else writes to it, is the user's to know.
+
+use std::{io, os::fd::AsFd, ptr::NonNull};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// See the module. Unmapped when dropped.
+#[derive(Debug)]
+pub struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: plain memory, which this value does not read or write itself.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Maps `bytes` from the beginning, to be read only. What this process changes of it others do
+    /// not see.
+    ///
+    /// # Errors
+    /// What the kernel says; `InvalidInput` for no bytes.
+    pub fn private(file: impl AsFd, bytes: usize) -> io::Result<Self> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        Self::new(file, bytes, ProtFlags::READ, flags)
+    }
+
+    /// Maps `bytes` from the beginning, to be read and written by whoever maps them.
+    ///
+    /// # Errors
+    /// What the kernel says; `InvalidInput` for no bytes.
+    pub fn shared(file: impl AsFd, bytes: usize) -> io::Result<Self> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        Self::new(file, bytes, access, MapFlags::SHARED)
+    }
+
+    fn new(file: impl AsFd, bytes: usize, access: ProtFlags, flags: MapFlags) -> io::Result<Self> {
+        // SAFETY: a new mapping at an address of the kernel's choice; nothing existing is touched.
+        let start = unsafe { mmap(std::ptr::null_mut(), bytes, access, flags, file, 0) }?;
+        let start = NonNull::new(start.cast())
+            .ok_or_else(|| io::Error::other("a mapping at address zero"))?;
+        Ok(Self { start, bytes })
+    }
+
+    /// Where it begins: the beginning of a page.
+    #[must_use]
+    pub const fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// How many bytes there are.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping made in `new`; whoever has a pointer into it keeps it alive.
+        let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+        debug_assert!(unmapped.is_ok(), "it is mapped");
+    }
+}
