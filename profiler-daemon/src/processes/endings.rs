@@ -3,30 +3,10 @@
 //! it, and no later record tells of that one's end, so processes without their first thread are
 //! looked at again.
 
-use std::{collections::BTreeSet, ops::Bound};
-
 use super::{ids::ProcessKey, live::Processes};
 
 /// Processes without their first thread that are looked at in one pass.
 const MAX_LOOKS: usize = 32;
-
-/// Processes that went on when their first thread had ended.
-#[derive(Debug, Default)]
-pub(super) struct Leaderless {
-    ids: BTreeSet<u64>,
-    /// Who was looked at last.
-    last: u64,
-}
-
-impl Leaderless {
-    /// Who is looked at next: all in turn.
-    fn next(&mut self) -> Option<u64> {
-        let behind = (Bound::Excluded(self.last), Bound::Unbounded);
-        let next = self.ids.range(behind).next().or_else(|| self.ids.first());
-        self.last = *next?;
-        Some(self.last)
-    }
-}
 
 impl Processes {
     /// A thread ended. Only the last one ends the process, and records do not say which is the
@@ -53,7 +33,7 @@ impl Processes {
 
     /// Looks again at processes without their first thread, some in each pass.
     pub(super) fn look_at_leaderless(&mut self, now_ns: u64) {
-        for _ in 0..self.leaderless.ids.len().min(MAX_LOOKS) {
+        for _ in 0..self.leaderless.len().min(MAX_LOOKS) {
             let Some(id) = self.leaderless.next() else {
                 return;
             };
@@ -64,7 +44,7 @@ impl Processes {
             if is_leaderless(id).is_some() {
                 self.end_unless(true, id, now_ns);
             } else {
-                self.leaderless.ids.remove(&id);
+                self.leaderless.remove(id);
             }
         }
     }
@@ -83,9 +63,9 @@ impl Processes {
                 .stat(pid)
                 .is_some_and(|stat| instance.is_listed(stat.start_ticks, boot) && stat.threads > 1);
         if goes_on {
-            self.leaderless.ids.insert(id);
+            self.leaderless.insert(id);
         } else {
-            self.leaderless.ids.remove(&id);
+            self.leaderless.remove(id);
             instance.exited_ns = Some(time_ns);
             self.changed.insert(pid);
         }
@@ -148,7 +128,7 @@ mod tests {
                 .any(|changed| changed.pid == 4)
         );
         processes.sweep(30 * SECOND, 0);
-        assert!(processes.is_empty() && processes.leaderless.ids.is_empty());
+        assert!(processes.is_empty() && processes.leaderless.len() == 0);
     }
 
     // Check that of many processes that go on without their first thread a bounded number is looked
@@ -165,7 +145,7 @@ mod tests {
         for pid in pids.clone() {
             processes.exit(pid, pid, SECOND);
         }
-        assert_eq!(processes.leaderless.ids.len(), 100);
+        assert_eq!(processes.leaderless.len(), 100);
         for pid in pids.clone() {
             machine.hide(pid);
         }

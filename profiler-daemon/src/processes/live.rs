@@ -11,10 +11,10 @@ use std::{
 };
 
 use super::{
-    endings::Leaderless,
     files::{FileCounts, Files},
     ids::{ProcessKey, START_TICK_NS},
     instance::{Facts, Instance, ProcessInfo},
+    leaderless::Leaderless,
     mappings::{Added, MAX_MAPPINGS, Mapping, Mappings, Place},
     module::{ModuleId, ModuleTable},
     opening::Mappers,

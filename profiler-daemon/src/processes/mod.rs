@@ -11,6 +11,7 @@ pub mod ids;
 pub mod instance;
 mod jit;
 pub mod kernel_modules;
+mod leaderless;
 mod leaving;
 pub mod live;
 pub mod mappings;
