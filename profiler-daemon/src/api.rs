@@ -11,6 +11,7 @@ pub(crate) mod described;
 pub(crate) mod endpoint;
 pub(crate) mod endpoints;
 pub(crate) mod format;
+pub(crate) mod instrumentation;
 pub(crate) mod openapi;
 pub(crate) mod parameter;
 pub(crate) mod problem;
@@ -28,9 +29,11 @@ pub use endpoints::ENDPOINTS;
 pub use format::Format;
 pub use openapi::document as openapi_document;
 pub use questions::saved;
-pub use source::{BoxFuture, SessionFailure, Source, TargetsFailure, Unavailable};
+pub use source::{
+    BoxFuture, InstrumentationFailure, SessionFailure, Source, TargetsFailure, Unavailable,
+};
 pub use spending::Spending;
 pub use status::{
-    AttachedProgram, Coverage, Degraded, FileWithoutInformation, LineReading, OwnCost, ProfileRoom,
-    ProgramCost, ReplayOf, Status, Unwinding,
+    AttachedProgram, Coverage, Degraded, FileWithoutInformation, LineReading, Measuring, OwnCost,
+    ProfileRoom, ProgramCost, ReplayOf, Status, Unwinding,
 };

@@ -1,6 +1,7 @@
 //! Where the server's answers come from: running stages, or a profile that was saved.
 
 mod facts;
+mod instrumenting;
 mod live;
 mod memory;
 mod replay;

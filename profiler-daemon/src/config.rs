@@ -20,7 +20,9 @@ use thiserror::Error;
 
 pub use sample::{documentation, sample};
 pub use section::Key;
-pub use settings::{Config, Http, Limits, MAX_SESSION_SPANS, MAX_SESSIONS, Metrics, SystemCalls};
+pub use settings::{
+    Config, Http, Instrumentation, Limits, MAX_SESSION_SPANS, MAX_SESSIONS, Metrics, SystemCalls,
+};
 use settings::{ConfigWritten, FREQUENCY, MIN_INTERVAL};
 
 /// The largest file that is read, in bytes.

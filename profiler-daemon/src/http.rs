@@ -14,6 +14,7 @@ mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod guard;
+mod instrumentations;
 mod options;
 mod page;
 mod record;

@@ -12,8 +12,8 @@ mod table;
 
 pub use exposition::{MAX_LABEL_BYTES, MetricsError, documentation, exposition};
 pub use input::{
-    CLASS_NAMES, DrainInput, GroupInput, LineInput, MapInput, MetricsInput, OutsideInput, OwnInput,
-    ProgramInput, SpendingInput, StackInput, SymbolCacheInput, UnwindInput,
+    CLASS_NAMES, DrainInput, GroupInput, LineInput, MapInput, MeasuringInput, MetricsInput,
+    OutsideInput, OwnInput, ProgramInput, SpendingInput, StackInput, SymbolCacheInput, UnwindInput,
 };
 pub use requests::{RequestCounts, StreamCounts, StreamEnd, StreamTotals};
 

@@ -2,6 +2,8 @@
 //! by the daemon and by a recording. Who asks, and what for, is theirs.
 
 mod access;
+pub mod choosing;
+pub mod instrumenting;
 
 use std::sync::Arc;
 use std::time::Duration;

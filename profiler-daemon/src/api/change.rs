@@ -10,7 +10,7 @@ use super::problem::Problem;
 use crate::config::targets::Targets;
 use crate::profile::name::{Name, NotAName};
 use crate::profile::sessions::SessionChange;
-use crate::report::SessionTotals;
+use crate::report::{Instrumentation, SessionTotals};
 
 /// What can be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,10 @@ pub(crate) enum Change {
     EndSession,
     /// A span begins in the sessions that run.
     Mark,
+    /// Functions are measured.
+    Instrument,
+    /// An instrumentation is ended, or removed where it has ended.
+    EndInstrumentation,
 }
 
 /// How a request says that it changes something.
@@ -49,8 +53,8 @@ impl Change {
     pub(crate) const fn method(self) -> Method {
         match self {
             Self::SetTargets => Method::Put,
-            Self::StartSession | Self::Mark => Method::Post,
-            Self::EndSession => Method::Delete,
+            Self::StartSession | Self::Mark | Self::Instrument => Method::Post,
+            Self::EndSession | Self::EndInstrumentation => Method::Delete,
         }
     }
 
@@ -60,7 +64,8 @@ impl Change {
             Self::SetTargets => "{\"all\": true} or {\"pids\": [1234]}",
             Self::StartSession => "{\"name\": \"checkout\"} or {}",
             Self::Mark => "{\"name\": \"warm-up done\"}",
-            Self::EndSession => "{}",
+            Self::EndSession | Self::EndInstrumentation => "{}",
+            Self::Instrument => "{\"functions\": [\"libpq.so*:PQexec*\"], \"pids\": [1234]}",
         }
     }
 
@@ -70,6 +75,9 @@ impl Change {
             Self::SetTargets => Described::report::<Targets>(REPORT),
             Self::StartSession | Self::EndSession => Described::report::<SessionTotals>(REPORT),
             Self::Mark => Described::report::<Marked>(REPORT),
+            Self::Instrument | Self::EndInstrumentation => {
+                Described::report::<Instrumentation>(REPORT)
+            }
         }
     }
 }
@@ -172,7 +180,7 @@ fn shown_sentence(sentence: &str) -> String {
 }
 
 /// A name out of a body.
-fn read_name(field: &str, text: &str) -> Result<Name, Problem> {
+pub(crate) fn read_name(field: &str, text: &str) -> Result<Name, Problem> {
     text.parse()
         .map_err(|wrong: NotAName| invalid_body(&format!("{field} {wrong}")))
 }

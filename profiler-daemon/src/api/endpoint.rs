@@ -12,7 +12,7 @@ use super::problem::{Fault, Problem, shown};
 use super::query_string::Params;
 use super::question::AnyQuestion;
 
-use super::source::Source;
+use super::source::{BoxFuture, Source};
 use super::value::listed;
 use crate::export::pprof::Content;
 use crate::profile::name::{Name, NotAName};
@@ -21,7 +21,8 @@ use crate::report::query::{ImageId, ProcessSelector, Scope};
 /// An endpoint.
 #[derive(Clone, Copy)]
 pub struct Endpoint {
-    /// Its path; `{pid}` stands for a process, `{id}` for an image, `{name}` for a named session.
+    /// Its path; `{pid}` stands for a process, `{id}` for an image, `{name}` for a named session,
+    /// `{number}` for an instrumentation.
     pub path: &'static str,
     /// What it is counted under in the metrics.
     pub handler: &'static str,
@@ -49,6 +50,10 @@ pub(crate) struct Get {
 /// Reads a question.
 pub(crate) type Read = fn(&mut Params, &Context) -> Box<dyn AnyQuestion>;
 
+/// Asks for what is so right now; of the instrumentation that the path names.
+pub(crate) type AskLater =
+    fn(Arc<dyn Source>, Option<u32>) -> BoxFuture<'static, Result<Box<dyn Answer>, Problem>>;
+
 /// What is done for a `GET`.
 #[derive(Clone, Copy)]
 pub(crate) enum Does {
@@ -56,6 +61,8 @@ pub(crate) enum Does {
     Report(Read, Described),
     /// What is so right now is told, in the format that is asked for.
     Now(fn(&dyn Source) -> Box<dyn Answer>, Described),
+    /// What is so right now is asked for and told, in the format that is asked for.
+    Later(AskLater, Described),
     /// A question is answered from the profile, in this format; with what the file is for.
     File(Read, Format, &'static str),
     /// The next seconds are profiled.
@@ -80,6 +87,8 @@ pub(crate) struct Context {
     pub(crate) scope: Scope,
     /// Which session the path names.
     pub(crate) session: Option<Name>,
+    /// Which instrumentation the path names.
+    pub(crate) instrumentation: Option<u32>,
     /// Who will be asked.
     pub(crate) source: Arc<dyn Source>,
     /// Time between two samples of one processor, nanoseconds.
@@ -129,16 +138,20 @@ impl Endpoint {
         source: Arc<dyn Source>,
         sampling_period_ns: u64,
     ) -> Result<Context, Problem> {
-        let (mut scope, mut session) = (Scope::Session, None);
+        let (mut scope, mut session, mut instrumentation) = (Scope::Session, None, None);
         match named {
             None => {}
             Some(text) if self.path.contains("{id}") => scope = Scope::Image(image(text)?),
+            Some(text) if self.path.contains("{number}") => {
+                instrumentation = Some(instrumentation_number(text)?);
+            }
             Some(text) if self.path.contains("{name}") => session = Some(session_name(text)?),
             Some(text) => scope = Scope::Process(process(text)?),
         }
         Ok(Context {
             scope,
             session,
+            instrumentation,
             source,
             sampling_period_ns,
         })
@@ -262,6 +275,23 @@ fn session_name(text: &str) -> Result<Name, Problem> {
             "This is no session",
             format!(
                 "{:?} is not the name of a session: a name {wrong}",
+                shown(text)
+            ),
+        )
+    })
+}
+
+fn instrumentation_number(text: &str) -> Result<u32, Problem> {
+    let is_plain = text.len() < 10 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok();
+    let number = number.filter(|_| is_plain && !text.starts_with('0'));
+    number.ok_or_else(|| {
+        Problem::new(
+            400,
+            "invalid-instrumentation",
+            "This is no instrumentation",
+            format!(
+                "{:?} is not the number of an instrumentation: /api/v1/instrumentations lists all",
                 shown(text)
             ),
         )

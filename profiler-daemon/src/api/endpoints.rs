@@ -3,9 +3,10 @@
 use super::change::Change;
 use super::endpoint::{Does, Endpoint, Get};
 use super::questions::{
-    CALLEES, CALLERS, CALLTREE, DIFF, FUNCTIONS, INSTRUCTIONS, LINES, MODULES, NAMED_SESSION,
-    OS_EVENTS, OVERVIEW, PPROF, PROCESS, PROCESS_DIFF, PROCESS_TIMELINE, PROCESSES, PROFILE,
-    RECORD_CPU, RECORD_WALL, SESSION, SESSIONS, STATUS, TARGETS, THREAD_TIMELINE, THREADS,
+    CALLEES, CALLERS, CALLTREE, DIFF, FUNCTIONS, INSTRUCTIONS, INSTRUMENTATION, INSTRUMENTATIONS,
+    LINES, MODULES, NAMED_SESSION, OS_EVENTS, OVERVIEW, PPROF, PROCESS, PROCESS_DIFF,
+    PROCESS_TIMELINE, PROCESSES, PROFILE, RECORD_CPU, RECORD_WALL, SESSION, SESSIONS, STATUS,
+    TARGETS, THREAD_TIMELINE, THREADS,
 };
 
 /// An endpoint that takes no method but `GET`.
@@ -99,6 +100,22 @@ pub const ENDPOINTS: &[Endpoint] = &[
         parameters: &[],
         get: None,
         changes: &[Change::Mark],
+    },
+    Endpoint {
+        changes: &[Change::Instrument],
+        ..get(
+            "/api/v1/instrumentations",
+            INSTRUMENTATIONS,
+            "functions whose calls are measured exactly; POST has more measured",
+        )
+    },
+    Endpoint {
+        changes: &[Change::EndInstrumentation],
+        ..get(
+            "/api/v1/instrumentations/{number}",
+            INSTRUMENTATION,
+            "what an instrumentation has measured; DELETE ends it, a second DELETE removes it",
+        )
     },
     get("/api/v1/session", SESSION, "totals of the session"),
     get("/api/v1/processes", PROCESSES, "a row per process"),

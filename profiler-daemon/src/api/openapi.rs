@@ -31,8 +31,8 @@ use crate::metrics;
 
 use bodies::body;
 use refusals::{
-    OF_ALL, OF_BODIES, OF_BOTH, OF_CHANGES, OF_FORMATS, OF_IMAGES, OF_PROCESSES, OF_SESSIONS,
-    Refusal,
+    OF_ALL, OF_BODIES, OF_BOTH, OF_CHANGES, OF_FORMATS, OF_IMAGES, OF_INSTRUMENTATIONS,
+    OF_PROCESSES, OF_SESSIONS, Refusal,
 };
 
 /// What holds for all of it.
@@ -94,7 +94,9 @@ fn asked(endpoint: &Endpoint, does: Does, schemas: &mut Schemas) -> Operation {
         .operation_id(Some(operation_id(endpoint, "get")))
         .response("200", good(does, schemas));
     let described = match does {
-        Does::Report(_, described) | Does::Now(_, described) => Some(described),
+        Does::Report(_, described) | Does::Now(_, described) | Does::Later(_, described) => {
+            Some(described)
+        }
         _ => None,
     };
     let mut operation = about
@@ -134,6 +136,11 @@ fn changed(endpoint: &Endpoint, change: Change, schemas: &mut Schemas) -> Operat
     let operation = OperationBuilder::new()
         .operation_id(Some(operation_id(endpoint, method.name())))
         .response(made, report(answers, schemas));
+    let operation = match change {
+        // A dry run makes nothing.
+        Change::Instrument => operation.response("200", report(answers, schemas)),
+        _ => operation,
+    };
     let mut operation = about
         .parameters
         .iter()
@@ -197,6 +204,14 @@ impl About {
                 "id",
                 "The image, by the image_id of its row of /api/v1/processes.",
                 string().pattern(Some("^([0-9a-f]{16}|kernel|other)$")),
+            );
+        }
+        if endpoint.path.contains("{number}") {
+            about.refusals = OF_INSTRUMENTATIONS;
+            add(
+                "number",
+                "The instrumentation, by its id.",
+                string().pattern(Some("^[1-9][0-9]{0,8}$")),
             );
         }
         if about.names_session {
@@ -266,7 +281,9 @@ fn good(does: Does, schemas: &mut Schemas) -> Response {
     let text = "text/plain";
     let json = Format::Json.media_type();
     match does {
-        Does::Report(_, described) | Does::Now(_, described) => report(described, schemas),
+        Does::Report(_, described) | Does::Now(_, described) | Does::Later(_, described) => {
+            report(described, schemas)
+        }
         Does::File(_, format, about) => fixed(&[(format.media_type(), about)]),
         Does::Record(_) => fixed(&[(Format::Pprof.media_type(), "a profile for pprof, in gzip")]),
         Does::Index => fixed(&[

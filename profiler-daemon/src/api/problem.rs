@@ -4,7 +4,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::source::{SessionFailure, TargetsFailure, Unavailable};
+use super::source::{InstrumentationFailure, SessionFailure, TargetsFailure, Unavailable};
 use crate::config::duration;
 use crate::profile::sessions::SessionRefusal;
 use crate::report::error::ReportError;
@@ -157,6 +157,20 @@ impl From<TargetsFailure> for Problem {
                 409,
                 "targets-refused",
                 "The targets could not be set",
+                sentence,
+            ),
+        }
+    }
+}
+
+impl From<InstrumentationFailure> for Problem {
+    fn from(failure: InstrumentationFailure) -> Self {
+        match failure {
+            InstrumentationFailure::Unavailable(unavailable) => unavailable.into(),
+            InstrumentationFailure::Refused(sentence) => Self::new(
+                409,
+                "instrumentation-refused",
+                "The functions cannot be measured",
                 sentence,
             ),
         }

@@ -6,6 +6,7 @@ mod code;
 mod daemon;
 mod diff;
 mod functions;
+mod instrumentations;
 mod modules;
 mod neighbours;
 mod os_events;
@@ -24,6 +25,9 @@ pub(crate) use code::{INSTRUCTIONS, LINES};
 pub(crate) use daemon::{STATUS, TARGETS};
 pub(crate) use diff::{DIFF, PROCESS_DIFF};
 pub(crate) use functions::{FUNCTIONS, Functions};
+pub(crate) use instrumentations::{
+    INSTRUMENTATION, INSTRUMENTATIONS, unknown as unknown_instrumentation,
+};
 pub(crate) use modules::MODULES;
 pub(crate) use neighbours::{CALLEES, CALLERS};
 pub(crate) use os_events::OS_EVENTS;

@@ -12,7 +12,9 @@ use crate::config::targets::Targets;
 use crate::profile::frames::FrameId;
 use crate::profile::sessions::{SessionChange, SessionChanged, SessionRefusal};
 use crate::profile::snapshot::Snapshot;
+use crate::report::Instrumentation;
 use crate::report::names::{Lines, Names};
+use crate::stages::instrumenting::Wanted;
 
 /// An answer that comes later.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -40,6 +42,17 @@ pub enum SessionFailure {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TargetsFailure {
     /// A sentence: these cannot be set.
+    #[error("{0}")]
+    Refused(String),
+    /// There is no answer now.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+}
+
+/// Why functions are not measured.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum InstrumentationFailure {
+    /// A sentence: what, why, and what instead.
     #[error("{0}")]
     Refused(String),
     /// There is no answer now.
@@ -92,6 +105,38 @@ pub trait Source: Send + Sync + 'static {
         &self,
         change: SessionChange,
     ) -> BoxFuture<'_, Result<(SessionChanged, Arc<Snapshot>), SessionFailure>>;
+
+    /// Has functions measured from now on; with `dry_run` only says what that would be.
+    fn instrument(
+        &self,
+        _wanted: Wanted,
+        _dry_run: bool,
+    ) -> BoxFuture<'_, Result<Instrumentation, InstrumentationFailure>> {
+        let none = InstrumentationFailure::Refused("there is no kernel behind this".to_owned());
+        Box::pin(std::future::ready(Err(none)))
+    }
+
+    /// All instrumentations that are kept.
+    fn instrumentations(&self) -> BoxFuture<'_, Result<Vec<Instrumentation>, Unavailable>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    /// One of them, with what it has measured up to now.
+    fn instrumentation(
+        &self,
+        _id: u32,
+    ) -> BoxFuture<'_, Result<Option<Instrumentation>, Unavailable>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// Ends one that runs, and answers how it was then; forgets one that has ended, and answers
+    /// nothing within. `None`: there is none.
+    fn end_instrumentation(
+        &self,
+        _id: u32,
+    ) -> BoxFuture<'_, Result<Option<Option<Instrumentation>>, Unavailable>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
 
     /// The metrics in the Prometheus text format: all of them, or none, so that no counter ever
     /// falls.

@@ -11,10 +11,12 @@ use profiler_common::unwind::UnwindFailure;
 use tracing::{error, info};
 
 use crate::api::{
-    AttachedProgram, Coverage, Degraded, FileWithoutInformation, LineReading, OwnCost, ProfileRoom,
-    ProgramCost, Status, Unwinding,
+    AttachedProgram, Coverage, Degraded, FileWithoutInformation, LineReading, Measuring, OwnCost,
+    ProfileRoom, ProgramCost, Status, Unwinding,
 };
-use crate::api::{BoxFuture, SessionFailure, Source, TargetsFailure, Unavailable};
+use crate::api::{
+    BoxFuture, InstrumentationFailure, SessionFailure, Source, TargetsFailure, Unavailable,
+};
 use crate::collect::{CollectorState, Command, MemoryPart, SessionUnchanged};
 use crate::config::Config;
 use crate::config::targets::Targets;
@@ -22,7 +24,9 @@ use crate::metrics::RequestCounts;
 use crate::profile::frames::FrameId;
 use crate::profile::sessions::{SessionChange, SessionChanged};
 use crate::profile::snapshot::Snapshot;
+use crate::report::Instrumentation;
 use crate::report::names::{Lines, Names};
+use crate::stages::instrumenting::{Turns, Wanted};
 use crate::stages::{Access, Unanswered};
 use crate::symbols::lines::NoLine;
 use crate::symbols::lines::finder::LineCounts;
@@ -51,6 +55,8 @@ pub struct Live {
     access: Access,
     pub(super) requests: Arc<RequestCounts>,
     known: Mutex<Known>,
+    /// Who chooses functions to be measured.
+    pub(super) turns: Turns,
 }
 
 /// What is known of the collector.
@@ -73,6 +79,7 @@ impl Live {
             access,
             requests,
             known: Mutex::default(),
+            turns: Turns::default(),
         }
     }
 
@@ -173,7 +180,7 @@ impl Live {
     }
 
     /// Whether the first pass is over: until then a question would wait for it.
-    fn has_begun(&self) -> Result<(), Unavailable> {
+    pub(super) fn has_begun(&self) -> Result<(), Unavailable> {
         let known = lock(&self.known).state.as_ref().map(|state| state.passes);
         if known.is_some_and(|passes| passes > 0) {
             return Ok(());
@@ -308,6 +315,7 @@ impl Source for Live {
                 .as_ref()
                 .map(|state| spending::status(&state.spending, &state.counters))
                 .unwrap_or_default(),
+            instrumentation: state.as_ref().map(measuring).unwrap_or_default(),
             profile: ProfileRoom {
                 stack_bytes: state.as_ref().map_or(0, |state| state.stack_bytes),
                 stack_max_bytes: self.config.limits.profile_stack_bytes as u64,
@@ -362,6 +370,32 @@ impl Source for Live {
         Box::pin(self.change_sessions(change))
     }
 
+    fn instrument(
+        &self,
+        wanted: Wanted,
+        dry_run: bool,
+    ) -> BoxFuture<'_, Result<Instrumentation, InstrumentationFailure>> {
+        Box::pin(self.instrumented(wanted, dry_run))
+    }
+
+    fn instrumentations(&self) -> BoxFuture<'_, Result<Vec<Instrumentation>, Unavailable>> {
+        Box::pin(self.all_instrumentations())
+    }
+
+    fn instrumentation(
+        &self,
+        id: u32,
+    ) -> BoxFuture<'_, Result<Option<Instrumentation>, Unavailable>> {
+        Box::pin(self.one_instrumentation(id))
+    }
+
+    fn end_instrumentation(
+        &self,
+        id: u32,
+    ) -> BoxFuture<'_, Result<Option<Option<Instrumentation>>, Unavailable>> {
+        Box::pin(self.ended_instrumentation(id))
+    }
+
     fn metrics(&self) -> BoxFuture<'_, Result<String, Unavailable>> {
         Box::pin(self.scrape())
     }
@@ -402,7 +436,7 @@ fn stuck(pulse: &Pulse) -> Degraded {
     }
 }
 
-fn unavailable(unanswered: Unanswered) -> Unavailable {
+pub(super) fn unavailable(unanswered: Unanswered) -> Unavailable {
     Unavailable(unanswered.to_string())
 }
 
@@ -436,6 +470,16 @@ fn kernel_bytes(state: &CollectorState) -> u64 {
         .unwinding
         .map_or(0, |unwinding| unwinding.fill.allocated_bytes);
     maps + rows
+}
+
+/// Functions that are measured.
+fn measuring(state: &CollectorState) -> Measuring {
+    let counts = state.measuring;
+    Measuring {
+        running: counts.running,
+        points: counts.points,
+        given_up: counts.given_up,
+    }
 }
 
 /// How far user stacks can be followed.

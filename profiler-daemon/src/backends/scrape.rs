@@ -8,8 +8,8 @@ use profiler_common::{Counter, StackEnd};
 use crate::collect::{CollectorState, OutsideCounts};
 use crate::kernel::UnwindFill;
 use crate::metrics::{
-    DrainInput, GroupInput, LineInput, MapInput, MetricsInput, OutsideInput, OwnInput,
-    ProgramInput, StackInput, SymbolCacheInput, UnwindInput,
+    DrainInput, GroupInput, LineInput, MapInput, MeasuringInput, MetricsInput, OutsideInput,
+    OwnInput, ProgramInput, StackInput, SymbolCacheInput, UnwindInput,
 };
 use crate::profile::snapshot::Snapshot;
 use crate::symbols::lines::NoLine;
@@ -128,6 +128,19 @@ fn of_state(state: &CollectorState, input: &mut MetricsInput) {
     input.unwind = unwind(state, ended);
     input.outside = outside(&state.outside);
     input.spending = spending::metrics(&state.spending, &state.counters);
+    let missed = [
+        Counter::ProbesNotObserved,
+        Counter::ProbesNoTimes,
+        Counter::ProbesNoFrames,
+        Counter::ProbesNoRow,
+    ];
+    input.measuring = MeasuringInput {
+        running: state.measuring.running,
+        points: state.measuring.points,
+        given_up_total: state.measuring.given_up,
+        hits_total: counter(Counter::ProbeHits),
+        missed_total: missed.map(|why| (why.name(), counter(why))).to_vec(),
+    };
     let kinds = |wanted: CounterKind| {
         let counters = Counter::ALL
             .iter()

@@ -97,6 +97,7 @@ fn state(passes: u64) -> CollectorState {
         unwinding: None,
         outside: Default::default(),
         spending: Default::default(),
+        measuring: Default::default(),
         files_without: Default::default(),
     }
 }

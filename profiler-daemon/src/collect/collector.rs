@@ -187,7 +187,8 @@ impl Collector {
             } else if now_ns >= next_look_ns {
                 piece.next("the ring of stacks");
                 self.look();
-                self.measuring.look(&mut self.kernel, monotonic_ns());
+                self.measuring
+                    .look(&mut self.kernel, &self.processes, monotonic_ns());
                 self.spending.step(&mut self.kernel, monotonic_ns());
                 self.look_from_outside();
                 next_look_ns = monotonic_ns() + LOOK_NS;
@@ -502,13 +503,10 @@ impl Collector {
             Command::ChangeSession { change, answer } => {
                 reply(answer, || self.change_session(change));
             }
-            Command::Measure { plan, answer } => {
-                reply(answer, || self.measuring.start(&mut self.kernel, plan));
+            Command::Instrumentation(command) => {
+                self.measuring
+                    .obey(&mut self.kernel, &self.processes, command);
             }
-            Command::Measured { answer } => reply(answer, || {
-                self.pass();
-                self.measuring.state(&self.kernel)
-            }),
             Command::State { answer } => reply(answer, || self.state()),
             // Handled where the loop can end.
             Command::Stop => {}
@@ -590,6 +588,7 @@ impl Collector {
             unwinding: self.unwinding_state(),
             outside: self.outside.counts(),
             spending: self.spending.state(),
+            measuring: self.measuring.counts(&self.kernel),
             files_without: self
                 .unwinding
                 .as_ref()

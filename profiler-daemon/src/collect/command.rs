@@ -9,14 +9,14 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 use crate::config::targets::Targets;
-use crate::kernel::{MeasureError, TargetError};
+use crate::kernel::TargetError;
 use crate::processes::files::OpenModule;
 use crate::processes::module::ModuleId;
 use crate::profile::sessions::{SessionChange, SessionChanged, SessionRefusal};
 use crate::profile::snapshot::Snapshot;
 use crate::sys::waker::Waker;
 
-use super::measuring::{MeasuredFunctions, Plan};
+use super::measuring::InstrumentationCommand;
 use super::state::CollectorState;
 
 /// Where an answer goes. Closed once the asker has gone: then the command is not executed.
@@ -55,18 +55,8 @@ pub enum Command {
         /// What it did, and the profile as of the pass.
         answer: Answer<Result<(SessionChanged, Arc<Snapshot>), SessionUnchanged>>,
     },
-    /// Functions are measured from now on.
-    Measure {
-        /// Which, of whom.
-        plan: Plan,
-        /// Whether they are.
-        answer: Answer<Result<(), MeasureError>>,
-    },
-    /// What was measured.
-    Measured {
-        /// All of it, up to now.
-        answer: Answer<MeasuredFunctions>,
-    },
+    /// Functions are measured, or are not any more.
+    Instrumentation(InstrumentationCommand),
     /// How the collector is.
     State {
         /// Its state.

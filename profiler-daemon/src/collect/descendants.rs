@@ -29,6 +29,17 @@ pub(super) fn add(targets: &mut Targets, pids: &[u32]) -> Result<(), TargetsRefu
     Ok(())
 }
 
+/// The living descendants of `pids`, without these; those that are forked meanwhile may be missing.
+pub(super) fn of(pids: &[u32]) -> Vec<u32> {
+    match parents() {
+        Ok(parents) => descendants(&parents, pids),
+        Err(error) => {
+            warn!("cannot list processes: {error}");
+            Vec::new()
+        }
+    }
+}
+
 /// The parent of each process.
 fn parents() -> std::io::Result<HashMap<u32, u32>> {
     let pids = proc_fs::pids()?.into_iter();

@@ -1,94 +1,63 @@
-//! Functions that are measured exactly: their probes, within a budget, and what was counted.
+//! Functions that are measured exactly: their probes, each instrumentation within its budget and
+//! its time, and what was counted.
+
+mod attaching;
+mod command;
+mod instrumentation;
+mod plan;
+mod spent;
+mod state;
+mod trial;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
 use profiler_common::Phase;
-use profiler_common::measured::{Cookie, MeasuredKey, MeasuredRow, probe_kind};
+use profiler_common::measured::{MAX_INSTRUMENTATIONS, MeasuredKey, MeasuredRow};
 use tracing::warn;
 
-use crate::kernel::{Kernel, MeasureError, Measured, Pass, ProbeCosts, ProbePoint};
+use crate::kernel::{Kernel, Measured, Pass, ProbeCosts};
 use crate::processes::ids::ProcessKey;
+use crate::processes::live::Processes;
 use crate::sys::clock::monotonic_ns;
 
-/// Points that are attached at a time, over all processes.
+pub use command::InstrumentationCommand;
+use instrumentation::Instrumentation;
+pub use instrumentation::{End, InstrumentationError, InstrumentationState, Stage};
+pub use plan::{MoreFunctions, Plan, PlannedFunction, PlannedPoint, RefusedFunction};
+pub use state::{MeasuredFunction, MeasuredFunctions, MeasuringCounts};
+use trial::Trial;
+
+/// Points that are attached at a time, over all processes and instrumentations.
 pub(super) const MAX_POINTS: usize = 4096;
+/// Instrumentations that are kept, those that run included: of more, the one that ended first is
+/// given up.
+pub const MAX_KEPT: usize = 64;
+/// Functions that one instrumentation refuses by name; of further ones nothing is kept.
+const MAX_REFUSED: usize = 256;
+/// Rows by function and process that are kept of threads that are gone, of all instrumentations;
+/// further ones are added up by function ([`OTHERS`]). A row has about a kilobyte.
+const MAX_ENDED_ROWS: usize = 8192;
+/// Stands for processes that have no row of their own.
+const OTHERS: ProcessKey = ProcessKey {
+    pid: 0,
+    start_ns: 0,
+};
 /// Numbers of functions below this are used for calibration.
 const FIRST_NUMBER: u32 = 16;
 /// The least time over which the cost of probes is looked at, nanoseconds.
 const BUDGET_LOOK_NS: u64 = 190_000_000;
-/// The number of the only instrumentation there is at a time.
-const INSTRUMENTATION: u8 = 0;
 
-/// A place to be probed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlannedPoint {
-    /// Where, from the start of the file, bytes.
-    pub offset: u64,
-    /// Whether the kernel executes the instruction out of its line.
-    pub stepped: bool,
-}
-
-/// A function to be measured.
-#[derive(Clone, Debug)]
-pub struct PlannedFunction {
-    /// Its name.
-    pub name: String,
-    /// Other names of the same code.
-    pub aliases: Vec<String>,
-    /// The file's path.
-    pub module: Arc<str>,
-    /// The file.
-    pub file: Arc<File>,
-    /// Whether probes are in the memory of measured processes alone: the file is others' too.
-    pub shared: bool,
-    /// Where it is entered.
-    pub entry: PlannedPoint,
-    /// Where it is left; or why its calls are counted only.
-    pub exits: Result<Vec<PlannedPoint>, String>,
-}
-
-/// What is to be measured, of whom.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// The processes.
-    pub pids: Vec<u32>,
-    /// Whether those that they make are measured too.
-    pub children: bool,
-    /// The functions.
-    pub functions: Vec<PlannedFunction>,
-    /// How much of one processor the probes may take from a process; 0 = any.
-    pub budget: f64,
-}
-
-/// A measured function, with its calls.
-#[derive(Clone, Debug)]
-pub struct MeasuredFunction {
-    /// What was planned.
-    pub plan: Arc<PlannedFunction>,
-    /// When its probes were attached, monotonic nanoseconds.
-    pub attached_ns: u64,
-    /// Why its probes were detached before the end.
-    pub gave_up: Option<String>,
-    /// Its calls by process.
-    pub calls: BTreeMap<ProcessKey, MeasuredRow>,
-}
-
-/// All that is measured.
-#[derive(Clone, Debug, Default)]
-pub struct MeasuredFunctions {
-    /// The functions, in the order in which they were asked for.
-    pub functions: Vec<MeasuredFunction>,
-    /// What probes cost.
-    pub costs: ProbeCosts,
-    /// Points that are attached.
-    pub points: usize,
-}
+/// Where a function is entered: device, inode, bytes from the start of the file.
+type EntryPlace = (u64, u64, u64);
 
 /// One function, from its attachment on.
 struct Function {
+    /// The number of its instrumentation.
+    of: u32,
     plan: Arc<PlannedFunction>,
+    entry: Option<EntryPlace>,
     attached_ns: u64,
     gave_up: Option<String>,
     /// Of threads that are gone.
@@ -98,12 +67,14 @@ struct Function {
 /// See the module.
 #[derive(Default)]
 pub(super) struct Measuring {
+    instrumentations: BTreeMap<u32, Instrumentation>,
     functions: BTreeMap<u32, Function>,
+    /// Functions that are tried.
+    trials: BTreeMap<u32, Trial>,
+    last_id: u32,
     next_number: u32,
     costs: Option<ProbeCosts>,
-    budget: f64,
-    /// Processes whose memory has probes of its own.
-    in_processes: HashSet<u32>,
+    given_up: u64,
     /// Of threads that live, or of which nothing was read since they ended.
     living: HashMap<MeasuredKey, MeasuredRow>,
     /// When the cost was looked at last, and the probes hit since, by process and function.
@@ -112,59 +83,144 @@ pub(super) struct Measuring {
 }
 
 impl Measuring {
-    /// Attaches the probes of more functions.
+    /// Begins an instrumentation, and answers its number.
     ///
     /// # Errors
-    /// [`MeasureError`]; functions before the one that is refused are then measured.
-    pub(super) fn start(&mut self, kernel: &mut Kernel, plan: Plan) -> Result<(), MeasureError> {
+    /// [`InstrumentationError`]; nothing is then attached.
+    pub(super) fn start(
+        &mut self,
+        kernel: &mut Kernel,
+        processes: &Processes,
+        plan: Plan,
+    ) -> Result<u32, InstrumentationError> {
         Measured::supported()?;
-        let now_ns = monotonic_ns();
+        let mut pids = plan.whom.pids.iter();
+        if let Some(pid) = pids.find(|pid| crate::sys::proc_fs::stat(**pid).is_none()) {
+            return Err(InstrumentationError::NoProcess(*pid));
+        }
+        let running = self.running().map(|(_, one)| one.slot);
+        let taken: HashSet<u8> = running.collect();
+        let mut slots = 0..MAX_INSTRUMENTATIONS as u8;
+        let slot = slots.find(|slot| !taken.contains(slot));
+        let slot = slot.ok_or(InstrumentationError::TooMany(taken.len()))?;
+        self.calibrated(kernel)?;
+        self.make_room();
+        self.last_id += 1;
+        let id = self.last_id;
+        let mut one = Instrumentation::new(slot, &plan, monotonic_ns());
+        let begun = one.begin(kernel, processes);
+        self.instrumentations.insert(id, one);
+        let more = MoreFunctions {
+            functions: plan.functions,
+            refused: plan.refused,
+        };
+        let begun = begun
+            .map_err(InstrumentationError::from)
+            .and_then(|()| self.add(kernel, id, more));
+        if let Err(error) = begun {
+            self.end(kernel, id, End::Asked);
+            self.forget(id);
+            return Err(error);
+        }
+        Ok(id)
+    }
+
+    /// What probes cost, measured where that was not done yet.
+    fn calibrated(&mut self, kernel: &mut Kernel) -> Result<ProbeCosts, InstrumentationError> {
+        Measured::supported()?;
+        if let Some(costs) = self.costs {
+            return Ok(costs);
+        }
         let Kernel {
             measured, targets, ..
         } = kernel;
-        if self.costs.is_none() {
-            self.costs = Some(measured.calibrate(targets)?);
-        }
-        measured.choose(INSTRUMENTATION, Some(&plan.pids), plan.children, targets)?;
-        self.budget = plan.budget;
-        self.looked_ns = now_ns;
-        self.next_number = self.next_number.max(FIRST_NUMBER);
-        let mut numbers = Vec::new();
-        for function in plan.functions {
-            numbers.push(self.next_number);
-            let function = Function {
-                plan: Arc::new(function),
-                attached_ns: now_ns,
-                gave_up: None,
-                ended: HashMap::new(),
-            };
-            self.functions.insert(self.next_number, function);
-            self.next_number += 1;
-        }
-        let attached = self.attach(measured, &numbers, &plan.pids);
-        if attached.is_err() {
-            self.functions.retain(|number, _| !numbers.contains(number));
-        }
-        self.in_processes.extend(&plan.pids);
-        attached
+        let costs = measured.calibrate(targets)?;
+        self.costs = Some(costs);
+        Ok(costs)
     }
 
-    /// A look in between: children that share a file with others get probes, and what costs too
-    /// much loses them.
-    pub(super) fn look(&mut self, kernel: &mut Kernel, now_ns: u64) {
-        if self.functions.is_empty() {
+    /// Attaches the probes of more functions.
+    ///
+    /// # Errors
+    /// [`InstrumentationError`]; none of them is then attached.
+    pub(super) fn add(
+        &mut self,
+        kernel: &mut Kernel,
+        id: u32,
+        more: MoreFunctions,
+    ) -> Result<(), InstrumentationError> {
+        let now_ns = monotonic_ns();
+        let one = self.instrumentations.get_mut(&id);
+        let one = one.filter(|one| one.runs());
+        let one = one.ok_or(InstrumentationError::Over)?;
+        let room = MAX_REFUSED.saturating_sub(one.refused.len());
+        one.refused.extend(more.refused.into_iter().take(room));
+        let is_trial = one.trial;
+        let mut numbers = Vec::new();
+        self.next_number = self.next_number.max(FIRST_NUMBER);
+        for plan in more.functions {
+            let entry = entry_of(&plan);
+            if let Some(other) = self.measured_by(entry) {
+                self.refuse(id, &plan, other);
+                continue;
+            }
+            let number = self.next_number;
+            self.next_number += 1;
+            numbers.push(number);
+            let plan = Arc::new(plan);
+            if is_trial {
+                self.trials
+                    .insert(number, Trial::new(id, plan, entry, now_ns));
+            } else {
+                self.functions
+                    .insert(number, Function::new(id, plan, entry, now_ns));
+            }
+        }
+        let attached = self.attach_all(kernel, id, &numbers);
+        if let Err(error) = attached {
+            self.functions.retain(|number, _| !numbers.contains(number));
+            self.trials.retain(|number, _| !numbers.contains(number));
+            self.drop_probes(kernel, &numbers.into_iter().collect());
+            return Err(error.into());
+        }
+        if self.looked_ns == 0 {
+            self.looked_ns = now_ns;
+        }
+        Ok(())
+    }
+
+    /// A look in between: new processes get probes, what was tried is measured, what costs too much
+    /// loses its probes, and so does everything whose time is over.
+    pub(super) fn look(&mut self, kernel: &mut Kernel, processes: &Processes, now_ns: u64) {
+        if self.running().next().is_none() {
             return;
         }
-        self.follow_children(kernel);
-        if self.budget > 0.0 && now_ns.saturating_sub(self.looked_ns) >= BUDGET_LOOK_NS {
+        self.follow(kernel, processes);
+        self.end_trials(kernel, now_ns);
+        if now_ns.saturating_sub(self.looked_ns) >= BUDGET_LOOK_NS {
             self.read(kernel);
-            self.keep_budget(kernel, now_ns);
+            self.keep_budgets(kernel, now_ns);
+        }
+        let over = self.running().filter_map(|(id, one)| {
+            if one.until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
+                Some((id, End::Time))
+            } else if one.is_alone() {
+                Some((id, End::NoProcess))
+            } else if self.is_given_up(id) {
+                Some((id, End::GivenUp))
+            } else {
+                None
+            }
+        });
+        let over: Vec<(u32, End)> = over.collect();
+        for (id, why) in over {
+            self.end(kernel, id, why);
         }
     }
 
     /// Takes in what a pass has found.
     pub(super) fn pass(&mut self, kernel: &mut Kernel, pass: &Pass) {
-        if self.functions.is_empty() {
+        if self.functions.is_empty() && self.trials.is_empty() {
             return;
         }
         let exited = pass.threads.iter();
@@ -181,13 +237,10 @@ impl Measuring {
         let gone = self
             .living
             .extract_if(|key, _| is_gone(key.thread.tid, key.thread.start_boot_ns));
-        for (key, mut row) in gone {
+        for (key, mut row) in gone.collect::<Vec<_>>() {
             // Nobody will see them end.
             row.left_exit += u64::from(std::mem::take(&mut row.open));
-            if let Some(function) = self.functions.get_mut(&key.function) {
-                let ended = function.ended.entry(process_of(&key));
-                ended.or_insert(MeasuredRow::EMPTY).merge(&row);
-            }
+            self.keep_ended(&key, &row);
         }
         kernel.measured.remove(
             |thread| is_gone(thread.tid, thread.start_boot_ns),
@@ -195,214 +248,161 @@ impl Measuring {
         );
     }
 
-    /// What was counted up to the last pass.
-    pub(super) fn state(&self, kernel: &Kernel) -> MeasuredFunctions {
-        let mut functions: BTreeMap<u32, MeasuredFunction> = self
-            .functions
-            .iter()
-            .map(|(number, function)| {
-                let calls = function.ended.iter().map(|(key, row)| (*key, *row));
-                let function = MeasuredFunction {
-                    plan: Arc::clone(&function.plan),
-                    attached_ns: function.attached_ns,
-                    gave_up: function.gave_up.clone(),
-                    calls: calls.collect(),
-                };
-                (*number, function)
-            })
-            .collect();
-        for (key, row) in &self.living {
-            if let Some(function) = functions.get_mut(&key.function) {
-                let calls = function.calls.entry(process_of(key));
-                calls.or_insert(MeasuredRow::EMPTY).merge(row);
-            }
+    /// Ends an instrumentation that runs, whose rows are kept; forgets one that has ended. False if
+    /// there is none.
+    pub(super) fn end_or_forget(&mut self, kernel: &mut Kernel, id: u32) -> bool {
+        match self.instrumentations.get(&id).map(Instrumentation::runs) {
+            Some(true) => self.end(kernel, id, End::Asked),
+            Some(false) => self.forget(id),
+            None => return false,
         }
-        MeasuredFunctions {
-            functions: functions.into_values().collect(),
-            costs: self.costs.unwrap_or_default(),
-            points: kernel.measured.points(),
-        }
+        true
     }
 
-    /// Processes that have come, or gone, whose memory has probes of its own.
-    fn follow_children(&mut self, kernel: &mut Kernel) {
-        if !self.functions.values().any(|one| one.plan.shared) || !Measured::tells_processes() {
+    /// Detaches all of an instrumentation's probes.
+    fn end(&mut self, kernel: &mut Kernel, id: u32, why: End) {
+        self.read(kernel);
+        let Some(one) = self.instrumentations.get_mut(&id) else {
+            return;
+        };
+        one.ended = Some(why);
+        one.until_ns = Some(monotonic_ns());
+        one.processes.clear();
+        let Kernel {
+            measured, targets, ..
+        } = kernel;
+        if let Err(error) = measured.detach(one.slot, targets) {
+            warn!("the programs believe that functions are still measured: {error}");
+        }
+        // What was hit until then.
+        self.read(kernel);
+        let functions = self.functions.iter().filter(|(_, of)| of.of == id);
+        let trials = self.trials.iter().filter(|(_, of)| of.of == id);
+        let numbers = functions.map(|(number, _)| *number);
+        let numbers = numbers.chain(trials.map(|(number, _)| *number));
+        let numbers: HashSet<u32> = numbers.collect();
+        self.trials.retain(|_, tried| tried.of != id);
+        let last = self
+            .living
+            .extract_if(|key, _| numbers.contains(&key.function));
+        for (key, row) in last.collect::<Vec<_>>() {
+            self.keep_ended(&key, &row);
+        }
+        kernel
+            .measured
+            .remove(|_| false, |function| numbers.contains(&function));
+    }
+
+    fn forget(&mut self, id: u32) {
+        self.instrumentations.remove(&id);
+        self.functions.retain(|_, function| function.of != id);
+    }
+
+    /// Forgets the instrumentation that ended first, where too many are kept.
+    fn make_room(&mut self) {
+        if self.instrumentations.len() < MAX_KEPT {
             return;
         }
-        let pids: HashSet<u32> = kernel
-            .measured
-            .processes(INSTRUMENTATION)
-            .into_iter()
-            .collect();
-        let new: Vec<u32> = pids.difference(&self.in_processes).copied().collect();
-        if !new.is_empty() {
-            let shared = self.functions.iter();
-            let shared = shared.filter(|(_, one)| one.plan.shared && one.gave_up.is_none());
-            let numbers: Vec<u32> = shared.map(|(number, _)| *number).collect();
-            if let Err(error) = self.attach(&mut kernel.measured, &numbers, &new) {
-                warn!("functions are not measured in processes {new:?}: {error}");
-            }
+        let ended = self.instrumentations.iter().filter(|(_, one)| !one.runs());
+        if let Some(id) = ended.min_by_key(|(_, one)| one.until_ns).map(|(id, _)| *id) {
+            self.forget(id);
         }
-        for pid in self.in_processes.difference(&pids) {
-            kernel.measured.detach_process(*pid);
-        }
-        self.in_processes = pids;
     }
 
-    /// Attaches the probes of these functions: in all memory that has their file, or in that of
-    /// these processes.
-    fn attach(
-        &self,
-        measured: &mut Measured,
-        numbers: &[u32],
-        pids: &[u32],
-    ) -> Result<(), MeasureError> {
-        if pids.is_empty() {
-            return Ok(());
+    fn running(&self) -> impl Iterator<Item = (u32, &Instrumentation)> {
+        let all = self.instrumentations.iter();
+        all.filter(|(_, one)| one.runs())
+            .map(|(id, one)| (*id, one))
+    }
+
+    /// The running instrumentation that has probes at this entry: two at one place would end each
+    /// other's calls.
+    fn measured_by(&self, entry: Option<EntryPlace>) -> Option<u32> {
+        let entry = Some(entry?);
+        let runs = |of: u32| self.instrumentations.get(&of).is_some_and(|one| one.runs());
+        let measured = self.functions.values();
+        let measured = measured.filter(|function| function.gave_up.is_none());
+        let measured = measured.map(|function| (function.entry, function.of));
+        let tried = self.trials.values().map(|tried| (tried.entry, tried.of));
+        let mut all = measured.chain(tried);
+        all.find(|(other, of)| *other == entry && runs(*of))
+            .map(|(_, of)| of)
+    }
+
+    fn refuse(&mut self, id: u32, plan: &PlannedFunction, other: u32) {
+        if let Some(one) = self.instrumentations.get_mut(&id)
+            && one.refused.len() < MAX_REFUSED
+        {
+            one.refused.push(RefusedFunction {
+                name: plan.name.clone(),
+                module: plan.module.to_string(),
+                why: format!(
+                    "instrumentation {other} measures it already: read its values there, or end that one first"
+                ),
+            });
         }
-        let functions = numbers.iter().filter_map(|number| {
-            let function = self.functions.get(number)?;
-            Some((*number, &*function.plan))
-        });
-        let functions: Vec<(u32, &PlannedFunction)> = functions.collect();
-        for of_file in functions.chunk_by(|(_, a), (_, b)| Arc::ptr_eq(&a.file, &b.file)) {
-            let points = of_file
-                .iter()
-                .flat_map(|(number, plan)| points_of(*number, plan));
-            let points: Vec<ProbePoint> = points.collect();
-            let plan = of_file[0].1;
-            let places: Vec<Option<u32>> = if plan.shared && Measured::tells_processes() {
-                pids.iter().copied().map(Some).collect()
-            } else {
-                vec![None]
-            };
-            let wanted = measured.points() + points.len() * places.len();
-            if wanted > MAX_POINTS {
-                return Err(MeasureError::TooMany {
-                    wanted,
-                    most: MAX_POINTS,
-                });
-            }
-            for pid in places {
-                match measured.attach(&plan.file, &plan.module, &points, pid) {
-                    // It has exited meanwhile.
-                    Err(error) if error.is_no_process() && pid.is_some() => {}
-                    attached => attached?,
-                }
-            }
-        }
-        Ok(())
+    }
+
+    /// Keeps what a thread, or a function's probes, counted to the end.
+    fn keep_ended(&mut self, key: &MeasuredKey, row: &MeasuredRow) {
+        let process = process_of(key);
+        let kept: usize = self.functions.values().map(|one| one.ended.len()).sum();
+        let Some(function) = self.functions.get_mut(&key.function) else {
+            return;
+        };
+        let has_room = kept < MAX_ENDED_ROWS || function.ended.contains_key(&process);
+        let place = if has_room { process } else { OTHERS };
+        let ended = function.ended.entry(place);
+        ended.or_insert(MeasuredRow::EMPTY).merge(row);
     }
 
     /// Reads what was counted, and adds to what the probes have cost since the budget was looked
     /// at: also those of calls that are only counted, or have no end, and of threads that are gone
     /// since.
-    fn read(&mut self, kernel: &Kernel) {
+    fn read(&mut self, kernel: &mut Kernel) {
+        let mut is_unknown = false;
         for (key, row) in kernel.measured.rows() {
+            let is_measured = self.functions.contains_key(&key.function);
+            if !is_measured && !self.trials.contains_key(&key.function) {
+                // A call of it was open when it was detached.
+                is_unknown = true;
+                continue;
+            }
             let hits = |row: &MeasuredRow| row.calls + row.exits_unmatched;
             let before = self.living.insert(key, row);
             let more = hits(&row).saturating_sub(before.as_ref().map_or(0, hits));
-            if more > 0 {
+            if more > 0 && is_measured {
                 *self
                     .spent
                     .entry((key.thread.pid, key.function))
                     .or_default() += more;
             }
         }
-    }
-
-    /// Where probes take more of a process than they may, the costliest function loses its own.
-    fn keep_budget(&mut self, kernel: &mut Kernel, now_ns: u64) {
-        let took_ns = now_ns.saturating_sub(self.looked_ns) as f64;
-        self.looked_ns = now_ns;
-        let costs = self.costs.unwrap_or_default();
-        let mut processes: HashMap<u32, Spent> = HashMap::new();
-        for ((pid, number), hits) in self.spent.drain() {
-            let Some(function) = self.functions.get(&number) else {
-                continue;
-            };
-            let cost = costs[dearest_kind(&function.plan)];
-            let cost_ns = hits as f64 * (cost.inside_ns + cost.outside_ns);
-            let process = processes.entry(pid).or_default();
-            process.all_ns += cost_ns;
-            if cost_ns > process.most_ns {
-                process.most_ns = cost_ns;
-                process.function = number;
-                process.calls = hits;
-            }
-        }
-        for (pid, spent) in processes {
-            let share = spent.all_ns / took_ns;
-            if share <= self.budget {
-                continue;
-            }
-            let number = spent.function;
-            let Some(function) = self.functions.get_mut(&number) else {
-                continue;
-            };
-            if function.gave_up.is_none() {
-                let module = Arc::clone(&function.plan.module);
-                if let Err(error) = kernel.measured.detach_function(&module, number) {
-                    warn!(
-                        "functions beside {} are not measured any more: {error}",
-                        function.plan.name
-                    );
-                }
-                function.gave_up = Some(format!(
-                    "given up: {:.0} calls a second in process {pid} cost {:.1} % of a processor, and all probes there {:.1} % of {:.1} % that they may take",
-                    spent.calls as f64 / took_ns * 1e9,
-                    100.0 * spent.most_ns / took_ns,
-                    100.0 * share,
-                    100.0 * self.budget,
-                ));
-            }
+        if is_unknown {
+            let (functions, trials) = (&self.functions, &self.trials);
+            let is_over =
+                |number| !functions.contains_key(&number) && !trials.contains_key(&number);
+            kernel.measured.remove(|_| false, is_over);
         }
     }
 }
 
-/// The kind of the function's calls that costs most.
-fn dearest_kind(plan: &PlannedFunction) -> usize {
-    let kinds = points_of(1, plan).into_iter();
-    let kinds = kinds.filter(|point| point.cookie.exit || point.cookie.counted_only);
-    // Without exits its calls never end, and cost what counting them does.
-    kinds
-        .map(|point| probe_kind(point.cookie))
-        .max()
-        .unwrap_or(usize::from(plan.entry.stepped))
+impl Function {
+    fn new(of: u32, plan: Arc<PlannedFunction>, entry: Option<EntryPlace>, now_ns: u64) -> Self {
+        Self {
+            of,
+            plan,
+            entry,
+            attached_ns: now_ns,
+            gave_up: None,
+            ended: HashMap::new(),
+        }
+    }
 }
 
-/// What probes have taken of a process.
-#[derive(Default)]
-struct Spent {
-    all_ns: f64,
-    /// The costliest function: its number, what its probes took, and its calls.
-    function: u32,
-    most_ns: f64,
-    calls: u64,
-}
-
-fn points_of(number: u32, plan: &PlannedFunction) -> Vec<ProbePoint> {
-    let entry = Cookie {
-        function: number,
-        instrumentation: INSTRUMENTATION,
-        exit: false,
-        stepped: plan.entry.stepped,
-        entry_stepped: plan.entry.stepped,
-        counted_only: plan.exits.is_err(),
-    };
-    let exits = plan.exits.iter().flatten().map(|exit| ProbePoint {
-        offset: exit.offset,
-        cookie: Cookie {
-            exit: true,
-            stepped: exit.stepped,
-            ..entry
-        },
-    });
-    let entry = ProbePoint {
-        offset: plan.entry.offset,
-        cookie: entry,
-    };
-    std::iter::once(entry).chain(exits).collect()
+fn entry_of(plan: &PlannedFunction) -> Option<EntryPlace> {
+    let metadata = plan.file.metadata().ok()?;
+    Some((metadata.dev(), metadata.ino(), plan.entry.offset))
 }
 
 fn process_of(key: &MeasuredKey) -> ProcessKey {

@@ -48,7 +48,11 @@ pub use cost::EstimatedCost;
 pub use coverage::{Coverage, WalkCounts};
 pub use files_without::{FileWithout, FilesWithout, FollowedBy};
 pub use losses::{COLLECTOR_LOSSES, Sources};
-pub use measuring::{MeasuredFunction, MeasuredFunctions, Plan, PlannedFunction, PlannedPoint};
+pub use measuring::{
+    End, InstrumentationCommand, InstrumentationError, InstrumentationState, MAX_KEPT,
+    MeasuredFunction, MeasuredFunctions, MeasuringCounts, MoreFunctions, Plan, PlannedFunction,
+    PlannedPoint, RefusedFunction, Stage,
+};
 pub use memory::MemoryPart;
 pub use options::{CollectorOptions, heartbeat};
 pub use outside::OutsideCounts;

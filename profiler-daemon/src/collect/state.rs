@@ -12,6 +12,7 @@ use crate::sys::perf_event::SideBandCounts;
 use super::cost::EstimatedCost;
 use super::coverage::WalkCounts;
 use super::files_without::FilesWithout;
+use super::measuring::MeasuringCounts;
 use super::memory::MemoryPart;
 use super::outside::OutsideCounts;
 use super::spending::SpendingState;
@@ -73,6 +74,8 @@ pub struct CollectorState {
     pub outside: OutsideCounts,
     /// What profiling costs.
     pub spending: SpendingState,
+    /// How measuring functions goes.
+    pub measuring: MeasuringCounts,
     /// Files whose unwind information could not be used.
     pub files_without: FilesWithout,
 }

@@ -73,7 +73,8 @@ section! {
         targets: TargetsWritten => Targets,
         limits: LimitsWritten => Limits,
         metrics: MetricsWritten => Metrics,
-        http: HttpWritten => Http;
+        http: HttpWritten => Http,
+        instrumentation: InstrumentationWritten => Instrumentation;
 
     /// How often each processor is sampled. More samples show rarer functions and cost more.
     frequency_hz as frequency_hz: u32 = FREQUENCY;
@@ -246,6 +247,16 @@ section! {
     /// The longest body of a request.
     max_body_bytes as max_body_bytes: usize =
         Bytes { default: 64 * KIB, min: KIB, max: MIB, power_of_two: false };
+}
+
+section! {
+    /// Measuring functions exactly.
+    pub struct Instrumentation, InstrumentationWritten in "instrumentation";
+
+    /// Whether clients may have functions of any process measured (POST /api/v1/instrumentations).
+    /// Probes slow what they measure, within a budget: whoever reaches the address above may then
+    /// do that to any process. record --trace needs no such setting.
+    over_http as over_http: bool = Flag { default: false };
 }
 
 /// Reads a host name: letters, digits, dots, hyphens and underscores, or a numeric address; never a

@@ -6,6 +6,7 @@ pub mod firefox;
 pub mod flamegraph;
 pub mod folded;
 pub(crate) mod human;
+pub mod instrumentations;
 pub mod measured;
 pub mod overview;
 pub mod pprof;

@@ -9,7 +9,7 @@ use axum::response::Response;
 use super::accept::accepted;
 use super::respond::respond;
 use super::shared::Shared;
-use super::{changes, control, page, record, reports};
+use super::{changes, control, instrumentations, page, record, reports};
 use crate::api::change::Change;
 use crate::api::endpoint::{Context, Does, Endpoint};
 use crate::api::endpoints::listing;
@@ -42,6 +42,12 @@ pub(super) async fn get(
             let ((), sending) =
                 endpoint.read_with_format(query, described.formats, accepted, |_| ())?;
             reports::send_now(&shared, now, sending).await
+        }
+        Does::Later(ask, described) => {
+            let ((), sending) =
+                endpoint.read_with_format(query, described.formats, accepted, |_| ())?;
+            let ask = ask(Arc::clone(&shared.source), context.instrumentation);
+            instrumentations::send(&shared, ask, sending).await
         }
         Does::File(read, format, _) => {
             let question = endpoint.read(query, |params| read(params, &context))?;

@@ -11,6 +11,7 @@ use http_body_util::LengthLimitError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::instrumentations;
 use super::reports::of_snapshot;
 use super::respond::respond;
 use super::shared::Shared;
@@ -18,6 +19,7 @@ use crate::api::answer::write_json;
 use crate::api::change::{Change, Mark, Marked, MarkedSpan, Start, checked_object, invalid_body};
 use crate::api::endpoint::Context;
 use crate::api::format::Format;
+use crate::api::instrumentation::InstrumentationAsked;
 use crate::api::problem::Problem;
 use crate::api::query_string::Params;
 use crate::api::questions::NamedSession;
@@ -45,6 +47,19 @@ pub(super) async fn make(
         Change::Mark => {
             let wanted: Mark = read_object(shared, request, change).await?;
             mark(shared, wanted.meant()?).await
+        }
+        Change::Instrument => {
+            instrumentations::is_allowed(shared)?;
+            let asked: InstrumentationAsked = read_object(shared, request, change).await?;
+            instrumentations::begin(shared, asked.meant()?).await
+        }
+        Change::EndInstrumentation => {
+            takes_nothing(&request)?;
+            instrumentations::is_allowed(shared)?;
+            match context.instrumentation {
+                Some(id) => instrumentations::end(shared, id).await,
+                None => Err(Problem::internal("the path names no instrumentation")),
+            }
         }
         Change::EndSession => {
             takes_nothing(&request)?;
@@ -120,7 +135,7 @@ async fn change_session(
     Ok(shared.source.change_session(change).await?)
 }
 
-fn respond_json(value: &impl Serialize) -> Answer {
+pub(super) fn respond_json(value: &impl Serialize) -> Answer {
     let mut body = Vec::new();
     match write_json(value, &mut body) {
         Ok(()) => Ok(respond(Format::Json, body)),

@@ -53,6 +53,8 @@ pub struct HttpOptions {
     pub request_timeout: Duration,
     /// The longest body of a request, in bytes.
     pub max_body_bytes: usize,
+    /// Whether clients may have functions measured.
+    pub instrumentation: bool,
     /// How long the head of a request may take to arrive, and how long a connection may stand idle.
     pub header_timeout: Duration,
     /// How long a client may take nothing of an answer.
@@ -93,6 +95,7 @@ impl HttpOptions {
             max_line_reports: MAX_LINE_REPORTS,
             request_timeout,
             max_body_bytes: config.http.max_body_bytes,
+            instrumentation: config.instrumentation.over_http,
             header_timeout: request_timeout.min(HEADER_TIMEOUT),
             write_stall: WRITE_STALL,
             max_connection_age: MAX_CONNECTION_AGE,

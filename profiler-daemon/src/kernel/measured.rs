@@ -88,14 +88,23 @@ pub struct ProbePoint {
     pub cookie: Cookie,
 }
 
-/// A link: probes of some functions of one file.
+/// A link: probes of some functions of one file, all of one instrumentation.
 struct Attached {
     file: Arc<File>,
+    /// The file's path.
+    module: Arc<str>,
     points: Vec<ProbePoint>,
     /// The process whose memory alone has them.
     pid: Option<u32>,
     /// Closed, it is detached.
     _link: OwnedFd,
+}
+
+impl Attached {
+    fn is_of(&self, instrumentation: u8) -> bool {
+        let mut points = self.points.iter();
+        points.any(|point| point.cookie.instrumentation == instrumentation)
+    }
 }
 
 /// The probes, and the maps of what they count. The program is loaded when it is first asked for:
@@ -165,6 +174,15 @@ impl Measured {
             .sum()
     }
 
+    /// Those of one instrumentation.
+    #[must_use]
+    pub fn points_of(&self, instrumentation: u8) -> usize {
+        let its = self.links.iter();
+        its.filter(|attached| attached.is_of(instrumentation))
+            .map(|attached| attached.points.len())
+            .sum()
+    }
+
     /// Has an instrumentation measure these processes, and their children if `children`; `None`:
     /// every process that is profiled.
     ///
@@ -187,6 +205,15 @@ impl Measured {
         }
         targets.measure(bit, pids.is_none(), children)?;
         Ok(())
+    }
+
+    /// Has an instrumentation not measure a process any more.
+    pub fn leave_out(&mut self, instrumentation: u8, pid: u32) {
+        let Some(maps) = &mut self.maps else { return };
+        let bit = 1_u32 << (instrumentation & 31);
+        if let Err(error) = leave_out(&mut maps.pids, bit, pid) {
+            warn!("process {pid} is still measured: {error}");
+        }
     }
 
     /// Attaches probes of functions of one file, in the memory of one process alone if `pid` is one
@@ -225,6 +252,7 @@ impl Measured {
             let link = uprobe_multi::attach(program.as_fd(), &probes);
             made.push(Attached {
                 file: Arc::clone(file),
+                module: module.into(),
                 points: points.to_vec(),
                 pid,
                 _link: link.map_err(|reason| MeasureError::Probes {
@@ -256,31 +284,36 @@ impl Measured {
             .map(|(_, row)| row)
     }
 
-    /// Detaches the probes that are of this process alone.
-    pub fn detach_process(&mut self, pid: u32) {
-        self.links.retain(|attached| attached.pid != Some(pid));
+    /// Detaches the probes of an instrumentation that are of this process alone.
+    pub fn detach_process(&mut self, instrumentation: u8, pid: u32) {
+        self.links
+            .retain(|attached| attached.pid != Some(pid) || !attached.is_of(instrumentation));
     }
 
-    /// Detaches the probes of one function. Others in the same links are attached again: what of
-    /// them is called or left in between is not seen.
+    /// Detaches the probes of functions. Others in the same links are attached again: what of them
+    /// is called or left in between is not seen.
     ///
     /// # Errors
     /// [`MeasureError`] if the others cannot be attached any more.
-    pub fn detach_function(&mut self, module: &str, function: u32) -> Result<(), MeasureError> {
-        let is_its = |attached: &mut Attached| {
+    pub fn detach_functions(&mut self, is_over: impl Fn(u32) -> bool) -> Result<(), MeasureError> {
+        let has_any = |attached: &mut Attached| {
             let mut points = attached.points.iter();
-            points.any(|point| point.cookie.function == function)
+            points.any(|point| is_over(point.cookie.function))
         };
-        let found: Vec<Attached> = self.links.extract_if(.., is_its).collect();
+        let found: Vec<Attached> = self.links.extract_if(.., has_any).collect();
         let others = found.into_iter().map(|attached| {
             let mut points = attached.points;
-            points.retain(|point| point.cookie.function != function);
-            (attached.file, points, attached.pid)
+            points.retain(|point| !is_over(point.cookie.function));
+            (attached.file, attached.module, points, attached.pid)
         });
         // First all are detached.
         let others: Vec<_> = others.collect();
-        for (file, points, pid) in others {
-            self.attach(&file, module, &points, pid)?;
+        for (file, module, points, pid) in others {
+            match self.attach(&file, &module, &points, pid) {
+                // It has exited meanwhile.
+                Err(error) if error.is_no_process() && pid.is_some() => {}
+                attached => attached?,
+            }
         }
         Ok(())
     }
@@ -294,25 +327,16 @@ impl Measured {
         instrumentation: u8,
         targets: &mut Targets,
     ) -> Result<(), MeasureError> {
-        let is_other = |point: &ProbePoint| point.cookie.instrumentation != instrumentation;
         self.links
-            .retain(|attached| attached.points.iter().all(is_other));
+            .retain(|attached| !attached.is_of(instrumentation));
         let Some(maps) = &mut self.maps else {
             return Ok(());
         };
         let bit = 1_u32 << (instrumentation & 31);
         targets.measure(bit, false, false)?;
-        let chosen: Vec<(u32, u32)> = maps.pids.iter().filter_map(Result::ok).collect();
-        for (pid, mask) in chosen {
-            let told = match mask & !bit {
-                0 => maps.pids.remove(&pid),
-                left => maps.pids.insert(pid, left, 0),
-            };
-            match told {
-                // It has exited meanwhile.
-                Ok(()) | Err(MapError::KeyNotFound) => {}
-                Err(error) => return Err(MeasureError::Map(error)),
-            }
+        let chosen: Vec<u32> = maps.pids.keys().filter_map(Result::ok).collect();
+        for pid in chosen {
+            leave_out(&mut maps.pids, bit, pid).map_err(MeasureError::Map)?;
         }
         Ok(())
     }
@@ -389,5 +413,19 @@ impl Measured {
         if let Some(error) = failed {
             warn!("calls of measured functions are kept that are over: {error}");
         }
+    }
+}
+
+/// Takes a bit from a process that is measured.
+fn leave_out(pids: &mut HashMap<MapData, u32, u32>, bit: u32, pid: u32) -> Result<(), MapError> {
+    let told = match pids.get(&pid, 0).map(|mask| mask & !bit) {
+        Ok(0) => pids.remove(&pid),
+        Ok(left) => pids.insert(pid, left, 0),
+        Err(error) => Err(error),
+    };
+    match told {
+        // It has exited meanwhile.
+        Err(MapError::KeyNotFound) => Ok(()),
+        told => told,
     }
 }

@@ -98,6 +98,8 @@ pub struct MetricsInput {
     pub own: OwnInput,
     /// What profiling costs.
     pub spending: SpendingInput,
+    /// Functions that are measured.
+    pub measuring: MeasuringInput,
     /// Requests answered, by handler and status code.
     pub http_requests_total: Vec<(&'static str, u16, u64)>,
     /// Streams of events.
@@ -106,6 +108,21 @@ pub struct MetricsInput {
     pub memory_bytes: Vec<(&'static str, u64)>,
     /// Connections that gave way to new ones.
     pub http_connections_given_up_total: u64,
+}
+
+/// Functions that are measured exactly.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MeasuringInput {
+    /// Instrumentations that run.
+    pub running: usize,
+    /// Points that are attached.
+    pub points: usize,
+    /// Functions that were given up because they cost too much.
+    pub given_up_total: u64,
+    /// Entries and exits that were hit.
+    pub hits_total: u64,
+    /// Those of them that were not measured, by reason.
+    pub missed_total: Vec<(&'static str, u64)>,
 }
 
 /// How the walks of user stacks ended, counted in walks.

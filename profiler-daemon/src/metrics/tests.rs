@@ -4,8 +4,8 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use super::input::{
-    DrainInput, GroupInput, LineInput, MapInput, MetricsInput, OutsideInput, OwnInput,
-    ProgramInput, SpendingInput, StackInput, SymbolCacheInput, UnwindInput,
+    DrainInput, GroupInput, LineInput, MapInput, MeasuringInput, MetricsInput, OutsideInput,
+    OwnInput, ProgramInput, SpendingInput, StackInput, SymbolCacheInput, UnwindInput,
 };
 use super::table::{FAMILIES, Kind};
 use super::{MAX_LABEL_BYTES, RequestCounts, StreamTotals, exposition};
@@ -107,6 +107,13 @@ fn full() -> MetricsInput {
             resident_bytes: 1 << 20,
             open_files: 9,
             ..OwnInput::default()
+        },
+        measuring: MeasuringInput {
+            running: 1,
+            points: 12,
+            given_up_total: 2,
+            hits_total: 1_000,
+            missed_total: vec![("probes_no_row", 5)],
         },
         http_requests_total: vec![("functions", 200, 3), ("functions", 400, 1)],
         http_connections_given_up_total: 3,

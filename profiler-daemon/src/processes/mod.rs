@@ -14,6 +14,7 @@ pub mod kernel_modules;
 mod leaderless;
 mod leaving;
 pub mod live;
+pub mod living;
 pub mod mappings;
 pub mod module;
 mod opening;

@@ -1,23 +1,23 @@
 //! Functions that a recording measures exactly (`--trace`): found in the files of the programs, and
 //! handed over to be measured.
 
-use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 
 use crate::args::RecordArgs;
 use crate::backends::Live;
-use crate::collect::{Command, Plan, PlannedFunction, PlannedPoint};
+use crate::collect::{
+    Command, InstrumentationCommand, InstrumentationError, MoreFunctions, Plan, RefusedFunction,
+};
+use crate::config::targets::Targets;
 use crate::report::{self, Measured};
-use crate::symbols::chosen::{Chosen, FilePoint, Pattern, choose};
+use crate::stages::choosing::{Chooser, Exits, Module};
+use crate::symbols::chosen::{BUDGET_NS, Pattern};
 use crate::sys::clock::monotonic_ns;
-use crate::sys::proc_fs;
 
 use super::progress;
 
@@ -26,31 +26,20 @@ use super::progress;
 const LOOK: Duration = Duration::from_millis(5);
 /// What probes may take of one processor unless said otherwise, in thousandths.
 const BUDGET_PERMILLE: u32 = 50;
-/// Mappings of one process that are looked at.
-const MAX_MAPPINGS: usize = 4096;
 
 /// See the module.
 pub(super) struct Traced {
-    patterns: Vec<Pattern>,
-    counts_only: bool,
+    chooser: Chooser,
     budget: f64,
     /// Processes whose functions are measured.
     pids: Vec<u32>,
     children: bool,
-    /// Files that were looked through: device and inode.
-    seen: HashSet<(u64, u64)>,
-    /// Patterns of which a function was found, by their place.
-    found: HashSet<usize>,
+    /// Whether calls may be missed: nobody waits to see the first one.
+    trial: bool,
+    /// The number of the instrumentation.
+    id: u32,
     /// When the recording began, monotonic nanoseconds.
     began_ns: u64,
-}
-
-/// A file of a program.
-struct Module {
-    path: String,
-    file: File,
-    /// It is the program itself: what else has it mapped is another run of it.
-    is_program: bool,
 }
 
 impl Traced {
@@ -69,14 +58,18 @@ impl Traced {
         }
         let patterns = args.trace.iter().map(|text| text.parse());
         let patterns = patterns.collect::<Result<Vec<Pattern>, _>>();
+        let exits = if args.trace_counts {
+            Exits::None
+        } else {
+            Exits::Sites
+        };
         Ok(Some(Self {
-            patterns: patterns.context("--trace")?,
-            counts_only: args.trace_counts,
+            chooser: Chooser::new(patterns.context("--trace")?, exits, BUDGET_NS),
             budget: f64::from(args.trace_budget.unwrap_or(BUDGET_PERMILLE)) / 1000.0,
             pids: args.pids.clone(),
             children: args.children || !args.command.is_empty(),
-            seen: HashSet::new(),
-            found: HashSet::new(),
+            trial: args.command.is_empty(),
+            id: 0,
             began_ns: 0,
         }))
     }
@@ -92,7 +85,7 @@ impl Traced {
         command: Option<(u32, &OsStr)>,
     ) -> anyhow::Result<()> {
         let mut modules = Vec::new();
-        for pattern in &self.patterns {
+        for pattern in self.chooser.patterns() {
             if let Some(path) = pattern.path() {
                 let file =
                     File::open(path).with_context(|| format!("--trace {}", pattern.text()))?;
@@ -118,15 +111,27 @@ impl Traced {
                 );
             }
         } else {
-            for pid in &self.pids {
-                modules.extend(mapped(*pid));
-            }
+            let pids = self.pids.iter();
+            modules.extend(pids.flat_map(|pid| self.chooser.mapped(*pid)));
         }
-        let functions = self.plan(modules).await?;
+        let more = self.choose(modules).await?;
         // Also where there is none yet: what probes cost is measured by now.
-        self.measure(live, functions).await?;
+        let plan = Plan {
+            name: String::new(),
+            whom: Targets::only(self.pids.clone(), Vec::new(), self.children)
+                .map_err(anyhow::Error::msg)?,
+            functions: more.functions,
+            refused: more.refused,
+            budget: self.budget,
+            length_ns: None,
+            trial: self.trial,
+        };
+        let start = |answer| InstrumentationCommand::Start { plan, answer };
+        let asked = live.access();
+        let started = asked.ask(|answer| Command::Instrumentation(start(answer)));
+        self.id = started.await?.context("--trace")?;
         self.began_ns = monotonic_ns();
-        let missing = self.missing();
+        let missing = self.chooser.missing();
         let known = |pattern: &&Pattern| command.is_none() || pattern.path().is_some();
         match missing.iter().find(|pattern| known(pattern)) {
             Some(pattern) => Err(anyhow!(
@@ -142,12 +147,23 @@ impl Traced {
     /// # Errors
     /// What was found cannot be measured.
     pub(super) async fn follow(&mut self, live: &Live) -> anyhow::Result<()> {
-        while !self.missing().is_empty() {
+        while !self.chooser.missing().is_empty() {
             tokio::time::sleep(LOOK).await;
-            let modules = self.pids.iter().flat_map(|pid| mapped(*pid)).collect();
-            let functions = self.plan(modules).await?;
-            if !functions.is_empty() {
-                self.measure(live, functions).await?;
+            let pids = self.pids.iter();
+            let modules = pids.flat_map(|pid| self.chooser.mapped(*pid)).collect();
+            let more = self.choose(modules).await?;
+            if more.functions.is_empty() {
+                continue;
+            }
+            let id = self.id;
+            let command = |answer| InstrumentationCommand::More { id, more, answer };
+            let measured = live
+                .access()
+                .ask(|answer| Command::Instrumentation(command(answer)));
+            match measured.await? {
+                // All of its processes are gone.
+                Err(InstrumentationError::Over) => break,
+                measured => measured.context("--trace")?,
             }
         }
         std::future::pending().await
@@ -158,119 +174,39 @@ impl Traced {
     /// # Errors
     /// The collector does not answer.
     pub(super) async fn end(&self, live: &Live) -> anyhow::Result<Measured> {
-        for pattern in self.missing() {
+        for pattern in self.chooser.missing() {
             progress::say(&format!(
                 "--trace {}: no such function was found in what the program had mapped",
                 pattern.text()
             ));
         }
-        let all = live.access().ask(|answer| Command::Measured { answer });
-        Ok(report::measured(&all.await?, self.began_ns))
+        let id = self.id;
+        let one = |answer| InstrumentationCommand::One { id, answer };
+        let asked = live.access();
+        let state = asked.ask(|answer| Command::Instrumentation(one(answer)));
+        let state = state.await?.context("what was measured is gone")?;
+        Ok(report::measured(&state.measured, self.began_ns))
     }
 
-    /// Patterns of which no function was found yet.
-    fn missing(&self) -> Vec<&Pattern> {
-        let all = self.patterns.iter().enumerate();
-        all.filter(|(place, _)| !self.found.contains(place))
-            .map(|(_, pattern)| pattern)
-            .collect()
-    }
-
-    /// What is meant of these files.
-    async fn plan(&mut self, modules: Vec<Module>) -> anyhow::Result<Vec<PlannedFunction>> {
-        let mut functions = Vec::new();
-        for module in modules {
-            let metadata = module.file.metadata();
-            let metadata = metadata.with_context(|| format!("cannot look at {}", module.path))?;
-            let wanted = self.patterns.iter().enumerate();
-            let wanted: Vec<(usize, Pattern)> = wanted
-                .filter(|(_, pattern)| pattern.is_of_module(&module.path))
-                .map(|(place, pattern)| (place, pattern.clone()))
-                .collect();
-            if wanted.is_empty() || !self.seen.insert((metadata.dev(), metadata.ino())) {
-                continue;
-            }
-            // It may take a second: signals are heard meanwhile.
-            let file = Arc::new(module.file);
-            let of = Arc::clone(&file);
-            let chosen = tokio::task::spawn_blocking(move || {
-                let each = wanted
-                    .iter()
-                    .map(|(place, pattern)| choose(&of, &[pattern]).map(|chosen| (*place, chosen)));
-                each.collect::<Result<Vec<_>, _>>()
-            });
-            let chosen = chosen.await.context("looking for functions failed")?;
-            let chosen = chosen.with_context(|| format!("--trace: {}", module.path))?;
-            let mut taken = HashSet::new();
-            for (place, chosen) in chosen {
-                if !chosen.is_empty() {
-                    self.found.insert(place);
-                }
-                for chosen in chosen {
-                    if taken.insert(chosen.address) {
-                        functions.extend(self.planned(
-                            &module.path,
-                            &file,
-                            module.is_program,
-                            chosen,
-                        ));
-                    }
-                }
-            }
+    /// What is meant of these files; what cannot be measured is told at once.
+    async fn choose(&mut self, modules: Vec<Module>) -> anyhow::Result<MoreFunctions> {
+        if modules.is_empty() {
+            return Ok(MoreFunctions::default());
         }
-        Ok(functions)
-    }
-
-    /// Has functions measured.
-    async fn measure(&self, live: &Live, functions: Vec<PlannedFunction>) -> anyhow::Result<()> {
-        let plan = Plan {
-            pids: self.pids.clone(),
-            children: self.children,
-            functions,
-            budget: self.budget,
-        };
-        let measured = live
-            .access()
-            .ask(|answer| Command::Measure { plan, answer });
-        measured.await?.context("--trace")
-    }
-
-    /// One function as it is to be measured; one that cannot be is told at once.
-    fn planned(
-        &self,
-        module: &str,
-        file: &Arc<File>,
-        is_program: bool,
-        chosen: Chosen,
-    ) -> Option<PlannedFunction> {
-        let points = match chosen.points {
-            Ok(points) => points,
-            Err(why) => {
-                progress::say(&format!("--trace: {} is not measured: {why}", chosen.name));
-                return None;
-            }
-        };
-        let exits = match points.exits {
-            Ok(_) if self.counts_only => Err("its calls are counted, as was asked".to_owned()),
-            Ok(exits) => Ok(exits.into_iter().map(planned_point).collect()),
-            Err(why) => Err(format!("its calls are counted only: {why}")),
-        };
-        Some(PlannedFunction {
-            name: chosen.name,
-            aliases: chosen.aliases,
-            module: module.into(),
-            file: Arc::clone(file),
-            shared: !is_program,
-            entry: planned_point(points.entry),
-            exits,
-        })
-    }
-}
-
-fn planned_point(point: FilePoint) -> PlannedPoint {
-    PlannedPoint {
-        offset: point.offset,
-        stepped: point.stepped,
+        let mut chooser = std::mem::take(&mut self.chooser);
+        chooser.allow(BUDGET_NS);
+        // It may take a second: signals are heard meanwhile.
+        let chosen = tokio::task::spawn_blocking(move || {
+            let chosen = chooser.choose(modules);
+            (chooser, chosen)
+        });
+        let (chooser, chosen) = chosen.await.context("looking for functions failed")?;
+        self.chooser = chooser;
+        let more = chosen.context("--trace")?;
+        for RefusedFunction { name, why, .. } in &more.refused {
+            progress::say(&format!("--trace: {name} is not measured: {why}"));
+        }
+        Ok(more)
     }
 }
 
@@ -287,31 +223,4 @@ fn find_program(program: &OsStr) -> Option<PathBuf> {
             .find(is_file)
     };
     fs::canonicalize(found?).ok()
-}
-
-/// The files that a process has mapped as code; none where it is gone.
-fn mapped(pid: u32) -> Vec<Module> {
-    let identity = |path: &str| {
-        let metadata = fs::metadata(path).ok()?;
-        Some((metadata.dev(), metadata.ino()))
-    };
-    let program = identity(&format!("/proc/{pid}/exe"));
-    let maps = proc_fs::exec_maps(pid, MAX_MAPPINGS).unwrap_or_default();
-    let mut seen = HashSet::new();
-    let files = maps.entries.iter().filter(|entry| entry.inode != 0);
-    files
-        .filter(|entry| seen.insert((entry.device, entry.inode)))
-        .filter_map(|entry| {
-            // Through the mapping itself: also what was deleted, or has another root.
-            let mapping = format!("/proc/{pid}/map_files/{:x}-{:x}", entry.start, entry.end);
-            let file = File::open(&mapping).ok()?;
-            let path = String::from_utf8_lossy(&entry.path);
-            let path = path.strip_suffix(" (deleted)").unwrap_or(&path);
-            Some(Module {
-                path: path.to_owned(),
-                is_program: program.is_some() && identity(&mapping) == program,
-                file,
-            })
-        })
-        .collect()
 }

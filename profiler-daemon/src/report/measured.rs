@@ -14,7 +14,7 @@ use crate::kernel::ProbeCosts;
 const MOSTLY_PROBE: f64 = 10.0;
 
 /// All measured functions.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct Measured {
     /// Each of them.
     pub functions: Vec<MeasuredValues>,
@@ -25,12 +25,13 @@ pub struct Measured {
 }
 
 /// What the probes of one call cost, nanoseconds.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct KindCost {
     /// How the kernel executes the instruction at the entry: "emulated" or "stepped", out of its
     /// line.
     pub entry: &'static str,
     /// The same of the exit; `null` where calls are counted.
+    #[schema(required)]
     pub exit: Option<&'static str>,
     /// In the times of the call itself.
     pub inside_ns: f64,
@@ -41,7 +42,7 @@ pub struct KindCost {
 }
 
 /// One measured function: calls of all processes.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct MeasuredValues {
     /// Its name.
     pub function: String,
@@ -91,27 +92,34 @@ pub struct MeasuredValues {
     /// are not in its values.
     pub attached_after_ns: u64,
     /// Why there are no times, or not to the end.
+    #[schema(required)]
     pub why: Option<String>,
 }
 
 /// One of the two times of a measured function.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub struct MeasuredTimes {
     /// From entry to exit, of outermost calls, nanoseconds.
     pub inclusive_ns: u64,
     /// Less the calls of other measured functions that it made.
     pub exclusive_ns: u64,
     /// The shortest outermost call; `null` where there is none, as in the next ones.
+    #[schema(required)]
     pub min_ns: Option<u64>,
     /// The mean of them.
+    #[schema(required)]
     pub mean_ns: Option<u64>,
     /// The longest.
+    #[schema(required)]
     pub max_ns: Option<u64>,
     /// Half of them took no longer; to a fifth.
+    #[schema(required)]
     pub p50_ns: Option<u64>,
     /// Nine of ten.
+    #[schema(required)]
     pub p90_ns: Option<u64>,
     /// Ninety-nine of a hundred.
+    #[schema(required)]
     pub p99_ns: Option<u64>,
     /// Their durations: the least one of a bucket, nanoseconds, and how many calls are in it.
     pub histogram: Vec<(u64, u32)>,
@@ -335,6 +343,7 @@ mod tests {
             name: "work".to_owned(),
             aliases: Vec::new(),
             module: "/usr/bin/app".into(),
+            address: 0,
             file,
             shared: false,
             entry: PlannedPoint {
@@ -352,7 +361,6 @@ mod tests {
                 calls: BTreeMap::from([(process(1), row), (process(2), row)]),
             }],
             costs,
-            points: 2,
         }
     }
 

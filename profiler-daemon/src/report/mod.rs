@@ -24,6 +24,7 @@ mod fold;
 pub mod functions;
 mod identity;
 mod idle;
+pub mod instrumentations;
 pub mod lines;
 mod marks;
 mod meant;
@@ -66,6 +67,7 @@ pub use compared::{Compared, DiffQuery, DiffSide, Grouping, ProcessDiffQuery, Si
 pub use diff::{Diff, DiffRow, diff};
 pub use error::ReportError;
 pub use functions::{FunctionRow, functions, functions_with_inlines};
+pub use instrumentations::{Instrumentation, Instrumentations, instrumentation};
 pub use lines::{InstructionRow, LineRow, instructions, lines};
 pub use measured::{Measured, MeasuredValues, measured};
 pub use modules::{ModuleRow, modules};

@@ -23,8 +23,8 @@ pub const MAX_FUNCTIONS: usize = 256;
 const MAX_NAMES: usize = 16;
 /// Parts of one function that lie elsewhere.
 const MAX_PARTS: usize = 16;
-/// Processor time for one file.
-const BUDGET_NS: u64 = 10_000_000_000;
+/// Processor time for one file, nanoseconds.
+pub const BUDGET_NS: u64 = 10_000_000_000;
 /// What compilers append to the name of a copy that they have specialized.
 const CLONES: [&str; 5] = [".constprop.", ".isra.", ".part.", ".lto_priv.", ".llvm."];
 
@@ -214,13 +214,26 @@ impl Known {
     }
 }
 
-/// The functions of the file that any of these patterns means, by address.
+/// The functions of the file that any of these patterns means, by address. It takes no more than
+/// [`BUDGET_NS`] of processor time.
 ///
 /// # Errors
 /// [`NoChoice`].
 pub fn choose(file: &File, patterns: &[&Pattern]) -> Result<Vec<Chosen>, NoChoice> {
+    choose_within(file, patterns, BUDGET_NS)
+}
+
+/// The same within less processor time, nanoseconds.
+///
+/// # Errors
+/// [`NoChoice`].
+pub fn choose_within(
+    file: &File,
+    patterns: &[&Pattern],
+    budget_ns: u64,
+) -> Result<Vec<Chosen>, NoChoice> {
     let tables = FileTables::read(file).ok_or(NoChoice::NoProgram)?;
-    let deadline = Deadline::after(BUDGET_NS);
+    let deadline = Deadline::after(budget_ns.min(BUDGET_NS));
     // Where functions begin. Names are kept of those alone that are meant: a file may claim
     // millions, each as long as it likes.
     let mut starts: BTreeSet<u64> = BTreeSet::new();

@@ -3,12 +3,17 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use profiler_common::{StackEnd, kinds::Primary};
 use profiler_daemon::api::{
-    BoxFuture, Degraded, SessionFailure, Source, Status, TargetsFailure, Unavailable,
+    BoxFuture, Degraded, InstrumentationFailure, SessionFailure, Source, Status, TargetsFailure,
+    Unavailable,
+};
+use profiler_daemon::collect::{
+    End, InstrumentationState, MeasuredFunction, MeasuredFunctions, PlannedFunction, PlannedPoint,
+    RefusedFunction, Stage,
 };
 use profiler_daemon::config::Config;
 use profiler_daemon::config::targets::Targets;
@@ -24,6 +29,9 @@ use profiler_daemon::profile::limits::Limits;
 use profiler_daemon::profile::sessions::{SessionChange, SessionChanged};
 use profiler_daemon::profile::snapshot::Snapshot;
 use profiler_daemon::report::names::{Lines, Names};
+use profiler_daemon::report::{Instrumentation, instrumentation};
+use profiler_daemon::stages::choosing::Exits;
+use profiler_daemon::stages::instrumenting::Wanted;
 use profiler_daemon::symbols::lines::{Code, LineTable, NoLine, SourceLine, Step};
 use profiler_daemon::symbols::names::{FunctionKind, FunctionName};
 
@@ -37,6 +45,8 @@ pub(crate) const COMMAND_LINE: &str = "example --title \u{1b}]0;x\u{7}";
 pub(crate) const FUNCTIONS: usize = 40;
 
 const MS: u64 = 1_000_000;
+/// Instrumentations that are kept.
+const KEPT: usize = 8;
 
 /// A backend whose every answer a test can choose.
 pub(crate) struct Fake {
@@ -54,6 +64,8 @@ pub(crate) struct Fake {
     pub(crate) live: Option<Mutex<Live>>,
     /// Snapshots that were asked for.
     pub(crate) snapshots: Arc<AtomicU64>,
+    /// Functions that are measured, or were.
+    pub(crate) instrumentations: Mutex<Vec<InstrumentationState>>,
 }
 
 impl Default for Fake {
@@ -68,6 +80,17 @@ impl Default for Fake {
             name_bytes: 0,
             live: None,
             snapshots: Arc::default(),
+            instrumentations: Mutex::new(vec![measuring(
+                1,
+                Wanted {
+                    name: "first".to_owned(),
+                    patterns: Vec::new(),
+                    whom: Targets::default(),
+                    exits: Exits::Sites,
+                    length_ns: 60_000 * MS,
+                    budget: 0.05,
+                },
+            )]),
         }
     }
 }
@@ -303,6 +326,59 @@ fn code(offset: u64) -> Code {
     }
 }
 
+/// The file of that function.
+static PROGRAM: OnceLock<Arc<std::fs::File>> = OnceLock::new();
+
+/// An instrumentation of one function; another is refused.
+fn measuring(id: u32, wanted: Wanted) -> InstrumentationState {
+    let plan = PlannedFunction {
+        name: "work".to_owned(),
+        aliases: Vec::new(),
+        module: "/usr/bin/example".into(),
+        address: 0x1000,
+        file: Arc::clone(PROGRAM.get_or_init(|| {
+            let file = std::fs::File::open("/proc/self/exe");
+            Arc::new(file.unwrap())
+        })),
+        shared: false,
+        entry: PlannedPoint {
+            offset: 0x1000,
+            stepped: false,
+        },
+        exits: Ok(vec![PlannedPoint {
+            offset: 0x1020,
+            stepped: true,
+        }]),
+    };
+    InstrumentationState {
+        id,
+        name: wanted.name,
+        whom: wanted.whom,
+        stage: Stage::Measuring,
+        began_ns: 1_000 * MS,
+        until_ns: Some(1_000 * MS + wanted.length_ns),
+        budget: wanted.budget,
+        processes: 1,
+        points: 2,
+        refused: vec![RefusedFunction {
+            name: "other".to_owned(),
+            module: "/usr/bin/example".to_owned(),
+            why: "its symbol has no size".to_owned(),
+        }],
+        tried: Vec::new(),
+        trouble: None,
+        measured: MeasuredFunctions {
+            functions: vec![MeasuredFunction {
+                plan: Arc::new(plan),
+                attached_ns: 1_000 * MS,
+                gave_up: None,
+                calls: Default::default(),
+            }],
+            costs: Default::default(),
+        },
+    }
+}
+
 impl Source for Fake {
     fn snapshot(&self) -> BoxFuture<'_, Result<Arc<Snapshot>, Unavailable>> {
         Box::pin(async {
@@ -339,6 +415,64 @@ impl Source for Fake {
             unknown: named("[unknown]".to_owned(), false),
         });
         Box::pin(std::future::ready(names))
+    }
+
+    fn instrument(
+        &self,
+        wanted: Wanted,
+        dry_run: bool,
+    ) -> BoxFuture<'_, Result<Instrumentation, InstrumentationFailure>> {
+        let mut all = self.instrumentations.lock().unwrap();
+        let is_known = |pid: &u32| *pid == RUNNING;
+        let answer = if wanted.whom.pids.iter().all(is_known) {
+            let last = all.last().map_or(0, |last| last.id);
+            let state = measuring(if dry_run { 0 } else { last + 1 }, wanted);
+            if !dry_run {
+                if all.len() == KEPT {
+                    all.remove(0);
+                }
+                all.push(state.clone());
+            }
+            Ok(instrumentation(&state, 0))
+        } else {
+            let why = format!("there is no process {}", wanted.whom.pids[0]);
+            Err(InstrumentationFailure::Refused(why))
+        };
+        Box::pin(std::future::ready(answer))
+    }
+
+    fn instrumentations(&self) -> BoxFuture<'_, Result<Vec<Instrumentation>, Unavailable>> {
+        let all = self.instrumentations.lock().unwrap();
+        let all = all.iter().map(|state| instrumentation(state, 0)).collect();
+        Box::pin(std::future::ready(Ok(all)))
+    }
+
+    fn instrumentation(
+        &self,
+        id: u32,
+    ) -> BoxFuture<'_, Result<Option<Instrumentation>, Unavailable>> {
+        let all = self.instrumentations.lock().unwrap();
+        let one = all.iter().find(|state| state.id == id);
+        Box::pin(std::future::ready(Ok(
+            one.map(|state| instrumentation(state, 0))
+        )))
+    }
+
+    fn end_instrumentation(
+        &self,
+        id: u32,
+    ) -> BoxFuture<'_, Result<Option<Option<Instrumentation>>, Unavailable>> {
+        let mut all = self.instrumentations.lock().unwrap();
+        let place = all.iter().position(|state| state.id == id);
+        let answer = place.map(|place| {
+            if matches!(all[place].stage, Stage::Ended(_)) {
+                all.remove(place);
+                return None;
+            }
+            all[place].stage = Stage::Ended(End::Asked);
+            Some(instrumentation(&all[place], 0))
+        });
+        Box::pin(std::future::ready(Ok(answer)))
     }
 
     fn lines(

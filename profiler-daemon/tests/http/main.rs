@@ -8,6 +8,7 @@ mod connections;
 mod errors;
 mod events;
 mod guards;
+mod instrumentations;
 mod lines;
 mod openapi;
 mod page;
@@ -103,6 +104,7 @@ fn example(path: &str) -> String {
     path.replace("{pid}", &backend::RUNNING.to_string())
         .replace("{name}", "default")
         .replace("{id}", "other")
+        .replace("{number}", "1")
 }
 
 fn request(method: &str, target: &str) -> Request<Body> {

@@ -46,6 +46,7 @@ async fn run(arguments: &[&str]) -> Option<Output> {
     let mut options = HttpOptions::new(&Config::default(), Arc::new(RequestCounts::default()));
     // A stream ends after its first event.
     options.max_stream_age = Duration::ZERO;
+    options.instrumentation = true;
     let server = start(Fake::default(), options).await;
     let folder = target_dir().join("schemathesis");
     std::fs::create_dir_all(&folder).unwrap();

@@ -21,6 +21,7 @@ mod existing;
 mod failures;
 mod hostile;
 mod http;
+mod instrumentations;
 mod kernels;
 mod ledger;
 mod limits;

@@ -98,6 +98,7 @@ impl Source for Machine {
                 why: "CAP_SYSLOG is not granted: functions of the kernel are shown by their addresses"
                     .to_owned(),
             }],
+            instrumentation: Default::default(),
             own_cost: OwnCost {
                 cpu_seconds_total: 0.21,
                 resident_bytes: 41 << 20,

@@ -5,7 +5,10 @@ use utoipa::openapi::request_body::{RequestBody, RequestBodyBuilder};
 use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, ObjectBuilder, Type};
 
 use super::super::change::Change;
-use super::super::value::{Describe as _, SessionName};
+use super::super::instrumentation::{
+    MAX_BUDGET_PERCENT, MAX_PATTERN_BYTES, MAX_PATTERNS, MIN_BUDGET_PERCENT,
+};
+use super::super::value::{Describe as _, SessionName, words};
 use super::{content, string};
 use crate::config::targets::{
     MAX_CGROUP_BYTES, MAX_CGROUPS, MAX_COMM_BYTES, MAX_COMMS, MAX_PID, MAX_PIDS,
@@ -26,7 +29,8 @@ pub(super) fn body(change: Change) -> Option<RequestBody> {
             )
             .description(Some("The mark to make.")),
         Change::SetTargets => targets(),
-        Change::EndSession => return None,
+        Change::Instrument => instrumentation(),
+        Change::EndSession | Change::EndInstrumentation => return None,
     };
     let body = RequestBodyBuilder::new()
         .required(Some(Required::True))
@@ -41,20 +45,78 @@ fn name_of(about: &str) -> ObjectBuilder {
     SessionName.schema().description(Some(about))
 }
 
+fn list(items: ObjectBuilder, max: usize, about: &str) -> ArrayBuilder {
+    ArrayBuilder::new()
+        .items(items)
+        .max_items(Some(max))
+        .description(Some(about))
+}
+
+fn flag(default: bool, about: &str) -> ObjectBuilder {
+    ObjectBuilder::new()
+        .schema_type(Type::Boolean)
+        .default(Some(default.into()))
+        .description(Some(about))
+}
+
+/// The body of `POST /api/v1/instrumentations`.
+fn instrumentation() -> ObjectBuilder {
+    let pattern = string()
+        .pattern(Some("^[^:]+:[^:]"))
+        .max_length(Some(MAX_PATTERN_BYTES));
+    let functions = list(
+        pattern,
+        MAX_PATTERNS,
+        "Which functions: MODULE:FUNCTION, in both * stands for any text; MODULE is a path or its last part, FUNCTION a name as linkers write it or as it reads, or +0x1234.",
+    );
+    let exits = words(["auto", "sites", "trampolines", "none"].into_iter());
+    let length = string().default(Some("60s".into()));
+    let budget = ObjectBuilder::new()
+        .schema_type(Type::Number)
+        .minimum(Some(MIN_BUDGET_PERCENT))
+        .maximum(Some(MAX_BUDGET_PERCENT))
+        .default(Some(5.into()));
+    named_processes()
+        .property("name", name_of("What it is called."))
+        .property("functions", functions.min_items(Some(1)))
+        .required("functions")
+        .property("all", flag(false, "Whether it is of every process; no others are named then."))
+        .property("children", flag(true, "Whether children of the named processes are measured too."))
+        .property(
+            "exits",
+            exits.default(Some("auto".into())).description(Some(
+                "How ends of calls are found: at the function's own returns (auto, sites), or not at all: calls are counted. trampolines is refused.",
+            )),
+        )
+        .property(
+            "for",
+            length.description(Some("How long, 1s to 1h; everything is detached by itself then.")),
+        )
+        .property(
+            "budget_percent",
+            budget.description(Some("What probes may take of one processor from a process.")),
+        )
+        .property("dry_run", flag(false, "Whether to attach nothing, and only say what would be."))
+        .description(Some(
+            "The functions to measure, and of whom: pids, comms, cgroups, or all. Allowed only where the configuration says instrumentation.over_http = true.",
+        ))
+}
+
 /// The body of `PUT /api/v1/targets`.
 fn targets() -> ObjectBuilder {
-    let list = |items: ObjectBuilder, max: usize, about: &str| {
-        ArrayBuilder::new()
-            .items(items)
-            .max_items(Some(max))
-            .description(Some(about))
-    };
-    let flag = |about: &str| {
-        ObjectBuilder::new()
-            .schema_type(Type::Boolean)
-            .default(Some(false.into()))
-            .description(Some(about))
-    };
+    named_processes()
+        .property("all", flag(false, "Whether everything is profiled."))
+        .property(
+            "children",
+            flag(false, "Whether children of the named processes are profiled too."),
+        )
+        .description(Some(
+            "What is profiled from now on. What is left out is empty or false; `all` or one name is needed.",
+        ))
+}
+
+/// Processes by number, name and group.
+fn named_processes() -> ObjectBuilder {
     let pid = ObjectBuilder::new()
         .schema_type(Type::Integer)
         .minimum(Some(1))
@@ -66,7 +128,6 @@ fn targets() -> ObjectBuilder {
         .pattern(Some("^/"))
         .max_length(Some(MAX_CGROUP_BYTES));
     ObjectBuilder::new()
-        .property("all", flag("Whether everything is profiled."))
         .property("pids", list(pid, MAX_PIDS, "Processes by number."))
         .property(
             "comms",
@@ -80,11 +141,4 @@ fn targets() -> ObjectBuilder {
                 "Processes by the path of their control group, bounded in bytes, without . and .. in it.",
             ),
         )
-        .property(
-            "children",
-            flag("Whether children of the named processes are profiled too."),
-        )
-        .description(Some(
-            "What is profiled from now on. What is left out is empty or false; `all` or one name is needed.",
-        ))
 }

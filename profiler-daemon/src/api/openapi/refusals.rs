@@ -17,7 +17,7 @@ pub(super) const OF_ALL: &[Refusal] = &[
     Refusal(
         403,
         "CrossSite",
-        "A page of another site made the browser ask (header Sec-Fetch-Site).",
+        "A page of another site made the browser ask (header Sec-Fetch-Site), or the configuration does not allow it (`detail` says which setting).",
     ),
     Refusal(414, "AddressTooLong", "Path and query are too long."),
     Refusal(
@@ -62,6 +62,12 @@ pub(super) const OF_IMAGES: &[Refusal] = &[Refusal(
     "UnknownImage",
     "No processes of that image have ended and left the list.",
 )];
+/// Where an instrumentation is named.
+pub(super) const OF_INSTRUMENTATIONS: &[Refusal] = &[Refusal(
+    404,
+    "UnknownInstrumentation",
+    "There is no such instrumentation.",
+)];
 /// Where a named session is named.
 pub(super) const OF_SESSIONS: &[Refusal] = &[
     Refusal(404, "UnknownSession", "There is no such session or span."),
@@ -98,6 +104,7 @@ pub(super) const ALL: &[&[Refusal]] = &[
     OF_ALL,
     OF_FORMATS,
     OF_PROCESSES,
+    OF_INSTRUMENTATIONS,
     OF_SESSIONS,
     OF_BOTH,
     OF_CHANGES,

@@ -1,0 +1,66 @@
+//! Instrumentations of running stages, for whoever asks the backend.
+
+use super::live::{Live, unavailable};
+use crate::api::{InstrumentationFailure, Unavailable};
+use crate::collect::{Command, InstrumentationCommand, InstrumentationState};
+use crate::report::{self, Instrumentation};
+use crate::stages::instrumenting::{self, NotBegun, Wanted};
+use crate::sys::clock::{monotonic_ns, unix_ns};
+
+impl Live {
+    /// Has functions measured, or says what that would be.
+    pub(super) async fn instrumented(
+        &self,
+        wanted: Wanted,
+        dry_run: bool,
+    ) -> Result<Instrumentation, InstrumentationFailure> {
+        self.has_begun()?;
+        let begun = if dry_run {
+            instrumenting::preview(self.access(), &self.turns, wanted).await
+        } else {
+            instrumenting::begin(self.access(), &self.turns, wanted).await
+        };
+        begun.map(|state| shown(&state)).map_err(failure)
+    }
+
+    /// All that are kept.
+    pub(super) async fn all_instrumentations(&self) -> Result<Vec<Instrumentation>, Unavailable> {
+        let all = |answer| Command::Instrumentation(InstrumentationCommand::All { answer });
+        let all = self.access().ask(all).await.map_err(unavailable)?;
+        Ok(all.iter().map(shown).collect())
+    }
+
+    /// One of them.
+    pub(super) async fn one_instrumentation(
+        &self,
+        id: u32,
+    ) -> Result<Option<Instrumentation>, Unavailable> {
+        let one = |answer| Command::Instrumentation(InstrumentationCommand::One { id, answer });
+        let one = self.access().ask(one).await.map_err(unavailable)?;
+        Ok(one.as_ref().map(shown))
+    }
+
+    /// See [`Source::end_instrumentation`](crate::api::Source::end_instrumentation).
+    pub(super) async fn ended_instrumentation(
+        &self,
+        id: u32,
+    ) -> Result<Option<Option<Instrumentation>>, Unavailable> {
+        let end = |answer| Command::Instrumentation(InstrumentationCommand::End { id, answer });
+        let ended = self.access().ask(end).await.map_err(unavailable)?;
+        Ok(ended.map(|ended| ended.as_ref().map(shown)))
+    }
+}
+
+fn shown(state: &InstrumentationState) -> Instrumentation {
+    report::instrumentation(state, unix_ns().saturating_sub(monotonic_ns()))
+}
+
+fn failure(why: NotBegun) -> InstrumentationFailure {
+    match why {
+        NotBegun::Busy | NotBegun::Late => Unavailable(why.to_string()).into(),
+        NotBegun::Unanswered(why) => unavailable(why).into(),
+        NotBegun::NotChosen(_) | NotBegun::Unknown(_) | NotBegun::Refused(_) => {
+            InstrumentationFailure::Refused(why.to_string())
+        }
+    }
+}

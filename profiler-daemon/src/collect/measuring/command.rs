@@ -1,0 +1,106 @@
+//! What is asked of the measuring of functions.
+
+use super::super::command::{Answer, reply};
+use super::Measuring;
+use super::instrumentation::{InstrumentationError, InstrumentationState, meant};
+use super::plan::{MoreFunctions, Plan};
+use crate::config::targets::Targets;
+use crate::kernel::{Kernel, ProbeCosts};
+use crate::processes::live::Processes;
+
+/// A request about instrumentations.
+pub enum InstrumentationCommand {
+    /// One begins.
+    Start {
+        /// What is measured, of whom.
+        plan: Plan,
+        /// Its number.
+        answer: Answer<Result<u32, InstrumentationError>>,
+    },
+    /// More functions are measured by one that runs.
+    More {
+        /// Its number.
+        id: u32,
+        /// Which.
+        more: MoreFunctions,
+        /// Whether they are.
+        answer: Answer<Result<(), InstrumentationError>>,
+    },
+    /// Whom one would measure now.
+    Meant {
+        /// Of whom.
+        whom: Targets,
+        /// Their numbers, each with one that changes as it maps files.
+        answer: Answer<Result<Vec<(u32, u64)>, InstrumentationError>>,
+    },
+    /// What probes cost here: measured, where they were not yet, on functions of this program.
+    Costs {
+        /// By kind of call.
+        answer: Answer<Result<ProbeCosts, InstrumentationError>>,
+    },
+    /// Whom one measures.
+    Processes {
+        /// Its number.
+        id: u32,
+        /// Their numbers, each with one that changes as it maps files; `None`: it does not run.
+        answer: Answer<Option<Vec<(u32, u64)>>>,
+    },
+    /// What one has measured.
+    One {
+        /// Its number.
+        id: u32,
+        /// All of it, up to now; `None`: there is none.
+        answer: Answer<Option<InstrumentationState>>,
+    },
+    /// All that are kept.
+    All {
+        /// All of them, up to the last pass or look.
+        answer: Answer<Vec<InstrumentationState>>,
+    },
+    /// One that runs ends; one that has ended is forgotten.
+    End {
+        /// Its number.
+        id: u32,
+        /// How it was once it had ended; within `None` if it is forgotten. `None`: there is none.
+        answer: Answer<Option<Option<InstrumentationState>>>,
+    },
+}
+
+impl Measuring {
+    /// Does what is asked.
+    pub(in super::super) fn obey(
+        &mut self,
+        kernel: &mut Kernel,
+        processes: &Processes,
+        command: InstrumentationCommand,
+    ) {
+        match command {
+            InstrumentationCommand::Start { plan, answer } => {
+                reply(answer, || self.start(kernel, processes, plan));
+            }
+            InstrumentationCommand::More { id, more, answer } => {
+                reply(answer, || self.add(kernel, id, more));
+            }
+            InstrumentationCommand::Meant { whom, answer } => {
+                reply(answer, || meant(&whom, processes));
+            }
+            InstrumentationCommand::Costs { answer } => {
+                reply(answer, || self.calibrated(kernel));
+            }
+            InstrumentationCommand::Processes { id, answer } => {
+                reply(answer, || self.processes(processes, id));
+            }
+            InstrumentationCommand::One { id, answer } => {
+                reply(answer, || {
+                    self.read(kernel);
+                    self.state(kernel, id)
+                });
+            }
+            InstrumentationCommand::All { answer } => reply(answer, || self.states(kernel)),
+            InstrumentationCommand::End { id, answer } => reply(answer, || {
+                let is_there = self.end_or_forget(kernel, id);
+                is_there.then(|| self.state(kernel, id))
+            }),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What is to be measured: functions with their points, of whom, and within which bounds.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use crate::config::targets::Targets;
+
+/// A place to be probed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlannedPoint {
+    /// Where, from the start of the file, bytes.
+    pub offset: u64,
+    /// Whether the kernel executes the instruction out of its line.
+    pub stepped: bool,
+}
+
+/// A function to be measured.
+#[derive(Clone, Debug)]
+pub struct PlannedFunction {
+    /// Its name.
+    pub name: String,
+    /// Other names of the same code.
+    pub aliases: Vec<String>,
+    /// The file's path.
+    pub module: Arc<str>,
+    /// Where it begins, a virtual address of the file.
+    pub address: u64,
+    /// The file.
+    pub file: Arc<File>,
+    /// Whether probes are in the memory of measured processes alone: the file is others' too.
+    pub shared: bool,
+    /// Where it is entered.
+    pub entry: PlannedPoint,
+    /// Where it is left; or why its calls are counted only.
+    pub exits: Result<Vec<PlannedPoint>, String>,
+}
+
+/// A function that was meant and is not measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedFunction {
+    /// Its name.
+    pub name: String,
+    /// The file's path.
+    pub module: String,
+    /// Why.
+    pub why: String,
+}
+
+/// What is to be measured, of whom.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What whoever asks calls it; may be empty.
+    pub name: String,
+    /// The processes, of those that are profiled.
+    pub whom: Targets,
+    /// The functions; none yet, where they are to be found later.
+    pub functions: Vec<PlannedFunction>,
+    /// Those that were meant and cannot be measured.
+    pub refused: Vec<RefusedFunction>,
+    /// How much of one processor the probes may take from a process; 0 = any.
+    pub budget: f64,
+    /// When everything is detached by itself, nanoseconds from the beginning; `None`: never.
+    pub length_ns: Option<u64>,
+    /// Whether functions are first tried: entries alone are counted for a while, and what would
+    /// cost too much is not measured. Calls are missed meanwhile.
+    pub trial: bool,
+}
+
+/// More functions for an instrumentation that runs.
+#[derive(Clone, Debug, Default)]
+pub struct MoreFunctions {
+    /// The functions.
+    pub functions: Vec<PlannedFunction>,
+    /// Those that were meant and cannot be measured.
+    pub refused: Vec<RefusedFunction>,
+}

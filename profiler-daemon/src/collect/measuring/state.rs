@@ -1,0 +1,127 @@
+//! What was measured, for whoever asks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use profiler_common::measured::MeasuredRow;
+
+use super::instrumentation::{InstrumentationState, Stage};
+use super::plan::PlannedFunction;
+use super::{Measuring, process_of};
+use crate::kernel::{Kernel, ProbeCosts};
+use crate::processes::ids::ProcessKey;
+use crate::processes::live::Processes;
+
+/// A measured function, with its calls.
+#[derive(Clone, Debug)]
+pub struct MeasuredFunction {
+    /// What was planned.
+    pub plan: Arc<PlannedFunction>,
+    /// When its probes were attached, monotonic nanoseconds.
+    pub attached_ns: u64,
+    /// Why its probes were detached before the end.
+    pub gave_up: Option<String>,
+    /// Its calls by process.
+    pub calls: BTreeMap<ProcessKey, MeasuredRow>,
+}
+
+/// All that is measured.
+#[derive(Clone, Debug, Default)]
+pub struct MeasuredFunctions {
+    /// The functions, in the order in which they were asked for.
+    pub functions: Vec<MeasuredFunction>,
+    /// What probes cost.
+    pub costs: ProbeCosts,
+}
+
+/// How measuring goes, over all instrumentations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MeasuringCounts {
+    /// Instrumentations that run.
+    pub running: usize,
+    /// Points that are attached.
+    pub points: usize,
+    /// Functions that were given up because they cost too much, since the start.
+    pub given_up: u64,
+}
+
+impl Measuring {
+    /// An instrumentation, with what was read up to now.
+    pub(super) fn state(&self, kernel: &Kernel, id: u32) -> Option<InstrumentationState> {
+        let one = self.instrumentations.get(&id)?;
+        let of = self.functions.iter().filter(|(_, of)| of.of == id);
+        let mut functions: BTreeMap<u32, MeasuredFunction> = of
+            .map(|(number, function)| {
+                let calls = function.ended.iter().map(|(key, row)| (*key, *row));
+                let function = MeasuredFunction {
+                    plan: Arc::clone(&function.plan),
+                    attached_ns: function.attached_ns,
+                    gave_up: function.gave_up.clone(),
+                    calls: calls.collect(),
+                };
+                (*number, function)
+            })
+            .collect();
+        for (key, row) in &self.living {
+            if let Some(function) = functions.get_mut(&key.function) {
+                let calls = function.calls.entry(process_of(key));
+                calls.or_insert(MeasuredRow::EMPTY).merge(row);
+            }
+        }
+        let tried = self.trials.values().filter(|tried| tried.of == id);
+        let tried = tried.map(|tried| (tried.plan.name.clone(), tried.plan.module.to_string()));
+        let tried: Vec<(String, String)> = tried.collect();
+        let stage = match one.ended {
+            Some(why) => Stage::Ended(why),
+            None if !tried.is_empty() => Stage::Trial,
+            None if functions.is_empty() => Stage::Waiting,
+            None => Stage::Measuring,
+        };
+        Some(InstrumentationState {
+            id,
+            name: one.name.clone(),
+            whom: one.whom.clone(),
+            stage,
+            began_ns: one.began_ns,
+            until_ns: one.until_ns,
+            budget: one.budget,
+            processes: one.processes.len(),
+            points: if one.runs() {
+                kernel.measured.points_of(one.slot)
+            } else {
+                0
+            },
+            refused: one.refused.clone(),
+            tried,
+            trouble: one.trouble.clone(),
+            measured: MeasuredFunctions {
+                functions: functions.into_values().collect(),
+                costs: self.costs.unwrap_or_default(),
+            },
+        })
+    }
+
+    /// All instrumentations that are kept.
+    pub(super) fn states(&self, kernel: &Kernel) -> Vec<InstrumentationState> {
+        let all = self.instrumentations.keys();
+        all.filter_map(|id| self.state(kernel, *id)).collect()
+    }
+
+    /// How it goes.
+    pub(in super::super) fn counts(&self, kernel: &Kernel) -> MeasuringCounts {
+        MeasuringCounts {
+            running: self.running().count(),
+            points: kernel.measured.points(),
+            given_up: self.given_up,
+        }
+    }
+
+    /// The processes that an instrumentation measures, with what changes as they map files; `None`:
+    /// it does not run.
+    pub(super) fn processes(&self, processes: &Processes, id: u32) -> Option<Vec<(u32, u64)>> {
+        let one = self.instrumentations.get(&id).filter(|one| one.runs())?;
+        let living = processes.living();
+        let its = living.filter(|living| one.whom.all || one.processes.contains(&living.pid));
+        Some(its.map(|living| (living.pid, living.changes)).collect())
+    }
+}

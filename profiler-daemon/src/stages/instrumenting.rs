@@ -1,0 +1,289 @@
+//! Instrumentations that run by themselves: what they mean is looked for in what processes have
+//! mapped, now and as long as they run.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::sync::Semaphore;
+use tracing::{debug, warn};
+
+use super::access::{Access, Unanswered};
+use super::choosing::{Chooser, Exits, NotChosen};
+use crate::collect::{
+    Command, InstrumentationCommand, InstrumentationError, InstrumentationState, MeasuredFunction,
+    MeasuredFunctions, MoreFunctions, Plan, RefusedFunction, Stage,
+};
+use crate::config::targets::Targets;
+use crate::symbols::chosen::Pattern;
+use crate::sys::clock::monotonic_ns;
+use crate::sys::proc_fs;
+
+/// Time between two looks at who has mapped what.
+const LOOK: Duration = Duration::from_millis(200);
+/// Processes that are looked at in one look; others in the next.
+const MAX_LOOKED: usize = 256;
+/// Processor time that choosing the functions of one request may take, and later each look,
+/// nanoseconds.
+const BUDGET_NS: u64 = 2_000_000_000;
+/// How long a request waits for its functions. What hangs longer keeps its turn: others are refused
+/// meanwhile, and the daemon is not held up.
+const PATIENCE: Duration = Duration::from_secs(6);
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// What whoever asks calls it; may be empty.
+    pub name: String,
+    /// The functions.
+    pub patterns: Vec<Pattern>,
+    /// Of whom.
+    pub whom: Targets,
+    /// How the ends of calls are found.
+    pub exits: Exits,
+    /// How long, nanoseconds.
+    pub length_ns: u64,
+    /// What probes may take of one processor from a process.
+    pub budget: f64,
+}
+
+/// Why nothing was begun.
+#[derive(Debug, Error)]
+pub enum NotBegun {
+    /// Its functions cannot be chosen.
+    #[error(transparent)]
+    NotChosen(#[from] NotChosen),
+    /// A pattern means nothing.
+    #[error(
+        "{0}: there is no such function in the symbols of that file: name it as linkers write it or as it reads, * stands for any text, or give MODULE:+0x1234 for an address"
+    )]
+    Unknown(String),
+    /// Somebody else's functions are being chosen.
+    #[error("functions of another request are being chosen: ask again in a moment")]
+    Busy,
+    /// It takes too long.
+    #[error(
+        "looking for the functions took longer than {PATIENCE:?}: name fewer processes or files"
+    )]
+    Late,
+    /// It cannot be.
+    #[error(transparent)]
+    Refused(#[from] InstrumentationError),
+    /// The collector does not answer.
+    #[error(transparent)]
+    Unanswered(#[from] Unanswered),
+}
+
+/// One at a time chooses functions.
+#[derive(Clone)]
+pub struct Turns(Arc<Semaphore>);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(1)))
+    }
+}
+
+/// Processes that were looked at, each with what it had mapped then.
+type Looked = HashMap<u32, u64>;
+
+/// Says what an instrumentation would be, and attaches nothing.
+///
+/// # Errors
+/// [`NotBegun`].
+pub async fn preview(
+    access: &Access,
+    turns: &Turns,
+    wanted: Wanted,
+) -> Result<InstrumentationState, NotBegun> {
+    let whom = wanted.whom.clone();
+    let ask = |answer| Command::Instrumentation(InstrumentationCommand::Costs { answer });
+    let costs = access.ask(ask).await??;
+    let processes = meant(access, &whom).await?;
+    let (_, _, more) = choose(turns, &wanted, &processes).await?;
+    let now_ns = monotonic_ns();
+    let functions = more.functions.into_iter().map(|plan| MeasuredFunction {
+        plan: Arc::new(plan),
+        attached_ns: now_ns,
+        gave_up: None,
+        calls: Default::default(),
+    });
+    Ok(InstrumentationState {
+        id: 0,
+        name: wanted.name,
+        whom,
+        stage: Stage::Waiting,
+        began_ns: now_ns,
+        until_ns: None,
+        budget: wanted.budget,
+        processes: processes.len(),
+        points: 0,
+        refused: more.refused,
+        tried: Vec::new(),
+        trouble: None,
+        measured: MeasuredFunctions {
+            functions: functions.collect(),
+            costs,
+        },
+    })
+}
+
+/// Begins an instrumentation, and has it followed as long as it runs.
+///
+/// # Errors
+/// [`NotBegun`]; nothing is then attached.
+pub async fn begin(
+    access: &Access,
+    turns: &Turns,
+    wanted: Wanted,
+) -> Result<InstrumentationState, NotBegun> {
+    let processes = meant(access, &wanted.whom).await?;
+    let (chooser, looked, more) = choose(turns, &wanted, &processes).await?;
+    let plan = Plan {
+        name: wanted.name,
+        whom: wanted.whom,
+        functions: more.functions,
+        refused: more.refused,
+        budget: wanted.budget,
+        length_ns: Some(wanted.length_ns),
+        trial: true,
+    };
+    let start = |answer| Command::Instrumentation(InstrumentationCommand::Start { plan, answer });
+    let id = access.ask(start).await??;
+    tokio::spawn(follow(access.clone(), turns.clone(), id, chooser, looked));
+    let ask = |answer| Command::Instrumentation(InstrumentationCommand::One { id, answer });
+    let state = access.ask(ask).await?;
+    Ok(state.ok_or(InstrumentationError::Over)?)
+}
+
+async fn meant(access: &Access, whom: &Targets) -> Result<Vec<(u32, u64)>, NotBegun> {
+    let whom = whom.clone();
+    let ask = |answer| Command::Instrumentation(InstrumentationCommand::Meant { whom, answer });
+    Ok(access.ask(ask).await??)
+}
+
+/// The functions that are meant in what these processes have mapped.
+async fn choose(
+    turns: &Turns,
+    wanted: &Wanted,
+    processes: &[(u32, u64)],
+) -> Result<(Chooser, Looked, MoreFunctions), NotBegun> {
+    let turn = Arc::clone(&turns.0);
+    let turn = turn.try_acquire_owned().map_err(|_| NotBegun::Busy)?;
+    let chooser = Chooser::new(wanted.patterns.clone(), wanted.exits, BUDGET_NS);
+    let processes = processes.to_vec();
+    let work = tokio::task::spawn_blocking(move || {
+        // Kept to the end of the work, whoever waits for it.
+        let _turn = turn;
+        let mut chooser = chooser;
+        let mut looked = Looked::new();
+        let more = look(&mut chooser, &mut looked, &processes, usize::MAX);
+        (chooser, looked, more)
+    });
+    let done = tokio::time::timeout(PATIENCE, work).await;
+    let (chooser, looked, more) = done
+        .map_err(|_| NotBegun::Late)?
+        .map_err(|_| NotBegun::Late)?;
+    let more = more?;
+    match chooser.missing_in_their_files().first() {
+        Some(pattern) => Err(NotBegun::Unknown(pattern.text())),
+        None => Ok((chooser, looked, more)),
+    }
+}
+
+/// Looks at processes that have mapped something since they were looked at, and chooses functions
+/// of what they have mapped.
+fn look(
+    chooser: &mut Chooser,
+    looked: &mut Looked,
+    processes: &[(u32, u64)],
+    most: usize,
+) -> Result<MoreFunctions, NotChosen> {
+    looked.retain(|pid, _| processes.iter().any(|(other, _)| other == pid));
+    let changed = processes
+        .iter()
+        .filter(|(pid, changes)| looked.get(pid) != Some(changes));
+    let changed: Vec<(u32, u64)> = changed.take(most).copied().collect();
+    let mut modules = Vec::new();
+    for (pid, changes) in changed {
+        looked.insert(pid, changes);
+        modules.extend(chooser.mapped(pid));
+    }
+    let mut more = chooser.choose(modules)?;
+    let pids: HashSet<u32> = processes.iter().map(|(pid, _)| *pid).collect();
+    for function in &mut more.functions {
+        // Breakpoints of a program that others run too are theirs as well.
+        if !function.shared {
+            let file = function.file.metadata();
+            let file = file.map(|file| (file.dev(), file.ino()));
+            function.shared = file.map_or(true, |file| is_run_by_others(file, &pids));
+        }
+    }
+    Ok(more)
+}
+
+/// Does any other process run this program?
+fn is_run_by_others(file: (u64, u64), pids: &HashSet<u32>) -> bool {
+    let all = proc_fs::pids().unwrap_or_default().into_iter();
+    let mut others = all.filter(|pid| !pids.contains(pid));
+    others.any(|pid| {
+        let exe = fs::metadata(format!("/proc/{pid}/exe"));
+        exe.is_ok_and(|exe| (exe.dev(), exe.ino()) == file)
+    })
+}
+
+/// Has an instrumentation measure functions of files that its processes map later, as long as it
+/// runs.
+async fn follow(access: Access, turns: Turns, id: u32, mut chooser: Chooser, mut looked: Looked) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let ask =
+            |answer| Command::Instrumentation(InstrumentationCommand::Processes { id, answer });
+        let processes = match access.ask(ask).await {
+            Ok(Some(processes)) => processes,
+            Ok(None) | Err(Unanswered::Stopped | Unanswered::Refused(_)) => return,
+            Err(Unanswered::Late) => continue,
+        };
+        let is_new = |(pid, changes): &(u32, u64)| looked.get(pid) != Some(changes);
+        if !processes.iter().any(is_new) {
+            continue;
+        }
+        let Ok(turn) = Arc::clone(&turns.0).acquire_owned().await else {
+            return;
+        };
+        let work = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            chooser.allow(BUDGET_NS);
+            let more = look(&mut chooser, &mut looked, &processes, MAX_LOOKED);
+            (chooser, looked, more)
+        });
+        let Ok(done) = work.await else {
+            warn!("instrumentation {id} is not followed any more: looking for functions failed");
+            return;
+        };
+        let more;
+        (chooser, looked, more) = done;
+        let more = more.unwrap_or_else(|why| MoreFunctions {
+            functions: Vec::new(),
+            refused: vec![RefusedFunction {
+                name: "*".to_owned(),
+                module: "*".to_owned(),
+                why: why.to_string(),
+            }],
+        });
+        if more.functions.is_empty() && more.refused.is_empty() {
+            continue;
+        }
+        let ask =
+            |answer| Command::Instrumentation(InstrumentationCommand::More { id, more, answer });
+        match access.ask(ask).await {
+            Ok(Ok(())) => {}
+            Ok(Err(InstrumentationError::Over)) => return,
+            Ok(Err(error)) => warn!("instrumentation {id} measures nothing that is new: {error}"),
+            Err(error) => debug!("instrumentation {id}: {error}"),
+        }
+    }
+}
