@@ -25,9 +25,9 @@ mod totals;
 pub use confidence::{Column, Estimate, Interval, KernelTicks, MARK_PARTS, equal_marks};
 pub use rounding::shares;
 
-/// Where the marks of a [`Part`] are in a [`Primary`].
+/// Where the marks of a [`MarkSort`] are in a [`Primary`].
 #[derive(Clone, Copy, Debug)]
-enum Marks {
+enum MarkPlaces {
     Ticks(Tick),
     Gaps(usize),
     Weights(usize),
@@ -35,16 +35,16 @@ enum Marks {
 
 /// One sort of marks: what it divides, and what time at such a mark is.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct MarkSort {
     kind: Kind,
     class: Class,
     /// Kernel mode outside calls.
     is_fault: bool,
-    marks: Marks,
+    marks: MarkPlaces,
 }
 
-const fn part(kind: Kind, class: Class, is_fault: bool, marks: Marks) -> Part {
-    Part {
+const fn part(kind: Kind, class: Class, is_fault: bool, marks: MarkPlaces) -> MarkSort {
+    MarkSort {
         kind,
         class,
         is_fault,
@@ -58,26 +58,26 @@ const PARTS: usize = 11;
 /// All sorts of marks. A kind with several is divided among them first, so its totals need no
 /// stacks.
 #[rustfmt::skip]
-const ALL_PARTS: [Part; PARTS] = [
-    part(Kind::User, Class::User, false, Marks::Ticks(Tick::User)),
-    part(Kind::User, Class::User, true, Marks::Ticks(Tick::Fault)),
-    part(Kind::Untraced, Class::User, false, Marks::Ticks(Tick::UntracedUser)),
-    part(Kind::Untraced, Class::User, true, Marks::Ticks(Tick::UntracedFault)),
-    part(Kind::Untraced, Class::Syscall, false, Marks::Ticks(Tick::UntracedCall)),
-    part(Kind::Kernel, Class::Kernel, false, Marks::Ticks(Tick::Kernel)),
-    part(Kind::Call, Class::Syscall, false, Marks::Gaps(MARK_CALL)),
-    part(Kind::CallBlocked, Class::Blocked, false, Marks::Gaps(MARK_BLOCKED)),
-    part(Kind::CallRunnable, Class::Runnable, false, Marks::Gaps(MARK_RUNNABLE)),
-    part(Kind::OutsideBlocked, Class::Blocked, false, Marks::Weights(BLOCKED)),
-    part(Kind::OutsideRunnable, Class::Runnable, false, Marks::Weights(RUNNABLE)),
+const ALL_PARTS: [MarkSort; PARTS] = [
+    part(Kind::User, Class::User, false, MarkPlaces::Ticks(Tick::User)),
+    part(Kind::User, Class::User, true, MarkPlaces::Ticks(Tick::Fault)),
+    part(Kind::Untraced, Class::User, false, MarkPlaces::Ticks(Tick::UntracedUser)),
+    part(Kind::Untraced, Class::User, true, MarkPlaces::Ticks(Tick::UntracedFault)),
+    part(Kind::Untraced, Class::Syscall, false, MarkPlaces::Ticks(Tick::UntracedCall)),
+    part(Kind::Kernel, Class::Kernel, false, MarkPlaces::Ticks(Tick::Kernel)),
+    part(Kind::Call, Class::Syscall, false, MarkPlaces::Gaps(MARK_CALL)),
+    part(Kind::CallBlocked, Class::Blocked, false, MarkPlaces::Gaps(MARK_BLOCKED)),
+    part(Kind::CallRunnable, Class::Runnable, false, MarkPlaces::Gaps(MARK_RUNNABLE)),
+    part(Kind::OutsideBlocked, Class::Blocked, false, MarkPlaces::Weights(BLOCKED)),
+    part(Kind::OutsideRunnable, Class::Runnable, false, MarkPlaces::Weights(RUNNABLE)),
 ];
 
-impl Part {
+impl MarkSort {
     fn of(self, primary: &Primary) -> u64 {
         match self.marks {
-            Marks::Ticks(tick) => primary.ticks[tick as usize],
-            Marks::Gaps(index) => primary.marks[index],
-            Marks::Weights(index) => primary.weighted[index],
+            MarkPlaces::Ticks(tick) => primary.ticks[tick as usize],
+            MarkPlaces::Gaps(index) => primary.marks[index],
+            MarkPlaces::Weights(index) => primary.weighted[index],
         }
     }
 }
@@ -116,7 +116,7 @@ impl Product {
         self.estimated_ns = self.estimated_ns.saturating_add(other.estimated_ns);
     }
 
-    fn add_part(&mut self, part: Part, part_ns: u64) {
+    fn add_part(&mut self, part: MarkSort, part_ns: u64) {
         let class_ns = &mut self.classes[part.class as usize];
         *class_ns = class_ns.saturating_add(part_ns);
         if part.is_fault {

@@ -28,10 +28,10 @@ use crate::http::Client;
 use crate::stages::{self, Stages};
 use crate::sys::heap;
 
-use answer::{Answer, Texts};
+use answer::{DottedTexts, ScreenAnswer};
 use peer::Peer;
-use question::Question;
-use screen::Screen;
+use question::ScreenQuestion;
+use screen::TakenScreen;
 use state::{Change, State};
 
 /// The width of what is printed once, columns.
@@ -57,7 +57,7 @@ pub fn run(args: &TopArgs) -> anyhow::Result<()> {
         .build()
         .context("cannot wait for answers")?;
     let result = runtime.block_on(async {
-        let mut asked = Asked::start(args)?;
+        let mut asked = AskedDaemon::start(args)?;
         let shown = async {
             asked.ready().await?;
             if args.once {
@@ -75,7 +75,7 @@ pub fn run(args: &TopArgs) -> anyhow::Result<()> {
 }
 
 /// Whom to ask, and what runs for it.
-struct Asked {
+struct AskedDaemon {
     peer: Peer,
     own: Option<Own>,
 }
@@ -87,7 +87,7 @@ struct Own {
     watch: JoinHandle<()>,
 }
 
-impl Asked {
+impl AskedDaemon {
     fn start(args: &TopArgs) -> anyhow::Result<Self> {
         if let Some(url) = &args.connect {
             let client = Client::at(url).map_err(|form| anyhow!("--connect {form}"))?;
@@ -138,13 +138,13 @@ impl Asked {
 }
 
 /// Asks all of a question.
-async fn ask(peer: Peer, question: Question) -> anyhow::Result<Answer> {
+async fn ask(peer: Peer, question: ScreenQuestion) -> anyhow::Result<ScreenAnswer> {
     let answers = peer.ask(&question).await?;
-    Answer::read(
+    ScreenAnswer::read(
         question.view,
-        &Texts(&answers.totals),
-        &Texts(&answers.table),
-        &Texts(&answers.status),
+        &DottedTexts(&answers.totals),
+        &DottedTexts(&answers.table),
+        &DottedTexts(&answers.status),
     )
     .context("the daemon's answer has another form than this version knows")
 }
@@ -165,8 +165,8 @@ async fn show(args: &TopArgs, peer: &Peer) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for signals")?;
     let mut hangup = signal(SignalKind::hangup()).context("cannot wait for signals")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
-    let mut screen = Screen::open().context("cannot use the terminal")?;
-    let mut asking: Option<JoinHandle<anyhow::Result<Answer>>> = None;
+    let mut screen = TakenScreen::open().context("cannot use the terminal")?;
+    let mut asking: Option<JoinHandle<anyhow::Result<ScreenAnswer>>> = None;
     let mut next = Instant::now();
     loop {
         screen.draw(|frame| draw::draw(frame, &mut state))?;
@@ -200,8 +200,8 @@ async fn show(args: &TopArgs, peer: &Peer) -> anyhow::Result<()> {
 
 /// Waits for what is asked; for ever where nothing is.
 async fn answered(
-    asking: &mut Option<JoinHandle<anyhow::Result<Answer>>>,
-) -> Result<Answer, String> {
+    asking: &mut Option<JoinHandle<anyhow::Result<ScreenAnswer>>>,
+) -> Result<ScreenAnswer, String> {
     let Some(task) = asking else {
         return std::future::pending().await;
     };

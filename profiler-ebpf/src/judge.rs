@@ -122,7 +122,7 @@ fn judge_once(
 ) -> Option<()> {
     let generation = word(&control.generation);
     if reference.generation != generation && reference.slot != GONE_SLOT {
-        let claim = Claim::take(task)?;
+        let claim = FilterLock::take(task)?;
         if word(&reference.exited) != 0 {
             end(reference, control, now_ns);
         } else {
@@ -147,7 +147,7 @@ pub fn scan(task: Task, control: &Control, now_ns: u64) -> Option<()> {
     if judged == generation || judged == JUDGE_ITSELF || word(&reference.slot) == GONE_SLOT {
         return None;
     }
-    let claim = Claim::take(task)?;
+    let claim = FilterLock::take(task)?;
     // It may have judged itself before the claim was taken.
     if word(&reference.generation) == judged && word(&reference.exited) == 0 {
         judge(task, reference, control, now_ns, Found::Outside);
@@ -155,7 +155,7 @@ pub fn scan(task: Task, control: &Control, now_ns: u64) -> Option<()> {
     claim.give_back();
     // Its exit may have found the claim taken, and left the end of the record to whoever had it.
     if word(&reference.exited) != 0 {
-        let claim = Claim::take(task)?;
+        let claim = FilterLock::take(task)?;
         if word(&reference.generation) != generation {
             end(reference, control, now_ns);
         }
@@ -178,7 +178,7 @@ pub fn exit(
     let claim = if reference.generation == word(&control.generation) {
         None
     } else {
-        Some(Claim::take(task)?)
+        Some(FilterLock::take(task)?)
     };
     let slot = word(&reference.slot);
     reference.slot = GONE_SLOT;
@@ -208,9 +208,9 @@ pub fn is_turned_away(reference: &TaskRef) -> bool {
 }
 
 /// The right to judge a thread, and to change its record before it has been judged.
-struct Claim(u64);
+struct FilterLock(u64);
 
-impl Claim {
+impl FilterLock {
     /// Takes it. `None`: another has it (counted).
     #[inline(always)]
     fn take(task: Task) -> Option<Self> {

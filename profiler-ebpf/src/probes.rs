@@ -80,7 +80,7 @@ pub fn begin(walk: &mut WalkState, task: Task) {
 pub struct WalkProbes<'a>(pub &'a mut WalkState);
 
 /// What the loop passes to each turn.
-struct Search {
+struct ProbeSearch {
     walk: *mut WalkState,
 }
 
@@ -89,7 +89,7 @@ impl Probes for WalkProbes<'_> {
     fn find(&mut self, slots: [u64; 2]) -> Option<PendingReturn> {
         self.0.wanted_slots = slots;
         self.0.found_return = PendingReturn::default();
-        let mut search = Search { walk: self.0 };
+        let mut search = ProbeSearch { walk: self.0 };
         // SAFETY: the callback takes a pointer to this context, which outlives the loop.
         unsafe {
             bpf_loop(
@@ -117,7 +117,7 @@ impl Probes for WalkProbes<'_> {
 
 /// One turn of the search. Not 0 ends the loop.
 #[inline(never)]
-extern "C" fn try_next(_index: u64, search: *mut Search) -> i64 {
+extern "C" fn try_next(_index: u64, search: *mut ProbeSearch) -> i64 {
     // SAFETY: the context that `find` passes.
     let walk = unsafe { &mut *(*search).walk };
     let next = walk.next_return;

@@ -23,7 +23,7 @@ use crate::task::Task;
 use crate::unwind::{ThreadMemory, end, fail, push};
 
 /// What the loop passes to each frame.
-struct Context {
+struct WalkContext {
     scratch: *mut Scratch,
 }
 
@@ -39,7 +39,7 @@ pub fn follow(scratch: &mut Scratch, record: &ThreadRecord) {
         }
     }
     probes::begin(&mut scratch.walk, Task::current());
-    let mut context = Context { scratch };
+    let mut context = WalkContext { scratch };
     // SAFETY: the callback takes a pointer to this context, which outlives the loop.
     unsafe {
         bpf_loop(
@@ -97,7 +97,7 @@ pub fn forget_process(pid: u32) {
 
 /// One frame: notes its address, finds its row, and goes on to its caller. Not 0 ends the loop.
 #[inline(never)]
-extern "C" fn frame(_index: u64, context: *mut Context) -> i64 {
+extern "C" fn frame(_index: u64, context: *mut WalkContext) -> i64 {
     // SAFETY: the context that `walk` passes.
     let scratch = unsafe { &mut *(*context).scratch };
     let walk = &mut scratch.walk;

@@ -4,7 +4,7 @@
 //! more regular than that: where a function runs for longer than a gap at a time, its interval is
 //! wider than it had to be.
 
-use super::{ALL_PARTS, Marks, Part, Stratum};
+use super::{ALL_PARTS, MarkPlaces, MarkSort, Stratum};
 use crate::clock::Class;
 use crate::kinds::{BLOCKED, KINDS, Kind, KindNs, Primary, RUNNABLE};
 
@@ -32,7 +32,7 @@ pub enum Column {
 }
 
 impl Column {
-    fn holds(self, part: Part) -> bool {
+    fn holds(self, part: MarkSort) -> bool {
         match self {
             Self::Elapsed => true,
             Self::Application => part.class == Class::User && !part.is_fault,
@@ -291,17 +291,17 @@ impl Stratum {
         let share = wide(held_parts) / wide(all * u128::from(MARK_PARTS));
         let first = parts_of(kind).next().expect("each kind has a part");
         let (marks, in_step) = match first.marks {
-            Marks::Ticks(_) => {
+            MarkPlaces::Ticks(_) => {
                 let weighty = |of: &Primary| (of.samples(), of.tick_excess);
                 let each = each_mark(share, weighty(cells), weighty(&self.sum));
                 (wide(all) / each, self.threads_at_once)
             }
-            Marks::Gaps(index) => {
+            MarkPlaces::Gaps(index) => {
                 let weighty = |of: &Primary| (of.marks[index], of.excess[index]);
                 let each = each_mark(share, weighty(cells), weighty(&self.sum));
                 (wide(all) / each, 1.0)
             }
-            Marks::Weights(index) => {
+            MarkPlaces::Weights(index) => {
                 let squares_us2 = self.sum.squares_us2[index];
                 (effective(self.sum.weighted[index], squares_us2), 1.0)
             }
@@ -321,7 +321,7 @@ pub(super) fn threads_at_once(kinds: &KindNs, span_ns: u64) -> f64 {
     }
 }
 
-fn parts_of(kind: Kind) -> impl Iterator<Item = Part> {
+fn parts_of(kind: Kind) -> impl Iterator<Item = MarkSort> {
     ALL_PARTS.into_iter().filter(move |part| part.kind == kind)
 }
 

@@ -6,8 +6,8 @@ use std::string::String;
 use std::vec::Vec;
 
 use super::draw::TICK_NS;
-use super::programs::{ALL, Program, run, run_in};
-use super::rules::Rule;
+use super::programs::{ALL, ProgramKind, run, run_in};
+use super::rules::DivisionRule;
 use super::world::{GAP_NS, ROWS, Truth, World, sum_of};
 use crate::clock::Class;
 use crate::division::Product;
@@ -18,9 +18,9 @@ const RUNS: u64 = 12;
 
 /// The columns that are compared.
 const COLUMNS: [&str; 6] = ["user", "fault", "syscall", "blocked", "runnable", "kernel"];
-type Columns = [f64; COLUMNS.len()];
+type CheckedColumns = [f64; COLUMNS.len()];
 
-fn columns(product: &Product) -> Columns {
+fn columns(product: &Product) -> CheckedColumns {
     let of = |class: Class| product.classes[class as usize];
     [
         product.application_ns(),
@@ -36,7 +36,7 @@ fn columns(product: &Product) -> Columns {
 /// The variance of what a report says of each row, from the truth and the number of marks that its
 /// kinds let expect. A row may have one mark too many or too few besides, since few marks are not
 /// distributed evenly around their mean.
-fn variances(truth: &[Truth; ROWS]) -> [Columns; ROWS] {
+fn variances(truth: &[Truth; ROWS]) -> [CheckedColumns; ROWS] {
     let divided: Vec<Primary> = truth.iter().map(|row| row.divided).collect();
     let sum = sum_of(&divided);
     let drawn: [f64; 2] = [0, 1].map(|class| truth.iter().map(|row| row.drawn[class]).sum());
@@ -144,12 +144,12 @@ impl Comparison {
 }
 
 /// The worst of several runs, and the worst of their sum.
-fn compare(program: Program, rule: Rule, runs: u64) -> (Off, Off) {
+fn compare(program: ProgramKind, rule: DivisionRule, runs: u64) -> (Off, Off) {
     let mut sum = Comparison::default();
     let mut worst = sum.worst();
     for seed in 1..=runs {
-        let right = run(program, seed, Rule::Marks);
-        let one = if rule == Rule::Marks {
+        let right = run(program, seed, DivisionRule::Marks);
+        let one = if rule == DivisionRule::Marks {
             Comparison::of(&right, &right)
         } else {
             Comparison::of(&run(program, seed, rule), &right)
@@ -168,7 +168,7 @@ pub(super) const ONE_RUN: f64 = 5.0;
 /// And the sum of all runs of a program.
 const ALL_RUNS: f64 = 4.0;
 
-pub(super) fn program(name: &str) -> Program {
+pub(super) fn program(name: &str) -> ProgramKind {
     let found = ALL.iter().find(|(known, _)| *known == name);
     found.expect("a program of that name").1
 }
@@ -178,7 +178,7 @@ pub(super) fn program(name: &str) -> Program {
 fn time_is_where_it_was_spent() {
     let mut failed = Vec::new();
     for (name, program) in ALL {
-        let (one, all) = compare(*program, Rule::Marks, RUNS);
+        let (one, all) = compare(*program, DivisionRule::Marks, RUNS);
         if one.sigmas > ONE_RUN || all.sigmas > ALL_RUNS {
             failed.push(format!("{name}: {one}, all runs {all}"));
         }
@@ -191,34 +191,40 @@ fn time_is_where_it_was_spent() {
 #[test]
 fn near_misses_are_noticed() {
     for (rule, name) in [
-        (Rule::NextWalk, "calls of nothing"),
-        (Rule::NextWalk, "cheap and dear calls"),
-        (Rule::NextWalk, "short and long sleeps"),
-        (Rule::NextWalk, "period of exactly 1 ms"),
-        (Rule::NextWalk, "a server"),
-        (Rule::NextWalk, "page faults that wait"),
-        (Rule::NextWalk, "a burst, then a long wait"),
-        (Rule::NextWalk, "calls of 4 s and of 50 us"),
-        (Rule::NextWalk, "60 frames a second"),
-        (Rule::NextWalk, "90 frames a second"),
-        (Rule::NextWalk, "threads of 1 ms"),
-        (Rule::NextWalk, "processes of 3 and 12 ms"),
-        (Rule::FixedComb, "60 frames a second"),
-        (Rule::FixedComb, "90 frames a second"),
-        (Rule::FirstGapWhole, "threads of 1 ms"),
-        (Rule::PerProcess, "processes of 3 and 12 ms"),
-        (Rule::StrataByTicks, "processes of 3 and 12 ms"),
-        (Rule::DropUnlooked, "calls that do not return"),
-        (Rule::DropUnlooked, "a call killed in its middle"),
-        (Rule::NextCallsExit, "cheap and dear calls"),
-        (Rule::OneMarkPerLook, "calls of 5 ms and of 30 us"),
-        (Rule::GapFromLook, "calls of 5 ms and of 30 us"),
-        (Rule::WeightAfterWait, "fast faults, then a long one"),
-        (Rule::FirstWaits, "the first faults of each 100 ms"),
-        (Rule::OutsideAtExit, "page faults that wait"),
-        (Rule::WalksAreWaited, "quick faults and late ones"),
-        (Rule::WalkedStandForAll, "short and long sleeps"),
-        (Rule::WaitsAreBlocked, "preempted in calls and outside"),
+        (DivisionRule::NextWalk, "calls of nothing"),
+        (DivisionRule::NextWalk, "cheap and dear calls"),
+        (DivisionRule::NextWalk, "short and long sleeps"),
+        (DivisionRule::NextWalk, "period of exactly 1 ms"),
+        (DivisionRule::NextWalk, "a server"),
+        (DivisionRule::NextWalk, "page faults that wait"),
+        (DivisionRule::NextWalk, "a burst, then a long wait"),
+        (DivisionRule::NextWalk, "calls of 4 s and of 50 us"),
+        (DivisionRule::NextWalk, "60 frames a second"),
+        (DivisionRule::NextWalk, "90 frames a second"),
+        (DivisionRule::NextWalk, "threads of 1 ms"),
+        (DivisionRule::NextWalk, "processes of 3 and 12 ms"),
+        (DivisionRule::FixedComb, "60 frames a second"),
+        (DivisionRule::FixedComb, "90 frames a second"),
+        (DivisionRule::FirstGapWhole, "threads of 1 ms"),
+        (DivisionRule::PerProcess, "processes of 3 and 12 ms"),
+        (DivisionRule::StrataByTicks, "processes of 3 and 12 ms"),
+        (DivisionRule::DropUnlooked, "calls that do not return"),
+        (DivisionRule::DropUnlooked, "a call killed in its middle"),
+        (DivisionRule::NextCallsExit, "cheap and dear calls"),
+        (DivisionRule::OneMarkPerLook, "calls of 5 ms and of 30 us"),
+        (DivisionRule::GapFromLook, "calls of 5 ms and of 30 us"),
+        (
+            DivisionRule::WeightAfterWait,
+            "fast faults, then a long one",
+        ),
+        (DivisionRule::FirstWaits, "the first faults of each 100 ms"),
+        (DivisionRule::OutsideAtExit, "page faults that wait"),
+        (DivisionRule::WalksAreWaited, "quick faults and late ones"),
+        (DivisionRule::WalkedStandForAll, "short and long sleeps"),
+        (
+            DivisionRule::WaitsAreBlocked,
+            "preempted in calls and outside",
+        ),
     ] {
         let (one, all) = compare(program(name), rule, RUNS);
         assert!(
@@ -236,10 +242,10 @@ fn long_stretches_have_their_share() {
     let of = |name, rule| compare(program(name), rule, 200).1;
     let looks = "calls that wait, then run for 9 ms";
     for name in [looks, "calls of 12.5 ms and of 0.1 ms"] {
-        let off = of(name, Rule::Marks);
+        let off = of(name, DivisionRule::Marks);
         assert!(off.sigmas < ALL_RUNS, "{name}: {off}");
     }
-    let off = of(looks, Rule::LookOnlyWhenDue);
+    let off = of(looks, DivisionRule::LookOnlyWhenDue);
     assert!(off.sigmas > ALL_RUNS, "{off}");
 }
 
@@ -247,7 +253,7 @@ fn long_stretches_have_their_share() {
 #[test]
 fn without_an_interval_calls_and_waits_are_exact() {
     for (name, program) in ALL {
-        let mut world = World::new(1, Rule::Marks);
+        let mut world = World::new(1, DivisionRule::Marks);
         world.gap_ns = 0;
         run_in(&mut world, *program);
         let (report, _) = world.report();

@@ -4,20 +4,20 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, TestRunner};
 
 use super::draw::{Draw, MS, SECOND, US};
-use super::programs::{ALL, Program, run, run_in};
+use super::programs::{ALL, ProgramKind, run, run_in};
 use super::random_programs::{deterministic, plan};
-use super::rules::Rule;
-use super::world::{Does, PLACES, World, sum_of};
+use super::rules::DivisionRule;
+use super::world::{Actions, PLACES, World, sum_of};
 use crate::division::{Column, Product, Stratum};
 
 /// How many intervals there were, and how many of them hold the truth.
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct HeldIntervals {
     intervals: f64,
     holds: f64,
 }
 
-impl Held {
+impl HeldIntervals {
     /// Adds the rows of a run of one process.
     fn add(&mut self, world: &World, column: Column, value: fn(&Product) -> u64) {
         let process = world.whole();
@@ -44,7 +44,7 @@ impl Held {
     }
 }
 
-fn both(world: &World, elapsed: &mut Held, application: &mut Held) {
+fn both(world: &World, elapsed: &mut HeldIntervals, application: &mut HeldIntervals) {
     elapsed.add(world, Column::Elapsed, Product::elapsed_ns);
     application.add(world, Column::Application, Product::application_ns);
 }
@@ -53,10 +53,10 @@ fn both(world: &World, elapsed: &mut Held, application: &mut Held) {
 /// have a name and over drawn ones.
 #[test]
 fn intervals_hold_the_truth() {
-    let [mut elapsed, mut application] = [Held::default(); 2];
+    let [mut elapsed, mut application] = [HeldIntervals::default(); 2];
     for (_, program) in ALL {
         for seed in 100..112 {
-            let world = run(*program, seed, Rule::Marks);
+            let world = run(*program, seed, DivisionRule::Marks);
             if world.processes.len() == 1 {
                 both(&world, &mut elapsed, &mut application);
             }
@@ -65,11 +65,11 @@ fn intervals_hold_the_truth() {
     assert!(elapsed.share() > 0.93, "{elapsed:?}");
     assert!(application.share() > 0.93, "{application:?}");
 
-    let [mut elapsed, mut application] = [Held::default(); 2];
+    let [mut elapsed, mut application] = [HeldIntervals::default(); 2];
     let mut runner = TestRunner::new_with_rng(Config::default(), deterministic());
     for _ in 0..400 {
         let plan = plan().new_tree(&mut runner).expect("no plan is refused");
-        let world = plan.current().run(Rule::Marks);
+        let world = plan.current().run(DivisionRule::Marks);
         if world.processes.len() == 1 {
             both(&world, &mut elapsed, &mut application);
         }
@@ -79,7 +79,7 @@ fn intervals_hold_the_truth() {
 }
 
 /// Calls of two functions in turn, so long together.
-fn in_turn(does: &mut dyn Does, draw: &mut Draw, ns: u64, even: bool) {
+fn in_turn(does: &mut dyn Actions, draw: &mut Draw, ns: u64, even: bool) {
     for place in [0, 1] {
         does.call(
             place,
@@ -115,16 +115,16 @@ fn few_of_the_dear(now_ns: u64) -> u32 {
     }
 }
 
-fn held(round: fn(&mut dyn Does, &mut Draw), affords: fn(u64) -> u32) -> f64 {
+fn held(round: fn(&mut dyn Actions, &mut Draw), affords: fn(u64) -> u32) -> f64 {
     held_for(SECOND, round, affords)
 }
 
-fn held_for(ns: u64, round: fn(&mut dyn Does, &mut Draw), affords: fn(u64) -> u32) -> f64 {
-    let mut held = Held::default();
+fn held_for(ns: u64, round: fn(&mut dyn Actions, &mut Draw), affords: fn(u64) -> u32) -> f64 {
+    let mut held = HeldIntervals::default();
     for seed in 0..300 {
-        let mut world = World::new(seed, Rule::Marks);
+        let mut world = World::new(seed, DivisionRule::Marks);
         world.affords = affords;
-        run_in(&mut world, Program::Loop(round, 0, ns));
+        run_in(&mut world, ProgramKind::Loop(round, 0, ns));
         held.add(&world, Column::Elapsed, Product::elapsed_ns);
     }
     held.share()
@@ -148,7 +148,7 @@ fn marks_at_gaps_are_no_less_sure_than_their_intervals() {
 }
 
 /// Calls that run and wait, of one function four times as long as of another.
-fn calls_that_wait(does: &mut dyn Does, draw: &mut Draw) {
+fn calls_that_wait(does: &mut dyn Actions, draw: &mut Draw) {
     for (place, mean_ns) in [(0, 800 * US), (1, 200 * US)] {
         does.enter(place);
         does.run(draw.exponential(mean_ns / 4));
@@ -158,7 +158,7 @@ fn calls_that_wait(does: &mut dyn Does, draw: &mut Draw) {
 }
 
 /// Two functions outside calls, one of them with page faults.
-fn user_and_fault(does: &mut dyn Does, draw: &mut Draw) {
+fn user_and_fault(does: &mut dyn Actions, draw: &mut Draw) {
     does.user(0, draw.exponential(300 * US));
     does.user(1, draw.exponential(60 * US));
     does.fault(1, draw.exponential(40 * US));
@@ -168,7 +168,7 @@ fn user_and_fault(does: &mut dyn Does, draw: &mut Draw) {
 /// as often: of calls that run, that wait, of waits outside calls, and of what ticks divide.
 #[test]
 fn intervals_hold_where_walks_give_way() {
-    let outside = |does: &mut dyn Does, draw: &mut Draw| {
+    let outside = |does: &mut dyn Actions, draw: &mut Draw| {
         for (place, mean_ns) in [(0, 300 * US), (1, 100 * US)] {
             does.away(place, [0, draw.exponential(mean_ns)]);
         }
@@ -189,7 +189,7 @@ fn intervals_hold_where_walks_give_way() {
 #[test]
 fn intervals_know_whose_marks_are_heavy() {
     // The world begins at a whole number of these turns.
-    let round = |does: &mut dyn Does, _: &mut Draw| {
+    let round = |does: &mut dyn Actions, _: &mut Draw| {
         does.user(1, HEAVY_NS);
         does.user(0, HEAVY_EVERY_NS - HEAVY_NS);
     };

@@ -1,6 +1,6 @@
 //! Random numbers from a seed, and the timer ticks of one processor.
 
-use super::rules::Rule;
+use super::rules::DivisionRule;
 
 pub(super) const US: u64 = 1_000;
 pub(super) const MS: u64 = 1_000_000;
@@ -53,7 +53,7 @@ impl Draw {
 
 /// The ticks of one processor: a drawn phase, and about once a second a drawn period within 10 % of
 /// the mean.
-pub(super) struct Ticks {
+pub(super) struct DrawnTicks {
     draw: Draw,
     next_ns: u64,
     period_ns: u64,
@@ -61,13 +61,17 @@ pub(super) struct Ticks {
     until_ns: u64,
 }
 
-impl Ticks {
-    pub(super) fn new(seed: u64, rule: Rule, now_ns: u64) -> Self {
+impl DrawnTicks {
+    pub(super) fn new(seed: u64, rule: DivisionRule, now_ns: u64) -> Self {
         let mut draw = Draw::new(seed);
         Self {
             next_ns: now_ns + draw.even(TICK_NS, 0.0, 1.0),
             period_ns: TICK_NS,
-            until_ns: if rule == Rule::FixedComb { u64::MAX } else { 0 },
+            until_ns: if rule == DivisionRule::FixedComb {
+                u64::MAX
+            } else {
+                0
+            },
             draw,
         }
     }

@@ -1,8 +1,8 @@
 //! The first design, to show what is wrong with it: time is pending until the next walk, whose
 //! stack gets all of it.
 
-use super::rules::Rule;
-use super::world::{Does, GAP_NS, NOT_SAMPLED, World};
+use super::rules::DivisionRule;
+use super::world::{Actions, GAP_NS, NOT_SAMPLED, World};
 use crate::clock::{CLASS_COUNT, Class, ClassNs};
 use crate::kinds::{BLOCKED, RUNNABLE, WaitNs};
 
@@ -20,7 +20,7 @@ pub(super) struct OldThread<'world> {
 
 impl<'world> OldThread<'world> {
     pub(super) fn new(world: &'world mut World) -> Self {
-        assert_eq!(world.rule, Rule::NextWalk);
+        assert_eq!(world.rule, DivisionRule::NextWalk);
         Self {
             world,
             pending: [0; CLASS_COUNT],
@@ -57,7 +57,7 @@ impl<'world> OldThread<'world> {
     }
 }
 
-impl Does for OldThread<'_> {
+impl Actions for OldThread<'_> {
     fn user(&mut self, place: usize, ns: u64) {
         self.spend(place, Class::User, ns);
     }

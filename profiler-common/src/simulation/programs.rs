@@ -5,17 +5,17 @@
 
 use super::draw::{Draw, MS, SECOND, US};
 use super::next_walk::OldThread;
-use super::rules::Rule;
-use super::thread::Thread;
-use super::world::{Does, Process, World};
+use super::rules::DivisionRule;
+use super::thread::SimulatedThread;
+use super::world::{Actions, Process, World};
 use crate::clock::{KERNEL_THREAD, UNTRACED};
 
 /// One round of a thread's loop.
-type Round = fn(&mut dyn Does, &mut Draw);
+type Round = fn(&mut dyn Actions, &mut Draw);
 
 /// A program.
 #[derive(Clone, Copy)]
-pub(super) enum Program {
+pub(super) enum ProgramKind {
     /// One thread, whose clock has these flags, does this for so long.
     Loop(Round, u32, u64),
     /// Anything else.
@@ -23,17 +23,17 @@ pub(super) enum Program {
 }
 
 /// Runs it in a new world.
-pub(super) fn run(program: Program, seed: u64, rule: Rule) -> World {
+pub(super) fn run(program: ProgramKind, seed: u64, rule: DivisionRule) -> World {
     let mut world = World::new(seed, rule);
     run_in(&mut world, program);
     world
 }
 
 /// Runs it.
-pub(super) fn run_in(world: &mut World, program: Program) {
+pub(super) fn run_in(world: &mut World, program: ProgramKind) {
     match program {
-        Program::World(all) => all(world),
-        Program::Loop(round, flags, ns) => {
+        ProgramKind::World(all) => all(world),
+        ProgramKind::Loop(round, flags, ns) => {
             let end_ns = world.now_ns + ns;
             thread(world, flags, |thread, draw| {
                 while thread.now_ns() < end_ns {
@@ -45,26 +45,26 @@ pub(super) fn run_in(world: &mut World, program: Program) {
 }
 
 /// Runs a thread under the world's rule, until it has done `all`.
-pub(super) fn thread(world: &mut World, flags: u32, all: impl FnOnce(&mut dyn Does, &mut Draw)) {
+pub(super) fn thread(world: &mut World, flags: u32, all: impl FnOnce(&mut dyn Actions, &mut Draw)) {
     let mut draw = world.draw.clone();
-    if world.rule == Rule::NextWalk {
+    if world.rule == DivisionRule::NextWalk {
         let mut thread = OldThread::new(world);
         all(&mut thread, &mut draw);
         thread.end();
     } else {
-        let mut thread = Thread::new(world, flags);
+        let mut thread = SimulatedThread::new(world, flags);
         all(&mut thread, &mut draw);
         thread.end();
     }
     world.draw = draw;
 }
 
-const fn traced(round: Round) -> Program {
-    Program::Loop(round, 0, 20 * SECOND)
+const fn traced(round: Round) -> ProgramKind {
+    ProgramKind::Loop(round, 0, 20 * SECOND)
 }
 
 /// All programs that need no rule but the right one to be told apart from their truth.
-pub(super) const ALL: &[(&str, Program)] = &[
+pub(super) const ALL: &[(&str, ProgramKind)] = &[
     ("calls of nothing", traced(nothing)),
     ("cheap and dear calls", traced(cheap_and_dear)),
     ("short and long sleeps", traced(naps)),
@@ -76,8 +76,11 @@ pub(super) const ALL: &[(&str, Program)] = &[
     ("calls of 4 s and of 50 us", traced(storm)),
     ("60 frames a second", traced(frames_60)),
     ("90 frames a second", traced(frames_90)),
-    ("threads of 1 ms", Program::World(pool)),
-    ("processes of 3 and 12 ms", Program::World(small_processes)),
+    ("threads of 1 ms", ProgramKind::World(pool)),
+    (
+        "processes of 3 and 12 ms",
+        ProgramKind::World(small_processes),
+    ),
     ("fast faults, then a long one", traced(rare_long_fault)),
     ("the first faults of each 100 ms", traced(first_faults)),
     ("calls of 5 ms and of 30 us", traced(lengths)),
@@ -89,25 +92,25 @@ pub(super) const ALL: &[(&str, Program)] = &[
     ("faults and user code", traced(minor_faults)),
     ("preempted in calls and outside", traced(preempted)),
     ("calls that do not return", traced(no_return)),
-    ("a call killed in its middle", Program::World(killed)),
+    ("a call killed in its middle", ProgramKind::World(killed)),
     (
         "calls that are not traced",
-        Program::Loop(server, UNTRACED, 20 * SECOND),
+        ProgramKind::Loop(server, UNTRACED, 20 * SECOND),
     ),
     (
         "a kernel thread",
-        Program::Loop(kernel_thread, KERNEL_THREAD, 20 * SECOND),
+        ProgramKind::Loop(kernel_thread, KERNEL_THREAD, 20 * SECOND),
     ),
 ];
 
-fn nothing(does: &mut dyn Does, draw: &mut Draw) {
+fn nothing(does: &mut dyn Actions, draw: &mut Draw) {
     for (place, us) in [(0, 420), (1, 210), (2, 70)] {
         does.user(place, draw.wiggle(us * US));
     }
     does.call(3, draw.wiggle(500));
 }
 
-fn cheap_and_dear(does: &mut dyn Does, draw: &mut Draw) {
+fn cheap_and_dear(does: &mut dyn Actions, draw: &mut Draw) {
     for _ in 0..10 {
         does.user(0, draw.wiggle(300));
         does.call(0, draw.wiggle(500));
@@ -116,7 +119,7 @@ fn cheap_and_dear(does: &mut dyn Does, draw: &mut Draw) {
     does.call(2, draw.wiggle(60 * US));
 }
 
-fn naps(does: &mut dyn Does, draw: &mut Draw) {
+fn naps(does: &mut dyn Actions, draw: &mut Draw) {
     for (count, place, us, more_us) in [(4, 0, 150, 60), (1, 1, 1060, 50), (10, 2, 60, 10)] {
         for _ in 0..count {
             does.enter(place);
@@ -127,12 +130,12 @@ fn naps(does: &mut dyn Does, draw: &mut Draw) {
     }
 }
 
-fn exactly(does: &mut dyn Does, _: &mut Draw) {
+fn exactly(does: &mut dyn Actions, _: &mut Draw) {
     does.sleep(0, 250 * US);
     does.sleep(1, 750 * US);
 }
 
-fn server(does: &mut dyn Does, draw: &mut Draw) {
+fn server(does: &mut dyn Actions, draw: &mut Draw) {
     does.user(0, draw.exponential(300 * US));
     does.call(1, draw.exponential(20 * US));
     does.user(2, draw.exponential(2 * MS));
@@ -145,7 +148,7 @@ fn server(does: &mut dyn Does, draw: &mut Draw) {
 }
 
 /// Waits outside any call, thousands a second; one place never waits.
-fn faults_that_wait(does: &mut dyn Does, draw: &mut Draw) {
+fn faults_that_wait(does: &mut dyn Actions, draw: &mut Draw) {
     for _ in 0..150 {
         does.user(0, 20 * US);
         does.away(0, [draw.wiggle(100 * US), 3 * US]);
@@ -156,7 +159,7 @@ fn faults_that_wait(does: &mut dyn Does, draw: &mut Draw) {
 }
 
 /// Waits outside any call, some as short as it takes to walk them.
-fn quick_and_late(does: &mut dyn Does, draw: &mut Draw) {
+fn quick_and_late(does: &mut dyn Actions, draw: &mut Draw) {
     for _ in 0..3 {
         does.user(0, 5 * US);
         does.away(0, [draw.wiggle(4 * US), 2 * US]);
@@ -166,7 +169,7 @@ fn quick_and_late(does: &mut dyn Does, draw: &mut Draw) {
 }
 
 /// Short waits, then one long one, which is a call of its own.
-fn burst(does: &mut dyn Does, draw: &mut Draw) {
+fn burst(does: &mut dyn Actions, draw: &mut Draw) {
     for _ in 0..30 {
         does.user(0, 30 * US);
         does.sleep(1, 20 * US);
@@ -174,14 +177,14 @@ fn burst(does: &mut dyn Does, draw: &mut Draw) {
     does.sleep(2, draw.wiggle(700 * MS));
 }
 
-fn storm(does: &mut dyn Does, _: &mut Draw) {
+fn storm(does: &mut dyn Actions, _: &mut Draw) {
     does.call(0, 4 * SECOND);
     does.user(1, 30 * MS);
     does.call(2, 50 * US);
 }
 
 /// Four functions of 0.25 ms each, so many times a second, at absolute times.
-fn frames(does: &mut dyn Does, hz: u64) {
+fn frames(does: &mut dyn Actions, hz: u64) {
     for place in 0..4 {
         does.user(place, 250 * US);
     }
@@ -189,11 +192,11 @@ fn frames(does: &mut dyn Does, hz: u64) {
     does.sleep(4, frame_ns - does.now_ns() % frame_ns);
 }
 
-fn frames_60(does: &mut dyn Does, _: &mut Draw) {
+fn frames_60(does: &mut dyn Actions, _: &mut Draw) {
     frames(does, 60);
 }
 
-fn frames_90(does: &mut dyn Does, _: &mut Draw) {
+fn frames_90(does: &mut dyn Actions, _: &mut Draw) {
     frames(does, 90);
 }
 
@@ -229,7 +232,7 @@ fn small_processes(world: &mut World) {
 
 /// Faults at a rate of which one in sixteen is walked, then one that outlasts the stretch in which
 /// they are counted.
-fn rare_long_fault(does: &mut dyn Does, draw: &mut Draw) {
+fn rare_long_fault(does: &mut dyn Actions, draw: &mut Draw) {
     for _ in 0..4000 {
         does.user(0, 10 * US);
         does.away(0, [draw.wiggle(50 * US), 0]);
@@ -238,7 +241,7 @@ fn rare_long_fault(does: &mut dyn Does, draw: &mut Draw) {
 }
 
 /// Each 100 ms begins with short waits; those that follow are ten times as long.
-fn first_faults(does: &mut dyn Does, draw: &mut Draw) {
+fn first_faults(does: &mut dyn Actions, draw: &mut Draw) {
     for (place, us) in [(0, 20), (1, 200)] {
         for _ in 0..300 {
             does.user(2, 10 * US);
@@ -248,7 +251,7 @@ fn first_faults(does: &mut dyn Does, draw: &mut Draw) {
     does.sleep(3, 29 * MS);
 }
 
-fn lengths(does: &mut dyn Does, draw: &mut Draw) {
+fn lengths(does: &mut dyn Actions, draw: &mut Draw) {
     for _ in 0..40 {
         does.call(0, draw.wiggle(30 * US));
     }
@@ -257,7 +260,7 @@ fn lengths(does: &mut dyn Does, draw: &mut Draw) {
 }
 
 /// Calls that are longer than marks are stepped through; a tick may come, or two.
-fn long_calls(does: &mut dyn Does, draw: &mut Draw) {
+fn long_calls(does: &mut dyn Actions, draw: &mut Draw) {
     does.call(0, draw.wiggle(12_500 * US));
     does.sleep(2, 5 * MS);
     does.enter(2);
@@ -270,7 +273,7 @@ fn long_calls(does: &mut dyn Does, draw: &mut Draw) {
 
 /// Looks come often, then not for longer than marks are stepped through; another call has none of
 /// either.
-fn looks_then_none(does: &mut dyn Does, draw: &mut Draw) {
+fn looks_then_none(does: &mut dyn Actions, draw: &mut Draw) {
     does.enter(0);
     for _ in 0..8 {
         does.run(draw.wiggle(200 * US));
@@ -284,14 +287,14 @@ fn looks_then_none(does: &mut dyn Does, draw: &mut Draw) {
     }
 }
 
-fn minor_faults(does: &mut dyn Does, draw: &mut Draw) {
+fn minor_faults(does: &mut dyn Actions, draw: &mut Draw) {
     does.user(0, draw.exponential(5 * US));
     does.fault(0, draw.exponential(20 * US));
     does.user(1, draw.exponential(40 * US));
     does.fault(1, draw.exponential(US));
 }
 
-fn preempted(does: &mut dyn Does, draw: &mut Draw) {
+fn preempted(does: &mut dyn Actions, draw: &mut Draw) {
     does.user(0, draw.exponential(900 * US));
     does.away(0, [0, draw.exponential(2 * MS)]);
     does.user(1, draw.exponential(100 * US));
@@ -308,7 +311,7 @@ fn preempted(does: &mut dyn Does, draw: &mut Draw) {
     }
 }
 
-fn no_return(does: &mut dyn Does, draw: &mut Draw) {
+fn no_return(does: &mut dyn Actions, draw: &mut Draw) {
     does.user(0, draw.exponential(300 * US));
     for (place, seen) in [(1, true), (2, false), (3, true)] {
         does.enter(place);
@@ -330,7 +333,7 @@ fn killed(world: &mut World) {
     }
 }
 
-fn kernel_thread(does: &mut dyn Does, draw: &mut Draw) {
+fn kernel_thread(does: &mut dyn Actions, draw: &mut Draw) {
     does.fault(0, draw.exponential(300 * US));
     does.away(0, [draw.exponential(100 * US), draw.exponential(10 * US)]);
     does.fault(1, draw.exponential(700 * US));

@@ -8,8 +8,8 @@ use std::vec::Vec;
 use super::check::{Comparison, ONE_RUN};
 use super::draw::{Draw, MS, SECOND, US};
 use super::programs::thread;
-use super::rules::Rule;
-use super::world::{Does, Process, World};
+use super::rules::DivisionRule;
+use super::world::{Actions, Process, World};
 use crate::clock::UNTRACED;
 
 /// What a step does, `ns` long on average.
@@ -28,7 +28,7 @@ enum Act {
 }
 
 #[derive(Clone, Debug)]
-struct Step {
+struct PlannedStep {
     act: Act,
     place: usize,
     ns: u64,
@@ -39,8 +39,8 @@ struct Step {
 
 /// A program.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
-    steps: Vec<Step>,
+pub(super) struct ProgramPlan {
+    steps: Vec<PlannedStep>,
     flags: u32,
     /// How long each thread lives.
     life_ns: u64,
@@ -58,7 +58,7 @@ fn nanoseconds(from: u64, to: u64) -> impl Strategy<Value = u64> {
     ((from as f64).ln()..(to as f64).ln()).prop_map(|log| log.exp() as u64)
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = PlannedStep> {
     let act = proptest::sample::select(std::vec![
         Act::User,
         Act::Fault,
@@ -71,22 +71,24 @@ fn step() -> impl Strategy<Value = Step> {
     ]);
     let times = prop_oneof![Just(1), 1..60_u32];
     let ns = nanoseconds(300, 30 * MS);
-    (act, 0..6_usize, ns, times, any::<bool>()).prop_map(|(act, place, ns, times, drawn)| Step {
-        act,
-        place,
-        ns,
-        times,
-        drawn,
+    (act, 0..6_usize, ns, times, any::<bool>()).prop_map(|(act, place, ns, times, drawn)| {
+        PlannedStep {
+            act,
+            place,
+            ns,
+            times,
+            drawn,
+        }
     })
 }
 
 /// Any program.
-pub(super) fn plan() -> impl Strategy<Value = Plan> {
+pub(super) fn plan() -> impl Strategy<Value = ProgramPlan> {
     let flags = prop_oneof![7 => Just(0), 1 => Just(UNTRACED)];
     let life_ns = prop_oneof![Just(RUN_NS), nanoseconds(MS, RUN_NS)];
     let steps = proptest::collection::vec(step(), 2..8);
     (steps, flags, life_ns, any::<bool>(), any::<u64>()).prop_map(
-        |(steps, flags, life_ns, forks, seed)| Plan {
+        |(steps, flags, life_ns, forks, seed)| ProgramPlan {
             steps,
             flags,
             life_ns,
@@ -96,9 +98,9 @@ pub(super) fn plan() -> impl Strategy<Value = Plan> {
     )
 }
 
-impl Plan {
+impl ProgramPlan {
     /// Runs it in a new world.
-    pub(super) fn run(&self, rule: Rule) -> World {
+    pub(super) fn run(&self, rule: DivisionRule) -> World {
         let mut world = World::new(self.seed, rule);
         let end_ns = world.now_ns + RUN_NS;
         let mut left = MOST_STEPS;
@@ -123,8 +125,8 @@ impl Plan {
     }
 }
 
-impl Step {
-    fn take(&self, does: &mut dyn Does, draw: &mut Draw) {
+impl PlannedStep {
+    fn take(&self, does: &mut dyn Actions, draw: &mut Draw) {
         let ns = if self.drawn {
             1 + draw.exponential(self.ns)
         } else {
@@ -159,7 +161,7 @@ fn time_of_drawn_programs_is_where_it_was_spent() {
     };
     let mut runner = TestRunner::new_with_rng(config, deterministic());
     let result = runner.run(&plan(), |plan| {
-        let world = plan.run(Rule::Marks);
+        let world = plan.run(DivisionRule::Marks);
         let off = Comparison::of(&world, &world).worst();
         prop_assert!(off.sigmas <= ONE_RUN, "{off}");
         Ok(())

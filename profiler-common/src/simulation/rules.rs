@@ -3,7 +3,7 @@
 
 /// How time is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rule {
+pub(super) enum DivisionRule {
     /// docs/semantics.md section 4.
     Marks,
     /// The first design: all pending time goes to the stack of the next walk.

@@ -1,8 +1,8 @@
 //! One simulated thread: its events drive the thread clock and the marks as the kernel programs do.
 
 use super::draw::MS;
-use super::rules::Rule;
-use super::world::{Does, NOT_SAMPLED, World, length};
+use super::rules::DivisionRule;
+use super::world::{Actions, NOT_SAMPLED, World, length};
 use crate::clock::{Class, KERNEL_THREAD, NO_CALL, Phase, ThreadClock, UNTRACED};
 use crate::kinds::{
     BLOCKED, MARK_BLOCKED, MARK_CALL, MARK_RUNNABLE, MARKS, Primary, RUNNABLE, excess,
@@ -14,7 +14,7 @@ use crate::marks::{Ended, LONG_WAIT_NS, Marks, RATE_NS, WaitSums, is_drawn, is_i
 const WALK_NS: u64 = 6000;
 
 /// A thread of the world's current process.
-pub(super) struct Thread<'world> {
+pub(super) struct SimulatedThread<'world> {
     world: &'world mut World,
     clock: ThreadClock,
     marks: Marks,
@@ -24,13 +24,14 @@ pub(super) struct Thread<'world> {
     in_call: bool,
     /// Time by mark since the last look in this call: whose marks have no look yet.
     unlooked: [u64; MARKS],
-    /// Marks that wait for the next call's exit ([`Rule::NextCallsExit`], [`Rule::OutsideAtExit`]).
+    /// Marks that wait for the next call's exit ([`DivisionRule::NextCallsExit`],
+    /// [`DivisionRule::OutsideAtExit`]).
     late: Primary,
-    /// Start and number of walked waits outside calls ([`Rule::FirstWaits`]).
+    /// Start and number of walked waits outside calls ([`DivisionRule::FirstWaits`]).
     walked: (u64, u64),
 }
 
-impl<'world> Thread<'world> {
+impl<'world> SimulatedThread<'world> {
     /// A thread that begins now, with these flags of the clock.
     pub(super) fn new(world: &'world mut World, flags: u32) -> Self {
         let mut clock = ThreadClock::default();
@@ -39,7 +40,7 @@ impl<'world> Thread<'world> {
         let mut marks = Marks::default();
         let gap_ns = world.gap_ns;
         marks.start(gap_ns, &mut || world.random.bits());
-        if world.rule == Rule::FirstGapWhole {
+        if world.rule == DivisionRule::FirstGapWhole {
             marks.next_call_ns = world.random.even(gap_ns, 0.5, 1.5);
             marks.next_wait_ns = world.random.even(gap_ns, 0.5, 1.5);
         }
@@ -129,7 +130,7 @@ impl<'world> Thread<'world> {
     /// Looks, for `1 << shift` looks.
     fn look_for(&mut self, place: usize, shift: u32) {
         self.unlooked = [0; MARKS];
-        if self.world.rule == Rule::LookOnlyWhenDue && !self.marks.is_due(&self.clock) {
+        if self.world.rule == DivisionRule::LookOnlyWhenDue && !self.marks.is_due(&self.clock) {
             return;
         }
         let taken = self.take_marks();
@@ -145,12 +146,12 @@ impl<'world> Thread<'world> {
         let random = &mut self.world.random;
         let mut taken = self.marks.look(&self.clock, gap_ns, &mut || random.bits());
         match self.world.rule {
-            Rule::OneMarkPerLook => taken = taken.map(|count| count.min(1)),
-            Rule::GapFromLook if taken[MARK_CALL] > 0 => {
+            DivisionRule::OneMarkPerLook => taken = taken.map(|count| count.min(1)),
+            DivisionRule::GapFromLook if taken[MARK_CALL] > 0 => {
                 let ran_ns = self.clock.totals[Class::Syscall as usize];
                 self.marks.next_call_ns = ran_ns + random.even(gap_ns, 0.5, 1.5);
             }
-            Rule::WaitsAreBlocked => {
+            DivisionRule::WaitsAreBlocked => {
                 taken[MARK_BLOCKED] += taken[MARK_RUNNABLE];
                 taken[MARK_RUNNABLE] = 0;
             }
@@ -162,7 +163,7 @@ impl<'world> Thread<'world> {
     /// The call ends and nobody sees it: what fell since the last look is not sampled.
     fn look_never_comes(&mut self) {
         let taken = self.take_marks();
-        if self.world.rule != Rule::DropUnlooked {
+        if self.world.rule != DivisionRule::DropUnlooked {
             add_marks(self.row(NOT_SAMPLED), taken);
         }
         let classes = [Class::Syscall, Class::Blocked, Class::Runnable];
@@ -192,7 +193,7 @@ impl<'world> Thread<'world> {
             .marks
             .leave(inside, left_ns, shift, gap_ns, &mut || random.bits());
         let weight = 1_u64 << (self.marks.rate_shift + shift);
-        if !inside && self.world.rule == Rule::FirstWaits {
+        if !inside && self.world.rule == DivisionRule::FirstWaits {
             is_walked = self.is_among_first(left_ns);
         }
         if is_walked {
@@ -204,7 +205,12 @@ impl<'world> Thread<'world> {
             // Who is woken before the walk is over runs after it.
             let late_ns = WALK_NS.saturating_sub(waited[BLOCKED]);
             waited[RUNNABLE] += late_ns;
-            if !inside && !matches!(self.world.rule, Rule::FirstWaits | Rule::WalksAreWaited) {
+            if !inside
+                && !matches!(
+                    self.world.rule,
+                    DivisionRule::FirstWaits | DivisionRule::WalksAreWaited
+                )
+            {
                 self.marks.walked(left_ns, left_ns + WALK_NS, 0, 0);
             }
         }
@@ -215,7 +221,7 @@ impl<'world> Thread<'world> {
         self.world.now_ns = left_ns + length(waited);
         let absence = self.clock.switch_in(self.world.now_ns).waited();
         assert_eq!(absence, waited);
-        if self.world.rule == Rule::WeightAfterWait && length(waited) >= RATE_NS {
+        if self.world.rule == DivisionRule::WeightAfterWait && length(waited) >= RATE_NS {
             self.marks.wait_shift = 0;
         }
         let random = &mut self.world.random;
@@ -243,15 +249,15 @@ impl<'world> Thread<'world> {
             ..Primary::default()
         };
         match self.world.rule {
-            Rule::FirstWaits if !inside => given.weighted = waited,
-            Rule::WalkedStandForAll if inside => {
+            DivisionRule::FirstWaits if !inside => given.weighted = waited,
+            DivisionRule::WalkedStandForAll if inside => {
                 // Walked waits are marks as well, in proportion to their length.
                 (given.marks, given.exact) = ([0, waited[0], waited[1]], [0; 2]);
                 self.marks.unwalked[BLOCKED] += waited[BLOCKED];
                 self.marks.unwalked[RUNNABLE] += waited[RUNNABLE];
                 self.marks.next_wait_ns = u64::MAX;
             }
-            Rule::OutsideAtExit if !inside => {
+            DivisionRule::OutsideAtExit if !inside => {
                 self.late.add(&given);
                 return;
             }
@@ -316,7 +322,7 @@ fn add_marks(row: &mut Primary, taken: [u64; MARKS]) {
     row.walks += 1;
 }
 
-impl Does for Thread<'_> {
+impl Actions for SimulatedThread<'_> {
     fn user(&mut self, place: usize, ns: u64) {
         self.spend(place, true, ns);
     }
@@ -354,7 +360,7 @@ impl Does for Thread<'_> {
         let place = self.place;
         if !seen {
             self.look_never_comes();
-        } else if self.world.rule == Rule::NextCallsExit {
+        } else if self.world.rule == DivisionRule::NextCallsExit {
             let late = std::mem::take(&mut self.late);
             self.row(place).add(&late);
             self.unlooked = [0; MARKS];

@@ -3,8 +3,8 @@
 
 use std::vec::Vec;
 
-use super::draw::{Draw, MS, TICK_NS, Ticks};
-use super::rules::Rule;
+use super::draw::{Draw, DrawnTicks, MS, TICK_NS};
+use super::rules::DivisionRule;
 use crate::clock::Class;
 use crate::division::strata::{MarkPeriods, others, own_kinds, part_of, totals_of};
 use crate::division::{Product, Stratum};
@@ -22,7 +22,7 @@ pub(super) const ROWS: usize = PLACES + 1;
 
 /// What a program can do. Durations are nanoseconds; a place is the function in whose stack it
 /// happens.
-pub(super) trait Does {
+pub(super) trait Actions {
     /// Runs in user mode.
     fn user(&mut self, place: usize, ns: u64);
     /// Runs in kernel mode outside calls.
@@ -79,13 +79,13 @@ pub(super) struct Truth {
 
 /// One timeline.
 pub(super) struct World {
-    pub(super) rule: Rule,
+    pub(super) rule: DivisionRule,
     /// `min_interval`.
     pub(super) gap_ns: u64,
     /// At which time one of `1 << shift` walks is afforded.
     pub(super) affords: fn(u64) -> u32,
     pub(super) now_ns: u64,
-    pub(super) ticks: Ticks,
+    pub(super) ticks: DrawnTicks,
     /// Of the marks.
     pub(super) random: Draw,
     /// Of the program: the same for every rule.
@@ -97,14 +97,14 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, rule: Rule) -> Self {
+    pub(super) fn new(seed: u64, rule: DivisionRule) -> Self {
         let start_ns = 1_000_000_000_000;
         Self {
             rule,
             gap_ns: GAP_NS,
             affords: |_| 0,
             now_ns: start_ns,
-            ticks: Ticks::new(seed.wrapping_mul(3), rule, start_ns),
+            ticks: DrawnTicks::new(seed.wrapping_mul(3), rule, start_ns),
             random: Draw::new(seed.wrapping_mul(3).wrapping_add(1)),
             draw: Draw::new(seed.wrapping_mul(3).wrapping_add(2)),
             processes: std::vec![Process::default()],
@@ -133,7 +133,7 @@ impl World {
     pub(super) fn report(&self) -> ([Product; ROWS], Product) {
         let mut report = [Product::default(); ROWS];
         let mut rest = Product::default();
-        if self.rule == Rule::NextWalk {
+        if self.rule == DivisionRule::NextWalk {
             return (self.given, rest);
         }
         let mut image = Process::default();
@@ -141,8 +141,8 @@ impl World {
             let sum = sum_of(&process.rows);
             let is_own = match self.rule {
                 _ if self.processes.len() == 1 => [true; KINDS],
-                Rule::PerProcess => [true; KINDS],
-                Rule::StrataByTicks => [sum.ticks[Tick::User as usize] > 0; KINDS],
+                DivisionRule::PerProcess => [true; KINDS],
+                DivisionRule::StrataByTicks => [sum.ticks[Tick::User as usize] > 0; KINDS],
                 _ => own_kinds(&process.kinds, PERIODS),
             };
             let own = Process {

@@ -70,9 +70,9 @@ impl<R: Serialize + TextReport + Send> Answer for Report<R> {
 }
 
 /// JSON, the text of reports, and CSV.
-pub(crate) struct Table<R>(pub(crate) R);
+pub(crate) struct AnswerTable<R>(pub(crate) R);
 
-impl<R: Serialize + TextReport + CsvReport + Send> Answer for Table<R> {
+impl<R: Serialize + TextReport + CsvReport + Send> Answer for AnswerTable<R> {
     fn write(&self, format: Format, out: &mut Vec<u8>) -> io::Result<()> {
         match format {
             Format::Text => text::write(&self.0, out),

@@ -36,7 +36,7 @@ pub enum Format {
 type WriteStacks = fn(&Stacks, StackValue, &mut Vec<u8>) -> io::Result<()>;
 
 /// All that is known of a format.
-struct Declared {
+struct FormatDeclaration {
     name: &'static str,
     content_type: &'static str,
     /// The media type by which a client that accepts it chooses it, and the group of that; none
@@ -51,7 +51,7 @@ struct Declared {
 }
 
 /// What most formats have not.
-const PLAIN: Declared = Declared {
+const PLAIN: FormatDeclaration = FormatDeclaration {
     name: "",
     content_type: "application/octet-stream",
     accepted_as: None,
@@ -75,36 +75,36 @@ impl Format {
         Self::Events,
     ];
 
-    const fn declared(self) -> &'static Declared {
+    const fn declared(self) -> &'static FormatDeclaration {
         match self {
-            Self::Speedscope => &Declared {
+            Self::Speedscope => &FormatDeclaration {
                 name: "speedscope",
                 content_type: "application/json",
                 endings: &[".speedscope.json"],
                 write_stacks: Some(speedscope::write),
                 ..PLAIN
             },
-            Self::Firefox => &Declared {
+            Self::Firefox => &FormatDeclaration {
                 name: "firefox",
                 content_type: "application/json",
                 endings: &[".firefox.json"],
                 write_stacks: Some(firefox::write),
                 ..PLAIN
             },
-            Self::Json => &Declared {
+            Self::Json => &FormatDeclaration {
                 name: "json",
                 content_type: "application/json",
                 accepted_as: Some(("application/json", "application/*")),
                 endings: &[".json"],
                 ..PLAIN
             },
-            Self::Pprof => &Declared {
+            Self::Pprof => &FormatDeclaration {
                 name: "pprof",
                 endings: &[".pb.gz", ".pprof"],
                 download: Some("profile.pb.gz"),
                 ..PLAIN
             },
-            Self::Svg => &Declared {
+            Self::Svg => &FormatDeclaration {
                 name: "svg",
                 content_type: "image/svg+xml",
                 accepted_as: Some(("image/svg+xml", "image/*")),
@@ -112,34 +112,34 @@ impl Format {
                 write_stacks: Some(flamegraph::write),
                 ..PLAIN
             },
-            Self::Folded => &Declared {
+            Self::Folded => &FormatDeclaration {
                 name: "folded",
                 content_type: "text/plain; charset=utf-8",
                 endings: &[".folded"],
                 write_stacks: Some(folded::write),
                 ..PLAIN
             },
-            Self::Csv => &Declared {
+            Self::Csv => &FormatDeclaration {
                 name: "csv",
                 content_type: "text/csv; charset=utf-8; header=present",
                 accepted_as: Some(("text/csv", "text/*")),
                 endings: &[".csv"],
                 ..PLAIN
             },
-            Self::Text => &Declared {
+            Self::Text => &FormatDeclaration {
                 name: "text",
                 content_type: "text/plain; charset=utf-8",
                 accepted_as: Some(("text/plain", "text/*")),
                 endings: &[".txt"],
                 ..PLAIN
             },
-            Self::Profile => &Declared {
+            Self::Profile => &FormatDeclaration {
                 name: "profile",
                 endings: &[ENDING],
                 download: Some("recorded.profile"),
                 ..PLAIN
             },
-            Self::Events => &Declared {
+            Self::Events => &FormatDeclaration {
                 name: "events",
                 content_type: "text/event-stream",
                 // Who takes any text does not expect one that never ends.

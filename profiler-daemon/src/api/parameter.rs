@@ -3,8 +3,8 @@
 //! made of them (`openapi`).
 
 use super::value::{
-    CommOf, Describe, Duration, Kind, Names, OfEndpoint, OneOf, Percentage, PointInTime, Process,
-    SessionName, Side, Span, Text, Whole,
+    CommOf, Describe, Duration, Kind, NameList, OfEndpoint, OneOf, Percentage, PointInTime,
+    Process, SessionName, SideValue, SpanValue, Text, Whole,
 };
 use crate::report::Grouping;
 use crate::report::query::{Frames, Order, Sections, StackValue};
@@ -110,7 +110,7 @@ parameters! {
         OneOf(&[("user", Frames::User), ("all", Frames::All)]),
         Default("user"),
         "Whose functions count: with user, time in the kernel belongs to the user function that called it.";
-    WINDOW: Span = "window", Span, Default("session"),
+    WINDOW: SpanValue = "window", SpanValue, Default("session"),
         "The time that the answer covers: the session, or the most recent time, rounded up to what is kept. More than is kept is refused. With recent it is the last 30 s of a session that is older than 5 minutes, else the session: what /top covers without a window.";
     FROM: PointInTime = "from", PointInTime, Nothing,
         "In place of a window: when the time begins that the answer covers, in UTC; rounded outward to what is kept in pieces.";
@@ -132,9 +132,9 @@ parameters! {
         "The most rows that are answered; 0 for all.";
     Q: Text = "q", Text { max_chars: 256 }, Nothing,
         "Only rows whose name contains this text, in any case.";
-    MODULES: Names = "modules", Names { max: 32 }, Nothing,
+    MODULES: NameList = "modules", NameList { max: 32 }, Nothing,
         "Only functions of these modules are shown, the others folded into their callers: names separated by commas, each a path, the last part of one, or a name in brackets; * stands for any text. A name that no module has is refused.";
-    HIDE: Names = "hide", Names { max: 32 }, Nothing,
+    HIDE: NameList = "hide", NameList { max: 32 }, Nothing,
         "Functions of these modules are folded into their callers; names as with modules.";
     FUNCTION: Text = "function", Text { max_chars: 2_048 }, Nothing,
         "The whole name of a function. One that is not there is refused.";
@@ -163,9 +163,9 @@ parameters! {
         "The one value of the formats folded, svg, speedscope and firefox, samples without it; in the others what the tree is cut by, and its children are put in order by, all values and time without it; in comparisons what rows are sorted and left out by: elapsed without it, of processes running.";
     IDLE: OneOf<bool> = "idle", OneOf(&[("apart", true), ("among", false)]), Nothing,
         "Where the waits of threads that idle are, that ran or were runnable for less than 0.1 % of the time covered: apart, below a node [idle threads] of their own, or among all others. Without it apart in trees of the session, and among the others in those of one process.";
-    BASE: Side = "base", Side, Refusal,
+    BASE: SideValue = "base", SideValue, Refusal,
         "What is compared: a process, or a part of the session. Both sides must be of one kind.";
-    OTHER: Side = "other", Side, Refusal,
+    OTHER: SideValue = "other", SideValue, Refusal,
         "With what it is compared.";
     THRESHOLD: Percentage = "threshold", Percentage, Default("0"),
         "Rows whose largest change of a share of the value compared is smaller are left out, percentage points.";

@@ -102,7 +102,7 @@ const WHEN: &[&str] = &["window", "from", "to", "session", "span"];
 
 /// A question for a profile of the next seconds.
 #[derive(Clone, Debug)]
-pub(crate) struct Recording {
+pub(crate) struct RecordingQuery {
     /// How long.
     pub(crate) seconds: u64,
     /// Of whom.
@@ -180,8 +180,8 @@ impl Params {
     }
 
     /// Takes what a profile of the next seconds takes.
-    pub(crate) fn recording(&mut self) -> Recording {
-        Recording {
+    pub(crate) fn recording(&mut self) -> RecordingQuery {
+        RecordingQuery {
             seconds: self.or_default(&SECONDS).into(),
             scope: self.given(&PID).map_or(Scope::Session, Scope::Process),
             stacks: StackQuery {

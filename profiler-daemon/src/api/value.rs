@@ -148,12 +148,12 @@ impl Describe for Text {
 
 /// Names, separated by commas.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub(crate) struct NameList {
     /// The most names.
     pub(crate) max: usize,
 }
 
-impl Kind for Names {
+impl Kind for NameList {
     type Value = Vec<String>;
 
     fn read(&self, text: &str) -> Result<Vec<String>, String> {
@@ -169,7 +169,7 @@ impl Kind for Names {
     }
 }
 
-impl Describe for Names {
+impl Describe for NameList {
     fn schema(&self) -> ObjectBuilder {
         of_type(Type::String).pattern(Some(format!("^[^,]+(,[^,]+){{0,{}}}$", self.max - 1)))
     }
@@ -256,9 +256,9 @@ impl Describe for Duration {
 
 /// The time that an answer covers.
 #[derive(Debug)]
-pub(crate) struct Span;
+pub(crate) struct SpanValue;
 
-impl Kind for Span {
+impl Kind for SpanValue {
     type Value = Window;
 
     fn read(&self, text: &str) -> Result<Window, String> {
@@ -269,7 +269,7 @@ impl Kind for Span {
     }
 }
 
-impl Describe for Span {
+impl Describe for SpanValue {
     fn schema(&self) -> ObjectBuilder {
         of_type(Type::String).pattern(Some(format!("^(session|recent|{LENGTH})$")))
     }
@@ -427,9 +427,9 @@ fn seconds(text: &str) -> Option<u64> {
 
 /// One side of a comparison.
 #[derive(Debug)]
-pub(crate) struct Side;
+pub(crate) struct SideValue;
 
-impl Kind for Side {
+impl Kind for SideValue {
     type Value = DiffSide;
 
     fn read(&self, text: &str) -> Result<DiffSide, String> {
@@ -450,7 +450,7 @@ impl Kind for Side {
     }
 }
 
-impl Describe for Side {
+impl Describe for SideValue {
     fn schema(&self) -> ObjectBuilder {
         let moment = moment_pattern();
         of_type(Type::String).pattern(Some(format!(

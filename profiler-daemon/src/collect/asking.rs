@@ -15,7 +15,7 @@ use super::table_queue::{TableQueue, Waiting};
 const MAX_PASSED_OVER: usize = 64;
 
 /// A file whose turn has come.
-pub(super) enum Turn {
+pub(super) enum FileTurn {
     /// It is open.
     Open(Arc<ModuleFile>, Option<Box<[u8]>>),
     /// It is gone, or another file by now.
@@ -26,10 +26,10 @@ pub(super) enum Turn {
 
 /// Why a file was not handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dropped {
-    /// See [`Turn::Gone`].
+pub(super) enum DroppedFile {
+    /// See [`FileTurn::Gone`].
     Gone,
-    /// See [`Turn::Unneeded`].
+    /// See [`FileTurn::Unneeded`].
     Unneeded,
 }
 
@@ -83,8 +83,8 @@ impl Asking {
     pub(super) fn hand_over(
         &mut self,
         now_ns: u64,
-        mut open: impl FnMut(ModuleId) -> Turn,
-    ) -> Vec<(ModuleId, Dropped)> {
+        mut open: impl FnMut(ModuleId) -> FileTurn,
+    ) -> Vec<(ModuleId, DroppedFile)> {
         let mut dropped = Vec::new();
         while self.in_work.is_none()
             && dropped.len() < MAX_PASSED_OVER
@@ -92,7 +92,7 @@ impl Asking {
         {
             let module = next.module;
             match open(module) {
-                Turn::Open(file, build_id) => {
+                FileTurn::Open(file, build_id) => {
                     let request = TableRequest {
                         module,
                         file,
@@ -102,11 +102,11 @@ impl Asking {
                         self.in_work = Some(next);
                     } else {
                         // The thread is gone, and with it all tables to come.
-                        dropped.push((module, Dropped::Gone));
+                        dropped.push((module, DroppedFile::Gone));
                     }
                 }
-                Turn::Gone => dropped.push((module, Dropped::Gone)),
-                Turn::Unneeded => dropped.push((module, Dropped::Unneeded)),
+                FileTurn::Gone => dropped.push((module, DroppedFile::Gone)),
+                FileTurn::Unneeded => dropped.push((module, DroppedFile::Unneeded)),
             }
         }
         dropped
@@ -127,7 +127,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    fn open(module: ModuleId, path: &str) -> Turn {
+    fn open(module: ModuleId, path: &str) -> FileTurn {
         let file = File::open(path).unwrap();
         let metadata = file.metadata().unwrap();
         let identity = FileIdentity {
@@ -141,7 +141,7 @@ mod tests {
             file,
             identity,
         };
-        Turn::Open(Arc::new(file), None)
+        FileTurn::Open(Arc::new(file), None)
     }
 
     /// How often this process has that file open.
@@ -186,8 +186,8 @@ mod tests {
         let mut dropped = Vec::new();
         loop {
             let more = asking.hand_over(0, |module| match module.0 % 2 {
-                0 => Turn::Gone,
-                _ => Turn::Unneeded,
+                0 => FileTurn::Gone,
+                _ => FileTurn::Unneeded,
             });
             if more.is_empty() {
                 break;
@@ -196,8 +196,9 @@ mod tests {
             dropped.extend(more);
         }
         assert_eq!(dropped.len(), 399);
-        let right =
-            |(module, why): &(ModuleId, Dropped)| (*why == Dropped::Gone) == (module.0 % 2 == 0);
+        let right = |(module, why): &(ModuleId, DroppedFile)| {
+            (*why == DroppedFile::Gone) == (module.0 % 2 == 0)
+        };
         assert!(dropped.iter().all(right));
         assert!(asking.answer().is_none());
     }

@@ -55,7 +55,7 @@ pub struct Budget {
 
 /// What was spent in a while.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Spent {
+pub(super) struct BudgetSpent {
     /// How long the while was, nanoseconds.
     pub(super) past_ns: f64,
     /// How long processors were at work in it, all together.
@@ -87,7 +87,7 @@ pub enum Tracing {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum State {
+enum BudgetState {
     All {
         since_ns: u64,
     },
@@ -98,7 +98,7 @@ enum State {
     /// A sample, and what was spent in it.
     Look {
         until_ns: u64,
-        spent: Spent,
+        spent: BudgetSpent,
     },
 }
 
@@ -107,7 +107,7 @@ enum State {
 pub(super) struct Controller {
     budget: Budget,
     random: Rng,
-    state: State,
+    state: BudgetState,
     /// What was spent beyond the budget of the machine, nanoseconds.
     excess_ns: f64,
     /// The same of each process that did.
@@ -130,7 +130,7 @@ impl Controller {
         Self {
             budget,
             random,
-            state: State::All { since_ns: now_ns },
+            state: BudgetState::All { since_ns: now_ns },
             excess_ns: 0.0,
             processes: Vec::new(),
             wanted: [0.0; 2],
@@ -143,16 +143,16 @@ impl Controller {
 
     pub(super) const fn tracing(&self) -> Tracing {
         match self.state {
-            State::All { .. } => Tracing::All,
-            State::Between { .. } => Tracing::Sampled { now: false },
-            State::Look { .. } => Tracing::Sampled { now: true },
+            BudgetState::All { .. } => Tracing::All,
+            BudgetState::Between { .. } => Tracing::Sampled { now: false },
+            BudgetState::Look { .. } => Tracing::Sampled { now: true },
         }
     }
 
     /// What has been spent since the last step.
-    pub(super) fn step(&mut self, now_ns: u64, spent: &Spent) {
+    pub(super) fn step(&mut self, now_ns: u64, spent: &BudgetSpent) {
         match &mut self.state {
-            State::All { .. } => {
+            BudgetState::All { .. } => {
                 let over_ns = spent.all_ns - self.budget.machine * spent.busy_ns;
                 let calls_ns = spent.calls_ns - CALLS_PART * self.budget.machine * spent.busy_ns;
                 let over_ns = over_ns.min(calls_ns) - NEGLIGIBLE * spent.past_ns;
@@ -167,7 +167,7 @@ impl Controller {
                     self.stop(now_ns);
                 }
             }
-            State::Between { until_ns } => {
+            BudgetState::Between { until_ns } => {
                 let load = spent.busy_ns / spent.past_ns.max(1.0);
                 if load < OTHER_LOAD * self.load {
                     // At once would not be a drawn moment.
@@ -178,13 +178,13 @@ impl Controller {
                 if now_ns >= *until_ns && !self.awaits_processes {
                     let look_ns = LOOK_BUDGET_NS / self.dearness().max(1e-9);
                     let look_ns = look_ns.clamp(*LOOK_NS.start(), *LOOK_NS.end());
-                    self.state = State::Look {
+                    self.state = BudgetState::Look {
                         until_ns: now_ns + look_ns as u64,
-                        spent: Spent::default(),
+                        spent: BudgetSpent::default(),
                     };
                 }
             }
-            State::Look {
+            BudgetState::Look {
                 until_ns,
                 spent: looked,
             } => {
@@ -245,7 +245,7 @@ impl Controller {
             return;
         }
         let allowed_ns = self.budget.process * ALLOWANCE_NS;
-        if matches!(self.state, State::All { .. })
+        if matches!(self.state, BudgetState::All { .. })
             && self.processes.iter().any(|(_, ns)| *ns > allowed_ns)
         {
             self.stop(now_ns);
@@ -254,7 +254,7 @@ impl Controller {
 
     /// Only samples are traced from now on.
     fn stop(&mut self, now_ns: u64) {
-        if let State::All { since_ns } = self.state {
+        if let BudgetState::All { since_ns } = self.state {
             let lasted = now_ns.saturating_sub(since_ns) >= LASTING_NS;
             self.calm_wanted = if lasted {
                 CALM_LOOKS
@@ -268,7 +268,7 @@ impl Controller {
         self.wait(now_ns);
     }
 
-    fn end_look(&mut self, now_ns: u64, looked: &Spent) {
+    fn end_look(&mut self, now_ns: u64, looked: &BudgetSpent) {
         let busy_ns = looked.busy_ns.max(1.0);
         let calls = looked.calls_ns / busy_ns;
         self.wanted[0] = calls;
@@ -284,7 +284,7 @@ impl Controller {
     /// The sample is judged: all are traced again, or others follow.
     fn after_look(&mut self, now_ns: u64) {
         if self.calm >= self.calm_wanted {
-            self.state = State::All { since_ns: now_ns };
+            self.state = BudgetState::All { since_ns: now_ns };
             self.excess_ns = 0.0;
             self.processes.clear();
         } else {
@@ -301,7 +301,7 @@ impl Controller {
     /// When the sample that is under way is to end.
     pub(super) const fn look_ends_ns(&self) -> Option<u64> {
         match self.state {
-            State::Look { until_ns, .. } => Some(until_ns),
+            BudgetState::Look { until_ns, .. } => Some(until_ns),
             _ => None,
         }
     }
@@ -317,7 +317,7 @@ impl Controller {
             mean_ns
         };
         let gap_ns = mean_ns * (0.5 + self.random.f64());
-        self.state = State::Between {
+        self.state = BudgetState::Between {
             until_ns: now_ns + gap_ns as u64,
         };
     }

@@ -63,7 +63,7 @@ impl Run {
             }
             self.passed[1] += calls_ns;
             self.passed[2] += calls_ns + load.others * load.process * past_ns;
-            let spent = Spent {
+            let spent = BudgetSpent {
                 past_ns,
                 busy_ns,
                 calls_ns,

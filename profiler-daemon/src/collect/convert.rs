@@ -19,13 +19,13 @@ use super::stacks::Stacks;
 
 /// Who a slot was at the last pass or is at this one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Owner {
+pub(super) struct SlotOwner {
     pub(super) thread: ThreadKey,
     pub(super) process: ProcessKey,
     pub(super) kernel_thread: bool,
 }
 
-impl Owner {
+impl SlotOwner {
     pub(super) const fn of(thread: &ThreadSnapshot) -> Self {
         Self {
             thread: ThreadKey {
@@ -91,7 +91,7 @@ impl StackId {
     }
 }
 
-fn resolve(stacks: &mut Stacks, owner: Owner, id: &StackId) -> Resolved {
+fn resolve(stacks: &mut Stacks, owner: SlotOwner, id: &StackId) -> Resolved {
     let &StackId {
         user,
         kernel,
@@ -150,19 +150,19 @@ pub(super) struct Unowned {
 /// Whose the slots are.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
-    of: HashMap<u32, Owner>,
+    of: HashMap<u32, SlotOwner>,
     /// Of slots of threads that the last pass told to have ended: their places are given back.
-    ended: HashMap<u32, Owner>,
+    ended: HashMap<u32, SlotOwner>,
 }
 
 impl Owners {
-    pub(super) fn get(&self, slot: u32) -> Option<Owner> {
+    pub(super) fn get(&self, slot: u32) -> Option<SlotOwner> {
         self.of.get(&slot).copied()
     }
 
     /// Whose the time is that stacks have received: the last of one that has ended comes with the
     /// pass in which its place is given back, and perhaps has another owner.
-    fn of_sum(&self, slot: u32) -> Option<Owner> {
+    fn of_sum(&self, slot: u32) -> Option<SlotOwner> {
         self.ended.get(&slot).copied().or_else(|| self.get(slot))
     }
 
@@ -173,7 +173,7 @@ impl Owners {
         }
         let told = pass.threads.iter();
         self.of
-            .extend(told.map(|thread| (thread.slot, Owner::of(thread))));
+            .extend(told.map(|thread| (thread.slot, SlotOwner::of(thread))));
     }
 
     /// The rows of this pass have their owners.
@@ -181,7 +181,7 @@ impl Owners {
         let told = pass.threads.iter();
         let ended = told.filter(|thread| thread.phase == Phase::Exited);
         self.ended = ended
-            .map(|thread| (thread.slot, Owner::of(thread)))
+            .map(|thread| (thread.slot, SlotOwner::of(thread)))
             .collect();
     }
 }
@@ -228,14 +228,14 @@ pub(super) fn convert(
     for thread in &pass.threads {
         for awaited in [&thread.entry, &thread.drawn].into_iter().flatten() {
             // Rows of later passes refer to it: it is kept as long as the call or the wait goes on.
-            stacks.user(Owner::of(thread).process, awaited.image, awaited.user);
+            stacks.user(SlotOwner::of(thread).process, awaited.image, awaited.user);
             stacks.kernel(awaited.kernel);
         }
         if let Some(away) = &thread.away
             && !pass.is_partial
             && away.classes != ClassNs::default()
         {
-            let owner = Owner::of(thread);
+            let owner = SlotOwner::of(thread);
             let Resolved {
                 user,
                 kernel,
@@ -290,7 +290,7 @@ pub(super) fn convert(
 }
 
 fn thread_update(thread: &ThreadSnapshot) -> ThreadUpdate {
-    let owner = Owner::of(thread);
+    let owner = SlotOwner::of(thread);
     ThreadUpdate {
         thread: owner.thread,
         process: owner.process,
@@ -337,8 +337,8 @@ mod tests {
     const KNOWN: u32 = 5;
     const NOBODY: u32 = 6;
 
-    fn owner(tid: u32) -> Owner {
-        Owner {
+    fn owner(tid: u32) -> SlotOwner {
+        SlotOwner {
             thread: ThreadKey { tid, start_ns: 1 },
             process: ProcessKey {
                 pid: tid,

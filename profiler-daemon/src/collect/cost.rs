@@ -22,23 +22,23 @@ pub struct EstimatedCost {
 
 /// What is to be done now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum CostStep {
     Nothing,
     SwitchOn,
-    /// Read the statistics, hand them to [`Estimate::add`], and switch them off.
+    /// Read the statistics, hand them to [`CostEstimate::add`], and switch them off.
     ReadAndSwitchOff,
 }
 
 /// The estimate, and where in its cycle it is.
 #[derive(Debug, Default)]
-pub(super) struct Estimate {
+pub(super) struct CostEstimate {
     costs: BTreeMap<String, EstimatedCost>,
     seen: BTreeMap<String, EstimatedCost>,
     on_since_ns: Option<u64>,
     covered_until_ns: u64,
 }
 
-impl Estimate {
+impl CostEstimate {
     pub(super) fn new(now_ns: u64) -> Self {
         Self {
             covered_until_ns: now_ns,
@@ -47,18 +47,18 @@ impl Estimate {
     }
 
     /// What is to be done at `now_ns`.
-    pub(super) fn step(&mut self, now_ns: u64) -> Step {
+    pub(super) fn step(&mut self, now_ns: u64) -> CostStep {
         match self.on_since_ns {
             None if self.costs.is_empty()
                 || now_ns.saturating_sub(self.covered_until_ns) >= PERIOD_NS =>
             {
                 self.on_since_ns = Some(now_ns);
-                Step::SwitchOn
+                CostStep::SwitchOn
             }
             Some(since_ns) if now_ns.saturating_sub(since_ns) >= MEASURED_NS => {
-                Step::ReadAndSwitchOff
+                CostStep::ReadAndSwitchOff
             }
-            _ => Step::Nothing,
+            _ => CostStep::Nothing,
         }
     }
 
@@ -109,10 +109,10 @@ mod tests {
             }]
         };
         let second = 1_000_000_000;
-        let mut estimate = Estimate::new(0);
-        assert_eq!(estimate.step(0), Step::SwitchOn);
-        assert_eq!(estimate.step(second / 10), Step::Nothing);
-        assert_eq!(estimate.step(second / 5), Step::ReadAndSwitchOff);
+        let mut estimate = CostEstimate::new(0);
+        assert_eq!(estimate.step(0), CostStep::SwitchOn);
+        assert_eq!(estimate.step(second / 10), CostStep::Nothing);
+        assert_eq!(estimate.step(second / 5), CostStep::ReadAndSwitchOff);
         estimate.add(second / 5, &program(10, 1000));
         assert_eq!(
             estimate.costs()["tick"],
@@ -121,8 +121,8 @@ mod tests {
                 run_ns: 1000
             }
         );
-        assert_eq!(estimate.step(second), Step::Nothing);
-        assert_eq!(estimate.step(11 * second), Step::SwitchOn);
+        assert_eq!(estimate.step(second), CostStep::Nothing);
+        assert_eq!(estimate.step(11 * second), CostStep::SwitchOn);
         estimate.add(11 * second + second / 5, &program(20, 3000));
         assert_eq!(
             estimate.costs()["tick"],

@@ -10,11 +10,11 @@ use crate::processes::live::Processes;
 use crate::profile::input::{CommName, DrainPass, ProcessInfo};
 use crate::sys::clock::ClockOffsets;
 
-use super::convert::{Owner, Owners};
+use super::convert::{Owners, SlotOwner};
 
 /// What of a process was last told to the profile.
 #[derive(PartialEq, Eq)]
-struct Told {
+struct SentDescription {
     facts: usize,
     image: usize,
     comm: CommName,
@@ -24,7 +24,7 @@ struct Told {
 /// What of each process was last told.
 #[derive(Default)]
 pub(super) struct Descriptions {
-    told: HashMap<ProcessKey, Told>,
+    told: HashMap<ProcessKey, SentDescription>,
 }
 
 impl Descriptions {
@@ -38,7 +38,7 @@ impl Descriptions {
         to: &mut DrainPass,
     ) {
         /// What the threads of a process show.
-        struct Seen {
+        struct SeenThreads {
             comm: Option<CommName>,
             last_comm: CommName,
             start_ns: u64,
@@ -47,10 +47,10 @@ impl Descriptions {
             living: usize,
             last_event_ns: u64,
         }
-        let mut seen: HashMap<ProcessKey, Seen> = HashMap::new();
+        let mut seen: HashMap<ProcessKey, SeenThreads> = HashMap::new();
         for thread in &pass.threads {
-            let owner = Owner::of(thread);
-            let process = seen.entry(owner.process).or_insert_with(|| Seen {
+            let owner = SlotOwner::of(thread);
+            let process = seen.entry(owner.process).or_insert_with(|| SeenThreads {
                 comm: None,
                 last_comm: CommName(thread.comm),
                 start_ns: thread.process_start_ns,
@@ -84,7 +84,7 @@ impl Descriptions {
             };
             let comm = process.comm.unwrap_or(process.last_comm);
             let exited = process.living == 0;
-            let told = Told {
+            let told = SentDescription {
                 facts: Arc::as_ptr(&info.facts).addr(),
                 image: info
                     .facts

@@ -23,7 +23,7 @@ use crate::kernel::{
 };
 use crate::sys::clock::monotonic_ns;
 use crate::sys::memory_reader::{
-    Ended, Found, MAX_RANGES, MemoryReader, PageRange, RANGE_PAGES, ReaderCounts, SUBCOMMAND,
+    Ended, FoundPages, MAX_RANGES, MemoryReader, PageRange, RANGE_PAGES, ReaderCounts, SUBCOMMAND,
 };
 
 use walk::{Copies, Progress, Walked, walk};
@@ -511,10 +511,10 @@ impl Subject {
     }
 
     /// Takes in what was read.
-    fn take(&mut self, range: PageRange, found: Found<'_>) {
+    fn take(&mut self, range: PageRange, found: FoundPages<'_>) {
         match found {
-            Found::Refused => self.unreadable = true,
-            Found::Pages(pages) => {
+            FoundPages::Refused => self.unreadable = true,
+            FoundPages::Pages(pages) => {
                 for (number, page) in (range.first..).zip(pages) {
                     self.copies.add(number, page.as_ref());
                 }

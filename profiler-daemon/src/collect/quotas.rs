@@ -14,7 +14,7 @@ use crate::processes::ids::ProcessKey;
 use crate::profile::input::DrainPass;
 use crate::sys::quota::{CpuGroup, throttled_ns};
 
-use super::convert::Owner;
+use super::convert::SlotOwner;
 
 /// Of the processes whose threads were runnable for longest since the last pass, so many are looked
 /// at,
@@ -51,7 +51,7 @@ impl CpuGroups for Mounted {
 }
 
 /// A group that was read.
-struct Known {
+struct ReadGroup {
     /// Through which it is read: a group in it, or itself.
     through: CpuGroup,
     /// What its counter was last.
@@ -67,7 +67,7 @@ struct Known {
 /// See the module.
 #[derive(Default)]
 pub(super) struct Quotas {
-    groups: HashMap<Arc<str>, Known>,
+    groups: HashMap<Arc<str>, ReadGroup>,
     /// How long the threads of each process had been runnable at the last pass, those that have
     /// ended since not counted.
     runnable_ns: HashMap<ProcessKey, u64>,
@@ -87,7 +87,9 @@ impl Quotas {
     pub(super) fn pass(&mut self, pass: &Pass, from: &impl CpuGroups, to: &mut DrainPass) {
         let mut runnable_ns: HashMap<ProcessKey, u64> = HashMap::new();
         for thread in pass.threads.iter().filter(|thread| !thread.kernel_thread) {
-            let of = runnable_ns.entry(Owner::of(thread).process).or_default();
+            let of = runnable_ns
+                .entry(SlotOwner::of(thread).process)
+                .or_default();
             *of = of.saturating_add(thread.classes[Class::Runnable as usize]);
         }
         if pass.is_partial {
@@ -186,7 +188,7 @@ impl Quotas {
             self.refused += 1;
             return None;
         }
-        let known = Known {
+        let known = ReadGroup {
             through: through.clone(),
             last_ns: now_ns,
             throttled_ns: 0,

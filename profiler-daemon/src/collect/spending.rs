@@ -13,8 +13,8 @@ use crate::processes::ids::{ProcessKey, ThreadKey};
 use crate::profile::input::ThreadUpdate;
 use crate::sys::clock::process_ns;
 
-use super::budget::{Budget, Controller, ProcessSpent, Spent, Tracing};
-use super::cost::{Estimate, EstimatedCost, Step};
+use super::budget::{Budget, BudgetSpent, Controller, ProcessSpent, Tracing};
+use super::cost::{CostEstimate, CostStep, EstimatedCost};
 use super::prices::Prices;
 
 /// The part of the budget that walks at switches and at exits of calls may take.
@@ -72,7 +72,7 @@ impl SpendingState {
 
 /// A moment, and what had been done and spent by then.
 #[derive(Clone, Copy, Debug, Default)]
-struct Moment {
+struct SpendingMoment {
     at_ns: u64,
     work: Work,
     own_ns: u64,
@@ -82,7 +82,7 @@ struct Moment {
 
 /// What is known of the thread in a slot.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct SlotThread {
     thread: ThreadKey,
     walks_ns: u64,
     switches: u32,
@@ -97,13 +97,13 @@ pub(super) struct Spending {
     budget: Option<Budget>,
     controller: Option<Controller>,
     prices: Prices,
-    estimate: Estimate,
-    last: Moment,
+    estimate: CostEstimate,
+    last: SpendingMoment,
     /// Where statistics were switched on.
     measured_from: Work,
     statistics: Vec<ProgramCost>,
-    threads: HashMap<u32, Known>,
-    past: VecDeque<Moment>,
+    threads: HashMap<u32, SlotThread>,
+    past: VecDeque<SpendingMoment>,
     programs_ns: f64,
     untraced_ns: u64,
     traced_since_pass_ns: u64,
@@ -129,17 +129,17 @@ impl Spending {
         let controller = budget
             .filter(|_| may_sample && traces)
             .map(|budget| Controller::new(budget, Rng::new(), now_ns));
-        let last = Moment {
+        let last = SpendingMoment {
             at_ns: now_ns,
             work: kernel.counts.work(now_ns),
             own_ns: process_ns(),
-            ..Moment::default()
+            ..SpendingMoment::default()
         };
         Self {
             budget,
             controller,
             prices: Prices::new(kernel.calls.price_ns(), kernel.calls.idle_run_ns()),
-            estimate: Estimate::new(now_ns),
+            estimate: CostEstimate::new(now_ns),
             last,
             measured_from: Work::default(),
             statistics: Vec::new(),
@@ -158,13 +158,13 @@ impl Spending {
     /// Keeps the estimate of what the programs cost going: switches statistics on and off.
     pub(super) fn measure(&mut self, kernel: &mut Kernel, now_ns: u64) {
         match self.estimate.step(now_ns) {
-            Step::Nothing => {}
-            Step::SwitchOn => {
+            CostStep::Nothing => {}
+            CostStep::SwitchOn => {
                 self.measured_from = kernel.counts.work(now_ns);
                 self.statistics = kernel.programs.costs();
                 switch_statistics(&mut kernel.costs, true);
             }
-            Step::ReadAndSwitchOff => {
+            CostStep::ReadAndSwitchOff => {
                 let costs = kernel.programs.costs();
                 self.learn(&kernel.counts, now_ns, &costs);
                 self.estimate.add(now_ns, &costs);
@@ -211,14 +211,14 @@ impl Spending {
         let done = work.since(&self.last.work);
         let programs_ns = self.prices.of_work(&done);
         let processors = f64::from(kernel.ticks.processor_count());
-        let spent = Spent {
+        let spent = BudgetSpent {
             past_ns: past_ns as f64,
             busy_ns: (processors * past_ns as f64 - done.idle_ns as f64).max(0.0),
             calls_ns: self.prices.of_call() * done.call_hooks as f64 / 2.0,
             all_ns: programs_ns + own_ns.saturating_sub(self.last.own_ns) as f64,
         };
         self.programs_ns += programs_ns;
-        self.last = Moment {
+        self.last = SpendingMoment {
             at_ns: now_ns,
             work,
             own_ns,
@@ -290,8 +290,8 @@ impl Spending {
         thread: &ThreadSnapshot,
         key: ThreadKey,
         calls: u64,
-        had: Option<&Known>,
-    ) -> Known {
+        had: Option<&SlotThread>,
+    ) -> SlotThread {
         let [user, syscall, _, _, kernel] = thread.classes;
         let (walks_ns, switches, had_calls, had_ns) = had.map_or((0, 0, 0, 0.0), |had| {
             (had.walks_ns, had.switches, had.calls, had.cost_ns)
@@ -300,7 +300,7 @@ impl Spending {
         let switched = f64::from(thread.switches.wrapping_sub(switches));
         let called = calls.saturating_sub(had_calls) as f64;
         let cost_ns = walked_ns + switched * self.prices.switch_ns + called * self.prices.of_call();
-        Known {
+        SlotThread {
             thread: key,
             walks_ns: thread.walk_cost_ns,
             switches: thread.switches,

@@ -44,7 +44,7 @@ pub(super) struct UserStack {
     /// The modules of its frames.
     modules: Box<[ModuleId]>,
     /// What the process had mapped when it was resolved.
-    mapped: Mapped,
+    mapped: MappedState,
     /// Whether addresses of it were in no mapping: they may be in one that is heard of later.
     unmapped: bool,
     /// Whether frames of it found no room: they may find some when it travels again.
@@ -64,14 +64,20 @@ struct KernelStack {
 
 /// Which mappings of a process frames were resolved with.
 #[derive(Clone, Copy, Debug, Default)]
-struct Mapped {
+struct MappedState {
     generation: u32,
     changes: u32,
 }
 
 impl UserStack {
     /// Whether it would be resolved as it was.
-    fn holds(&self, key: ProcessKey, now: Mapped, time_ns: u64, processes: &mut Processes) -> bool {
+    fn holds(
+        &self,
+        key: ProcessKey,
+        now: MappedState,
+        time_ns: u64,
+        processes: &mut Processes,
+    ) -> bool {
         !self.cramped
             && self.mapped.generation == now.generation
             && (!self.unmapped || self.mapped.changes == now.changes)
@@ -191,7 +197,7 @@ impl Stacks {
         let key = processes.link(head.pid, head.process_start_ns, head.process_start_boot_ns);
         let mapped = processes
             .mappings(key)
-            .map_or_else(Mapped::default, |mappings| Mapped {
+            .map_or_else(MappedState::default, |mappings| MappedState {
                 generation: mappings.generation(),
                 changes: mappings.changes(),
             });

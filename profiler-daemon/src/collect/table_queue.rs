@@ -28,7 +28,7 @@ pub(super) struct Waiting {
 }
 
 #[derive(Debug, Default)]
-struct Owner {
+struct QueueOwner {
     /// What its tables took, nanoseconds; beginning with what others had had when it came.
     charged_ns: u64,
     /// Its files, and since when they wait.
@@ -38,7 +38,7 @@ struct Owner {
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct TableQueue {
-    owners: BTreeMap<u32, Owner>,
+    owners: BTreeMap<u32, QueueOwner>,
     length: usize,
     /// What the owner whose turn was last had been charged before it.
     turn_ns: u64,

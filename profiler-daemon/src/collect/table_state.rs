@@ -8,7 +8,7 @@ use crate::unwind::elf::Segment;
 use crate::unwind::table::bias;
 
 /// How far a file's table is.
-pub(super) enum Table {
+pub(super) enum TableState {
     /// Asked for.
     Asked,
     /// The walker has it.
@@ -33,7 +33,7 @@ pub(super) enum Table {
 pub(super) const PROBE_TRAMPOLINE: &str = "[uprobes-trampoline]";
 
 /// The row of a mapping whose file's table is so far; `None`: not asked for.
-pub(super) fn row(table: Option<&Table>, mapped: &Mapping) -> MappingRow {
+pub(super) fn row(table: Option<&TableState>, mapped: &Mapping) -> MappingRow {
     let mut row = MappingRow {
         start: mapped.start,
         end: mapped.end,
@@ -42,22 +42,23 @@ pub(super) fn row(table: Option<&Table>, mapped: &Mapping) -> MappingRow {
     };
     let Some(offset) = mapped.file_offset else {
         row.kind = match table {
-            Some(Table::ProbeTrampoline) => mapping::PROBE_TRAMPOLINE,
+            Some(TableState::ProbeTrampoline) => mapping::PROBE_TRAMPOLINE,
             // Code made at run time.
             _ => mapping::FRAME_POINTER,
         };
         return row;
     };
     match table {
-        Some(Table::Loaded { id, segments, .. }) => {
+        Some(TableState::Loaded { id, segments, .. }) => {
             if let Some(bias) = bias(segments, mapped.start, offset) {
                 row.bias = bias;
                 row.table = *id;
                 row.kind = mapping::TABLE;
             }
         }
-        Some(Table::None(_)) => row.kind = mapping::FRAME_POINTER,
-        Some(Table::Asked | Table::NoRoom { .. } | Table::ProbeTrampoline) | None => {}
+        Some(TableState::None(_)) => row.kind = mapping::FRAME_POINTER,
+        Some(TableState::Asked | TableState::NoRoom { .. } | TableState::ProbeTrampoline)
+        | None => {}
     }
     row
 }

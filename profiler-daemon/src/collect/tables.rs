@@ -61,7 +61,7 @@ impl std::fmt::Display for TableTold {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct SeenTable {
     is_full: bool,
     /// What had been refused at the last reading.
     refused: u64,
@@ -75,7 +75,7 @@ struct Seen {
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     fills: Vec<TableFill>,
-    seen: BTreeMap<&'static str, Seen>,
+    seen: BTreeMap<&'static str, SeenTable>,
 }
 
 impl Tables {

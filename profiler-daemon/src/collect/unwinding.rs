@@ -13,7 +13,7 @@ use profiler_common::unwind::MappingRow;
 use tracing::{debug, warn};
 
 use crate::kernel::{MappingRange, Published, UnwindFill, UnwindMaps};
-use crate::processes::changes::{Changed, Image};
+use crate::processes::changes::{Changed, ChangedImage};
 use crate::processes::live::Processes;
 use crate::processes::mappings::{Mapping, Mappings};
 use crate::processes::module::ModuleId;
@@ -22,13 +22,13 @@ use crate::sys::clock::monotonic_ns;
 use crate::unwind::worker::{TableAnswer, TableWorker, WorkerCounts};
 use crate::unwind::{NoTable, UnwindTable};
 
-use super::asking::{Asking, Dropped, Turn};
+use super::asking::{Asking, DroppedFile, FileTurn};
 use super::files_without::{FileWithout, FilesWithout, FollowedBy};
 use super::pass_quota::PassQuota;
 use super::retries::Retries;
 use super::row_claims::{Claim, RowClaims};
 use super::table_queue::Waiting;
-use super::table_state::{PROBE_TRAMPOLINE, Table, row};
+use super::table_state::{PROBE_TRAMPOLINE, TableState, row};
 
 /// Passes within which a table that was used is not given up for another.
 const KEEP_PASSES: u64 = 10;
@@ -56,7 +56,7 @@ pub struct UnwindingState {
 }
 
 /// Rows that one or more processes have.
-struct Shared {
+struct SharedRows {
     mappings: Arc<Mappings>,
     range: MappingRange,
     claim: Claim,
@@ -65,7 +65,7 @@ struct Shared {
     stale: bool,
 }
 
-impl Shared {
+impl SharedRows {
     fn has(&self, module: ModuleId) -> bool {
         let mut mappings = self.mappings.present().iter();
         mappings.any(|mapping| mapping.module == module)
@@ -73,13 +73,13 @@ impl Shared {
 }
 
 /// Whether a process that the walker knows has it mapped.
-fn is_mapped(shared: &HashMap<usize, Shared>, module: ModuleId) -> bool {
+fn is_mapped(shared: &HashMap<usize, SharedRows>, module: ModuleId) -> bool {
     shared.values().any(|shared| shared.has(module))
 }
 
 /// A process that the walker knows.
-struct Known {
-    image: Image,
+struct WalkedProcess {
+    image: ChangedImage,
     /// Key in `shared`.
     rows: usize,
 }
@@ -87,9 +87,9 @@ struct Known {
 /// See the module.
 pub(super) struct Unwinding {
     asking: Asking,
-    tables: HashMap<ModuleId, Table>,
-    shared: HashMap<usize, Shared>,
-    known: HashMap<u32, Known>,
+    tables: HashMap<ModuleId, TableState>,
+    shared: HashMap<usize, SharedRows>,
+    known: HashMap<u32, WalkedProcess>,
     /// Tables that wait for room to become free.
     waiting: Vec<(ModuleId, Arc<UnwindTable>)>,
     /// Modules whose request found the queue full, and that are asked for again at the next pass.
@@ -146,9 +146,11 @@ impl Unwinding {
             .tables
             .iter()
             .filter_map(|(module, table)| match table {
-                Table::Loaded { without, .. } => Some((*module, (*without)?, FollowedBy::Code)),
-                Table::None(why) => Some((*module, *why, FollowedBy::FramePointers)),
-                Table::Asked | Table::NoRoom { .. } | Table::ProbeTrampoline => None,
+                TableState::Loaded { without, .. } => {
+                    Some((*module, (*without)?, FollowedBy::Code))
+                }
+                TableState::None(why) => Some((*module, *why, FollowedBy::FramePointers)),
+                TableState::Asked | TableState::NoRoom { .. } | TableState::ProbeTrampoline => None,
             })
             .collect();
         met.sort_unstable_by_key(|(module, ..)| *module);
@@ -189,7 +191,7 @@ impl Unwinding {
         self.pass += 1;
         self.pass_quota.renew();
         for module in used {
-            if let Some(Table::Loaded { used_pass, .. }) = self.tables.get_mut(&module) {
+            if let Some(TableState::Loaded { used_pass, .. }) = self.tables.get_mut(&module) {
                 *used_pass = self.pass;
             }
         }
@@ -197,7 +199,7 @@ impl Unwinding {
         let due = self.unopened.due(self.pass);
         unasked.extend(due.filter(|module| !self.is_asked(*module)));
         for module in missed {
-            if let Some(Table::NoRoom { pass }) = self.tables.get(&module)
+            if let Some(TableState::NoRoom { pass }) = self.tables.get(&module)
                 && pass + KEEP_PASSES < self.pass
             {
                 self.tables.remove(&module);
@@ -244,14 +246,14 @@ impl Unwinding {
             size_bytes: file.size_bytes,
         };
         if self.asking.ask(file, monotonic_ns()) {
-            self.tables.insert(module, Table::Asked);
+            self.tables.insert(module, TableState::Asked);
         } else {
             self.unasked.insert(module);
         }
     }
 
     fn is_asked(&self, module: ModuleId) -> bool {
-        matches!(self.tables.get(&module), Some(Table::Asked))
+        matches!(self.tables.get(&module), Some(TableState::Asked))
     }
 
     /// Its file cannot be opened now. What is known by a name only never can: once it is opened, it
@@ -260,9 +262,9 @@ impl Unwinding {
         if processes.modules().is_file(module) {
             self.unopened.failed(module, self.pass);
         }
-        let none = Table::None(NoTable::Unreadable);
+        let none = TableState::None(NoTable::Unreadable);
         let before = self.tables.insert(module, none);
-        if !matches!(before, Some(Table::None(_))) {
+        if !matches!(before, Some(TableState::None(_))) {
             self.mark_stale(module);
         }
     }
@@ -270,7 +272,7 @@ impl Unwinding {
     /// Modules have left: nothing has them mapped, so no row of a mapping points to their tables.
     pub(super) fn forget_modules(&mut self, maps: &mut UnwindMaps, gone: &HashSet<ModuleId>) {
         for module in gone {
-            if let Some(Table::Loaded { id, .. }) = self.tables.remove(module) {
+            if let Some(TableState::Loaded { id, .. }) = self.tables.remove(module) {
                 maps.unload(id);
             }
             self.unasked.remove(module);
@@ -284,17 +286,17 @@ impl Unwinding {
         let shared = &self.shared;
         let dropped = self.asking.hand_over(monotonic_ns(), |module| {
             if !is_mapped(shared, module) || !processes.modules().holds(module) {
-                return Turn::Unneeded;
+                return FileTurn::Unneeded;
             }
             let build_id = processes.modules().get(module).build_id.clone();
             let file = processes.file(module);
-            file.map_or(Turn::Gone, |file| Turn::Open(file, build_id))
+            file.map_or(FileTurn::Gone, |file| FileTurn::Open(file, build_id))
         });
         for (module, why) in dropped {
             match why {
-                Dropped::Gone => self.not_opened(processes, module),
+                DroppedFile::Gone => self.not_opened(processes, module),
                 // Whoever maps it anew asks anew.
-                Dropped::Unneeded => drop(self.tables.remove(&module)),
+                DroppedFile::Unneeded => drop(self.tables.remove(&module)),
             }
         }
     }
@@ -313,7 +315,7 @@ impl Unwinding {
                     answer.module.0,
                     why.name()
                 );
-                self.tables.insert(answer.module, Table::None(why));
+                self.tables.insert(answer.module, TableState::None(why));
                 self.mark_stale(answer.module);
             }
         }
@@ -324,7 +326,7 @@ impl Unwinding {
             Ok(Some(id)) => {
                 self.tables.insert(
                     module,
-                    Table::Loaded {
+                    TableState::Loaded {
                         id,
                         segments: table.segments.clone(),
                         used_pass: self.pass,
@@ -348,8 +350,8 @@ impl Unwinding {
         }
     }
 
-    const fn no_room(&self) -> Table {
-        Table::NoRoom { pass: self.pass }
+    const fn no_room(&self) -> TableState {
+        TableState::NoRoom { pass: self.pass }
     }
 
     /// Gives up tables that were not used for longest, until as many rows are free. False if there
@@ -359,7 +361,7 @@ impl Unwinding {
             .tables
             .iter()
             .filter_map(|(module, table)| match table {
-                Table::Loaded { id, used_pass, .. } => Some((*used_pass, *module, *id)),
+                TableState::Loaded { id, used_pass, .. } => Some((*used_pass, *module, *id)),
                 _ => None,
             })
             .filter(|(used_pass, ..)| used_pass + KEEP_PASSES < self.pass)
@@ -425,7 +427,7 @@ impl Unwinding {
             } else if mapping.file_offset.is_none()
                 && &*processes.modules().get(module).name == PROBE_TRAMPOLINE
             {
-                self.tables.insert(module, Table::ProbeTrampoline);
+                self.tables.insert(module, TableState::ProbeTrampoline);
             }
         }
         let key = Arc::as_ptr(&mappings).addr();
@@ -442,7 +444,7 @@ impl Unwinding {
             };
             self.shared.insert(
                 key,
-                Shared {
+                SharedRows {
                     mappings,
                     range,
                     claim,
@@ -469,7 +471,7 @@ impl Unwinding {
                 if let Some(shared) = self.shared.get_mut(&key) {
                     shared.pids.insert(pid);
                 }
-                self.known.insert(pid, Known { image, rows: key });
+                self.known.insert(pid, WalkedProcess { image, rows: key });
                 self.renewed.insert(pid);
             }
             Some(Ok(Published::Forgotten)) => {
@@ -525,7 +527,7 @@ impl Unwinding {
     }
 
     fn drop_unused(&mut self, maps: &mut UnwindMaps, key: usize) {
-        let unused = |shared: &Shared| shared.pids.is_empty();
+        let unused = |shared: &SharedRows| shared.pids.is_empty();
         if self.shared.get(&key).is_some_and(unused)
             && let Some(shared) = self.shared.remove(&key)
         {

@@ -27,7 +27,7 @@ pub(super) type Written = Option<Spanned<Value>>;
 
 /// A value that is not allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct InvalidValue {
     /// Where the value begins, in bytes from the start of the file.
     pub(super) offset: usize,
     /// The key with its table.
@@ -101,13 +101,13 @@ macro_rules! section {
 
         impl $written {
             /// What was written, where it is allowed; what is not goes to `refusals`.
-            pub(super) fn mean(self, refusals: &mut Vec<$crate::config::section::Refusal>) -> $meant {
+            pub(super) fn mean(self, refusals: &mut Vec<$crate::config::section::InvalidValue>) -> $meant {
                 let mut meant = <$meant>::default();
                 $(
                     if let Some(written) = self.$key {
                         match $crate::config::kinds::Kind::<$type>::read(&$kind, written.get_ref()) {
                             Ok(value) => meant.$field = value,
-                            Err(sentence) => refusals.push($crate::config::section::Refusal {
+                            Err(sentence) => refusals.push($crate::config::section::InvalidValue {
                                 offset: written.span().start,
                                 key: $crate::config::section::full_name($table, stringify!($key)),
                                 sentence,

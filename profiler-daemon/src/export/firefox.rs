@@ -30,7 +30,7 @@ const CATEGORIES: [(&str, &str, &str); 4] = [
 /// # Errors
 /// When `out` cannot be written to.
 pub fn write(stacks: &Stacks, value: StackValue, out: &mut impl Write) -> io::Result<()> {
-    let mut text = Strings::default();
+    let mut text = StringTable::default();
     let shared = shared(stacks, &mut text);
     let profile = json!({
         "meta": meta(stacks),
@@ -83,7 +83,7 @@ fn libs(stacks: &Stacks) -> Vec<Value> {
 }
 
 /// The tables of frames, functions and stacks; all by the numbers that they have in `stacks`.
-fn shared(stacks: &Stacks, text: &mut Strings) -> Value {
+fn shared(stacks: &Stacks, text: &mut StringTable) -> Value {
     let functions = &stacks.functions;
     let count = functions.len();
     let all = |value: Value| vec![value; count];
@@ -190,12 +190,12 @@ fn thread(stacks: &Stacks, value: StackValue) -> Value {
 
 /// All text by number.
 #[derive(Default)]
-struct Strings {
+struct StringTable {
     table: Vec<String>,
     numbers: HashMap<String, usize>,
 }
 
-impl Strings {
+impl StringTable {
     fn number(&mut self, text: &str) -> usize {
         if let Some(number) = self.numbers.get(text) {
             return *number;

@@ -32,7 +32,7 @@ fn write_within(
     out: &mut impl Write,
 ) -> io::Result<()> {
     let names = names_of(stacks);
-    let source = Source::new(stacks, value, &names);
+    let source = FoldedSource::new(stacks, value, &names);
     let whole = source.steps(source.by_size.len());
     if whole.text_bytes() <= most_bytes {
         return whole.write(out);
@@ -56,7 +56,7 @@ fn names_of(stacks: &Stacks) -> Vec<String> {
 }
 
 /// The stacks, and which of their nodes matter most.
-struct Source<'s> {
+struct FoldedSource<'s> {
     stacks: &'s Stacks,
     value: StackValue,
     names: &'s [String],
@@ -64,7 +64,7 @@ struct Source<'s> {
     by_size: Vec<usize>,
 }
 
-impl<'s> Source<'s> {
+impl<'s> FoldedSource<'s> {
     fn new(stacks: &'s Stacks, value: StackValue, names: &'s [String]) -> Self {
         let mut totals: Vec<u64> = stacks
             .nodes
@@ -86,12 +86,12 @@ impl<'s> Source<'s> {
 
     /// The text's tree with the first so many nodes; the others are in `(cut)` below the last
     /// function that stays.
-    fn steps(&self, kept: usize) -> Steps<'s> {
+    fn steps(&self, kept: usize) -> FoldedTree<'s> {
         let mut is_kept: Vec<Option<bool>> = vec![None; self.stacks.nodes.len()];
         for (rank, node) in self.by_size.iter().enumerate() {
             is_kept[*node] = Some(rank < kept);
         }
-        let mut steps = Steps::new();
+        let mut steps = FoldedTree::new();
         let mut numbers = vec![ROOT; self.stacks.nodes.len()];
         for (index, node) in self.stacks.nodes.iter().enumerate().skip(1) {
             let parent = node.parent as usize;
@@ -108,12 +108,12 @@ impl<'s> Source<'s> {
 }
 
 /// The tree of a text: what reads alike is one node.
-struct Steps<'s> {
-    nodes: Vec<Step<'s>>,
+struct FoldedTree<'s> {
+    nodes: Vec<FoldedStep<'s>>,
     by_name: HashMap<(usize, &'s str), usize>,
 }
 
-struct Step<'s> {
+struct FoldedStep<'s> {
     name: &'s str,
     /// Of its line, without the amount.
     path_bytes: usize,
@@ -123,9 +123,9 @@ struct Step<'s> {
 
 const ROOT: usize = 0;
 
-impl<'s> Steps<'s> {
+impl<'s> FoldedTree<'s> {
     fn new() -> Self {
-        let root = Step {
+        let root = FoldedStep {
             name: "",
             path_bytes: 0,
             amount: 0,
@@ -143,7 +143,7 @@ impl<'s> Steps<'s> {
             let number = nodes.len();
             let separator = usize::from(parent != ROOT);
             nodes[parent].below.push(number);
-            nodes.push(Step {
+            nodes.push(FoldedStep {
                 name,
                 path_bytes: nodes[parent].path_bytes + separator + name.len(),
                 amount: 0,
@@ -164,7 +164,7 @@ impl<'s> Steps<'s> {
     fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let mut path = String::new();
         // What is left to write, and how much of the path is before it.
-        let mut todo: Vec<(usize, Part<'_>)> = Vec::new();
+        let mut todo: Vec<(usize, LineEnd<'_>)> = Vec::new();
         let push_below = |todo: &mut Vec<_>, node: usize, path: &str| {
             let begin = todo.len();
             for below in &self.nodes[node].below {
@@ -186,9 +186,9 @@ impl<'s> Steps<'s> {
     }
 
     /// The node's own line, and the lines below it: other lines can belong between them.
-    fn parts(&self, number: usize) -> impl Iterator<Item = Part<'_>> {
+    fn parts(&self, number: usize) -> impl Iterator<Item = LineEnd<'_>> {
         let node = &self.nodes[number];
-        let part = |end: String, below| Part {
+        let part = |end: String, below| LineEnd {
             name: node.name,
             end,
             below,
@@ -200,13 +200,13 @@ impl<'s> Steps<'s> {
 }
 
 /// The end of a line, or what all lines below a node have after the path.
-struct Part<'s> {
+struct LineEnd<'s> {
     name: &'s str,
     end: String,
     below: Option<usize>,
 }
 
-impl Part<'_> {
+impl LineEnd<'_> {
     /// That of the lines. No name has a `;`, so none is the begin of another.
     fn order(&self, other: &Self) -> Ordering {
         let bytes = self.name.bytes().chain(self.end.bytes());
@@ -339,7 +339,7 @@ mod tests {
         let names = names_of(&stacks);
         assert_eq!(text.lines().collect::<Vec<_>>(), expected);
         assert_eq!(
-            Source::new(&stacks, StackValue::Samples, &names)
+            FoldedSource::new(&stacks, StackValue::Samples, &names)
                 .steps(usize::MAX)
                 .text_bytes(),
             text.len()

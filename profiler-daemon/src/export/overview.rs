@@ -16,36 +16,36 @@ const MAX_GROUP: usize = 24;
 const FUNCTION: &str = "HOTTEST FUNCTION";
 
 /// A column: its title, whether its cells stand to the right, and what is in it.
-type Column = (&'static str, bool, fn(&OverviewRow) -> String);
+type OverviewColumn = (&'static str, bool, fn(&OverviewRow) -> String);
 
-const PID: Column = ("PID", true, |row| {
+const PID: OverviewColumn = ("PID", true, |row| {
     row.pid
         .map_or_else(|| "-".to_owned(), |pid| pid.to_string())
 });
-const BUSIEST: Column = ("BUSIEST", false, |row| title(&row.comm, row.ended));
-const WAITING: Column = ("WAITING LONGEST", false, |row| title(&row.comm, row.ended));
-const CPU: Column = ("CPU%", true, |row| share(row.processor_percent));
-const WAIT: Column = ("WAIT%", true, |row| {
+const BUSIEST: OverviewColumn = ("BUSIEST", false, |row| title(&row.comm, row.ended));
+const WAITING: OverviewColumn = ("WAITING LONGEST", false, |row| title(&row.comm, row.ended));
+const CPU: OverviewColumn = ("CPU%", true, |row| share(row.processor_percent));
+const WAIT: OverviewColumn = ("WAIT%", true, |row| {
     let doubt = if row.waits_in_doubt { "?" } else { "" };
     format!("{}{doubt}", share(row.runnable_percent))
 });
-const BLOCK: Column = ("BLOCK%", true, |row| share(row.blocked_percent));
-const IN: Column = ("IN%", true, |row| {
+const BLOCK: OverviewColumn = ("BLOCK%", true, |row| share(row.blocked_percent));
+const IN: OverviewColumn = ("IN%", true, |row| {
     row.blocks_in
         .as_ref()
         .map_or_else(String::new, |call| format!("{:.0}", call.percent))
 });
-const CALL: Column = ("BLOCKS IN", false, |row| {
+const CALL: OverviewColumn = ("BLOCKS IN", false, |row| {
     row.blocks_in
         .as_ref()
         .map_or_else(|| "-".to_owned(), |call| name(&call.call))
 });
-const HOT: Column = ("HOT%", true, |row| {
+const HOT: OverviewColumn = ("HOT%", true, |row| {
     row.hottest
         .as_ref()
         .map_or_else(String::new, |hottest| format!("{:.0}", hottest.percent))
 });
-const HOTTEST: Column = (FUNCTION, false, |row| {
+const HOTTEST: OverviewColumn = (FUNCTION, false, |row| {
     row.hottest.as_ref().map_or_else(
         || "-".to_owned(),
         |hottest| {
@@ -159,7 +159,7 @@ fn share(percent: f64) -> String {
 }
 
 /// A line of titles and a line per row; the last column has what the others leave.
-fn table(shown: &[Column], rows: &[OverviewRow]) -> Vec<String> {
+fn table(shown: &[OverviewColumn], rows: &[OverviewRow]) -> Vec<String> {
     let titles: Vec<String> = shown
         .iter()
         .map(|(title, ..)| (*title).to_owned())

@@ -21,7 +21,9 @@ use crate::{
     report::product::Values,
     report::{Stacks, stacks::StackModule},
 };
-use proto::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
+use proto::{
+    Function, Location, PprofLabel, PprofLine, PprofMapping, PprofProfile, Sample, ValueType,
+};
 
 /// The kernel's half of the address space begins here.
 const KERNEL_START: u64 = 0xffff_8000_0000_0000;
@@ -41,42 +43,42 @@ pub enum Content {
     All,
 }
 
-struct Column {
+struct ValueColumn {
     name: &'static str,
     unit: &'static str,
     value: fn(&Values, u64) -> u64,
 }
 
-const fn nanoseconds(name: &'static str, value: fn(&Values, u64) -> u64) -> Column {
-    Column {
+const fn nanoseconds(name: &'static str, value: fn(&Values, u64) -> u64) -> ValueColumn {
+    ValueColumn {
         name,
         unit: "nanoseconds",
         value,
     }
 }
 
-const SAMPLES: Column = Column {
+const SAMPLES: ValueColumn = ValueColumn {
     name: "samples",
     unit: "count",
     value: |values, _| values.samples,
 };
 /// What readers take it for: that many periods. The times of the other columns are unbiased
 /// estimates too, with exact sums.
-const CPU: Column = nanoseconds("cpu", |values, period_ns| {
+const CPU: ValueColumn = nanoseconds("cpu", |values, period_ns| {
     values.samples.saturating_mul(period_ns)
 });
-const ELAPSED: Column = nanoseconds("elapsed", |values, _| values.elapsed_ns());
-const APPLICATION: Column = nanoseconds("application", |values, _| values.application_ns());
-const BLOCKED: Column = nanoseconds("blocked", |values, _| {
+const ELAPSED: ValueColumn = nanoseconds("elapsed", |values, _| values.elapsed_ns());
+const APPLICATION: ValueColumn = nanoseconds("application", |values, _| values.application_ns());
+const BLOCKED: ValueColumn = nanoseconds("blocked", |values, _| {
     values.classes[profiler_common::Class::Blocked as usize]
 });
-const RUNNABLE: Column = nanoseconds("runnable", |values, _| {
+const RUNNABLE: ValueColumn = nanoseconds("runnable", |values, _| {
     values.classes[profiler_common::Class::Runnable as usize]
 });
 
 impl Content {
     /// The columns, the one that is shown first, and what is between two samples.
-    fn columns(self) -> (&'static [Column], &'static Column) {
+    fn columns(self) -> (&'static [ValueColumn], &'static ValueColumn) {
         match self {
             Self::Cpu => (&[SAMPLES, CPU], &CPU),
             Self::Wall => (&[ELAPSED, APPLICATION], &ELAPSED),
@@ -109,16 +111,16 @@ pub fn write(
 
 /// The profile of these stacks. `stacks` tell places in functions apart.
 #[must_use]
-pub fn profile(stacks: &Stacks, content: Content, sampling_period_ns: u64) -> Profile {
+pub fn profile(stacks: &Stacks, content: Content, sampling_period_ns: u64) -> PprofProfile {
     let (columns, default) = content.columns();
     let mut text = Strings::new();
-    let mut value_type = |column: &Column| ValueType {
+    let mut value_type = |column: &ValueColumn| ValueType {
         r#type: text.number(column.name),
         unit: text.number(column.unit),
     };
     let sample_type = columns.iter().map(&mut value_type).collect();
     let period_type = Some(value_type(default));
-    let mut profile = Profile {
+    let mut profile = PprofProfile {
         sample_type,
         period_type,
         period: match content {
@@ -132,12 +134,12 @@ pub fn profile(stacks: &Stacks, content: Content, sampling_period_ns: u64) -> Pr
             .iter()
             .map(|remark| text.number(remark))
             .collect(),
-        ..Profile::default()
+        ..PprofProfile::default()
     };
     let mappings = mappings(stacks, &mut text, &mut profile);
     let locations = locations(stacks, &mappings, &mut text, &mut profile);
     let values = |values: &Values| -> Vec<i64> {
-        let value = |column: &Column| number((column.value)(values, sampling_period_ns));
+        let value = |column: &ValueColumn| number((column.value)(values, sampling_period_ns));
         columns.iter().map(value).collect()
     };
     samples(stacks, values, &locations, &mut text, &mut profile);
@@ -188,7 +190,7 @@ fn remarks(stacks: &Stacks) -> Vec<String> {
 }
 
 /// Makes the mappings, the most important first. Answers with the id of each module's, 0 for none.
-fn mappings(stacks: &Stacks, text: &mut Strings, profile: &mut Profile) -> Vec<u64> {
+fn mappings(stacks: &Stacks, text: &mut Strings, profile: &mut PprofProfile) -> Vec<u64> {
     let mut highest: Vec<Option<u64>> = vec![None; stacks.modules.len()];
     let mut weights: Vec<(u64, u64)> = vec![(0, 0); stacks.modules.len()];
     for function in &stacks.functions {
@@ -224,7 +226,7 @@ fn mappings(stacks: &Stacks, text: &mut Strings, profile: &mut Profile) -> Vec<u
             ModuleKind::Kernel => "[kernel.kallsyms]",
             _ => &module.name,
         };
-        profile.mapping.push(Mapping {
+        profile.mapping.push(PprofMapping {
             id,
             memory_start,
             memory_limit,
@@ -235,7 +237,7 @@ fn mappings(stacks: &Stacks, text: &mut Strings, profile: &mut Profile) -> Vec<u
                 .as_deref()
                 .map_or(0, |build_id| text.number(build_id)),
             has_functions: true,
-            ..Mapping::default()
+            ..PprofMapping::default()
         });
     }
     ids
@@ -260,7 +262,7 @@ fn locations(
     stacks: &Stacks,
     mappings: &[u64],
     text: &mut Strings,
-    profile: &mut Profile,
+    profile: &mut PprofProfile,
 ) -> Vec<u64> {
     let mut ids = vec![0; stacks.functions.len()];
     let mut functions: HashMap<(usize, i64), u64> = HashMap::new();
@@ -289,7 +291,7 @@ fn locations(
                 0
             },
             address: place.offset.unwrap_or_default(),
-            line: vec![Line {
+            line: vec![PprofLine {
                 function_id,
                 line: 0,
             }],
@@ -304,7 +306,7 @@ fn samples(
     values: impl Fn(&Values) -> Vec<i64>,
     locations: &[u64],
     text: &mut Strings,
-    profile: &mut Profile,
+    profile: &mut PprofProfile,
 ) {
     for (index, node) in stacks.nodes.iter().enumerate().skip(1) {
         let value = values(&node.own);
@@ -322,10 +324,10 @@ fn samples(
                 Some(section) => match (&section.comm, section.pid) {
                     (Some(comm), Some(pid)) => {
                         sample.label.push(text.label("comm", comm));
-                        sample.label.push(Label {
+                        sample.label.push(PprofLabel {
                             key: text.number("pid"),
                             num: pid.into(),
-                            ..Label::default()
+                            ..PprofLabel::default()
                         });
                     }
                     _ => sample.label.push(text.label("group", &section.name)),
@@ -367,11 +369,11 @@ impl Strings {
         number
     }
 
-    fn label(&mut self, key: &str, text: &str) -> Label {
-        Label {
+    fn label(&mut self, key: &str, text: &str) -> PprofLabel {
+        PprofLabel {
             key: self.number(key),
             str: self.number(text),
-            ..Label::default()
+            ..PprofLabel::default()
         }
     }
 }

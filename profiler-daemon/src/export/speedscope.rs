@@ -7,24 +7,24 @@ use serde::Serialize;
 use crate::report::{StackValue, Stacks};
 
 #[derive(Serialize)]
-struct File<'a> {
+struct SpeedscopeFile<'a> {
     #[serde(rename = "$schema")]
     schema: &'static str,
     exporter: &'static str,
     name: &'a str,
     #[serde(rename = "activeProfileIndex")]
     active_profile: usize,
-    shared: Shared<'a>,
+    shared: SharedFrames<'a>,
     profiles: [Sampled<'a>; 1],
 }
 
 #[derive(Serialize)]
-struct Shared<'a> {
-    frames: Vec<Frame<'a>>,
+struct SharedFrames<'a> {
+    frames: Vec<FrameName<'a>>,
 }
 
 #[derive(Serialize)]
-struct Frame<'a> {
+struct FrameName<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<&'a str>,
@@ -48,7 +48,7 @@ struct Sampled<'a> {
 /// # Errors
 /// When `out` cannot be written to.
 pub fn write(stacks: &Stacks, value: StackValue, out: &mut impl Write) -> io::Result<()> {
-    let frames = stacks.functions.iter().map(|function| Frame {
+    let frames = stacks.functions.iter().map(|function| FrameName {
         name: &function.name,
         file: function
             .in_module
@@ -62,12 +62,12 @@ pub fn write(stacks: &Stacks, value: StackValue, out: &mut impl Write) -> io::Re
             weights.push(weight);
         }
     }
-    let file = File {
+    let file = SpeedscopeFile {
         schema: "https://www.speedscope.app/file-format-schema.json",
         exporter: concat!("profiler-daemon ", env!("CARGO_PKG_VERSION")),
         name: &stacks.title,
         active_profile: 0,
-        shared: Shared {
+        shared: SharedFrames {
             frames: frames.collect(),
         },
         profiles: [Sampled {

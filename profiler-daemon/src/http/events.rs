@@ -41,13 +41,13 @@ const UNBUFFERED: (HeaderName, HeaderValue) = (
 
 /// When an event is made, and what was sent before.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Moment {
+pub(super) struct EventMoment {
     beat: u64,
     /// The time of the last event's data, Unix nanoseconds.
     sent_unix_ns: Option<u64>,
 }
 
-impl Moment {
+impl EventMoment {
     /// The profile now; nothing when it is the one of the last event.
     ///
     /// # Errors
@@ -79,8 +79,9 @@ impl Made {
 }
 
 /// Makes the data of an event; nothing when there is nothing new.
-type Make =
-    dyn Fn(Arc<Shared>, Moment) -> BoxFuture<'static, Result<Option<Made>, Problem>> + Send + Sync;
+type Make = dyn Fn(Arc<Shared>, EventMoment) -> BoxFuture<'static, Result<Option<Made>, Problem>>
+    + Send
+    + Sync;
 
 /// Answers with a stream of what `make` makes.
 ///
@@ -91,7 +92,7 @@ type Make =
 pub(super) async fn open(
     shared: &Arc<Shared>,
     interval_ns: u64,
-    make: impl Fn(Arc<Shared>, Moment) -> BoxFuture<'static, Result<Option<Made>, Problem>>
+    make: impl Fn(Arc<Shared>, EventMoment) -> BoxFuture<'static, Result<Option<Made>, Problem>>
     + Send
     + Sync
     + 'static,
@@ -121,7 +122,7 @@ pub(super) async fn open(
     let made = stream.make(streams.beat()).await?;
     stream.first = made.map(|made| stream.event(&made));
     let ties = Arc::clone(&stream.ties);
-    let body = Body::new(Events(Some(Box::pin(stream.next()))));
+    let body = Body::new(EventBody(Some(Box::pin(stream.next()))));
     let mut response = respond(Format::Events, body);
     response.headers_mut().insert(UNBUFFERED.0, UNBUFFERED.1);
     response.extensions_mut().insert(ties);
@@ -214,7 +215,7 @@ impl Stream {
     /// Makes the data of a beat, within the time of any answer; nothing where they would be the
     /// same again.
     async fn make(&self, beat: u64) -> Result<Option<Made>, Problem> {
-        let moment = Moment {
+        let moment = EventMoment {
             beat,
             sent_unix_ns: self.sent.map(|(as_of_unix_ns, _)| as_of_unix_ns),
         };
@@ -263,9 +264,9 @@ impl Drop for Stream {
 type Next = Pin<Box<dyn Future<Output = Option<(Bytes, Stream)>> + Send>>;
 
 /// A stream as the body of an answer; nothing once it has ended.
-struct Events(Option<Next>);
+struct EventBody(Option<Next>);
 
-impl HttpBody for Events {
+impl HttpBody for EventBody {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 

@@ -13,7 +13,7 @@ use super::respond::respond;
 use super::shared::{Shared, in_time};
 use crate::api::format::Format;
 use crate::api::problem::Problem;
-use crate::api::query::Recording;
+use crate::api::query::RecordingQuery;
 use crate::api::questions::AllValuesBetween;
 use crate::export::pprof::Content;
 use crate::profile::snapshot::Snapshot;
@@ -22,7 +22,7 @@ use crate::report::{self, StackValue};
 /// Waits, and answers with what came meanwhile.
 pub(super) async fn record(
     shared: &Arc<Shared>,
-    recording: Recording,
+    recording: RecordingQuery,
     content: Content,
 ) -> Result<Response, Problem> {
     shared.needs_kernel("there are no next seconds")?;
@@ -33,7 +33,7 @@ pub(super) async fn record(
         )));
     };
     let earlier = in_time(shared, shared.source.snapshot()).await??;
-    let Recording {
+    let RecordingQuery {
         seconds,
         scope,
         stacks: mut query,

@@ -30,12 +30,12 @@ pub(super) struct Seats {
 /// What is known of the connection in one place.
 #[derive(Debug)]
 pub(super) struct Place {
-    state: Mutex<State>,
+    state: Mutex<SeatsState>,
     leave: Notify,
 }
 
 #[derive(Debug)]
-struct State {
+struct SeatsState {
     /// Answers that are being made or written.
     at_work: usize,
     /// When the last answer was handed over whole; at first, when the connection was accepted.
@@ -82,7 +82,7 @@ impl Seats {
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let place = Arc::new(Place {
-            state: Mutex::new(State {
+            state: Mutex::new(SeatsState {
                 at_work: 0,
                 idle_since: now,
                 stalled_since: None,
@@ -123,9 +123,9 @@ impl Drop for Seat {
 
 impl Place {
     /// Notes that an answer is being made, until what this returns is dropped.
-    pub(super) fn work(self: &Arc<Self>) -> Work {
+    pub(super) fn work(self: &Arc<Self>) -> SeatWork {
         self.state().at_work += 1;
-        Work(Arc::clone(self))
+        SeatWork(Arc::clone(self))
     }
 
     /// Notes that the client stopped or began to take what is written.
@@ -146,16 +146,16 @@ impl Place {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SeatsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// An answer that is being made or written.
 #[derive(Debug)]
-pub(super) struct Work(Arc<Place>);
+pub(super) struct SeatWork(Arc<Place>);
 
-impl Work {
+impl SeatWork {
     /// The body of the answer, whose end is the end of the work.
     pub(super) fn until_the_end_of(self, body: Body) -> Body {
         Body::new(Attended { body, _work: self })
@@ -170,7 +170,7 @@ pub(super) struct Arriving {
 }
 
 /// Where the work is that began when a body had arrived.
-pub(super) type Begun = Arc<Mutex<Option<Work>>>;
+pub(super) type Begun = Arc<Mutex<Option<SeatWork>>>;
 
 impl Arriving {
     pub(super) fn new(body: Incoming, place: Arc<Place>, begun: Begun) -> Self {
@@ -205,7 +205,7 @@ impl hyper::body::Body for Arriving {
     }
 }
 
-impl Drop for Work {
+impl Drop for SeatWork {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.at_work -= 1;
@@ -216,7 +216,7 @@ impl Drop for Work {
 /// A body with the work that it belongs to.
 struct Attended {
     body: Body,
-    _work: Work,
+    _work: SeatWork,
 }
 
 impl hyper::body::Body for Attended {

@@ -8,7 +8,7 @@ use tracing::warn;
 
 use super::maps::Maps;
 use super::refusal::{StartError, tick_refused};
-use super::tick_account::Seen;
+use super::tick_account::ProcessorCounts;
 use crate::sys::proc_fs;
 
 /// The maps of counts. What cannot be read of them counts as 0, and is said in the log.
@@ -131,9 +131,9 @@ pub(super) struct Processors<'a> {
 
 impl Processors<'_> {
     /// What is known of the ticks of `cpu`. `now_ns` is when they were read, or earlier.
-    pub(super) fn seen(&self, cpu: u32, now_ns: u64) -> Option<Seen> {
+    pub(super) fn seen(&self, cpu: u32, now_ns: u64) -> Option<ProcessorCounts> {
         let position = self.possible.binary_search(&cpu).ok()?;
-        Some(Seen {
+        Some(ProcessorCounts {
             ticks: *self.ticks.get(position)?,
             idle_ns: self.current.get(position)?.0.idle_by(now_ns),
         })

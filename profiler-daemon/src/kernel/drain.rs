@@ -240,7 +240,7 @@ impl Drain {
         batch::drain(
             self.sums[full].fd(),
             self.stacks_per_drain,
-            |key: Key, value: Value| pass.sums.push(stack_sum(&key.0, &value.0)),
+            |key: BatchKey, value: Value| pass.sums.push(stack_sum(&key.0, &value.0)),
         )
         .map_err(|error| StartError::Map {
             map: "SUMS",
@@ -489,12 +489,12 @@ fn decode(bytes: &[u8]) -> Option<RawStack> {
 /// Keys and values as the batch reads them: plain data with an all-zero default.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
-struct Key(SumKey);
+struct BatchKey(SumKey);
 #[repr(transparent)]
 #[derive(Clone, Copy, Default)]
 struct Value(SumValue);
 
-impl Default for Key {
+impl Default for BatchKey {
     fn default() -> Self {
         Self(SumKey {
             user: 0,
@@ -506,7 +506,7 @@ impl Default for Key {
 }
 
 // SAFETY: transparent over plain data.
-unsafe impl aya::Pod for Key {}
+unsafe impl aya::Pod for BatchKey {}
 // SAFETY: transparent over plain data.
 unsafe impl aya::Pod for Value {}
 

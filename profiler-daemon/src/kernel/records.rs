@@ -11,12 +11,12 @@ use aya::Pod;
 use profiler_common::records::ThreadRecord;
 
 use super::told::Peeked;
-use crate::sys::{mapping::Mapping, own_cost::page_bytes};
+use crate::sys::{mapping::MappedMemory, own_cost::page_bytes};
 
 /// The elements of a memory-mappable array map. All access goes through volatile reads and writes
 /// of plain data.
 pub(super) struct Records<T> {
-    memory: Mapping,
+    memory: MappedMemory,
     len: usize,
     /// Bytes from one element to the next: array maps round up to eight.
     stride: usize,
@@ -31,7 +31,7 @@ impl<T: Pod> Records<T> {
     pub(super) fn map(map: impl AsFd, len: u32) -> io::Result<Self> {
         let stride = size_of::<T>().next_multiple_of(8);
         let page = usize::try_from(page_bytes()).map_err(io::Error::other)?;
-        let memory = Mapping::shared(map, (stride * len as usize).next_multiple_of(page))?;
+        let memory = MappedMemory::shared(map, (stride * len as usize).next_multiple_of(page))?;
         Ok(Self {
             memory,
             len: len as usize,

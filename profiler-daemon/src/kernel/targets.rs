@@ -105,7 +105,7 @@ impl Targets {
     /// # Errors
     /// [`TargetError`]; the targets are then partly replaced, and setting them again is safe.
     pub fn name(&mut self, targets: &NamedTargets) -> Result<(), TargetError> {
-        let groups = groups(&targets.cgroups, Missing::Refused)?;
+        let groups = groups(&targets.cgroups, MissingGroup::Refused)?;
         replace(
             &mut self.pids,
             targets.pids.iter().copied().collect(),
@@ -156,7 +156,7 @@ impl Targets {
         if paths.is_empty() {
             return Ok(());
         }
-        let groups = groups(paths, Missing::LeftOut)?;
+        let groups = groups(paths, MissingGroup::LeftOut)?;
         replace(&mut self.cgroups, groups, GROUPS)?;
         self.judge_anew(programs)?;
         Ok(())
@@ -304,7 +304,7 @@ fn padded(comm: &[u8]) -> [u8; COMM_BYTES] {
 
 /// What a named group that does not exist is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Missing {
+enum MissingGroup {
     /// A mistake.
     Refused,
     /// One without members.
@@ -312,7 +312,7 @@ enum Missing {
 }
 
 /// The ids of the named groups of this machine and of all below them.
-fn groups(paths: &[String], missing: Missing) -> Result<BTreeSet<u64>, TargetError> {
+fn groups(paths: &[String], missing: MissingGroup) -> Result<BTreeSet<u64>, TargetError> {
     if paths.is_empty() {
         return Ok(BTreeSet::new());
     }
@@ -324,7 +324,7 @@ fn groups(paths: &[String], missing: Missing) -> Result<BTreeSet<u64>, TargetErr
 fn group_ids(
     root: &Path,
     paths: &[String],
-    missing: Missing,
+    missing: MissingGroup,
 ) -> Result<BTreeSet<u64>, TargetError> {
     let mut ids = BTreeSet::new();
     for path in paths {
@@ -343,7 +343,9 @@ fn group_ids(
                 Ok(metadata) if metadata.is_dir() => {
                     ids.insert(metadata.ino());
                 }
-                _ if directory == named && missing == Missing::Refused => return Err(no_group()),
+                _ if directory == named && missing == MissingGroup::Refused => {
+                    return Err(no_group());
+                }
                 _ => continue,
             }
             if ids.len() >= MAX_TARGET_CGROUPS as usize {
@@ -415,7 +417,7 @@ mod tests {
             )),
             "{sentence}"
         );
-        assert!(groups(&[], Missing::Refused).is_ok_and(|ids| ids.is_empty()));
+        assert!(groups(&[], MissingGroup::Refused).is_ok_and(|ids| ids.is_empty()));
         if let Some(real) = control_groups() {
             assert!(real.join("cgroup.procs").exists());
             let root = group_root(&[version_1.as_str(), real.to_str().expect("text")]);
@@ -435,19 +437,19 @@ mod tests {
         };
         let paths = ["/a".to_owned(), "/b".to_owned()];
         let (a, b) = (make("a"), make("b"));
-        let both = group_ids(root.path(), &paths, Missing::Refused).expect("both exist");
+        let both = group_ids(root.path(), &paths, MissingGroup::Refused).expect("both exist");
         assert_eq!(both, BTreeSet::from([a, b]));
         fs::remove_dir(root.path().join("a")).expect("an empty directory can be removed");
         let new = make("b/new");
-        let left =
-            group_ids(root.path(), &paths, Missing::LeftOut).expect("what is gone is left out");
+        let left = group_ids(root.path(), &paths, MissingGroup::LeftOut)
+            .expect("what is gone is left out");
         assert_eq!(left, BTreeSet::from([b, new]));
-        let refused = group_ids(root.path(), &paths, Missing::Refused);
+        let refused = group_ids(root.path(), &paths, MissingGroup::Refused);
         assert!(
             matches!(&refused, Err(TargetError::NoGroup { path, .. }) if path == "/a"),
             "{refused:?}"
         );
-        for missing in [Missing::Refused, Missing::LeftOut] {
+        for missing in [MissingGroup::Refused, MissingGroup::LeftOut] {
             let outside = group_ids(root.path(), &["/b/../..".to_owned()], missing);
             assert!(outside.is_err(), "nothing outside the group file system");
         }

@@ -30,7 +30,7 @@ struct TaskInfo {
 /// `union bpf_attr`, the member of `BPF_LINK_CREATE`.
 #[repr(C)]
 #[derive(Default)]
-struct LinkCreate {
+struct IteratorLinkCreate {
     program: u32,
     target: u32,
     attach_type: u32,
@@ -63,12 +63,12 @@ pub(super) fn of_process(program: BorrowedFd<'_>, pid: u32) -> io::Result<File> 
         pid,
         ..TaskInfo::default()
     };
-    let create = LinkCreate {
+    let create = IteratorLinkCreate {
         program: program.as_raw_fd().cast_unsigned(),
         attach_type: BPF_TRACE_ITER,
         info: (&raw const info) as u64,
         info_bytes: size_of::<TaskInfo>() as u32,
-        ..LinkCreate::default()
+        ..IteratorLinkCreate::default()
     };
     let link = bpf(BPF_LINK_CREATE, &create)?;
     // The iterator keeps the link.

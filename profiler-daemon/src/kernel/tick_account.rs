@@ -17,7 +17,7 @@ const WORK_PERIODS: u64 = 20;
 
 /// What the kernel programs have counted of a processor since they were loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct ProcessorCounts {
     pub(super) ticks: u64,
     /// How long it was idle; `None`: not known yet.
     pub(super) idle_ns: Option<u64>,
@@ -25,22 +25,22 @@ pub(super) struct Seen {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Account {
+pub(super) struct TickAccount {
     epoch: Epoch,
     /// What there had been when the epoch began; `None` where that could not be read.
-    before: Option<Seen>,
+    before: Option<ProcessorCounts>,
     /// Ticks of the epoch before it that did not come, and what there was at its end.
-    missed: Option<(u64, Seen)>,
+    missed: Option<(u64, ProcessorCounts)>,
     /// What there was when a tick had last been found to have come, and when that was.
-    last: Option<Seen>,
+    last: Option<ProcessorCounts>,
     since_ns: u64,
     /// Looks since then.
     looks: u32,
 }
 
-impl Account {
+impl TickAccount {
     /// Ticks begin with this epoch; there had been `seen` before.
-    pub(super) fn new(epoch: Epoch, seen: Option<Seen>) -> Self {
+    pub(super) fn new(epoch: Epoch, seen: Option<ProcessorCounts>) -> Self {
         Self {
             epoch,
             before: seen,
@@ -57,7 +57,7 @@ impl Account {
     }
 
     /// Was the processor idle since the epoch began, but for a hundredth, if this is `seen` now?
-    pub(super) fn was_idle(&self, now_ns: u64, seen: Option<Seen>) -> bool {
+    pub(super) fn was_idle(&self, now_ns: u64, seen: Option<ProcessorCounts>) -> bool {
         let (Some(before), Some(seen)) = (self.before, seen) else {
             return false;
         };
@@ -69,14 +69,14 @@ impl Account {
     }
 
     /// Another epoch begins.
-    pub(super) const fn begin(&mut self, epoch: Epoch, seen: Option<Seen>) {
+    pub(super) const fn begin(&mut self, epoch: Epoch, seen: Option<ProcessorCounts>) {
         self.epoch = epoch;
         self.before = seen;
     }
 
     /// Ticks of this epoch that were due and did not come, if this is `seen` now. None where the
     /// processor was idle meanwhile: which ticks that cost is not known.
-    fn missing(&self, now_ns: u64, seen: Seen) -> u64 {
+    fn missing(&self, now_ns: u64, seen: ProcessorCounts) -> u64 {
         let Some(before) = self.before else { return 0 };
         if seen.idle_ns.is_none() || seen.idle_ns != before.idle_ns {
             return 0;
@@ -88,7 +88,7 @@ impl Account {
     /// The epoch ends at `now_ns`. Ticks of the one before it that were due and did not come: only
     /// now is it known that the processor was at work, because some kernels do not tell of each
     /// switch, and that it has ticks at all.
-    pub(super) fn skipped(&mut self, now_ns: u64, seen: Option<Seen>) -> u64 {
+    pub(super) fn skipped(&mut self, now_ns: u64, seen: Option<ProcessorCounts>) -> u64 {
         let Some(seen) = seen else {
             self.missed = None;
             return 0;
@@ -101,7 +101,7 @@ impl Account {
     }
 
     /// Looks what there is now. True if no tick has come for so long that they may have died.
-    pub(super) fn stands_still(&mut self, now_ns: u64, seen: Option<Seen>) -> bool {
+    pub(super) fn stands_still(&mut self, now_ns: u64, seen: Option<ProcessorCounts>) -> bool {
         let (Some(last), Some(seen)) = (
             self.last
                 .filter(|last| seen.is_some_and(|seen| seen.ticks == last.ticks)),
@@ -146,8 +146,8 @@ mod tests {
     }
 
     /// On a processor that was idle for so long.
-    fn seen(ticks: u64, idle_ns: u64) -> Option<Seen> {
-        Some(Seen {
+    fn seen(ticks: u64, idle_ns: u64) -> Option<ProcessorCounts> {
+        Some(ProcessorCounts {
             ticks,
             idle_ns: Some(idle_ns),
         })
@@ -161,7 +161,7 @@ mod tests {
         let epoch = epoch();
         let due_ns = |ticks: u64| epoch.since_ns + ticks * epoch.period_ns;
         let skipped = |before, end_ns, at_end, after| {
-            let mut account = Account::new(epoch, before);
+            let mut account = TickAccount::new(epoch, before);
             assert_eq!(account.skipped(end_ns, at_end), 0);
             account.begin(epoch, at_end);
             account.skipped(end_ns, after)
@@ -187,7 +187,7 @@ mod tests {
         let epoch = epoch();
         let end_ns = epoch.since_ns + 9 * epoch.period_ns;
         let skipped = |before, at_end, after| {
-            let mut account = Account::new(epoch, before);
+            let mut account = TickAccount::new(epoch, before);
             account.skipped(end_ns, at_end);
             account.begin(epoch, at_end);
             account.skipped(end_ns, after)
@@ -195,7 +195,7 @@ mod tests {
         assert!(skipped(seen(7, 3), seen(7, 3), seen(8, 3)) > 0);
         assert_eq!(skipped(seen(7, 3), seen(7, 4), seen(8, 4)), 0);
         assert_eq!(skipped(seen(7, 3), seen(7, 3), seen(8, 9)), 0);
-        let unknown = Some(Seen {
+        let unknown = Some(ProcessorCounts {
             ticks: 7,
             idle_ns: None,
         });
@@ -208,20 +208,20 @@ mod tests {
         // Check that a processor that worked for a hundredth of the epoch was idle, one that worked
         // longer was not, nor one of which that is not known.
         let epoch = epoch();
-        let account = Account::new(epoch, seen(7, 3));
+        let account = TickAccount::new(epoch, seen(7, 3));
         let now_ns = epoch.since_ns + 50 * MS;
         assert!(account.was_idle(now_ns, seen(9, 3 + 50 * MS)));
         assert!(account.was_idle(now_ns, seen(9, 3 + 50 * MS - MS / 2)));
         assert!(!account.was_idle(now_ns, seen(9, 2 + 50 * MS - MS / 2)));
         assert!(!account.was_idle(now_ns, None));
-        assert!(!Account::new(epoch, None).was_idle(now_ns, seen(9, 3 + 50 * MS)));
+        assert!(!TickAccount::new(epoch, None).was_idle(now_ns, seen(9, 3 + 50 * MS)));
     }
 
     #[test]
     fn ticks_that_stand_still_are_noticed_within_half_a_second() {
         // Check that ticks that come are never taken to stand still, and that those that do are
         // noticed in time, but not when the whole machine stood still.
-        let mut account = Account::new(epoch(), seen(0, 0));
+        let mut account = TickAccount::new(epoch(), seen(0, 0));
         for look in 1..=50 {
             assert!(!account.stands_still((1000 + 100 * look) * MS, seen(10 * look, 0)));
         }
@@ -229,7 +229,7 @@ mod tests {
         let noticed =
             (1..).find(|look| account.stands_still((stopped + 100 * look) * MS, seen(500, 0)));
         assert_eq!(noticed, Some(4));
-        let mut account = Account::new(epoch(), seen(0, 0));
+        let mut account = TickAccount::new(epoch(), seen(0, 0));
         assert!(!account.stands_still(1100 * MS, seen(10, 0)));
         for pause in 1..=20 {
             let now = (1100 + 60_000 * pause) * MS;
@@ -242,7 +242,7 @@ mod tests {
     fn an_idle_processor_needs_no_ticks() {
         // Check that ticks that do not come while the processor is idle do not stand still, and
         // that they do as soon as it has worked for a while without one.
-        let mut account = Account::new(epoch(), seen(0, 0));
+        let mut account = TickAccount::new(epoch(), seen(0, 0));
         for look in 1..=400 {
             assert_eq!(
                 account.stands_still((1000 + 100 * look) * MS, seen(0, 99 * look * MS)),
@@ -257,7 +257,7 @@ mod tests {
         // Check that a tick a second does not stand still for the seconds that eight are at least
         // in coming.
         let epoch = Schedule::new(1, Rng::with_seed(1)).change(0, 0, None);
-        let mut account = Account::new(epoch, seen(0, 0));
+        let mut account = TickAccount::new(epoch, seen(0, 0));
         let eight = 8 * epoch.period_ns / (100 * MS);
         assert!((1..eight).all(|look| !account.stands_still(100 * look * MS, seen(0, 0))));
         assert!((eight..=eight + 20).any(|look| account.stands_still(100 * look * MS, seen(0, 0))));

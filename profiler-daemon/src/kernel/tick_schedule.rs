@@ -75,17 +75,17 @@ pub(super) struct Schedule {
     slot_ns: u64,
     random: Rng,
     /// The slots in which it is somebody's turn, by number.
-    slots: BTreeMap<u64, Slot>,
+    slots: BTreeMap<u64, ProcessorSlot>,
 }
 
 #[derive(Debug)]
-struct Slot {
+struct ProcessorSlot {
     moment_ns: u64,
-    turns: Vec<Turn>,
+    turns: Vec<NextTick>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct NextTick {
     cpu: u32,
     put_off: bool,
 }
@@ -206,11 +206,11 @@ impl Schedule {
     /// Tells the moment of the turn.
     fn give_turn(&mut self, cpu: u32, now_ns: u64, slots_ahead: u64, put_off: bool) -> u64 {
         let number = now_ns / self.slot_ns + slots_ahead;
-        let slot = self.slots.entry(number).or_insert_with(|| Slot {
+        let slot = self.slots.entry(number).or_insert_with(|| ProcessorSlot {
             moment_ns: number * self.slot_ns + self.random.u64(0..self.slot_ns),
             turns: Vec::new(),
         });
-        slot.turns.push(Turn { cpu, put_off });
+        slot.turns.push(NextTick { cpu, put_off });
         slot.moment_ns
     }
 }

@@ -13,7 +13,7 @@ use fastrand::Rng;
 use tracing::{info, warn};
 
 use super::counts::Counts;
-use super::tick_account::{Account, Seen};
+use super::tick_account::{ProcessorCounts, TickAccount};
 use super::tick_schedule::Schedule;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::proc_fs;
@@ -39,14 +39,14 @@ pub struct Ticks {
     program: OwnedFd,
     schedule: Schedule,
     /// Every processor that is online, and its ticks, or why it has none.
-    online: BTreeMap<u32, Result<Tick, String>>,
+    online: BTreeMap<u32, Result<ProcessorTicks, String>>,
     counts: TickCounts,
 }
 
 /// The ticks of one processor.
-struct Tick {
+struct ProcessorTicks {
     event: TickEvent,
-    account: Account,
+    account: TickAccount,
     /// How long the processor had been at work when no ticks were first found to come.
     work_ns: Option<u64>,
     /// Its last change of rate was refused, and that was said.
@@ -127,15 +127,15 @@ impl Ticks {
     }
 
     /// Gives the processor ticks, and its next turn, which is in a second where that fails.
-    fn open(&mut self, cpu: u32, seen: Option<Seen>) -> io::Result<()> {
+    fn open(&mut self, cpu: u32, seen: Option<ProcessorCounts>) -> io::Result<()> {
         let mut epoch = self.schedule.change(cpu, monotonic_ns(), None);
         let opened = TickEvent::open(cpu, epoch.period_ns, self.program.as_fd());
         epoch.since_ns = monotonic_ns();
         let (tick, done) = match opened {
             Ok(event) => {
-                let account = Account::new(epoch, seen);
+                let account = TickAccount::new(epoch, seen);
                 (
-                    Ok(Tick {
+                    Ok(ProcessorTicks {
                         event,
                         account,
                         work_ns: None,
@@ -194,7 +194,7 @@ impl Ticks {
     }
 
     /// Gives a processor ticks that has none because of `why`.
-    fn start_again(&mut self, cpu: u32, seen: Option<Seen>, why: &str) {
+    fn start_again(&mut self, cpu: u32, seen: Option<ProcessorCounts>, why: &str) {
         match self.open(cpu, seen) {
             Ok(()) => {
                 self.counts.restarted += 1;

@@ -29,7 +29,7 @@ impl Peeked {
 
 /// A thread as it was told.
 #[derive(Clone, Copy, Debug, Default)]
-struct Thread {
+struct ToldThread {
     was: Peeked,
     lives: bool,
     /// It slept as it was told, and had had no event since it was told before. So what it did
@@ -39,12 +39,13 @@ struct Thread {
 
 /// See the module. By slot.
 #[derive(Debug, Default)]
-pub(super) struct Told(Vec<Thread>);
+pub(super) struct Told(Vec<ToldThread>);
 
 impl Told {
     /// So many slots are in use.
     pub(super) fn grow(&mut self, slots: usize) {
-        self.0.resize(slots.max(self.0.len()), Thread::default());
+        self.0
+            .resize(slots.max(self.0.len()), ToldThread::default());
     }
 
     /// Threads that have a record.
@@ -89,7 +90,7 @@ impl Told {
         let was = Peeked::of(record);
         let is_woken = was.woken_ns >= record.clock.last_ns;
         if let Some(thread) = self.0.get_mut(slot as usize) {
-            *thread = Thread {
+            *thread = ToldThread {
                 was,
                 lives: was.pid != 0 && phase != Some(Phase::Exited),
                 is_settled: phase == Some(Phase::Blocked) && !is_woken && thread.was == was,
@@ -114,7 +115,7 @@ impl Told {
     /// Its record is given back.
     pub(super) fn forget(&mut self, slot: u32) {
         if let Some(thread) = self.0.get_mut(slot as usize) {
-            *thread = Thread::default();
+            *thread = ToldThread::default();
         }
     }
 }

@@ -70,7 +70,7 @@ pub enum Published {
 
 /// Rows of a table in one chunk.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct ChunkRows {
     chunk: u16,
     first: u32,
     len: u32,
@@ -78,10 +78,10 @@ struct Piece {
 
 /// Where a loaded table lies.
 #[derive(Debug)]
-struct Loaded {
+struct LoadedTable {
     first_page: u32,
     pages: u32,
-    pieces: Vec<Piece>,
+    pieces: Vec<ChunkRows>,
 }
 
 /// One megabyte of rows. Its memory is mapped only while it is written, so that it does not count
@@ -94,7 +94,7 @@ struct Chunk {
 /// What waits until no walk can see it.
 enum Retired {
     Mappings(MappingRange),
-    Table { slot: u32, table: Loaded },
+    Table { slot: u32, table: LoadedTable },
 }
 
 /// The maps. See the module.
@@ -108,7 +108,7 @@ pub struct UnwindMaps {
     max_chunks: usize,
     mapping_extents: Extents,
     page_extents: Extents,
-    loaded: Vec<Option<Loaded>>,
+    loaded: Vec<Option<LoadedTable>>,
     generations: Vec<u32>,
     free_slots: Vec<u32>,
     retired: Vec<(u8, Retired)>,
@@ -185,7 +185,7 @@ impl UnwindMaps {
         let Some(first_page) = self.page_extents.take(page_count) else {
             return Ok(None);
         };
-        let mut table = Loaded {
+        let mut table = LoadedTable {
             first_page,
             pages: page_count,
             pieces: Vec::new(),
@@ -223,7 +223,7 @@ impl UnwindMaps {
     /// Writes rows and pages to where nothing points yet. `Ok(false)`: there is no room.
     fn write(
         &mut self,
-        table: &mut Loaded,
+        table: &mut LoadedTable,
         pages: &[UnwindPage],
         rows: &[UnwindRow],
     ) -> io::Result<bool> {
@@ -265,7 +265,7 @@ impl UnwindMaps {
     /// Room for the rows of as many of the pages as lie well together: all of them in a hole that
     /// fits, else in a new chunk, else in the largest hole there is. `None`: not even for the
     /// first.
-    fn take_rows(&mut self, pages: &[UnwindPage]) -> io::Result<Option<(Piece, usize)>> {
+    fn take_rows(&mut self, pages: &[UnwindPage]) -> io::Result<Option<(ChunkRows, usize)>> {
         let all: u64 = pages.iter().map(|page| u64::from(page.count)).sum();
         let fitting = u32::try_from(all).ok().and_then(|all| {
             let chunks = self.chunks.iter().enumerate();
@@ -301,7 +301,7 @@ impl UnwindMaps {
         // Pages without code have no rows, and still need a place.
         let len = len.max(1);
         Ok(extents.take(len).map(|first| {
-            let piece = Piece {
+            let piece = ChunkRows {
                 chunk: u16::try_from(chunk).unwrap_or(u16::MAX),
                 first,
                 len,
@@ -482,7 +482,7 @@ impl UnwindMaps {
         }
     }
 
-    fn free(&mut self, table: &Loaded) {
+    fn free(&mut self, table: &LoadedTable) {
         self.page_extents.give(table.first_page, table.pages);
         for piece in &table.pieces {
             self.chunks[usize::from(piece.chunk)]

@@ -7,14 +7,14 @@ use super::{live::Processes, mappings::Mappings};
 
 /// One program in one process: another one after each exec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Image {
+pub struct ChangedImage {
     instance: u64,
     execs: u32,
     exec_ns: u64,
     forked: bool,
 }
 
-impl Image {
+impl ChangedImage {
     /// Tells the process apart from all others.
     pub(super) const fn instance(self) -> u64 {
         self.instance
@@ -40,7 +40,7 @@ pub struct Changed {
     pub pid: u32,
     /// The program and what it has mapped; `None`: there is no such process, or it has no memory of
     /// its own.
-    pub now: Option<(Image, Arc<Mappings>)>,
+    pub now: Option<(ChangedImage, Arc<Mappings>)>,
 }
 
 impl Processes {
@@ -60,7 +60,7 @@ impl Processes {
         Changed {
             pid,
             now: living.map(|(id, instance)| {
-                let image = Image {
+                let image = ChangedImage {
                     instance: id,
                     execs: instance.execs,
                     exec_ns: instance.exec_ns,

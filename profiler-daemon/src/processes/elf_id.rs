@@ -60,11 +60,11 @@ fn of_reader(read: impl Fn(u64, &mut [u8]) -> bool) -> ElfIdentity {
 
 /// Takes numbers of the file's byte order out of a table entry.
 #[derive(Clone, Copy)]
-struct Order {
+struct ByteOrder {
     big: bool,
 }
 
-impl Order {
+impl ByteOrder {
     fn u16(self, bytes: &[u8], at: usize) -> Option<u16> {
         let raw = bytes.get(at..at + 2)?.try_into().ok()?;
         Some(if self.big {
@@ -100,7 +100,7 @@ fn notes(read: &impl Fn(u64, &mut [u8]) -> bool, ident: [u8; 16]) -> Option<Opti
         2 => true,
         _ => return None,
     };
-    let order = Order {
+    let order = ByteOrder {
         big: match ident[5] {
             1 => false,
             2 => true,
@@ -166,7 +166,7 @@ fn notes(read: &impl Fn(u64, &mut [u8]) -> bool, ident: [u8; 16]) -> Option<Opti
 }
 
 /// Looks through the notes of one segment; stops at the first that does not fit.
-fn build_id_note(order: Order, mut segment: &[u8], align: usize) -> Option<Box<[u8]>> {
+fn build_id_note(order: ByteOrder, mut segment: &[u8], align: usize) -> Option<Box<[u8]>> {
     loop {
         let name_bytes = usize::try_from(order.u32(segment, 0)?).ok()?;
         let value_bytes = usize::try_from(order.u32(segment, 4)?).ok()?;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    changes::Image,
+    changes::ChangedImage,
     ids::ProcessKey,
     instance::Instance,
     live::Processes,
@@ -69,7 +69,7 @@ impl Processes {
 
     /// The same, for the process that executes this image.
     #[must_use]
-    pub fn owner_of(&self, image: Image) -> Owner {
+    pub fn owner_of(&self, image: ChangedImage) -> Owner {
         let instance = self.instances.get(&image.instance());
         instance.map_or(NOBODY, |instance| instance.owner(image.instance()))
     }

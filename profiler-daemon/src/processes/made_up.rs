@@ -19,7 +19,7 @@ use crate::sys::{
 /// One process as the made-up `/proc` shows it: start ticks, threads, mappings as (start, path),
 /// the file that names the code it makes.
 #[derive(Clone, Default)]
-struct Shown {
+struct MadeUpProcess {
     ticks: u64,
     threads: u32,
     maps: Vec<(u64, &'static str)>,
@@ -33,7 +33,7 @@ struct Shown {
 
 /// The machine. Copies are the same one.
 #[derive(Clone, Default)]
-pub(crate) struct Machine(Arc<Mutex<HashMap<u32, Shown>>>);
+pub(crate) struct Machine(Arc<Mutex<HashMap<u32, MadeUpProcess>>>);
 
 /// The inode of whatever is mapped by this path: no memory without a file has one.
 pub(crate) fn inode(path: &str) -> u64 {
@@ -42,7 +42,7 @@ pub(crate) fn inode(path: &str) -> u64 {
 
 impl Machine {
     pub(crate) fn show(&self, pid: u32, ticks: u64, maps: &[(u64, &'static str)]) {
-        let shown = Shown {
+        let shown = MadeUpProcess {
             ticks,
             threads: 1,
             maps: maps.to_vec(),
@@ -83,7 +83,7 @@ impl Machine {
         self.get(pid).map_or(0, |shown| shown.described)
     }
 
-    fn get(&self, pid: u32) -> Option<Shown> {
+    fn get(&self, pid: u32) -> Option<MadeUpProcess> {
         self.0.lock().unwrap().get(&pid).cloned()
     }
 }

@@ -12,7 +12,7 @@ use super::{files::ModuleFile, module::ModuleId, shares::Owner};
 const MAX_OPEN: usize = 64;
 
 #[derive(Debug)]
-struct Open {
+struct OpenMap {
     /// Whose process it is.
     user: Option<u32>,
     file: Arc<ModuleFile>,
@@ -20,7 +20,7 @@ struct Open {
 
 /// See the module. Oldest first.
 #[derive(Debug, Default)]
-pub(super) struct PerfMapFiles(VecDeque<Open>);
+pub(super) struct PerfMapFiles(VecDeque<OpenMap>);
 
 impl PerfMapFiles {
     /// How many are open.
@@ -44,7 +44,7 @@ impl PerfMapFiles {
     pub(super) fn keep(&mut self, owner: Owner, file: Arc<ModuleFile>) -> bool {
         self.0.retain(|open| open.file.module != file.module);
         let user = owner.user();
-        self.0.push_back(Open { user, file });
+        self.0.push_back(OpenMap { user, file });
         self.0.len() > MAX_OPEN && self.close_one()
     }
 

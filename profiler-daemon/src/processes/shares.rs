@@ -90,7 +90,7 @@ impl Refused {
 }
 
 #[derive(Clone, Debug)]
-struct Holder {
+struct HolderShare {
     owner: Owner,
     held: usize,
 }
@@ -100,7 +100,7 @@ struct Holder {
 pub struct Shares {
     limit: usize,
     used: usize,
-    holders: Vec<Holder>,
+    holders: Vec<HolderShare>,
     /// Places in `holders` that are free.
     free: Vec<u32>,
     ids: HashMap<Owner, HolderId>,
@@ -216,7 +216,7 @@ impl Shares {
         if let Some(id) = self.ids.get(&owner) {
             return *id;
         }
-        let holder = Holder { owner, held: 0 };
+        let holder = HolderShare { owner, held: 0 };
         let id = match self.free.pop() {
             Some(place) => {
                 self.holders[place as usize] = holder;

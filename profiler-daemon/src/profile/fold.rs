@@ -65,13 +65,13 @@ pub(super) struct Staying {
 
 /// What shares are of: the whole session.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Whole {
+pub(super) struct WholeSession {
     samples: u64,
     running_ns: u64,
     elapsed_ns: u64,
 }
 
-impl Whole {
+impl WholeSession {
     /// Adds what an account has.
     pub(super) fn add(&mut self, totals: &Totals) {
         self.samples += totals.samples();
@@ -145,7 +145,7 @@ impl Freed {
 
 /// What folding did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Folding {
+pub(super) struct FoldOutcome {
     /// Bytes that the tree has less.
     pub(super) freed: usize,
     /// Nodes that stand no longer for themselves.
@@ -154,7 +154,7 @@ pub(super) struct Folding {
     pub(super) ns: u64,
 }
 
-impl Folding {
+impl FoldOutcome {
     pub(super) fn add(&mut self, other: &Self) {
         self.freed += other.freed;
         self.nodes += other.nodes;
@@ -199,7 +199,7 @@ impl Account {
 
     /// What each node weighs, at the time of a pass (monotonic), in the piece of the recent past
     /// that began at `piece_ns`.
-    pub(super) fn levels(&self, whole: &Whole, now_ns: u64, piece_ns: u64) -> Levels {
+    pub(super) fn levels(&self, whole: &WholeSession, now_ns: u64, piece_ns: u64) -> Levels {
         let nodes = self.tree.nodes();
         let parent = |index: usize| nodes[index].parent.index();
         let per_mark = self.per_mark();
@@ -384,9 +384,9 @@ impl Account {
     }
 
     /// Folds what is lightest.
-    pub(super) fn fold_lightest(&mut self, levels: &Levels, highest: &mut Highest) -> Folding {
+    pub(super) fn fold_lightest(&mut self, levels: &Levels, highest: &mut Highest) -> FoldOutcome {
         let keep = self.staying(levels, highest);
-        let mut folding = Folding::default();
+        let mut folding = FoldOutcome::default();
         let nodes = self.tree.nodes();
         let is_gone = |index: usize| {
             !keep.path[index] && !keep.frame[index] && !nodes[index].place.is_folded()

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use super::{
     Profile,
     account::Account,
-    fold::{Folding, Freed, Levels, Whole},
+    fold::{FoldOutcome, Freed, Levels, WholeSession},
 };
 use crate::processes::ids::ProcessKey;
 
@@ -33,7 +33,7 @@ enum Whose {
 
 /// A tree that may be folded.
 #[derive(Clone, Copy, Debug)]
-struct Tree {
+struct FoldableTree {
     whose: Whose,
     /// Its user, where one is known; root's, and what is dropped, has none.
     user: Option<Option<u32>>,
@@ -43,9 +43,9 @@ struct Tree {
 /// What was folded so far, by whose it was.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FoldedSoFar {
-    pub(super) retired: Folding,
-    pub(super) exited: Folding,
-    pub(super) living: Folding,
+    pub(super) retired: FoldOutcome,
+    pub(super) exited: FoldOutcome,
+    pub(super) living: FoldOutcome,
 }
 
 impl Profile {
@@ -62,7 +62,7 @@ impl Profile {
     }
 
     fn make_room(&mut self) {
-        let mut whole = Whole::default();
+        let mut whole = WholeSession::default();
         let kept = self.processes.values().map(|process| &process.account);
         for account in kept.chain(self.images.accounts()) {
             whole.add(&account.totals());
@@ -88,14 +88,14 @@ impl Profile {
     }
 
     /// All trees that hold anything.
-    fn trees(&self) -> Vec<Tree> {
+    fn trees(&self) -> Vec<FoldableTree> {
         let retired = self.images.accounts().enumerate();
-        let retired = retired.map(|(place, account)| Tree {
+        let retired = retired.map(|(place, account)| FoldableTree {
             whose: Whose::Retired(place),
             user: None,
             bytes: account.budgeted(),
         });
-        let kept = self.processes.iter().map(|(key, process)| Tree {
+        let kept = self.processes.iter().map(|(key, process)| FoldableTree {
             whose: match process.exited_pass {
                 Some(_) => Whose::Exited(*key),
                 None => Whose::Living(*key),
@@ -118,7 +118,12 @@ impl Profile {
 
     /// Folds what is lightest in these trees until about so many bytes are free. Answers how many
     /// are.
-    fn fold_lightest(&mut self, whole: &Whole, trees: &[Tree], bytes: usize) -> usize {
+    fn fold_lightest(
+        &mut self,
+        whole: &WholeSession,
+        trees: &[FoldableTree],
+        bytes: usize,
+    ) -> usize {
         if bytes == 0 {
             return 0;
         }
@@ -154,10 +159,10 @@ impl Profile {
 
 /// The trees of each process, and of each user, that holds more than its share, and how many bytes
 /// more.
-fn over_share(trees: &[Tree], limit: usize) -> Vec<(Vec<Tree>, usize)> {
+fn over_share(trees: &[FoldableTree], limit: usize) -> Vec<(Vec<FoldableTree>, usize)> {
     let (of_process, of_user) = (limit / 3, limit / 2);
-    let mut over: Vec<(Vec<Tree>, usize)> = Vec::new();
-    let mut users: BTreeMap<Option<u32>, Vec<Tree>> = BTreeMap::new();
+    let mut over: Vec<(Vec<FoldableTree>, usize)> = Vec::new();
+    let mut users: BTreeMap<Option<u32>, Vec<FoldableTree>> = BTreeMap::new();
     for tree in trees {
         if tree.bytes > of_process && !matches!(tree.whose, Whose::Retired(_)) {
             over.push((vec![*tree], tree.bytes - of_process));

@@ -27,7 +27,7 @@ pub(super) const FOLDED: u32 = u32::MAX;
 
 /// How much of one thing one thread gained in one segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Cell {
+pub(super) struct ThreadGain {
     pub(super) total: u64,
     /// For time: how much of it has found a stack.
     pub(super) attributed: u64,
@@ -109,7 +109,7 @@ pub struct Segment {
     pub(super) nodes: NodeGains,
     /// Nanoseconds by kind that is divided by marks.
     pub(super) kinds: KindNs,
-    cells: BTreeMap<(u32, u8), Cell>,
+    cells: BTreeMap<(u32, u8), ThreadGain>,
     pub(super) calls: BTreeMap<u32, CallTotals>,
 }
 
@@ -125,11 +125,11 @@ impl Segment {
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>()
             + leaves_bytes::<(NodeId, weights::What), u64>(self.nodes.len())
-            + leaves_bytes::<(u32, u8), Cell>(self.cells.len())
+            + leaves_bytes::<(u32, u8), ThreadGain>(self.cells.len())
             + leaves_bytes::<u32, CallTotals>(self.calls.len())
     }
 
-    pub(super) fn cell(&mut self, thread: u32, what: What) -> &mut Cell {
+    pub(super) fn cell(&mut self, thread: u32, what: What) -> &mut ThreadGain {
         self.cells.entry((thread, what.code())).or_default()
     }
 
@@ -200,7 +200,7 @@ impl Segment {
         } else {
             What::Class(class)
         };
-        let has = |cell: &Cell| {
+        let has = |cell: &ThreadGain| {
             if untraced {
                 cell.total
             } else {
@@ -226,7 +226,7 @@ impl Segment {
     }
 
     /// All cells as (thread, what, cell).
-    pub(super) fn cells(&self) -> impl Iterator<Item = (u32, What, Cell)> {
+    pub(super) fn cells(&self) -> impl Iterator<Item = (u32, What, ThreadGain)> {
         self.cells
             .iter()
             .filter_map(|((thread, what), cell)| Some((*thread, What::of_code(*what)?, *cell)))

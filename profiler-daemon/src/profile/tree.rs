@@ -97,9 +97,9 @@ mod end_as_number {
 
 /// What makes a node the child it is, packed so that it is hashed in one step.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Key(u128);
+struct ChildKey(u128);
 
-impl Key {
+impl ChildKey {
     fn new(parent: NodeId, place: Place, end: StackEnd) -> Self {
         let (sort, detail) = match place {
             Place::User(frame) => (0, frame.0),
@@ -130,7 +130,7 @@ pub struct Landing {
 #[derive(Debug)]
 pub struct Tree {
     nodes: Arc<Vec<Node>>,
-    /// The nodes by their [`Key`], which is read off them.
+    /// The nodes by their [`ChildKey`], which is read off them.
     index: HashTable<NodeId>,
     /// Programs choose what is in the index, so they must not know where in it.
     hasher: RandomState,
@@ -280,7 +280,7 @@ impl Tree {
 
     fn known(&self, parent: NodeId, place: Place, end: StackEnd) -> Option<NodeId> {
         let wanted = Node { parent, place, end };
-        let hash = self.hasher.hash_one(Key::of(&wanted));
+        let hash = self.hasher.hash_one(ChildKey::of(&wanted));
         let is_it = |id: &NodeId| self.nodes[id.index()] == wanted;
         self.index.find(hash, is_it).copied()
     }
@@ -359,7 +359,7 @@ impl Tree {
         let nodes = Arc::make_mut(&mut self.nodes);
         grow(nodes, id.index() + 1);
         nodes.push(node);
-        let hash = |id: &NodeId| self.hasher.hash_one(Key::of(&nodes[id.index()]));
+        let hash = |id: &NodeId| self.hasher.hash_one(ChildKey::of(&nodes[id.index()]));
         self.index.insert_unique(hash(&id), id, hash);
         id
     }

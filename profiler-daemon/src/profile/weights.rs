@@ -71,14 +71,14 @@ pub(super) fn is_exact(what: What) -> bool {
     (EXACT..EXACT + WAITS as What).contains(&what)
 }
 
-const _: () = assert!(size_of::<Cell>() == 16);
+const _: () = assert!(size_of::<NodeNumber>() == 16);
 
 /// The end of a chain.
 const END: u32 = u32::MAX;
 
 /// One number of one node.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Cell {
+struct NodeNumber {
     amount: u64,
     /// The next cell of the same node.
     next: u32,
@@ -90,7 +90,7 @@ struct Cell {
 pub(super) struct Weights {
     /// The first cell of each node; nodes beyond have none.
     heads: Arc<Vec<u32>>,
-    cells: Arc<Vec<Cell>>,
+    cells: Arc<Vec<NodeNumber>>,
 }
 
 impl Weights {
@@ -109,9 +109,9 @@ impl Weights {
         self.chain(node).any(|cell| cell.what == what)
     }
 
-    fn chain(&self, node: NodeId) -> impl Iterator<Item = &Cell> {
+    fn chain(&self, node: NodeId) -> impl Iterator<Item = &NodeNumber> {
         let head = self.heads.get(node.index()).copied().unwrap_or(END);
-        let next = |cell: &&Cell| self.cells.get(cell.next as usize);
+        let next = |cell: &&NodeNumber| self.cells.get(cell.next as usize);
         std::iter::successors(self.cells.get(head as usize), next)
     }
 
@@ -137,7 +137,7 @@ impl Weights {
         let new = u32::try_from(cells.len()).expect("far fewer than 2^32 numbers fit the budget");
         let head = &mut Arc::make_mut(&mut self.heads)[node.index()];
         grow(cells, cells.len() + 1);
-        cells.push(Cell {
+        cells.push(NodeNumber {
             amount,
             next: *head,
             what,

@@ -34,7 +34,7 @@ pub struct WindowHistory {
 
 /// Where pending time is.
 #[derive(Clone, Copy)]
-enum Place {
+enum PendingPlace {
     /// In the segment of this index.
     Segment(usize),
     /// In the sleep run of the thread that began then.
@@ -140,14 +140,14 @@ impl WindowHistory {
             forgotten -= part;
             let parts = take_from(&mut gains, part);
             match place {
-                Place::Segment(index) => self.change(index, |segment| {
+                PendingPlace::Segment(index) => self.change(index, |segment| {
                     segment.cell(thread, What::Class(class)).total -= part;
                     for (other, ns) in parts {
                         segment.add_time(thread, other, None, ns);
                         segment.reclassify_call(call, (class, other), ns);
                     }
                 }),
-                Place::SleepRun(sleep_run) => {
+                PendingPlace::SleepRun(sleep_run) => {
                     let (mut from_ns, _) = self.sleep_runs.shorten(thread, sleep_run.from_ns, part);
                     // Else it is the segments that tell of its call.
                     let call = call.filter(|_| sleep_run.call.is_none());
@@ -202,7 +202,7 @@ impl WindowHistory {
         let give = |segment: &mut Segment, part: u64| segment.give(thread, class, holder, part);
         let places = self.pending(thread, class, amount).into_iter();
         let parts = places.map(|(place, ns)| match place {
-            Place::Segment(index) => {
+            PendingPlace::Segment(index) => {
                 self.change(index, |segment| give(segment, ns));
                 Part {
                     from_ns: self.segments[index].from_ns,
@@ -210,7 +210,7 @@ impl WindowHistory {
                     slept: false,
                 }
             }
-            Place::SleepRun(sleep_run) => {
+            PendingPlace::SleepRun(sleep_run) => {
                 let (from_ns, to_ns) = self.sleep_runs.shorten(thread, sleep_run.from_ns, ns);
                 self.sleep_runs.add(SleepRun {
                     from_ns,
@@ -263,7 +263,7 @@ impl WindowHistory {
 
     /// Where `amount` of a thread's time of one class is that nothing has, newest first. Less,
     /// where less is kept.
-    fn pending(&self, thread: u32, class: usize, mut amount: u64) -> Vec<(Place, u64)> {
+    fn pending(&self, thread: u32, class: usize, mut amount: u64) -> Vec<(PendingPlace, u64)> {
         let mut places = Vec::new();
         if amount == 0 {
             return places;
@@ -280,19 +280,19 @@ impl WindowHistory {
         for (index, segment) in self.segments.iter().enumerate().rev() {
             while let Some(sleep_run) = sleep_runs.next_if(|s| s.from_ns >= segment.from_ns) {
                 if !take(
-                    Place::SleepRun(sleep_run),
+                    PendingPlace::SleepRun(sleep_run),
                     sleep_run.to_ns - sleep_run.from_ns,
                 ) {
                     return places;
                 }
             }
-            if !take(Place::Segment(index), segment.pending(thread, class)) {
+            if !take(PendingPlace::Segment(index), segment.pending(thread, class)) {
                 return places;
             }
         }
         for sleep_run in sleep_runs {
             if !take(
-                Place::SleepRun(sleep_run),
+                PendingPlace::SleepRun(sleep_run),
                 sleep_run.to_ns - sleep_run.from_ns,
             ) {
                 break;
@@ -317,12 +317,12 @@ impl WindowHistory {
             let class = WAIT_CLASSES[wait] as usize;
             let places = self.pending(thread, class, exact[wait]).into_iter();
             let inside = places.map(|(place, part)| match place {
-                Place::Segment(index) => {
+                PendingPlace::Segment(index) => {
                     let began_ns = self.segments[index].from_ns;
                     part * u64::from(from_ns <= began_ns && began_ns < to_ns)
                 }
                 // Of a sleep run it is the newest part.
-                Place::SleepRun(sleep_run) => SleepRun {
+                PendingPlace::SleepRun(sleep_run) => SleepRun {
                     from_ns: sleep_run.to_ns - part,
                     ..sleep_run
                 }

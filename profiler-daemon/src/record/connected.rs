@@ -19,7 +19,7 @@ use crate::report::{ProcessSelector, Scope, Window};
 
 use super::ending::{Left, Signals};
 use super::output::Output;
-use super::span::{Reading, Span, seconds};
+use super::span::{Reading, RecordedSpan, seconds};
 use super::target::Recorded;
 use super::wanted::Wanted;
 use super::{finish, progress, write};
@@ -42,7 +42,7 @@ pub(super) async fn record(
         ready = check(client, args) => ready?,
         signal = signals.quit.next() => return Ok(Left::Nothing(signal.exit_code())),
     }
-    let chosen = Chosen::new(args, &recorded);
+    let chosen = ReportSubject::new(args, &recorded);
     let began_at = tokio::select! {
         reading = Reading::take(client) => reading?,
         signal = signals.quit.next() => return Ok(Left::Nothing(signal.exit_code())),
@@ -73,7 +73,7 @@ pub(super) async fn record(
         let mut saved = read
             .context("reading the profile failed")?
             .with_context(|| format!("the profile of {client} cannot be read"))?;
-        let span = Span::find(&saved.snapshot, began_at, ended_at);
+        let span = RecordedSpan::find(&saved.snapshot, began_at, ended_at);
         let (mut snapshot, scope) = chosen.of(&saved.snapshot, span)?;
         let dropped = span.dropped(&saved.snapshot, &snapshot, began_at);
         if let Some(dropped) = dropped.filter(|_| chosen.may_lack_dropped()) {
@@ -82,7 +82,7 @@ pub(super) async fn record(
         }
         let window = match chosen {
             // All of its life.
-            Chosen::Command(_) => Window::Session,
+            ReportSubject::Command(_) => Window::Session,
             _ => {
                 if span.forgotten_ns > 0 {
                     progress::say(&format!(
@@ -120,7 +120,7 @@ async fn check(client: &Client, args: &RecordArgs) -> anyhow::Result<()> {
 }
 
 /// Whose time the report is about.
-enum Chosen {
+enum ReportSubject {
     Everybody,
     /// The command, from its first instruction on, and what it starts.
     Command(u32),
@@ -131,7 +131,7 @@ enum Chosen {
     },
 }
 
-impl Chosen {
+impl ReportSubject {
     fn new(args: &RecordArgs, recorded: &Recorded) -> Self {
         match recorded.command_pid() {
             Some(pid) => Self::Command(pid),
@@ -157,7 +157,7 @@ impl Chosen {
     }
 
     /// The profile of those alone, and what the report is about.
-    fn of(&self, snapshot: &Snapshot, span: Span) -> anyhow::Result<(Snapshot, Scope)> {
+    fn of(&self, snapshot: &Snapshot, span: RecordedSpan) -> anyhow::Result<(Snapshot, Scope)> {
         let (pids, comms, children) = match self {
             Self::Everybody => return Ok((snapshot.clone(), Scope::Session)),
             Self::Command(pid) => (&[*pid][..], &[][..], true),
@@ -248,7 +248,7 @@ fn add_children(snapshot: &Snapshot, keys: &mut BTreeSet<ProcessKey>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Chosen, Reading, Span, add_children};
+    use super::{Reading, RecordedSpan, ReportSubject, add_children};
     use crate::processes::ids::ProcessKey;
     use crate::profile::input::{CommName, DrainPass, ProcessInfo};
     use crate::profile::snapshot::Snapshot;
@@ -274,15 +274,15 @@ mod tests {
     }
 
     /// All of it.
-    fn span(snapshot: &Snapshot) -> Span {
+    fn span(snapshot: &Snapshot) -> RecordedSpan {
         let reading = Reading {
             at_unix_ns: 0,
             dropped: 0,
         };
-        Span::find(snapshot, reading, reading)
+        RecordedSpan::find(snapshot, reading, reading)
     }
 
-    fn kept(chosen: &Chosen, snapshot: &Snapshot) -> Vec<u32> {
+    fn kept(chosen: &ReportSubject, snapshot: &Snapshot) -> Vec<u32> {
         let (only, _) = chosen.of(snapshot, span(snapshot)).unwrap();
         only.processes().keys().map(|key| key.pid).collect()
     }
@@ -302,7 +302,7 @@ mod tests {
         let mut keys = [key(10, 1)].into();
         add_children(&all, &mut keys);
         assert_eq!(keys, [key(10, 1), key(11, 2), key(12, 3)].into());
-        assert_eq!(kept(&Chosen::Command(10), &all), [10, 13]);
+        assert_eq!(kept(&ReportSubject::Command(10), &all), [10, 13]);
     }
 
     // Check whom numbers and names choose, that one number alone is reported as that process, and
@@ -310,17 +310,17 @@ mod tests {
     #[test]
     fn choices() {
         let all = snapshot(&[(10, 1, 1, "a"), (11, 2, 10, "b"), (12, 3, 1, "b")]);
-        let named = |pids: &[u32], comms: &[&str], children| Chosen::Named {
+        let named = |pids: &[u32], comms: &[&str], children| ReportSubject::Named {
             pids: pids.to_vec(),
             comms: comms.iter().map(|comm| (*comm).to_owned()).collect(),
             children,
         };
-        assert_eq!(kept(&Chosen::Everybody, &all), [10, 11, 12]);
+        assert_eq!(kept(&ReportSubject::Everybody, &all), [10, 11, 12]);
         assert_eq!(kept(&named(&[10], &[], false), &all), [10]);
         assert_eq!(kept(&named(&[10], &[], true), &all), [10, 11]);
         assert_eq!(kept(&named(&[], &["b"], false), &all), [11, 12]);
         assert_eq!(kept(&named(&[10], &["b"], false), &all), [10, 11, 12]);
-        let scope = |chosen: &Chosen| chosen.of(&all, span(&all)).unwrap().1;
+        let scope = |chosen: &ReportSubject| chosen.of(&all, span(&all)).unwrap().1;
         assert!(matches!(scope(&named(&[10], &[], false)), Scope::Process(one) if one.pid == 10));
         assert_eq!(scope(&named(&[10], &[], true)), Scope::Session);
         assert_eq!(scope(&named(&[], &["a"], false)), Scope::Session);

@@ -80,7 +80,7 @@ impl QuitSignal {
 
 /// What ended a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum RecordingEnd {
     /// All that was recorded has ended itself.
     Done,
     /// Its time was over.
@@ -98,7 +98,7 @@ pub(super) enum Left {
         /// Its process.
         child: Child,
         /// What ended the recording.
-        ended: Ended,
+        ended: RecordingEnd,
     },
 }
 
@@ -116,12 +116,12 @@ impl Left {
             .context("cannot wait for the command")?
             .is_none();
         match ended {
-            Ended::Signal if runs => terminate(&child),
+            RecordingEnd::Signal if runs => terminate(&child),
             // A server may run for ever, and nothing else shows that the recording is over.
-            Ended::Duration if runs => {
+            RecordingEnd::Duration if runs => {
                 progress::say(&waits_for(child.id(), std::process::id()));
             }
-            Ended::Done | Ended::Duration | Ended::Signal => {}
+            RecordingEnd::Done | RecordingEnd::Duration | RecordingEnd::Signal => {}
         }
         let Signals { quit, child: news } = signals;
         tokio::select! {

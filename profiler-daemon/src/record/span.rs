@@ -40,7 +40,7 @@ impl Reading {
 
 /// Where a recording lies in a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct RecordedSpan {
     /// Its begin, or since when all is kept, monotonic nanoseconds.
     from_ns: u64,
     /// Its end; `None` is that of the profile.
@@ -52,14 +52,14 @@ pub(super) struct Span {
 /// Processes that the daemon dropped while it was recorded, of which nobody knows any more whose
 /// they were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Dropped {
+pub(super) struct DroppedProcesses {
     /// How many: some of them may have ended before the recording began.
     pub(super) processes: u64,
     /// What they have of the recording's time, as far as that is kept, nanoseconds.
     pub(super) elapsed_ns: u64,
 }
 
-impl fmt::Display for Dropped {
+impl fmt::Display for DroppedProcesses {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             out,
@@ -76,7 +76,7 @@ pub(super) fn seconds(ns: u64) -> f64 {
     Duration::from_nanos(ns).as_secs_f64()
 }
 
-impl Span {
+impl RecordedSpan {
     /// Finds what lies between two readings.
     pub(super) fn find(snapshot: &Snapshot, began: Reading, ended: Reading) -> Self {
         let began_ns = moment_ns(snapshot, began.at_unix_ns);
@@ -113,9 +113,9 @@ impl Span {
         snapshot: &Snapshot,
         shown: &Snapshot,
         began: Reading,
-    ) -> Option<Dropped> {
+    ) -> Option<DroppedProcesses> {
         let elapsed_ns = |of: &Snapshot| of.retired_ns(self.from_ns, self.to_ns);
-        let dropped = Dropped {
+        let dropped = DroppedProcesses {
             processes: (snapshot.ended().saturating_sub(began.dropped))
                 .saturating_sub(shown.ended()),
             elapsed_ns: elapsed_ns(snapshot).saturating_sub(elapsed_ns(shown)),
@@ -125,7 +125,7 @@ impl Span {
     }
 
     /// The profile with what was dropped among its losses.
-    pub(super) fn without(self, snapshot: Snapshot, dropped: Dropped) -> Snapshot {
+    pub(super) fn without(self, snapshot: Snapshot, dropped: DroppedProcesses) -> Snapshot {
         snapshot
             .with_loss(self.from_ns, "dropped_processes", dropped.processes)
             .with_loss(self.from_ns, "dropped_ns", dropped.elapsed_ns)
@@ -148,7 +148,7 @@ fn moment_ns(snapshot: &Snapshot, unix_ns: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Dropped, Reading, Span};
+    use super::{DroppedProcesses, Reading, RecordedSpan};
     use crate::processes::ids::{ProcessKey, ThreadKey};
     use crate::profile::frames::FrameId;
     use crate::profile::input::{CommName, DrainPass, ProcessInfo, ThreadState, ThreadUpdate};
@@ -238,7 +238,7 @@ mod tests {
     }
 
     /// Which seconds a report is about.
-    fn seconds(snapshot: &Snapshot, span: Span) -> (u64, u64, u64) {
+    fn seconds(snapshot: &Snapshot, span: RecordedSpan) -> (u64, u64, u64) {
         let view = ViewQuery {
             window: span.window(snapshot),
             ..ViewQuery::default()
@@ -260,16 +260,16 @@ mod tests {
     #[test]
     fn windows() {
         let all = snapshot(3_600 * SECOND_NS);
-        let span = Span::find(&all, reading(3), reading(15));
+        let span = RecordedSpan::find(&all, reading(3), reading(15));
         assert_eq!(seconds(&all, span), (3, 15, 2));
         assert_eq!(span.forgotten_ns, 0);
         // Two readings that are one end with the profile.
-        let span = Span::find(&all, reading(15), reading(15));
+        let span = RecordedSpan::find(&all, reading(15), reading(15));
         assert_eq!(seconds(&all, span), (15, 20, 0));
         let some = snapshot(8 * SECOND_NS);
-        let span = Span::find(&some, reading(13), reading(15));
+        let span = RecordedSpan::find(&some, reading(13), reading(15));
         assert_eq!((span.forgotten_ns, seconds(&some, span)), (0, (13, 15, 0)));
-        let span = Span::find(
+        let span = RecordedSpan::find(
             &some,
             Reading {
                 at_unix_ns: unix_ns(11) - 9 * SECOND_NS,
@@ -287,10 +287,10 @@ mod tests {
     #[test]
     fn dropped() {
         let all = snapshot(3_600 * SECOND_NS);
-        let span = Span::find(&all, reading(3), reading(15));
+        let span = RecordedSpan::find(&all, reading(3), reading(15));
         let none = all.only(0, |_| false);
         let gone = span.dropped(&all, &none, reading(3)).unwrap();
-        let expected = Dropped {
+        let expected = DroppedProcesses {
             processes: 1,
             elapsed_ns: 2 * SECOND_NS,
         };
@@ -307,7 +307,7 @@ mod tests {
             assert_eq!(causes["dropped_processes"], 1, "{causes:?}");
             assert_eq!(causes["dropped_ns"], 2 * SECOND_NS);
         }
-        let later = Span::find(&all, reading(8), reading(15));
+        let later = RecordedSpan::find(&all, reading(8), reading(15));
         assert_eq!(later.dropped(&all, &none, reading(8)), None);
         let known = Reading {
             dropped: 1,

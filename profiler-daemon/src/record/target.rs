@@ -11,7 +11,7 @@ use crate::report::{ProcessSelector, Scope};
 use crate::sys::held_command::HeldCommand;
 use crate::sys::proc_fs;
 
-use super::ending::{Ended, Left, Signals, not_executed, until_ended};
+use super::ending::{Left, RecordingEnd, Signals, not_executed, until_ended};
 
 /// Time between two looks at whether the processes are still there.
 const LOOK: Duration = Duration::from_millis(100);
@@ -136,7 +136,7 @@ impl Recorded {
         &mut self,
         length: Option<Duration>,
         signals: &mut Signals,
-    ) -> anyhow::Result<Ended> {
+    ) -> anyhow::Result<RecordingEnd> {
         let Signals { quit, child: news } = signals;
         let time_is_over = async {
             match length {
@@ -157,14 +157,14 @@ impl Recorded {
             }
         };
         tokio::select! {
-            done = done => done.map(|()| Ended::Done),
-            () = time_is_over => Ok(Ended::Duration),
-            _ = quit.next() => Ok(Ended::Signal),
+            done = done => done.map(|()| RecordingEnd::Done),
+            () = time_is_over => Ok(RecordingEnd::Duration),
+            _ = quit.next() => Ok(RecordingEnd::Signal),
         }
     }
 
     /// What is left to wait for.
-    pub(super) fn left(self, ended: Ended) -> Left {
+    pub(super) fn left(self, ended: RecordingEnd) -> Left {
         match self {
             Self::Command(child) => Left::Command { child, ended },
             _ => Left::Nothing(0),

@@ -25,8 +25,8 @@ pub(super) struct Accuracy {
 }
 
 impl Accuracy {
-    fn add(&mut self, stratum: &Stratum, held: &Held) {
-        let Held {
+    fn add(&mut self, stratum: &Stratum, held: &RowHeld) {
+        let RowHeld {
             primary,
             call_parts,
         } = held;
@@ -67,13 +67,13 @@ fn equal_weights(ns: u64, squares_us2: u64) -> u64 {
 
 /// What a row holds of a stratum.
 #[derive(Clone, Copy, Default)]
-struct Held {
+struct RowHeld {
     primary: Primary,
     /// Parts of marks of running time in calls ([`MARK_PARTS`]), beside those above.
     call_parts: u64,
 }
 
-impl Held {
+impl RowHeld {
     fn add(&mut self, other: &Self) {
         self.primary.add(&other.primary);
         self.call_parts = self.call_parts.saturating_add(other.call_parts);
@@ -81,7 +81,7 @@ impl Held {
 }
 
 /// A stratum, and what places hold of its kinds.
-struct Part {
+struct StratumShare {
     stratum: Stratum,
     held: Vec<(u32, Primary)>,
     /// Parts of marks that kernel functions have.
@@ -108,14 +108,14 @@ struct InKernel {
 /// What places hold.
 #[derive(Default)]
 pub(super) struct Holdings {
-    parts: Vec<Part>,
+    parts: Vec<StratumShare>,
     in_kernel: Vec<InKernel>,
 }
 
 impl Holdings {
     /// Adds what places hold of a stratum.
     pub(super) fn add(&mut self, stratum: Stratum, held: Vec<(u32, Primary)>) {
-        self.parts.push(Part {
+        self.parts.push(StratumShare {
             stratum,
             held,
             calls: Vec::new(),
@@ -178,7 +178,7 @@ impl Holdings {
     /// which row that is.
     pub(super) fn of_own(&self, rows: usize, row_of: impl Fn(u32) -> Option<u32>) -> Vec<Accuracy> {
         let mut accuracy = vec![Accuracy::default(); rows];
-        let mut sums = Sums::new(rows);
+        let mut sums = RowSums::new(rows);
         for part in &self.parts {
             for (node, held) in part.held() {
                 if let Some(row) = row_of(node) {
@@ -187,7 +187,7 @@ impl Holdings {
             }
             sums.drain(|row, held| accuracy[row as usize].add(&part.stratum, &held));
         }
-        let mut ticks = Counts::new(rows);
+        let mut ticks = RowCounts::new(rows);
         for of in &self.in_kernel {
             let whole = row_of(of.user);
             for (node, count) in &of.places {
@@ -211,7 +211,7 @@ impl Holdings {
         row_of: impl Fn(u32) -> Option<u32>,
     ) -> Vec<Accuracy> {
         let mut accuracy = vec![Accuracy::default(); rows];
-        let (mut by_node, mut by_row) = (Sums::new(nodes.len()), Sums::new(rows));
+        let (mut by_node, mut by_row) = (RowSums::new(nodes.len()), RowSums::new(rows));
         for part in &self.parts {
             for (node, held) in part.held() {
                 by_node.of(node).add(&held);
@@ -224,7 +224,7 @@ impl Holdings {
             });
             by_row.drain(|row, held| accuracy[row as usize].add(&part.stratum, &held));
         }
-        let mut ticks = Counts::new(rows);
+        let mut ticks = RowCounts::new(rows);
         for of in &self.in_kernel {
             for (node, count) in &of.places {
                 let mut at = *node;
@@ -243,17 +243,17 @@ impl Holdings {
     }
 }
 
-impl Part {
-    fn held(&self) -> impl Iterator<Item = (u32, Held)> {
+impl StratumShare {
+    fn held(&self) -> impl Iterator<Item = (u32, RowHeld)> {
         let held = self.held.iter().map(|(node, primary)| {
-            let held = Held {
+            let held = RowHeld {
                 primary: *primary,
                 call_parts: 0,
             };
             (*node, held)
         });
         let calls = self.calls.iter().map(|(node, call_parts)| {
-            let held = Held {
+            let held = RowHeld {
                 primary: Primary::default(),
                 call_parts: *call_parts,
             };
@@ -292,16 +292,16 @@ fn take_kernel_part(held: &mut Primary) -> Primary {
 }
 
 /// What some rows hold; only those that hold anything take room.
-struct Sums {
+struct RowSums {
     /// By row: its place among those that hold anything.
     places: Vec<u32>,
-    held: Vec<(u32, Held)>,
+    held: Vec<(u32, RowHeld)>,
 }
 
 /// The place of a row that holds nothing.
 const NOWHERE: u32 = u32::MAX;
 
-impl Sums {
+impl RowSums {
     fn new(rows: usize) -> Self {
         Self {
             places: vec![NOWHERE; rows],
@@ -309,11 +309,11 @@ impl Sums {
         }
     }
 
-    fn of(&mut self, row: u32) -> &mut Held {
+    fn of(&mut self, row: u32) -> &mut RowHeld {
         let place = &mut self.places[row as usize];
         if *place == NOWHERE {
             *place = u32::try_from(self.held.len()).expect("rows are numbered by u32");
-            self.held.push((row, Held::default()));
+            self.held.push((row, RowHeld::default()));
         }
         &mut self.held[*place as usize].1
     }
@@ -340,7 +340,7 @@ impl Sums {
         }
     }
 
-    fn drain(&mut self, mut each: impl FnMut(u32, Held)) {
+    fn drain(&mut self, mut each: impl FnMut(u32, RowHeld)) {
         for (row, held) in self.held.drain(..) {
             self.places[row as usize] = NOWHERE;
             each(row, held);
@@ -349,12 +349,12 @@ impl Sums {
 }
 
 /// Counts of some rows.
-struct Counts {
+struct RowCounts {
     counts: Vec<u64>,
     touched: Vec<u32>,
 }
 
-impl Counts {
+impl RowCounts {
     fn new(rows: usize) -> Self {
         Self {
             counts: vec![0; rows],

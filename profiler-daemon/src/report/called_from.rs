@@ -39,7 +39,7 @@ pub(super) fn called_from(
     tree: &MergedTree<'_>,
     exclusive: &[Figures],
 ) -> Vec<Option<CalledFrom>> {
-    let whose = Whose::new(view);
+    let whose = ModuleOwners::new(view);
     let wanted: Vec<bool> = tree
         .functions
         .iter()
@@ -108,7 +108,7 @@ struct Behind {
 }
 
 impl Behind {
-    fn pass(&mut self, number: u32, function: &Function<'_>, whose: &Whose<'_>) {
+    fn pass(&mut self, number: u32, function: &Function<'_>, whose: &ModuleOwners<'_>) {
         if whose.is_program(function) && !is_first(&function.name) {
             self.program = Some(number);
         }
@@ -128,12 +128,12 @@ fn is_first(function: &str) -> bool {
 }
 
 /// Which modules are whose.
-struct Whose<'v> {
+struct ModuleOwners<'v> {
     view: &'v View<'v>,
     programs: HashSet<ModuleId>,
 }
 
-impl<'v> Whose<'v> {
+impl<'v> ModuleOwners<'v> {
     fn new(view: &'v View<'v>) -> Self {
         let paths: HashSet<&str> = view
             .members

@@ -106,14 +106,14 @@ fn neighbours(
 
 /// Which row each node counts for: with what it received itself as a part of the row's inclusive
 /// values, of its exclusive ones.
-struct Places {
+struct NodeRows {
     inclusive: Vec<Option<u32>>,
     exclusive: Vec<Option<u32>>,
     /// The neighbour of each row.
     rows: Vec<Option<u32>>,
 }
 
-impl Places {
+impl NodeRows {
     fn new(nodes: usize) -> Self {
         Self {
             inclusive: vec![None; nodes],
@@ -154,7 +154,7 @@ impl Places {
 /// By caller: what the function's outermost calls received with all they called, and of it what it
 /// had itself.
 fn callers_of(tree: &MergedTree<'_>, meant: &[bool]) -> Vec<Neighbour> {
-    let mut places = Places::new(tree.nodes.len());
+    let mut places = NodeRows::new(tree.nodes.len());
     let mut numbers = BTreeMap::new();
     for (index, node) in tree.nodes.iter().enumerate().skip(1) {
         let is_meant = meant[node.function as usize];
@@ -177,7 +177,7 @@ fn callers_of(tree: &MergedTree<'_>, meant: &[bool]) -> Vec<Neighbour> {
 /// By callee: what it received with all it called, where the function is not called again below;
 /// and of it its own.
 fn callees_of(tree: &MergedTree<'_>, meant: &[bool]) -> Vec<Neighbour> {
-    let mut places = Places::new(tree.nodes.len());
+    let mut places = NodeRows::new(tree.nodes.len());
     let mut numbers = BTreeMap::new();
     for (index, node) in tree.nodes.iter().enumerate().skip(1) {
         let parent = node.parent as usize;

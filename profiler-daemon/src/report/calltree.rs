@@ -164,7 +164,7 @@ fn nest(
         };
         (of(node.total, &inclusive[index]), of(node.own, &own[index]))
     };
-    let mut children: Vec<Children> = (0..nodes.len()).map(|_| Vec::new()).collect();
+    let mut children: Vec<SizedChildren> = (0..nodes.len()).map(|_| Vec::new()).collect();
     let mut cut: Vec<(u64, Values)> = vec![(0, Values::default()); nodes.len()];
     let mut cut_nodes = 0;
     for index in (1..nodes.len()).rev() {
@@ -192,12 +192,12 @@ fn nest(
 }
 
 /// What a function called, each with its size.
-type Children = Vec<((u64, u64), TreeNode)>;
+type SizedChildren = Vec<((u64, u64), TreeNode)>;
 
 /// The children in order, with the one that stands for what was cut.
 fn finish(
     view: &View<'_>,
-    mut children: Children,
+    mut children: SizedChildren,
     (cut_nodes, values): &(u64, Values),
     query: &TreeQuery,
 ) -> Vec<TreeNode> {

@@ -368,13 +368,13 @@ impl Row for ProcessDiffRow {
 
 /// What a row is of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Who {
+struct RowOwner {
     comm: String,
     process: Option<ProcessKey>,
     image_id: Option<String>,
 }
 
-impl Who {
+impl RowOwner {
     fn new(member: &Member<'_>, by: Grouping) -> Self {
         match by {
             Grouping::Name => Self {
@@ -418,7 +418,7 @@ pub fn process_diff(
 ) -> Result<ProcessDiff, ReportError> {
     let (base, base_sums) = side(snapshot, &query.base, query.by, names)?;
     let (other, mut other_sums) = side(snapshot, &query.other, query.by, names)?;
-    let mut pairs: Vec<(Who, Sum, Sum)> = Vec::new();
+    let mut pairs: Vec<(RowOwner, Sum, Sum)> = Vec::new();
     for (who, of_base) in base_sums {
         let of_other = other_sums.remove(&who).unwrap_or_default();
         pairs.push((who, of_base, of_other));
@@ -465,12 +465,14 @@ fn side(
     of: &Compared,
     by: Grouping,
     names: &dyn Names,
-) -> Result<(Side, BTreeMap<Who, Sum>), ReportError> {
+) -> Result<(Side, BTreeMap<RowOwner, Sum>), ReportError> {
     let view = View::new(snapshot, &Scope::Session, of.window)?;
-    let mut sums: BTreeMap<Who, Sum> = BTreeMap::new();
+    let mut sums: BTreeMap<RowOwner, Sum> = BTreeMap::new();
     let there = (0..view.members.len()).filter(|index| view.has_member(*index));
     for index in there {
-        let sum = sums.entry(Who::new(&view.members[index], by)).or_default();
+        let sum = sums
+            .entry(RowOwner::new(&view.members[index], by))
+            .or_default();
         sum.values.add(&view.figures[index].values);
         let processes = sum.processes.zip(view.process_count(index));
         sum.processes = processes.map(|(sum, more)| sum.saturating_add(more));

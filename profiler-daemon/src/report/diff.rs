@@ -99,7 +99,7 @@ impl Row for DiffRow {
 }
 
 /// Values by (module, function), with the kind.
-type Table = BTreeMap<(String, String), (&'static str, Figures, Figures)>;
+type DiffTable = BTreeMap<(String, String), (&'static str, Figures, Figures)>;
 
 /// Compares two processes, or two windows: of the session, of a process, or of those of one name.
 ///
@@ -157,7 +157,7 @@ fn side(
     side: &DiffSide,
     query: &DiffQuery,
     names: &dyn Names,
-) -> Result<(Side, Denominators, Table), ReportError> {
+) -> Result<(Side, Denominators, DiffTable), ReportError> {
     let (scope, window) = query.scope(side);
     let view = View::new(snapshot, &scope, window)?;
     let shape = TreeOptions {
@@ -166,7 +166,7 @@ fn side(
     };
     let tree = MergedTree::new(&view, shape);
     let values = tree.inclusive().into_iter().zip(tree.exclusive());
-    let mut table = Table::new();
+    let mut table = DiffTable::new();
     for (function, (inclusive, exclusive)) in tree.functions.iter().zip(values) {
         let module = snapshot.module(function.module).name.to_string();
         let row = table.entry((module, function.name.to_string())).or_insert((

@@ -14,7 +14,7 @@ use crate::profile::values::class_of;
 
 /// What a place holds of one member of the view.
 #[derive(Clone, Debug)]
-pub(super) struct Cell {
+pub(super) struct MemberCell {
     pub(super) member: u32,
     pub(super) node: u32,
     pub(super) primary: Primary,
@@ -34,7 +34,12 @@ pub(super) struct Divided {
 impl Divided {
     /// Divides `strata`, whose members have the exact totals `kinds`, among `cells`. `span_ns`: the
     /// time that the report covers.
-    pub(super) fn new(strata: &[Shared], kinds: &[KindNs], cells: &[Cell], span_ns: u64) -> Self {
+    pub(super) fn new(
+        strata: &[Shared],
+        kinds: &[KindNs],
+        cells: &[MemberCell],
+        span_ns: u64,
+    ) -> Self {
         let mut by_member: Vec<Vec<u32>> = vec![Vec::new(); kinds.len()];
         for (index, cell) in (0u32..).zip(cells) {
             by_member[cell.member as usize].push(index);
@@ -66,7 +71,7 @@ impl Divided {
         &mut self,
         shared: &Shared,
         kinds: &[KindNs],
-        (cells, held): (&[Cell], Vec<(u32, Primary)>),
+        (cells, held): (&[MemberCell], Vec<(u32, Primary)>),
         span_ns: u64,
     ) {
         let mut sum = Primary::default();
@@ -97,7 +102,7 @@ impl Divided {
 }
 
 /// What a cell has without any division.
-fn as_counted(cell: &Cell) -> Values {
+fn as_counted(cell: &MemberCell) -> Values {
     Values {
         samples: cell.primary.samples(),
         walks: cell.primary.walks,

@@ -166,7 +166,7 @@ pub(super) enum TellsFolded {
 
 /// What folding did to the time of a merged tree.
 #[derive(Default)]
-pub(super) struct Folded {
+pub(super) struct FoldedTime {
     /// Time of what was folded: it has no function.
     pub(super) own_ns: u64,
     /// Time of functions some of whose callers were folded.
@@ -208,10 +208,10 @@ impl<'n> MergedTree<'n> {
         let mut outermost = vec![false; self.nodes.len()];
         let mut on_path = vec![0u32; self.functions.len()];
         let children = self.children();
-        let mut steps: Vec<Step> = children.of(ROOT).map(Step::Enter).collect();
+        let mut steps: Vec<MergeStep> = children.of(ROOT).map(MergeStep::Enter).collect();
         while let Some(step) = steps.pop() {
             match step {
-                Step::Enter(index) => {
+                MergeStep::Enter(index) => {
                     let node = &self.nodes[index as usize];
                     let function = node.function as usize;
                     if on_path[function] == 0 {
@@ -219,10 +219,10 @@ impl<'n> MergedTree<'n> {
                         outermost[index as usize] = true;
                     }
                     on_path[function] += 1;
-                    steps.push(Step::Leave(node.function));
-                    steps.extend(children.of(index).map(Step::Enter));
+                    steps.push(MergeStep::Leave(node.function));
+                    steps.extend(children.of(index).map(MergeStep::Enter));
                 }
-                Step::Leave(function) => on_path[function as usize] -= 1,
+                MergeStep::Leave(function) => on_path[function as usize] -= 1,
             }
         }
         let row_of = |node: u32| {
@@ -249,8 +249,8 @@ impl<'n> MergedTree<'n> {
     }
 
     /// What folding did to its time.
-    pub(super) fn folded(&self) -> Folded {
-        let mut found = Folded::default();
+    pub(super) fn folded(&self) -> FoldedTime {
+        let mut found = FoldedTime::default();
         if self.folded.is_empty() {
             return found;
         }
@@ -321,7 +321,7 @@ pub(super) fn with_accuracy(values: Vec<Values>, accuracy: Vec<Accuracy>) -> Vec
     figures.collect()
 }
 
-enum Step {
+enum MergeStep {
     Enter(u32),
     Leave(u32),
 }

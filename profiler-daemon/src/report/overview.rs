@@ -165,7 +165,7 @@ pub fn overview_frames(
     snapshot: &Snapshot,
     query: &OverviewQuery,
 ) -> Result<Vec<FrameId>, ReportError> {
-    let screen = Screen::new(snapshot, query)?;
+    let screen = OverviewSubject::new(snapshot, query)?;
     let mut frames: BTreeSet<FrameId> = outermost_frames(snapshot, &Scope::Session)?
         .into_iter()
         .collect();
@@ -184,7 +184,7 @@ pub fn overview(
     query: &OverviewQuery,
     names: &dyn Names,
 ) -> Result<Overview, ReportError> {
-    let screen = Screen::new(snapshot, query)?;
+    let screen = OverviewSubject::new(snapshot, query)?;
     let (view, places) = (&screen.view, &screen.places);
     let whole_session = view.coverage.span == Span::Session;
     let members = view.members.iter().enumerate();
@@ -216,7 +216,7 @@ pub fn overview(
 }
 
 /// Who is shown.
-struct Screen<'a> {
+struct OverviewSubject<'a> {
     view: View<'a>,
     places: Places,
     processors: Option<u32>,
@@ -229,13 +229,13 @@ struct Screen<'a> {
 }
 
 /// A frame in which a process ran.
-struct Candidate {
+struct FrameCandidate {
     frame: FrameId,
     kernel: bool,
     ns: u64,
 }
 
-impl<'a> Screen<'a> {
+impl<'a> OverviewSubject<'a> {
     fn new(snapshot: &'a Snapshot, query: &OverviewQuery) -> Result<Self, ReportError> {
         let view = View::new(snapshot, &Scope::Session, query.window)?;
         let places = Places::new(&view);
@@ -320,7 +320,7 @@ impl<'a> Screen<'a> {
 
     /// The frames in which a process ran longest, those of one function not yet put together, and
     /// how long it ran in all that it has.
-    fn candidates(&self, index: usize) -> (Vec<Candidate>, u64) {
+    fn candidates(&self, index: usize) -> (Vec<FrameCandidate>, u64) {
         let member = &self.view.members[index];
         let nodes = member.account.nodes();
         let mut by_frame: HashMap<(FrameId, bool), u64> = HashMap::new();
@@ -334,9 +334,9 @@ impl<'a> Screen<'a> {
                 *by_frame.entry(frame).or_default() += ns;
             }
         }
-        let mut found: Vec<Candidate> = by_frame
+        let mut found: Vec<FrameCandidate> = by_frame
             .into_iter()
-            .map(|((frame, kernel), ns)| Candidate { frame, kernel, ns })
+            .map(|((frame, kernel), ns)| FrameCandidate { frame, kernel, ns })
             .collect();
         found.sort_unstable_by_key(|of| (Reverse(of.ns), of.frame, of.kernel));
         found.truncate(MAX_CANDIDATES);
@@ -346,7 +346,7 @@ impl<'a> Screen<'a> {
     fn hottest(&self, index: usize, names: &dyn Names) -> Option<Hottest> {
         let mut functions: HashMap<Identity<'_>, (Function<'_>, u64)> = HashMap::new();
         let (candidates, found_ns) = self.candidates(index);
-        for Candidate { frame, kernel, ns } in candidates {
+        for FrameCandidate { frame, kernel, ns } in candidates {
             for function in functions_at(&self.view, Label::Functions(names), frame, kernel) {
                 let identity = Identity::of(&function);
                 functions.entry(identity).or_insert((function, 0)).1 += ns;

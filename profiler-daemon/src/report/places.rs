@@ -5,7 +5,7 @@ use std::ops::Range;
 use profiler_common::kinds::Primary;
 
 use super::{
-    divided::{Cell, Divided},
+    divided::{Divided, MemberCell},
     member::Member,
     product::Values,
     scope::View,
@@ -22,7 +22,7 @@ use crate::{
 
 /// See the module.
 pub(super) struct Places {
-    cells: Vec<Cell>,
+    cells: Vec<MemberCell>,
     divided: Divided,
     /// Which cells are of each member.
     of_members: Vec<Range<usize>>,
@@ -34,7 +34,7 @@ impl Places {
         for (member, of) in (0u32..).zip(&view.members) {
             let from = cells.len();
             let held = of.account.held_over(view.coverage.span);
-            cells.extend(held.into_iter().map(|(node, primary)| Cell {
+            cells.extend(held.into_iter().map(|(node, primary)| MemberCell {
                 member,
                 node: node.0,
                 primary,

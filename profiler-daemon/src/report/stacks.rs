@@ -274,7 +274,7 @@ fn flat(view: &View<'_>, tree: &MergedTree<'_>, query: &StackQuery) -> Stacks {
         cut_nodes: 0,
         shrunk_ns: tree.shrunk_ns(),
     };
-    let mut tables = Tables {
+    let mut tables = NumberTables {
         modules: HashMap::new(),
         functions: vec![None; tree.functions.len()],
         cut: None,
@@ -321,13 +321,13 @@ fn push(nodes: &mut Vec<StackNode>, parent: u32, function: u32, own: Values) -> 
 }
 
 /// The new numbers of modules and functions.
-struct Tables {
+struct NumberTables {
     modules: HashMap<ModuleId, usize>,
     functions: Vec<Option<u32>>,
     cut: Option<u32>,
 }
 
-impl Tables {
+impl NumberTables {
     fn function(
         &mut self,
         stacks: &mut Stacks,

@@ -192,11 +192,11 @@ pub(super) fn thread_values(
     let calls_ns = (shown.classes[Class::Syscall as usize])
         .saturating_sub(process.classes[Class::Syscall as usize]);
     let mut values: Vec<Values> = threads.iter().map(as_measured).collect();
-    let told: Vec<Option<Told>> = threads
+    let told: Vec<Option<OwnTicks>> = threads
         .iter()
         .map(|of| told_by_ticks(of, periods))
         .collect();
-    let told = |ns: fn(&Told) -> u64| -> Vec<Option<u64>> {
+    let told = |ns: fn(&OwnTicks) -> u64| -> Vec<Option<u64>> {
         told.iter().map(|told| told.as_ref().map(ns)).collect()
     };
     let untraced: Vec<u64> = threads
@@ -220,7 +220,7 @@ pub(super) fn thread_values(
 }
 
 /// What a thread's own ticks say of its running time.
-struct Told {
+struct OwnTicks {
     /// Of untraced time, what was in calls, nanoseconds.
     calls_ns: u64,
     /// What was in kernel mode outside calls, nanoseconds.
@@ -229,7 +229,7 @@ struct Told {
 
 /// What is said of a thread by its own ticks; nothing of one with little time, all of which is as
 /// likely as any other's.
-fn told_by_ticks(thread: &Totals, periods: MarkPeriods) -> Option<Told> {
+fn told_by_ticks(thread: &Totals, periods: MarkPeriods) -> Option<OwnTicks> {
     let running_ns = thread.classes[Class::User as usize];
     let untraced_ns = thread.kinds[Kind::Untraced as usize];
     if running_ns < PERIODS.saturating_mul(periods.tick_ns) {
@@ -243,7 +243,7 @@ fn told_by_ticks(thread: &Totals, periods: MarkPeriods) -> Option<Told> {
         ..Primary::default()
     };
     let total = Stratum::new(&kinds, &ticks, 0).total();
-    Some(Told {
+    Some(OwnTicks {
         calls_ns: total.classes[Class::Syscall as usize],
         fault_ns: total.fault_ns,
     })

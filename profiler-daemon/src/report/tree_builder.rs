@@ -15,7 +15,7 @@ use profiler_common::{
 
 use super::{
     accuracy::IntoKernel,
-    divided::{Cell, Divided},
+    divided::{Divided, MemberCell},
     fold::Folding,
     identity::{Identity, functions_at},
     idle::idle_waits,
@@ -83,7 +83,7 @@ pub(super) struct TreeBuilder<'v, 'n> {
     pub(super) tree: MergedTree<'n>,
     /// Which frames each node of the merged tree stands for; the first that were found.
     modes: Vec<Option<Mode>>,
-    cells: Vec<Cell>,
+    cells: Vec<MemberCell>,
     /// The members' exact totals.
     kinds: Vec<KindNs>,
     /// What was there at an earlier moment: taken away in the end.
@@ -145,7 +145,7 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
         let view = self.view;
         let targets = self.targets(&view.members[index as usize], &held);
         let placed = held.into_iter().filter_map(|(node, primary)| {
-            Some(Cell {
+            Some(MemberCell {
                 member: index,
                 node: targets[node.index()]?,
                 primary,
@@ -329,7 +329,7 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
         if self.earlier.is_empty() {
             return;
         }
-        let mut known = Known::new();
+        let mut known = CellPlaces::new();
         for (place, cell) in self.cells.iter().enumerate() {
             known
                 .entry((cell.member, cell.node))
@@ -383,7 +383,7 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
     }
 
     /// Takes what there is of `earlier` away from a place.
-    fn take(&mut self, known: &Known, of: (u32, u32), earlier: &mut Primary) {
+    fn take(&mut self, known: &CellPlaces, of: (u32, u32), earlier: &mut Primary) {
         for place in known.get(&of).into_iter().flatten() {
             self.cells[*place].primary.take(earlier);
         }
@@ -543,7 +543,7 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
 }
 
 /// What was there of each member and node of the merged tree: the places in the list of cells.
-type Known = HashMap<(u32, u32), Vec<usize>>;
+type CellPlaces = HashMap<(u32, u32), Vec<usize>>;
 
 /// Takes these blocked nanoseconds out of what nodes hold, as far as they hold them exactly, and
 /// answers what that was.

@@ -2,7 +2,7 @@
 
 use super::{
     completeness::Seen,
-    merged_tree::{Folded, Label, MergedTree, TellsFolded},
+    merged_tree::{FoldedTime, Label, MergedTree, TellsFolded},
     names::Names,
     places::Places,
     query::Frames,
@@ -49,10 +49,10 @@ impl<'n> MergedTree<'n> {
 }
 
 /// What folding did to the time of a view, that in kernel frames included, whatever a report shows.
-fn folded_in_all_frames(view: &View<'_>, names: &dyn Names) -> Folded {
+fn folded_in_all_frames(view: &View<'_>, names: &dyn Names) -> FoldedTime {
     let mut nodes = view.members.iter().flat_map(|of| of.account.nodes());
     if !nodes.any(|node| node.place.is_folded()) {
-        return Folded::default();
+        return FoldedTime::default();
     }
     let tree = MergedTree::new(
         view,

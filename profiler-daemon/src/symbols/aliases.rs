@@ -38,7 +38,7 @@ pub(super) fn without_version(name: &str) -> &str {
 
 /// A symbol that is compared with others.
 #[derive(Clone, Debug)]
-struct Candidate {
+struct AliasCandidate {
     name: Rc<str>,
     is_old: bool,
     binding: Binding,
@@ -46,7 +46,7 @@ struct Candidate {
     size_bytes: u64,
 }
 
-impl Candidate {
+impl AliasCandidate {
     /// In which order people know names: without underscores in front, then those that programs can
     /// be linked with, then those that other files see, then short ones.
     fn rank(&self) -> impl Ord {
@@ -72,10 +72,10 @@ impl Candidate {
 }
 
 /// A place that no symbol with a size was found for.
-struct Open {
+struct OpenPlace {
     place: u64,
     /// The innermost function around it.
-    around: Option<Candidate>,
+    around: Option<AliasCandidate>,
     /// Where the last function before it begins.
     last_start: u64,
 }
@@ -89,7 +89,7 @@ pub(super) fn correct(
     answers: &mut [Result<Symbol, Unnamed>],
     deadline: Deadline,
 ) -> Result<(), TooSlow> {
-    let mut known: Vec<(u64, u64, Option<Candidate>)> = Vec::new();
+    let mut known: Vec<(u64, u64, Option<AliasCandidate>)> = Vec::new();
     let mut open: Vec<u64> = Vec::new();
     for (address, answer) in addresses.iter().zip(&*answers) {
         match answer {
@@ -107,9 +107,9 @@ pub(super) fn correct(
     known.dedup_by_key(|(start, size, _)| (*start, *size));
     open.sort_unstable();
     open.dedup();
-    let mut open: Vec<Open> = open
+    let mut open: Vec<OpenPlace> = open
         .into_iter()
-        .map(|place| Open {
+        .map(|place| OpenPlace {
             place,
             around: None,
             last_start: 0,
@@ -149,8 +149,8 @@ pub(super) fn correct(
 fn look_at(
     symbol: &SymbolEntry,
     file: &File,
-    known: &mut [(u64, u64, Option<Candidate>)],
-    open: &mut [Open],
+    known: &mut [(u64, u64, Option<AliasCandidate>)],
+    open: &mut [OpenPlace],
 ) {
     let mut read = None;
     let mut candidate = || {
@@ -159,7 +159,7 @@ fn look_at(
         let in_name = name
             .split_once('@')
             .is_some_and(|(_, version)| !version.starts_with('@'));
-        Some(Candidate {
+        Some(AliasCandidate {
             is_old: in_name || symbol.is_old(file),
             name,
             binding: symbol.binding,
@@ -185,7 +185,7 @@ fn look_at(
         if place.place >= symbol.end() {
             break;
         }
-        let is_inner = |best: &Candidate| best.address <= symbol.address;
+        let is_inner = |best: &AliasCandidate| best.address <= symbol.address;
         if place.around.as_ref().is_none_or(is_inner)
             && let Some(candidate) = candidate()
         {
@@ -195,7 +195,7 @@ fn look_at(
 }
 
 /// What is at a place for which no symbol with a size was found.
-fn close(tables: &FileTables, open: &Open, answer: &mut Result<Symbol, Unnamed>) {
+fn close(tables: &FileTables, open: &OpenPlace, answer: &mut Result<Symbol, Unnamed>) {
     if let Some(around) = &open.around {
         *answer = Ok(Symbol {
             name: Rc::clone(&around.name),

@@ -13,7 +13,7 @@ const ENTRY_BYTES: usize = 80;
 const FUNCTION_BYTES: usize = 160;
 
 #[derive(Debug, Default)]
-struct Half {
+struct NameGeneration {
     names: HashMap<Place, Named>,
     /// One name a function, however many places are in it.
     functions: HashMap<(ModuleId, u64), Arc<FunctionName>>,
@@ -23,8 +23,8 @@ struct Half {
 /// The cache.
 #[derive(Debug)]
 pub(super) struct NameCache {
-    young: Half,
-    old: Half,
+    young: NameGeneration,
+    old: NameGeneration,
     limit_bytes: usize,
     evicted: u64,
 }
@@ -33,8 +33,8 @@ impl NameCache {
     /// Holds about `limit_bytes` at most.
     pub(super) fn new(limit_bytes: usize) -> Self {
         Self {
-            young: Half::default(),
-            old: Half::default(),
+            young: NameGeneration::default(),
+            old: NameGeneration::default(),
             limit_bytes,
             evicted: 0,
         }

@@ -88,7 +88,7 @@ impl ProgramFacts {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownFile {
     facts: ProgramFacts,
     checked_ns: u64,
     used_ns: u64,
@@ -97,7 +97,7 @@ struct Known {
 /// What is known of programs, those used lately.
 #[derive(Debug, Default)]
 pub(super) struct DebugFiles {
-    known: HashMap<ModuleId, Known>,
+    known: HashMap<ModuleId, KnownFile>,
 }
 
 impl DebugFiles {
@@ -113,7 +113,7 @@ impl DebugFiles {
         if self.known.len() >= MAX_PROGRAMS {
             self.forget_idle();
         }
-        let known = Known {
+        let known = KnownFile {
             facts: facts.clone(),
             checked_ns: now_ns,
             used_ns: now_ns,
@@ -162,7 +162,7 @@ fn look_at(request: &Request) -> Option<ProgramFacts> {
         programs,
     };
     if !facts.is_whole() {
-        let search = Search::new(request)?;
+        let search = DebugFileSearch::new(request)?;
         facts.debug = search.debug_file(program, &sections).map(Arc::new);
     }
     Some(facts)
@@ -174,8 +174,8 @@ pub(super) fn supplementary(request: &Request, file: &File) -> Option<File> {
     let sections = ElfFile::read(file).ok()?.sections(file)?;
     let link = link(file, &sections, ".gnu_debugaltlink")?;
     let (path, id) = link.split_at(link.iter().position(|byte| *byte == 0)?);
-    let wanted = Wanted::BuildId(id.get(1..)?.into());
-    let search = Search::new(request)?;
+    let wanted = FileMatch::BuildId(id.get(1..)?.into());
+    let search = DebugFileSearch::new(request)?;
     let mut paths = vec![build_id_path(id.get(1..)?)?];
     if path.starts_with(b"/") {
         paths.push(path.to_vec());
@@ -188,12 +188,12 @@ pub(super) fn supplementary(request: &Request, file: &File) -> Option<File> {
 }
 
 /// How a file is known to be the right one.
-enum Wanted {
+enum FileMatch {
     BuildId(Box<[u8]>),
     Checksum(u32),
 }
 
-impl Wanted {
+impl FileMatch {
     fn is(&self, file: &File) -> bool {
         match self {
             Self::BuildId(wanted) => {
@@ -205,7 +205,7 @@ impl Wanted {
 }
 
 /// Where files of one program are looked for.
-struct Search<'a> {
+struct DebugFileSearch<'a> {
     roots: Vec<Root>,
     /// The program's folder, as its process sees it.
     folder: &'a [u8],
@@ -215,7 +215,7 @@ struct Search<'a> {
     owner: u32,
 }
 
-impl<'a> Search<'a> {
+impl<'a> DebugFileSearch<'a> {
     fn new(request: &'a Request) -> Option<Self> {
         let path: &[u8] = match &request.seen {
             Some(seen) => &seen.path,
@@ -248,8 +248,8 @@ impl<'a> Search<'a> {
             paths.push([DEBUG_FOLDER.as_bytes(), self.folder, b"/", name].concat());
         }
         let wanted = match (self.build_id, link) {
-            (Some(id), _) => Wanted::BuildId(id.into()),
-            (None, Some((_, checksum))) => Wanted::Checksum(checksum),
+            (Some(id), _) => FileMatch::BuildId(id.into()),
+            (None, Some((_, checksum))) => FileMatch::Checksum(checksum),
             (None, None) => return None,
         };
         let file = self.first(&paths, &wanted)?;
@@ -261,7 +261,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    fn first(&self, paths: &[Vec<u8>], wanted: &Wanted) -> Option<File> {
+    fn first(&self, paths: &[Vec<u8>], wanted: &FileMatch) -> Option<File> {
         self.roots.iter().find_map(|root| {
             let mut files = paths
                 .iter()

@@ -18,11 +18,11 @@ const MAX_NESTING: u32 = 32;
 const MAX_NESTING_OF_EXPRESSIONS: u32 = 18;
 
 /// Collects text up to a limit, and then fails.
-struct Bounded {
+struct BoundedText {
     text: String,
 }
 
-impl fmt::Write for Bounded {
+impl fmt::Write for BoundedText {
     fn write_str(&mut self, more: &str) -> fmt::Result {
         if self.text.len() + more.len() > MAX_NAME_BYTES {
             return Err(fmt::Error);
@@ -67,7 +67,7 @@ pub fn without_control(text: &str) -> Cow<'_, str> {
 
 fn rust(raw: &str) -> Option<String> {
     let symbol = rustc_demangle::try_demangle(raw).ok()?;
-    let mut out = Bounded {
+    let mut out = BoundedText {
         text: String::new(),
     };
     write!(out, "{symbol:#}").ok()?;
@@ -87,7 +87,7 @@ fn cpp(raw: &str) -> Option<String> {
         },
     );
     let symbol = cpp_demangle::BorrowedSymbol::new_with_options(raw.as_bytes(), &parse).ok()?;
-    let mut out = Bounded {
+    let mut out = BoundedText {
         text: String::new(),
     };
     let options = cpp_demangle::DemangleOptions::new();

@@ -61,7 +61,7 @@ const PIECE_NS: u64 = 20_000_000;
 
 /// A function found in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundFunction {
     /// Readable name.
     pub(super) name: Box<str>,
     /// Start, virtual address in the file.
@@ -121,7 +121,7 @@ impl Part {
 }
 
 #[derive(Debug)]
-struct Loaded {
+struct LoadedFile {
     /// Keeps the descriptor, and with it the path, as it is.
     part: Part,
     used_ns: u64,
@@ -135,7 +135,7 @@ struct Loaded {
 }
 
 /// A place that is to be named.
-struct Question {
+struct NameQuery {
     /// The address that is looked up: of the place itself, or of what chooses the function that is
     /// jumped to from there.
     address: u64,
@@ -147,7 +147,7 @@ struct Question {
 /// Finds names in files.
 pub(super) struct ElfNames {
     symbolizer: Symbolizer,
-    loaded: HashMap<PartId, Loaded>,
+    loaded: HashMap<PartId, LoadedFile>,
     broken: Vec<PartId>,
     /// Files that took longer than their time.
     slow: Vec<PartId>,
@@ -204,7 +204,7 @@ impl ElfNames {
         part: Part,
         places: &[u64],
         now_ns: u64,
-    ) -> Vec<Result<Found, Unnamed>> {
+    ) -> Vec<Result<FoundFunction, Unnamed>> {
         let id = part.id();
         if self.broken.contains(&id) {
             return vec![Err(Unnamed::Panicked); places.len()];
@@ -222,7 +222,7 @@ impl ElfNames {
                     return vec![Err(Unnamed::Unreadable); places.len()];
                 };
                 let tables = FileTables::read(part.file()).map(Rc::new);
-                place.insert(Loaded {
+                place.insert(LoadedFile {
                     part,
                     used_ns: now_ns,
                     table_bytes,
@@ -244,7 +244,7 @@ impl ElfNames {
                 symbols.map(|symbols| {
                     symbols
                         .into_iter()
-                        .map(|found| found.map(Found::of))
+                        .map(|found| found.map(FoundFunction::of))
                         .collect()
                 })
             }
@@ -260,7 +260,7 @@ impl ElfNames {
         tables: &FileTables,
         places: &[u64],
         allowed_ns: u64,
-    ) -> Result<Vec<Result<Found, Unnamed>>, Unnamed> {
+    ) -> Result<Vec<Result<FoundFunction, Unnamed>>, Unnamed> {
         let deadline = Deadline::after(allowed_ns);
         let address = |place: &u64| match part {
             // What is in no segment is at no address.
@@ -269,7 +269,7 @@ impl ElfNames {
         };
         let result = self.questions(part, tables, places.iter().map(address), deadline);
         let mut questions = self.in_time(part, result)?;
-        let is_open = |question: &&mut Question| question.answer == Err(Unnamed::Pending);
+        let is_open = |question: &&mut NameQuery| question.answer == Err(Unnamed::Pending);
         let open = questions.iter_mut().filter(is_open);
         let addresses: Vec<u64> = open.map(|question| question.address).collect();
         let mut symbols = self.looked_up(part, false, &addresses, deadline)?;
@@ -279,7 +279,7 @@ impl ElfNames {
         for (question, symbol) in questions.iter_mut().filter(is_open).zip(symbols) {
             question.answer = symbol;
         }
-        Ok(questions.into_iter().map(Question::answered).collect())
+        Ok(questions.into_iter().map(NameQuery::answered).collect())
     }
 
     /// What is to be asked for each address. Jumps to functions of elsewhere are in no symbol of
@@ -290,14 +290,14 @@ impl ElfNames {
         tables: &FileTables,
         addresses: impl Iterator<Item = u64>,
         deadline: Deadline,
-    ) -> Result<Vec<Question>, TooSlow> {
+    ) -> Result<Vec<NameQuery>, TooSlow> {
         addresses
             .map(|address| {
                 let is_jump = tables
                     .code_at(address)
                     .is_some_and(|code| code.jumps.is_some());
                 if !is_jump {
-                    return Ok(Question {
+                    return Ok(NameQuery {
                         address,
                         jump: None,
                         answer: Err(Unnamed::Pending),
@@ -318,7 +318,7 @@ impl ElfNames {
                         (Some(start), symbol.ok_or(Unnamed::NoSymbolThere), address)
                     }
                 };
-                Ok(Question {
+                Ok(NameQuery {
                     address,
                     jump,
                     answer,
@@ -481,9 +481,9 @@ fn symbolizer_anew() -> Symbolizer {
     symbolizer()
 }
 
-impl Question {
-    fn answered(self) -> Result<Found, Unnamed> {
-        let found = Found::of(self.answer?);
+impl NameQuery {
+    fn answered(self) -> Result<FoundFunction, Unnamed> {
+        let found = FoundFunction::of(self.answer?);
         Ok(match self.jump {
             None => found,
             Some(start) => found.jumped_to_from(start),
@@ -491,7 +491,7 @@ impl Question {
     }
 }
 
-impl Found {
+impl FoundFunction {
     fn of(symbol: Symbol) -> Self {
         Self {
             address: symbol.address,

@@ -27,7 +27,7 @@ pub(super) enum Target {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct JumpEntry {
     start: u64,
     size_bytes: u64,
     target: Option<Target>,
@@ -36,7 +36,7 @@ struct Entry {
 /// The entries of a file, by address.
 #[derive(Debug, Default)]
 pub(super) struct Jumps {
-    entries: Vec<Entry>,
+    entries: Vec<JumpEntry>,
 }
 
 impl Jumps {
@@ -62,7 +62,7 @@ impl Jumps {
                 .take(MAX_ENTRIES - jumps.entries.len())
             {
                 let index = jumps.entries.len();
-                jumps.entries.push(Entry {
+                jumps.entries.push(JumpEntry {
                     start,
                     size_bytes: size_bytes as u64,
                     target: None,
@@ -99,7 +99,7 @@ impl Jumps {
 
     /// Memory held, bytes.
     pub(super) fn held_bytes(&self) -> u64 {
-        (self.entries.len() * size_of::<Entry>()) as u64
+        (self.entries.len() * size_of::<JumpEntry>()) as u64
     }
 
     /// Where the entry around an address begins, and what it jumps to; `None` where that is not

@@ -153,10 +153,10 @@ impl Kallsyms {
     }
 }
 
-type Line<'a> = (u64, (u8, &'a str), Option<&'a str>);
+type SymbolLine<'a> = (u64, (u8, &'a str), Option<&'a str>);
 
 /// Text symbols only.
-fn parse_line(line: &str) -> Option<Line<'_>> {
+fn parse_line(line: &str) -> Option<SymbolLine<'_>> {
     let mut words = line.split_ascii_whitespace();
     let address = u64::from_str_radix(words.next()?, 16).ok()?;
     let kind = *words.next()?.as_bytes().first()?;

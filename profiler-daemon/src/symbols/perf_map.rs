@@ -36,7 +36,7 @@ const NOBODY: u32 = u32::MAX;
 #[derive(Debug, Default)]
 struct Map {
     text: Box<[u8]>,
-    functions: Vec<Function>,
+    functions: Vec<MapEntry>,
     /// Where functions begin and end, in order, none twice.
     bounds: Vec<u64>,
     /// For each of these, whose addresses follow up to the next one: an index of `functions`, or
@@ -47,7 +47,7 @@ struct Map {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Function {
+struct MapEntry {
     start: u64,
     end: u64,
     name: (u32, u32),
@@ -84,7 +84,7 @@ impl Map {
     /// Memory held, bytes.
     fn held_bytes(&self) -> usize {
         self.text.len()
-            + self.functions.capacity() * size_of::<Function>()
+            + self.functions.capacity() * size_of::<MapEntry>()
             + self.bounds.capacity() * size_of::<u64>()
             + self.owners.capacity() * size_of::<u32>()
     }
@@ -116,7 +116,7 @@ impl Map {
 /// Gives each piece between two bounds to the first function that covers it. Each piece is given
 /// once and then stepped over, so this takes about as many steps as there are functions and pieces,
 /// however much they overlap.
-fn owners(functions: &[Function], bounds: &[u64]) -> Vec<u32> {
+fn owners(functions: &[MapEntry], bounds: &[u64]) -> Vec<u32> {
     let mut owners = vec![NOBODY; bounds.len()];
     // For each piece, one at or behind it before which none is free; for a free one, itself.
     let mut next_free: Vec<u32> = (0..=bounds.len()).map(index).collect();
@@ -147,7 +147,7 @@ fn index(number: usize) -> u32 {
 }
 
 /// The function of the line in that range of the text.
-fn parse_line(text: &[u8], start: usize, end: usize) -> Option<Function> {
+fn parse_line(text: &[u8], start: usize, end: usize) -> Option<MapEntry> {
     let line = text.get(start..end)?;
     let number = |from: usize| {
         let rest = line.get(from..)?;
@@ -169,7 +169,7 @@ fn parse_line(text: &[u8], start: usize, end: usize) -> Option<Function> {
     }
     let name_start = start + at + (line.len() - at - line[at..].trim_ascii_start().len());
     let name_end = name_start + name.len().min(MAX_NAME_BYTES);
-    Some(Function {
+    Some(MapEntry {
         start: address,
         end: address.checked_add(size)?,
         name: (
@@ -180,7 +180,7 @@ fn parse_line(text: &[u8], start: usize, end: usize) -> Option<Function> {
 }
 
 #[derive(Debug)]
-struct Loaded {
+struct LoadedMap {
     map: Map,
     size_bytes: u64,
     read_ns: u64,
@@ -190,7 +190,7 @@ struct Loaded {
 /// The files read lately.
 #[derive(Debug, Default)]
 pub(super) struct PerfMaps {
-    loaded: HashMap<ModuleId, Loaded>,
+    loaded: HashMap<ModuleId, LoadedMap>,
     cut: u64,
 }
 
@@ -220,7 +220,7 @@ impl PerfMaps {
             self.make_room(map.held_bytes());
             self.loaded.insert(
                 file.module,
-                Loaded {
+                LoadedMap {
                     map,
                     size_bytes,
                     read_ns: now_ns,
@@ -238,7 +238,7 @@ impl PerfMaps {
 
     /// Drops those asked for longest ago until another one of this size fits.
     fn make_room(&mut self, bytes: usize) {
-        let held = |loaded: &HashMap<ModuleId, Loaded>| -> usize {
+        let held = |loaded: &HashMap<ModuleId, LoadedMap>| -> usize {
             loaded.values().map(|each| each.map.held_bytes()).sum()
         };
         while self.loaded.len() >= MAX_LOADED || held(&self.loaded) + bytes > MAX_LOADED_BYTES {

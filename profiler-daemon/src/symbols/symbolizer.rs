@@ -90,14 +90,14 @@ pub struct SymbolCounts {
 }
 
 /// Names that were found together, each with the number of its place in the question.
-type Found = Vec<(usize, Named)>;
+type FoundNames = Vec<(usize, Named)>;
 /// Places, and where their names go as they are found.
-type Question = (Vec<Request>, mpsc::Sender<Found>);
+type PlacesQuery = (Vec<Request>, mpsc::Sender<FoundNames>);
 
 /// The way to the thread. It ends when the last copy of this is gone, or by [`Symbolizer::end`].
 #[derive(Clone, Debug)]
 pub struct Symbolizer {
-    questions: Questions<Question>,
+    questions: Questions<PlacesQuery>,
     counts: Arc<Mutex<SymbolCounts>>,
     /// Names that were told to be pending.
     pending: Arc<AtomicU64>,
@@ -115,8 +115,8 @@ impl Symbolizer {
         let shared = Arc::clone(&counts);
         let heartbeat = Heartbeat::new("symbols", LONGEST_PIECE);
         let life = heartbeat.clone();
-        let work = move |heartbeat, waiting: mpsc::Receiver<Question>| {
-            let mut worker = Worker::new(options, heartbeat);
+        let work = move |heartbeat, waiting: mpsc::Receiver<PlacesQuery>| {
+            let mut worker = NameWorker::new(options, heartbeat);
             loop {
                 match waiting.recv_timeout(IDLE_CHECK) {
                     Ok((requests, answer)) => {
@@ -212,7 +212,7 @@ impl Symbolizer {
     }
 }
 
-struct Worker {
+struct NameWorker {
     elf: ElfNames,
     debug_files: DebugFiles,
     perf_maps: PerfMaps,
@@ -223,7 +223,7 @@ struct Worker {
     heartbeat: Heartbeat,
 }
 
-impl Worker {
+impl NameWorker {
     fn new(options: SymbolOptions, heartbeat: Heartbeat) -> Self {
         Self {
             elf: ElfNames::new(),
@@ -266,13 +266,13 @@ impl Worker {
         requests: &[Request],
         now_ns: u64,
         until: Instant,
-        tell: &mut dyn FnMut(Found),
+        tell: &mut dyn FnMut(FoundNames),
     ) {
         let piece = self.heartbeat.begin("looking for files of symbols");
         self.counts.requests += requests.len() as u64;
         self.look_again(requests, now_ns);
         let mut by_module: HashMap<ModuleId, Vec<usize>> = HashMap::new();
-        let mut known = Found::new();
+        let mut known = FoundNames::new();
         for (index, request) in requests.iter().enumerate() {
             match self.cache.get(request.place) {
                 Some(named) => {
@@ -304,7 +304,7 @@ impl Worker {
             let found = self.find(&requests[indexes[0]], &offsets, now_ns);
             // Before the next one is loaded: a report over the machine asks for all of them.
             self.elf.unload(now_ns);
-            let mut several = Found::with_capacity(indexes.len());
+            let mut several = FoundNames::with_capacity(indexes.len());
             for (index, found) in indexes.into_iter().zip(found) {
                 let request = &requests[index];
                 let named = match found {
@@ -356,7 +356,7 @@ impl Worker {
                     return vec![Err(Unnamed::NoFile); offsets.len()];
                 };
                 let found = self.find_in_files(request, file, offsets, now_ns);
-                let function = |found: super::elf::Found| FunctionName {
+                let function = |found: super::elf::FoundFunction| FunctionName {
                     name: found.name,
                     address: Some(found.address),
                     kind: kind.into(),
@@ -374,7 +374,7 @@ impl Worker {
         file: &Arc<ModuleFile>,
         offsets: &[u64],
         now_ns: u64,
-    ) -> Vec<Result<super::elf::Found, Unnamed>> {
+    ) -> Vec<Result<super::elf::FoundFunction, Unnamed>> {
         let own = Part::Own(Arc::clone(file));
         let facts = self.debug_files.facts(request, now_ns);
         let facts = facts.filter(|facts| !facts.has.symbols);

@@ -19,7 +19,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// All names, in order.
-fn resolve(worker: &mut Worker, requests: &[Request], now_ns: u64) -> Vec<Named> {
+fn resolve(worker: &mut NameWorker, requests: &[Request], now_ns: u64) -> Vec<Named> {
     let mut names = vec![None; requests.len()];
     let until = Instant::now() + PATIENCE;
     worker.resolve(requests, now_ns, until, &mut |several| {
@@ -65,14 +65,14 @@ impl Own {
     }
 }
 
-fn worker() -> Worker {
-    Worker::new(
+fn worker() -> NameWorker {
+    NameWorker::new(
         SymbolOptions::default(),
         Heartbeat::new("symbols", LONGEST_PIECE),
     )
 }
 
-fn name(worker: &mut Worker, request: Request) -> Named {
+fn name(worker: &mut NameWorker, request: Request) -> Named {
     resolve(worker, &[request], 1).pop().unwrap()
 }
 
@@ -232,7 +232,7 @@ fn broken_files() {
     assert_eq!(name(&mut worker, request).reason, Some(Unnamed::NoFile));
     let exe = fs::read(std::env::current_exe().unwrap()).unwrap();
     for keep in [64, 1000, exe.len() / 2, exe.len() - 100] {
-        let mut worker = Worker::new(
+        let mut worker = NameWorker::new(
             SymbolOptions::default(),
             Heartbeat::new("symbols", LONGEST_PIECE),
         );

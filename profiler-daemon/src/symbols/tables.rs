@@ -60,7 +60,7 @@ fn is_symbol_table(file: &File, name_at: u64) -> bool {
 
 /// Where fields stand. The symbolizer takes them in this machine's byte order, so they are taken so
 /// here.
-struct Layout {
+struct FieldLayout {
     wide: bool,
     sections_at: usize,
     program_header_count: usize,
@@ -71,7 +71,7 @@ struct Layout {
     section_size: usize,
 }
 
-const WIDE: Layout = Layout {
+const WIDE: FieldLayout = FieldLayout {
     wide: true,
     sections_at: 40,
     program_header_count: 56,
@@ -82,7 +82,7 @@ const WIDE: Layout = Layout {
     section_size: 32,
 };
 
-const NARROW: Layout = Layout {
+const NARROW: FieldLayout = FieldLayout {
     wide: false,
     sections_at: 32,
     program_header_count: 44,
@@ -93,7 +93,7 @@ const NARROW: Layout = Layout {
     section_size: 20,
 };
 
-impl Layout {
+impl FieldLayout {
     fn word(&self, bytes: &[u8], at: usize) -> u64 {
         if self.wide {
             u64::from_ne_bytes(array(bytes, at))

@@ -27,7 +27,7 @@ impl HeldCommand {
     pub fn start(mut command: Command) -> io::Result<Self> {
         let (mut number, tell) = io::pipe()?;
         let (waiting, gate) = io::pipe()?;
-        let held = Held {
+        let held = ChildSide {
             tell: tell.as_raw_fd(),
             waiting: waiting.as_raw_fd(),
             gate: gate.as_raw_fd(),
@@ -84,13 +84,13 @@ fn joined(started: JoinHandle<io::Result<Child>>) -> io::Result<Child> {
 
 /// The child's side.
 #[derive(Clone, Copy)]
-struct Held {
+struct ChildSide {
     tell: RawFd,
     waiting: RawFd,
     gate: RawFd,
 }
 
-impl Held {
+impl ChildSide {
     /// Tells the process's number, and waits. Allocates nothing and takes no lock, as is due
     /// between fork and exec.
     fn hold(self) -> io::Result<()> {

@@ -51,7 +51,7 @@ pub enum Ended {
 
 /// What became of a child.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct ChildOutcome {
     /// How it ended.
     pub ended: Ended,
     /// What it wrote until then, from the beginning; not more than its limit.
@@ -73,7 +73,7 @@ pub fn run(
     files: &[&File],
     input: &[u8],
     limits: ChildLimits,
-) -> io::Result<Outcome> {
+) -> io::Result<ChildOutcome> {
     let start = Instant::now();
     let mut given = memory_file(input)?;
     given.rewind()?;
@@ -113,7 +113,7 @@ pub fn run(
         let (seconds, micros) = (time.tv_sec.cast_unsigned(), time.tv_usec.cast_unsigned());
         seconds * 1_000_000_000 + micros * 1_000
     };
-    Ok(Outcome {
+    Ok(ChildOutcome {
         ended,
         output,
         peak_bytes: usage.ru_maxrss.cast_unsigned() << 10,

@@ -3,11 +3,11 @@
 
 use std::{fs::File, io, ops::Deref, slice};
 
-use super::mapping::Mapping;
+use super::mapping::MappedMemory;
 
 /// See the module. Read-only; unmapped when dropped.
 #[derive(Debug)]
-pub struct MappedFile(Mapping);
+pub struct MappedFile(MappedMemory);
 
 impl MappedFile {
     /// Maps all of a file.
@@ -16,7 +16,7 @@ impl MappedFile {
     /// What the kernel says; `InvalidInput` for an empty file.
     pub fn new(file: &File) -> io::Result<Self> {
         let bytes = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
-        Mapping::private(file, bytes).map(Self)
+        MappedMemory::private(file, bytes).map(Self)
     }
 }
 

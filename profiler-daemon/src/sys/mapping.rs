@@ -7,15 +7,15 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 /// See the module. Unmapped when dropped.
 #[derive(Debug)]
-pub struct Mapping {
+pub struct MappedMemory {
     start: NonNull<u8>,
     bytes: usize,
 }
 
 // SAFETY: plain memory, which this value does not read or write itself.
-unsafe impl Send for Mapping {}
+unsafe impl Send for MappedMemory {}
 
-impl Mapping {
+impl MappedMemory {
     /// Maps `bytes` from the beginning, to be read only. What this process changes of it others do
     /// not see.
     ///
@@ -56,7 +56,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for MappedMemory {
     fn drop(&mut self) {
         // SAFETY: exactly the mapping made in `new`; whoever has a pointer into it keeps it alive.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };

@@ -22,7 +22,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::memory_file::memory_file;
 use super::poll::readable_before;
-use shared::{Shared, State};
+use shared::{RangeState, SharedPages};
 
 pub use child::run;
 pub use shared::{MAX_RANGES, PAGE_BYTES, RANGE_PAGES};
@@ -64,7 +64,7 @@ pub enum Ended {
 
 /// What was found in a range.
 #[derive(Clone, Copy, Debug)]
-pub enum Found<'a> {
+pub enum FoundPages<'a> {
     /// The pages, in order; `None` for one that is not in memory, or could not be read.
     Pages(&'a [Option<Page>]),
     /// The process cannot be read: it is gone, or this process may not.
@@ -96,7 +96,7 @@ pub struct MemoryReader {
 #[derive(Debug)]
 struct Running {
     child: Child,
-    shared: Shared,
+    shared: SharedPages,
     ask: io::PipeWriter,
     answer: io::PipeReader,
 }
@@ -131,7 +131,7 @@ impl MemoryReader {
         &mut self,
         ranges: &[PageRange],
         time: Duration,
-        each: &mut dyn FnMut(usize, Found<'_>),
+        each: &mut dyn FnMut(usize, FoundPages<'_>),
     ) -> io::Result<Ended> {
         let ranges = &ranges[..ranges.len().min(MAX_RANGES)];
         self.reap();
@@ -155,15 +155,15 @@ impl MemoryReader {
         for (index, range) in ranges[..done].iter().enumerate() {
             let count = (range.count as usize).min(RANGE_PAGES);
             match running.shared.answer(index) {
-                State::Refused => each(index, Found::Refused),
-                State::Read(present) => {
+                RangeState::Refused => each(index, FoundPages::Refused),
+                RangeState::Read(present) => {
                     let mut pages = [None; RANGE_PAGES];
                     for (page, place) in pages[..count].iter_mut().enumerate() {
                         if present & (1 << page) != 0 {
                             *place = Some(running.shared.page(index, page));
                         }
                     }
-                    each(index, Found::Pages(&pages[..count]));
+                    each(index, FoundPages::Pages(&pages[..count]));
                 }
             }
         }
@@ -203,7 +203,7 @@ impl MemoryReader {
             ));
         }
         let file = memory_file(b"")?;
-        let shared = Shared::create(&file)?;
+        let shared = SharedPages::create(&file)?;
         let (asked, ask) = io::pipe()?;
         let (answer, answering) = io::pipe()?;
         let files = [file.as_raw_fd(), asked.as_raw_fd(), answering.as_raw_fd()];

@@ -62,11 +62,11 @@ impl OwnThread {
 /// The way to a thread that answers questions. It ends when the last copy of this is gone, or
 /// whoever has one ends it for all.
 #[derive(Debug)]
-pub struct Questions<Q>(Arc<Mutex<Way<Q>>>);
+pub struct Questions<Q>(Arc<Mutex<EndSignal<Q>>>);
 
 /// What is left once the end was asked for: nothing.
 #[derive(Debug)]
-struct Way<Q> {
+struct EndSignal<Q> {
     sender: Option<mpsc::SyncSender<Q>>,
     thread: Option<OwnThread>,
 }
@@ -89,7 +89,7 @@ impl<Q: Send + 'static> Questions<Q> {
     ) -> io::Result<Self> {
         let (sender, waiting) = mpsc::sync_channel(most_waiting);
         let thread = OwnThread::spawn(name, move || answer(waiting))?;
-        Ok(Self(Arc::new(Mutex::new(Way {
+        Ok(Self(Arc::new(Mutex::new(EndSignal {
             sender: Some(sender),
             thread: Some(thread),
         }))))
@@ -121,7 +121,7 @@ impl<Q: Send + 'static> Questions<Q> {
     }
 
     /// Held for as long as it takes to put a question into the queue: nobody waits in it.
-    fn lock(&self) -> MutexGuard<'_, Way<Q>> {
+    fn lock(&self) -> MutexGuard<'_, EndSignal<Q>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -13,7 +13,7 @@ use perf_event_open_sys::bindings::{
     PERF_COUNT_SW_DUMMY, PERF_SAMPLE_TID, PERF_SAMPLE_TIME, perf_event_attr, perf_event_mmap_page,
 };
 
-use super::{mapping::Mapping, own_cost::page_bytes, perf_attr::open_software, perf_record};
+use super::{mapping::MappedMemory, own_cost::page_bytes, perf_attr::open_software, perf_record};
 
 /// Largest record: its size is a u16.
 const MAX_RECORD_BYTES: usize = 1 << 16;
@@ -28,7 +28,7 @@ pub struct Ring {
     cpu: u32,
     event: File,
     /// One page of control, then the data.
-    memory: Mapping,
+    memory: MappedMemory,
     /// Bytes of the data; a power of two.
     data_bytes: u64,
 }
@@ -60,7 +60,7 @@ impl Ring {
         attr.set_watermark(1);
         attr.wakeup_watermark = 1;
         let event = open_software(attr, cpu)?;
-        let memory = Mapping::shared(&event, page + data_bytes)?;
+        let memory = MappedMemory::shared(&event, page + data_bytes)?;
         Ok(Self {
             cpu,
             event,

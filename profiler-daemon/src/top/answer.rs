@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::export::text::{name, nanoseconds};
 
-use super::question::View;
+use super::question::ScreenView;
 
 /// The longest text of one cell, characters.
 const MAX_TEXT: usize = 300;
@@ -20,9 +20,9 @@ pub(super) const CLASSES: [(&str, &str); 5] = [
 ];
 
 /// A JSON object by dotted names.
-pub(super) struct Texts<'a>(pub(super) &'a Value);
+pub(super) struct DottedTexts<'a>(pub(super) &'a Value);
 
-impl<'a> Texts<'a> {
+impl<'a> DottedTexts<'a> {
     fn find(&self, path: &str) -> Option<&'a Value> {
         path.split('.')
             .try_fold(self.0, |value, part| value.get(part))
@@ -45,16 +45,16 @@ impl<'a> Texts<'a> {
         name(&text.chars().take(MAX_TEXT).collect::<String>())
     }
 
-    fn rows(&self) -> anyhow::Result<impl Iterator<Item = Texts<'a>>> {
+    fn rows(&self) -> anyhow::Result<impl Iterator<Item = DottedTexts<'a>>> {
         let rows = self.find("rows").and_then(Value::as_array);
         let rows = rows.ok_or_else(|| anyhow!("rows is missing"))?;
-        Ok(rows.iter().map(Texts))
+        Ok(rows.iter().map(DottedTexts))
     }
 }
 
 /// One row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Row {
+pub(super) struct ScreenRow {
     /// What stays the same while its numbers change.
     pub(super) key: String,
     /// A cell for each of the view's columns.
@@ -63,9 +63,9 @@ pub(super) struct Row {
 
 /// All that one screen shows.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Answer {
+pub(super) struct ScreenAnswer {
     /// What it is of.
-    pub(super) view: View,
+    pub(super) view: ScreenView,
     /// The time of it, RFC 3339.
     pub(super) as_of: String,
     /// How long the time is that it covers; empty where it does not say.
@@ -83,19 +83,19 @@ pub(super) struct Answer {
     /// Rows there are, those that are not shown included.
     pub(super) total_rows: u64,
     /// The first of them.
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<ScreenRow>,
 }
 
-impl Answer {
+impl ScreenAnswer {
     /// Reads the answers.
     ///
     /// # Errors
     /// What is missing.
     pub(super) fn read(
-        view: View,
-        totals: &Texts<'_>,
-        table: &Texts<'_>,
-        status: &Texts<'_>,
+        view: ScreenView,
+        totals: &DottedTexts<'_>,
+        table: &DottedTexts<'_>,
+        status: &DottedTexts<'_>,
     ) -> anyhow::Result<Self> {
         let mut classes_ns = [0; CLASSES.len()];
         for (ns, (_, path)) in classes_ns.iter_mut().zip(CLASSES) {
@@ -119,9 +119,9 @@ impl Answer {
             )
         });
         let read_row = match view {
-            View::Processes => process_row,
-            View::Functions(_) => function_row,
-            View::Threads(_) => thread_row,
+            ScreenView::Processes => process_row,
+            ScreenView::Functions(_) => function_row,
+            ScreenView::Threads(_) => thread_row,
         };
         let rows = table.rows()?.map(|row| read_row(&row));
         Ok(Self {
@@ -139,7 +139,7 @@ impl Answer {
     }
 }
 
-fn covers(table: &Texts<'_>) -> String {
+fn covers(table: &DottedTexts<'_>) -> String {
     let moment = |path| humantime::parse_rfc3339(&table.text(path)).ok();
     let (from, to) = (moment("window.from"), moment("window.to"));
     let length = to
@@ -150,7 +150,7 @@ fn covers(table: &Texts<'_>) -> String {
     })
 }
 
-fn lacks(totals: &Texts<'_>) -> anyhow::Result<String> {
+fn lacks(totals: &DottedTexts<'_>) -> anyhow::Result<String> {
     let walked = totals.number("stacks.walked")?;
     let complete = totals.number("stacks.complete")?;
     Ok(format!(
@@ -161,7 +161,7 @@ fn lacks(totals: &Texts<'_>) -> anyhow::Result<String> {
     ))
 }
 
-fn cost(status: &Texts<'_>) -> anyhow::Result<String> {
+fn cost(status: &DottedTexts<'_>) -> anyhow::Result<String> {
     let cpu_s = status.fraction("own_cost.cpu_seconds_total");
     let up_s = status.number("uptime_s")?.max(1);
     let mebibytes = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
@@ -183,14 +183,14 @@ fn percent(value: f64) -> String {
 }
 
 /// The name of a process, or how many ended ones of an image these are.
-fn named(row: &Texts<'_>) -> anyhow::Result<String> {
+fn named(row: &DottedTexts<'_>) -> anyhow::Result<String> {
     Ok(match row.find("ended") {
         Some(_) => format!("{} ({} ended)", row.text("comm"), row.number("ended")?),
         None => row.text("comm"),
     })
 }
 
-fn process_row(row: &Texts<'_>) -> anyhow::Result<Row> {
+fn process_row(row: &DottedTexts<'_>) -> anyhow::Result<ScreenRow> {
     let (key, pid) = match row.find("pid") {
         Some(_) => {
             let pid = row.number("pid")?;
@@ -200,7 +200,7 @@ fn process_row(row: &Texts<'_>) -> anyhow::Result<Row> {
         // Those that ended and are one by image.
         None => (format!("images/{}", row.text("image_id")), String::new()),
     };
-    Ok(Row {
+    Ok(ScreenRow {
         key,
         cells: vec![
             pid,
@@ -219,9 +219,9 @@ fn process_row(row: &Texts<'_>) -> anyhow::Result<Row> {
     })
 }
 
-fn function_row(row: &Texts<'_>) -> anyhow::Result<Row> {
+fn function_row(row: &DottedTexts<'_>) -> anyhow::Result<ScreenRow> {
     let (function, module) = (row.text("function"), row.text("module"));
-    Ok(Row {
+    Ok(ScreenRow {
         key: format!("{module}\n{function}"),
         cells: vec![
             row.number("samples.exclusive")?.to_string(),
@@ -235,7 +235,7 @@ fn function_row(row: &Texts<'_>) -> anyhow::Result<Row> {
     })
 }
 
-fn thread_row(row: &Texts<'_>) -> anyhow::Result<Row> {
+fn thread_row(row: &DottedTexts<'_>) -> anyhow::Result<ScreenRow> {
     let tid = row.number("tid")?;
     let folded = tid == 0;
     // How many they are is not known of a part of the session.
@@ -244,7 +244,7 @@ fn thread_row(row: &Texts<'_>) -> anyhow::Result<Row> {
         None if folded => "threads that exited".to_owned(),
         _ => row.text("comm"),
     };
-    Ok(Row {
+    Ok(ScreenRow {
         key: format!("{tid} {}", row.text("started_at")),
         cells: vec![
             if folded {

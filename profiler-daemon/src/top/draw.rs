@@ -9,8 +9,8 @@ use ratatui::{Frame, Terminal};
 
 use crate::args::{TopSort, TopWindow};
 
-use super::answer::{Answer, CLASSES};
-use super::question::View;
+use super::answer::{CLASSES, ScreenAnswer};
+use super::question::ScreenView;
 use super::state::State;
 
 /// Lines above the table.
@@ -45,9 +45,9 @@ const HELP: [(&str, &str); 11] = [
 
 /// A column: its title, its width (0: the rest), whether it is a number, and whether it is what
 /// that sorts by.
-type Column = (&'static str, u16, bool, Option<TopSort>);
+type ScreenColumn = (&'static str, u16, bool, Option<TopSort>);
 
-const PROCESSES: [Column; 12] = [
+const PROCESSES: [ScreenColumn; 12] = [
     ("PID", 8, true, None),
     ("SAMPLES", 9, true, Some(TopSort::Samples)),
     ("%", 5, true, None),
@@ -61,7 +61,7 @@ const PROCESSES: [Column; 12] = [
     ("NAME", 16, false, None),
     ("UNIT", 0, false, None),
 ];
-const FUNCTIONS: [Column; 7] = [
+const FUNCTIONS: [ScreenColumn; 7] = [
     ("SAMPLES", 9, true, Some(TopSort::Samples)),
     ("%", 5, true, None),
     ("ELAPSED", 14, true, Some(TopSort::Elapsed)),
@@ -70,7 +70,7 @@ const FUNCTIONS: [Column; 7] = [
     ("FUNCTION", 0, false, None),
     ("MODULE", 28, false, None),
 ];
-const THREADS: [Column; 10] = [
+const THREADS: [ScreenColumn; 10] = [
     ("TID", 8, true, None),
     ("SAMPLES", 9, true, Some(TopSort::Samples)),
     ("%", 5, true, None),
@@ -85,11 +85,11 @@ const THREADS: [Column; 10] = [
 
 /// The columns that are shown, each with its place in the cells of a row. Of syscall, runnable and
 /// blocked time, for which there is room once, it is that which rows are sorted by, else blocked.
-fn columns(view: &View, sort: TopSort) -> Vec<(usize, &'static Column)> {
-    let all: &[Column] = match view {
-        View::Processes => &PROCESSES,
-        View::Functions(_) => &FUNCTIONS,
-        View::Threads(_) => &THREADS,
+fn columns(view: &ScreenView, sort: TopSort) -> Vec<(usize, &'static ScreenColumn)> {
+    let all: &[ScreenColumn] = match view {
+        ScreenView::Processes => &PROCESSES,
+        ScreenView::Functions(_) => &FUNCTIONS,
+        ScreenView::Threads(_) => &THREADS,
     };
     let waits = [TopSort::Syscall, TopSort::Runnable, TopSort::Blocked];
     let shown = if waits.contains(&sort) {
@@ -97,7 +97,8 @@ fn columns(view: &View, sort: TopSort) -> Vec<(usize, &'static Column)> {
     } else {
         TopSort::Blocked
     };
-    let is_shown = |(.., of): &Column| of.is_none_or(|of| of == shown || !waits.contains(&of));
+    let is_shown =
+        |(.., of): &ScreenColumn| of.is_none_or(|of| of == shown || !waits.contains(&of));
     let all = all.iter().enumerate();
     all.filter(|(_, column)| is_shown(column)).collect()
 }
@@ -128,15 +129,15 @@ fn head_lines(state: &State, width: u16) -> Vec<Line<'static>> {
         TopWindow::FiveMinutes => "last 5 min".to_owned(),
     };
     let what = match &state.view {
-        View::Processes => "processes",
-        View::Functions(_) => "functions of",
-        View::Threads(_) => "threads of",
+        ScreenView::Processes => "processes",
+        ScreenView::Functions(_) => "functions of",
+        ScreenView::Threads(_) => "threads of",
     };
     let Some(answer) = &state.answer else {
         return vec![Line::from(format!("{}  {what}  {window}", state.source))];
     };
     let what = match &state.view {
-        View::Processes => answer.title.clone(),
+        ScreenView::Processes => answer.title.clone(),
         _ => format!("{what} {}", answer.title),
     };
     let bold = Style::new().add_modifier(Modifier::BOLD);
@@ -177,7 +178,7 @@ fn bar_columns(classes_ns: &[u64; CLASSES.len()], width: u16) -> [u16; CLASSES.l
     columns
 }
 
-fn bar(answer: &Answer, width: u16) -> Line<'static> {
+fn bar(answer: &ScreenAnswer, width: u16) -> Line<'static> {
     let columns = bar_columns(&answer.classes_ns, width);
     let parts = columns.iter().zip(BAR).map(|(columns, (color, letter))| {
         let style = Style::new().bg(color).fg(Color::Black);
@@ -186,7 +187,7 @@ fn bar(answer: &Answer, width: u16) -> Line<'static> {
     parts.collect()
 }
 
-fn shares(answer: &Answer) -> Line<'static> {
+fn shares(answer: &ScreenAnswer) -> Line<'static> {
     let all: u128 = answer.classes_ns.iter().map(|ns| u128::from(*ns)).sum();
     let parts = CLASSES.iter().zip(answer.classes_ns).zip(BAR);
     let spans = parts.flat_map(|(((name, _), ns), (color, _))| {
@@ -210,7 +211,7 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
         })
     };
     let sorted = match (&state.view, state.sort) {
-        (View::Functions(_), TopSort::Syscall | TopSort::Runnable | TopSort::Blocked) => {
+        (ScreenView::Functions(_), TopSort::Syscall | TopSort::Runnable | TopSort::Blocked) => {
             TopSort::Elapsed
         }
         (_, sort) => sort,

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::{as_text, bar_columns, draw};
 use crate::args::{TopArgs, TopSort, TopWindow};
-use crate::top::answer::{Answer, Texts};
-use crate::top::question::View;
+use crate::top::answer::{DottedTexts, ScreenAnswer};
+use crate::top::question::ScreenView;
 use crate::top::state::State;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -69,7 +69,7 @@ fn threads() -> Value {
     json!({"as_of": "", "total_rows": 2, "rows": [row(71, 1), row(0, 12)]})
 }
 
-fn shown(view: View, table: &Value, replay: Value) -> State {
+fn shown(view: ScreenView, table: &Value, replay: Value) -> State {
     let args = TopArgs {
         connect: None,
         window: TopWindow::FiveMinutes,
@@ -81,7 +81,12 @@ fn shown(view: View, table: &Value, replay: Value) -> State {
     let mut state = State::new(&args, "http://127.0.0.1:1".to_owned());
     state.view = view.clone();
     let (totals, status) = (totals(), status(replay));
-    let answer = Answer::read(view, &Texts(&totals), &Texts(table), &Texts(&status));
+    let answer = ScreenAnswer::read(
+        view,
+        &DottedTexts(&totals),
+        &DottedTexts(table),
+        &DottedTexts(&status),
+    );
     state.take(Ok(answer.unwrap()));
     state
 }
@@ -100,7 +105,7 @@ fn contains(text: &str, parts: &[&str]) {
 #[test]
 fn the_list() {
     let text = as_text(
-        &mut shown(View::Processes, &processes(), Value::Null),
+        &mut shown(ScreenView::Processes, &processes(), Value::Null),
         120,
         30,
     );
@@ -128,7 +133,7 @@ fn the_list() {
 // Check that the recent time is told by its length, and that what rows are sorted by is shown.
 #[test]
 fn the_default_time_and_every_sort() {
-    let mut state = shown(View::Processes, &processes(), Value::Null);
+    let mut state = shown(ScreenView::Processes, &processes(), Value::Null);
     state.window = TopWindow::Recent;
     for (sort, title, other, number) in [
         (TopSort::Syscall, "SYSCALL▾", "BLOCKED", "3.000 ms"),
@@ -149,7 +154,7 @@ fn one_process() {
     let process = || "7.1".to_owned();
     let replay = json!({"file": "a\u{1b}c.profile", "saved_at": "2025-01-01T00:00:00Z"});
     let text = as_text(
-        &mut shown(View::Functions(process()), &functions(), replay),
+        &mut shown(ScreenView::Functions(process()), &functions(), replay),
         160,
         30,
     );
@@ -165,7 +170,7 @@ fn one_process() {
         ],
     );
     let text = as_text(
-        &mut shown(View::Threads(process()), &threads(), Value::Null),
+        &mut shown(ScreenView::Threads(process()), &threads(), Value::Null),
         120,
         30,
     );
@@ -181,7 +186,7 @@ fn one_process() {
     // Of a part of the session nobody knows how many they were.
     let mut table = threads();
     table["rows"][1]["threads"] = Value::Null;
-    let state = &mut shown(View::Threads(process()), &table, Value::Null);
+    let state = &mut shown(ScreenView::Threads(process()), &table, Value::Null);
     let text = as_text(state, 120, 30);
     contains(&text, &["threads that exited"]);
     assert!(!text.contains("12 threads that exited"), "{text}");
@@ -195,11 +200,11 @@ fn other_answers() {
     table["rows"][1]["elapsed_ns"] = json!("many");
     let (totals, status) = (totals(), status(Value::Null));
     let read = |totals: &Value, table: &Value| {
-        Answer::read(
-            View::Processes,
-            &Texts(totals),
-            &Texts(table),
-            &Texts(&status),
+        ScreenAnswer::read(
+            ScreenView::Processes,
+            &DottedTexts(totals),
+            &DottedTexts(table),
+            &DottedTexts(&status),
         )
         .unwrap_err()
         .to_string()
@@ -230,14 +235,14 @@ fn bars() {
 #[test]
 fn every_size() {
     for (width, height) in [(1, 1), (3, 7), (20, 5), (80, 24), (400, 100)] {
-        let mut state = shown(View::Processes, &processes(), Value::Null);
+        let mut state = shown(ScreenView::Processes, &processes(), Value::Null);
         for key in ['?', 'x', '/', 'a'] {
             state.hear(&Event::Key(KeyEvent::from(KeyCode::Char(key))));
             let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
             terminal.draw(|frame| draw(frame, &mut state)).unwrap();
         }
     }
-    let mut state = shown(View::Processes, &processes(), Value::Null);
+    let mut state = shown(ScreenView::Processes, &processes(), Value::Null);
     let foot = |state: &mut State| {
         let mut terminal = Terminal::new(TestBackend::new(100, 20)).unwrap();
         terminal.draw(|frame| draw(frame, state)).unwrap();

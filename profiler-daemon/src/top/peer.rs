@@ -16,7 +16,7 @@ use crate::api::value::Kind as _;
 use crate::http::Client;
 use crate::report::{Scope, TableQuery, ViewQuery};
 
-use super::question::{MAX_ROWS, Question, View};
+use super::question::{MAX_ROWS, ScreenQuestion, ScreenView};
 
 /// See the module. Cheap to clone.
 #[derive(Clone)]
@@ -56,7 +56,7 @@ impl Peer {
     ///
     /// # Errors
     /// A sentence of who is asked, or why it cannot be asked.
-    pub(super) async fn ask(&self, question: &Question) -> anyhow::Result<Answers> {
+    pub(super) async fn ask(&self, question: &ScreenQuestion) -> anyhow::Result<Answers> {
         let (totals, table, status) = match self {
             Self::Daemon(client) => {
                 let (totals, table) = (question.totals_path(), question.table_path());
@@ -81,7 +81,7 @@ impl Peer {
 }
 
 /// The totals of the session, or of one process.
-async fn totals(source: &dyn Source, question: &Question) -> anyhow::Result<Value> {
+async fn totals(source: &dyn Source, question: &ScreenQuestion) -> anyhow::Result<Value> {
     let view = ViewQuery {
         window: WINDOW
             .kind
@@ -96,7 +96,7 @@ async fn totals(source: &dyn Source, question: &Question) -> anyhow::Result<Valu
 }
 
 /// The rows that are looked at.
-async fn table(source: &dyn Source, question: &Question) -> anyhow::Result<Value> {
+async fn table(source: &dyn Source, question: &ScreenQuestion) -> anyhow::Result<Value> {
     let table = TableQuery {
         sort: Some(question.sort.to_owned()),
         limit: MAX_ROWS,
@@ -108,8 +108,8 @@ async fn table(source: &dyn Source, question: &Question) -> anyhow::Result<Value
         ..TableQuery::default()
     };
     match &question.view {
-        View::Processes => value(&ask(source, Processes(table)).await?.0),
-        View::Functions(process) => {
+        ScreenView::Processes => value(&ask(source, Processes(table)).await?.0),
+        ScreenView::Functions(process) => {
             let functions = Functions {
                 scope: scope(process)?,
                 table,
@@ -117,7 +117,9 @@ async fn table(source: &dyn Source, question: &Question) -> anyhow::Result<Value
             };
             value(&ask(source, functions).await?.0)
         }
-        View::Threads(process) => value(&ask(source, Threads(scope(process)?, table)).await?.0),
+        ScreenView::Threads(process) => {
+            value(&ask(source, Threads(scope(process)?, table)).await?.0)
+        }
     }
 }
 

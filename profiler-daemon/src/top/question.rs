@@ -5,7 +5,7 @@ pub(super) const MAX_ROWS: usize = 200;
 
 /// What is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum View {
+pub(super) enum ScreenView {
     /// All processes.
     #[default]
     Processes,
@@ -16,7 +16,7 @@ pub(super) enum View {
     Threads(String),
 }
 
-impl View {
+impl ScreenView {
     /// The process, where it is of one.
     pub(super) fn process(&self) -> Option<&str> {
         match self {
@@ -28,8 +28,8 @@ impl View {
 
 /// One screen's worth of questions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Question {
-    pub(super) view: View,
+pub(super) struct ScreenQuestion {
+    pub(super) view: ScreenView,
     /// The column, as the interface calls it.
     pub(super) sort: &'static str,
     /// `session`, or a length of time.
@@ -38,7 +38,7 @@ pub(super) struct Question {
     pub(super) filter: String,
 }
 
-impl Question {
+impl ScreenQuestion {
     pub(super) fn totals_path(&self) -> String {
         let path = match self.view.process() {
             None => "/api/v1/session".to_owned(),
@@ -49,9 +49,9 @@ impl Question {
 
     pub(super) fn table_path(&self) -> String {
         let path = match &self.view {
-            View::Processes => "/api/v1/processes".to_owned(),
-            View::Functions(process) => format!("/api/v1/{process}/functions"),
-            View::Threads(process) => format!("/api/v1/{process}/threads"),
+            ScreenView::Processes => "/api/v1/processes".to_owned(),
+            ScreenView::Functions(process) => format!("/api/v1/{process}/functions"),
+            ScreenView::Threads(process) => format!("/api/v1/{process}/threads"),
         };
         let mut path = format!(
             "{path}?window={}&sort={}&limit={MAX_ROWS}",
@@ -79,14 +79,14 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Question, View};
+    use super::{ScreenQuestion, ScreenView};
 
     // Check which paths are asked for each view, and that a filter cannot become more than a
     // filter.
     #[test]
     fn paths() {
-        let mut question = Question {
-            view: View::Processes,
+        let mut question = ScreenQuestion {
+            view: ScreenView::Processes,
             sort: "samples",
             window: "30s",
             filter: String::new(),
@@ -96,7 +96,7 @@ mod tests {
             question.table_path(),
             "/api/v1/processes?window=30s&sort=samples&limit=200"
         );
-        question.view = View::Functions("processes/12.34".to_owned());
+        question.view = ScreenView::Functions("processes/12.34".to_owned());
         question.filter = "a b&limit=0é".to_owned();
         assert_eq!(question.totals_path(), "/api/v1/processes/12.34?window=30s");
         assert_eq!(

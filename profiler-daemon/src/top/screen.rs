@@ -23,13 +23,13 @@ const LOOK: Duration = Duration::from_millis(100);
 const MAX_WAITING: usize = 256;
 
 /// The terminal, taken over. Dropped, it is as it was.
-pub(super) struct Screen {
+pub(super) struct TakenScreen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     events: mpsc::Receiver<io::Result<Event>>,
     over: Arc<AtomicBool>,
 }
 
-impl Screen {
+impl TakenScreen {
     pub(super) fn open() -> io::Result<Self> {
         give_back_on_panic();
         enable_raw_mode()?;
@@ -69,7 +69,7 @@ impl Screen {
     }
 }
 
-impl Drop for Screen {
+impl Drop for TakenScreen {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         give_back();

@@ -7,8 +7,8 @@ use ratatui::widgets::TableState;
 
 use crate::args::{TopArgs, TopSort, TopWindow};
 
-use super::answer::{Answer, Row};
-use super::question::{Question, View};
+use super::answer::{ScreenAnswer, ScreenRow};
+use super::question::{ScreenQuestion, ScreenView};
 
 /// The longest filter, characters.
 const MAX_FILTER: usize = 64;
@@ -28,7 +28,7 @@ pub(super) enum Change {
 pub(super) struct State {
     /// Whom the numbers are from.
     pub(super) source: String,
-    pub(super) view: View,
+    pub(super) view: ScreenView,
     pub(super) sort: TopSort,
     pub(super) window: TopWindow,
     /// The filter, and whether it is being typed.
@@ -39,7 +39,7 @@ pub(super) struct State {
     /// The rows stay in the order they had, by key.
     frozen: Option<Vec<String>>,
     pub(super) helps: bool,
-    pub(super) answer: Option<Answer>,
+    pub(super) answer: Option<ScreenAnswer>,
     /// Why there is no new answer.
     pub(super) trouble: Option<String>,
     pub(super) table: TableState,
@@ -51,7 +51,7 @@ impl State {
     pub(super) fn new(args: &TopArgs, source: String) -> Self {
         Self {
             source,
-            view: View::Processes,
+            view: ScreenView::Processes,
             sort: args.sort,
             window: args.window,
             filter: String::new(),
@@ -67,8 +67,8 @@ impl State {
     }
 
     /// What must be asked for it.
-    pub(super) fn question(&self) -> Question {
-        Question {
+    pub(super) fn question(&self) -> ScreenQuestion {
+        ScreenQuestion {
             view: self.view.clone(),
             sort: column(&self.view, self.sort),
             window: match self.window {
@@ -91,12 +91,12 @@ impl State {
     }
 
     /// The rows as they are shown.
-    pub(super) fn rows(&self) -> &[Row] {
+    pub(super) fn rows(&self) -> &[ScreenRow] {
         self.answer.as_ref().map_or(&[], |answer| &answer.rows)
     }
 
     /// Takes an answer in; the selection stays on its row.
-    pub(super) fn take(&mut self, answer: Result<Answer, String>) {
+    pub(super) fn take(&mut self, answer: Result<ScreenAnswer, String>) {
         let mut answer = match answer {
             Ok(answer) if answer.view == self.view => answer,
             // It came too late.
@@ -110,7 +110,7 @@ impl State {
         if let Some(order) = &self.frozen {
             let places: HashMap<&str, usize> = order.iter().map(String::as_str).zip(0..).collect();
             // New rows come after those that are known, in their own order.
-            let place = |row: &Row| places.get(row.key.as_str()).copied();
+            let place = |row: &ScreenRow| places.get(row.key.as_str()).copied();
             answer
                 .rows
                 .sort_by_key(|row| place(row).unwrap_or(usize::MAX));
@@ -229,9 +229,9 @@ impl State {
     /// From the list of processes to the functions of one.
     fn enter(&mut self) -> Change {
         match (&self.view, self.selected_key()) {
-            (View::Processes, Some(process)) => {
+            (ScreenView::Processes, Some(process)) => {
                 self.left_at = None;
-                self.show(View::Functions(process))
+                self.show(ScreenView::Functions(process))
             }
             _ => Change::None,
         }
@@ -240,30 +240,30 @@ impl State {
     /// From functions to threads and back.
     fn turn(&mut self) -> Change {
         match &self.view {
-            View::Processes => Change::None,
-            View::Functions(process) => self.show(View::Threads(process.clone())),
-            View::Threads(process) => self.show(View::Functions(process.clone())),
+            ScreenView::Processes => Change::None,
+            ScreenView::Functions(process) => self.show(ScreenView::Threads(process.clone())),
+            ScreenView::Threads(process) => self.show(ScreenView::Functions(process.clone())),
         }
     }
 
     /// Back to the list of processes, to the row it was left at; there, back to all of it.
     fn leave(&mut self) -> Change {
         match &self.view {
-            View::Processes if self.filter.is_empty() => Change::None,
-            View::Processes => {
+            ScreenView::Processes if self.filter.is_empty() => Change::None,
+            ScreenView::Processes => {
                 self.filter.clear();
                 self.ask_anew()
             }
-            View::Functions(process) | View::Threads(process) => {
+            ScreenView::Functions(process) | ScreenView::Threads(process) => {
                 let process = process.clone();
-                let change = self.show(View::Processes);
+                let change = self.show(ScreenView::Processes);
                 self.left_at = Some(process);
                 change
             }
         }
     }
 
-    fn show(&mut self, view: View) -> Change {
+    fn show(&mut self, view: ScreenView) -> Change {
         self.view = view;
         self.answer = None;
         self.trouble = None;
@@ -274,26 +274,28 @@ impl State {
 }
 
 /// The column that a view is sorted by.
-fn column(view: &View, sort: TopSort) -> &'static str {
+fn column(view: &ScreenView, sort: TopSort) -> &'static str {
     match (view, sort) {
-        (View::Processes, TopSort::Samples) => "samples",
-        (View::Processes, TopSort::Elapsed) => "elapsed_ns",
-        (View::Processes, TopSort::Application) => "application_ns",
-        (View::Processes | View::Threads(_), TopSort::Syscall) => "classes.syscall_ns",
-        (View::Processes | View::Threads(_), TopSort::Runnable) => "classes.runnable_ns",
-        (View::Processes | View::Threads(_), TopSort::Blocked) => "classes.blocked_ns",
+        (ScreenView::Processes, TopSort::Samples) => "samples",
+        (ScreenView::Processes, TopSort::Elapsed) => "elapsed_ns",
+        (ScreenView::Processes, TopSort::Application) => "application_ns",
+        (ScreenView::Processes | ScreenView::Threads(_), TopSort::Syscall) => "classes.syscall_ns",
+        (ScreenView::Processes | ScreenView::Threads(_), TopSort::Runnable) => {
+            "classes.runnable_ns"
+        }
+        (ScreenView::Processes | ScreenView::Threads(_), TopSort::Blocked) => "classes.blocked_ns",
         (_, TopSort::Samples) => "samples.exclusive",
         (_, TopSort::Application) => "application.exclusive_ns",
         // Functions have no time by class.
-        (_, TopSort::Elapsed) | (View::Functions(_), _) => "elapsed.exclusive_ns",
+        (_, TopSort::Elapsed) | (ScreenView::Functions(_), _) => "elapsed.exclusive_ns",
     }
 }
 
-fn next_sort(view: &View, sort: TopSort) -> TopSort {
+fn next_sort(view: &ScreenView, sort: TopSort) -> TopSort {
     match sort {
         TopSort::Samples => TopSort::Elapsed,
         TopSort::Elapsed => TopSort::Application,
-        TopSort::Application if matches!(view, View::Functions(_)) => TopSort::Samples,
+        TopSort::Application if matches!(view, ScreenView::Functions(_)) => TopSort::Samples,
         TopSort::Application => TopSort::Syscall,
         TopSort::Syscall => TopSort::Runnable,
         TopSort::Runnable => TopSort::Blocked,

@@ -4,8 +4,8 @@ use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
 
 use super::{Change, State};
 use crate::args::{TopArgs, TopSort, TopWindow};
-use crate::top::answer::{Answer, Row};
-use crate::top::question::View;
+use crate::top::answer::{ScreenAnswer, ScreenRow};
+use crate::top::question::ScreenView;
 
 fn state() -> State {
     let args = TopArgs {
@@ -19,12 +19,12 @@ fn state() -> State {
     State::new(&args, "here".to_owned())
 }
 
-fn answer(view: View, keys: &[&str]) -> Answer {
-    let row = |key: &&str| Row {
+fn answer(view: ScreenView, keys: &[&str]) -> ScreenAnswer {
+    let row = |key: &&str| ScreenRow {
         key: (*key).to_owned(),
         cells: vec![(*key).to_owned()],
     };
-    Answer {
+    ScreenAnswer {
         view,
         as_of: String::new(),
         covers: String::new(),
@@ -61,21 +61,21 @@ fn selected(state: &State) -> &str {
 fn selection() {
     let mut state = state();
     assert_eq!(press(&mut state, KeyCode::Down), Change::None);
-    state.take(Ok(answer(View::Processes, &["1.1", "2.2", "3.3"])));
+    state.take(Ok(answer(ScreenView::Processes, &["1.1", "2.2", "3.3"])));
     assert_eq!(selected(&state), "1.1");
     typed(&mut state, "jj");
     assert_eq!(selected(&state), "3.3");
     press(&mut state, KeyCode::Down);
     press(&mut state, KeyCode::PageDown);
     assert_eq!(selected(&state), "3.3");
-    state.take(Ok(answer(View::Processes, &["3.3", "1.1", "2.2"])));
+    state.take(Ok(answer(ScreenView::Processes, &["3.3", "1.1", "2.2"])));
     assert_eq!(state.table.selected(), Some(0));
     press(&mut state, KeyCode::End);
     assert_eq!(selected(&state), "2.2");
     // The row is gone: the place stays.
-    state.take(Ok(answer(View::Processes, &["3.3"])));
+    state.take(Ok(answer(ScreenView::Processes, &["3.3"])));
     assert_eq!(selected(&state), "3.3");
-    state.take(Ok(answer(View::Processes, &[])));
+    state.take(Ok(answer(ScreenView::Processes, &[])));
     assert_eq!(state.table.selected(), None);
 }
 
@@ -85,22 +85,22 @@ fn selection() {
 fn ways() {
     let mut state = state();
     assert_eq!(press(&mut state, KeyCode::Enter), Change::None);
-    state.take(Ok(answer(View::Processes, &["1.1", "2.2"])));
+    state.take(Ok(answer(ScreenView::Processes, &["1.1", "2.2"])));
     typed(&mut state, "j");
     assert_eq!(press(&mut state, KeyCode::Enter), Change::Question);
-    let functions = View::Functions("2.2".to_owned());
+    let functions = ScreenView::Functions("2.2".to_owned());
     assert_eq!(state.question().view, functions);
-    state.take(Ok(answer(View::Processes, &["1.1"])));
+    state.take(Ok(answer(ScreenView::Processes, &["1.1"])));
     assert_eq!(state.answer, None);
     state.take(Ok(answer(functions.clone(), &["f"])));
     assert_eq!(shown(&state), ["f"]);
     assert_eq!(press(&mut state, KeyCode::Enter), Change::None);
     assert_eq!(press(&mut state, KeyCode::Tab), Change::Question);
-    assert_eq!(state.question().view, View::Threads("2.2".to_owned()));
+    assert_eq!(state.question().view, ScreenView::Threads("2.2".to_owned()));
     assert_eq!(typed(&mut state, "t"), Change::Question);
     assert_eq!(state.question().view, functions);
     assert_eq!(press(&mut state, KeyCode::Esc), Change::Question);
-    state.take(Ok(answer(View::Processes, &["3.3", "1.1", "2.2"])));
+    state.take(Ok(answer(ScreenView::Processes, &["3.3", "1.1", "2.2"])));
     assert_eq!(selected(&state), "2.2");
     assert_eq!(press(&mut state, KeyCode::Esc), Change::None);
 }
@@ -133,12 +133,12 @@ fn columns_and_windows() {
         assert_eq!(typed(&mut state, "w"), Change::Question);
     }
     assert_eq!(windows, ["session", "30s", "5m", "recent"]);
-    state.view = View::Functions("1.1".to_owned());
+    state.view = ScreenView::Functions("1.1".to_owned());
     for sort in [TopSort::Syscall, TopSort::Runnable, TopSort::Blocked] {
         state.sort = sort;
         assert_eq!(state.question().sort, "elapsed.exclusive_ns");
     }
-    state.view = View::Threads("1.1".to_owned());
+    state.view = ScreenView::Threads("1.1".to_owned());
     assert_eq!(state.question().sort, "classes.blocked_ns");
 }
 
@@ -171,14 +171,14 @@ fn filter() {
 #[test]
 fn frozen() {
     let mut state = state();
-    state.take(Ok(answer(View::Processes, &["1.1", "2.2"])));
+    state.take(Ok(answer(ScreenView::Processes, &["1.1", "2.2"])));
     typed(&mut state, " ");
-    state.take(Ok(answer(View::Processes, &["3.3", "2.2", "1.1"])));
+    state.take(Ok(answer(ScreenView::Processes, &["3.3", "2.2", "1.1"])));
     assert_eq!(shown(&state), ["1.1", "2.2", "3.3"]);
-    state.take(Ok(answer(View::Processes, &["4.4", "3.3", "1.1"])));
+    state.take(Ok(answer(ScreenView::Processes, &["4.4", "3.3", "1.1"])));
     assert_eq!(shown(&state), ["1.1", "3.3", "4.4"]);
     typed(&mut state, " ");
-    state.take(Ok(answer(View::Processes, &["4.4", "3.3", "1.1"])));
+    state.take(Ok(answer(ScreenView::Processes, &["4.4", "3.3", "1.1"])));
     assert_eq!(shown(&state), ["4.4", "3.3", "1.1"]);
     typed(&mut state, " s");
     assert!(!state.is_frozen());
@@ -191,7 +191,7 @@ fn pause_trouble_and_end() {
     let mut state = state();
     typed(&mut state, "p");
     assert!(state.asks(), "there is nothing to look at yet");
-    state.take(Ok(answer(View::Processes, &["1.1"])));
+    state.take(Ok(answer(ScreenView::Processes, &["1.1"])));
     assert!(!state.asks());
     typed(&mut state, "p");
     assert!(state.asks());
@@ -200,7 +200,7 @@ fn pause_trouble_and_end() {
         (shown(&state), state.trouble.as_deref()),
         (vec!["1.1"], Some("gone"))
     );
-    state.take(Ok(answer(View::Processes, &["1.1"])));
+    state.take(Ok(answer(ScreenView::Processes, &["1.1"])));
     assert_eq!(state.trouble, None);
     typed(&mut state, "?");
     assert!(state.helps);

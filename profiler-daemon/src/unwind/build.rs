@@ -10,11 +10,11 @@ use profiler_common::unwind::kind;
 use super::{
     NoTable,
     elf::{Elf, FrameForm, ReadAt},
-    frames::{Described, Frames, bytes, put_in_order},
+    frames::{Frames, RulesAt, bytes, put_in_order},
     go::GoFunctions,
     holes,
     limits::{BuildLimits, PADDING_BYTES},
-    rows::Rows,
+    rows::RowBuilder,
     rule::{Bytes, Rule},
     table::{BuildStats, UnwindTable},
 };
@@ -112,12 +112,12 @@ where
     }
     let mut filling = filling.into_iter().peekable();
     let start = elf.segments.first().map_or(0, |segment| segment.address);
-    let mut rows = Rows::new(start, limits.max_rows);
+    let mut rows = RowBuilder::new(start, limits.max_rows);
     rows.push(start, gap)?;
     let mut unasked_bytes = 0;
     for (index, span) in spans.iter().enumerate() {
         unasked_bytes += FUNCTION_BYTES;
-        if let Described::Frames(offset) = span.described {
+        if let RulesAt::Frames(offset) = span.described {
             unasked_bytes += frames.entry_bytes(offset);
         }
         if unasked_bytes >= ASK_BYTES {
@@ -131,12 +131,12 @@ where
         }
         let row = |address, rule| rows.push(address, rule);
         match (span.described, &go) {
-            (Described::Frames(offset), _) => frames.rules(*span, offset, &mut stats, row)?,
-            (Described::Go(number), Some(go)) => {
+            (RulesAt::Frames(offset), _) => frames.rules(*span, offset, &mut stats, row)?,
+            (RulesAt::Go(number), Some(go)) => {
                 let read_code = |address, into: &mut [u8]| elf.read_code(file, address, into);
                 go.rules(*span, number, read_code, &mut stats, row)?;
             }
-            (Described::Go(_), None) => {}
+            (RulesAt::Go(_), None) => {}
         }
         let next = spans.get(index + 1).map_or(u64::MAX, |next| next.start);
         if next - span.end >= PADDING_BYTES {

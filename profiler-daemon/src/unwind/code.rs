@@ -25,7 +25,7 @@ const MAX_FRAME_BYTES: i32 = 16 << 20;
 
 /// What is known before an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct State {
+pub(super) struct RegisterState {
     /// CFA less rsp.
     pub(super) sp: Option<i32>,
     /// CFA less rbp, where rbp points into the frame.
@@ -36,7 +36,7 @@ pub(super) struct State {
     outermost: bool,
 }
 
-impl State {
+impl RegisterState {
     /// At a function's first instruction: the return address lies at rsp.
     const ENTRY: Self = Self {
         sp: Some(8),
@@ -210,20 +210,20 @@ fn writes_first(instruction: &Instruction, info: &mut InstructionInfoFactory) ->
 
 /// What is known of an instruction.
 #[derive(Clone, Copy, Debug)]
-struct Known {
-    state: State,
+struct InstructionState {
+    state: RegisterState,
     length: u8,
 }
 
 /// Follows code and keeps the room that this takes.
 pub(super) struct CodeReader {
-    known: Vec<Option<Known>>,
+    known: Vec<Option<InstructionState>>,
     /// Jumped to.
-    todo: Vec<(usize, State)>,
+    todo: Vec<(usize, RegisterState)>,
     /// Behind calls. What is known by jumps comes first: the call may be one that never returns.
-    returns: VecDeque<(usize, State)>,
+    returns: VecDeque<(usize, RegisterState)>,
     /// Behind calls and padding, which such calls are followed by, and others seldom.
-    padded: Vec<(usize, State)>,
+    padded: Vec<(usize, RegisterState)>,
     info: InstructionInfoFactory,
 }
 
@@ -245,7 +245,12 @@ impl CodeReader {
     }
 
     /// The same as states: one for each instruction that was understood.
-    pub(super) fn states(&mut self, code: &[u8], address: u64, mut tell: impl FnMut(u64, State)) {
+    pub(super) fn states(
+        &mut self,
+        code: &[u8],
+        address: u64,
+        mut tell: impl FnMut(u64, RegisterState),
+    ) {
         let code = code.get(..MAX_FUNCTION_BYTES).unwrap_or(code);
         self.known.clear();
         self.known.resize(code.len(), None);
@@ -267,7 +272,7 @@ impl CodeReader {
         let mut instruction = Instruction::default();
         // What held at the last jump through a table: the cases behind it are reached from there.
         let mut cases = None;
-        self.follow(&mut decoder, address, 0, State::ENTRY, &mut cases);
+        self.follow(&mut decoder, address, 0, RegisterState::ENTRY, &mut cases);
         let mut at = 0;
         while at < code.len() {
             if let Some(known) = self.known[at] {
@@ -284,7 +289,7 @@ impl CodeReader {
                 if begins_function(&instruction) {
                     cases = None;
                 }
-                let state = cases.unwrap_or(State::ENTRY);
+                let state = cases.unwrap_or(RegisterState::ENTRY);
                 self.follow(&mut decoder, address, at, state, &mut cases);
             }
         }
@@ -297,8 +302,8 @@ impl CodeReader {
         decoder: &mut Decoder<'_>,
         address: u64,
         from: usize,
-        state: State,
-        cases: &mut Option<State>,
+        state: RegisterState,
+        cases: &mut Option<RegisterState>,
     ) {
         let mut instruction = Instruction::default();
         self.todo.push((from, state));
@@ -306,7 +311,7 @@ impl CodeReader {
             while self.known.get(at).is_some_and(Option::is_none)
                 && decode(decoder, address, at, &mut instruction)
             {
-                self.known[at] = Some(Known {
+                self.known[at] = Some(InstructionState {
                     state,
                     length: instruction.len() as u8,
                 });
@@ -346,7 +351,7 @@ impl CodeReader {
         decoder: &mut Decoder<'_>,
         address: u64,
         behind: usize,
-        state: State,
+        state: RegisterState,
     ) {
         let mut instruction = Instruction::default();
         let mut at = behind;
@@ -364,7 +369,7 @@ impl CodeReader {
         }
     }
 
-    fn next(&mut self) -> Option<(usize, State)> {
+    fn next(&mut self) -> Option<(usize, RegisterState)> {
         let next = self.todo.pop();
         let next = next.or_else(|| self.returns.pop_front());
         next.or_else(|| self.padded.pop())

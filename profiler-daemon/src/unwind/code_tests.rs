@@ -9,9 +9,9 @@ use crate::sys::clock::thread_ns;
 
 use super::{
     BuildLimits, BuildStats,
-    code::{CodeReader, State, call_targets},
+    code::{CodeReader, RegisterState, call_targets},
     elf::{Elf, FrameForm},
-    frames::{Described, Frames, bytes},
+    frames::{Frames, RulesAt, bytes},
     made_files,
     rule::Rule,
 };
@@ -50,7 +50,7 @@ fn agreement(path: &str) -> Option<Agreement> {
     let mut found = Agreement::default();
     for span in spans {
         let mut written: Vec<(u64, Rule)> = Vec::new();
-        let Described::Frames(offset) = span.described else {
+        let RulesAt::Frames(offset) = span.described else {
             continue;
         };
         frames
@@ -96,7 +96,7 @@ fn agreement(path: &str) -> Option<Agreement> {
 
 /// Whether the caller's rbp is where the compiler says; or in the register again, when the compiler
 /// does not say that its place has been taken off the stack.
-fn finds_frame(state: State, rule: Rule) -> bool {
+fn finds_frame(state: RegisterState, rule: Rule) -> bool {
     let popped = state.sp.is_some_and(|sp| sp < -8 * i32::from(rule.frame));
     state.saved == rule.frame || (state.saved == FRAME_UNCHANGED && popped)
 }

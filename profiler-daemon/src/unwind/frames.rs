@@ -13,7 +13,7 @@ use super::{
     NoTable,
     elf::Segment,
     limits::BuildLimits,
-    rule::{Bytes, Function, Rule, rule},
+    rule::{Bytes, FunctionRules, Rule, rule},
     table::BuildStats,
 };
 
@@ -35,15 +35,15 @@ impl UnwindContextStorage<usize> for Storage {
 
 /// One function.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
+pub(super) struct FunctionSpan {
     pub(super) start: u64,
     pub(super) end: u64,
-    pub(super) described: Described,
+    pub(super) described: RulesAt,
 }
 
 /// Where a function's rules are.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Described {
+pub(super) enum RulesAt {
     /// In the section, at this offset.
     Frames(u32),
     /// In Go's table, under this number.
@@ -51,7 +51,7 @@ pub(super) enum Described {
 }
 
 /// Puts functions in the order of their addresses, so that none overlaps another.
-pub(super) fn put_in_order(spans: &mut Vec<Span>, stats: &mut BuildStats) {
+pub(super) fn put_in_order(spans: &mut Vec<FunctionSpan>, stats: &mut BuildStats) {
     spans.sort_by_key(|span| span.start);
     let before = spans.len();
     spans.dedup_by_key(|span| span.start);
@@ -101,7 +101,7 @@ where
         limits: &BuildLimits,
         keep_going: &mut dyn FnMut() -> bool,
         stats: &mut BuildStats,
-    ) -> Result<Vec<Span>, NoTable> {
+    ) -> Result<Vec<FunctionSpan>, NoTable> {
         let mut spans = Vec::new();
         let mut at = 0;
         let mut entries = 0_u32;
@@ -142,10 +142,10 @@ where
             if spans.len() >= limits.max_functions {
                 return Err(NoTable::TooManyFunctions);
             }
-            spans.push(Span {
+            spans.push(FunctionSpan {
                 start,
                 end: end.min(segment.end()),
-                described: Described::Frames(
+                described: RulesAt::Frames(
                     u32::try_from(offset).map_err(|_| NoTable::SectionTooLarge)?,
                 ),
             });
@@ -158,7 +158,7 @@ where
     /// makes no sense is unsupported from there to the end.
     pub(super) fn rules(
         &mut self,
-        span: Span,
+        span: FunctionSpan,
         offset: u32,
         stats: &mut BuildStats,
         mut row: impl FnMut(u64, Rule) -> Result<(), NoTable>,
@@ -168,7 +168,7 @@ where
             stats.functions_corrupt += 1;
             return row(span.start, corrupt);
         };
-        let function = Function {
+        let function = FunctionRules {
             signal: entry.is_signal_trampoline(),
             return_register: entry.cie().return_address_register(),
             encoding: entry.cie().encoding(),
@@ -227,13 +227,13 @@ where
 }
 
 /// Where an entry ends, and whom it belongs to.
-struct Entry {
+struct FrameEntry {
     end: usize,
     id: u64,
     wide: bool,
 }
 
-impl Entry {
+impl FrameEntry {
     /// Whether functions share it, as opposed to being one.
     const fn is_shared(&self, debug_frame: bool) -> bool {
         if !debug_frame {
@@ -247,12 +247,12 @@ impl Entry {
 }
 
 /// The entry at an offset; nothing at the end, and where a length leads out of the section.
-fn entry_at(bytes: &[u8], at: usize) -> Option<Entry> {
+fn entry_at(bytes: &[u8], at: usize) -> Option<FrameEntry> {
     let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let long = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let length = word(at)?;
     if length == 0 {
-        return Some(Entry {
+        return Some(FrameEntry {
             end: at + 4,
             id: 0,
             wide: false,
@@ -270,7 +270,7 @@ fn entry_at(bytes: &[u8], at: usize) -> Option<Entry> {
         (true, u32::MAX) => long(body)?,
         (_, id) => u64::from(id),
     };
-    Some(Entry { end, id, wide })
+    Some(FrameEntry { end, id, wide })
 }
 
 /// A view of the bytes as gimli wants them.

@@ -10,7 +10,7 @@ use profiler_common::unwind::{FRAME_BELOW_RETURN, FRAME_UNCHANGED, UnwindFailure
 use super::{
     NoTable,
     elf::{Elf, ReadAt, Segment},
-    frames::{Described, Span},
+    frames::{FunctionSpan, RulesAt},
     holes::TRAMPOLINE,
     limits::BuildLimits,
     rule::Rule,
@@ -60,7 +60,7 @@ pub(super) struct GoFunctions {
 
 /// One function.
 #[derive(Clone, Copy, Debug)]
-struct Function {
+struct GoFunction {
     start: u64,
     /// Where its rows are.
     rows: usize,
@@ -126,7 +126,7 @@ impl GoFunctions {
         &self,
         segments: &[Segment],
         stats: &mut BuildStats,
-    ) -> impl Iterator<Item = Span> {
+    ) -> impl Iterator<Item = FunctionSpan> {
         (0..self.count).filter_map(move |number| {
             let (start, end) = (self.start_of(number)?, self.end_of(number)?);
             let inside = |segment: &&Segment| start >= segment.address && start < segment.end();
@@ -134,10 +134,10 @@ impl GoFunctions {
             if segment.is_none() || end <= start {
                 stats.functions_outside += 1;
             }
-            Some(Span {
+            Some(FunctionSpan {
                 start,
                 end: end.min(segment?.end()),
-                described: Described::Go(number),
+                described: RulesAt::Go(number),
             })
             .filter(|span| span.end > span.start)
         })
@@ -147,7 +147,7 @@ impl GoFunctions {
     /// unsupported from there to the end.
     pub(super) fn rules(
         &self,
-        span: Span,
+        span: FunctionSpan,
         number: u32,
         read_code: impl Fn(u64, &mut [u8]) -> bool,
         stats: &mut BuildStats,
@@ -209,13 +209,13 @@ impl GoFunctions {
 
     /// Where frames of compiled functions begin, of some functions from all over the table. Before
     /// `text` is known: by addresses from 0 on.
-    fn sampled_frames(&self) -> Vec<Frame> {
+    fn sampled_frames(&self) -> Vec<GoFrame> {
         let step = (self.count as usize / (4 * MAX_SAMPLES)).max(1);
         let compiled = (0..self.count).step_by(step).filter_map(|number| {
             let function = self.function(number)?;
             let (address, frame_bytes) = self.first_frame(function)?;
             let is_compiled = function.flags & flag::ASSEMBLY == 0;
-            is_compiled.then_some(Frame {
+            is_compiled.then_some(GoFrame {
                 address,
                 code_bytes: address - function.start,
                 frame_bytes,
@@ -225,7 +225,7 @@ impl GoFunctions {
     }
 
     /// From which address on a function has a frame, and of how many bytes at first.
-    fn first_frame(&self, function: Function) -> Option<(u64, i32)> {
+    fn first_frame(&self, function: GoFunction) -> Option<(u64, i32)> {
         self.rows(function)
             .take(MAX_ROWS)
             .find(|(_, frame_bytes)| *frame_bytes > 0)
@@ -242,11 +242,11 @@ impl GoFunctions {
         self.start_of(number.checked_add(1)?)
     }
 
-    fn function(&self, number: u32) -> Option<Function> {
+    fn function(&self, number: u32) -> Option<GoFunction> {
         let entry = self.functions.checked_add(number as usize * 8)?;
         let at = u32_at(&self.bytes, entry + 4)? as usize;
         let at = self.functions.checked_add(at)?;
-        Some(Function {
+        Some(GoFunction {
             start: self.start_of(number)?,
             rows: u32_at(&self.bytes, at.checked_add(16)?)? as usize,
             kind: *self.bytes.get(at + self.kind_at)?,
@@ -255,7 +255,7 @@ impl GoFunctions {
     }
 
     /// From which address on the frame has how many bytes, the return address not among them.
-    fn rows(&self, function: Function) -> RowsOf<'_> {
+    fn rows(&self, function: GoFunction) -> RowsOf<'_> {
         let bytes = self
             .bytes
             .get(function.rows..)
@@ -271,7 +271,7 @@ impl GoFunctions {
 
 /// Where a function's first frame begins.
 #[derive(Clone, Copy, Debug)]
-struct Frame {
+struct GoFrame {
     address: u64,
     /// Bytes of the function before that.
     code_bytes: u64,
@@ -280,7 +280,7 @@ struct Frame {
 
 /// Whether the code from `text` on is what the table says: all of these frames begin behind
 /// instructions that make room for them.
-fn fit(frames: &[Frame], text: u64, elf: &Elf, file: &(impl ReadAt + ?Sized)) -> bool {
+fn fit(frames: &[GoFrame], text: u64, elf: &Elf, file: &(impl ReadAt + ?Sized)) -> bool {
     frames.iter().all(|frame| {
         let mut code = [0; 7];
         let length = frame.code_bytes.min(code.len() as u64);

@@ -7,7 +7,7 @@ use super::{
     NoTable,
     code::{CodeReader, MAX_FUNCTION_BYTES, call_targets},
     elf::{Elf, ReadAt},
-    frames::Span,
+    frames::FunctionSpan,
     limits::{BuildLimits, PADDING_BYTES},
     rule::Rule,
     table::BuildStats,
@@ -38,7 +38,7 @@ struct Shape {
 const ASK_HOLES: usize = 1024;
 
 /// What it takes to look through a file's code.
-struct Search<'a, File: ?Sized> {
+struct HoleSearch<'a, File: ?Sized> {
     elf: &'a Elf,
     file: &'a File,
     limits: &'a BuildLimits,
@@ -55,13 +55,13 @@ struct Search<'a, File: ?Sized> {
 pub(super) fn fill(
     elf: &Elf,
     file: &(impl ReadAt + ?Sized),
-    spans: &[Span],
+    spans: &[FunctionSpan],
     gap: Rule,
     limits: &BuildLimits,
     keep_going: &mut dyn FnMut() -> bool,
     stats: &mut BuildStats,
 ) -> Result<Vec<(u64, Rule)>, NoTable> {
-    let mut search = Search {
+    let mut search = HoleSearch {
         elf,
         file,
         limits,
@@ -97,7 +97,7 @@ pub(super) fn fill(
     Ok(filling)
 }
 
-impl<File: ReadAt + ?Sized> Search<'_, File> {
+impl<File: ReadAt + ?Sized> HoleSearch<'_, File> {
     /// Asks whether to go on, now and then.
     fn ask(&mut self, hole: usize) -> Result<(), NoTable> {
         if hole % ASK_HOLES == ASK_HOLES - 1 && !(self.keep_going)() {
@@ -226,7 +226,7 @@ fn shapes(elf: &Elf, hole: &Range<u64>, starts: &[u64], trampolines: &[u64]) -> 
 }
 
 /// Code that no function covers and that is no padding, by address.
-fn holes(elf: &Elf, spans: &[Span]) -> Vec<Range<u64>> {
+fn holes(elf: &Elf, spans: &[FunctionSpan]) -> Vec<Range<u64>> {
     let mut holes = Vec::new();
     for segment in &elf.segments {
         let from = spans.partition_point(|span| span.start < segment.address);

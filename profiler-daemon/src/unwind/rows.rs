@@ -10,7 +10,7 @@ pub(super) const MAX_PAGES: usize = 65_536;
 
 /// Takes rules by rising address.
 #[derive(Debug)]
-pub(super) struct Rows {
+pub(super) struct RowBuilder {
     /// Number of the first page.
     base_page: u64,
     pages: Vec<UnwindPage>,
@@ -37,7 +37,7 @@ pub(super) struct Paged {
     pub(super) disordered: u64,
 }
 
-impl Rows {
+impl RowBuilder {
     /// No rows yet, for code that begins at `start`.
     pub(super) fn new(start: u64, max_rows: usize) -> Self {
         let mut rows = Self {
@@ -149,7 +149,7 @@ mod tests {
     // pages begin with what holds there, also pages without a row of their own.
     #[test]
     fn pages_carry_over() {
-        let mut rows = Rows::new(0x1_0010, 100);
+        let mut rows = RowBuilder::new(0x1_0010, 100);
         for (address, param) in [
             (0x1_0010, 8),
             (0x1_0020, 8),
@@ -190,7 +190,7 @@ mod tests {
     // had happened.
     #[test]
     fn too_dense() {
-        let mut rows = Rows::new(0, 1 << 20);
+        let mut rows = RowBuilder::new(0, 1 << 20);
         for address in 0..=u64::from(MAX_PAGE_ROWS) {
             rows.push(address * 2, rule(address as i32 + 8)).unwrap();
         }
@@ -211,7 +211,7 @@ mod tests {
     // Check that a full page is no dense one, and that the bound on rows and on addresses holds.
     #[test]
     fn bounds() {
-        let mut rows = Rows::new(0, 1 << 20);
+        let mut rows = RowBuilder::new(0, 1 << 20);
         for address in 0..u64::from(MAX_PAGE_ROWS) {
             rows.push(address * 2, rule(address as i32)).unwrap();
         }
@@ -221,7 +221,7 @@ mod tests {
         );
         let paged = rows.finish();
         assert_eq!((paged.dense_pages, paged.rows.len()), (0, 8192));
-        let mut rows = Rows::new(0, 2);
+        let mut rows = RowBuilder::new(0, 2);
         assert_eq!(rows.push(2, rule(1)), Ok(()));
         assert_eq!(rows.push(4, rule(2)), Err(NoTable::TooManyRows));
     }

@@ -77,7 +77,7 @@ impl Rule {
 
 /// What the rules of one function share.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Function {
+pub(super) struct FunctionRules {
     pub(super) signal: bool,
     pub(super) return_register: Register,
     pub(super) encoding: Encoding,
@@ -86,7 +86,7 @@ pub(super) struct Function {
 /// The rule of one row.
 pub(super) fn rule<'a, Section, Storage>(
     section: &Section,
-    function: Function,
+    function: FunctionRules,
     row: &UnwindTableRow<usize, Storage>,
 ) -> Rule
 where
@@ -111,7 +111,7 @@ where
 
 fn known<'a, Section, Storage>(
     section: &Section,
-    function: Function,
+    function: FunctionRules,
     row: &UnwindTableRow<usize, Storage>,
     returns: Option<RegisterRule<usize>>,
 ) -> Result<Rule, UnwindFailure>

@@ -49,7 +49,7 @@ pub(super) fn contents(
         Packing::AsFlagged => (HEADER_BYTES, claimed_size(file, section)?),
         Packing::Old => (OLD_HEADER_BYTES, claimed_old_size(file, section)?),
     };
-    let packed = Part {
+    let packed = FilePart {
         file,
         offset: section.offset.saturating_add(header_bytes),
         left: section.size_bytes.saturating_sub(header_bytes),
@@ -106,7 +106,7 @@ fn claimed_old_size(file: &(impl ReadAt + ?Sized), section: &Section) -> Result<
 }
 
 fn unpack<File: ReadAt + ?Sized>(
-    packed: Part<'_, File>,
+    packed: FilePart<'_, File>,
     size_bytes: u64,
     max_bytes: u64,
     keep_going: &mut dyn FnMut() -> bool,
@@ -140,13 +140,13 @@ fn unpack<File: ReadAt + ?Sized>(
 }
 
 /// A part of a file, read from its beginning to its end.
-struct Part<'a, File: ?Sized> {
+struct FilePart<'a, File: ?Sized> {
     file: &'a File,
     offset: u64,
     left: u64,
 }
 
-impl<File: ReadAt + ?Sized> Read for Part<'_, File> {
+impl<File: ReadAt + ?Sized> Read for FilePart<'_, File> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let length = usize::try_from(self.left).map_or(into.len(), |left| left.min(into.len()));
         let into = &mut into[..length];

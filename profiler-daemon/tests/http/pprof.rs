@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::header;
-use profiler_daemon::export::pprof::proto::Profile;
+use profiler_daemon::export::pprof::proto::PprofProfile as Profile;
 use profiler_daemon::http::app;
 use prost::Message as _;
 

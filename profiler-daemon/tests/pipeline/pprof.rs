@@ -11,7 +11,7 @@ use std::{
 use profiler_daemon::{
     export::pprof::{
         self, Content,
-        proto::{Mapping, Profile as Pprof},
+        proto::{PprofMapping, PprofProfile as Pprof},
     },
     profile::{
         Profile, budget::NODE_BYTES, input::ThreadState, limits::Limits, snapshot::Snapshot,
@@ -72,8 +72,8 @@ fn names(profile: &Pprof, locations: &[u64]) -> Vec<String> {
     locations.iter().map(name).collect()
 }
 
-fn mapping<'a>(profile: &'a Pprof, name: &str) -> &'a Mapping {
-    let named = |mapping: &&Mapping| text(profile, mapping.filename) == name;
+fn mapping<'a>(profile: &'a Pprof, name: &str) -> &'a PprofMapping {
+    let named = |mapping: &&PprofMapping| text(profile, mapping.filename) == name;
     profile.mapping.iter().find(named).unwrap()
 }
 

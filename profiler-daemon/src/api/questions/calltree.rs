@@ -24,7 +24,7 @@ const FORMATS: &[Format] = &[
 ];
 
 /// The tree, or its stacks.
-struct Tree {
+struct CallTreeQuestion {
     scope: Scope,
     tree: TreeQuery,
     of_stacks: bool,
@@ -36,7 +36,7 @@ pub(crate) const CALLTREE: Get = Get {
     parameters: TREE,
     does: Does::Report(
         |params, context| {
-            Box::new(Tree {
+            Box::new(CallTreeQuestion {
                 scope: context.scope,
                 tree: TreeQuery {
                     idle_apart: params.idle_apart(&context.scope),
@@ -64,7 +64,7 @@ impl Answer for TreeOrStacks {
     }
 }
 
-impl Question for Tree {
+impl Question for CallTreeQuestion {
     type Answer = TreeOrStacks;
 
     fn in_format(&mut self, format: Format) {

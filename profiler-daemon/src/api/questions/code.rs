@@ -1,6 +1,6 @@
 //! A row per line of source, or per instruction.
 
-use crate::api::answer::Table;
+use crate::api::answer::AnswerTable;
 use crate::api::described::Described;
 use crate::api::endpoint::{Does, Get};
 use crate::api::query;
@@ -11,20 +11,20 @@ use crate::report::query::{CodeQuery, Scope};
 use crate::report::{self, InstructionRow, LineRow, List};
 
 /// A row per line.
-struct Lines(Scope, CodeQuery);
+struct LinesQuestion(Scope, CodeQuery);
 
 /// `…/lines`.
 pub(crate) const LINES: Get = Get {
     handler: "lines",
     parameters: query::LINES,
     does: Does::Report(
-        |params, context| Box::new(Lines(context.scope, params.code())),
+        |params, context| Box::new(LinesQuestion(context.scope, params.code())),
         Described::table::<List<LineRow>, LineRow>(),
     ),
 };
 
-impl Question for Lines {
-    type Answer = Table<List<LineRow>>;
+impl Question for LinesQuestion {
+    type Answer = AnswerTable<List<LineRow>>;
 
     fn needs(&self, snapshot: &Snapshot) -> Frames {
         report::frames_needed(snapshot, &self.0)
@@ -35,7 +35,7 @@ impl Question for Lines {
     }
 
     fn answer(&self, snapshot: &Snapshot, known: Known<'_>) -> Result<Self::Answer, ReportError> {
-        report::lines(snapshot, &self.0, &self.1, known.names, known.lines).map(Table)
+        report::lines(snapshot, &self.0, &self.1, known.names, known.lines).map(AnswerTable)
     }
 }
 
@@ -53,7 +53,7 @@ pub(crate) const INSTRUCTIONS: Get = Get {
 };
 
 impl Question for Instructions {
-    type Answer = Table<List<InstructionRow>>;
+    type Answer = AnswerTable<List<InstructionRow>>;
 
     fn needs(&self, snapshot: &Snapshot) -> Frames {
         report::frames_needed(snapshot, &self.0)
@@ -64,7 +64,7 @@ impl Question for Instructions {
     }
 
     fn answer(&self, snapshot: &Snapshot, known: Known<'_>) -> Result<Self::Answer, ReportError> {
-        report::instructions(snapshot, &self.0, &self.1, known.names, known.lines).map(Table)
+        report::instructions(snapshot, &self.0, &self.1, known.names, known.lines).map(AnswerTable)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Two windows, named sessions or processes, compared by function or by process.
 
-use crate::api::answer::Table;
+use crate::api::answer::AnswerTable;
 use crate::api::described::Described;
 use crate::api::endpoint::{Does, Get};
 use crate::api::query;
@@ -26,7 +26,7 @@ pub(crate) const DIFF: Get = Get {
 };
 
 impl Question for ByFunction {
-    type Answer = Table<Diff>;
+    type Answer = AnswerTable<Diff>;
 
     fn needs(&self, snapshot: &Snapshot) -> Frames {
         let mut frames = Vec::new();
@@ -40,7 +40,7 @@ impl Question for ByFunction {
     }
 
     fn answer(&self, snapshot: &Snapshot, known: Known<'_>) -> Result<Self::Answer, ReportError> {
-        report::diff(snapshot, &self.0, known.names).map(Table)
+        report::diff(snapshot, &self.0, known.names).map(AnswerTable)
     }
 }
 
@@ -58,13 +58,13 @@ pub(crate) const PROCESS_DIFF: Get = Get {
 };
 
 impl Question for ByProcess {
-    type Answer = Table<ProcessDiff>;
+    type Answer = AnswerTable<ProcessDiff>;
 
     fn needs(&self, snapshot: &Snapshot) -> Frames {
         report::outermost_frames(snapshot, &Scope::Session)
     }
 
     fn answer(&self, snapshot: &Snapshot, known: Known<'_>) -> Result<Self::Answer, ReportError> {
-        report::process_diff(snapshot, &self.0, known.names).map(Table)
+        report::process_diff(snapshot, &self.0, known.names).map(AnswerTable)
     }
 }

@@ -1,6 +1,6 @@
 //! A row per function; with those that were inlined, where that is asked for.
 
-use crate::api::answer::Table;
+use crate::api::answer::AnswerTable;
 use crate::api::described::Described;
 use crate::api::endpoint::{Does, Get};
 use crate::api::query;
@@ -35,7 +35,7 @@ pub(crate) const FUNCTIONS: Get = Get {
 };
 
 impl Question for Functions {
-    type Answer = Table<List<FunctionRow>>;
+    type Answer = AnswerTable<List<FunctionRow>>;
 
     fn needs(&self, snapshot: &Snapshot) -> Frames {
         report::frames_needed(snapshot, &self.scope)
@@ -57,6 +57,6 @@ impl Question for Functions {
         } else {
             report::functions(snapshot, &self.scope, &self.table, names)
         };
-        list.map(Table)
+        list.map(AnswerTable)
     }
 }

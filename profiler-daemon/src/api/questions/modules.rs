@@ -1,6 +1,6 @@
 //! A row per module.
 
-use crate::api::answer::Table;
+use crate::api::answer::AnswerTable;
 use crate::api::described::Described;
 use crate::api::endpoint::{Does, Get};
 use crate::api::query::TABLE;
@@ -24,13 +24,13 @@ pub(crate) const MODULES: Get = Get {
 };
 
 impl Question for Modules {
-    type Answer = Table<List<ModuleRow>>;
+    type Answer = AnswerTable<List<ModuleRow>>;
 
     fn needs(&self, snapshot: &Snapshot) -> Frames {
         report::outermost_frames(snapshot, &self.0)
     }
 
     fn answer(&self, snapshot: &Snapshot, known: Known<'_>) -> Result<Self::Answer, ReportError> {
-        report::modules(snapshot, &self.0, &self.1, known.names).map(Table)
+        report::modules(snapshot, &self.0, &self.1, known.names).map(AnswerTable)
     }
 }

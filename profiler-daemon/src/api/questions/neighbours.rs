@@ -1,6 +1,6 @@
 //! The functions that call another, and those that it calls.
 
-use crate::api::answer::Table;
+use crate::api::answer::AnswerTable;
 use crate::api::described::Described;
 use crate::api::endpoint::{Does, Get};
 use crate::api::query::NEIGHBOURS;
@@ -24,14 +24,14 @@ pub(crate) const CALLERS: Get = Get {
 };
 
 impl Question for Callers {
-    type Answer = Table<Neighbours>;
+    type Answer = AnswerTable<Neighbours>;
 
     fn needs(&self, snapshot: &Snapshot) -> Frames {
         report::frames_needed(snapshot, &self.0)
     }
 
     fn answer(&self, snapshot: &Snapshot, known: Known<'_>) -> Result<Self::Answer, ReportError> {
-        report::callers(snapshot, &self.0, &self.1, known.names).map(Table)
+        report::callers(snapshot, &self.0, &self.1, known.names).map(AnswerTable)
     }
 }
 
@@ -49,13 +49,13 @@ pub(crate) const CALLEES: Get = Get {
 };
 
 impl Question for Callees {
-    type Answer = Table<Neighbours>;
+    type Answer = AnswerTable<Neighbours>;
 
     fn needs(&self, snapshot: &Snapshot) -> Frames {
         report::frames_needed(snapshot, &self.0)
     }
 
     fn answer(&self, snapshot: &Snapshot, known: Known<'_>) -> Result<Self::Answer, ReportError> {
-        report::callees(snapshot, &self.0, &self.1, known.names).map(Table)
+        report::callees(snapshot, &self.0, &self.1, known.names).map(AnswerTable)
     }
 }

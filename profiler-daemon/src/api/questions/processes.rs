@@ -1,6 +1,6 @@
 //! A row per process, and the totals of one process or image.
 
-use crate::api::answer::{Report, Table};
+use crate::api::answer::{AnswerTable, Report};
 use crate::api::described::{Described, REPORT};
 use crate::api::endpoint::{Does, Get};
 use crate::api::query::{TABLE, VIEW};
@@ -24,14 +24,14 @@ pub(crate) const PROCESSES: Get = Get {
 };
 
 impl Question for Processes {
-    type Answer = Table<List<ProcessRow>>;
+    type Answer = AnswerTable<List<ProcessRow>>;
 
     fn needs(&self, snapshot: &Snapshot) -> Frames {
         report::outermost_frames(snapshot, &Scope::Session)
     }
 
     fn answer(&self, snapshot: &Snapshot, known: Known<'_>) -> Result<Self::Answer, ReportError> {
-        report::processes(snapshot, &self.0, known.names).map(Table)
+        report::processes(snapshot, &self.0, known.names).map(AnswerTable)
     }
 }
 

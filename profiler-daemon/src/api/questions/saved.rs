@@ -16,7 +16,7 @@ use crate::report::error::ReportError;
 use crate::report::query::Scope;
 
 /// See the module.
-struct Whole {
+struct SavedQuestion {
     source: Arc<dyn Source>,
     sampling_period_ns: u64,
 }
@@ -27,7 +27,7 @@ pub(crate) const PROFILE: Get = Get {
     parameters: &[],
     does: Does::File(
         |_, context| {
-            Box::new(Whole {
+            Box::new(SavedQuestion {
                 source: Arc::clone(&context.source),
                 sampling_period_ns: context.sampling_period_ns,
             })
@@ -37,7 +37,7 @@ pub(crate) const PROFILE: Get = Get {
     ),
 };
 
-impl Question for Whole {
+impl Question for SavedQuestion {
     type Answer = serde_json::Result<Saved>;
 
     fn needs(&self, snapshot: &Snapshot) -> Frames {

@@ -14,19 +14,19 @@ use crate::report::query::Scope;
 use crate::report::{self, SessionList, SessionTotals};
 
 /// All of them.
-struct Sessions;
+struct AllSessions;
 
 /// `/api/v1/sessions`.
 pub(crate) const SESSIONS: Get = Get {
     handler: "sessions",
     parameters: PLAIN,
     does: Does::Report(
-        |_, _| Box::new(Sessions),
+        |_, _| Box::new(AllSessions),
         Described::report::<SessionList>(REPORT),
     ),
 };
 
-impl Question for Sessions {
+impl Question for AllSessions {
     type Answer = Shown<SessionList>;
 
     fn needs(&self, _: &Snapshot) -> Frames {

@@ -1,6 +1,6 @@
 //! What each process, or each thread of one, did when.
 
-use crate::api::answer::Table;
+use crate::api::answer::AnswerTable;
 use crate::api::described::{Described, TABLE, describe};
 use crate::api::endpoint::{Context, Does, Get};
 use crate::api::format::Format;
@@ -18,13 +18,13 @@ use crate::report::{self, Columns, Line, ProcessWho, ThreadWho, Timeline, Who};
 const TEXT_SPANS: usize = 60;
 
 /// Which time, in how many spans.
-struct Asked {
+struct SpanQuestion {
     query: TimelineQuery,
     /// Whether so many spans were asked for.
     spans_given: bool,
 }
 
-impl Asked {
+impl SpanQuestion {
     fn read(params: &mut Params) -> Self {
         let (table, spans) = params.timeline();
         Self {
@@ -56,20 +56,20 @@ const fn described<W: utoipa::ToSchema + Who>() -> Described {
 }
 
 /// A row per process.
-struct OfProcesses(Asked);
+struct OfProcesses(SpanQuestion);
 
 /// `/api/v1/timeline`.
 pub(crate) const PROCESS_TIMELINE: Get = Get {
     handler: "process_timeline",
     parameters: TIMELINE,
     does: Does::Report(
-        |params, _| Box::new(OfProcesses(Asked::read(params))),
+        |params, _| Box::new(OfProcesses(SpanQuestion::read(params))),
         described::<ProcessWho>(),
     ),
 };
 
 impl Question for OfProcesses {
-    type Answer = Table<Timeline<ProcessWho>>;
+    type Answer = AnswerTable<Timeline<ProcessWho>>;
 
     fn in_format(&mut self, format: Format) {
         self.0.in_format(format);
@@ -80,25 +80,25 @@ impl Question for OfProcesses {
     }
 
     fn answer(&self, snapshot: &Snapshot, known: Known<'_>) -> Result<Self::Answer, ReportError> {
-        report::process_timeline(snapshot, &self.0.query, known.names).map(Table)
+        report::process_timeline(snapshot, &self.0.query, known.names).map(AnswerTable)
     }
 }
 
 /// A row per thread of a process.
-struct OfThreads(Scope, Asked);
+struct OfThreads(Scope, SpanQuestion);
 
 /// `…/timeline` of one process.
 pub(crate) const THREAD_TIMELINE: Get = Get {
     handler: "thread_timeline",
     parameters: TIMELINE,
     does: Does::Report(
-        |params, context: &Context| Box::new(OfThreads(context.scope, Asked::read(params))),
+        |params, context: &Context| Box::new(OfThreads(context.scope, SpanQuestion::read(params))),
         described::<ThreadWho>(),
     ),
 };
 
 impl Question for OfThreads {
-    type Answer = Table<Timeline<ThreadWho>>;
+    type Answer = AnswerTable<Timeline<ThreadWho>>;
 
     fn in_format(&mut self, format: Format) {
         self.1.in_format(format);
@@ -109,6 +109,6 @@ impl Question for OfThreads {
     }
 
     fn answer(&self, snapshot: &Snapshot, known: Known<'_>) -> Result<Self::Answer, ReportError> {
-        report::thread_timeline(snapshot, &self.0, &self.1.query, known.names).map(Table)
+        report::thread_timeline(snapshot, &self.0, &self.1.query, known.names).map(AnswerTable)
     }
 }

@@ -4,7 +4,7 @@
 
 /// A profile.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Profile {
+pub struct PprofProfile {
     /// What the values of each sample are.
     #[prost(message, repeated, tag = "1")]
     pub sample_type: Vec<ValueType>,
@@ -13,7 +13,7 @@ pub struct Profile {
     pub sample: Vec<Sample>,
     /// The first is shown as the profile's own file.
     #[prost(message, repeated, tag = "3")]
-    pub mapping: Vec<Mapping>,
+    pub mapping: Vec<PprofMapping>,
     /// Places in functions.
     #[prost(message, repeated, tag = "4")]
     pub location: Vec<Location>,
@@ -65,12 +65,12 @@ pub struct Sample {
     pub value: Vec<i64>,
     /// Whose it is.
     #[prost(message, repeated, tag = "3")]
-    pub label: Vec<Label>,
+    pub label: Vec<PprofLabel>,
 }
 
 /// A remark on a stack: text or a number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
-pub struct Label {
+pub struct PprofLabel {
     /// Its name.
     #[prost(int64, tag = "1")]
     pub key: i64,
@@ -87,7 +87,7 @@ pub struct Label {
 
 /// A module.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
-pub struct Mapping {
+pub struct PprofMapping {
     /// Not 0.
     #[prost(uint64, tag = "1")]
     pub id: u64,
@@ -134,12 +134,12 @@ pub struct Location {
     pub address: u64,
     /// The function; of inlined ones the innermost first.
     #[prost(message, repeated, tag = "4")]
-    pub line: Vec<Line>,
+    pub line: Vec<PprofLine>,
 }
 
 /// A line of a function.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
-pub struct Line {
+pub struct PprofLine {
     /// The function.
     #[prost(uint64, tag = "1")]
     pub function_id: u64,

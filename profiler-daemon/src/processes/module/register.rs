@@ -8,7 +8,7 @@ use crate::processes::shares::{HolderId, NoRoom, Owner, Shares};
 
 /// What only the table itself needs to know of a module.
 #[derive(Clone, Debug)]
-pub(super) struct Kept {
+pub(super) struct RegisteredModule {
     identity: ModuleIdentity,
     by: HolderId,
     text_by: HolderId,
@@ -20,7 +20,7 @@ pub(super) struct Kept {
 pub(super) struct Register {
     pub(super) ids: HashMap<ModuleIdentity, ModuleId>,
     /// By place.
-    pub(super) kept: Vec<Option<Kept>>,
+    pub(super) kept: Vec<Option<RegisteredModule>>,
     pub(super) free: Vec<u32>,
     pub(super) room: Shares,
     pub(super) text: Shares,
@@ -51,7 +51,7 @@ impl Register {
         owner: Owner,
         identity: &ModuleIdentity,
         text_bytes: usize,
-    ) -> Result<Kept, NoRoom> {
+    ) -> Result<RegisteredModule, NoRoom> {
         let file = identity.file();
         let versions = file.and_then(|file| self.versions.get(&file));
         if versions.is_some_and(|versions| *versions >= MAX_FILE_VERSIONS) {
@@ -68,7 +68,7 @@ impl Register {
         if let Some(file) = file {
             *self.versions.entry(file).or_default() += 1;
         }
-        Ok(Kept {
+        Ok(RegisteredModule {
             identity: identity.clone(),
             by,
             text_by,
@@ -103,7 +103,7 @@ impl Register {
     }
 
     /// Gives back what a module had.
-    pub(super) fn give_back(&mut self, kept: &Kept) {
+    pub(super) fn give_back(&mut self, kept: &RegisteredModule) {
         self.ids.remove(&kept.identity);
         self.room.give_back(kept.by, 1);
         self.text.give_back(kept.text_by, kept.text_bytes);

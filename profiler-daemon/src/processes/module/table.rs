@@ -12,7 +12,7 @@ use crate::processes::shares::{HolderId, Owner, Refused};
 
 /// One place in the table.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Slot {
+struct ModuleSlot {
     /// How many modules have left it.
     before: u32,
     module: Option<Arc<Module>>,
@@ -20,10 +20,10 @@ struct Slot {
 
 /// Which modules something names, and who has them.
 #[derive(Debug)]
-pub struct ModuleMarks(Vec<Mark>);
+pub struct ModuleMarks(Vec<SlotMark>);
 
 #[derive(Clone, Copy, Debug)]
-struct Mark {
+struct SlotMark {
     is_named: bool,
     /// Who it takes room of; `None` where that does not change.
     owner: Option<Owner>,
@@ -68,7 +68,7 @@ pub struct HeldText {
 /// grows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ModuleTable {
-    slots: Arc<Vec<Slot>>,
+    slots: Arc<Vec<ModuleSlot>>,
     /// Missing in copies that take no more modules.
     #[serde(skip)]
     register: Option<Arc<Register>>,
@@ -201,7 +201,7 @@ impl ModuleTable {
         };
         let slots = Arc::make_mut(&mut self.slots);
         let place = register.free.pop().unwrap_or_else(|| {
-            slots.push(Slot::default());
+            slots.push(ModuleSlot::default());
             register.kept.push(None);
             u32::try_from(slots.len() - 1).expect("MAX_MODULES fits u32")
         });
@@ -262,7 +262,7 @@ impl ModuleTable {
             let owner = self.register.as_ref()?.owner(place)?;
             (owner != Owner::System).then_some(owner)
         };
-        let marks = (0..self.slots.len()).map(|place| Mark {
+        let marks = (0..self.slots.len()).map(|place| SlotMark {
             is_named: false,
             owner: owner(place),
             holder: None,

@@ -13,23 +13,23 @@ const PLACE_BYTES: usize = 120;
 const STEP_BYTES: usize = 48;
 
 #[derive(Debug)]
-struct Kept {
+struct CachedCode {
     code: Code,
     /// When it is to be found out anew; `u64::MAX`: never.
     until_ns: u64,
 }
 
 #[derive(Debug, Default)]
-struct Half {
-    places: HashMap<Place, Kept>,
+struct LineGeneration {
+    places: HashMap<Place, CachedCode>,
     bytes: usize,
 }
 
 /// The cache.
 #[derive(Debug)]
 pub(super) struct LineCache {
-    young: Half,
-    old: Half,
+    young: LineGeneration,
+    old: LineGeneration,
     limit_bytes: usize,
 }
 
@@ -37,8 +37,8 @@ impl LineCache {
     /// Holds about `limit_bytes` at most.
     pub(super) fn new(limit_bytes: usize) -> Self {
         Self {
-            young: Half::default(),
-            old: Half::default(),
+            young: LineGeneration::default(),
+            old: LineGeneration::default(),
             limit_bytes,
         }
     }
@@ -68,7 +68,11 @@ impl LineCache {
             self.old = mem::take(&mut self.young);
         }
         self.young.bytes += bytes_of(&code);
-        if let Some(before) = self.young.places.insert(place, Kept { code, until_ns }) {
+        if let Some(before) = self
+            .young
+            .places
+            .insert(place, CachedCode { code, until_ns })
+        {
             self.young.bytes -= bytes_of(&before.code);
         }
     }

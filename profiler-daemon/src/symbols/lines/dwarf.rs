@@ -15,7 +15,7 @@ use crate::{
     symbols::demangle::{demangle, without_control},
 };
 
-type Reader<'a> = EndianSlice<'a, LittleEndian>;
+type SectionReader<'a> = EndianSlice<'a, LittleEndian>;
 
 /// Why a file cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,11 +48,11 @@ impl<'a> DebugSections<'a> {
         read.collect::<Result<_, _>>().map(Self)
     }
 
-    fn dwarf(&self) -> Dwarf<Reader<'_>> {
+    fn dwarf(&self) -> Dwarf<SectionReader<'_>> {
         let found = |id| self.0.iter().find(|(known, _)| *known == id);
         let Ok(dwarf) = Dwarf::load(|id| {
             let bytes = found(id).map_or(&[][..], |(_, bytes)| bytes);
-            Ok::<_, Infallible>(Reader::new(bytes, LittleEndian))
+            Ok::<_, Infallible>(SectionReader::new(bytes, LittleEndian))
         });
         dwarf
     }
@@ -74,11 +74,11 @@ const READ: [SectionId; 10] = [
 ];
 
 /// The lines of one file.
-pub(super) struct Lines<'a> {
-    context: Context<Reader<'a>>,
+pub(super) struct FileLines<'a> {
+    context: Context<SectionReader<'a>>,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> FileLines<'a> {
     /// Finds its way in the sections of a file, and of the supplementary one that several files
     /// share (dwz), if there is one.
     pub(super) fn open(

@@ -70,18 +70,18 @@ pub struct LineCounts {
 
 /// What the thread and those who ask share.
 #[derive(Debug)]
-struct Shared {
+struct FinderState {
     cache: LineCache,
     counts: LineCounts,
 }
 
-type Question = (Vec<Request>, mpsc::SyncSender<Vec<Code>>);
+type LineQuery = (Vec<Request>, mpsc::SyncSender<Vec<Code>>);
 
 /// The way to the thread. It ends when the last copy of this is gone, or by [`LineFinder::end`].
 #[derive(Clone, Debug)]
 pub struct LineFinder {
-    questions: Questions<Question>,
-    shared: Arc<Mutex<Shared>>,
+    questions: Questions<LineQuery>,
+    shared: Arc<Mutex<FinderState>>,
     heartbeat: Heartbeat,
 }
 
@@ -92,7 +92,7 @@ impl LineFinder {
     ///
     /// No thread could be made.
     pub fn spawn(options: LineOptions) -> io::Result<Self> {
-        let shared = Arc::new(Mutex::new(Shared {
+        let shared = Arc::new(Mutex::new(FinderState {
             cache: LineCache::new(options.cache_bytes),
             counts: LineCounts::default(),
         }));
@@ -104,7 +104,7 @@ impl LineFinder {
             shared: Arc::clone(&shared),
         };
         let life = heartbeat.clone();
-        let mut work = move |waiting: mpsc::Receiver<Question>| {
+        let mut work = move |waiting: mpsc::Receiver<LineQuery>| {
             for (requests, answer) in waiting {
                 // Whoever asked may not wait any more: then it is for the next time.
                 answer.send(finder.answer(&requests)).ok();
@@ -202,7 +202,7 @@ impl LineFinder {
     }
 }
 
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+fn lock(shared: &Mutex<FinderState>) -> MutexGuard<'_, FinderState> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -216,7 +216,7 @@ fn none(why: NoLine) -> Code {
 struct Finder {
     options: WorkerOptions,
     debug_files: DebugFiles,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<FinderState>>,
     heartbeat: Heartbeat,
 }
 
@@ -362,7 +362,7 @@ impl Finder {
         code
     }
 
-    fn count(&self, answer: &launch::Answer) {
+    fn count(&self, answer: &launch::WorkerAnswer) {
         let counts = &mut lock(&self.shared).counts;
         counts.workers += 1;
         counts.worker_peak_bytes = counts.worker_peak_bytes.max(answer.peak_bytes);

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{
     NoLine, Steps,
-    dwarf::{DebugSections, Lines},
+    dwarf::{DebugSections, FileLines},
     launch,
     protocol::MAX_STEPS,
 };
@@ -15,7 +15,7 @@ pub(in crate::symbols) fn check(file: &[u8], addresses: impl Iterator<Item = u64
     let Ok(sections) = DebugSections::read(file) else {
         return;
     };
-    let opened = catch_unwind(AssertUnwindSafe(|| Lines::open(&sections, None)));
+    let opened = catch_unwind(AssertUnwindSafe(|| FileLines::open(&sections, None)));
     let Ok(Ok(lines)) = opened else {
         return;
     };

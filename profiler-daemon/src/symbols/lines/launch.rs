@@ -12,10 +12,10 @@ use std::{
 
 use super::{
     NoLine, SourceLine, Step, Steps,
-    protocol::{self, Found, MAX_LINE_BYTES, Question, exit},
+    protocol::{self, AddressCode, AddressQuery, MAX_LINE_BYTES, exit},
     worker::SUBCOMMAND,
 };
-use crate::sys::limited_child::{self, ChildLimits, Ended, Outcome};
+use crate::sys::limited_child::{self, ChildLimits, ChildOutcome, Ended};
 
 /// What a worker that was killed because its processor time was over may have had less than its
 /// limit.
@@ -31,7 +31,7 @@ pub struct WorkerOptions {
 }
 
 /// What a worker said.
-pub(super) struct Answer {
+pub(super) struct WorkerAnswer {
     /// For each address, in order; fewer than were asked for if it ended before.
     pub(super) found: Vec<Result<Steps, NoLine>>,
     /// Why there are no more, if it ended before.
@@ -48,13 +48,13 @@ pub(super) fn ask(
     file: &File,
     supplementary: Option<&File>,
     addresses: Vec<u64>,
-) -> Answer {
+) -> WorkerAnswer {
     let asked = addresses.len();
     let files: Vec<&File> = std::iter::once(file).chain(supplementary).collect();
     let arguments = std::iter::once(SUBCOMMAND.to_owned())
         .chain(files.iter().map(|file| file.as_raw_fd().to_string()));
     let arguments: Vec<String> = arguments.collect();
-    let question = serde_json::to_vec(&Question { addresses }).map_err(io::Error::other);
+    let question = serde_json::to_vec(&AddressQuery { addresses }).map_err(io::Error::other);
     let outcome = question.and_then(|question| {
         limited_child::run(
             &options.program,
@@ -68,7 +68,7 @@ pub(super) fn ask(
         Ok(outcome) => outcome,
         Err(error) => {
             tracing::warn!("the worker that reads lines cannot be started: {error}");
-            return Answer {
+            return WorkerAnswer {
                 found: Vec::new(),
                 rest: Some(NoLine::WorkerDied),
                 peak_bytes: 0,
@@ -79,7 +79,7 @@ pub(super) fn ask(
     let mut found = read(&outcome.output, options.limits.output_bytes);
     found.truncate(asked);
     let rest = (found.len() < asked).then(|| reason(&outcome, options.limits));
-    Answer {
+    WorkerAnswer {
         found,
         rest,
         peak_bytes: outcome.peak_bytes,
@@ -88,7 +88,7 @@ pub(super) fn ask(
 }
 
 /// Why a worker ended before it had answered.
-fn reason(outcome: &Outcome, limits: ChildLimits) -> NoLine {
+fn reason(outcome: &ChildOutcome, limits: ChildLimits) -> NoLine {
     let code = |code: u8| i32::from(code);
     let had_its_time =
         outcome.processor_ns + PROCESSOR_SLACK_NS >= limits.processor_s * 1_000_000_000;
@@ -115,7 +115,7 @@ pub(super) fn read(output: &File, max_bytes: u64) -> Vec<Result<Steps, NoLine>> 
     if output.read_exact_at(&mut text, 0).is_err() {
         return Vec::new();
     }
-    let mut texts = Texts::default();
+    let mut texts = TextTable::default();
     text.split_inclusive(|byte| *byte == b'\n')
         .map_while(|line| {
             let line = line.strip_suffix(b"\n")?;
@@ -129,9 +129,9 @@ pub(super) fn read(output: &File, max_bytes: u64) -> Vec<Result<Steps, NoLine>> 
 
 /// Texts of one answer: most files and functions are named many times.
 #[derive(Default)]
-struct Texts(HashMap<String, Arc<str>>);
+struct TextTable(HashMap<String, Arc<str>>);
 
-impl Texts {
+impl TextTable {
     fn share(&mut self, text: String) -> Arc<str> {
         match self.0.get(&text) {
             Some(shared) => Arc::clone(shared),
@@ -143,10 +143,10 @@ impl Texts {
         }
     }
 
-    fn steps(&mut self, found: Found) -> Result<Steps, NoLine> {
+    fn steps(&mut self, found: AddressCode) -> Result<Steps, NoLine> {
         let steps = match found {
-            Found::Unreadable => return Err(NoLine::Unreadable),
-            Found::Steps(steps) => steps,
+            AddressCode::Unreadable => return Err(NoLine::Unreadable),
+            AddressCode::Steps(steps) => steps,
         };
         if steps.is_empty() || steps.len() > protocol::MAX_STEPS {
             return Err(NoLine::NoLineThere);
@@ -215,7 +215,7 @@ mod tests {
             output_bytes: 0,
         };
         let why = |ended, processor_ns| {
-            let outcome = Outcome {
+            let outcome = ChildOutcome {
                 ended,
                 output: memory_file(b"").unwrap(),
                 peak_bytes: 0,

@@ -27,13 +27,13 @@ pub(super) mod exit {
 
 /// Virtual addresses.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Question {
+pub(super) struct AddressQuery {
     pub(super) addresses: Vec<u64>,
 }
 
 /// What is at one address.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Found {
+pub(super) enum AddressCode {
     /// Functions, outermost first; none: nothing is known of it.
     #[serde(rename = "s")]
     Steps(Vec<FoundStep>),

@@ -8,8 +8,8 @@ use std::{
 };
 
 use super::{
-    dwarf::{Broken, DebugSections, Lines},
-    protocol::{Found, MAX_ADDRESSES, MAX_QUESTION_BYTES, Question, exit},
+    dwarf::{Broken, DebugSections, FileLines},
+    protocol::{AddressCode, AddressQuery, MAX_ADDRESSES, MAX_QUESTION_BYTES, exit},
 };
 use crate::sys::{confine::confine, limited_child::inherited_file, mapped_file::MappedFile};
 
@@ -41,7 +41,7 @@ pub fn run(files: &[i32]) -> u8 {
     let sections = catch_unwind(read).unwrap_or(Err(Broken::Unreadable));
     let opened = match &sections {
         Ok((own, other)) => {
-            let open = AssertUnwindSafe(|| Lines::open(own, other.as_ref()));
+            let open = AssertUnwindSafe(|| FileLines::open(own, other.as_ref()));
             catch_unwind(open).unwrap_or(Err(Broken::Unreadable))
         }
         Err(why) => Err(*why),
@@ -55,8 +55,8 @@ pub fn run(files: &[i32]) -> u8 {
     for address in question.addresses {
         let steps = catch_unwind(AssertUnwindSafe(|| lines.steps(address)));
         let found = match steps {
-            Ok(Ok(steps)) => Found::Steps(steps),
-            Ok(Err(_)) | Err(_) => Found::Unreadable,
+            Ok(Ok(steps)) => AddressCode::Steps(steps),
+            Ok(Err(_)) | Err(_) => AddressCode::Unreadable,
         };
         let Ok(mut line) = serde_json::to_vec(&found) else {
             return exit::REFUSED;
@@ -73,10 +73,10 @@ pub fn run(files: &[i32]) -> u8 {
     0
 }
 
-fn question() -> Option<Question> {
+fn question() -> Option<AddressQuery> {
     let mut text = Vec::new();
     let mut input = io::stdin().lock().take(MAX_QUESTION_BYTES);
     input.read_to_end(&mut text).ok()?;
-    let question: Question = serde_json::from_slice(&text).ok()?;
+    let question: AddressQuery = serde_json::from_slice(&text).ok()?;
     (question.addresses.len() <= MAX_ADDRESSES).then_some(question)
 }

@@ -10,7 +10,7 @@ use rustix::thread::{CapabilitySet, set_name};
 use super::super::confine::confine_to;
 use super::super::limited_child::inherited_file;
 use super::PageRange;
-use super::shared::{PAGE_BYTES, RANGE_PAGES, Shared, State};
+use super::shared::{PAGE_BYTES, RANGE_PAGES, RangeState, SharedPages};
 
 /// Files that the child may open: three standard ones, its own three, and the list of pages of one
 /// process. (A new one gets the lowest number that is free.)
@@ -51,7 +51,7 @@ pub(super) enum Pages {
 /// Answers until nobody asks any more.
 pub(super) fn serve(files: [i32; 3], which: Pages) -> io::Result<()> {
     let [shared, questions, answers] = files;
-    let shared = Shared::map(&inherited_file(shared)?)?;
+    let shared = SharedPages::map(&inherited_file(shared)?)?;
     let (mut questions, mut answers) = (inherited_file(questions)?, inherited_file(answers)?);
     while questions.read_exact(&mut [0]).is_ok() {
         let mut lists = Lists::default();
@@ -62,8 +62,8 @@ pub(super) fn serve(files: [i32; 3], which: Pages) -> io::Result<()> {
                 Pages::All => Some((1 << range.count) - 1),
             };
             let answer = match wanted {
-                Some(wanted) => State::Read(read(range, wanted, shared.pages(index).cast())),
-                None => State::Refused,
+                Some(wanted) => RangeState::Read(read(range, wanted, shared.pages(index).cast())),
+                None => RangeState::Refused,
             };
             shared.set_answer(index, answer);
         }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::super::mapping::Mapping;
+use super::super::mapping::MappedMemory;
 use super::{Page, PageRange};
 
 /// Bytes of a page of memory (x86-64).
@@ -15,15 +15,15 @@ pub const RANGE_PAGES: usize = 16;
 /// Most ranges that are read at a time.
 pub const MAX_RANGES: usize = 32;
 
-/// [`Request::state`]: the process cannot be read.
+/// [`RangeRequest::state`]: the process cannot be read.
 const REFUSED: u32 = 0;
-/// [`Request::state`]: it was read.
+/// [`RangeRequest::state`]: it was read.
 const READ: u32 = 1;
 
 /// A range, and what came of it.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Request {
+struct RangeRequest {
     first: u64,
     tid: u32,
     count: u32,
@@ -33,16 +33,16 @@ struct Request {
 
 /// The whole.
 #[repr(C)]
-struct Layout {
+struct SharedLayout {
     count: AtomicU32,
     done: AtomicU32,
-    requests: [Request; MAX_RANGES],
+    requests: [RangeRequest; MAX_RANGES],
     pages: [[Page; RANGE_PAGES]; MAX_RANGES],
 }
 
 /// What was found in a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum RangeState {
     /// The process cannot be read.
     Refused,
     /// Which pages were read: a bit for each, the lowest for the first.
@@ -55,25 +55,25 @@ const _: () = assert!(RANGE_PAGES <= 32);
 /// until there is an answer, or the other side is dead. All access goes through volatile or atomic
 /// reads and writes of plain data.
 #[derive(Debug)]
-pub(super) struct Shared(Mapping);
+pub(super) struct SharedPages(MappedMemory);
 
-impl Shared {
+impl SharedPages {
     /// Makes an empty file as large as needed, and maps it.
     pub(super) fn create(file: &File) -> io::Result<Self> {
-        file.set_len(size_of::<Layout>() as u64)?;
+        file.set_len(size_of::<SharedLayout>() as u64)?;
         Self::map(file)
     }
 
     /// Maps what the other side has made.
     pub(super) fn map(file: &File) -> io::Result<Self> {
-        if file.metadata()?.len() < size_of::<Layout>() as u64 {
+        if file.metadata()?.len() < size_of::<SharedLayout>() as u64 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        Mapping::shared(file, size_of::<Layout>()).map(Self)
+        MappedMemory::shared(file, size_of::<SharedLayout>()).map(Self)
     }
 
     /// Where the whole lies.
-    fn layout(&self) -> *mut Layout {
+    fn layout(&self) -> *mut SharedLayout {
         self.0.start().as_ptr().cast()
     }
 
@@ -89,12 +89,12 @@ impl Shared {
         unsafe { &(*self.layout()).done }
     }
 
-    fn request(&self, index: usize) -> *mut Request {
+    fn request(&self, index: usize) -> *mut RangeRequest {
         assert!(index < MAX_RANGES, "an index within the table");
         // SAFETY: within the mapping, by the assertion.
         unsafe {
             (&raw mut (*self.layout()).requests)
-                .cast::<Request>()
+                .cast::<RangeRequest>()
                 .add(index)
         }
     }
@@ -115,7 +115,7 @@ impl Shared {
     pub(super) fn ask(&self, ranges: &[PageRange]) {
         let ranges = &ranges[..ranges.len().min(MAX_RANGES)];
         for (index, range) in ranges.iter().enumerate() {
-            let request = Request {
+            let request = RangeRequest {
                 first: range.first,
                 tid: range.tid,
                 count: range.count.min(RANGE_PAGES as u32),
@@ -148,11 +148,11 @@ impl Shared {
 
     /// Writes down what came of a range; its pages are in their place. The next one is begun after
     /// this.
-    pub(super) fn set_answer(&self, index: usize, answer: State) {
+    pub(super) fn set_answer(&self, index: usize, answer: RangeState) {
         let request = self.request(index);
         let (state, present) = match answer {
-            State::Refused => (REFUSED, 0),
-            State::Read(present) => (READ, present),
+            RangeState::Refused => (REFUSED, 0),
+            RangeState::Read(present) => (READ, present),
         };
         // SAFETY: words within the mapping.
         unsafe {
@@ -168,13 +168,13 @@ impl Shared {
     }
 
     /// What came of a range that was looked at.
-    pub(super) fn answer(&self, index: usize) -> State {
+    pub(super) fn answer(&self, index: usize) -> RangeState {
         // SAFETY: a place within the mapping; plain data, of which any bytes are a value.
         let request = unsafe { self.request(index).read_volatile() };
         if request.state == READ {
-            State::Read(request.present)
+            RangeState::Read(request.present)
         } else {
-            State::Refused
+            RangeState::Refused
         }
     }
 

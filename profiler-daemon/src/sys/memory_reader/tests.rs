@@ -105,10 +105,10 @@ fn firsts(reader: &mut MemoryReader, ranges: &[PageRange], time: Duration) -> (E
     let mut found = Vec::new();
     let ended = reader.read(ranges, time, &mut |index, what| {
         let pages = match what {
-            Found::Pages(pages) => {
+            FoundPages::Pages(pages) => {
                 Some(pages.iter().map(|page| page.map(|page| page[0])).collect())
             }
-            Found::Refused => None,
+            FoundPages::Refused => None,
         };
         found.push((index, pages));
     });
