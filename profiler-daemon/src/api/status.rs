@@ -217,6 +217,15 @@ impl Status {
         if self.replay.is_none() {
             lines.extend(self.spending.lines());
         }
+        if self.instrumentation.running > 0 {
+            lines.push((
+                "instrumentations".to_owned(),
+                format!(
+                    "{} run, {} points are attached",
+                    self.instrumentation.running, self.instrumentation.points
+                ),
+            ));
+        }
         for (part, bytes) in &self.own_cost.memory_bytes {
             lines.push((format!("  of that {part}"), format!("{} KiB", bytes >> 10)));
         }

@@ -2,10 +2,9 @@
 
 use super::live::{Live, unavailable};
 use crate::api::{InstrumentationFailure, Unavailable};
-use crate::collect::{Command, InstrumentationCommand, InstrumentationState};
+use crate::collect::{Command, InstrumentationCommand};
 use crate::report::{self, Instrumentation};
 use crate::stages::instrumenting::{self, NotBegun, Wanted};
-use crate::sys::clock::{monotonic_ns, unix_ns};
 
 impl Live {
     /// Has functions measured, or says what that would be.
@@ -20,14 +19,15 @@ impl Live {
         } else {
             instrumenting::begin(self.access(), &self.turns, wanted).await
         };
-        begun.map(|state| shown(&state)).map_err(failure)
+        let begun = begun.map_err(failure)?;
+        Ok(report::instrumentation(&begun))
     }
 
     /// All that are kept.
     pub(super) async fn all_instrumentations(&self) -> Result<Vec<Instrumentation>, Unavailable> {
         let all = |answer| Command::Instrumentation(InstrumentationCommand::All { answer });
         let all = self.access().ask(all).await.map_err(unavailable)?;
-        Ok(all.iter().map(shown).collect())
+        Ok(all.iter().map(report::instrumentation).collect())
     }
 
     /// One of them.
@@ -37,7 +37,7 @@ impl Live {
     ) -> Result<Option<Instrumentation>, Unavailable> {
         let one = |answer| Command::Instrumentation(InstrumentationCommand::One { id, answer });
         let one = self.access().ask(one).await.map_err(unavailable)?;
-        Ok(one.as_ref().map(shown))
+        Ok(one.as_ref().map(report::instrumentation))
     }
 
     /// See [`Source::end_instrumentation`](crate::api::Source::end_instrumentation).
@@ -47,12 +47,8 @@ impl Live {
     ) -> Result<Option<Option<Instrumentation>>, Unavailable> {
         let end = |answer| Command::Instrumentation(InstrumentationCommand::End { id, answer });
         let ended = self.access().ask(end).await.map_err(unavailable)?;
-        Ok(ended.map(|ended| ended.as_ref().map(shown)))
+        Ok(ended.map(|ended| ended.as_ref().map(report::instrumentation)))
     }
-}
-
-fn shown(state: &InstrumentationState) -> Instrumentation {
-    report::instrumentation(state, unix_ns().saturating_sub(monotonic_ns()))
 }
 
 fn failure(why: NotBegun) -> InstrumentationFailure {

@@ -78,7 +78,7 @@ fn remark(row: &MeasuredValues) -> Option<String> {
     }
     if row.attached_after_ns > 0 {
         parts.push(format!(
-            "its file was found {} after the begin: earlier calls are not counted",
+            "measured from {} after the begin on: earlier calls are not counted",
             nanoseconds(row.attached_after_ns)
         ));
     }

@@ -103,14 +103,10 @@ pub struct ExitPoints {
     pub points: usize,
 }
 
-/// How an instrumentation stands, at a moment that is so many nanoseconds of the monotonic clock
-/// before the wall clock's.
+/// How an instrumentation stands.
 #[must_use]
-pub fn instrumentation(
-    state: &InstrumentationState,
-    unix_minus_monotonic_ns: u64,
-) -> Instrumentation {
-    let at = |ns: u64| rfc3339(ns.saturating_add(unix_minus_monotonic_ns));
+pub fn instrumentation(state: &InstrumentationState) -> Instrumentation {
+    let at = |ns: u64| rfc3339(state.began_unix_ns + ns.saturating_sub(state.began_ns));
     let all = &state.measured;
     let mut functions: Vec<ChosenFunction> =
         all.functions.iter().map(|one| chosen(one, all)).collect();

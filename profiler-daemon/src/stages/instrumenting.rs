@@ -19,7 +19,7 @@ use crate::collect::{
 };
 use crate::config::targets::Targets;
 use crate::symbols::chosen::Pattern;
-use crate::sys::clock::monotonic_ns;
+use crate::sys::clock::{monotonic_ns, unix_ns};
 use crate::sys::proc_fs;
 
 /// Time between two looks at who has mapped what.
@@ -117,6 +117,7 @@ pub async fn preview(
         whom,
         stage: Stage::Waiting,
         began_ns: now_ns,
+        began_unix_ns: unix_ns(),
         until_ns: None,
         budget: wanted.budget,
         processes: processes.len(),

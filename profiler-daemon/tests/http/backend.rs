@@ -356,6 +356,7 @@ fn measuring(id: u32, wanted: Wanted) -> InstrumentationState {
         whom: wanted.whom,
         stage: Stage::Measuring,
         began_ns: 1_000 * MS,
+        began_unix_ns: 1_700_000_000_000 * MS,
         until_ns: Some(1_000 * MS + wanted.length_ns),
         budget: wanted.budget,
         processes: 1,
@@ -433,7 +434,7 @@ impl Source for Fake {
                 }
                 all.push(state.clone());
             }
-            Ok(instrumentation(&state, 0))
+            Ok(instrumentation(&state))
         } else {
             let why = format!("there is no process {}", wanted.whom.pids[0]);
             Err(InstrumentationFailure::Refused(why))
@@ -443,7 +444,7 @@ impl Source for Fake {
 
     fn instrumentations(&self) -> BoxFuture<'_, Result<Vec<Instrumentation>, Unavailable>> {
         let all = self.instrumentations.lock().unwrap();
-        let all = all.iter().map(|state| instrumentation(state, 0)).collect();
+        let all = all.iter().map(instrumentation).collect();
         Box::pin(std::future::ready(Ok(all)))
     }
 
@@ -453,9 +454,7 @@ impl Source for Fake {
     ) -> BoxFuture<'_, Result<Option<Instrumentation>, Unavailable>> {
         let all = self.instrumentations.lock().unwrap();
         let one = all.iter().find(|state| state.id == id);
-        Box::pin(std::future::ready(Ok(
-            one.map(|state| instrumentation(state, 0))
-        )))
+        Box::pin(std::future::ready(Ok(one.map(instrumentation))))
     }
 
     fn end_instrumentation(
@@ -470,7 +469,7 @@ impl Source for Fake {
                 return None;
             }
             all[place].stage = Stage::Ended(End::Asked);
-            Some(instrumentation(&all[place], 0))
+            Some(instrumentation(&all[place]))
         });
         Box::pin(std::future::ready(Ok(answer)))
     }

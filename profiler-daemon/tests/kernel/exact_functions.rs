@@ -156,7 +156,7 @@ fn what_costs_too_much_is_given_up() {
     let path = folder.path().join("report.json");
     let path = path.to_str().expect("the path is text");
     let exe = workload::exe().to_str().expect("the path is text");
-    let trace = format!("{exe}:*split_ten*");
+    let trace = format!("{exe}:*recursion::recurse");
     let none = format!("{exe}:no_such_function");
     let output = run(&["--trace", &none, "--", exe, "measured"]);
     if is_refused_here(&output) {
@@ -169,14 +169,15 @@ fn what_costs_too_much_is_given_up() {
     let arguments = [
         "--trace",
         &trace,
-        "--trace-budget=0.05%",
+        "--trace-budget=0.5%",
         "-o",
         path,
         "--",
         exe,
-        "split",
+        "recursion",
     ];
-    let output = run(&[&arguments[..], &["--seconds", "3"]].concat());
+    // So many calls that they are over it however little of a processor they get.
+    let output = run(&[&arguments[..], &["--depth", "500", "--seconds", "3"]].concat());
     assert!(
         output.status.success(),
         "{}",
@@ -184,7 +185,7 @@ fn what_costs_too_much_is_given_up() {
     );
     let report = std::fs::read(path).expect("the report was written");
     let report: Value = serde_json::from_slice(&report).expect("JSON");
-    let row = row(&report, "split_ten");
+    let row = row(&report, "recursion::recurse");
     assert!(text(row, "/why").contains("given up: "), "{row:#}");
     assert!(number(row, "/calls") > 0);
 }

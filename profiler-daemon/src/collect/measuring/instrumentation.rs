@@ -10,6 +10,7 @@ use crate::config::targets::Targets;
 use crate::kernel::{Kernel, MeasureError, Measured};
 use crate::processes::live::Processes;
 use crate::processes::living::Living;
+use crate::sys::clock::unix_ns;
 use crate::sys::proc_fs;
 
 use super::super::descendants;
@@ -70,6 +71,8 @@ pub struct InstrumentationState {
     pub stage: Stage,
     /// When it began, monotonic nanoseconds.
     pub began_ns: u64,
+    /// The same by the wall clock, nanoseconds since 1970.
+    pub began_unix_ns: u64,
     /// When it ended, or is going to; `None`: nobody said.
     pub until_ns: Option<u64>,
     /// What its probes may take of one processor from a process; 0 = any.
@@ -97,6 +100,7 @@ pub(super) struct Instrumentation {
     pub(super) budget: f64,
     pub(super) trial: bool,
     pub(super) began_ns: u64,
+    pub(super) began_unix_ns: u64,
     pub(super) until_ns: Option<u64>,
     pub(super) ended: Option<End>,
     /// Processes that it measures; with [`Targets::all`] none is told.
@@ -114,6 +118,7 @@ impl Instrumentation {
             budget: plan.budget,
             trial: plan.trial,
             began_ns: now_ns,
+            began_unix_ns: unix_ns(),
             until_ns: plan
                 .length_ns
                 .map(|length_ns| now_ns.saturating_add(length_ns)),

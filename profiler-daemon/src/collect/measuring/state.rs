@@ -83,6 +83,7 @@ impl Measuring {
             whom: one.whom.clone(),
             stage,
             began_ns: one.began_ns,
+            began_unix_ns: one.began_unix_ns,
             until_ns: one.until_ns,
             budget: one.budget,
             processes: one.processes.len(),
