@@ -127,6 +127,9 @@ counters! {
     ProbesNoFrames = 33, "probes_no_frames", Event;
     /// Entries and exits of measured functions that are not measured because all rows are in use.
     ProbesNoRow = 34, "probes_no_row", Event;
+    /// Calls of measured functions that are counted, and not told apart by their callers, because
+    /// all rows of those are in use.
+    ProbesNoCaller = 35, "probes_no_caller", Event;
 }
 
 /// Elements of the counter map.

@@ -66,6 +66,8 @@ pub const MAX_TARGET_CGROUPS: u32 = 4_096;
 pub const MAX_MEASURED_THREADS: u32 = 1024;
 /// Rows of calls per thread, program and measured function.
 pub const MAX_MEASURED_ROWS: u32 = 16_384;
+/// Places that measured functions were called from, of all processes and functions.
+pub const MAX_MEASURED_CALLERS: u32 = 16_384;
 /// Processes that may be named as measured, their children included.
 pub const MAX_MEASURED_PIDS: u32 = 4096;
 

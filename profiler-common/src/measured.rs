@@ -4,12 +4,14 @@
 //! with a snapshot of the thread's clock each. Nothing here knows how a probe is made. The kernel
 //! program drives this code, and so do the host tests.
 
+pub mod callers;
 pub mod frames;
 pub mod histogram;
 pub mod row;
 
 use crate::clock::{CLASS_COUNT, Class, ClassNs, NO_CALL, Phase, ThreadClock, UNTRACED};
 
+pub use callers::{CallerKey, CallerRow, MAX_CALLERS, OTHER_CALLERS};
 pub use frames::{Frame, Frames, MAX_DEPTH, Rows};
 pub use row::{Extremes, MeasuredRow};
 

@@ -434,6 +434,10 @@ mod pod {
     // SAFETY: as above.
     unsafe impl aya::Pod for crate::measured::MeasuredRow {}
     // SAFETY: as above.
+    unsafe impl aya::Pod for crate::measured::CallerKey {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for crate::measured::CallerRow {}
+    // SAFETY: as above.
     unsafe impl aya::Pod for crate::measured::Frames {}
     // SAFETY: as above.
     unsafe impl aya::Pod for crate::unwind::UnwindRow {}

@@ -65,6 +65,8 @@ targets! {
     symbol_table => symbols::fuzzing::symbol_table;
     /// Where a program file jumps to functions of others.
     jump_table => symbols::fuzzing::jump_table;
+    /// Code and a symbol table, whose functions are to be measured.
+    chosen_functions => symbols::fuzzing::chosen_functions;
     /// Debug information, as the process that finds lines reads it.
     debug_lines => symbols::fuzzing::debug_lines;
     /// What that process answers.

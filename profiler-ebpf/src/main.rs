@@ -10,6 +10,8 @@
 //! `kernel`.
 #![no_std]
 #![no_main]
+// `measure` adds to what other threads add to: the compiler has no atomic addition for BPF.
+#![cfg_attr(not(feature = "before_5_17"), feature(asm_experimental_arch))]
 
 mod attribute;
 mod calls;

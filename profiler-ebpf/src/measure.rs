@@ -7,17 +7,21 @@
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
-use aya_ebpf::helpers::bpf_ktime_get_ns;
+use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_user};
 use aya_ebpf::helpers::generated::bpf_get_attach_cookie;
-use aya_ebpf::macros::{map, uprobe};
-use aya_ebpf::maps::HashMap;
+use aya_ebpf::macros::map;
+use aya_ebpf::maps::{HashMap, ProgramArray};
 use aya_ebpf::programs::ProbeContext;
+use core::ffi::c_void;
 use core::sync::atomic::{Ordering, compiler_fence};
 use profiler_common::Counter;
-use profiler_common::limits::{MAX_MEASURED_PIDS, MAX_MEASURED_ROWS, MAX_MEASURED_THREADS};
+use profiler_common::limits::{
+    MAX_MEASURED_CALLERS, MAX_MEASURED_PIDS, MAX_MEASURED_ROWS, MAX_MEASURED_THREADS,
+};
+use profiler_common::measured::row::CompleteCall;
 use profiler_common::measured::{
-    CALIBRATION, Cookie, Frames, MeasuredKey, MeasuredRow, MeasuredThread, Rows, Snapshot,
-    probe_kind,
+    CALIBRATION, CallerKey, CallerRow, Cookie, Frames, MAX_CALLERS, MeasuredKey, MeasuredRow,
+    MeasuredThread, OTHER_CALLERS, Rows, Snapshot, probe_kind,
 };
 use profiler_common::records::{Control, GONE_SLOT, NO_SLOT, REF_TARGET, ThreadRecord};
 
@@ -39,6 +43,15 @@ static MEASURED_FRAMES: HashMap<MeasuredThread, Frames> =
 static MEASURED_ROWS: HashMap<MeasuredKey, MeasuredRow> =
     HashMap::with_max_entries(MAX_MEASURED_ROWS, BPF_F_NO_PREALLOC);
 
+/// Key: process, program, function and the place that it was called from. Value: these calls.
+/// Writers: the threads of the process, by this program, each by adding. Reader: the daemon at each
+/// pass, which removes those of processes that are gone and of functions that are not measured any
+/// more. Size: `limits::MAX_MEASURED_CALLERS`; calls from further places are in the function's row
+/// of others, or, where it has none, in none (counted).
+#[map]
+static MEASURED_CALLERS: HashMap<CallerKey, CallerRow> =
+    HashMap::with_max_entries(MAX_MEASURED_CALLERS, BPF_F_NO_PREALLOC);
+
 /// Key: process id. Value: a bit for each instrumentation that measures it. Writers: the daemon;
 /// the programs add children and remove processes that exit. Reader: this program. Size:
 /// `limits::MAX_MEASURED_PIDS`.
@@ -46,21 +59,37 @@ static MEASURED_ROWS: HashMap<MeasuredKey, MeasuredRow> =
 static MEASURED_PIDS: HashMap<u32, u32> =
     HashMap::with_max_entries(MAX_MEASURED_PIDS, BPF_F_NO_PREALLOC);
 
+/// Never has an element. A program that mentions a tail call keeps its own stack: from Linux 6.13
+/// on others may have one for each processor, and this one, which may be preempted, shares a
+/// processor with itself. (Linux 7.2 was seen to break over that.) Size: the least.
+#[map]
+static NO_PROGRAMS: ProgramArray = ProgramArray::with_max_entries(1, 0);
+
 static NO_FRAMES: Frames = Frames::EMPTY;
 static NO_CALLS: MeasuredRow = MeasuredRow::EMPTY;
+static NO_CALLER: CallerRow = CallerRow::EMPTY;
 
 /// `BPF_NOEXIST`.
 const NEW_ONLY: u64 = 1;
 /// How often the thread's record is read that is being changed meanwhile.
 const TRIES: u32 = 4;
 
-/// At the entry of a function, or at an exit: the cookie says which.
-#[uprobe]
-pub fn measure(ctx: ProbeContext) -> u32 {
+/// At the entry of a function, or at an exit: the cookie says which. (Not by aya's macro, which
+/// makes a function of what it is given: only the program itself may mention a tail call.)
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "uprobe")]
+pub fn measure(context: *mut c_void) -> u32 {
+    let ctx = ProbeContext::new(context);
     // SAFETY: the context of this program.
     let cookie = Cookie::from_bits(unsafe { bpf_get_attach_cookie(ctx.as_ptr()) });
     // SAFETY: as above: the registers at the probed instruction.
     let sp = unsafe { (*ctx.regs).rsp };
+    if cookie.function == 0 {
+        // No function has this number.
+        // SAFETY: the array is empty: it returns.
+        unsafe { NO_PROGRAMS.tail_call(&ctx, 0) };
+        return 0;
+    }
     hit(cookie, sp);
     0
 }
@@ -89,9 +118,12 @@ fn hit(cookie: Cookie, sp: u64) -> Option<()> {
     let frames = frames(record, true)?;
     let mut rows = ThreadRows(record);
     frames.exec(record.exec_count, &mut rows);
+    // The call has put it there; where it is not, it is one of the others.
+    // SAFETY: an address in user space, read as such.
+    let caller = unsafe { bpf_probe_read_user(sp as *const u64) }.unwrap_or(OTHER_CALLERS);
     if cookie.counted_only {
-        frames.count(cookie.function, sp, kind, &mut rows);
-    } else if frames.enter(cookie.function, sp, &mut rows) {
+        frames.count(cookie.function, sp, caller, kind, &mut rows);
+    } else if frames.enter(cookie.function, sp, caller, &mut rows) {
         // Last: what comes before is not the call's.
         match snapshot(record, task) {
             Some(now) => frames.started(&now),
@@ -217,6 +249,81 @@ impl Rows for ThreadRows<'_> {
         };
         // SAFETY: as the frames.
         found.map(|row| unsafe { &mut *row })
+    }
+
+    #[inline(always)]
+    fn called_by(&mut self, function: u32, caller: u64) {
+        match caller_row(self.0, function, caller) {
+            Some(row) => add(&mut row.calls, 1),
+            None => count(Counter::ProbesNoCaller),
+        }
+    }
+
+    #[inline(always)]
+    fn completed_by(&mut self, function: u32, caller: u64, call: &CompleteCall) {
+        if let Some(row) = caller_row(self.0, function, caller) {
+            row.complete(call, add);
+        }
+    }
+}
+
+/// The calls of a function from one place, or from others. `None`: there is no room.
+#[inline(always)]
+fn caller_row(
+    record: &ThreadRecord,
+    function: u32,
+    caller: u64,
+) -> Option<&'static mut CallerRow> {
+    let mut key = CallerKey {
+        process_start_boot_ns: record.process_start_boot_ns,
+        return_address: caller,
+        pid: record.pid,
+        function,
+        exec_count: record.exec_count,
+        padding: 0,
+    };
+    let mut found = MEASURED_CALLERS.get_ptr_mut(key);
+    if found.is_none() {
+        let empty: &CallerRow = &NO_CALLER;
+        key.return_address = OTHER_CALLERS;
+        found = MEASURED_CALLERS.get_ptr_mut(key);
+        if found.is_none() {
+            MEASURED_CALLERS.insert(key, empty, NEW_ONLY).ok();
+            found = MEASURED_CALLERS.get_ptr_mut(key);
+        }
+        let others = found?;
+        // SAFETY: a word of a map value, read once.
+        let known = unsafe { core::ptr::read_volatile(&raw const (*others).known) };
+        if caller != OTHER_CALLERS && known < u64::from(MAX_CALLERS) {
+            key.return_address = caller;
+            if MEASURED_CALLERS.insert(key, empty, NEW_ONLY).is_ok() {
+                // SAFETY: a map value that is added to only.
+                add(unsafe { &mut (*others).known }, 1);
+            }
+            found = MEASURED_CALLERS.get_ptr_mut(key);
+            if let Some(made) = found {
+                // SAFETY: as above; threads that make it at once write nearly the same.
+                unsafe { (*made).first_ns = bpf_ktime_get_ns() };
+            }
+            found = found.or(Some(others));
+        }
+    }
+    // SAFETY: a map value that is added to only; it is removed once the process is gone.
+    found.map(|row| unsafe { &mut *row })
+}
+
+/// Adds, while other threads may add.
+#[inline(always)]
+fn add(to: &mut u64, added: u64) {
+    // SAFETY: a word of a map value, aligned, that is there as long as the program runs. The
+    // compiler has no atomic addition for this target.
+    unsafe {
+        core::arch::asm!(
+            "lock *(u64 *)({to} + 0) += {added}",
+            to = in(reg) to,
+            added = in(reg) added,
+            options(nostack),
+        );
     }
 }
 

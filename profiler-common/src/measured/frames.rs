@@ -39,6 +39,8 @@ const UNTRACED_ENTRY: u32 = 4;
 pub struct Frame {
     /// The stack pointer at its entry: where its return address lies.
     pub sp: u64,
+    /// Where it returns to.
+    caller: u64,
     /// Number of its function; 0: the call is over, and the place is not free yet.
     pub function: u32,
     flags: u32,
@@ -76,6 +78,12 @@ pub struct Frames {
 pub trait Rows {
     /// The function's row.
     fn row(&mut self, function: u32) -> Option<&mut MeasuredRow>;
+
+    /// The function was called, by what it returns to at `caller`.
+    fn called_by(&mut self, function: u32, caller: u64);
+
+    /// An outermost call that was made from there is complete.
+    fn completed_by(&mut self, function: u32, caller: u64, call: &CompleteCall);
 }
 
 impl Frames {
@@ -87,6 +95,7 @@ impl Frames {
         found: 0,
         frames: [Frame {
             sp: 0,
+            caller: 0,
             function: 0,
             flags: 0,
             entered: [0; 5],
@@ -99,9 +108,9 @@ impl Frames {
 
     /// A call begins. True if it has a place: [`Frames::started`] is then to follow with the
     /// thread's times, as late as can be. `kind` is not asked for where exits are probed: the exit
-    /// tells.
+    /// tells. `caller` is where it returns to.
     #[inline(always)]
-    pub fn enter(&mut self, function: u32, sp: u64, rows: &mut impl Rows) -> bool {
+    pub fn enter(&mut self, function: u32, sp: u64, caller: u64, rows: &mut impl Rows) -> bool {
         self.drop_dead(sp, rows);
         let depth = word(&self.depth);
         let Some(row) = rows.row(function) else {
@@ -120,11 +129,13 @@ impl Frames {
             row.too_deep += 1;
         }
         row.sequence = row.sequence.wrapping_add(1);
+        rows.called_by(function, caller);
         if !has_place {
             return false;
         }
         let frame = self.at_mut(depth);
         frame.sp = sp;
+        frame.caller = caller;
         frame.function = function;
         frame.flags = flags;
         frame.below = [0; 5];
@@ -170,7 +181,14 @@ impl Frames {
 
     /// A call begins whose end nobody looks for, probed as `kind`.
     #[inline(always)]
-    pub fn count(&mut self, function: u32, sp: u64, kind: usize, rows: &mut impl Rows) {
+    pub fn count(
+        &mut self,
+        function: u32,
+        sp: u64,
+        caller: u64,
+        kind: usize,
+        rows: &mut impl Rows,
+    ) {
         self.drop_dead(sp, rows);
         let depth = word(&self.depth);
         if let Some(caller) = self.nearest_below(depth) {
@@ -184,6 +202,7 @@ impl Frames {
                 *own += 1;
             }
             row.sequence = row.sequence.wrapping_add(1);
+            rows.called_by(function, caller);
         }
     }
 
@@ -208,12 +227,16 @@ impl Frames {
         self.drop_dead_above(sp, rows);
         let place = word(&self.found).wrapping_sub(1);
         self.orphan_above(place);
+        let caller = self.at_mut(place).caller;
         let call = self.end(place, kind, now);
         if let Some(row) = rows.row(function) {
             row.sequence = row.sequence.wrapping_add(1);
             row.open = row.open.saturating_sub(1);
             row.complete(&call);
             row.sequence = row.sequence.wrapping_add(1);
+            if call.outermost {
+                rows.completed_by(function, caller, &call);
+            }
         }
         self.pop_ended();
         true
@@ -456,7 +479,7 @@ fn word(word: &u32) -> u32 {
     *core::hint::black_box(word)
 }
 
-const _: () = assert!(size_of::<Frame>() == 168 && size_of::<Frames>() == 16 + 168 * MAX_DEPTH);
+const _: () = assert!(size_of::<Frame>() == 176 && size_of::<Frames>() == 16 + 176 * MAX_DEPTH);
 
 #[cfg(test)]
 #[path = "frames_tests.rs"]

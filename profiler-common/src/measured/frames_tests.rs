@@ -8,14 +8,29 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::clock::Class;
-use crate::measured::elapsed_ns;
+use crate::measured::{callers, elapsed_ns};
+
+/// Where calls return to, where it does not matter.
+const CALLER: u64 = 0x1000;
 
 #[derive(Default)]
-struct Map(HashMap<u32, MeasuredRow>);
+struct Map(
+    HashMap<u32, MeasuredRow>,
+    HashMap<(u32, u64), callers::CallerRow>,
+);
 
 impl Rows for Map {
     fn row(&mut self, function: u32) -> Option<&mut MeasuredRow> {
         Some(self.0.entry(function).or_insert(MeasuredRow::EMPTY))
+    }
+
+    fn called_by(&mut self, function: u32, caller: u64) {
+        self.1.entry((function, caller)).or_default().calls += 1;
+    }
+
+    fn completed_by(&mut self, function: u32, caller: u64, call: &CompleteCall) {
+        let row = self.1.entry((function, caller)).or_default();
+        row.complete(call, |to, more| *to += more);
     }
 }
 
@@ -32,7 +47,7 @@ fn user(ns: u64) -> Snapshot {
 }
 
 fn enter(frames: &mut Frames, rows: &mut Map, function: u32, sp: u64, ns: u64) {
-    assert!(frames.enter(function, sp, rows));
+    assert!(frames.enter(function, sp, CALLER, rows));
     frames.started(&user(ns));
 }
 
@@ -100,7 +115,7 @@ fn beyond_the_depth_calls_are_counted_only() {
     let (mut frames, mut rows) = (Frames::EMPTY, Map::default());
     let mut entered = 0;
     for level in 0..40 {
-        entered += u32::from(frames.enter(1, 10_000 - 100 * level, &mut rows));
+        entered += u32::from(frames.enter(1, 10_000 - 100 * level, CALLER, &mut rows));
         frames.started(&user(0));
     }
     let row = rows.0[&1];
@@ -118,6 +133,7 @@ fn beyond_the_depth_calls_are_counted_only() {
 enum Act {
     Call {
         function: u32,
+        caller: u64,
         counted: bool,
     },
     Return,
@@ -134,8 +150,8 @@ enum Act {
 
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
-        6 => (1..5_u32, prop::bool::weighted(0.1))
-            .prop_map(|(function, counted)| Act::Call { function, counted }),
+        6 => (1..5_u32, 1..4_u64, prop::bool::weighted(0.1))
+            .prop_map(|(function, caller, counted)| Act::Call { function, caller, counted }),
         5 => Just(Act::Return),
         1 => (1..4_usize).prop_map(Act::Throw),
         1 => (0..3_usize).prop_map(Act::Switch),
@@ -149,6 +165,7 @@ struct Open {
     id: usize,
     function: u32,
     sp: u64,
+    from: u64,
     entered: ClassNs,
     outermost: bool,
     caller: Option<usize>,
@@ -162,6 +179,8 @@ struct Told {
     inclusive: HashMap<u32, u64>,
     exclusive: HashMap<u32, u64>,
     unseen: HashMap<u32, u64>,
+    /// By function and place: calls, outermost ones, their time and the part in user mode.
+    callers: HashMap<(u32, u64), [u64; 4]>,
     /// Of calls without a caller.
     roots_ns: u64,
 }
@@ -193,14 +212,18 @@ impl Told {
         self.give(gone.caller, &gone.below);
     }
 
-    fn enter(&mut self, function: u32, sp: u64, now: ClassNs) {
+    fn enter(&mut self, function: u32, sp: u64, from: u64, now: ClassNs) {
         while let Some(last) = self.open.last()
             && last.sp <= sp
             && sp - last.sp < STACK_BYTES
         {
             self.leave_unseen(self.open.len() - 1);
         }
-        if function == 0 || self.open.len() == MAX_DEPTH {
+        if function == 0 {
+            return;
+        }
+        self.callers.entry((function, from)).or_default()[0] += 1;
+        if self.open.len() == MAX_DEPTH {
             return;
         }
         self.next += 1;
@@ -209,6 +232,7 @@ impl Told {
             id: self.next,
             function,
             sp,
+            from,
             entered: now,
             outermost: self.open.iter().all(|open| open.function != function),
             caller,
@@ -246,6 +270,11 @@ impl Told {
         }
         if ended.outermost {
             *self.inclusive.entry(function).or_default() += elapsed;
+            let by = self.callers.entry((function, ended.from)).or_default();
+            let values = [0, 1, elapsed, inclusive[Class::User as usize]];
+            for (to, more) in by.iter_mut().zip(values) {
+                *to += more;
+            }
         }
         *self.exclusive.entry(function).or_default() += elapsed - elapsed_ns(&ended.below);
     }
@@ -271,14 +300,15 @@ proptest! {
                     let left = stacks[stack].len().saturating_sub(count);
                     stacks[stack].truncate(left);
                 }
-                Act::Call { function, counted: true } => {
-                    told.enter(0, top - 64, now);
-                    frames.count(function, top - 64, 4, &mut rows);
+                Act::Call { function, caller, counted: true } => {
+                    told.enter(0, top - 64, caller, now);
+                    told.callers.entry((function, caller)).or_default()[0] += 1;
+                    frames.count(function, top - 64, caller, 4, &mut rows);
                 }
-                Act::Call { function, counted: false } => {
+                Act::Call { function, caller, counted: false } => {
                     stacks[stack].push((function, top - 64));
-                    told.enter(function, top - 64, now);
-                    if frames.enter(function, top - 64, &mut rows) {
+                    told.enter(function, top - 64, caller, now);
+                    if frames.enter(function, top - 64, caller, &mut rows) {
                         frames.started(&at(now));
                     }
                 }
@@ -306,6 +336,18 @@ proptest! {
                 + row.probes_own[4]);
             prop_assert_eq!(row.sequence % 2, 0);
             exclusive_ns += elapsed_ns(&row.exclusive);
+        }
+        let callers: HashMap<(u32, u64), [u64; 4]> = rows.1.iter().map(|(key, row)| {
+            (*key, [row.calls, row.outermost, row.elapsed_ns, row.application_ns])
+        }).collect();
+        prop_assert_eq!(callers, told.callers);
+        for (function, row) in &rows.0 {
+            let mut all = callers::CallerRow::EMPTY;
+            for (_, by) in rows.1.iter().filter(|((of, _), _)| of == function) {
+                all.merge(by);
+            }
+            prop_assert_eq!(all.probes_outermost, row.probes_outermost);
+            prop_assert_eq!(all.probes_below, row.probes_below);
         }
         // What calls without a caller took, and what is within calls that are still open, is what
         // all calls took themselves.

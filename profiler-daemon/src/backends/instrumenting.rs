@@ -1,8 +1,8 @@
 //! Instrumentations of running stages, for whoever asks the backend.
 
-use super::live::{Live, unavailable};
+use super::live::{Live, NAMES_PATIENCE, unavailable};
 use crate::api::{InstrumentationFailure, Unavailable};
-use crate::collect::{Command, InstrumentationCommand};
+use crate::collect::{Command, InstrumentationCommand, InstrumentationState};
 use crate::report::{self, Instrumentation};
 use crate::stages::instrumenting::{self, NotBegun, Wanted};
 
@@ -19,15 +19,19 @@ impl Live {
         } else {
             instrumenting::begin(self.access(), &self.turns, wanted).await
         };
-        let begun = begun.map_err(failure)?;
-        Ok(report::instrumentation(&begun))
+        let state = begun.map_err(failure)?;
+        self.shown(&state).await.map_err(Into::into)
     }
 
     /// All that are kept.
     pub(super) async fn all_instrumentations(&self) -> Result<Vec<Instrumentation>, Unavailable> {
         let all = |answer| Command::Instrumentation(InstrumentationCommand::All { answer });
         let all = self.access().ask(all).await.map_err(unavailable)?;
-        Ok(all.iter().map(report::instrumentation).collect())
+        let mut shown = Vec::new();
+        for state in &all {
+            shown.push(self.shown(state).await?);
+        }
+        Ok(shown)
     }
 
     /// One of them.
@@ -37,7 +41,10 @@ impl Live {
     ) -> Result<Option<Instrumentation>, Unavailable> {
         let one = |answer| Command::Instrumentation(InstrumentationCommand::One { id, answer });
         let one = self.access().ask(one).await.map_err(unavailable)?;
-        Ok(one.as_ref().map(report::instrumentation))
+        match &one {
+            Some(state) => Ok(Some(self.shown(state).await?)),
+            None => Ok(None),
+        }
     }
 
     /// See [`Source::end_instrumentation`](crate::api::Source::end_instrumentation).
@@ -47,7 +54,18 @@ impl Live {
     ) -> Result<Option<Option<Instrumentation>>, Unavailable> {
         let end = |answer| Command::Instrumentation(InstrumentationCommand::End { id, answer });
         let ended = self.access().ask(end).await.map_err(unavailable)?;
-        Ok(ended.map(|ended| ended.as_ref().map(report::instrumentation)))
+        match &ended {
+            Some(Some(state)) => Ok(Some(Some(self.shown(state).await?))),
+            Some(None) => Ok(Some(None)),
+            None => Ok(None),
+        }
+    }
+
+    /// As it is answered, with the names of callers.
+    async fn shown(&self, state: &InstrumentationState) -> Result<Instrumentation, Unavailable> {
+        let names = self.access().caller_names(&state.measured, NAMES_PATIENCE);
+        let names = names.await.map_err(unavailable)?;
+        Ok(report::instrumentation(state, names))
     }
 }
 

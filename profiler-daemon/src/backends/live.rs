@@ -42,7 +42,7 @@ use super::spending;
 /// A pass that is not older than this is fresh.
 const FRESH_NS: u64 = 100_000_000;
 /// How long a report waits for names.
-const NAMES_PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const NAMES_PATIENCE: Duration = Duration::from_secs(5);
 /// How often the collector's state is asked for, for `status`, and threads are looked at.
 const STATE_PERIOD: Duration = Duration::from_secs(1);
 /// How often memory that is free is given back to the system.

@@ -390,6 +390,8 @@ impl Collector {
             offsets,
             &mut drained,
         );
+        let names = (&mut self.processes, self.profile.frames());
+        self.measuring.take_callers(&mut self.kernel, pass, names);
         self.quotas.pass(pass, &Mounted, &mut drained);
         let side_band = self
             .side_band
@@ -412,12 +414,7 @@ impl Collector {
         };
         drained.losses.extend(counts(COLLECTOR_LOSSES, &sources));
         drained.modules = self.processes.modules().view();
-        for stack in &drained.stacks {
-            let info = self.processes.info(stack.process);
-            let executable = info.as_ref().and_then(|info| info.facts.exe.as_ref());
-            self.coverage
-                .add(executable, stack.end, stack.primary.walks);
-        }
+        self.coverage.pass(&drained.stacks, &mut self.processes);
         self.profile.apply(drained);
         // Also where no tables are used: they would be kept for ever.
         let (used, missed) = self.stacks.take_modules();
@@ -460,8 +457,11 @@ impl Collector {
         if !wanted || !self.sweeps.may_begin(began_ns) {
             return;
         }
-        let stacks = &self.stacks;
-        let frames = self.profile.sweep_frames(|marks| stacks.mark(marks));
+        let (stacks, measuring) = (&self.stacks, &self.measuring);
+        let frames = self.profile.sweep_frames(|marks| {
+            stacks.mark(marks);
+            measuring.mark(marks);
+        });
         // After these: the last frame of a module may have left.
         let table = self.profile.frames();
         let gone = self.processes.sweep_modules(|marks| {

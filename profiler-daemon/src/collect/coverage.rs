@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use profiler_common::StackEnd;
 
+use crate::processes::live::Processes;
+use crate::profile::input::StackDelta;
+
 /// Executables that are counted on their own; the walks of others are together under [`OTHER`].
 const MAX_EXECUTABLES: usize = 512;
 /// The rest.
@@ -26,8 +29,17 @@ pub struct WalkCounts {
 pub struct Coverage(HashMap<Arc<str>, WalkCounts>);
 
 impl Coverage {
+    /// Adds the walks of a pass.
+    pub(super) fn pass(&mut self, stacks: &[StackDelta], processes: &mut Processes) {
+        for stack in stacks {
+            let info = processes.info(stack.process);
+            let executable = info.as_ref().and_then(|info| info.facts.exe.as_ref());
+            self.add(executable, stack.end, stack.primary.walks);
+        }
+    }
+
     /// Adds walks that ended so. Kernel threads have no user stack to walk, and are left out.
-    pub(super) fn add(&mut self, executable: Option<&Arc<str>>, end: StackEnd, walks: u64) {
+    fn add(&mut self, executable: Option<&Arc<str>>, end: StackEnd, walks: u64) {
         if end == StackEnd::None || walks == 0 {
             return;
         }

@@ -20,7 +20,10 @@ use tracing::warn;
 use crate::kernel::{Kernel, Measured, Pass, ProbeCosts};
 use crate::processes::ids::ProcessKey;
 use crate::processes::live::Processes;
+use crate::profile::frames::{FrameTable, Marks};
 use crate::sys::clock::monotonic_ns;
+
+use super::callers::CallersOf;
 
 pub use command::InstrumentationCommand;
 use instrumentation::Instrumentation;
@@ -80,6 +83,7 @@ pub(super) struct Measuring {
     /// When the cost was looked at last, and the probes hit since, by process and function.
     looked_ns: u64,
     spent: HashMap<(u32, u32), u64>,
+    callers: CallersOf,
 }
 
 impl Measuring {
@@ -294,6 +298,26 @@ impl Measuring {
         kernel
             .measured
             .remove(|_| false, |function| numbers.contains(&function));
+    }
+
+    /// Takes in who called, once the processes of a pass are known.
+    pub(super) fn take_callers(
+        &mut self,
+        kernel: &mut Kernel,
+        pass: &Pass,
+        names: (&mut Processes, &mut FrameTable),
+    ) {
+        if self.next_number > 0 {
+            let (functions, trials) = (&self.functions, &self.trials);
+            let is_known = |number| functions.contains_key(&number) || trials.contains_key(&number);
+            let measured = &mut kernel.measured;
+            self.callers.pass(measured, pass, is_known, names);
+        }
+    }
+
+    /// Marks the frames of callers.
+    pub(super) fn mark(&self, marks: &mut Marks) {
+        self.callers.mark(marks);
     }
 
     fn forget(&mut self, id: u32) {

@@ -8,6 +8,7 @@
 mod asking;
 mod backoff;
 mod budget;
+mod callers;
 mod collector;
 mod command;
 mod convert;
@@ -42,6 +43,7 @@ mod targets;
 mod unwinding;
 
 pub use budget::{Budget, Tracing};
+pub use callers::Callers;
 pub use collector::Collector;
 pub use command::{Answer, Command, Commander, Gone, SessionUnchanged, TargetsRefused};
 pub use cost::EstimatedCost;

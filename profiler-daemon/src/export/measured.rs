@@ -8,6 +8,9 @@ use super::{
 };
 use crate::report::{Measured, MeasuredValues};
 
+/// Callers of a function that are named.
+const MAX_CALLERS: usize = 5;
+
 /// Writes the table alone.
 ///
 /// # Errors
@@ -109,5 +112,25 @@ fn remark(row: &MeasuredValues) -> Option<String> {
             row.minor_faults + row.major_faults
         ));
     }
+    parts.extend(called_by(row));
     (!parts.is_empty()).then(|| format!("{}: {}", name(&row.function), parts.join("; ")))
+}
+
+/// Where it was called from.
+fn called_by(row: &MeasuredValues) -> Option<String> {
+    let shown = row.callers.iter().take(MAX_CALLERS);
+    let mut callers: Vec<String> = shown
+        .map(|caller| {
+            let mean_ns = caller.elapsed_ns.checked_div(caller.outermost);
+            let mean = mean_ns.map_or_else(String::new, |mean_ns| {
+                format!(", mean {}", nanoseconds(mean_ns))
+            });
+            format!("{} ({} calls{mean})", name(&caller.function), caller.calls)
+        })
+        .collect();
+    match row.callers.len().saturating_sub(MAX_CALLERS) {
+        0 => {}
+        more => callers.push(format!("{more} more")),
+    }
+    (!callers.is_empty()).then(|| format!("called by {}", callers.join(", ")))
 }

@@ -79,6 +79,7 @@ fn seeds() -> Vec<Seed> {
         ("symbol_table", "functions", names),
         ("symbol_table", "one_address", symbols_at_one_address()),
         ("jump_table", "of_each_kind", jumps()),
+        ("chosen_functions", "within_others", chosen_functions()),
         ("debug_lines", "inlined", debug_information(0x20, false)),
         ("debug_lines", "packed", debug_information(0x20, true)),
         (
@@ -233,6 +234,23 @@ fn symbol_names() -> Vec<u8> {
         symbol(999, 1, CODE_ADDRESS + 512, 0),
     ];
     behind_length(names, &symbols.concat())
+}
+
+/// Functions one behind the other, one with a part that lies apart, one that begins within an
+/// instruction of another, and one of Go with its check of the stack.
+fn chosen_functions() -> Vec<u8> {
+    let names = b"\0first\0first.cold\0within\0main.go\0";
+    let go = [
+        0x49, 0x3b, 0x66, 0x10, 0x76, 0x03, 0x55, 0x5d, 0xc3, 0xeb, 0xf5,
+    ];
+    let code = [&code()[..16], &go].concat();
+    let symbols = [
+        symbol(1, 1, CODE_ADDRESS, 15),
+        symbol(7, 1, CODE_ADDRESS + 15, 1),
+        symbol(18, 1, CODE_ADDRESS + 5, 3),
+        symbol(25, 1, CODE_ADDRESS + 16, 11),
+    ];
+    behind_length(&code, &behind_length(&symbols.concat(), names))
 }
 
 /// Symbols that all begin at one place and are nowhere defined.

@@ -67,6 +67,7 @@ impl<'a> Maps<'a> {
             | Map::RingBuf(data)
             | Map::Stack(data)
             | Map::PerfEventArray(data)
+            | Map::ProgramArray(data)
             | Map::Unsupported(data) => Some((name, data)),
             _ => None,
         });

@@ -7,9 +7,9 @@ use std::{fs::File, io};
 
 use aya::maps::{HashMap, MapData, MapError};
 use aya::util::KernelVersion;
-use profiler_common::limits::MAX_MEASURED_ROWS;
+use profiler_common::limits::{MAX_MEASURED_CALLERS, MAX_MEASURED_ROWS};
 use profiler_common::measured::{
-    CALIBRATION, Cookie, Frames, MeasuredKey, MeasuredRow, MeasuredThread,
+    CALIBRATION, CallerKey, CallerRow, Cookie, Frames, MeasuredKey, MeasuredRow, MeasuredThread,
 };
 use thiserror::Error;
 use tracing::warn;
@@ -26,6 +26,10 @@ use super::variant::Variant;
 const PROGRAM: &str = "measure";
 /// The map of what was counted.
 const ROWS: &str = "MEASURED_ROWS";
+/// The map of where calls were made from.
+const CALLERS: &str = "MEASURED_CALLERS";
+/// The first kernel that tells a program which probe was hit.
+const COOKIES_SINCE: KernelVersion = KernelVersion::new(5, 15, 0);
 /// The first kernel with links of many probes.
 const SINCE: KernelVersion = KernelVersion::new(6, 6, 0);
 /// The first kernel on which the process of such a link is one, not a thread.
@@ -38,6 +42,11 @@ const TRIES: usize = 4;
 /// Why functions are not measured.
 #[derive(Debug, Error)]
 pub enum MeasureError {
+    /// A program is not told which probe was hit.
+    #[error(
+        "this kernel has no attach cookies (Linux 5.15): functions cannot be told apart, so they cannot be measured"
+    )]
+    NoCookies,
     /// The kernel is too old.
     #[error(
         "functions cannot be measured on this kernel: probes of many points are needed, which Linux 6.6 has"
@@ -122,6 +131,7 @@ struct MeasuredMaps {
     shared: Vec<SharedMap>,
     frames: HashMap<MapData, MeasuredThread, Frames>,
     rows: HashMap<MapData, MeasuredKey, MeasuredRow>,
+    callers: HashMap<MapData, CallerKey, CallerRow>,
     pids: HashMap<MapData, u32, u32>,
 }
 
@@ -137,6 +147,7 @@ impl Measured {
                 shared: maps.all()?,
                 frames: maps.typed("MEASURED_FRAMES")?,
                 rows: maps.typed(ROWS)?,
+                callers: maps.typed(CALLERS)?,
                 pids: maps.typed("MEASURED_PIDS")?,
             }),
         };
@@ -160,6 +171,7 @@ impl Measured {
     /// [`MeasureError::TooOld`].
     pub fn supported() -> Result<(), MeasureError> {
         match KernelVersion::current() {
+            Ok(version) if version < COOKIES_SINCE => Err(MeasureError::NoCookies),
             Ok(version) if version < SINCE => Err(MeasureError::TooOld),
             _ => Ok(()),
         }
@@ -273,7 +285,9 @@ impl Measured {
     pub fn calibrate(&mut self, targets: &mut Targets) -> Result<ProbeCosts, MeasureError> {
         let costs = calibration::measure(self, targets);
         self.detach(CALIBRATION, targets)?;
-        self.remove(|_| false, |function| function <= calibration::FUNCTIONS);
+        let is_its = |function| function <= calibration::FUNCTIONS;
+        self.remove(|_| false, is_its);
+        self.remove_callers(|key| is_its(key.function));
         costs
     }
 
@@ -412,6 +426,34 @@ impl Measured {
         }
         if let Some(error) = failed {
             warn!("calls of measured functions are kept that are over: {error}");
+        }
+    }
+    /// Where calls were made from so far, by process and function.
+    #[must_use]
+    pub fn callers(&self) -> Vec<(CallerKey, CallerRow)> {
+        let mut callers = Vec::new();
+        let maps = self.maps.as_ref().filter(|_| self.program.is_some());
+        let mut shared = maps.iter().flat_map(|maps| &maps.shared);
+        if let Some(map) = shared.find(|map| map.name == CALLERS) {
+            let each = |key: CallerKey, row: CallerRow| callers.push((key, row));
+            if let Err(error) = batch::read(&map.descriptor, MAX_MEASURED_CALLERS, each) {
+                warn!("callers of measured functions cannot be read: {error}");
+            }
+        }
+        callers
+    }
+
+    /// Places in processes that are gone, and those that functions were called from that are not
+    /// measured any more: they are removed, after they were read for the last time.
+    pub fn remove_callers(&mut self, is_over: impl Fn(&CallerKey) -> bool) {
+        let Some(maps) = self.maps.as_mut().filter(|_| self.program.is_some()) else {
+            return;
+        };
+        let keys: Vec<CallerKey> = maps.callers.keys().filter_map(Result::ok).collect();
+        let over = keys.iter().filter(|key| is_over(key));
+        let failed = over.filter_map(|key| maps.callers.remove(key).err()).last();
+        if let Some(error) = failed {
+            warn!("callers of measured functions are kept that are over: {error}");
         }
     }
 }

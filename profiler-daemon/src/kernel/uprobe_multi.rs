@@ -74,9 +74,12 @@ pub(super) fn load(
     let program = object.programs.get(name).cloned();
     let program = program.ok_or_else(|| format!("the object has no program {name}"))?;
     let defined: HashMap<String, aya_obj::Map> = object.maps.clone();
-    let known = maps.iter().filter_map(|map| {
-        let defined = defined.get(&map.name)?;
-        Some((map.name.as_str(), map.descriptor.as_raw_fd(), defined))
+    // Programs that are not loaded here use maps that are not there: of those no map is known, and
+    // a program that did use one is refused.
+    let known = defined.iter().map(|(name, defined)| {
+        let map = maps.iter().find(|map| map.name == *name);
+        let descriptor = map.map_or(-1, |map| map.descriptor.as_raw_fd());
+        (name.as_str(), descriptor, defined)
     });
     object.relocate_maps(known, &sections)?;
     object.relocate_calls(&sections)?;

@@ -21,6 +21,11 @@ use crate::sys::clock::monotonic_ns;
 
 use super::progress;
 
+/// How long attaching is waited for: the kernel verifies the program first, and calls of it are
+/// timed, which takes seconds on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the names of callers are waited for.
+const NAMES_PATIENCE: Duration = Duration::from_secs(60);
 /// Time between two looks at what the program has mapped, while something that was chosen is
 /// missing.
 const LOOK: Duration = Duration::from_millis(5);
@@ -128,7 +133,7 @@ impl Traced {
         };
         let start = |answer| InstrumentationCommand::Start { plan, answer };
         let asked = live.access();
-        let started = asked.ask(|answer| Command::Instrumentation(start(answer)));
+        let started = asked.ask_within(PATIENCE, |answer| Command::Instrumentation(start(answer)));
         self.id = started.await?.context("--trace")?;
         self.began_ns = monotonic_ns();
         let missing = self.chooser.missing();
@@ -185,7 +190,9 @@ impl Traced {
         let asked = live.access();
         let state = asked.ask(|answer| Command::Instrumentation(one(answer)));
         let state = state.await?.context("what was measured is gone")?;
-        Ok(report::measured(&state.measured, self.began_ns))
+        let access = live.access();
+        let names = access.caller_names(&state.measured, NAMES_PATIENCE).await?;
+        Ok(report::measured(&state.measured, names, self.began_ns))
     }
 
     /// What is meant of these files; what cannot be measured is told at once.

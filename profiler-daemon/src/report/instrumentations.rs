@@ -9,6 +9,7 @@ use super::measured::{Measured, measured};
 use super::times::rfc3339;
 use crate::collect::{End, InstrumentationState, MeasuredFunction, PlannedPoint, Stage};
 use crate::config::targets::Targets;
+use crate::profile::frames::FrameId;
 
 /// All instrumentations that are kept.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -103,9 +104,13 @@ pub struct ExitPoints {
     pub points: usize,
 }
 
-/// How an instrumentation stands.
+/// How an instrumentation stands. `name_of` tells the function and the file of callers, as for
+/// [`measured`].
 #[must_use]
-pub fn instrumentation(state: &InstrumentationState) -> Instrumentation {
+pub fn instrumentation(
+    state: &InstrumentationState,
+    name_of: impl Fn(FrameId) -> (String, String),
+) -> Instrumentation {
     let at = |ns: u64| rfc3339(state.began_unix_ns + ns.saturating_sub(state.began_ns));
     let all = &state.measured;
     let mut functions: Vec<ChosenFunction> =
@@ -153,7 +158,7 @@ pub fn instrumentation(state: &InstrumentationState) -> Instrumentation {
             .count(),
         functions,
         trouble: state.trouble.clone(),
-        measured: measured(all, state.began_ns),
+        measured: measured(all, name_of, state.began_ns),
     }
 }
 

@@ -9,6 +9,11 @@ use serde::Serialize;
 use super::values::ClassValues;
 use crate::collect::{MeasuredFunction, MeasuredFunctions};
 use crate::kernel::ProbeCosts;
+use crate::profile::frames::FrameId;
+
+mod callers;
+
+pub use callers::{MeasuredCaller, caller_frames, caller_name};
 
 /// Below so many times what a probe takes within a call, a call is mostly probe.
 const MOSTLY_PROBE: f64 = 10.0;
@@ -91,6 +96,9 @@ pub struct MeasuredValues {
     /// How long after the recording began its probes were attached, nanoseconds: calls before that
     /// are not in its values.
     pub attached_after_ns: u64,
+    /// The functions that call it, those with most time first: 64 places of a process are told
+    /// apart.
+    pub callers: Vec<MeasuredCaller>,
     /// Why there are no times, or not to the end.
     #[schema(required)]
     pub why: Option<String>,
@@ -125,13 +133,21 @@ pub struct MeasuredTimes {
     pub histogram: Vec<(u64, u32)>,
 }
 
-/// The values of all measured functions, of a recording that began at `began_ns`.
+/// The values of all measured functions, of a recording that began at `began_ns`. `name_of`
+/// tells the function and the file of each of [`caller_frames`], as [`caller_name`] does.
 #[must_use]
-pub fn measured(all: &MeasuredFunctions, began_ns: u64) -> Measured {
+pub fn measured(
+    all: &MeasuredFunctions,
+    name_of: impl Fn(FrameId) -> (String, String),
+    began_ns: u64,
+) -> Measured {
     let functions: Vec<MeasuredValues> = all
         .functions
         .iter()
-        .map(|function| values(function, &all.costs, began_ns))
+        .map(|function| MeasuredValues {
+            callers: callers::callers(&function.callers, &name_of, &all.costs),
+            ..values(function, &all.costs, began_ns)
+        })
         .collect();
     let own = all.functions.iter().flat_map(|function| {
         let rows = function.calls.values();
@@ -229,6 +245,7 @@ fn values(function: &MeasuredFunction, costs: &ProbeCosts, began_ns: u64) -> Mea
         } else {
             "none"
         },
+        callers: Vec::new(),
         attached_after_ns: function.attached_ns.saturating_sub(began_ns),
         why: function
             .gave_up
@@ -302,10 +319,11 @@ mod tests {
     use std::fs::File;
     use std::sync::Arc;
 
+    use profiler_common::measured::CallerRow;
     use profiler_common::measured::histogram::bucket;
 
     use super::*;
-    use crate::collect::{PlannedFunction, PlannedPoint};
+    use crate::collect::{Callers, PlannedFunction, PlannedPoint};
     use crate::kernel::ProbeCost;
     use crate::processes::ids::ProcessKey;
 
@@ -359,16 +377,64 @@ mod tests {
                 attached_ns: 0,
                 gave_up: None,
                 calls: BTreeMap::from([(process(1), row), (process(2), row)]),
+                callers: Callers::new(),
             }],
             costs,
         }
+    }
+
+    /// Frames 1 and 2 are in one function, all others in another.
+    fn name_of(frame: FrameId) -> (String, String) {
+        let function = if frame.0 <= 2 { "near" } else { "far" };
+        (function.to_owned(), "/usr/bin/app".to_owned())
+    }
+
+    // Check that callers are told by function, those with most time first, with what probes took
+    // within their calls subtracted, and that further ones are together.
+    #[test]
+    fn callers_are_told_by_function() {
+        let mut all = function();
+        let of = |calls: u64, elapsed_ns: u64| {
+            let mut row = CallerRow {
+                calls,
+                outermost: calls,
+                elapsed_ns,
+                application_ns: elapsed_ns / 2,
+                ..CallerRow::EMPTY
+            };
+            row.probes_outermost[3] = calls;
+            row.probes_below[2] = 2 * calls;
+            row
+        };
+        all.functions[0].callers = Callers::from([
+            (Some(FrameId(1)), of(100, 1_000_000)),
+            (Some(FrameId(2)), of(200, 2_000_000)),
+            (Some(FrameId(3)), of(10, 20_000_000)),
+            (None, of(5, 50_000)),
+        ]);
+        assert_eq!(caller_frames(&all), [FrameId(1), FrameId(2), FrameId(3)]);
+        let callers = &measured(&all, name_of, 0).functions[0].callers;
+        let told: Vec<_> = callers
+            .iter()
+            .map(|one| (one.function.as_str(), one.calls, one.elapsed_ns))
+            .collect();
+        let less = |calls: u64, ns: u64| ns - calls * (700 + 2 * 500);
+        assert_eq!(
+            told,
+            [
+                ("far", 10, less(10, 20_000_000)),
+                ("near", 300, less(300, 3_000_000)),
+                ("[other callers]", 5, less(5, 50_000)),
+            ]
+        );
+        assert_eq!(callers[1].application_ns, less(300, 1_500_000));
     }
 
     // Check that what probes took is subtracted where it fell: of the function's own calls the part
     // within, of those below all, and of exclusive times what their callers see.
     #[test]
     fn probes_are_subtracted() {
-        let report = measured(&function(), 0);
+        let report = measured(&function(), name_of, 0);
         let values = &report.functions[0];
         assert_eq!((values.calls, values.outermost), (2000, 2000));
         assert_eq!(values.probe_ns, 2000 * 700 + 4000 * 500);
@@ -396,14 +462,14 @@ mod tests {
     fn nothing_and_next_to_nothing() {
         let mut none = function();
         none.functions[0].calls.clear();
-        let report = measured(&none, 0);
+        let report = measured(&none, name_of, 0);
         assert_eq!(report.functions[0].elapsed.mean_ns, None);
         assert_eq!(report.functions[0].elapsed.p99_ns, None);
         let mut short = function();
         for row in short.functions[0].calls.values_mut() {
             row.inclusive = [600_000, 0, 0, 0, 0];
         }
-        let report = measured(&short, 0);
+        let report = measured(&short, name_of, 0);
         assert_eq!(report.functions[0].elapsed.inclusive_ns, 0);
         assert!(report.functions[0].mostly_probe);
     }

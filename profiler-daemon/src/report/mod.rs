@@ -69,7 +69,9 @@ pub use error::ReportError;
 pub use functions::{FunctionRow, functions, functions_with_inlines};
 pub use instrumentations::{Instrumentation, Instrumentations, instrumentation};
 pub use lines::{InstructionRow, LineRow, instructions, lines};
-pub use measured::{Measured, MeasuredValues, measured};
+pub use measured::{
+    Measured, MeasuredCaller, MeasuredValues, caller_frames, caller_name, measured,
+};
 pub use modules::{ModuleRow, modules};
 pub use needed::{frames_needed, lines_needed, outermost_frames};
 pub use os_events::{OsEvents, os_events};

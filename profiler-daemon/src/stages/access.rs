@@ -8,13 +8,16 @@ use thiserror::Error;
 use tokio::sync::{oneshot, watch};
 use tracing::debug;
 
-use crate::collect::{Answer, CollectorState, Command, Commander, Gone, TargetsRefused};
+use crate::collect::{
+    Answer, CollectorState, Command, Commander, Gone, MeasuredFunctions, TargetsRefused,
+};
 use crate::config::targets::Targets;
 use crate::processes::mappings::Place;
 use crate::processes::module::ModuleId;
 use crate::profile::frames::FrameId;
 use crate::profile::snapshot::Snapshot;
 use crate::report::names::{Lines, Names};
+use crate::report::{caller_frames, caller_name};
 use crate::symbols::lines::finder::{LineCounts, LineFinder};
 use crate::symbols::names::{FunctionName, Named, Unnamed};
 use crate::symbols::{
@@ -36,8 +39,8 @@ pub enum Unanswered {
     #[error("the collector has stopped")]
     Stopped,
     /// It takes too long.
-    #[error("the collector did not answer within {PATIENCE:?}")]
-    Late,
+    #[error("the collector did not answer within {0:?}")]
+    Late(Duration),
 }
 
 /// Asks the collector's thread and those that find names and lines. Cheap to clone.
@@ -92,12 +95,24 @@ impl Access {
         &self,
         command: impl FnOnce(Answer<T>) -> Command,
     ) -> Result<T, Unanswered> {
+        self.ask_within(PATIENCE, command).await
+    }
+
+    /// The same, of what may take longer.
+    ///
+    /// # Errors
+    /// [`Unanswered`].
+    pub async fn ask_within<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        command: impl FnOnce(Answer<T>) -> Command,
+    ) -> Result<T, Unanswered> {
         let (answer, receiver) = oneshot::channel();
         self.commander.send(command(answer))?;
-        match tokio::time::timeout(PATIENCE, receiver).await {
+        match tokio::time::timeout(patience, receiver).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) => Err(Unanswered::Stopped),
-            Err(_) => Err(Unanswered::Late),
+            Err(_) => Err(Unanswered::Late(patience)),
         }
     }
 
@@ -171,6 +186,22 @@ impl Access {
             .await
             .unwrap_or_default();
         Arc::new(FrameNames::new(&frames, names))
+    }
+
+    /// What tells the function and the file of each caller of measured functions, as far as names
+    /// are found within `patience`.
+    ///
+    /// # Errors
+    /// [`Unanswered`].
+    pub async fn caller_names(
+        &self,
+        measured: &MeasuredFunctions,
+        patience: Duration,
+    ) -> Result<impl Fn(FrameId) -> (String, String) + use<>, Unanswered> {
+        let snapshot = self.snapshot(u64::MAX).await?;
+        let frames = caller_frames(measured);
+        let names = self.names(Arc::clone(&snapshot), frames, patience).await;
+        Ok(move |frame| caller_name(&snapshot, &*names, frame))
     }
 
     /// What debug information says of frames of a snapshot, those that matter most first, as far as

@@ -110,6 +110,7 @@ pub async fn preview(
         attached_ns: now_ns,
         gave_up: None,
         calls: Default::default(),
+        callers: Default::default(),
     });
     Ok(InstrumentationState {
         id: 0,
@@ -248,7 +249,7 @@ async fn follow(access: Access, turns: Turns, id: u32, mut chooser: Chooser, mut
         let processes = match access.ask(ask).await {
             Ok(Some(processes)) => processes,
             Ok(None) | Err(Unanswered::Stopped | Unanswered::Refused(_)) => return,
-            Err(Unanswered::Late) => continue,
+            Err(Unanswered::Late(_)) => continue,
         };
         let is_new = |(pid, changes): &(u32, u64)| looked.get(pid) != Some(changes);
         if !processes.iter().any(is_new) {

@@ -2,9 +2,9 @@
 //! Hostile bytes: the work has a bound in time and in functions.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     fs::File,
-    ops::{Bound, Range},
+    ops::Range,
     str::FromStr,
 };
 
@@ -172,6 +172,9 @@ pub enum Refused {
     /// Another one begins in it.
     #[error("another function begins within it, at +{0:#x}: nobody knows where it ends")]
     Overlaps(u64),
+    /// What is decoded from its first byte on need not be what is executed.
+    #[error("it begins within another function, at +{0:#x}: its first instruction may be none")]
+    Within(u64),
     /// It is not in the part of the file that is mapped as code.
     #[error("it lies outside the code of the file")]
     NoCode,
@@ -199,6 +202,8 @@ pub enum NoChoice {
 struct Known {
     size_bytes: u64,
     chosen_at_start: bool,
+    /// It is Go's.
+    is_go: bool,
     /// Readable names, with what they are ranked by: not more than [`MAX_NAMES`].
     names: Vec<(Binding, String)>,
     /// Address and size of its code elsewhere: not more than [`MAX_PARTS`].
@@ -234,16 +239,17 @@ pub fn choose_within(
 ) -> Result<Vec<Chosen>, NoChoice> {
     let tables = FileTables::read(file).ok_or(NoChoice::NoProgram)?;
     let deadline = Deadline::after(budget_ns.min(BUDGET_NS));
-    // Where functions begin. Names are kept of those alone that are meant: a file may claim
-    // millions, each as long as it likes.
-    let mut starts: BTreeSet<u64> = BTreeSet::new();
+    // Where functions begin, and how long they are. Names are kept of those alone that are meant: a
+    // file may claim millions, each as long as it likes.
+    let mut starts: BTreeMap<u64, u64> = BTreeMap::new();
     let mut meant: BTreeMap<u64, Known> = BTreeMap::new();
     let mut count = 0;
     let mut take = |symbol: &SymbolEntry| {
         let Some(raw) = symbol.name(file).filter(|_| symbol.is_function) else {
             return;
         };
-        starts.insert(symbol.address);
+        let size_bytes = starts.entry(symbol.address).or_default();
+        *size_bytes = symbol.size_bytes.max(*size_bytes);
         if part_of(&raw).is_some() {
             return;
         }
@@ -289,6 +295,8 @@ pub fn choose_within(
         } else if let Some(known) = meant.get_mut(&symbol.address) {
             known.size_bytes = known.size_bytes.max(symbol.size_bytes);
             known.chosen_at_start |= symbol.is_chosen_at_start;
+            // Those of C in the same file have no package.
+            known.is_go |= tables.has_go && original(without_version(&raw)).contains('.');
             known.add_name(
                 symbol.binding,
                 demangle(without_version(&raw)).into_string(),
@@ -297,10 +305,47 @@ pub fn choose_within(
     };
     let looked = tables.each_symbol(file, deadline, &mut take);
     looked.map_err(|_| NoChoice::TooSlow)?;
+    let starts = Starts::of(&starts);
     let chosen = meant
         .iter()
         .map(|(address, known)| chosen(file, &tables, &starts, *address, known));
     Ok(chosen.collect())
+}
+
+/// Where functions begin, in order, each with the one of those before it that reaches furthest:
+/// its begin and its end.
+struct Starts(Vec<(u64, Option<(u64, u64)>)>);
+
+impl Starts {
+    fn of(sizes: &BTreeMap<u64, u64>) -> Self {
+        let mut furthest: Option<(u64, u64)> = None;
+        let each = sizes.iter().map(|(start, size_bytes)| {
+            let before = furthest;
+            let end = start.saturating_add(*size_bytes);
+            if furthest.is_none_or(|(_, known)| end > known) {
+                furthest = Some((*start, end));
+            }
+            (*start, before)
+        });
+        Self(each.collect())
+    }
+
+    /// The first function that begins between the two.
+    fn first_within(&self, address: u64, end: u64) -> Option<u64> {
+        let next = self.0.partition_point(|(start, _)| *start <= address);
+        let (start, _) = self.0.get(next)?;
+        (*start < end).then_some(*start)
+    }
+
+    /// A function that begins before the address and ends behind it.
+    fn covering(&self, address: u64) -> Option<u64> {
+        let at = self.0.partition_point(|(start, _)| *start < address);
+        let (start, end) = match self.0.get(at) {
+            Some((_, before)) => (*before)?,
+            None => return None,
+        };
+        (end > address).then_some(start)
+    }
 }
 
 /// The function of whose name `.cold` was made.
@@ -313,7 +358,7 @@ fn part_of(raw: &str) -> Option<&str> {
 fn chosen(
     file: &File,
     tables: &FileTables,
-    starts: &BTreeSet<u64>,
+    starts: &Starts,
     address: u64,
     known: &Known,
 ) -> Chosen {
@@ -334,7 +379,7 @@ fn chosen(
 fn points_of(
     file: &File,
     tables: &FileTables,
-    starts: &BTreeSet<u64>,
+    starts: &Starts,
     address: u64,
     known: &Known,
 ) -> Result<ChosenPoints, Refused> {
@@ -346,11 +391,11 @@ fn points_of(
             return Err(Refused::NoSize);
         }
         let end = address.checked_add(size_bytes).ok_or(Refused::NoCode)?;
-        if let Some(other) = starts
-            .range((Bound::Excluded(address), Bound::Excluded(end)))
-            .next()
-        {
+        if let Some(other) = starts.first_within(address, end) {
             return Err(Refused::Overlaps(other - address));
+        }
+        if let Some(other) = starts.covering(address) {
+            return Err(Refused::Within(address - other));
         }
         let size = usize::try_from(size_bytes).unwrap_or(usize::MAX);
         if size > MAX_FUNCTION_BYTES {
@@ -366,7 +411,11 @@ fn points_of(
         .iter()
         .map(|(start, size)| *start..start.saturating_add(*size))
         .collect();
-    let found = points::find(&code, address, &ranges)?;
+    let found = if known.is_go {
+        points::find_go(&code, address)?
+    } else {
+        points::find(&code, address, &ranges)?
+    };
     let in_file = |from: u64, at: u64| {
         move |point: &Point| FilePoint {
             offset: at + (point.address - from),
@@ -390,6 +439,9 @@ fn points_of(
     })
 }
 
+#[cfg(any(test, feature = "fuzzing"))]
+#[path = "chosen_fuzzing.rs"]
+pub(super) mod fuzzing;
 #[cfg(test)]
 #[path = "chosen_tests.rs"]
 mod tests;

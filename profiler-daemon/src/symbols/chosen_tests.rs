@@ -3,6 +3,10 @@
 use std::fs::{self, File};
 
 use super::*;
+use crate::{
+    sys::memory_file::memory_file,
+    unwind::made_files::{CODE_ADDRESS, MadeSection, program},
+};
 
 fn pattern(text: &str) -> Pattern {
     text.parse().unwrap()
@@ -126,6 +130,50 @@ fn functions_of_the_c_library() {
     assert_eq!(one("memmove").points, Err(Refused::ChosenAtStart));
     let all = pattern("libc:*");
     assert!(matches!(choose(&file, &[&all]), Err(NoChoice::TooMany(count)) if count > 1000));
+}
+
+// Check that a symbol that begins within another one's code is refused, which may be within an
+// instruction; that of Go's functions calls are counted; and that whatever files say, points are
+// where instructions begin.
+#[test]
+fn functions_within_others_are_refused() {
+    let text = [
+        0x55, 0x48, 0x89, 0xe5, 0x5d, 0xc3, // push rbp; mov rbp, rsp; pop rbp; ret
+        0x31, 0xc0, 0xc3, // xor eax, eax; ret
+    ];
+    let symbol = |name: u32, address: u64, size: u64| {
+        let mut entry = name.to_le_bytes().to_vec();
+        // A global function of the first section.
+        entry.extend([0x12, 0, 1, 0]);
+        entry.extend((CODE_ADDRESS + address).to_le_bytes());
+        entry.extend(size.to_le_bytes());
+        entry
+    };
+    let symbols = [symbol(1, 0, 6), symbol(5, 2, 2), symbol(9, 6, 3)].concat();
+    let sections = |with_go: bool| {
+        let mut sections = vec![
+            MadeSection::new(".symtab", symbols.clone()),
+            MadeSection::new(".strtab", b"\0one\0two\0a.b\0".to_vec()),
+        ];
+        if with_go {
+            sections.push(MadeSection::new(".gopclntab", vec![0; 16]));
+        }
+        sections
+    };
+    let all = pattern("*:*");
+    let points = |with_go: bool| {
+        let file = memory_file(&program(&text, &sections(with_go))).unwrap();
+        fuzzing::check(&file);
+        let chosen = choose(&file, &[&all]).unwrap();
+        let points = chosen.into_iter().map(|one| (one.name, one.points));
+        points.collect::<HashMap<_, _>>()
+    };
+    let found = points(false);
+    assert_eq!(found["one"], Err(Refused::Overlaps(2)));
+    assert_eq!(found["two"], Err(Refused::Within(2)));
+    assert!(found["a.b"].as_ref().unwrap().exits.is_ok());
+    let found = points(true);
+    assert_eq!(found["a.b"].as_ref().unwrap().exits, Err(NoExits::Go));
 }
 
 #[test]

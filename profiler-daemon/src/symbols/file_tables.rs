@@ -207,6 +207,9 @@ pub(super) struct Code {
     pub(super) short: bool,
 }
 
+/// The section of Go's table of functions, in programs at fixed addresses and in others.
+const GO_TABLES: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
+
 /// Where the tables of a file are.
 #[derive(Debug)]
 pub(super) struct FileTables {
@@ -216,6 +219,8 @@ pub(super) struct FileTables {
     symbols: [SymbolTable; 2],
     /// What the loader fills in.
     pub(super) relocations: [Bytes; 2],
+    /// Whether Go's runtime finds its functions in it.
+    pub(super) has_go: bool,
 }
 
 impl FileTables {
@@ -248,6 +253,7 @@ impl FileTables {
                 versions: bytes(versions),
             }),
             relocations: [".rela.plt", ".rela.dyn"].map(bytes),
+            has_go: GO_TABLES.iter().any(|name| sections.find(name).is_some()),
         })
     }
 

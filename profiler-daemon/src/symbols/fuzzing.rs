@@ -8,6 +8,7 @@ use std::{
 };
 
 use super::{
+    chosen,
     debug_files::{DebugFile, Has, build_id_path, debug_link},
     demangle::{MAX_NAME_BYTES, demangle},
     elf::{ElfNames, Part},
@@ -68,6 +69,34 @@ pub(crate) fn jump_table(input: &[u8]) {
         return;
     };
     check_names(&file);
+}
+
+/// Code, and the symbols and names that say where its functions lie: put into a program. Each but
+/// the last behind two bytes with its length. Whatever they say, probes are put where instructions
+/// begin that are executed from a function's first one on.
+pub(crate) fn chosen_functions(input: &[u8]) {
+    let made;
+    let file = if input.starts_with(b"\x7fELF") {
+        input
+    } else {
+        let parts = split(input).and_then(|(code, rest)| {
+            let (symbols, strings) = split(rest)?;
+            Some((code, symbols, strings))
+        });
+        let Some((code, symbols, strings)) = parts else {
+            return;
+        };
+        made = program(
+            code,
+            &[
+                MadeSection::new(".symtab", symbols.to_vec()),
+                MadeSection::new(".strtab", strings.to_vec()),
+                MadeSection::new(".gopclntab", vec![0; 16]),
+            ],
+        );
+        &made
+    };
+    chosen::fuzzing::check(&memory_file(file).expect("there is room for a small file"));
 }
 
 /// Names places all over a file, as that of a program and as that with what was taken out of one.

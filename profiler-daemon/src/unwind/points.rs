@@ -20,6 +20,10 @@ use super::code::CodeReader;
 pub const MAX_FUNCTION_BYTES: usize = 256 << 10;
 /// Exits of one function that are probed.
 pub const MAX_EXITS: usize = 64;
+/// Instructions of a Go function of which one is the check of its stack.
+const STACK_CHECK_INSTRUCTIONS: usize = 8;
+/// `stackguard0` in Go's `g`.
+const STACK_GUARD_OFFSET: u64 = 0x10;
 /// How far before an indirect jump the look-up in its table may begin, instructions.
 const TABLE_INSTRUCTIONS: usize = 16;
 
@@ -69,6 +73,11 @@ pub enum NoExits {
     /// Code of it that lies apart cannot be read.
     #[error("its exits cannot be found: code of it that lies apart (.cold) cannot be read")]
     Part,
+    /// Its calls begin on one thread and stack, and may end on another.
+    #[error(
+        "it is Go's, whose calls move between threads and stacks: what a call's thread did is not the call's time"
+    )]
+    Go,
     /// More than are probed.
     #[error("it has {0} exits; at most {MAX_EXITS} are probed")]
     TooMany(usize),
@@ -101,6 +110,51 @@ pub fn find(code: &[u8], address: u64, parts: &[Range<u64>]) -> Result<Points, N
         entry: point(entry),
         exits: exits(&instructions, code, address, &own, parts),
     })
+}
+
+/// The same of a function of Go. What makes its stack larger begins it anew: its entry is behind
+/// the check of that, so that each call is met once.
+///
+/// # Errors
+/// [`NoProbe`].
+pub fn find_go(code: &[u8], address: u64) -> Result<Points, NoProbe> {
+    let instructions = decode(code, address)?;
+    let own = address..address + code.len() as u64;
+    let entry = instructions.get(behind_stack_check(&instructions, &own));
+    let entry = entry.ok_or(NoProbe::NoCode(0))?;
+    if let Some(why) = refused(entry) {
+        return Err(NoProbe::Entry(why));
+    }
+    Ok(Points {
+        entry: point(entry),
+        exits: Err(NoExits::Go),
+    })
+}
+
+/// The first instruction that is executed once in each call: their number. Go keeps `g` in a
+/// register (1.17), or takes it from the thread's memory first.
+fn behind_stack_check(instructions: &[Instruction], own: &Range<u64>) -> usize {
+    let first = instructions
+        .iter()
+        .take(STACK_CHECK_INSTRUCTIONS)
+        .enumerate();
+    let from_thread = instructions
+        .first()
+        .filter(|one| one.mnemonic() == Mnemonic::Mov && one.segment_prefix() == Register::FS)
+        .map(Instruction::op0_register);
+    let check = first
+        .filter(|(_, one)| one.mnemonic() == Mnemonic::Cmp && one.op1_kind() == OpKind::Memory)
+        .find(|(_, one)| {
+            one.memory_displacement64() == STACK_GUARD_OFFSET
+                && one.memory_index() == Register::None
+                && (one.memory_base() == Register::R14 || Some(one.memory_base()) == from_thread)
+        });
+    let Some((check, _)) = check else { return 0 };
+    let grows = instructions.get(check + 1);
+    let is_jump = grows.is_some_and(|jump| {
+        jump.mnemonic() == Mnemonic::Jbe && own.contains(&jump.near_branch_target())
+    });
+    if is_jump { check + 2 } else { 0 }
 }
 
 /// The exits of code of a function that lies apart from it (`own`).
@@ -295,6 +349,15 @@ fn refused(instruction: &Instruction) -> Option<&'static str> {
         | Mnemonic::Sti => Some("the kernel takes none on privileged instructions"),
         _ => None,
     }
+}
+
+/// Where instructions begin, counted from the first byte, on which a probe does no damage.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn borders(code: &[u8], address: u64) -> HashSet<u64> {
+    let decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
+    let may_be = |one: &Instruction| one.mnemonic() != Mnemonic::Nop || one.len() != 5;
+    let instructions = decoder.into_iter().filter(may_be);
+    instructions.map(|one| one.ip()).collect()
 }
 
 #[cfg(test)]

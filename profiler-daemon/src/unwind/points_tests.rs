@@ -53,6 +53,37 @@ fn the_mark_of_jump_targets_is_stepped_over() {
     );
 }
 
+// Check that functions of Go are entered behind the check of their stack, whose failure begins them
+// anew, in each of its forms; at once where there is none; and that they have no exits.
+#[test]
+fn functions_of_go_are_entered_behind_the_check_of_the_stack() {
+    let entry = |code: &[u8]| {
+        let points = find_go(code, AT).unwrap();
+        assert_eq!(points.exits, Err(NoExits::Go));
+        points.entry.address - AT
+    };
+    // cmp rsp, [r14+0x10]; jbe +3; push rbp; pop rbp; ret; jmp to the begin.
+    let small = [
+        0x49, 0x3b, 0x66, 0x10, 0x76, 0x03, 0x55, 0x5d, 0xc3, 0xeb, 0xf5,
+    ];
+    assert_eq!(entry(&small), 6);
+    // lea r12, [rsp-0x1a0]; cmp r12, [r14+0x10]; jbe; push rbp; ret.
+    let large = [
+        0x4c, 0x8d, 0xa4, 0x24, 0x60, 0xfe, 0xff, 0xff, 0x4d, 0x3b, 0x66, 0x10, 0x76, 0x02, 0x55,
+        0xc3, 0xeb, 0xee,
+    ];
+    assert_eq!(entry(&large), 14);
+    // mov rcx, fs:[-8]; cmp rsp, [rcx+0x10]; jbe; ret.
+    let old = [
+        0x64, 0x48, 0x8b, 0x0c, 0x25, 0xf8, 0xff, 0xff, 0xff, 0x48, 0x3b, 0x61, 0x10, 0x76, 0x01,
+        0xc3, 0xeb, 0xee,
+    ];
+    assert_eq!(entry(&old), 15);
+    // No check: cmp rcx, [rax+0x10]; jbe; ret; ret (a bound of what the function reads).
+    let bound = [0x48, 0x3b, 0x48, 0x10, 0x76, 0x01, 0xc3, 0xc3];
+    assert_eq!(entry(&bound), 0);
+}
+
 #[test]
 fn jumps_to_other_functions_are_exits() {
     // test edi, edi; je 0x2000; jmp -4 (to itself); the last is a loop.
@@ -166,12 +197,14 @@ proptest! {
     #[test]
     fn points_are_borders(code in prop::collection::vec(any::<u8>(), 0..200)) {
         if let Ok(points) = find(&code, AT, &[]) {
-            let decoder = Decoder::with_ip(64, &code, AT, DecoderOptions::NONE);
-            let borders: HashSet<u64> = decoder.into_iter().map(|one| one.ip()).collect();
+            let borders = borders(&code, AT);
             prop_assert!(borders.contains(&points.entry.address));
             for exit in points.exits.iter().flatten() {
                 prop_assert!(borders.contains(&exit.address));
             }
+        }
+        if let Ok(points) = find_go(&code, AT) {
+            prop_assert!(borders(&code, AT).contains(&points.entry.address));
         }
     }
 }

@@ -374,10 +374,16 @@ fn measuring(id: u32, wanted: Wanted) -> InstrumentationState {
                 attached_ns: 1_000 * MS,
                 gave_up: None,
                 calls: Default::default(),
+                callers: Default::default(),
             }],
             costs: Default::default(),
         },
     }
+}
+
+/// Callers have no names here.
+fn no_caller(_: FrameId) -> (String, String) {
+    (String::new(), String::new())
 }
 
 impl Source for Fake {
@@ -434,7 +440,7 @@ impl Source for Fake {
                 }
                 all.push(state.clone());
             }
-            Ok(instrumentation(&state))
+            Ok(instrumentation(&state, no_caller))
         } else {
             let why = format!("there is no process {}", wanted.whom.pids[0]);
             Err(InstrumentationFailure::Refused(why))
@@ -444,7 +450,10 @@ impl Source for Fake {
 
     fn instrumentations(&self) -> BoxFuture<'_, Result<Vec<Instrumentation>, Unavailable>> {
         let all = self.instrumentations.lock().unwrap();
-        let all = all.iter().map(instrumentation).collect();
+        let all = all
+            .iter()
+            .map(|state| instrumentation(state, no_caller))
+            .collect();
         Box::pin(std::future::ready(Ok(all)))
     }
 
@@ -454,7 +463,9 @@ impl Source for Fake {
     ) -> BoxFuture<'_, Result<Option<Instrumentation>, Unavailable>> {
         let all = self.instrumentations.lock().unwrap();
         let one = all.iter().find(|state| state.id == id);
-        Box::pin(std::future::ready(Ok(one.map(instrumentation))))
+        Box::pin(std::future::ready(Ok(
+            one.map(|state| instrumentation(state, no_caller))
+        )))
     }
 
     fn end_instrumentation(
@@ -469,7 +480,7 @@ impl Source for Fake {
                 return None;
             }
             all[place].stage = Stage::Ended(End::Asked);
-            Some(instrumentation(&all[place]))
+            Some(instrumentation(&all[place], no_caller))
         });
         Box::pin(std::future::ready(Ok(answer)))
     }

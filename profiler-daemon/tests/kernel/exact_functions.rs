@@ -25,14 +25,14 @@ fn measured(options: &[&str]) -> Option<(Value, Value)> {
     Some((truth, serde_json::from_slice(&report).expect("JSON")))
 }
 
-fn run(arguments: &[&str]) -> Output {
+pub(crate) fn run(arguments: &[&str]) -> Output {
     let mut command = Command::new(daemon_exe());
     command.arg("record").args(arguments).stdin(Stdio::null());
     command.output().expect("the program can be executed")
 }
 
-/// Kernels without links of many probes say so, by their version, and run nothing.
-fn is_refused_here(output: &Output) -> bool {
+/// Kernels on which nothing is measured say so, by their version, and run nothing.
+pub(crate) fn is_refused_here(output: &Output) -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("a release");
     let numbers: Vec<u32> = release
         .split(['.', '-'])
@@ -45,14 +45,19 @@ fn is_refused_here(output: &Output) -> bool {
     if version >= (6, 6) {
         return false;
     }
+    let why = if version < (5, 15) {
+        "this kernel has no attach cookies (Linux 5.15): functions cannot be told apart"
+    } else {
+        "probes of many points are needed, which Linux 6.6 has"
+    };
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{said}");
-    assert!(said.contains("which Linux 6.6 has"), "{said}");
+    assert!(said.contains(why), "{said}");
     true
 }
 
 /// The row of a function by the last part of its name.
-fn row<'a>(report: &'a Value, function: &str) -> &'a Value {
+pub(crate) fn row<'a>(report: &'a Value, function: &str) -> &'a Value {
     let rows = report["measured"]["functions"].as_array().expect("rows");
     let mut rows = rows.iter();
     let found = rows.find(|row| text(row, "/function").ends_with(function));
@@ -63,8 +68,16 @@ fn row<'a>(report: &'a Value, function: &str) -> &'a Value {
 // that recursion is timed once; and that panics through probed functions are caught as ever.
 #[test]
 fn each_call_is_counted() {
-    let Some((truth, report)) = measured(&["--trace", "workload:*measured_*", "--trace-budget=0%"])
-    else {
+    let options = [
+        "--trace",
+        "workload:*measured_empty",
+        "--trace",
+        "workload:*measured_recursive",
+        "--trace",
+        "workload:*measured_thrower",
+        "--trace-budget=0%",
+    ];
+    let Some((truth, report)) = measured(&options) else {
         return;
     };
     let empty = row(&report, "measured_empty");
@@ -146,6 +159,60 @@ fn times_agree_with_the_programs_own_clocks() {
     assert!(least <= mean && mean <= most, "{outer:#}");
     let tail = number(outer, "/elapsed/p99_ns");
     assert!((least..=most).contains(&tail), "{outer:#}");
+}
+
+// Check that calls are told apart by the function that made them, with the time of each; and that
+// those from more places than are told apart are together.
+#[test]
+fn callers_are_told_apart() {
+    let Some((truth, report)) = measured(&["--trace", "workload:*called_function"]) else {
+        return;
+    };
+    let called = row(&report, "called_function");
+    let places = number(&truth, "/places");
+    let (often, seldom) = (
+        number(&truth, "/often_calls"),
+        number(&truth, "/seldom_calls"),
+    );
+    assert_eq!(number(called, "/calls"), often + seldom + places);
+    let callers = called["callers"].as_array().expect("callers");
+    let of = |function: &str| {
+        let mut callers = callers.iter();
+        let found = callers.find(|row| text(row, "/function").ends_with(function));
+        found.unwrap_or_else(|| panic!("{function} is not in {called:#}"))
+    };
+    assert_eq!(callers.len(), 4, "{called:#}");
+    assert_eq!(number(of("measured_often"), "/calls"), often);
+    assert_eq!(number(of("measured_seldom"), "/calls"), seldom);
+    let many = number(of("measured_many_places"), "/calls");
+    let others = number(of("[other callers]"), "/calls");
+    assert_eq!(many + others, places, "{called:#}");
+    // Two places are those of the other functions.
+    assert_eq!(many, 62, "{called:#}");
+    let sum = |value: &str| -> u64 { callers.iter().map(|row| number(row, value)).sum() };
+    assert_eq!(sum("/outermost"), number(called, "/outermost"));
+    // Each is rounded once.
+    let elapsed = number(called, "/elapsed/inclusive_ns");
+    assert!(
+        sum("/elapsed_ns").abs_diff(elapsed) <= 8,
+        "{} of {elapsed}",
+        sum("/elapsed_ns")
+    );
+    // 100 us each.
+    let (long, short) = (
+        number(of("measured_often"), "/elapsed_ns"),
+        number(of("measured_seldom"), "/elapsed_ns"),
+    );
+    assert!(
+        long > 2 * short && long < 5 * short,
+        "{long} and {short} ns for {often} and {seldom} calls"
+    );
+    assert!(
+        callers
+            .iter()
+            .filter(|row| !text(row, "/module").is_empty())
+            .all(|row| { text(row, "/module").ends_with("/workload") })
+    );
 }
 
 // Check that a function whose probes take more than they may is given up, that the report says so,

@@ -17,6 +17,8 @@ mod classes;
 mod daemon;
 mod estimated;
 mod exact_functions;
+mod exact_points;
+mod exact_survival;
 mod existing;
 mod failures;
 mod hostile;

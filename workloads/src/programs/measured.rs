@@ -23,6 +23,10 @@ const EMPTY: u64 = 5_000;
 const OUTER: u64 = 20;
 /// Depth of the recursion.
 const DEPTH: u64 = 25;
+/// Calls of `called_function` by one function and by another.
+const CALLED: [u64; 2] = [300, 100];
+/// Calls of `called_function` of which each is made at another place of one function.
+const PLACES: u64 = 72;
 /// Calls of `measured_thrower`, of which every other panics.
 const THROWN: u64 = 100;
 
@@ -44,6 +48,12 @@ fn run(_: &Options, mut truth: Truth) -> anyhow::Result<Truth> {
     }
     let depth = measured_recursive(DEPTH - 1);
     let caught = (0..THROWN).filter(|number| catch_unwind(|| measured_thrower(*number)).is_err());
+    measured_often(per_ms);
+    measured_seldom(per_ms);
+    measured_many_places(per_ms);
+    truth.set("often_calls", CALLED[0]);
+    truth.set("seldom_calls", CALLED[1]);
+    truth.set("places", PLACES);
     truth.set("caught", caught.count());
     truth.set("depth", depth);
     truth.set("empty_calls", 2 * EMPTY);
@@ -87,4 +97,43 @@ fn measured_recursive(depth: u64) -> u64 {
 fn measured_thrower(number: u64) -> u64 {
     assert!(number.is_multiple_of(2), "odd ones panic");
     black_box(number)
+}
+
+/// Works 100 us.
+#[inline(never)]
+fn called_function(per_ms: u64) -> u64 {
+    burn(per_ms / 10, 703)
+}
+
+#[inline(never)]
+fn measured_often(per_ms: u64) {
+    for _ in 0..CALLED[0] {
+        black_box(called_function(per_ms));
+    }
+}
+
+#[inline(never)]
+fn measured_seldom(per_ms: u64) {
+    for _ in 0..CALLED[1] {
+        black_box(called_function(per_ms));
+    }
+}
+
+macro_rules! six_times {
+    ($call:expr) => {
+        $call;
+        $call;
+        $call;
+        $call;
+        $call;
+        $call;
+    };
+}
+
+#[inline(never)]
+fn measured_many_places(per_ms: u64) {
+    six_times!({
+        six_times!(black_box(called_function(per_ms)));
+        six_times!(black_box(called_function(per_ms)));
+    });
 }

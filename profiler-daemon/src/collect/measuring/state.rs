@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use profiler_common::measured::MeasuredRow;
 
+use super::super::callers::Callers;
 use super::instrumentation::{InstrumentationState, Stage};
 use super::plan::PlannedFunction;
 use super::{Measuring, process_of};
@@ -23,6 +24,8 @@ pub struct MeasuredFunction {
     pub gave_up: Option<String>,
     /// Its calls by process.
     pub calls: BTreeMap<ProcessKey, MeasuredRow>,
+    /// Where they were made.
+    pub callers: Callers,
 }
 
 /// All that is measured.
@@ -49,6 +52,7 @@ impl Measuring {
     /// An instrumentation, with what was read up to now.
     pub(super) fn state(&self, kernel: &Kernel, id: u32) -> Option<InstrumentationState> {
         let one = self.instrumentations.get(&id)?;
+        let mut callers = self.callers.of_functions();
         let of = self.functions.iter().filter(|(_, of)| of.of == id);
         let mut functions: BTreeMap<u32, MeasuredFunction> = of
             .map(|(number, function)| {
@@ -58,6 +62,7 @@ impl Measuring {
                     attached_ns: function.attached_ns,
                     gave_up: function.gave_up.clone(),
                     calls: calls.collect(),
+                    callers: callers.remove(number).unwrap_or_default(),
                 };
                 (*number, function)
             })
