@@ -51,6 +51,25 @@ export async function get(path, parameters, signal) {
   throw await refusal(response);
 }
 
+// Has something changed: `body` goes out as JSON. Answers what comes back, null where nothing does. Fails as `get` does, but what cannot
+// be reached is not asked again by itself.
+export async function send(method, path, body, signal) {
+  let response;
+  try {
+    response = await fetch(path, {
+      method,
+      headers: { accept: "application/json", ...(body === undefined ? {} : { "content-type": "application/json" }) },
+      body: body === undefined ? undefined : JSON.stringify(body),
+      signal: AbortSignal.any([signal, AbortSignal.timeout(PATIENCE_MS)]),
+    });
+    if (response.ok) return response.status === 204 ? null : await response.json();
+  } catch (error) {
+    if (signal.aborted) throw error;
+    throw new ApiError("away", "The daemon does not answer", "Nothing may have been changed.");
+  }
+  throw await refusal(response);
+}
+
 // The sessions that somebody has named; the whole life of the daemon, which stands first, is none.
 export async function namedSessions(signal) {
   const { sessions } = await get("/api/v1/sessions", {}, signal);

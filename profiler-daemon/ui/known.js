@@ -6,6 +6,11 @@ export function learn(fresh) {
   status = fresh;
 }
 
+// Whether it is a profile that was saved: nothing of it can be changed.
+export function isReplay() {
+  return Boolean(status?.replay);
+}
+
 // Whose system calls are traced: "all", "targets" or "off"; undefined while the daemon has not said.
 export function traced() {
   return status?.settings?.system_calls;

@@ -22,6 +22,7 @@ function lines(completeness, { elapsedNs = 0, stacks = null, named = false, slee
     [without > 0 && sleepers ? "note" : lacks(without === 0), `${time(without)} without a stack${part}`, `${exactTime(without)}: in the totals, but of no function. Its thread waits and has not been walked yet, or its stack could not be kept.${asleep}`],
     [lacks(failed === 0), `${count(failed)}${of} stacks end early`, "Walks that could not go on: code without unwind information, or a program so new that its tables were not there yet. The executing function and all totals are right; callers are missing."],
     [lacks(truncated === 0), `${several(truncated, "stack")} cut at the limit`, "Walks that ended at the bound on frames. Outer callers are missing."],
+    ...(completeness.probes_ns > 0 ? [["note", `${time(completeness.probes_ns)} taken by probes`, "What the probes of measured functions took of the programs' time: it is in the sampled values."]] : []),
     ...(each > 1 ? [["note", `${each.toFixed(1)} samples tell as much as one`, "Stacks are so deep that walking all would cost more than the budget: some ticks are walked, and stand for the others. Intervals say what that means; totals are exact."]] : []),
     ...(named ? [[lacks(unknown === 0), `${percent(unknown)} of frames without a name`, `Weighted by time. They are shown as module+0xoffset. ${reasons.join(", ")}`.trim()]] : []),
   ];

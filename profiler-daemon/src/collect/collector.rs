@@ -393,13 +393,9 @@ impl Collector {
         let names = (&mut self.processes, self.profile.frames());
         self.measuring.take_callers(&mut self.kernel, pass, names);
         self.quotas.pass(pass, &Mounted, &mut drained);
-        let side_band = self
-            .side_band
-            .as_ref()
-            .map(SideBand::counts)
-            .unwrap_or_default();
+        let side_band = self.side_band.as_ref().map(SideBand::counts);
         let sources = Sources {
-            side_band,
+            side_band: side_band.unwrap_or_default(),
             processes: self.processes.counts(),
             stacks_refused: self.stacks.refused(),
             skipped_runs: self.kernel.programs.skipped_runs(),
@@ -413,6 +409,7 @@ impl Collector {
             quota_groups_refused: self.quotas.refused(),
         };
         drained.losses.extend(counts(COLLECTOR_LOSSES, &sources));
+        drained.measured = self.measuring.profiled(&mut self.processes, offsets);
         drained.modules = self.processes.modules().view();
         self.coverage.pass(&drained.stacks, &mut self.processes);
         self.profile.apply(drained);
@@ -463,9 +460,9 @@ impl Collector {
             measuring.mark(marks);
         });
         // After these: the last frame of a module may have left.
-        let table = self.profile.frames();
+        let profile = &self.profile;
         let gone = self.processes.sweep_modules(|marks| {
-            table.mark_modules(marks);
+            profile.mark_modules(marks);
             stacks.mark_modules(marks);
         });
         if let (Some(unwinding), Some(maps)) = (&mut self.unwinding, &mut self.kernel.unwind) {
@@ -504,8 +501,12 @@ impl Collector {
                 reply(answer, || self.change_session(change));
             }
             Command::Instrumentation(command) => {
-                self.measuring
-                    .obey(&mut self.kernel, &self.processes, command);
+                if self
+                    .measuring
+                    .obey(&mut self.kernel, &self.processes, command)
+                {
+                    self.pass();
+                }
             }
             Command::State { answer } => reply(answer, || self.state()),
             // Handled where the loop can end.
@@ -523,11 +524,8 @@ impl Collector {
         if is_old {
             self.pass();
         }
-        let profile = &self.profile;
-        Arc::clone(
-            self.snapshot
-                .get_or_insert_with(|| Arc::new(profile.snapshot())),
-        )
+        let snapshot = &mut self.snapshot;
+        Arc::clone(snapshot.get_or_insert_with(|| Arc::new(self.profile.snapshot())))
     }
 
     fn change_session(

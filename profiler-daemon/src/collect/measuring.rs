@@ -5,6 +5,7 @@ mod attaching;
 mod command;
 mod instrumentation;
 mod plan;
+mod profiled;
 mod spent;
 mod state;
 mod trial;
@@ -21,6 +22,7 @@ use crate::kernel::{Kernel, Measured, Pass, ProbeCosts};
 use crate::processes::ids::ProcessKey;
 use crate::processes::live::Processes;
 use crate::profile::frames::{FrameTable, Marks};
+use crate::profile::measured as profile;
 use crate::sys::clock::monotonic_ns;
 
 use super::callers::CallersOf;
@@ -63,6 +65,10 @@ struct Function {
     entry: Option<EntryPlace>,
     attached_ns: u64,
     gave_up: Option<String>,
+    /// When its probes were detached before the end, monotonic nanoseconds.
+    detached_ns: Option<u64>,
+    /// As the profile keeps it, once it was told.
+    profiled: Option<Arc<profile::Function>>,
     /// Of threads that are gone.
     ended: HashMap<ProcessKey, MeasuredRow>,
 }
@@ -80,6 +86,9 @@ pub(super) struct Measuring {
     given_up: u64,
     /// Of threads that live, or of which nothing was read since they ended.
     living: HashMap<MeasuredKey, MeasuredRow>,
+    /// Calls as the profile keeps them, and of whom they have changed since.
+    counted: Arc<profile::Counted>,
+    changed: HashSet<(u32, ProcessKey)>,
     /// When the cost was looked at last, and the probes hit since, by process and function.
     looked_ns: u64,
     spent: HashMap<(u32, u32), u64>,
@@ -323,6 +332,8 @@ impl Measuring {
     fn forget(&mut self, id: u32) {
         self.instrumentations.remove(&id);
         self.functions.retain(|_, function| function.of != id);
+        let functions = &self.functions;
+        Arc::make_mut(&mut self.counted).retain(|(number, _), _| functions.contains_key(number));
     }
 
     /// Forgets the instrumentation that ended first, where too many are kept.
@@ -379,6 +390,8 @@ impl Measuring {
         };
         let has_room = kept < MAX_ENDED_ROWS || function.ended.contains_key(&process);
         let place = if has_room { process } else { OTHERS };
+        self.changed.insert((key.function, process));
+        self.changed.insert((key.function, place));
         let ended = function.ended.entry(place);
         ended.or_insert(MeasuredRow::EMPTY).merge(row);
     }
@@ -397,6 +410,9 @@ impl Measuring {
             }
             let hits = |row: &MeasuredRow| row.calls + row.exits_unmatched;
             let before = self.living.insert(key, row);
+            if is_measured && before != Some(row) {
+                self.changed.insert((key.function, process_of(&key)));
+            }
             let more = hits(&row).saturating_sub(before.as_ref().map_or(0, hits));
             if more > 0 && is_measured {
                 *self
@@ -422,6 +438,8 @@ impl Function {
             entry,
             attached_ns: now_ns,
             gave_up: None,
+            detached_ns: None,
+            profiled: None,
             ended: HashMap::new(),
         }
     }

@@ -6,7 +6,7 @@ use super::{
     human::{last_part, name, nanoseconds, percent},
     text::{Cell, Kind, Table, write_table},
 };
-use crate::report::{Measured, MeasuredValues};
+use crate::report::{FunctionRow, Measured, MeasuredValues};
 
 /// Callers of a function that are named.
 const MAX_CALLERS: usize = 5;
@@ -48,14 +48,15 @@ pub(super) fn measured_table(measured: &Measured) -> Table {
 }
 
 fn cells(row: &MeasuredValues) -> Vec<Cell> {
-    let (elapsed, application) = (&row.elapsed, &row.application);
+    let values = &row.values;
+    let (elapsed, application) = (&values.elapsed, &values.application);
     let time = |ns: Option<u64>| Cell::Text(ns.map_or_else(|| "-".to_owned(), nanoseconds));
     let share = match elapsed.inclusive_ns {
         0 => "-".to_owned(),
         all => percent(100.0 * application.inclusive_ns as f64 / all as f64),
     };
     vec![
-        row.calls.to_string().into(),
+        values.calls.to_string().into(),
         time(elapsed.mean_ns),
         time(elapsed.p50_ns),
         time(elapsed.p99_ns),
@@ -71,12 +72,18 @@ fn cells(row: &MeasuredValues) -> Vec<Cell> {
 
 /// What is to be known of a function's values.
 fn remark(row: &MeasuredValues) -> Option<String> {
+    let values = &row.values;
     let mut parts = Vec::new();
-    parts.extend(row.why.clone().map(|why| name(&why)));
-    if row.mostly_probe {
+    parts.extend(values.why.clone().map(|why| name(&why)));
+    if values.mostly_probe {
         parts.push(format!(
             "most of what was measured are its probes: its times may be off by {} a call",
-            nanoseconds(row.error_ns.checked_div(row.outermost).unwrap_or_default())
+            nanoseconds(
+                values
+                    .error_ns
+                    .checked_div(values.outermost)
+                    .unwrap_or_default()
+            )
         ));
     }
     if row.attached_after_ns > 0 {
@@ -85,31 +92,31 @@ fn remark(row: &MeasuredValues) -> Option<String> {
             nanoseconds(row.attached_after_ns)
         ));
     }
-    if row.left_unseen > 0 {
+    if values.left_unseen > 0 {
         parts.push(format!(
             "{} calls ended without a return (an exception, a jump, the end of the thread): their time is their caller's",
-            row.left_unseen
+            values.left_unseen
         ));
     }
-    if row.open > 0 {
+    if values.open > 0 {
         parts.push(format!(
             "{} calls are under way: not in its times",
-            row.open
+            values.open
         ));
     }
-    if row.counted_only > 0 {
-        parts.push(format!("{} calls were counted only", row.counted_only));
+    if values.counted_only > 0 {
+        parts.push(format!("{} calls were counted only", values.counted_only));
     }
-    if row.untraced_calls > 0 {
+    if values.untraced_calls > 0 {
         parts.push(format!(
             "system calls were not traced during {} calls: their time is in APP",
-            row.untraced_calls
+            values.untraced_calls
         ));
     }
-    if row.minor_faults + row.major_faults > 0 {
+    if values.minor_faults + values.major_faults > 0 {
         parts.push(format!(
             "{} page faults are in APP",
-            row.minor_faults + row.major_faults
+            values.minor_faults + values.major_faults
         ));
     }
     parts.extend(called_by(row));
@@ -133,4 +140,82 @@ fn called_by(row: &MeasuredValues) -> Option<String> {
         more => callers.push(format!("{more} more")),
     }
     (!callers.is_empty()).then(|| format!("called by {}", callers.join(", ")))
+}
+
+/// Whether any of these rows was measured exactly.
+fn has_any(rows: &[FunctionRow]) -> bool {
+    rows.iter().any(|row| row.measured.is_some())
+}
+
+/// Columns of what was measured, in tables of functions where anything was.
+pub(super) fn add_columns(
+    rows: &[FunctionRow],
+    columns: &mut Vec<(&'static str, Kind)>,
+    at: usize,
+) {
+    if has_any(rows) {
+        columns.splice(at..at, [("CALLS", Kind::Number), ("MEAN", Kind::Number)]);
+    }
+}
+
+/// The cells of these.
+pub(super) fn add_cells(rows: &[FunctionRow], cells: &mut [Vec<Cell>], at: usize) {
+    if !has_any(rows) {
+        return;
+    }
+    for (row, cells) in rows.iter().zip(cells) {
+        let values = row.measured.as_ref().map(|measured| &measured.values);
+        let calls = values.map(|values| values.calls.to_string());
+        let mean = values.and_then(|values| values.elapsed.mean_ns);
+        let added = [calls, mean.map(nanoseconds)];
+        let added = added.map(|text| Cell::Text(text.unwrap_or_else(|| "-".to_owned())));
+        cells.splice(at..at, added);
+    }
+}
+
+/// What the table is headed by, and what these columns are.
+pub(super) fn add_head(rows: &[FunctionRow], head: String) -> String {
+    if has_any(rows) {
+        format!("{head}\n# CALLS and MEAN (inclusive) were measured exactly, from entry to exit")
+    } else {
+        head
+    }
+}
+
+/// Whether what was sampled of measured functions agrees with what was measured, in a sentence; of
+/// those that do not, what both are.
+pub(super) fn agreement(rows: &[FunctionRow]) -> Option<String> {
+    let measured = || {
+        rows.iter()
+            .filter_map(|row| Some((row, row.measured.as_ref()?)))
+    };
+    let compared = measured().filter(|(_, of)| of.agrees.is_some()).count();
+    if compared == 0 {
+        return None;
+    }
+    let differing = measured().filter(|(_, of)| of.agrees == Some(false));
+    let differing: Vec<String> = differing
+        .map(|(row, of)| {
+            let (compared, why) = (of.compared.as_ref(), of.agrees_why.as_deref());
+            let times = compared.map_or_else(String::new, |compared| {
+                format!(
+                    "sampled {} to {}, measured {} to {} with probes; ",
+                    nanoseconds(compared.sampled_low_ns),
+                    nanoseconds(compared.sampled_high_ns),
+                    nanoseconds(compared.measured_low_ns),
+                    nanoseconds(compared.measured_high_ns),
+                )
+            });
+            format!(
+                "\n# {}: {times}{}",
+                name(&row.function),
+                why.unwrap_or_default()
+            )
+        })
+        .collect();
+    let agree = compared - differing.len();
+    Some(format!(
+        "sampled times of {agree} of {compared} agree with these, within their intervals{}",
+        differing.concat()
+    ))
 }

@@ -2,7 +2,7 @@
 
 use super::{
     human::{last_part, name, nanoseconds, percent, share},
-    measured::measured_table,
+    measured::{add_cells, add_columns, agreement, measured_table},
     tables::{fault_fact, function, stacks_text},
     text::{Cell, Envelope, Kind, Table, TextReport},
 };
@@ -61,7 +61,7 @@ impl TextReport for Recording {
             // Functions have no column of the others.
             _ => "ELAPSED%",
         };
-        let columns = vec![
+        let mut columns = vec![
             (title, Kind::Number),
             ("INCL%", Kind::Number),
             ("USER", Kind::Part),
@@ -74,17 +74,30 @@ impl TextReport for Recording {
         ];
         let all = &self.functions.rows;
         let shown = all.len().min(MAX_ROWS);
+        let rows = &all[..shown];
+        const NAMES: usize = 2;
+        let at = columns.len() - NAMES;
+        add_columns(rows, &mut columns, at);
+        let mut cells: Vec<Vec<Cell>> = rows.iter().map(|row| self.cells(row)).collect();
+        add_cells(rows, &mut cells, at);
         Some(Table {
             head: None,
             columns,
-            rows: all[..shown].iter().map(|row| self.cells(row)).collect(),
+            rows: cells,
             remark: (shown < all.len())
                 .then(|| format!("{shown} of {} functions; csv and json have all", all.len())),
         })
     }
 
     fn second_table(&self) -> Option<Table> {
-        self.measured.as_ref().map(measured_table)
+        let mut table = self.measured.as_ref().map(measured_table)?;
+        let remarks = table
+            .remark
+            .into_iter()
+            .chain(agreement(&self.functions.rows));
+        let remarks: Vec<String> = remarks.collect();
+        table.remark = (!remarks.is_empty()).then(|| remarks.join("\n# "));
+        Some(table)
     }
 }
 

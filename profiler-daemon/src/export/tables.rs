@@ -2,6 +2,7 @@
 
 use super::{
     human::{cut_function, last_part, name, nanoseconds, percent, profiler_cost, share, title},
+    measured,
     text::{Cell, Envelope, Kind, Table, TextReport},
 };
 use crate::report::{
@@ -122,8 +123,13 @@ fn optional(value: Option<&str>) -> String {
 
 /// A row of a table that people read.
 trait TextRow: Sized {
-    fn columns() -> Vec<(&'static str, Kind)>;
+    fn columns(rows: &[Self]) -> Vec<(&'static str, Kind)>;
     fn cells(&self, window: &WindowSpan) -> Vec<Cell>;
+
+    /// The cells of each row.
+    fn rows(rows: &[Self], window: &WindowSpan) -> Vec<Vec<Cell>> {
+        rows.iter().map(|row| row.cells(window)).collect()
+    }
 
     /// What is to be known to read the table.
     fn head(rows: &[Self], window: &WindowSpan) -> Option<String>;
@@ -140,11 +146,10 @@ impl<Row: TextRow> TextReport for List<Row> {
 
     fn table(&self) -> Option<Table> {
         let shown = self.rows.len();
-        let rows = self.rows.iter();
         Some(Table {
             head: Row::head(&self.rows, &self.window),
-            columns: Row::columns(),
-            rows: rows.map(|row| row.cells(&self.window)).collect(),
+            columns: Row::columns(&self.rows),
+            rows: Row::rows(&self.rows, &self.window),
             remark: self
                 .truncated
                 .then(|| format!("{shown} of {} rows; limit=0 shows all", self.total_rows)),
@@ -167,8 +172,10 @@ fn module(path: &str) -> Cell {
 }
 
 impl TextRow for FunctionRow {
-    fn columns() -> Vec<(&'static str, Kind)> {
-        with_values(&["FUNCTION", "MODULE"])
+    fn columns(rows: &[Self]) -> Vec<(&'static str, Kind)> {
+        let mut columns = with_values(&["FUNCTION", "MODULE"]);
+        measured::add_columns(rows, &mut columns, VALUES.len());
+        columns
     }
 
     fn cells(&self, _window: &WindowSpan) -> Vec<Cell> {
@@ -178,8 +185,15 @@ impl TextRow for FunctionRow {
         cells
     }
 
+    fn rows(rows: &[Self], window: &WindowSpan) -> Vec<Vec<Cell>> {
+        let mut cells: Vec<Vec<Cell>> = rows.iter().map(|row| row.cells(window)).collect();
+        measured::add_cells(rows, &mut cells, VALUES.len());
+        cells
+    }
+
     fn head(rows: &[Self], _window: &WindowSpan) -> Option<String> {
-        shares_of(rows.first().map(|row| &row.values))
+        let shares = shares_of(rows.first().map(|row| &row.values))?;
+        Some(measured::add_head(rows, shares))
     }
 }
 
@@ -213,7 +227,7 @@ fn inlined(function: &str, inlined: bool) -> String {
 }
 
 impl TextRow for LineRow {
-    fn columns() -> Vec<(&'static str, Kind)> {
+    fn columns(_rows: &[Self]) -> Vec<(&'static str, Kind)> {
         with_values(&["LINE", "FUNCTION"])
     }
 
@@ -234,7 +248,7 @@ impl TextRow for LineRow {
 }
 
 impl TextRow for InstructionRow {
-    fn columns() -> Vec<(&'static str, Kind)> {
+    fn columns(_rows: &[Self]) -> Vec<(&'static str, Kind)> {
         with_values(&["ADDRESS", "FUNCTION", "LINE"])
     }
 
@@ -253,7 +267,7 @@ impl TextRow for InstructionRow {
 }
 
 impl TextRow for ModuleRow {
-    fn columns() -> Vec<(&'static str, Kind)> {
+    fn columns(_rows: &[Self]) -> Vec<(&'static str, Kind)> {
         with_values(&["MODULE"])
     }
 
@@ -305,7 +319,7 @@ fn capacity(window: &WindowSpan) -> Option<String> {
 }
 
 impl TextRow for ThreadRow {
-    fn columns() -> Vec<(&'static str, Kind)> {
+    fn columns(_rows: &[Self]) -> Vec<(&'static str, Kind)> {
         let who = [
             ("STATE", Kind::Name),
             ("PID", Kind::Number),
@@ -333,7 +347,7 @@ impl TextRow for ThreadRow {
 }
 
 impl TextRow for ProcessRow {
-    fn columns() -> Vec<(&'static str, Kind)> {
+    fn columns(_rows: &[Self]) -> Vec<(&'static str, Kind)> {
         let who = [
             ("THREADS", Kind::Number),
             ("STATE", Kind::Name),

@@ -151,6 +151,13 @@ fn write_completeness(lacks: &Completeness, out: &mut impl Write) -> io::Result<
         human::at_most(lacks.elapsed_attributed_percent),
         human::at_most(100.0 - lacks.frames_unknown_percent),
     )?;
+    if let Some(ns) = lacks.probes_ns {
+        writeln!(
+            out,
+            "# probes of measured functions took {} of it",
+            nanoseconds(ns)
+        )?;
+    }
     if let Some(each) = lacks.samples_each {
         writeln!(
             out,

@@ -67,6 +67,8 @@ const PAGE: Site = Site {
         "views/flame.js",
         "views/lines.js",
         "views/list.js",
+        "views/measured.js",
+        "views/measuring.js",
         "views/os_events.js",
         "views/processes.js",
         "views/scope.js",

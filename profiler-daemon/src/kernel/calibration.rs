@@ -11,6 +11,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use profiler_common::measured::{CALIBRATION, Cookie, PROBE_KINDS, elapsed_ns, probe_kind};
+use serde::{Deserialize, Serialize};
 
 use super::measured::{MeasureError, Measured, ProbePoint};
 use super::targets::Targets;
@@ -67,7 +68,7 @@ unsafe extern "C" {
 }
 
 /// Nanoseconds: the middle of several batches, and how far they are apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProbeCost {
     /// In the call's own times.
     pub inside_ns: f64,

@@ -314,6 +314,25 @@ impl Files {
         Identified { module, is_file }
     }
 
+    /// The module that a file is which nobody need have mapped; it is the system's where it is new.
+    pub(super) fn module_of_file(
+        &mut self,
+        table: &mut ModuleTable,
+        file: &File,
+        path: &str,
+    ) -> ModuleId {
+        let looked = self.look_at(file, false);
+        let unique = looked.and_then(|looked| Some((looked.unique?, looked.build_id)));
+        let Some((unique, build_id)) = unique else {
+            return ModuleId::UNKNOWN;
+        };
+        table.intern(unique, || Module {
+            name: printable(path.as_bytes()),
+            build_id,
+            kind: ModuleKind::User,
+        })
+    }
+
     /// What a file is.
     fn look_at(&mut self, file: &File, memory: bool) -> Option<Looked> {
         let metadata = file.metadata().ok()?;

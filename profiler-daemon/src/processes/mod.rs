@@ -24,6 +24,7 @@ pub mod seen;
 pub mod shares;
 mod sort;
 pub mod source;
+mod unmapped;
 mod upkeep;
 
 #[cfg(test)]

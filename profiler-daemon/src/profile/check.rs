@@ -13,6 +13,7 @@ use thiserror::Error;
 use super::{
     account::AccountView,
     calls::CallTotals,
+    measured::{self, Counted, FunctionState, Measured},
     sessions::{Session, Sessions},
     sleep_runs::{Holder, SleepRun},
     snapshot::Snapshot,
@@ -150,8 +151,40 @@ impl Snapshot {
         for account in kept.chain(images.map(Ok)) {
             account?.check(self, &mut sums)?;
         }
-        sums.check()
+        sums.check()?;
+        self.measured.check(self)
     }
+}
+
+impl Measured {
+    fn check(&self, of: &Snapshot) -> Result<(), Flaw> {
+        expect(
+            measured::are_costs(&self.costs),
+            "probes cost what none can",
+        )?;
+        let known = |state: &FunctionState| {
+            let function = &state.function;
+            let ends = state
+                .detached
+                .is_none_or(|at| at.ns >= function.attached.ns);
+            ends && u128::from(function.attached.ns) <= LARGEST_SUM
+                && of.modules.holds(function.module)
+        };
+        expect(
+            self.functions.iter().all(known),
+            "a measured function is of a file that is not there, or ends before it begins",
+        )?;
+        check_counted(&self.counted)
+    }
+}
+
+fn check_counted(counted: &Counted) -> Result<(), Flaw> {
+    let sum = measured::sum(counted);
+    expect(
+        sum.is_some(),
+        "calls have a duration that is not told apart",
+    )?;
+    expect(sum.is_none_or(|sum| sum <= LARGEST_SUM), TOO_LARGE)
 }
 
 impl AccountView {
@@ -316,9 +349,10 @@ impl Timeline {
                 .back()
                 .is_some_and(|last| last.from_ns <= now_ns);
         expect(rises, "its recent past is out of order")?;
-        self.starts
-            .iter()
-            .try_for_each(|start| start.counters.check())
+        self.starts.iter().try_for_each(|start| {
+            start.counters.check()?;
+            start.measured.as_deref().map_or(Ok(()), check_counted)
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use profiler_common::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{calls::CallTime, frames::FrameId};
+use super::{calls::CallTime, frames::FrameId, measured::Measured};
 pub use crate::processes::ids::Image;
 use crate::processes::{
     ids::{ProcessKey, ThreadKey},
@@ -348,6 +348,8 @@ pub struct DrainPass {
     /// Processes that waited for a processor while a group around them was throttled, and that
     /// group's path.
     pub quota_groups: Vec<(ProcessKey, Arc<str>)>,
-    /// The modules that frames name.
+    /// The modules that frames and measured functions name.
     pub modules: ModuleTable,
+    /// Functions that are measured exactly, with all of their calls up to now.
+    pub measured: Measured,
 }

@@ -84,6 +84,11 @@ pub const OWN_LOSSES: &[Loss<Profile>] = &[
         read: |profile| profile.sessions.given_up(),
     },
     Loss {
+        name: "measured_windows_forgotten",
+        help: "Borders of the recent past at which it is forgotten what had been counted of measured functions: windows that begin or end there are without it.",
+        read: |profile| profile.measured_forgotten,
+    },
+    Loss {
         name: "thread_regressed",
         help: "Updates of threads that would have taken time back from stacks: left out.",
         read: |profile| profile.refusals.regressed_threads,

@@ -19,6 +19,8 @@ pub mod images;
 pub mod input;
 pub mod limits;
 pub mod losses;
+pub mod measured;
+mod measuring;
 pub mod name;
 mod now;
 pub mod over;
@@ -52,6 +54,7 @@ use groups::{Credited, Groups, group_name};
 use images::Images;
 use input::{CommName, DrainPass, ProcessInfo, ThreadUpdate};
 use limits::Limits;
+use measured::Measured;
 use now::Now;
 use room::FoldedSoFar;
 use sessions::Sessions;
@@ -102,6 +105,8 @@ pub struct Profile {
     samples_lost: u64,
     discarded: input::Counts,
     throttled: input::Counts,
+    measured: Measured,
+    measured_forgotten: u64,
 }
 
 impl Profile {
@@ -114,6 +119,7 @@ impl Profile {
             from_ns: started_ns,
             from_unix_ns: started_unix_ns,
             counters: Arc::default(),
+            measured: Some(Arc::default()),
             kept: true,
         });
         Self {
@@ -139,6 +145,8 @@ impl Profile {
             samples_lost: 0,
             discarded: Vec::new(),
             throttled: Vec::new(),
+            measured: Measured::default(),
+            measured_forgotten: 0,
             limits,
         }
     }
@@ -151,7 +159,7 @@ impl Profile {
     /// Takes one drain pass in.
     pub fn apply(&mut self, pass: DrainPass) {
         let last_ns = self.now_ns;
-        self.begin(&pass);
+        let is_border = self.begin(&pass);
         let now = Now {
             segment_ns: self.timeline.current_ns(),
             last_ns,
@@ -226,11 +234,14 @@ impl Profile {
             }
         }
         self.end(&touched);
+        if is_border {
+            self.begin_piece();
+        }
     }
 
     /// Takes the pass's own numbers over and begins the next piece of the recent past when it is
-    /// due.
-    fn begin(&mut self, pass: &DrainPass) {
+    /// due. True if one is to begin at the end of the pass, too.
+    fn begin(&mut self, pass: &DrainPass) -> bool {
         let began_ns = self.timeline.current_ns();
         if self.now_ns.saturating_sub(began_ns) >= self.limits.segment_ns {
             self.begin_piece();
@@ -245,6 +256,7 @@ impl Profile {
         self.discarded = pass.discarded.clone();
         self.throttled = pass.throttled.clone();
         self.modules = pass.modules.clone();
+        self.take_measured(pass.measured.clone())
     }
 
     fn end(&mut self, touched: &BTreeSet<ProcessKey>) {
@@ -357,6 +369,7 @@ impl Profile {
             timeline: self.timeline.clone(),
             sessions: self.sessions.clone(),
             counters: self.counters(),
+            measured: self.measured.clone(),
             stack_bytes: self.stack_bytes(),
             tick_ns: self.limits.tick_ns,
             gap_ns: self.limits.gap_ns,

@@ -1,4 +1,6 @@
-//! When something is told to the profile.
+//! When something is told to the profile, and moments.
+
+use serde::{Deserialize, Serialize};
 
 /// The moment of an update.
 #[derive(Clone, Copy, Debug)]
@@ -11,4 +13,13 @@ pub struct Now {
     pub now_ns: u64,
     /// The number of the pass.
     pub pass: u64,
+}
+
+/// A moment by two clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct At {
+    /// Monotonic nanoseconds.
+    pub ns: u64,
+    /// Nanoseconds since 1970.
+    pub unix_ns: u64,
 }

@@ -2,12 +2,36 @@
 //! the recent past beyond theirs. Nothing leaves the sums: a dropped process becomes part of the
 //! account of its image.
 
-use super::{Profile, account::Account, timeline::Start};
+use std::sync::Arc;
+
+use super::{
+    Profile,
+    account::Account,
+    measured::{MAX_HELD, Measured},
+    sessions::Sessions,
+    timeline::{Needs, Start},
+};
 use crate::processes::ids::ProcessKey;
 
 /// Passes after the one that told of an exit in which more may still come of the process: it is not
 /// dropped before.
 const GRACE_PASSES: u64 = 1;
+
+/// What is needed of the past beside what windows may ask for.
+struct Borders<'a> {
+    sessions: &'a Sessions,
+    measured: &'a Measured,
+}
+
+impl Needs for Borders<'_> {
+    fn needs(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.sessions.needs(from_ns, to_ns)
+    }
+
+    fn is_border(&self, at_ns: u64) -> bool {
+        self.sessions.is_border(at_ns) || self.measured.is_border(at_ns)
+    }
+}
 
 impl Profile {
     /// Drops exited processes until the bounds hold, those within [`GRACE_PASSES`] excepted.
@@ -66,8 +90,10 @@ impl Profile {
             from_ns: self.now_ns,
             from_unix_ns: self.now_unix_ns,
             counters: self.counters(),
+            measured: Some(Arc::clone(&self.measured.counted)),
             kept: true,
         });
+        self.measured_forgotten += self.timeline.forget_counted(MAX_HELD);
         self.age(self.now_ns.saturating_sub(self.limits.recent_past_ns));
         if self.recent_past_is_full() {
             self.make_room_for_pieces();
@@ -96,9 +122,12 @@ impl Profile {
     }
 
     fn age(&mut self, horizon_ns: u64) {
-        let changes =
-            self.timeline
-                .age(self.now_ns, &self.limits.grades, horizon_ns, &self.sessions);
+        let needs = Borders {
+            sessions: &self.sessions,
+            measured: &self.measured,
+        };
+        let grades = &self.limits.grades;
+        let changes = self.timeline.age(self.now_ns, grades, horizon_ns, &needs);
         for change in &changes {
             for account in self.accounts() {
                 account.age(*change);

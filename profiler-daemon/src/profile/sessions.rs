@@ -13,6 +13,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+pub use super::now::At;
 use super::{Profile, name::Name, timeline::Needs};
 
 /// Most spans that an error lists.
@@ -151,15 +152,6 @@ pub const FIRST_SPAN: &str = "start";
 #[must_use]
 pub fn is_reserved(name: Name) -> bool {
     RESERVED.contains(&name.as_str())
-}
-
-/// A moment by two clocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct At {
-    /// Monotonic nanoseconds.
-    pub ns: u64,
-    /// Nanoseconds since 1970.
-    pub unix_ns: u64,
 }
 
 /// Where a span of a session begins; it ends where the next one begins, or the session ends.

@@ -12,6 +12,7 @@ use super::{
     frames::{Frame, FrameId, FrameList},
     groups::GroupsView,
     input::{Counts, ProcessInfo},
+    measured::{Counted, Measured},
     over::Span,
     sessions::Sessions,
     timeline::{Counters, Timeline},
@@ -82,6 +83,7 @@ pub struct Snapshot {
     pub(super) timeline: Timeline,
     pub(super) sessions: Sessions,
     pub(super) counters: Arc<Counters>,
+    pub(super) measured: Measured,
     pub(super) stack_bytes: u64,
     /// The mean time between two ticks of a processor, nanoseconds.
     pub(super) tick_ns: u64,
@@ -104,6 +106,7 @@ impl Snapshot {
     pub fn only(&self, since_ns: u64, wanted: impl Fn(ProcessKey) -> bool) -> Self {
         let mut only = self.clone();
         only.processes.retain(|key, _| wanted(*key));
+        Arc::make_mut(&mut only.measured.counted).retain(|(_, key), _| wanted(*key));
         let forgotten = |view: &ImageView| view.forgotten_ns > since_ns;
         let mut lacking: Vec<bool> = self.images.iter().map(forgotten).collect();
         let mut of_images = vec![0; self.images.len()];
@@ -334,6 +337,39 @@ impl Snapshot {
             discarded: less(&then.discarded, &from.counters.discarded),
             throttled: grown(&then.throttled, &from.counters.throttled),
         })
+    }
+
+    /// The functions that are measured exactly, with all of their calls.
+    #[must_use]
+    pub fn measured(&self) -> &Measured {
+        &self.measured
+    }
+
+    /// The calls of measured functions that had ended by a moment which is a border of the recent
+    /// past, or now; `None` where that is forgotten.
+    #[must_use]
+    pub fn counted_at(&self, at_ns: u64) -> Option<&Counted> {
+        if at_ns >= self.now_ns {
+            return Some(&self.measured.counted);
+        }
+        let start = self.timeline.border_after(at_ns)?;
+        (start.from_ns == at_ns).then_some(start.measured.as_deref()?)
+    }
+
+    /// The first border of the recent past that is not before a moment, and the last one that is
+    /// not after another: monotonic nanoseconds. `None` where there is none, or what passed in
+    /// between is forgotten.
+    #[must_use]
+    pub fn borders_within(&self, from_ns: u64, to_ns: u64) -> Option<(u64, u64)> {
+        let from_ns = match from_ns <= self.started_ns {
+            true => self.started_ns,
+            false => self.timeline.border_after(from_ns)?.from_ns,
+        };
+        let to_ns = match to_ns >= self.now_ns {
+            true => self.now_ns,
+            false => self.timeline.border_before(to_ns)?.from_ns,
+        };
+        (from_ns < to_ns && self.timeline.is_kept(from_ns, to_ns)).then_some((from_ns, to_ns))
     }
 
     /// The named sessions.

@@ -169,6 +169,7 @@ mod tests {
             timeline.open(super::super::timeline::Start {
                 from_ns,
                 from_unix_ns: 0,
+                measured: None,
                 counters: std::sync::Arc::default(),
                 kept: from_ns > 0,
             });

@@ -9,7 +9,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::{input::Counts, limits::Grade};
+use super::{input::Counts, limits::Grade, measured::Counted};
 
 /// The session's own counters at a moment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -33,6 +33,8 @@ pub struct Start {
     pub(super) from_unix_ns: u64,
     /// The session's own counters then.
     pub(super) counters: Arc<Counters>,
+    /// What had been counted of measured functions by then; `None`: that is forgotten.
+    pub(super) measured: Option<Arc<Counted>>,
     /// Whether what passed in it is still known.
     pub(super) kept: bool,
 }
@@ -178,6 +180,26 @@ impl Timeline {
         changes
     }
 
+    /// Has the oldest borders forget what had been counted of measured functions, until all hold no
+    /// more than so many together. Answers how many forgot any.
+    pub(super) fn forget_counted(&mut self, most: usize) -> u64 {
+        let of = |start: &Start| start.measured.as_ref().map_or(0, |counted| counted.len());
+        let mut held: usize = self.starts.iter().map(of).sum();
+        let mut forgot = 0;
+        let oldest = self.starts.len().saturating_sub(1);
+        let mut index = 0;
+        while held > most && index < oldest {
+            let count = of(&self.starts[index]);
+            if count > 0 {
+                Arc::make_mut(&mut self.starts)[index].measured = None;
+                held -= count;
+                forgot += 1;
+            }
+            index += 1;
+        }
+        forgot
+    }
+
     /// The next border after a moment that is not the growing piece's own.
     pub(super) fn next_horizon(&self, horizon_ns: u64) -> Option<u64> {
         let mut borders = self.starts.iter().map(|start| start.from_ns);
@@ -236,6 +258,7 @@ mod tests {
                 from_ns: now * SECOND_NS,
                 from_unix_ns: 0,
                 counters: Arc::default(),
+                measured: None,
                 kept: true,
             });
             let horizon_ns = (now * SECOND_NS).saturating_sub(keep_s * SECOND_NS);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{
+    covered::probes_ns,
     places::Places,
     product::Values,
     query::Frames,
@@ -62,6 +63,10 @@ pub struct Completeness {
     /// The same by reason; the shares sum to it. Absent where lines are not shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lines_unknown: Option<BTreeMap<&'static str, f64>>,
+    /// What probes of measured functions took of the time covered, nanoseconds: it is in the
+    /// sampled values. Absent where nothing was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probes_ns: Option<u64>,
     /// Losses by cause: the counters of the session, or the lost stacks of one process. And of this
     /// answer's own time, that of stacks which were folded (`folded_ns`), and that of functions
     /// some of whose callers were (`callers_folded_ns`).
@@ -150,6 +155,7 @@ impl Completeness {
             frames_unknown: seen.frames_unknown.reasons.clone(),
             lines_unknown_percent: None,
             lines_unknown: None,
+            probes_ns: probes_ns(view),
             causes: causes(view, &seen.losses),
             callers_folded_percent: percent(
                 seen.losses.callers_folded_ns,

@@ -11,7 +11,9 @@ use super::{
     error::ReportError,
     figures::Figures,
     fold::Folding,
+    measured_rows::{MeasuredGroup, RowOf, measured_of_rows},
     merged_tree::{Function, Grain, Label, MergedTree, kind_name},
+    product::Values,
     query::{Scope, TableQuery},
     scope::View,
     table::{Columns, Key, Row, columns_with_values},
@@ -55,6 +57,9 @@ pub struct FunctionRow {
     /// The three groups.
     #[serde(flatten)]
     pub values: RowValues,
+    /// What was measured of it exactly; null where it is not, and of callers and callees.
+    #[schema(required)]
+    pub measured: Option<Box<MeasuredGroup>>,
 }
 
 impl Columns for FunctionRow {
@@ -69,7 +74,39 @@ impl Columns for FunctionRow {
         "inlined",
         "called_from.function",
         "called_from.module",
-        "called_from.percent"
+        "called_from.percent",
+        "measured.calls",
+        "measured.outermost",
+        "measured.open",
+        "measured.left_unseen",
+        "measured.elapsed.inclusive_ns",
+        "measured.elapsed.exclusive_ns",
+        "measured.elapsed.min_ns",
+        "measured.elapsed.mean_ns",
+        "measured.elapsed.max_ns",
+        "measured.elapsed.p50_ns",
+        "measured.elapsed.p90_ns",
+        "measured.elapsed.p99_ns",
+        "measured.elapsed.inclusive_percent",
+        "measured.elapsed.exclusive_percent",
+        "measured.elapsed.inclusive_percent_of_process",
+        "measured.elapsed.exclusive_percent_of_process",
+        "measured.application.inclusive_ns",
+        "measured.application.exclusive_ns",
+        "measured.application.min_ns",
+        "measured.application.mean_ns",
+        "measured.application.max_ns",
+        "measured.application.p50_ns",
+        "measured.application.p90_ns",
+        "measured.application.p99_ns",
+        "measured.application.inclusive_percent",
+        "measured.application.exclusive_percent",
+        "measured.application.inclusive_percent_of_process",
+        "measured.application.exclusive_percent_of_process",
+        "measured.probe_ns",
+        "measured.error_ns",
+        "measured.mostly_probe",
+        "measured.agrees"
     ];
 }
 
@@ -89,7 +126,10 @@ impl Row for FunctionRow {
             "called_from.function" => self.caller().map(|of| Key::Text(&of.function)),
             "called_from.module" => self.caller().map(|of| Key::Text(&of.module)),
             "called_from.percent" => self.caller().map(|of| Key::Number(of.percent)),
-            _ => self.values.column(column).map(Key::Number),
+            _ => match column.strip_prefix("measured.") {
+                Some(column) => self.measured.as_ref()?.column(column).map(Key::Number),
+                None => self.values.column(column).map(Key::Number),
+            },
         }
     }
 
@@ -144,8 +184,9 @@ fn table(
     lines: Option<&dyn Lines>,
 ) -> Result<List<FunctionRow>, ReportError> {
     let view = View::new(snapshot, scope, query.window)?;
+    let folding = Folding::new(snapshot, &query.fold)?;
     let shape = TreeOptions {
-        folding: Folding::new(snapshot, &query.fold)?,
+        folding: folding.clone(),
         ..TreeOptions::plain(query.frames, label)
     };
     let tree = MergedTree::new(&view, shape);
@@ -162,11 +203,24 @@ fn table(
             ..FunctionRow::new(&view, function, inclusive, exclusive)
         },
     );
+    let mut rows: Vec<FunctionRow> = rows.collect();
+    let shown = (query.frames, label, &folding);
+    for (row, measured) in measured_of_rows(&view, shown, &tree.functions) {
+        let row = match row {
+            RowOf::Function(row) => row,
+            RowOf::Own(function) => {
+                let nothing = Figures::from(Values::default());
+                rows.push(FunctionRow::new(&view, &function, &nothing, &nothing));
+                rows.len() - 1
+            }
+        };
+        rows[row].measured = Some(Box::new(measured));
+    }
     let mut completeness = Completeness::new(&view, &tree.seen(&view, label.names()));
     if let Some(lines) = lines {
         completeness = completeness.with_lines(&view, query.frames, lines);
     }
-    List::of(&view, completeness, rows.collect(), query)
+    List::of(&view, completeness, rows, query)
 }
 
 impl FunctionRow {
@@ -192,6 +246,7 @@ impl FunctionRow {
             inlined: function.inlined,
             called_from: None,
             values: RowValues::new(inclusive, exclusive, &view.denominators),
+            measured: None,
         }
     }
 }

@@ -1,22 +1,18 @@
 //! Functions that were measured exactly: the values of instrumentation, with what the probes
 //! themselves cost subtracted.
 
-use profiler_common::Class;
-use profiler_common::measured::histogram::{BUCKETS, lower_bound_ns};
-use profiler_common::measured::{Extremes, MeasuredRow, PROBE_KINDS, elapsed_ns};
+use profiler_common::measured::MeasuredRow;
 use serde::Serialize;
 
-use super::values::ClassValues;
+use super::call_values::{About, CallValues, cost, total_ns};
 use crate::collect::{MeasuredFunction, MeasuredFunctions};
 use crate::kernel::ProbeCosts;
 use crate::profile::frames::FrameId;
+use crate::profile::measured::Calls;
 
 mod callers;
 
 pub use callers::{MeasuredCaller, caller_frames, caller_name};
-
-/// Below so many times what a probe takes within a call, a call is mostly probe.
-const MOSTLY_PROBE: f64 = 10.0;
 
 /// All measured functions.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
@@ -55,82 +51,15 @@ pub struct MeasuredValues {
     pub aliases: Vec<String>,
     /// Its file.
     pub module: String,
-    /// Entries.
-    pub calls: u64,
-    /// Calls during which no other one of the function was open in the thread, from entry to exit:
-    /// what inclusive times, means and quantiles are of.
-    pub outermost: u64,
-    /// Calls under way.
-    pub open: u64,
-    /// Calls that ended without an exit: an exception, a jump across frames, or the end of the
-    /// thread or the program. Their time is their caller's.
-    pub left_unseen: u64,
-    /// Calls that were only counted, because too many were open or no times could be read.
-    pub counted_only: u64,
-    /// Exits of calls that had begun before the function was measured.
-    pub exits_unmatched: u64,
-    /// All of the time.
-    pub elapsed: MeasuredTimes,
-    /// The part of it in user mode outside system calls; handling page faults is in it.
-    pub application: MeasuredTimes,
-    /// Inclusive time by class.
-    pub classes: ClassValues,
-    /// Exclusive time by class: less the calls of other measured functions that it made.
-    pub exclusive_classes: ClassValues,
-    /// Page faults during its calls that waited for no device.
-    pub minor_faults: u64,
-    /// Those that did.
-    pub major_faults: u64,
-    /// Complete calls during which system calls were not traced: the whole of their running time is
-    /// application time.
-    pub untraced_calls: u64,
-    /// What probes took within its calls, nanoseconds: subtracted.
-    pub probe_ns: u64,
-    /// How far the subtracted may be off, nanoseconds.
-    pub error_ns: u64,
-    /// Whether its calls are so short that most of what was measured was the probes.
-    pub mostly_probe: bool,
-    /// How its exits were found: "sites", its own returns and jumps to other functions; "none":
-    /// calls are counted.
-    pub exits: &'static str,
+    /// Its calls.
+    #[serde(flatten)]
+    pub values: CallValues,
     /// How long after the recording began its probes were attached, nanoseconds: calls before that
     /// are not in its values.
     pub attached_after_ns: u64,
     /// The functions that call it, those with most time first: 64 places of a process are told
     /// apart.
     pub callers: Vec<MeasuredCaller>,
-    /// Why there are no times, or not to the end.
-    #[schema(required)]
-    pub why: Option<String>,
-}
-
-/// One of the two times of a measured function.
-#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
-pub struct MeasuredTimes {
-    /// From entry to exit, of outermost calls, nanoseconds.
-    pub inclusive_ns: u64,
-    /// Less the calls of other measured functions that it made.
-    pub exclusive_ns: u64,
-    /// The shortest outermost call; `null` where there is none, as in the next ones.
-    #[schema(required)]
-    pub min_ns: Option<u64>,
-    /// The mean of them.
-    #[schema(required)]
-    pub mean_ns: Option<u64>,
-    /// The longest.
-    #[schema(required)]
-    pub max_ns: Option<u64>,
-    /// Half of them took no longer; to a fifth.
-    #[schema(required)]
-    pub p50_ns: Option<u64>,
-    /// Nine of ten.
-    #[schema(required)]
-    pub p90_ns: Option<u64>,
-    /// Ninety-nine of a hundred.
-    #[schema(required)]
-    pub p99_ns: Option<u64>,
-    /// Their durations: the least one of a bucket, nanoseconds, and how many calls are in it.
-    pub histogram: Vec<(u64, u32)>,
 }
 
 /// The values of all measured functions, of a recording that began at `began_ns`. `name_of`
@@ -186,131 +115,18 @@ fn values(function: &MeasuredFunction, costs: &ProbeCosts, began_ns: u64) -> Mea
     for calls in function.calls.values() {
         row.merge(calls);
     }
-    let inside = |kind: usize| costs[kind].inside_ns;
-    let own_ns = cost(&row.probes_outermost, inside);
-    let below_ns = cost(&row.probes_below, |kind| total_ns(costs, kind));
-    let direct_ns = cost(&row.probes_direct, |kind| costs[kind].outside_ns);
-    let probe_ns = own_ns + below_ns;
-    let exclusive_probe_ns = cost(&row.probes_own, inside) + direct_ns;
-    let error_ns = cost(&row.probes_outermost, |kind| costs[kind].error_ns)
-        + cost(&row.probes_below, |kind| costs[kind].error_ns);
-    let per_call_ns = if row.outermost == 0 {
-        0.0
-    } else {
-        probe_ns / row.outermost as f64
+    let about = About {
+        counted_only: function.plan.exits.as_ref().err().map(String::as_str),
+        gave_up: function.gave_up.as_deref(),
     };
-    // What probes take is user time: the handling of a breakpoint is no system call.
-    let lessened = |times: &[u64; 5], probe_ns: f64| {
-        let mut times = *times;
-        let user = &mut times[Class::User as usize];
-        *user = user.saturating_sub(probe_ns as u64);
-        times
-    };
-    let inclusive = lessened(&row.inclusive, probe_ns);
-    let exclusive = lessened(&row.exclusive, exclusive_probe_ns);
-    let user = Class::User as usize;
-    let times = |which: usize, inclusive_ns: u64, exclusive_ns: u64| {
-        let histogram = &row.histograms[which];
-        let extremes = row.inclusive_extremes[which];
-        of_calls(
-            (inclusive_ns, exclusive_ns),
-            (row.outermost, extremes, histogram),
-            per_call_ns,
-        )
-    };
-    let mostly_probe =
-        row.outermost > 0 && (elapsed_ns(&row.inclusive) as f64) < MOSTLY_PROBE * own_ns;
     MeasuredValues {
         function: function.plan.name.clone(),
         aliases: function.plan.aliases.clone(),
         module: function.plan.module.to_string(),
-        calls: row.calls,
-        outermost: row.outermost,
-        open: u64::from(row.open),
-        left_unseen: row.left_unseen + row.left_exec + row.left_exit,
-        counted_only: row.too_deep + row.no_times,
-        exits_unmatched: row.exits_unmatched,
-        elapsed: times(0, elapsed_ns(&inclusive), elapsed_ns(&exclusive)),
-        application: times(1, inclusive[user], exclusive[user]),
-        classes: ClassValues::from(&inclusive),
-        exclusive_classes: ClassValues::from(&exclusive),
-        minor_faults: row.faults[0],
-        major_faults: row.faults[1],
-        untraced_calls: row.untraced,
-        probe_ns: probe_ns as u64,
-        error_ns: error_ns as u64,
-        mostly_probe,
-        exits: if function.plan.exits.is_ok() {
-            "sites"
-        } else {
-            "none"
-        },
         callers: Vec::new(),
+        values: CallValues::new(&Calls::from(&row), about, costs, None),
         attached_after_ns: function.attached_ns.saturating_sub(began_ns),
-        why: function
-            .gave_up
-            .clone()
-            .or_else(|| function.plan.exits.as_ref().err().cloned()),
     }
-}
-
-fn of_calls(
-    (inclusive_ns, exclusive_ns): (u64, u64),
-    (outermost, extremes, histogram): (u64, Extremes, &[u32; BUCKETS]),
-    per_call_ns: f64,
-) -> MeasuredTimes {
-    let less = |ns: u64| ns.saturating_sub(per_call_ns as u64);
-    let any = outermost > 0;
-    let quantile = |share: f64| {
-        let ns = quantile(histogram, share)?;
-        Some(less(ns.clamp(extremes.min_ns, extremes.max_ns)))
-    };
-    MeasuredTimes {
-        inclusive_ns,
-        exclusive_ns,
-        min_ns: any.then(|| less(extremes.min_ns)),
-        mean_ns: inclusive_ns.checked_div(outermost),
-        max_ns: any.then(|| less(extremes.max_ns)),
-        p50_ns: quantile(0.5),
-        p90_ns: quantile(0.9),
-        p99_ns: quantile(0.99),
-        histogram: (0..BUCKETS)
-            .filter(|bucket| histogram[*bucket] > 0)
-            .map(|bucket| (lower_bound_ns(bucket), histogram[bucket]))
-            .collect(),
-    }
-}
-
-/// So much of what is in the buckets is not longer than this: within its bucket by its place there.
-fn quantile(histogram: &[u32; BUCKETS], share: f64) -> Option<u64> {
-    let all: u64 = histogram.iter().map(|count| u64::from(*count)).sum();
-    let wanted = share * all as f64;
-    let mut below = 0.0;
-    for (bucket, count) in histogram
-        .iter()
-        .enumerate()
-        .filter(|(_, count)| **count > 0)
-    {
-        let count = f64::from(*count);
-        if below + count >= wanted {
-            let from_ns = lower_bound_ns(bucket) as f64;
-            let to_ns = lower_bound_ns(bucket + 1) as f64;
-            return Some((from_ns + (to_ns - from_ns) * (wanted - below) / count) as u64);
-        }
-        below += count;
-    }
-    None
-}
-
-fn total_ns(costs: &ProbeCosts, kind: usize) -> f64 {
-    costs[kind].inside_ns + costs[kind].outside_ns
-}
-
-fn cost(counts: &[u64; PROBE_KINDS], each_ns: impl Fn(usize) -> f64) -> f64 {
-    let counts = counts.iter().enumerate();
-    counts
-        .map(|(kind, count)| *count as f64 * each_ns(kind))
-        .sum()
 }
 
 #[cfg(test)]
@@ -319,8 +135,7 @@ mod tests {
     use std::fs::File;
     use std::sync::Arc;
 
-    use profiler_common::measured::CallerRow;
-    use profiler_common::measured::histogram::bucket;
+    use profiler_common::measured::{CallerRow, Extremes, histogram::bucket};
 
     use super::*;
     use crate::collect::{Callers, PlannedFunction, PlannedPoint};
@@ -361,7 +176,7 @@ mod tests {
             name: "work".to_owned(),
             aliases: Vec::new(),
             module: "/usr/bin/app".into(),
-            address: 0,
+            address: 0x1000,
             file,
             shared: false,
             entry: PlannedPoint {
@@ -435,7 +250,7 @@ mod tests {
     #[test]
     fn probes_are_subtracted() {
         let report = measured(&function(), name_of, 0);
-        let values = &report.functions[0];
+        let values = &report.functions[0].values;
         assert_eq!((values.calls, values.outermost), (2000, 2000));
         assert_eq!(values.probe_ns, 2000 * 700 + 4000 * 500);
         assert_eq!(values.error_ns, 2000 * 50 + 4000 * 10);
@@ -463,25 +278,14 @@ mod tests {
         let mut none = function();
         none.functions[0].calls.clear();
         let report = measured(&none, name_of, 0);
-        assert_eq!(report.functions[0].elapsed.mean_ns, None);
-        assert_eq!(report.functions[0].elapsed.p99_ns, None);
+        assert_eq!(report.functions[0].values.elapsed.mean_ns, None);
+        assert_eq!(report.functions[0].values.elapsed.p99_ns, None);
         let mut short = function();
         for row in short.functions[0].calls.values_mut() {
             row.inclusive = [600_000, 0, 0, 0, 0];
         }
         let report = measured(&short, name_of, 0);
-        assert_eq!(report.functions[0].elapsed.inclusive_ns, 0);
-        assert!(report.functions[0].mostly_probe);
-    }
-
-    #[test]
-    fn quantiles_lie_in_their_buckets() {
-        let mut histogram = [0; BUCKETS];
-        histogram[bucket(1_000)] = 90;
-        histogram[bucket(1_000_000)] = 10;
-        let at = |share| quantile(&histogram, share).map(bucket);
-        assert_eq!(at(0.5), Some(bucket(1_000)));
-        assert_eq!(at(0.99), Some(bucket(1_000_000)));
-        assert_eq!(quantile(&[0; BUCKETS], 0.5), None);
+        assert_eq!(report.functions[0].values.elapsed.inclusive_ns, 0);
+        assert!(report.functions[0].values.mostly_probe);
     }
 }

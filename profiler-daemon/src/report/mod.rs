@@ -6,7 +6,9 @@
 //! of it on random profiles.
 
 mod accuracy;
+pub mod agreement;
 pub mod answer;
+pub mod call_values;
 pub mod called_from;
 pub mod callers;
 pub mod calltree;
@@ -15,6 +17,7 @@ mod changed;
 mod compared;
 pub mod completeness;
 pub mod confidence;
+mod covered;
 pub mod diff;
 mod divided;
 mod entry;
@@ -29,6 +32,7 @@ pub mod lines;
 mod marks;
 mod meant;
 pub mod measured;
+pub mod measured_rows;
 mod member;
 mod merged_tree;
 pub mod modules;
@@ -59,6 +63,7 @@ mod walks;
 mod whole_tree;
 
 pub use answer::List;
+pub use call_values::CallValues;
 pub use called_from::CalledFrom;
 pub use callers::{Neighbours, callees, callers};
 pub use calltree::{CallTree, TreeNode, calltree};
@@ -72,6 +77,7 @@ pub use lines::{InstructionRow, LineRow, instructions, lines};
 pub use measured::{
     Measured, MeasuredCaller, MeasuredValues, caller_frames, caller_name, measured,
 };
+pub use measured_rows::MeasuredGroup;
 pub use modules::{ModuleRow, modules};
 pub use needed::{frames_needed, lines_needed, outermost_frames};
 pub use os_events::{OsEvents, os_events};

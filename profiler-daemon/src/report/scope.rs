@@ -99,6 +99,27 @@ impl<'a> View<'a> {
         })
     }
 
+    /// What a part of its members had in another time. Nothing in it is a share of anything.
+    pub(super) fn part(&self, members: Vec<Member<'a>>, coverage: Coverage) -> Self {
+        let snapshot = self.snapshot;
+        let span_ns = coverage.to_ns.saturating_sub(coverage.from_ns);
+        let of = |member: &Member<'_>| member.account.threads_over(coverage.span).total();
+        let totals: Vec<Totals> = members.iter().map(of).collect();
+        let kinds: Vec<KindNs> = totals.iter().map(|totals| totals.kinds).collect();
+        let strata = strata(&members, &kinds, snapshot.mark_periods());
+        let (figures, total) = strata::totals(&strata, &totals, span_ns);
+        Self {
+            snapshot,
+            members,
+            totals,
+            figures,
+            total,
+            strata,
+            coverage,
+            denominators: Denominators::default(),
+        }
+    }
+
     /// Of a member, the control group around it whose quota was used up in the time covered while
     /// it was runnable, and for how long.
     pub(super) fn throttled(&self, member: usize) -> Option<(String, u64)> {

@@ -151,6 +151,16 @@ fn times_agree_with_the_programs_own_clocks() {
         parts.abs_diff(elapsed) <= probes,
         "{parts} of {elapsed}, probes {probes}"
     );
+    // The same stands beside what was sampled.
+    let rows = report["functions"]["rows"].as_array().expect("rows");
+    let merged = rows
+        .iter()
+        .find(|row| text(row, "/function").ends_with("measured_outer"));
+    let merged = merged.expect("a row, sampled or not");
+    for value in ["/outermost", "/elapsed/inclusive_ns", "/probe_ns"] {
+        let beside = number(merged, &format!("/measured{value}"));
+        assert_eq!(beside, number(outer, value), "{merged:#}");
+    }
     let mean = number(outer, "/elapsed/mean_ns");
     let (least, most) = (
         number(outer, "/elapsed/min_ns"),

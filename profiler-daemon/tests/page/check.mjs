@@ -7,6 +7,7 @@ import "./compare.mjs";
 import "./speedscope.mjs";
 import "./timeline.mjs";
 import "./lines.mjs";
+import "./measured.mjs";
 import "./sessions.mjs";
 import "./whole.mjs";
 import { env, runAll } from "./browser.mjs";

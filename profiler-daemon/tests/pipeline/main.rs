@@ -19,6 +19,7 @@ mod leaving;
 mod ledger;
 mod lines;
 mod machine;
+mod measured;
 mod neighbours;
 mod oracle;
 mod overview;

@@ -1,6 +1,6 @@
 // A tab that is one table the daemon sorts, filters and cuts.
 
-import { announce, el, setText } from "../dom.js";
+import { announce, el, setChildren, setText } from "../dom.js";
 import { count, several } from "../format.js";
 import { change, foldOf, spanOf } from "../route.js";
 import { createTable, sortRows } from "../table.js";
@@ -9,19 +9,29 @@ const INTERVAL_MS = 5_000;
 const LIMIT = 500;
 const TYPING_MS = 200;
 
-// `takesFrames`, `takesFold`: whether the report takes them. `extra(params)`: what else it is asked.
-export function createListTab({ report, nouns, columns, key, defaultSort, filterLabel, empty, takesFrames = false, takesFold = false, extra = () => ({}) }) {
+// `takesFrames`, `takesFold`: whether the report takes them. `extra(params)`: what else it is asked. `optional`: {has(rows), columns, after}, columns
+// that a table has, after that many others, where its rows have anything in them. `above`: an element over the table.
+export function createListTab({ report, nouns, columns, key, defaultSort, filterLabel, empty, takesFrames = false, takesFold = false, extra = () => ({}), optional = null, above = null }) {
   let limit = LIMIT;
-  const table = createTable({
-    caption: nouns[1][0].toUpperCase() + nouns[1].slice(1),
-    columns,
-    key,
-    empty: empty ?? `No ${nouns[0]} matches.`,
-    onSort(id, order, label) {
-      change({ sort: id, order });
-      announce(`Sorted by ${label}, ${order === "asc" ? "ascending" : "descending"}.`);
-    },
-  });
+  const place = el("div", {});
+  let hasOptional = false;
+  let table = null;
+  const sortable = [...columns, ...(optional?.columns ?? [])];
+  const make = () => {
+    const of = hasOptional ? [...columns.slice(0, optional.after), ...optional.columns, ...columns.slice(optional.after)] : columns;
+    table = createTable({
+      caption: nouns[1][0].toUpperCase() + nouns[1].slice(1),
+      columns: of,
+      key,
+      empty: empty ?? `No ${nouns[0]} matches.`,
+      onSort(id, order, label) {
+        change({ sort: id, order });
+        announce(`Sorted by ${label}, ${order === "asc" ? "ascending" : "descending"}.`);
+      },
+    });
+    setChildren(place, [table.element]);
+  };
+  make();
   const filter = el("input", { type: "search", id: "filter", placeholder: filterLabel, autocomplete: "off", spellcheck: "false" });
   let typing = 0;
   filter.addEventListener("input", () => {
@@ -35,7 +45,7 @@ export function createListTab({ report, nouns, columns, key, defaultSort, filter
   let answer = null;
 
   function sorting() {
-    const column = columns.find(({ id, sorts }) => id === params.sort && sorts !== false) ?? columns.find(({ id }) => id === defaultSort);
+    const column = sortable.find(({ id, sorts }) => id === params.sort && sorts !== false) ?? columns.find(({ id }) => id === defaultSort);
     return { column, order: ["asc", "desc"].includes(params.order) ? params.order : column.order ?? "asc" };
   }
 
@@ -48,11 +58,11 @@ export function createListTab({ report, nouns, columns, key, defaultSort, filter
   }
 
   return {
-    element: el("div", {}, el("div", { class: "tools" }, el("label", {}, el("span", {}, "Filter"), filter), total, all), table.element),
+    element: el("div", {}, above, el("div", { class: "tools" }, el("label", {}, el("span", {}, "Filter"), filter), total, all), place),
     report,
     intervalMs: INTERVAL_MS,
     query(now) {
-      const column = columns.find(({ id, sorts }) => id === now.sort && sorts !== false);
+      const column = sortable.find(({ id, sorts }) => id === now.sort && sorts !== false);
       const order = ["asc", "desc"].includes(now.order) ? now.order : undefined;
       const q = (now.q ?? "").slice(0, 80);
       return {
@@ -73,6 +83,10 @@ export function createListTab({ report, nouns, columns, key, defaultSort, filter
     },
     load(fresh) {
       answer = fresh;
+      if (optional && optional.has(fresh.rows) !== hasOptional) {
+        hasOptional = !hasOptional;
+        make();
+      }
       draw();
     },
   };

@@ -7,6 +7,8 @@ import { link } from "../route.js";
 import { numberColumn, textColumn } from "../table.js";
 import { valueColumns } from "../values.js";
 import { createListTab } from "./list.js";
+import { measuredColumns } from "./measured.js";
+import { createMeasuring } from "./measuring.js";
 
 const kind = textColumn({ id: "kind", label: "Kind", class: "kind" }, (row) => ({ text: row.kind }));
 export const moduleColumn = textColumn({ id: "module", label: "Module", class: "module" }, (row) => ({
@@ -44,16 +46,26 @@ export function createFunctionsTab(process) {
   }));
   const values = valueColumns();
   const elapsed = values.filter(({ group }) => group === "Elapsed");
-  return createListTab({
+  const measuring = createMeasuring(process);
+  const tab = createListTab({
     report: "functions",
     nouns: ["function", "functions"],
-    columns: [name, ...elapsed, ...offColumns, ...values.filter((column) => !elapsed.includes(column)), moduleColumn, kind, lines],
+    columns: [name, ...elapsed, ...offColumns, ...values.filter((column) => !elapsed.includes(column)), moduleColumn, kind, lines, measuring.column].filter(Boolean),
+    optional: { has: (rows) => rows.some(({ measured }) => measured), columns: measuredColumns(), after: 1 + elapsed.length },
+    above: measuring.element,
     key: (row) => `${row.function}\n${row.module}\n${row.build_id}`,
     defaultSort: "elapsed.exclusive_ns",
     filterLabel: "part of a function's name…",
     takesFrames: true,
     takesFold: true,
   });
+  return {
+    ...tab,
+    show(now) {
+      tab.show(now);
+      measuring.show();
+    },
+  };
 }
 
 export function createModulesTab() {

@@ -67,13 +67,18 @@ pub enum InstrumentationCommand {
 }
 
 impl Measuring {
-    /// Does what is asked.
+    /// Does what is asked. True if more is measured from then on: a pass should follow, from which
+    /// on sampled values can be compared with what is measured.
     pub(in super::super) fn obey(
         &mut self,
         kernel: &mut Kernel,
         processes: &Processes,
         command: InstrumentationCommand,
-    ) {
+    ) -> bool {
+        let begins = matches!(
+            command,
+            InstrumentationCommand::Start { .. } | InstrumentationCommand::More { .. }
+        );
         match command {
             InstrumentationCommand::Start { plan, answer } => {
                 reply(answer, || self.start(kernel, processes, plan));
@@ -102,5 +107,6 @@ impl Measuring {
                 is_there.then(|| self.state(kernel, id))
             }),
         }
+        begins
     }
 }

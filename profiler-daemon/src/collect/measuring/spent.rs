@@ -118,6 +118,7 @@ impl Measuring {
                 if let Some(function) = self.functions.get_mut(&function) {
                     self.given_up += 1;
                     function.gave_up = Some(why);
+                    function.detached_ns = Some(now_ns);
                 }
             }
         }

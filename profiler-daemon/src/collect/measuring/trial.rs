@@ -93,6 +93,7 @@ impl Measuring {
                 Some(why) => {
                     self.given_up += 1;
                     function.gave_up = Some(format!("{why} (in a trial of its entries)"));
+                    function.detached_ns = Some(now_ns);
                 }
                 None => measured.push(number),
             }
@@ -104,6 +105,7 @@ impl Measuring {
             for number in measured {
                 if let Some(function) = self.functions.get_mut(&number) {
                     function.gave_up = Some(format!("not measured: {error}"));
+                    function.detached_ns = Some(now_ns);
                 }
             }
         }

@@ -1,0 +1,350 @@
+//! What is told of the calls of a measured function: the values of instrumentation, with what the
+//! probes themselves took subtracted.
+
+use profiler_common::Class;
+use profiler_common::measured::histogram::lower_bound_ns;
+use profiler_common::measured::{PROBE_KINDS, elapsed_ns};
+use serde::Serialize;
+
+use super::values::{ClassValues, Denominators, percent};
+use crate::kernel::ProbeCosts;
+use crate::profile::measured::{Calls, Durations};
+
+/// Below so many times what a probe takes within a call, a call is mostly probe.
+const MOSTLY_PROBE: f64 = 10.0;
+
+/// The calls of a measured function.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+pub struct CallValues {
+    /// Entries.
+    pub calls: u64,
+    /// Calls during which no other one of the function was open in the thread, from entry to exit:
+    /// what inclusive times, means and quantiles are of.
+    pub outermost: u64,
+    /// Calls under way.
+    pub open: u64,
+    /// Calls that ended without an exit: an exception, a jump across frames, or the end of the
+    /// thread or the program. Their time is their caller's.
+    pub left_unseen: u64,
+    /// Calls that were only counted, because too many were open or no times could be read.
+    pub counted_only: u64,
+    /// Exits of calls that had begun before the function was measured.
+    pub exits_unmatched: u64,
+    /// All of the time.
+    pub elapsed: MeasuredTimes,
+    /// The part of it in user mode outside system calls; handling page faults is in it.
+    pub application: MeasuredTimes,
+    /// Inclusive time by class.
+    pub classes: ClassValues,
+    /// Exclusive time by class: less the calls of other measured functions that it made.
+    pub exclusive_classes: ClassValues,
+    /// Page faults during its calls that waited for no device.
+    pub minor_faults: u64,
+    /// Those that did.
+    pub major_faults: u64,
+    /// Complete calls during which system calls were not traced: the whole of their running time is
+    /// application time.
+    pub untraced_calls: u64,
+    /// What probes took within its calls, nanoseconds: subtracted.
+    pub probe_ns: u64,
+    /// How far the subtracted may be off, nanoseconds.
+    pub error_ns: u64,
+    /// Whether its calls are so short that most of what was measured was the probes.
+    pub mostly_probe: bool,
+    /// How its exits were found: "sites", its own returns and jumps to other functions; "none":
+    /// calls are counted.
+    #[schema(pattern = "^(sites|none)$")]
+    pub exits: &'static str,
+    /// Why there are no times, or not to the end.
+    #[schema(required)]
+    pub why: Option<String>,
+}
+
+/// One of the two times of a measured function.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+pub struct MeasuredTimes {
+    /// From entry to exit, of outermost calls, nanoseconds.
+    pub inclusive_ns: u64,
+    /// Less the calls of other measured functions that it made.
+    pub exclusive_ns: u64,
+    /// The shortest outermost call; null where there is none, or where it is not known whether it
+    /// was in the window, as in the next ones.
+    #[schema(required)]
+    pub min_ns: Option<u64>,
+    /// The mean of them.
+    #[schema(required)]
+    pub mean_ns: Option<u64>,
+    /// The longest.
+    #[schema(required)]
+    pub max_ns: Option<u64>,
+    /// Half of them took no longer; to a fifth.
+    #[schema(required)]
+    pub p50_ns: Option<u64>,
+    /// Nine of ten.
+    #[schema(required)]
+    pub p90_ns: Option<u64>,
+    /// Ninety-nine of a hundred.
+    #[schema(required)]
+    pub p99_ns: Option<u64>,
+    /// Of the session's inclusive time, as of the sampled values. Absent where the function is not
+    /// beside sampled ones, as the next ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inclusive_percent: Option<f64>,
+    /// Of the session's inclusive time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exclusive_percent: Option<f64>,
+    /// Of the process's inclusive time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inclusive_percent_of_process: Option<f64>,
+    /// Of the process's inclusive time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exclusive_percent_of_process: Option<f64>,
+    /// How long calls took, shortest first; durations of no call are missing.
+    pub histogram: Vec<MeasuredBucket>,
+}
+
+/// Outermost calls of about one duration. What probes took is not subtracted from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct MeasuredBucket {
+    /// They took so long at least, nanoseconds.
+    pub from_ns: u64,
+    /// And less than this; null: the last bucket has no end.
+    #[schema(required)]
+    pub to_ns: Option<u64>,
+    /// How many there were.
+    pub calls: u64,
+}
+
+/// What is known of the function beside its calls.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct About<'a> {
+    /// Why its calls are counted only.
+    pub(super) counted_only: Option<&'a str>,
+    /// Why its probes were detached before the end.
+    pub(super) gave_up: Option<&'a str>,
+}
+
+impl CallValues {
+    /// Of these calls. `of`: what percentages are of, if anything.
+    pub(super) fn new(
+        calls: &Calls,
+        about: About<'_>,
+        costs: &ProbeCosts,
+        of: Option<&Denominators>,
+    ) -> Self {
+        let inside = |kind: usize| costs[kind].inside_ns;
+        let own_ns = cost(&calls.probes_outermost, inside);
+        let below_ns = cost(&calls.probes_below, |kind| total_ns(costs, kind));
+        let direct_ns = cost(&calls.probes_direct, |kind| costs[kind].outside_ns);
+        let probe_ns = own_ns + below_ns;
+        let exclusive_probe_ns = cost(&calls.probes_own, inside) + direct_ns;
+        let error_ns = cost(&calls.probes_outermost, |kind| costs[kind].error_ns)
+            + cost(&calls.probes_below, |kind| costs[kind].error_ns);
+        let per_call_ns = if calls.outermost == 0 {
+            0.0
+        } else {
+            probe_ns / calls.outermost as f64
+        };
+        // What probes take is user time: the handling of a breakpoint is no system call.
+        let user = Class::User as usize;
+        let lessened = |times: &[u64; 5], probe_ns: f64| {
+            let mut times = *times;
+            times[user] = times[user].saturating_sub(probe_ns as u64);
+            times
+        };
+        let inclusive = lessened(&calls.inclusive, probe_ns);
+        let exclusive = lessened(&calls.exclusive, exclusive_probe_ns);
+        let times = |inclusive_ns: u64, exclusive_ns: u64, durations: &Durations| {
+            MeasuredTimes::new(
+                (inclusive_ns, exclusive_ns),
+                (calls.outermost, durations),
+                per_call_ns,
+            )
+        };
+        let mut elapsed = times(
+            elapsed_ns(&inclusive),
+            elapsed_ns(&exclusive),
+            &calls.elapsed,
+        );
+        let mut application = times(inclusive[user], exclusive[user], &calls.application);
+        if let Some(of) = of {
+            let process = of.process.as_ref();
+            elapsed.set_shares(
+                of.session.elapsed_ns(),
+                process.map(|process| process.elapsed_ns()),
+            );
+            application.set_shares(
+                of.session.application_ns(),
+                process.map(|process| process.application_ns()),
+            );
+        }
+        let raw_ns = calls.raw_elapsed_ns() as f64;
+        Self {
+            calls: calls.calls,
+            outermost: calls.outermost,
+            open: calls.open,
+            left_unseen: calls.left_unseen,
+            counted_only: calls.counted_only,
+            exits_unmatched: calls.exits_unmatched,
+            elapsed,
+            application,
+            classes: ClassValues::from(&inclusive),
+            exclusive_classes: ClassValues::from(&exclusive),
+            minor_faults: calls.faults[0],
+            major_faults: calls.faults[1],
+            untraced_calls: calls.untraced,
+            probe_ns: probe_ns as u64,
+            error_ns: error_ns as u64,
+            mostly_probe: calls.outermost > 0 && raw_ns < MOSTLY_PROBE * own_ns,
+            exits: if about.counted_only.is_none() {
+                "sites"
+            } else {
+                "none"
+            },
+            why: about.gave_up.or(about.counted_only).map(str::to_owned),
+        }
+    }
+
+    /// The number in one of the columns that it has in tables.
+    pub(super) fn column(&self, name: &str) -> Option<f64> {
+        if let Some((group, column)) = name.split_once('.') {
+            return match group {
+                "elapsed" => self.elapsed.column(column),
+                "application" => self.application.column(column),
+                _ => None,
+            };
+        }
+        Some(match name {
+            "calls" => self.calls as f64,
+            "outermost" => self.outermost as f64,
+            "open" => self.open as f64,
+            "left_unseen" => self.left_unseen as f64,
+            "probe_ns" => self.probe_ns as f64,
+            "error_ns" => self.error_ns as f64,
+            "mostly_probe" => f64::from(u8::from(self.mostly_probe)),
+            _ => return None,
+        })
+    }
+}
+
+impl MeasuredTimes {
+    fn new(
+        (inclusive_ns, exclusive_ns): (u64, u64),
+        (outermost, durations): (u64, &Durations),
+        per_call_ns: f64,
+    ) -> Self {
+        let less = |ns: u64| ns.saturating_sub(per_call_ns as u64);
+        let (min_ns, max_ns) = (durations.min_ns, durations.max_ns);
+        let quantile = |share: f64| {
+            let ns = quantile(&durations.histogram, share)?;
+            // What a file says may contradict itself.
+            Some(less(
+                ns.max(min_ns.unwrap_or(0)).min(max_ns.unwrap_or(u64::MAX)),
+            ))
+        };
+        let buckets = durations.histogram.iter().enumerate();
+        let buckets = buckets.filter(|(_, calls)| **calls > 0);
+        let last = profiler_common::measured::histogram::BUCKETS - 1;
+        Self {
+            inclusive_ns,
+            exclusive_ns,
+            min_ns: min_ns.map(less),
+            mean_ns: inclusive_ns.checked_div(outermost),
+            max_ns: max_ns.map(less),
+            p50_ns: quantile(0.5),
+            p90_ns: quantile(0.9),
+            p99_ns: quantile(0.99),
+            inclusive_percent: None,
+            exclusive_percent: None,
+            inclusive_percent_of_process: None,
+            exclusive_percent_of_process: None,
+            histogram: buckets
+                .map(|(bucket, calls)| MeasuredBucket {
+                    from_ns: lower_bound_ns(bucket),
+                    to_ns: (bucket < last).then(|| lower_bound_ns(bucket + 1)),
+                    calls: (*calls).into(),
+                })
+                .collect(),
+        }
+    }
+
+    fn set_shares(&mut self, session_ns: u64, process_ns: Option<u64>) {
+        let (inclusive_ns, exclusive_ns) = (self.inclusive_ns, self.exclusive_ns);
+        self.inclusive_percent = Some(percent(inclusive_ns, session_ns));
+        self.exclusive_percent = Some(percent(exclusive_ns, session_ns));
+        self.inclusive_percent_of_process = process_ns.map(|ns| percent(inclusive_ns, ns));
+        self.exclusive_percent_of_process = process_ns.map(|ns| percent(exclusive_ns, ns));
+    }
+
+    fn column(&self, name: &str) -> Option<f64> {
+        let ns = match name {
+            "inclusive_ns" => Some(self.inclusive_ns),
+            "exclusive_ns" => Some(self.exclusive_ns),
+            "min_ns" => self.min_ns,
+            "mean_ns" => self.mean_ns,
+            "max_ns" => self.max_ns,
+            "p50_ns" => self.p50_ns,
+            "p90_ns" => self.p90_ns,
+            "p99_ns" => self.p99_ns,
+            "inclusive_percent" => return self.inclusive_percent,
+            "exclusive_percent" => return self.exclusive_percent,
+            "inclusive_percent_of_process" => return self.inclusive_percent_of_process,
+            "exclusive_percent_of_process" => return self.exclusive_percent_of_process,
+            _ => None,
+        };
+        ns.map(|ns| ns as f64)
+    }
+}
+
+/// So much of what is in the buckets is not longer than this: within its bucket by its place there.
+fn quantile(histogram: &[u32], share: f64) -> Option<u64> {
+    let all: u64 = histogram.iter().map(|count| u64::from(*count)).sum();
+    let wanted = share * all as f64;
+    let mut below = 0.0;
+    for (bucket, count) in histogram
+        .iter()
+        .enumerate()
+        .filter(|(_, count)| **count > 0)
+    {
+        let count = f64::from(*count);
+        if below + count >= wanted {
+            let from_ns = lower_bound_ns(bucket) as f64;
+            let to_ns = lower_bound_ns(bucket + 1) as f64;
+            return Some((from_ns + (to_ns - from_ns) * (wanted - below) / count) as u64);
+        }
+        below += count;
+    }
+    None
+}
+
+/// What a probed call of a kind takes in all, nanoseconds.
+pub(super) fn total_ns(costs: &ProbeCosts, kind: usize) -> f64 {
+    costs[kind].inside_ns + costs[kind].outside_ns
+}
+
+/// What so many probed calls take, by kind, nanoseconds.
+pub(super) fn cost(counts: &[u64; PROBE_KINDS], each_ns: impl Fn(usize) -> f64) -> f64 {
+    let counts = counts.iter().enumerate();
+    counts
+        .map(|(kind, count)| *count as f64 * each_ns(kind))
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use profiler_common::measured::histogram::{BUCKETS, bucket};
+
+    use super::quantile;
+
+    // Check that quantiles lie in the buckets that hold them, and that there is none of nothing.
+    #[test]
+    fn quantiles_lie_in_their_buckets() {
+        let mut histogram = [0; BUCKETS];
+        histogram[bucket(1_000)] = 90;
+        histogram[bucket(1_000_000)] = 10;
+        let at = |share| quantile(&histogram, share).map(bucket);
+        assert_eq!(at(0.5), Some(bucket(1_000)));
+        assert_eq!(at(0.99), Some(bucket(1_000_000)));
+        assert_eq!(quantile(&[0; BUCKETS], 0.5), None);
+    }
+}

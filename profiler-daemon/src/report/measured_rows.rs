@@ -1,0 +1,172 @@
+//! What was measured exactly, beside what was sampled: which calls a view covers, and to which row
+//! of functions they belong.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use serde::Serialize;
+
+use super::{
+    agreement::{Agreement, Compared, Comparing, names, places},
+    call_values::{About, CallValues},
+    covered::{Covered, covered},
+    fold::Folding,
+    merged_tree::{Function, Label, Standing},
+    query::Frames,
+    scope::View,
+    times::rfc3339,
+};
+use crate::{
+    processes::{ids::ProcessKey, module::ModuleId},
+    profile::measured::Calls,
+    symbols::names::FunctionKind,
+};
+
+/// What is to be known of a row that is of several functions.
+const SEVERAL: &str = "the row is of several functions of one name, or of several measurements";
+
+/// The exact values of a function, beside the sampled ones.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+pub struct MeasuredGroup {
+    /// Its calls.
+    #[serde(flatten)]
+    pub values: CallValues,
+    /// Other names of the same code.
+    pub aliases: Vec<String>,
+    /// Since when calls are counted: of the window, what was measured. RFC 3339.
+    #[schema(format = DateTime)]
+    pub from_at: String,
+    /// Up to when.
+    #[schema(format = DateTime)]
+    pub to_at: String,
+    /// Whether the sampled elapsed inclusive time and the measured one agree: the interval of the
+    /// sampled one, of the same time and the same processes, has the measured one in it, as that
+    /// was with what its probes took. Null where they cannot be compared.
+    #[schema(required)]
+    pub agrees: Option<bool>,
+    /// Why they cannot be compared, or may differ; null where they agree.
+    #[schema(required)]
+    pub agrees_why: Option<String>,
+    /// What was compared; null where nothing was.
+    #[schema(required)]
+    pub compared: Option<Compared>,
+}
+
+impl MeasuredGroup {
+    /// The number in one of the columns.
+    pub(super) fn column(&self, name: &str) -> Option<f64> {
+        match name {
+            "agrees" => self.agrees.map(|agrees| f64::from(u8::from(agrees))),
+            _ => self.values.column(name),
+        }
+    }
+}
+
+/// The measured functions of one row.
+struct OfRow<'a> {
+    parts: Vec<Covered<'a>>,
+}
+
+/// To which row of functions something belongs.
+pub(super) enum RowOf<'a> {
+    /// To that of this function.
+    Function(usize),
+    /// There is no sample of it: to one of its own.
+    Own(Function<'a>),
+}
+
+/// What was measured, with the rows that it belongs to.
+pub(super) fn measured_of_rows<'a, 'n>(
+    view: &View<'a>,
+    (frames, label, folding): (Frames, Label<'n>, &Folding),
+    functions: &[Function<'n>],
+) -> Vec<(RowOf<'a>, MeasuredGroup)> {
+    let covered = covered(view);
+    if covered.is_empty() {
+        return Vec::new();
+    }
+    let by_place: HashMap<(ModuleId, u64), usize> = places(functions);
+    let by_name = names(functions);
+    // Of what was measured twice, each process counts once: as measured last.
+    let mut seen: HashSet<(ModuleId, u64, ProcessKey)> = HashSet::new();
+    let mut of_rows: BTreeMap<usize, OfRow<'a>> = BTreeMap::new();
+    let mut without: BTreeMap<(ModuleId, u64), OfRow<'a>> = BTreeMap::new();
+    for mut part in covered.into_iter().rev() {
+        let function = &part.state.function;
+        let place = (function.module, function.address);
+        part.calls
+            .retain(|key, _| seen.insert((place.0, place.1, *key)));
+        if part.calls.is_empty() || folding.hides(function.module) {
+            continue;
+        }
+        let named = std::iter::once(&function.name).chain(&function.aliases);
+        let named = named.filter_map(|name| by_name.get(&(function.module, &**name)));
+        let row = by_place.get(&place).or_else(|| named.min());
+        let of = match row {
+            Some(row) => of_rows.entry(*row).or_insert(OfRow { parts: Vec::new() }),
+            None => without.entry(place).or_insert(OfRow { parts: Vec::new() }),
+        };
+        of.parts.push(part);
+    }
+    let known = of_rows
+        .into_iter()
+        .map(|(row, of)| (RowOf::Function(row), of));
+    let own = without.into_values().map(|of| {
+        let function = &of.parts[0].state.function;
+        let row = Function {
+            module: function.module,
+            address: Some(function.address),
+            kind: FunctionKind::User,
+            ..Function::unknown((&*function.name).into(), Standing::Named)
+        };
+        (RowOf::Own(row), of)
+    });
+    let wanted: Vec<(RowOf<'_>, OfRow<'_>)> = known.chain(own).collect();
+    let mut comparing = Comparing::new(view, (frames, label, folding));
+    for (_, of) in &wanted {
+        if let [part] = &of.parts[..] {
+            comparing.want(part);
+        }
+    }
+    let sampled = comparing.look();
+    let groups = wanted.into_iter().map(|(row, of)| {
+        let agreement = match &of.parts[..] {
+            [part] => sampled.compare(view, part),
+            _ => Agreement::unknown(SEVERAL),
+        };
+        (row, group(view, &of.parts, agreement))
+    });
+    groups.collect()
+}
+
+fn group(view: &View<'_>, parts: &[Covered<'_>], agreement: Agreement) -> MeasuredGroup {
+    let mut calls = Calls::default();
+    for of in parts.iter().flat_map(|part| part.calls.values()) {
+        calls.merge(of);
+    }
+    let states = || parts.iter().map(|part| part.state);
+    let about = About {
+        counted_only: states().find_map(|of| of.function.counted_only.as_deref()),
+        gave_up: states().find_map(|of| of.gave_up.as_deref()),
+    };
+    let coverage = &view.coverage;
+    let attached = states().map(|of| of.function.attached.unix_ns).min();
+    let detached = states().map(|of| of.detached.map_or(u64::MAX, |at| at.unix_ns));
+    let from = attached.unwrap_or_default().max(coverage.from_unix_ns);
+    let to = detached.max().unwrap_or(u64::MAX).min(coverage.to_unix_ns);
+    let mut aliases: Vec<String> = states()
+        .flat_map(|of| &of.function.aliases)
+        .map(|name| name.to_string())
+        .collect();
+    aliases.sort();
+    aliases.dedup();
+    let costs = &view.snapshot.measured().costs;
+    MeasuredGroup {
+        values: CallValues::new(&calls, about, costs, Some(&view.denominators)),
+        aliases,
+        from_at: rfc3339(from),
+        to_at: rfc3339(to.max(from)),
+        agrees: agreement.agrees,
+        agrees_why: agreement.why,
+        compared: agreement.compared,
+    }
+}

@@ -1,0 +1,151 @@
+// Checks of what was measured exactly: columns beside the sampled ones, how long calls took, and having functions measured.
+
+import assert from "node:assert/strict";
+import { answered, change, check, column, env, open, screenshot, until } from "./browser.mjs";
+
+const ONE = `#/process/${env.PAGE_BUSY}/functions`;
+const PATH = "**/api/v1/instrumentations";
+
+function times(ns) {
+  const histogram = [{ from_ns: 8_192, to_ns: 11_648, calls: 900 }, { from_ns: 11_648, to_ns: 16_384, calls: 80 }, { from_ns: 1_048_576, to_ns: 1_490_944, calls: 20 }];
+  return { inclusive_ns: 1_000 * ns, exclusive_ns: 900 * ns, min_ns: ns / 2, mean_ns: ns, max_ns: 100 * ns, p50_ns: ns, p90_ns: 2 * ns, p99_ns: 90 * ns, histogram };
+}
+
+function calls() {
+  return {
+    calls: 1_234, outermost: 1_000, open: 1, left_unseen: 3, counted_only: 0, exits_unmatched: 0, elapsed: times(12_000), application: times(9_000),
+    classes: {}, exclusive_classes: {}, minor_faults: 2, major_faults: 0, untraced_calls: 0, probe_ns: 5_000_000, error_ns: 100_000, mostly_probe: false, exits: "sites", why: null,
+  };
+}
+
+function measured(agrees) {
+  return {
+    ...calls(), aliases: [], from_at: "2026-01-01T00:00:00Z", to_at: "2026-01-01T00:01:00Z", agrees, agrees_why: agrees ? null : "more was measured than sampled",
+    compared: { sampled_low_ns: 1e9, sampled_high_ns: 2e9, measured_low_ns: 11e8, measured_high_ns: 12e8, span_ns: 59e9 },
+  };
+}
+
+// How the daemon tells of an instrumentation.
+function instrumentation(state, more = {}) {
+  const row = { function: "index::decode_postings", aliases: [], module: "/usr/bin/webserver", attached_after_ns: 0, ...calls() };
+  const chosen = { function: "index::decode_postings", aliases: [], module: "/usr/bin/webserver", address: "0x1000", entry: null, exits: { how: "sites", points: 2 }, state: "measured", why: null, ns_per_call: 9000 };
+  return {
+    id: 7, name: "", state, ended: state === "ended" ? "asked" : null, began_at: "2026-01-01T00:00:00Z", until: new Date(Date.now() + 42_000).toISOString(), of: {}, processes: 1, budget_percent: 5,
+    points: 3, functions: [chosen], given_up: 0, trouble: null, measured: { functions: state === "trial" ? [] : [row], probes_ns: 5_000_000, probe_costs: [] }, ...more,
+  };
+}
+
+check("where no function was measured there is no column of it, and where one was there are calls, mean and p99, by which is sorted", async (page) => {
+  await open(page, ONE);
+  assert.doesNotMatch(await page.locator("thead").innerText(), /Measured exactly/i);
+  let asked = "";
+  await change(page, "/functions", (body) => { body.rows[1].measured = measured(true); });
+  page.on("request", (request) => { if (request.url().includes("/functions?")) asked = request.url(); });
+  await page.goto("about:blank");
+  await open(page, ONE);
+  assert.match(await page.locator("thead").innerText(), /Measured exactly/i);
+  const row = page.locator("tbody tr", { has: page.getByRole("button", { name: "1,234" }) });
+  assert.match(await row.innerText(), /1,234\s+12\.0 µs\s+1\.08 ms/);
+  assert.match(await row.getByRole("button", { name: "1,234" }).getAttribute("title"), /What was sampled agrees: sampled 1\.00 s to 2\.00 s, measured 1\.10 s to 1\.20 s with its probes, in 59\.0 s/);
+  await screenshot(page, "measured");
+  await page.getByRole("button", { name: "mean" }).click();
+  await answered(page);
+  assert.match(asked, /sort=measured\.elapsed\.mean_ns/);
+});
+
+check("how long calls took opens in a window by keys, with what is to be known of it, and closes", async (page) => {
+  await change(page, "/functions", (body) => {
+    body.rows[0].function = "<img src=x onerror=alert(1)>";
+    body.rows[0].measured = measured(false);
+  });
+  await open(page, ONE);
+  await page.getByRole("button", { name: "1,234" }).focus();
+  await page.keyboard.press("Enter");
+  const dialog = page.getByRole("dialog");
+  const text = await dialog.innerText();
+  for (const part of ["<img src=x onerror=alert(1)>", "What was sampled differs", "more was measured than sampled", "3 calls ended without a return", "2 page faults", "8.19 µs – 11.6 µs", "90.0 %"]) assert.ok(text.includes(part), `${part} in ${text}`);
+  assert.equal(await dialog.locator("img").count(), 0);
+  assert.equal(await dialog.locator("svg rect").count(), 6);
+  await screenshot(page, "measured-calls");
+  await page.keyboard.press("Escape");
+  await until("it is closed", () => dialog.count(), (count) => count === 0);
+});
+
+check("what was measured and how long calls took fit a phone", async (page) => {
+  await change(page, "/functions", (body) => { body.rows[0].measured = measured(true); });
+  await page.route(PATH, (route) => route.fulfill({ json: { instrumentations: [instrumentation("measuring")] } }));
+  await open(page, ONE);
+  await page.getByText("Measuring, ").waitFor();
+  assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 400);
+  await screenshot(page, "phone-measured", true);
+  await page.locator(".table-block").getByRole("button", { name: "1,234" }).click();
+  assert.ok((await page.evaluate(() => document.querySelector("dialog").scrollWidth <= document.querySelector("dialog").clientWidth)));
+  await screenshot(page, "phone-measured-calls");
+}, { viewport: { width: 400, height: 800 }, needs: "moving" });
+
+check("measuring is refused in the daemon's own words until the configuration allows it", async (page) => {
+  await open(page, ONE);
+  await page.getByRole("button", { name: "measure", exact: true }).first().click();
+  const panel = page.locator(".measuring .problem");
+  assert.match(await panel.innerText(), /Measuring functions over HTTP is off/);
+  assert.match(await panel.innerText(), /instrumentation\.over_http = true/);
+  await screenshot(page, "measuring-refused");
+  await panel.getByRole("button", { name: "Close" }).click();
+  assert.equal(await panel.count(), 0);
+}, { expected: /403/, needs: "moving" });
+
+check("a function is measured by its address in one process for a minute, shows how that stands, and is stopped", async (page) => {
+  let all = [];
+  const sent = [];
+  await page.route(PATH, async (route) => {
+    if (route.request().method() !== "POST") return route.fulfill({ json: { instrumentations: all } });
+    sent.push(route.request().postDataJSON());
+    all = [instrumentation("trial")];
+    return route.fulfill({ status: 201, json: all[0] });
+  });
+  await page.route("**/api/v1/instrumentations/7", (route) => {
+    sent.push(route.request().method());
+    all = sent.filter((one) => one === "DELETE").length > 1 ? [] : [instrumentation("ended")];
+    return all.length > 0 ? route.fulfill({ json: all[0] }) : route.fulfill({ status: 204 });
+  });
+  await open(page, ONE);
+  await page.getByRole("button", { name: "measure", exact: true }).first().click();
+  await page.getByText("Its calls are counted for a moment").waitFor();
+  assert.equal(sent[0].for, "60s");
+  assert.deepEqual(sent[0].pids, [Number(env.PAGE_BUSY)]);
+  assert.match(sent[0].functions[0], /^\/.+:\+0x[0-9a-f]+$/);
+  all = [instrumentation("measuring")];
+  await page.getByText(/Measuring, [34]\d\.\d s left/).waitFor();
+  assert.match(await page.locator(".measuring").innerText(), /1,234\s+12\.0 µs/);
+  await screenshot(page, "measuring");
+  await page.getByRole("button", { name: /^Stop measuring/ }).click();
+  await page.getByText("Ended: stopped").waitFor();
+  await page.getByRole("button", { name: /^Remove/ }).click();
+  await until("it is removed", () => page.locator(".measuring article").count(), (count) => count === 0);
+}, { needs: "moving" });
+
+check("of the whole session a function is measured in every process only after that was said, and refusals of functions are shown", async (page) => {
+  let all = [];
+  let sent = null;
+  await page.route(PATH, async (route) => {
+    if (route.request().method() !== "POST") return route.fulfill({ json: { instrumentations: all } });
+    sent = route.request().postDataJSON();
+    const chosen = { function: "memcpy", aliases: [], module: "/lib/libc.so.6", address: null, entry: null, exits: { how: "none", points: 0 }, state: "refused", why: "it is chosen when the program starts (ifunc); name the implementation", ns_per_call: null };
+    all = [instrumentation("waiting", { functions: [chosen], measured: { functions: [], probes_ns: 0, probe_costs: [] } })];
+    return route.fulfill({ status: 201, json: all[0] });
+  });
+  await open(page, "#/session/functions");
+  await page.getByRole("button", { name: "measure", exact: true }).first().click();
+  assert.equal(sent, null);
+  assert.match(await page.locator(".measuring").innerText(), /into every process that has mapped/);
+  await page.getByRole("button", { name: "Measure in every process for 60 s" }).click();
+  await page.getByText("memcpy (refused): it is chosen when the program starts (ifunc); name the implementation").waitFor();
+  assert.equal(sent.all, true);
+  assert.equal(sent.pids, undefined);
+}, { needs: "moving" });
+
+check("a saved profile offers no measuring", async (page) => {
+  await open(page, ONE);
+  assert.ok((await column(page, 0)).length > 0);
+  assert.equal(await page.getByRole("button", { name: "measure", exact: true }).count(), 0);
+}, { needs: "replay" });

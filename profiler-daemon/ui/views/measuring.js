@@ -1,0 +1,206 @@
+// Having functions measured exactly: a button beside each, how the instrumentations stand, and what they have measured.
+
+import { ApiError, get, send } from "../api.js";
+import { announce, el, setChildren, setText } from "../dom.js";
+import { basename, count, shown, time } from "../format.js";
+import { isReplay } from "../known.js";
+import { showCalls } from "./measured.js";
+
+const PATH = "/api/v1/instrumentations";
+const LENGTH = "60s";
+const INTERVAL_MS = 1_000;
+const ENDED = {
+  asked: "stopped",
+  time: "its time was over",
+  no_process: "its processes have ended",
+  given_up: "given up, since it cost too much",
+};
+
+// How an instrumentation stands.
+function standing({ state, ended, until }) {
+  if (state === "ended") return `Ended: ${ENDED[ended] ?? shown(ended)}`;
+  const left = until === null ? null : (Date.parse(until) - Date.now()) * 1e6;
+  const rest = left === null ? "" : `, ${time(Math.max(0, left))} left`;
+  if (state === "trial") return `Its calls are counted for a moment, to see what measuring would cost${rest}`;
+  if (state === "waiting") return `Waits: nothing of it is mapped yet${rest}`;
+  return `Measuring${rest}`;
+}
+
+function resultRow(row) {
+  const cell = (ns) => el("td", { class: "n plain" }, ns === null ? "–" : time(ns));
+  const open = el("button", { type: "button", class: "link", title: "How long its calls took", on: { click: () => showCalls(row.function, row.module, row) } }, count(row.calls));
+  return el("tr", {}, el("th", { scope: "row", class: "name code", title: shown(row.module) }, shown(row.function)), el("td", { class: "n plain" }, open), cell(row.elapsed.mean_ns), cell(row.elapsed.p50_ns), cell(row.elapsed.p99_ns), cell(row.elapsed.max_ns), cell(row.elapsed.inclusive_ns), cell(row.application.inclusive_ns));
+}
+
+function results(one) {
+  const rows = one.measured.functions;
+  if (rows.length === 0) return null;
+  const head = ["function", "calls", "mean", "p50", "p99", "longest", "elapsed", "application"];
+  return el("div", { class: "table", tabindex: "0", role: "region", "aria-label": "What was measured" },
+    el("table", {}, el("caption", { class: "unseen" }, "What was measured"), el("thead", {}, el("tr", {}, ...head.map((name, index) => el("th", { scope: "col", class: index > 0 ? "n" : null }, name)))), el("tbody", {}, ...rows.map(resultRow))));
+}
+
+// Why functions that were chosen are not measured, or not all the while.
+function reasons(one) {
+  const told = one.functions.filter(({ why }) => why !== null).map(({ function: name, state, why }) => el("li", {}, el("code", {}, shown(name)), ` (${shown(state).replace("_", " ")}): ${shown(why)}`));
+  if (one.trouble !== null) told.push(el("li", {}, shown(one.trouble)));
+  return told.length > 0 ? el("ul", { class: "why" }, ...told) : null;
+}
+
+// A pattern that means this very function. `null`: it has no code in a file.
+function patternOf({ kind, module, address, inlined }) {
+  return kind === "user" && address !== null && !inlined && module.startsWith("/") ? `${module}:+${address}` : null;
+}
+
+// The column of buttons and the panel that shows what they began. Of the whole session (`process` null) functions are measured in
+// all processes that have the file, which is asked for once more.
+export function createMeasuring(process) {
+  const list = el("div", {});
+  const said = el("div", { role: "status" });
+  const element = el("section", { class: "measuring", "aria-label": "Functions measured exactly", hidden: true }, el("h2", {}, "Measured exactly"), said, list);
+  const controller = new AbortController();
+  // By number: what it is drawn from, and its element.
+  const drawn = new Map();
+  let timer = 0;
+  let timerOf = null;
+  const hidden = new Set();
+
+  function say(...children) {
+    setChildren(said, children);
+    show();
+  }
+
+  function show() {
+    element.hidden = said.childNodes.length === 0 && list.childNodes.length === 0;
+  }
+
+  function complain(error) {
+    if (!(error instanceof ApiError)) throw error;
+    say(el("div", { class: "panel problem" }, el("h2", {}, error.title), el("p", {}, error.detail), el("p", { class: "actions" }, el("button", { type: "button", on: { click: () => say() } }, "Close"))));
+    announce(`${error.title}. ${error.detail}`);
+  }
+
+  async function end(id, isRunning) {
+    try {
+      await send("DELETE", `${PATH}/${id}`, undefined, controller.signal);
+      if (!isRunning) hidden.add(id);
+      announce(isRunning ? "Stopped." : "Removed.");
+    } catch (error) {
+      complain(error);
+    }
+    await look();
+  }
+
+  function panel(one) {
+    const isRunning = one.state !== "ended";
+    const names = one.functions.map(({ function: name }) => shown(name)).join(", ") || shown(one.name);
+    const stop = el("button", { type: "button", "aria-label": `${isRunning ? "Stop measuring" : "Remove what was measured of"} ${names}`, on: { click: () => end(one.id, isRunning) } }, isRunning ? "Stop" : "Remove");
+    const state = el("p", { class: "dim" });
+    const body = el("div", {});
+    return {
+      element: el("article", { class: "panel" }, el("div", { class: "titled" }, el("h3", { class: "code" }, names), stop), state, body),
+      set(now) {
+        setText(state, standing(now));
+        const key = JSON.stringify([now.measured, now.functions, now.trouble]);
+        if (body.dataset.key === key) return;
+        body.dataset.key = key;
+        setChildren(body, [results(now), reasons(now)]);
+      },
+    };
+  }
+
+  function draw(all) {
+    const shownOnes = all.filter(({ id }) => !hidden.has(id)).reverse();
+    const panels = shownOnes.map((one) => {
+      const key = `${one.id} ${one.state === "ended"} ${one.functions.length}`;
+      const known = drawn.get(one.id);
+      const part = known?.key === key ? known : { key, ...panel(one) };
+      drawn.set(one.id, part);
+      part.set(one);
+      return part.element;
+    });
+    setChildren(list, panels);
+    show();
+  }
+
+  // Asks how all stand, and again while any runs.
+  async function look() {
+    clearTimeout(timer);
+    let runs = true;
+    try {
+      const { instrumentations } = await get(PATH, {}, controller.signal);
+      draw(instrumentations);
+      runs = instrumentations.some(({ state }) => state !== "ended");
+    } catch (error) {
+      if (controller.signal.aborted) return;
+      if (!(error instanceof ApiError)) throw error;
+      runs = error.passing;
+    }
+    timerOf = runs;
+    if (runs) timer = setTimeout(() => (element.isConnected && !document.hidden ? look() : later()), INTERVAL_MS);
+  }
+
+  // Nobody looks: it is asked again once somebody does.
+  function later() {
+    timer = setTimeout(() => (element.isConnected && !document.hidden ? look() : later()), INTERVAL_MS);
+  }
+
+  async function begin(row, whom) {
+    say(el("p", { class: "dim" }, `Asks for ${shown(row.function)} to be measured…`));
+    try {
+      const began = await send("POST", PATH, { functions: [patternOf(row)], for: LENGTH, ...whom }, controller.signal);
+      const refused = began.functions.filter(({ state }) => state === "refused");
+      say();
+      announce(refused.length > 0 ? `${shown(row.function)} is not measured: ${shown(refused[0].why)}` : `${shown(row.function)} is measured for ${LENGTH}.`);
+    } catch (error) {
+      complain(error);
+      return;
+    }
+    await look();
+    element.scrollIntoView({ block: "nearest" });
+  }
+
+  function ask(row) {
+    if (process !== null) {
+      begin(row, { pids: [Number(process.split(".")[0])] });
+      return;
+    }
+    const go = el("button", { type: "button", on: { click: () => begin(row, { all: true }) } }, `Measure in every process for ${LENGTH.replace("s", " s")}`);
+    const not = el("button", { type: "button", on: { click: () => say() } }, "Not now");
+    say(el("div", { class: "panel" }, el("p", {}, "This puts breakpoints into every process that has mapped ", el("code", {}, basename(row.module)), ", whoever's it is. The same button in the functions of one process measures it there alone."), el("p", { class: "actions" }, go, not)));
+    go.focus();
+  }
+
+  const column = {
+    id: "measure",
+    label: "Measure",
+    class: "act",
+    title: "Every call, from entry to exit, for 60 s",
+    sorts: false,
+    cell() {
+      let row = null;
+      const button = el("button", { type: "button", class: "link", on: { click: () => ask(row) } }, "measure");
+      const td = el("td", { class: "act" }, button);
+      return {
+        td,
+        set(now) {
+          row = now;
+          button.hidden = patternOf(now) === null;
+          button.title = `measure every call of ${shown(now.function)} exactly for 60 s`;
+        },
+      };
+    },
+  };
+
+  return {
+    element,
+    // A profile that was saved has nobody to be measured; what ended processes of an image called is over.
+    column: isReplay() || process?.startsWith("image:") ? null : column,
+    // Looks once, and goes on while any runs.
+    show() {
+      if (isReplay() || timerOf !== null) return;
+      timerOf = true;
+      look();
+    },
+  };
+}
