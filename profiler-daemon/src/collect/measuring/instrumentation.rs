@@ -13,6 +13,7 @@ use crate::processes::living::Living;
 use crate::sys::proc_fs;
 
 use super::super::descendants;
+use super::super::spanning::Spanning;
 
 /// Why functions are not measured.
 #[derive(Debug, Error)]
@@ -103,6 +104,8 @@ pub(super) struct Instrumentation {
     pub(super) processes: HashSet<u32>,
     pub(super) refused: Vec<RefusedFunction>,
     pub(super) trouble: Option<String>,
+    /// USDT points and spans.
+    pub(super) spanning: Spanning,
 }
 
 impl Instrumentation {
@@ -121,6 +124,7 @@ impl Instrumentation {
             processes: HashSet::new(),
             refused: Vec::new(),
             trouble: None,
+            spanning: Spanning::default(),
         }
     }
 
