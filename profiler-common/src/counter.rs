@@ -130,6 +130,16 @@ counters! {
     /// Calls of measured functions that are counted, and not told apart by their callers, because
     /// all rows of those are in use.
     ProbesNoCaller = 35, "probes_no_caller", Event;
+    /// Hits of USDT points and of starts and ends of spans.
+    PlaceHits = 36, "place_hits", Event;
+    /// Such hits in threads that are not observed: not counted.
+    PlacesNotObserved = 37, "places_not_observed", Event;
+    /// Such hits that are not counted because all rows are in use.
+    PlacesNoRow = 38, "places_no_row", Event;
+    /// Such hits whose argument could not be read: its memory was not there.
+    PlacesNoArgument = 39, "places_no_argument", Event;
+    /// Starts of spans that were not kept because too many are under way.
+    SpansNotKept = 40, "spans_not_kept", Event;
 }
 
 /// Elements of the counter map.

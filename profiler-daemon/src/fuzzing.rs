@@ -67,6 +67,8 @@ targets! {
     jump_table => symbols::fuzzing::jump_table;
     /// Code and a symbol table, whose functions are to be measured.
     chosen_functions => symbols::fuzzing::chosen_functions;
+    /// Notes of USDT points.
+    usdt_notes => symbols::fuzzing::usdt_notes;
     /// Debug information, as the process that finds lines reads it.
     debug_lines => symbols::fuzzing::debug_lines;
     /// What that process answers.

@@ -31,6 +31,8 @@ mod measure;
 mod probes;
 mod seed;
 mod settings;
+#[cfg(not(feature = "before_5_17"))]
+mod span;
 mod switch;
 mod syscall;
 #[cfg(not(feature = "before_5_17"))]

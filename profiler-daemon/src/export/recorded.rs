@@ -2,7 +2,7 @@
 
 use super::{
     human::{last_part, name, nanoseconds, percent, share},
-    measured::{add_cells, add_columns, agreement, measured_table},
+    measured::{add_cells, add_columns, agreement, measured_tables},
     tables::{fault_fact, function, stacks_text},
     text::{Cell, Envelope, Kind, Table, TextReport},
 };
@@ -89,15 +89,17 @@ impl TextReport for Recording {
         })
     }
 
-    fn second_table(&self) -> Option<Table> {
-        let mut table = self.measured.as_ref().map(measured_table)?;
-        let remarks = table
-            .remark
-            .into_iter()
-            .chain(agreement(&self.functions.rows));
-        let remarks: Vec<String> = remarks.collect();
-        table.remark = (!remarks.is_empty()).then(|| remarks.join("\n# "));
-        Some(table)
+    fn more_tables(&self) -> Vec<Table> {
+        let measured = self.measured.as_ref();
+        let mut tables = measured.map(measured_tables).unwrap_or_default();
+        // The first is of functions, where there are any.
+        if let Some(agreement) = agreement(&self.functions.rows)
+            && let Some(table) = tables.first_mut()
+        {
+            let remarks: Vec<String> = table.remark.take().into_iter().chain([agreement]).collect();
+            table.remark = Some(remarks.join("\n# "));
+        }
+        tables
     }
 }
 

@@ -5,6 +5,7 @@ use profiler_common::measured::MeasuredRow;
 use serde::Serialize;
 
 use super::call_values::{About, CallValues, cost, total_ns};
+use super::spans::{SpanValues, UsdtValues, followed};
 use crate::collect::{MeasuredFunction, MeasuredFunctions};
 use crate::kernel::ProbeCosts;
 use crate::profile::frames::FrameId;
@@ -19,7 +20,15 @@ pub use callers::{MeasuredCaller, caller_frames, caller_name};
 pub struct Measured {
     /// Each of them.
     pub functions: Vec<MeasuredValues>,
-    /// What probes took in all, nanoseconds: subtracted from the values.
+    /// USDT points whose hits were counted; left out where none was asked for, as the next.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub usdt: Vec<UsdtValues>,
+    /// Spans whose time was taken.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub spans: Vec<SpanValues>,
+    /// What probes of functions took in all, nanoseconds: subtracted from their values.
     pub probes_ns: u64,
     /// What they cost here, measured when the first function was.
     pub probe_costs: Vec<KindCost>,
@@ -82,8 +91,11 @@ pub fn measured(
         let rows = function.calls.values();
         rows.map(|row| cost(&row.probes_own, |kind| total_ns(&all.costs, kind)))
     });
+    let (usdt, spans) = followed(&all.items, &all.costs, began_ns);
     Measured {
         functions,
+        usdt,
+        spans,
         probes_ns: own.sum::<f64>() as u64,
         probe_costs: KINDS
             .iter()
@@ -194,6 +206,7 @@ mod tests {
                 calls: BTreeMap::from([(process(1), row), (process(2), row)]),
                 callers: Callers::new(),
             }],
+            items: Vec::new(),
             costs,
         }
     }
