@@ -7,8 +7,8 @@
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::BPF_F_NO_PREALLOC;
-use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_user};
 use aya_ebpf::helpers::generated::bpf_get_attach_cookie;
+use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_user};
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{HashMap, ProgramArray};
 use aya_ebpf::programs::ProbeContext;
@@ -63,7 +63,7 @@ static MEASURED_PIDS: HashMap<u32, u32> =
 /// on others may have one for each processor, and this one, which may be preempted, shares a
 /// processor with itself. (Linux 7.2 was seen to break over that.) Size: the least.
 #[map]
-static NO_PROGRAMS: ProgramArray = ProgramArray::with_max_entries(1, 0);
+pub static NO_PROGRAMS: ProgramArray = ProgramArray::with_max_entries(1, 0);
 
 static NO_FRAMES: Frames = Frames::EMPTY;
 static NO_CALLS: MeasuredRow = MeasuredRow::EMPTY;
@@ -278,11 +278,7 @@ impl Rows for ThreadRows<'_> {
 
 /// The calls of a function from one place, or from others. `None`: there is no room.
 #[inline(always)]
-fn caller_row(
-    record: &ThreadRecord,
-    function: u32,
-    caller: u64,
-) -> Option<&'static mut CallerRow> {
+fn caller_row(record: &ThreadRecord, function: u32, caller: u64) -> Option<&'static mut CallerRow> {
     let mut key = CallerKey {
         process_start_boot_ns: record.process_start_boot_ns,
         return_address: caller,

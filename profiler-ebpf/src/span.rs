@@ -4,13 +4,15 @@
 //! processor. Rows are of the thread, so nobody else changes them; spans under way are of whoever
 //! has their key.
 
+use core::ffi::c_void;
+
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::{BPF_F_NO_PREALLOC, pt_regs};
+use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::helpers::generated::{
     bpf_get_attach_cookie, bpf_probe_read_kernel, bpf_probe_read_user,
 };
-use aya_ebpf::helpers::bpf_ktime_get_ns;
-use aya_ebpf::macros::{map, uprobe};
+use aya_ebpf::macros::map;
 use aya_ebpf::maps::HashMap;
 use aya_ebpf::programs::ProbeContext;
 use profiler_common::Counter;
@@ -57,14 +59,22 @@ const NEW_ONLY: u64 = 1;
 /// `-EEXIST`.
 const EXISTS: i32 = -17;
 
-/// At a place: the cookie is its number.
-#[uprobe]
-pub fn place(ctx: ProbeContext) -> u32 {
+/// At a place: the cookie is its number. (As [`measure::measure`], it mentions a tail call.)
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "uprobe")]
+pub fn place(context: *mut c_void) -> u32 {
+    let ctx = ProbeContext::new(context);
     // First: what follows is not the span's that ends here.
     // SAFETY: takes nothing.
     let now_ns = unsafe { bpf_ktime_get_ns() };
     // SAFETY: the context of this program.
     let number = unsafe { bpf_get_attach_cookie(ctx.as_ptr()) } as u32;
+    if number == u32::MAX {
+        // No place has this number.
+        // SAFETY: the array is empty: it returns.
+        unsafe { measure::NO_PROGRAMS.tail_call(&ctx, 0) };
+        return 0;
+    }
     hit(number, ctx.regs, now_ns);
     0
 }

@@ -438,7 +438,7 @@ impl Measured {
     pub fn callers(&self) -> Vec<(CallerKey, CallerRow)> {
         let mut callers = Vec::new();
         let maps = self.maps.as_ref().filter(|_| self.program.is_some());
-        let mut shared = maps.iter().flat_map(|maps| &maps.shared);
+        let mut shared = maps.iter().flat_map(|maps| maps.shared.iter());
         if let Some(map) = shared.find(|map| map.name == CALLERS) {
             let each = |key: CallerKey, row: CallerRow| callers.push((key, row));
             if let Err(error) = batch::read(&map.descriptor, MAX_MEASURED_CALLERS, each) {
