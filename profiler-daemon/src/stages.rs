@@ -39,8 +39,9 @@ pub use access::{Access, Unanswered};
 const SIDE_BAND_RING_BYTES: usize = 64 << 10;
 /// This program, also where its file was replaced.
 const PROGRAM: &str = "/proc/self/exe";
-/// File descriptors beside the files that names are read from: rings, maps, programs, connections.
-const OTHER_FILES: u64 = 1_024;
+/// File descriptors beside the files that names are read from: rings, maps, programs, connections
+/// (1024), links to measured functions (no more than points), and the files of these.
+const OTHER_FILES: u64 = 1_024 + 4_096 + 1_024;
 /// How long the last pass may take once the stages are told to stop.
 const LAST_PASS: Duration = Duration::from_secs(2);
 

@@ -181,6 +181,9 @@ impl Measuring {
             self.functions.retain(|number, _| !numbers.contains(number));
             self.trials.retain(|number, _| !numbers.contains(number));
             self.drop_probes(kernel, &numbers.into_iter().collect());
+            if let Some(one) = self.instrumentations.get_mut(&id) {
+                one.trouble = Some(format!("functions of a new file are not measured: {error}"));
+            }
             return Err(error.into());
         }
         if self.looked_ns == 0 {

@@ -38,6 +38,9 @@ pub struct Module {
     pub is_program: bool,
 }
 
+/// Files with functions of one instrumentation: they are held open as long as it is kept.
+const MAX_FILES: usize = 16;
+
 /// Why nothing was chosen.
 #[derive(Debug, Error)]
 pub enum NotChosen {
@@ -52,6 +55,11 @@ pub enum NotChosen {
         "{0} functions are meant; at most {MAX_FUNCTIONS} can be measured at a time: name fewer"
     )]
     TooMany(usize),
+    /// More files than are held open.
+    #[error(
+        "functions of more than {MAX_FILES} files are meant: name the file, or fewer processes"
+    )]
+    TooManyFiles,
 }
 
 /// See the module.
@@ -67,8 +75,9 @@ pub struct Chooser {
     found: HashSet<usize>,
     /// Patterns of which a file was looked through.
     looked: HashSet<usize>,
-    /// Functions that were chosen so far.
+    /// Functions that were chosen so far, and their files.
     chosen: usize,
+    files: usize,
 }
 
 impl Chooser {
@@ -169,6 +178,7 @@ impl Chooser {
             }
             let file = Arc::new(module.file);
             let mut taken = HashSet::new();
+            let before = more.functions.len();
             for (place, pattern) in wanted {
                 let began_ns = thread_ns();
                 let chosen = choose_within(&file, &[&pattern], self.left_ns);
@@ -184,6 +194,10 @@ impl Chooser {
                         self.plan(&mut more, &module.path, (&file, module.is_program), chosen);
                     }
                 }
+            }
+            self.files += usize::from(more.functions.len() > before);
+            if self.files > MAX_FILES {
+                return Err(NotChosen::TooManyFiles);
             }
         }
         let count = self.chosen + more.functions.len();

@@ -208,12 +208,14 @@ fn look(
         .iter()
         .filter(|(pid, changes)| looked.get(pid) != Some(changes));
     let changed: Vec<(u32, u64)> = changed.take(most).copied().collect();
-    let mut modules = Vec::new();
+    let mut more = MoreFunctions::default();
     for (pid, changes) in changed {
         looked.insert(pid, changes);
-        modules.extend(chooser.mapped(pid));
+        // One process at a time: so its files alone are open.
+        let found = chooser.choose(chooser.mapped(pid))?;
+        more.functions.extend(found.functions);
+        more.refused.extend(found.refused);
     }
-    let mut more = chooser.choose(modules)?;
     let pids: HashSet<u32> = processes.iter().map(|(pid, _)| *pid).collect();
     for function in &mut more.functions {
         // Breakpoints of a program that others run too are theirs as well.
