@@ -58,12 +58,12 @@ pub struct Args {
 
     /// What to do instead of running the daemon.
     #[command(subcommand)]
-    pub command: Option<Command>,
+    pub command: Option<ProgramCommand>,
 }
 
 /// What the program does instead of running the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
-pub enum Command {
+pub enum ProgramCommand {
     /// Say what this kernel and these privileges allow, and how to mend what is missing.
     Doctor {
         /// Answer in JSON instead of text.
@@ -159,7 +159,7 @@ mod tests {
     use anyhow::Context as _;
     use clap::{CommandFactory as _, Parser as _};
 
-    use super::{Args, Command, LogLevel, failure_sentence};
+    use super::{Args, LogLevel, ProgramCommand, failure_sentence};
 
     #[test]
     fn the_definition_is_consistent() {
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(args.pids, [1, 22]);
         assert_eq!(args.log.as_str(), "debug");
         let args = Args::try_parse_from(["profiler-daemon", "doctor", "--json"]).unwrap();
-        assert_eq!(args.command, Some(Command::Doctor { json: true }));
+        assert_eq!(args.command, Some(ProgramCommand::Doctor { json: true }));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 pub use sample::{documentation, sample};
-pub use section::Key;
+pub use section::SettingKey;
 pub use settings::{
     Config, Http, Instrumentation, Limits, MAX_SESSION_SPANS, MAX_SESSIONS, Metrics, SystemCalls,
 };
@@ -49,7 +49,7 @@ pub enum ConfigError {
     #[error("{}", list(faults))]
     Refused {
         /// Every fault that was found, in the order of the file.
-        faults: Vec<Fault>,
+        faults: Vec<ConfigFault>,
     },
     /// An option of the command line is not allowed.
     #[error("{option}: {sentence}")]
@@ -63,7 +63,7 @@ pub enum ConfigError {
 
 /// Something in the file that is not allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct ConfigFault {
     /// The file as it was named.
     pub file: String,
     /// Its line, from 1.
@@ -74,7 +74,7 @@ pub struct Fault {
     pub sentence: String,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ConfigFault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             out,
@@ -84,17 +84,17 @@ impl fmt::Display for Fault {
     }
 }
 
-fn list(faults: &[Fault]) -> String {
+fn list(faults: &[ConfigFault]) -> String {
     faults
         .iter()
-        .map(Fault::to_string)
+        .map(ConfigFault::to_string)
         .collect::<Vec<_>>()
         .join("; ")
 }
 
 /// Every setting, in the order of the sample file.
 #[must_use]
-pub fn keys() -> Vec<Key> {
+pub fn keys() -> Vec<SettingKey> {
     ConfigWritten::keys()
 }
 
@@ -130,7 +130,7 @@ impl Config {
     pub fn parse(file: &str, text: &str) -> Result<Self, ConfigError> {
         let fault = |offset: usize, sentence: String| {
             let (line, column) = position(text, offset);
-            Fault {
+            ConfigFault {
                 file: file.to_owned(),
                 line,
                 column,

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use profiler_daemon::args::{Args, Command, LogLevel, failure_sentence};
+use profiler_daemon::args::{Args, LogLevel, ProgramCommand, failure_sentence};
 use profiler_daemon::symbols::lines::worker;
 use profiler_daemon::sys::memory_reader;
 use profiler_daemon::{daemon, doctor, record, top};
@@ -16,7 +16,7 @@ use tracing_subscriber::EnvFilter;
 fn main() -> ExitCode {
     let args = Args::from_command_line();
     match args.command {
-        Some(Command::Doctor { json }) => {
+        Some(ProgramCommand::Doctor { json }) => {
             let diagnosis = doctor::diagnose();
             if json {
                 match diagnosis.to_json() {
@@ -31,9 +31,9 @@ fn main() -> ExitCode {
             }
             ExitCode::from(diagnosis.exit_code())
         }
-        Some(Command::ResolveLines { files }) => ExitCode::from(worker::run(&files)),
-        Some(Command::ReadMemory { files }) => ExitCode::from(memory_reader::run(&files)),
-        Some(Command::Record(args)) => {
+        Some(ProgramCommand::ResolveLines { files }) => ExitCode::from(worker::run(&files)),
+        Some(ProgramCommand::ReadMemory { files }) => ExitCode::from(memory_reader::run(&files)),
+        Some(ProgramCommand::Record(args)) => {
             log_from(LogLevel::Warn);
             match record::run(&args) {
                 Ok(exit_code) => ExitCode::from(exit_code),
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
                 }
             }
         }
-        Some(Command::Top(args)) => {
+        Some(ProgramCommand::Top(args)) => {
             // The screen is the program's: what is worth telling is told on it.
             match top::run(&args) {
                 Ok(()) => ExitCode::SUCCESS,

@@ -38,7 +38,7 @@ use output::Output;
 use target::Recorded;
 use traced::Traced;
 use wanted::Wanted;
-use write::Report;
+use write::WrittenReport;
 
 /// Records as was typed, and answers the exit code: the command's, where there is one, else 0.
 ///
@@ -180,7 +180,7 @@ async fn follow(traced: &mut Option<Traced>, live: &Live) -> anyhow::Result<()> 
 
 /// Writes the report and says so; a signal ends the wait for it.
 async fn finish(
-    report: impl Future<Output = anyhow::Result<Report>>,
+    report: impl Future<Output = anyhow::Result<WrittenReport>>,
     output: Output,
     recorded_for: Duration,
     signals: &mut Signals,

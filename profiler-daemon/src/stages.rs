@@ -31,7 +31,7 @@ use crate::sys::perf_event::SideBand;
 use crate::sys::priority::put_own_thread_ahead;
 use crate::sys::waker::Waker;
 use crate::unwind::cache::TableCache;
-use crate::unwind::worker::{TableWorker, WorkerOptions};
+use crate::unwind::worker::{TableWorker, UnwindOptions};
 
 pub use access::{Access, Unanswered};
 
@@ -86,7 +86,7 @@ pub fn start(config: &Config) -> anyhow::Result<Stages> {
     let (tell, attached) = oneshot::channel();
     let (targets, in_force) = watch::channel(config.targets.clone());
     let heartbeat = collect::heartbeat();
-    let tables = WorkerOptions::default();
+    let tables = UnwindOptions::default();
     let beats = [heartbeat.clone(), tables.heartbeat.clone()];
     let collector = {
         let config = config.clone();
@@ -99,7 +99,7 @@ pub fn start(config: &Config) -> anyhow::Result<Stages> {
                     format!("the limit on open files cannot be raised: {error}"),
                 ));
             }
-            let parts = Parts {
+            let parts = CollectorParts {
                 targets,
                 tables,
                 heartbeat,
@@ -170,9 +170,9 @@ impl Stages {
 }
 
 /// What the collector's thread gets from the one that starts it.
-struct Parts {
+struct CollectorParts {
     targets: watch::Sender<Targets>,
-    tables: WorkerOptions,
+    tables: UnwindOptions,
     heartbeat: Heartbeat,
 }
 
@@ -180,7 +180,7 @@ struct Parts {
 /// well than it should.
 fn build(
     config: &Config,
-    parts: Parts,
+    parts: CollectorParts,
     waker: Arc<Waker>,
     degraded: &mut Degraded,
 ) -> anyhow::Result<Collector> {
@@ -279,7 +279,7 @@ fn budget(config: &Config) -> Option<Budget> {
 /// The thread that makes unwind tables, with its folder on disk where there can be one.
 fn table_worker(
     config: &Config,
-    options: WorkerOptions,
+    options: UnwindOptions,
     waker: Arc<Waker>,
     degraded: &mut Degraded,
 ) -> anyhow::Result<TableWorker> {

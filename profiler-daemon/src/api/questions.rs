@@ -33,7 +33,7 @@ pub(crate) use neighbours::{CALLEES, CALLERS};
 pub(crate) use os_events::OS_EVENTS;
 pub(crate) use overview::{OVERVIEW, Screen};
 pub(crate) use pprof::{AllValuesBetween, AllValuesOf, PPROF, RECORD_CPU, RECORD_WALL};
-pub(crate) use processes::{PROCESS, PROCESSES, Process, Processes};
+pub(crate) use processes::{PROCESS, PROCESSES, Process, ProcessesQuestion};
 pub(crate) use recording::WholeRecording;
 pub(crate) use saved::PROFILE;
 pub use saved::saved;

@@ -185,13 +185,13 @@ mod tests {
 
     use super::RecordArgs;
     use crate::api::Format;
-    use crate::args::{Args, Command};
+    use crate::args::{Args, ProgramCommand};
     use crate::report::{Frames, StackValue};
 
     fn read(typed: &[&str]) -> Result<RecordArgs, String> {
         let all = ["profiler-daemon", "record"].iter().chain(typed);
         match Args::try_parse_from(all).map(|args| args.command) {
-            Ok(Some(Command::Record(record))) => Ok(*record),
+            Ok(Some(ProgramCommand::Record(record))) => Ok(*record),
             Ok(other) => Err(format!("{other:?}")),
             Err(error) => Err(error.to_string()),
         }

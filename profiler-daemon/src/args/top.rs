@@ -85,12 +85,12 @@ mod tests {
     use clap::Parser as _;
 
     use super::{TopArgs, TopSort, TopWindow};
-    use crate::args::{Args, Command};
+    use crate::args::{Args, ProgramCommand};
 
     fn read(typed: &[&str]) -> Option<TopArgs> {
         let all = ["profiler-daemon", "top"].iter().chain(typed);
         match Args::try_parse_from(all).ok()?.command? {
-            Command::Top(top) => Some(top),
+            ProgramCommand::Top(top) => Some(top),
             _ => None,
         }
     }

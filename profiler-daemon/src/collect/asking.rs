@@ -123,7 +123,7 @@ mod tests {
 
     use crate::processes::module::FileIdentity;
     use crate::sys::clock::monotonic_ns;
-    use crate::unwind::worker::WorkerOptions;
+    use crate::unwind::worker::UnwindOptions;
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -161,7 +161,7 @@ mod tests {
         fs::copy("/proc/self/exe", &path).unwrap();
         let path = path.to_str().unwrap();
         let (waker, rung) = mpsc::channel();
-        let worker = TableWorker::spawn(WorkerOptions::default(), None, move || {
+        let worker = TableWorker::spawn(UnwindOptions::default(), None, move || {
             waker.send(()).unwrap();
         });
         let mut asking = Asking::new(worker.unwrap());

@@ -422,14 +422,14 @@ impl Kind<SocketAddr> for Address {
 }
 
 /// A list, empty by default, of at most `max_count` items that each pass `item`.
-pub(super) struct List<T> {
+pub(super) struct ListOf<T> {
     pub(super) max_count: usize,
     /// What one item is, in the plural.
     pub(super) what: &'static str,
     pub(super) item: fn(&Value) -> Result<T, String>,
 }
 
-impl<T: Serialize> Kind<Vec<T>> for List<T> {
+impl<T: Serialize> Kind<Vec<T>> for ListOf<T> {
     fn default_value(&self) -> Vec<T> {
         Vec::new()
     }

@@ -9,7 +9,7 @@ use toml::{Spanned, Value};
 
 /// A setting, for the sample file and the documentation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Key {
+pub struct SettingKey {
     /// The table it stands in; empty for the top of the file.
     pub table: &'static str,
     /// Its name in that table.
@@ -120,10 +120,10 @@ macro_rules! section {
             }
 
             /// The keys of this table and of the tables in it, in the order of their declaration.
-            pub(super) fn keys() -> Vec<$crate::config::section::Key> {
+            pub(super) fn keys() -> Vec<$crate::config::section::SettingKey> {
                 [
                     vec![
-                        $( $crate::config::section::Key {
+                        $( $crate::config::section::SettingKey {
                             table: $table,
                             name: stringify!($key),
                             comment: $crate::config::section::join_comment(&[$($comment),+]),

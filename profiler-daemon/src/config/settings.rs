@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use profiler_common::limits::{DEFAULT_RING_BYTES, MAX_RING_BYTES, MIN_RING_BYTES};
 
 use super::kinds::{
-    Address, Bytes, Choice, Flag, Folder, List, OptionalFlag, Percent, Time, Whole,
+    Address, Bytes, Choice, Flag, Folder, ListOf, OptionalFlag, Percent, Time, Whole,
 };
 use super::section::section;
 use super::targets::{self, Targets};
@@ -111,7 +111,7 @@ section! {
     /// Names, besides localhost and the address above, under which the daemon may be asked.
     /// Requests for other names are refused, so that no web page can read reports by pointing its
     /// own name at this machine.
-    allowed_hosts as allowed_hosts: Vec<String> = List { max_count: 64, what: "host names without a port", item: host_name };
+    allowed_hosts as allowed_hosts: Vec<String> = ListOf { max_count: 64, what: "host names without a port", item: host_name };
 
     /// A folder of the daemon's own for what it would otherwise have to make again after each
     /// start.
@@ -131,17 +131,17 @@ section! {
     all as all: Option<bool> = OptionalFlag { unsaid: true };
 
     /// Processes by number.
-    pids as pids: Vec<u32> = List { max_count: targets::MAX_PIDS, what: "process numbers", item: targets::read_pid };
+    pids as pids: Vec<u32> = ListOf { max_count: targets::MAX_PIDS, what: "process numbers", item: targets::read_pid };
 
     /// Processes by name, as /proc/PID/comm shows it: that of the program's file, cut to 15 bytes,
     /// unless the main thread was given another. Names of other threads do not count.
     comms as comms: Vec<String> =
-        List { max_count: targets::MAX_COMMS, what: "names of at most 15 bytes", item: targets::read_comm };
+        ListOf { max_count: targets::MAX_COMMS, what: "names of at most 15 bytes", item: targets::read_comm };
 
     /// Processes by control group: its path below the root of the hierarchy of version 2, as in
     /// /system.slice/ssh.service.
     cgroups as cgroups: Vec<String> =
-        List { max_count: targets::MAX_CGROUPS, what: "paths that begin with /", item: targets::read_cgroup };
+        ListOf { max_count: targets::MAX_CGROUPS, what: "paths that begin with /", item: targets::read_cgroup };
 
     /// Whether the children of the processes named above are profiled too.
     children as children: bool = Flag { default: false };

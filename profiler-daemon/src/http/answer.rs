@@ -8,7 +8,7 @@ use axum::response::Response;
 
 use super::accept::accepted;
 use super::respond::respond;
-use super::shared::Shared;
+use super::shared::ServerState;
 use super::{changes, control, instrumentations, page, record, reports};
 use crate::api::change::Change;
 use crate::api::endpoint::{Context, Does, Endpoint};
@@ -21,7 +21,7 @@ use crate::report::query::Window;
 
 /// Answers a `GET`.
 pub(super) async fn get(
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     endpoint: &'static Endpoint,
     does: Does,
     request: Request,
@@ -83,7 +83,7 @@ pub(super) async fn get(
 
 /// Makes a change.
 pub(super) async fn change(
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     endpoint: &'static Endpoint,
     change: Change,
     request: Request,
@@ -94,7 +94,7 @@ pub(super) async fn change(
 
 /// What the path says, and the request again.
 async fn context(
-    shared: &Shared,
+    shared: &ServerState,
     endpoint: &Endpoint,
     request: Request,
 ) -> Result<(Context, Request), Problem> {

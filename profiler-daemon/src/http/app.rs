@@ -9,7 +9,7 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate as _, SizeAbove};
 
 use super::options::HttpOptions;
-use super::shared::Shared;
+use super::shared::ServerState;
 use super::{answer, guard, page, speedscope, unknown};
 use crate::api::change::Method;
 use crate::api::format::Format;
@@ -21,7 +21,7 @@ const MIN_COMPRESSED_BYTES: u16 = 1_024;
 /// The routes over a source of answers, with every guard but those of the connection itself (see
 /// [`serve`](super::serve())).
 pub fn app(source: Arc<dyn Source>, options: HttpOptions) -> Router {
-    let shared = Arc::new(Shared::new(source, options));
+    let shared = Arc::new(ServerState::new(source, options));
     let mut router = Router::new();
     for endpoint in ENDPOINTS {
         let mut methods = MethodRouter::new();

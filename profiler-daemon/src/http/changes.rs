@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use super::instrumentations;
 use super::reports::of_snapshot;
 use super::respond::respond;
-use super::shared::Shared;
+use super::shared::ServerState;
 use crate::api::answer::write_json;
 use crate::api::change::{Change, Mark, Marked, MarkedSpan, Start, checked_object, invalid_body};
 use crate::api::endpoint::Context;
@@ -33,7 +33,7 @@ type Answer = Result<Response, Problem>;
 
 /// Makes a change, and answers what is so from then on.
 pub(super) async fn make(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     change: Change,
     context: Context,
     request: Request,
@@ -71,14 +71,14 @@ pub(super) async fn make(
     }
 }
 
-async fn set_targets(shared: &Shared, change: Change, request: Request) -> Answer {
+async fn set_targets(shared: &ServerState, change: Change, request: Request) -> Answer {
     shared.needs_kernel("what was profiled cannot be changed")?;
     let wanted: Targets = read_object(shared, request, change).await?;
     let targets = shared.source.set_targets(wanted).await?;
     respond_json(&targets)
 }
 
-async fn start(shared: &Arc<Shared>, change: SessionChange) -> Answer {
+async fn start(shared: &Arc<ServerState>, change: SessionChange) -> Answer {
     let (changed, snapshot) = change_session(shared, change).await?;
     let SessionChanged::Started(name) = changed else {
         return Err(Problem::internal(
@@ -94,7 +94,7 @@ async fn start(shared: &Arc<Shared>, change: SessionChange) -> Answer {
     Ok(response)
 }
 
-async fn mark(shared: &Shared, change: SessionChange) -> Answer {
+async fn mark(shared: &ServerState, change: SessionChange) -> Answer {
     let (changed, snapshot) = change_session(shared, change).await?;
     let SessionChanged::Marked(spans) = changed else {
         return Err(Problem::internal("a mark was to be made, and was not"));
@@ -112,7 +112,7 @@ async fn mark(shared: &Shared, change: SessionChange) -> Answer {
 }
 
 /// Stops a session that runs and answers its totals; removes one that is stopped.
-async fn end(shared: &Arc<Shared>, name: Name) -> Answer {
+async fn end(shared: &Arc<ServerState>, name: Name) -> Answer {
     let (changed, snapshot) = change_session(shared, SessionChange::End { name }).await?;
     match changed {
         SessionChanged::Stopped(name) => totals(shared, snapshot, name).await,
@@ -121,14 +121,14 @@ async fn end(shared: &Arc<Shared>, name: Name) -> Answer {
 }
 
 /// The totals of a session as of the pass that changed it.
-async fn totals(shared: &Arc<Shared>, snapshot: Arc<Snapshot>, name: Name) -> Answer {
+async fn totals(shared: &Arc<ServerState>, snapshot: Arc<Snapshot>, name: Name) -> Answer {
     let question = Arc::new(NamedSession(Some(name)));
     let body = of_snapshot(shared, snapshot, question, Format::Json).await?;
     Ok(respond(Format::Json, body))
 }
 
 async fn change_session(
-    shared: &Shared,
+    shared: &ServerState,
     change: SessionChange,
 ) -> Result<(SessionChanged, Arc<Snapshot>), Problem> {
     shared.needs_kernel("named sessions cannot be changed")?;
@@ -153,7 +153,7 @@ fn takes_nothing(request: &Request) -> Result<(), Problem> {
 /// keeps pages of other servers out: a browser lets them send such a body only if this server
 /// allowed it.
 async fn read_object<T: DeserializeOwned>(
-    shared: &Shared,
+    shared: &ServerState,
     request: Request,
     change: Change,
 ) -> Result<T, Problem> {
@@ -181,7 +181,7 @@ fn check_is_json(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 /// The whole body, within the bounds of bytes and time.
-async fn read_body(shared: &Shared, body: Body) -> Result<Vec<u8>, Problem> {
+async fn read_body(shared: &ServerState, body: Body) -> Result<Vec<u8>, Problem> {
     let max_bytes = shared.options.max_body_bytes;
     let too_large = || {
         Problem::new(

@@ -4,13 +4,13 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 
 use super::respond::respond;
-use super::shared::Shared;
+use super::shared::ServerState;
 use crate::api::format::Format;
 use crate::api::problem::{Fault, Problem};
 use crate::metrics;
 
 /// Whether there is something to read.
-pub(super) fn ready(shared: &Shared) -> Result<Response, Problem> {
+pub(super) fn ready(shared: &ServerState) -> Result<Response, Problem> {
     if let Some(replay) = shared.source.replay() {
         return Ok(respond(Format::Text, format!("{replay}\n")));
     }
@@ -26,7 +26,7 @@ pub(super) fn ready(shared: &Shared) -> Result<Response, Problem> {
 }
 
 /// The metrics.
-pub(super) async fn metrics(shared: &Shared) -> Result<Response, Problem> {
+pub(super) async fn metrics(shared: &ServerState) -> Result<Response, Problem> {
     shared.needs_kernel("there are no metrics")?;
     let text = shared.source.metrics().await?;
     let content_type = HeaderValue::from_static(metrics::CONTENT_TYPE);

@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::respond::respond;
-use super::shared::{Shared, in_time};
+use super::shared::{ServerState, in_time};
 use super::streams::BEAT;
 use super::ties::Ties;
 use crate::api::BoxFuture;
@@ -53,7 +53,10 @@ impl EventMoment {
     /// # Errors
     ///
     /// When it cannot be read now.
-    pub(super) async fn snapshot(self, shared: &Shared) -> Result<Option<Arc<Snapshot>>, Problem> {
+    pub(super) async fn snapshot(
+        self,
+        shared: &ServerState,
+    ) -> Result<Option<Arc<Snapshot>>, Problem> {
         let snapshot = shared.streams.snapshot(&*shared.source, self.beat).await?;
         let is_new = self.sent_unix_ns != Some(snapshot.as_of_unix_ns());
         Ok(is_new.then_some(snapshot))
@@ -79,7 +82,7 @@ impl Made {
 }
 
 /// Makes the data of an event; nothing when there is nothing new.
-type Make = dyn Fn(Arc<Shared>, EventMoment) -> BoxFuture<'static, Result<Option<Made>, Problem>>
+type Make = dyn Fn(Arc<ServerState>, EventMoment) -> BoxFuture<'static, Result<Option<Made>, Problem>>
     + Send
     + Sync;
 
@@ -90,9 +93,9 @@ type Make = dyn Fn(Arc<Shared>, EventMoment) -> BoxFuture<'static, Result<Option
 /// When there are too many streams, or already the first event cannot be made: told as for any
 /// other format.
 pub(super) async fn open(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     interval_ns: u64,
-    make: impl Fn(Arc<Shared>, EventMoment) -> BoxFuture<'static, Result<Option<Made>, Problem>>
+    make: impl Fn(Arc<ServerState>, EventMoment) -> BoxFuture<'static, Result<Option<Made>, Problem>>
     + Send
     + Sync
     + 'static,
@@ -131,7 +134,7 @@ pub(super) async fn open(
 
 /// One stream.
 struct Stream {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     make: Box<Make>,
     interval_beats: u64,
     hasher: RandomState,

@@ -10,7 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
 use super::options::HttpOptions;
-use super::shared::{Shared, in_time};
+use super::shared::{ServerState, in_time};
 use super::{page, speedscope};
 use crate::api::endpoint::Does;
 use crate::api::endpoints;
@@ -59,7 +59,7 @@ pub(super) async fn add_headers(request: Request, next: Next) -> Response {
 
 /// Counts the answer under its handler and its code.
 pub(super) async fn count(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ServerState>>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -89,7 +89,7 @@ fn handler_of(path: Option<&str>) -> &'static str {
 
 /// Bounds the time that an answer may take to be made. What is asked to wait does this itself.
 pub(super) async fn limit_time(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ServerState>>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -150,7 +150,7 @@ pub(super) fn head_problem(headers: &HeaderMap, uri: &Uri) -> Option<Problem> {
 /// Refuses requests that mean another host. A page that points its own name at this address would
 /// else be allowed by the browser to read every report.
 pub(super) async fn check_host(
-    State(shared): State<Arc<Shared>>,
+    State(shared): State<Arc<ServerState>>,
     request: Request,
     next: Next,
 ) -> Response {

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse as _, Response};
 
 use super::changes::respond_json;
 use super::respond::respond;
-use super::shared::{Shared, in_time};
+use super::shared::{ServerState, in_time};
 use crate::api::BoxFuture;
 use crate::api::answer::{Answer, written};
 use crate::api::endpoint::Sending;
@@ -20,7 +20,7 @@ use crate::api::questions::unknown_instrumentation;
 ///
 /// # Errors
 /// That they may not, and how that is changed; or that there is no kernel.
-pub(super) fn is_allowed(shared: &Shared) -> Result<(), Problem> {
+pub(super) fn is_allowed(shared: &ServerState) -> Result<(), Problem> {
     shared.needs_kernel("functions cannot be measured")?;
     if shared.options.instrumentation {
         return Ok(());
@@ -36,7 +36,7 @@ pub(super) fn is_allowed(shared: &Shared) -> Result<(), Problem> {
 
 /// Answers what is so now.
 pub(super) async fn send(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     ask: BoxFuture<'static, Result<Box<dyn Answer>, Problem>>,
     sending: Sending,
 ) -> Result<Response, Problem> {
@@ -51,7 +51,7 @@ pub(super) async fn send(
 
 /// Begins one, and answers how it stands; of a dry run, how it would.
 pub(super) async fn begin(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     meant: InstrumentationMeant,
 ) -> Result<Response, Problem> {
     let InstrumentationMeant { wanted, dry_run } = meant;
@@ -67,7 +67,7 @@ pub(super) async fn begin(
 }
 
 /// Ends one that runs and answers what it has measured; removes one that has ended.
-pub(super) async fn end(shared: &Arc<Shared>, id: u32) -> Result<Response, Problem> {
+pub(super) async fn end(shared: &Arc<ServerState>, id: u32) -> Result<Response, Problem> {
     match shared.source.end_instrumentation(id).await? {
         Some(Some(ended)) => respond_json(&ended),
         Some(None) => Ok(StatusCode::NO_CONTENT.into_response()),

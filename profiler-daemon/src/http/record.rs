@@ -10,7 +10,7 @@ use axum::response::Response;
 
 use super::reports::Turn;
 use super::respond::respond;
-use super::shared::{Shared, in_time};
+use super::shared::{ServerState, in_time};
 use crate::api::format::Format;
 use crate::api::problem::Problem;
 use crate::api::query::RecordingQuery;
@@ -21,7 +21,7 @@ use crate::report::{self, StackValue};
 
 /// Waits, and answers with what came meanwhile.
 pub(super) async fn record(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     recording: RecordingQuery,
     content: Content,
 ) -> Result<Response, Problem> {

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 
 use super::events::{self, Made};
 use super::respond::respond;
-use super::shared::Shared;
+use super::shared::ServerState;
 use crate::api::Source;
 use crate::api::answer::{Answer, written};
 use crate::api::endpoint::Sending;
@@ -31,7 +31,7 @@ const MIN_PATIENCE: Duration = Duration::from_millis(20);
 
 /// Answers from the profile as it is now, once or again and again.
 pub(super) async fn send(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     mut question: Box<dyn AnyQuestion>,
     sending: Sending,
 ) -> Result<Response, Problem> {
@@ -63,7 +63,7 @@ pub(super) async fn send(
 
 /// Answers with what is so now, or with a stream of it.
 pub(super) async fn send_now(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     now: fn(&dyn Source) -> Box<dyn Answer>,
     sending: Sending,
 ) -> Result<Response, Problem> {
@@ -84,7 +84,7 @@ pub(super) async fn send_now(
 
 /// The bytes of an answer from the profile as it is now.
 pub(super) async fn body(
-    shared: &Shared,
+    shared: &ServerState,
     question: Arc<dyn AnyQuestion>,
     format: Format,
 ) -> Result<Vec<u8>, Problem> {
@@ -95,7 +95,7 @@ pub(super) async fn body(
 
 /// The bytes of an answer from this profile.
 pub(super) async fn of_snapshot(
-    shared: &Shared,
+    shared: &ServerState,
     snapshot: Arc<Snapshot>,
     question: Arc<dyn AnyQuestion>,
     format: Format,
@@ -114,7 +114,7 @@ pub(super) struct Turn<'a> {
 impl<'a> Turn<'a> {
     /// Waits for the turn to answer a question.
     pub(super) async fn wait(
-        shared: &'a Shared,
+        shared: &'a ServerState,
         question: &dyn AnyQuestion,
     ) -> Result<Self, Problem> {
         let stopping = |_| Problem::overloaded("the server is stopping");
@@ -163,7 +163,7 @@ impl<'a> Turn<'a> {
     /// The bytes of an answer.
     pub(super) async fn answer(
         self,
-        shared: &Shared,
+        shared: &ServerState,
         snapshot: Arc<Snapshot>,
         question: Arc<dyn AnyQuestion>,
         format: Format,

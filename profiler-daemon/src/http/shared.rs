@@ -11,7 +11,7 @@ use crate::api::problem::Problem;
 use crate::api::{Source, openapi_document};
 
 /// See the module.
-pub(super) struct Shared {
+pub(super) struct ServerState {
     pub(super) source: Arc<dyn Source>,
     pub(super) options: HttpOptions,
     /// Permits for reports that are made at the same time.
@@ -28,7 +28,7 @@ pub(super) struct Shared {
     pub(super) openapi: Bytes,
 }
 
-impl Shared {
+impl ServerState {
     pub(super) fn new(source: Arc<dyn Source>, options: HttpOptions) -> Self {
         Self {
             source,
@@ -60,7 +60,7 @@ impl Shared {
 ///
 /// When it takes longer.
 pub(super) async fn in_time<T>(
-    shared: &Shared,
+    shared: &ServerState,
     work: impl Future<Output = T>,
 ) -> Result<T, Problem> {
     let patience = shared.options.request_timeout;

@@ -19,7 +19,7 @@ use super::wanted::Wanted;
 const NAMES_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A report that is ready to be written.
-pub(super) struct Report {
+pub(super) struct WrittenReport {
     /// All of it.
     pub(super) bytes: Vec<u8>,
     totals: SessionReport,
@@ -61,7 +61,7 @@ pub(super) async fn report(
     scope: Scope,
     window: Window,
     measured: Option<Measured>,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<WrittenReport> {
     let made = tokio::task::spawn_blocking(move || {
         let view = ViewQuery {
             frames: wanted.frames,
@@ -69,7 +69,7 @@ pub(super) async fn report(
         };
         let totals = report::session(&saved.snapshot, &view, &saved.names)?;
         let bytes = bytes(&saved, scope, &wanted, view, measured)?;
-        anyhow::Ok(Report { bytes, totals })
+        anyhow::Ok(WrittenReport { bytes, totals })
     });
     made.await.context("making the report failed")?
 }
@@ -98,7 +98,7 @@ fn bytes(
     Ok(out)
 }
 
-impl Report {
+impl WrittenReport {
     /// One sentence about the recording.
     pub(super) fn summary(&self, recorded_for: Duration, written: Option<&Path>) -> String {
         let lacks = &self.totals.completeness;

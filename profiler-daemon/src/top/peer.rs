@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::api::Source;
 use crate::api::parameter::WINDOW;
 use crate::api::question::ask;
-use crate::api::questions::{Functions, Process, Processes, Session, Threads};
+use crate::api::questions::{Functions, Process, ProcessesQuestion, Session, Threads};
 use crate::api::value::Kind as _;
 use crate::http::Client;
 use crate::report::{Scope, TableQuery, ViewQuery};
@@ -108,7 +108,7 @@ async fn table(source: &dyn Source, question: &ScreenQuestion) -> anyhow::Result
         ..TableQuery::default()
     };
     match &question.view {
-        ScreenView::Processes => value(&ask(source, Processes(table)).await?.0),
+        ScreenView::Processes => value(&ask(source, ProcessesQuestion(table)).await?.0),
         ScreenView::Functions(process) => {
             let functions = Functions {
                 scope: scope(process)?,

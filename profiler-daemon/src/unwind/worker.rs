@@ -43,7 +43,7 @@ const TIDY_AFTER: Duration = Duration::from_secs(2);
 
 /// How to make tables.
 #[derive(Clone, Debug)]
-pub struct WorkerOptions {
+pub struct UnwindOptions {
     /// Bounds of one table.
     pub limits: BuildLimits,
     /// Longest time that one table may take, of a processor's too.
@@ -52,7 +52,7 @@ pub struct WorkerOptions {
     pub heartbeat: Heartbeat,
 }
 
-impl Default for WorkerOptions {
+impl Default for UnwindOptions {
     fn default() -> Self {
         Self {
             limits: BuildLimits::default(),
@@ -119,7 +119,7 @@ impl TableWorker {
     ///
     /// No thread could be made.
     pub fn spawn(
-        options: WorkerOptions,
+        options: UnwindOptions,
         cache: Option<TableCache>,
         waker: impl Fn() + Send + 'static,
     ) -> io::Result<Self> {
@@ -198,7 +198,7 @@ impl TableWorker {
 }
 
 struct Worker {
-    options: WorkerOptions,
+    options: UnwindOptions,
     cache: Option<TableCache>,
     counts: Arc<Mutex<WorkerCounts>>,
 }
@@ -246,7 +246,7 @@ impl Worker {
 
 fn build(
     request: &TableRequest,
-    options: &WorkerOptions,
+    options: &UnwindOptions,
     start: Instant,
 ) -> Result<UnwindTable, NoTable> {
     let file = &request.file.file;
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn answers() {
         let (waker, rung) = mpsc::channel();
-        let worker = TableWorker::spawn(WorkerOptions::default(), None, move || {
+        let worker = TableWorker::spawn(UnwindOptions::default(), None, move || {
             waker.send(()).unwrap();
         })
         .unwrap();
@@ -346,7 +346,7 @@ mod tests {
     fn keeps_tables_of_root() {
         let folder = tempfile::tempdir().unwrap();
         let cache = TableCache::open(folder.path(), 1 << 30).unwrap();
-        let worker = TableWorker::spawn(WorkerOptions::default(), Some(cache), || {}).unwrap();
+        let worker = TableWorker::spawn(UnwindOptions::default(), Some(cache), || {}).unwrap();
         let ask = |file| {
             assert!(worker.request(request(1, file)));
             worker.wait(PATIENCE).unwrap()
@@ -380,9 +380,9 @@ mod tests {
     // Check that a file that takes too long is given up, and that the thread goes on with the next.
     #[test]
     fn gives_up() {
-        let options = WorkerOptions {
+        let options = UnwindOptions {
             max_time: Duration::ZERO,
-            ..WorkerOptions::default()
+            ..UnwindOptions::default()
         };
         let worker = TableWorker::spawn(options, None, || {}).unwrap();
         for _ in 0..2 {

@@ -11,19 +11,19 @@ use crate::report::query::{Scope, TableQuery, ViewQuery};
 use crate::report::{self, List, ProcessReport, ProcessRow};
 
 /// A row per process.
-pub(crate) struct Processes(pub(crate) TableQuery);
+pub(crate) struct ProcessesQuestion(pub(crate) TableQuery);
 
 /// `/api/v1/processes`.
 pub(crate) const PROCESSES: Get = Get {
     handler: "processes",
     parameters: TABLE,
     does: Does::Report(
-        |params, _| Box::new(Processes(params.table())),
+        |params, _| Box::new(ProcessesQuestion(params.table())),
         Described::table::<List<ProcessRow>, ProcessRow>(),
     ),
 };
 
-impl Question for Processes {
+impl Question for ProcessesQuestion {
     type Answer = AnswerTable<List<ProcessRow>>;
 
     fn needs(&self, snapshot: &Snapshot) -> Frames {
