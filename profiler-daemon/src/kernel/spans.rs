@@ -330,8 +330,8 @@ impl Spans {
         open.is_some_and(|removed| removed.is_ok())
     }
 
-    /// Removes the rows of threads for which `is_gone`, and of items for which `is_over`, after they
-    /// were read for the last time.
+    /// Removes the rows of threads for which `is_gone`, and of items for which `is_over`, after
+    /// they were read for the last time.
     pub fn remove(
         &mut self,
         is_gone: impl Fn(&MeasuredThread) -> bool,
