@@ -501,16 +501,13 @@ impl Collector {
                 reply(answer, || self.change_session(change));
             }
             Command::Instrumentation(command) => {
-                if self
-                    .measuring
-                    .obey(&mut self.kernel, &self.processes, command)
-                {
-                    self.pass();
-                }
+                command.tells_calls().then(|| self.pass());
+                let (kernel, processes) = (&mut self.kernel, &self.processes);
+                let begins = self.measuring.obey(kernel, processes, command);
+                begins.then(|| self.pass());
             }
             Command::State { answer } => reply(answer, || self.state()),
-            // Handled where the loop can end.
-            Command::Stop => {}
+            Command::Stop => {} // Handled where the loop can end.
         }
     }
 

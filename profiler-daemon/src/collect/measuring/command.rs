@@ -66,6 +66,13 @@ pub enum InstrumentationCommand {
     },
 }
 
+impl InstrumentationCommand {
+    /// Is it answered with calls and callers of one instrumentation, up to now?
+    pub(in super::super) const fn tells_calls(&self) -> bool {
+        matches!(self, Self::One { .. } | Self::End { .. })
+    }
+}
+
 impl Measuring {
     /// Does what is asked. True if more is measured from then on: a pass should follow, from which
     /// on sampled values can be compared with what is measured.
