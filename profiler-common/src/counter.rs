@@ -127,6 +127,16 @@ counters! {
     ProbesNoFrames = 33, "probes_no_frames", Event;
     /// Entries and exits of measured functions that are not measured because all rows are in use.
     ProbesNoRow = 34, "probes_no_row", Event;
+    /// Hits of USDT points and of starts and ends of spans.
+    PlaceHits = 35, "place_hits", Event;
+    /// Such hits in threads that are not observed: not counted.
+    PlacesNotObserved = 36, "places_not_observed", Event;
+    /// Such hits that are not counted because all rows are in use.
+    PlacesNoRow = 37, "places_no_row", Event;
+    /// Such hits whose argument could not be read: its memory was not there.
+    PlacesNoArgument = 38, "places_no_argument", Event;
+    /// Starts of spans that were not kept because too many are under way.
+    SpansNotKept = 39, "spans_not_kept", Event;
 }
 
 /// Elements of the counter map.

@@ -23,6 +23,7 @@ pub mod measured;
 mod named;
 pub mod outside;
 pub mod records;
+pub mod spans;
 pub mod unwind;
 pub mod walk_budget;
 

@@ -68,6 +68,14 @@ pub const MAX_MEASURED_THREADS: u32 = 1024;
 pub const MAX_MEASURED_ROWS: u32 = 16_384;
 /// Processes that may be named as measured, their children included.
 pub const MAX_MEASURED_PIDS: u32 = 4096;
+/// Places at which USDT points are hit and spans start and end.
+pub const MAX_PLACES: u32 = 4096;
+/// Rows per thread and USDT point.
+pub const MAX_USDT_ROWS: u32 = 8192;
+/// Rows per thread and span: larger ones.
+pub const MAX_SPAN_ROWS: u32 = 2048;
+/// Spans that can be under way at a time.
+pub const MAX_OPEN_SPANS: u32 = 16_384;
 
 const _: () = assert!(CALL_CACHE.is_power_of_two());
 const _: () = assert!(MAX_CALL_NUMBER < COMPAT_CALL && COMPAT_CALL < UNTRACED_CALL);

@@ -436,6 +436,16 @@ mod pod {
     // SAFETY: as above.
     unsafe impl aya::Pod for crate::measured::Frames {}
     // SAFETY: as above.
+    unsafe impl aya::Pod for crate::spans::Place {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for crate::spans::ItemKey {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for crate::spans::OpenKey {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for crate::spans::UsdtRow {}
+    // SAFETY: as above.
+    unsafe impl aya::Pod for crate::spans::SpanRow {}
+    // SAFETY: as above.
     unsafe impl aya::Pod for crate::unwind::UnwindRow {}
     // SAFETY: as above.
     unsafe impl aya::Pod for crate::unwind::UnwindPage {}

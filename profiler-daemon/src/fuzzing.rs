@@ -65,6 +65,8 @@ targets! {
     symbol_table => symbols::fuzzing::symbol_table;
     /// Where a program file jumps to functions of others.
     jump_table => symbols::fuzzing::jump_table;
+    /// Notes of USDT points.
+    usdt_notes => symbols::fuzzing::usdt_notes;
     /// Debug information, as the process that finds lines reads it.
     debug_lines => symbols::fuzzing::debug_lines;
     /// What that process answers.

@@ -9,6 +9,7 @@ mod ending;
 mod output;
 mod progress;
 mod span;
+mod spanned;
 mod target;
 mod traced;
 mod wanted;

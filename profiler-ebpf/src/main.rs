@@ -29,6 +29,8 @@ mod measure;
 mod probes;
 mod seed;
 mod settings;
+#[cfg(not(feature = "before_5_17"))]
+mod span;
 mod switch;
 mod syscall;
 #[cfg(not(feature = "before_5_17"))]

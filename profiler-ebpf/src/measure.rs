@@ -69,7 +69,7 @@ pub fn measure(ctx: ProbeContext) -> u32 {
 fn hit(cookie: Cookie, sp: u64) -> Option<()> {
     let control = control()?;
     let task = Task::current();
-    if !is_measured(task, cookie, control) {
+    if !is_measured(task, cookie.instrumentation, control) {
         return None;
     }
     count(Counter::ProbeHits);
@@ -103,8 +103,8 @@ fn hit(cookie: Cookie, sp: u64) -> Option<()> {
 
 /// Does the instrumentation measure this process?
 #[inline(always)]
-fn is_measured(task: Task, cookie: Cookie, control: &Control) -> bool {
-    let bit = 1 << (cookie.instrumentation & 31);
+pub fn is_measured(task: Task, instrumentation: u8, control: &Control) -> bool {
+    let bit = 1 << (instrumentation & 31);
     if control.measured_all & bit != 0 {
         return true;
     }
@@ -114,18 +114,27 @@ fn is_measured(task: Task, cookie: Cookie, control: &Control) -> bool {
 
 /// The thread's record, if it is observed.
 #[inline(always)]
+pub fn observed(task: Task) -> Option<&'static ThreadRecord> {
+    let slot = observed_slot(task)?;
+    task::record(slot).map(|record| &*record)
+}
+
+#[inline(always)]
+fn observed_slot(task: Task) -> Option<u32> {
+    let reference = task.storage(false)?;
+    let is_observed = reference.flags & REF_TARGET != 0
+        && reference.slot != NO_SLOT
+        && reference.slot != GONE_SLOT;
+    is_observed.then_some(reference.slot)
+}
+
+/// The same, or of calibration the record that is nobody's.
+#[inline(always)]
 fn record_of(task: Task, cookie: Cookie) -> Option<&'static ThreadRecord> {
-    let slot = match task.storage(false) {
+    let slot = match observed_slot(task) {
         // After the question: it is a part of the cost.
         _ if cookie.instrumentation == CALIBRATION => NO_SLOT,
-        Some(reference)
-            if reference.flags & REF_TARGET != 0
-                && reference.slot != NO_SLOT
-                && reference.slot != GONE_SLOT =>
-        {
-            reference.slot
-        }
-        _ => return None,
+        slot => slot?,
     };
     task::record(slot).map(|record| &*record)
 }

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{ArgGroup, Args};
 
 use crate::api::Format;
 use crate::config::duration;
@@ -12,6 +12,7 @@ use crate::report::{Frames, StackValue};
 
 /// What to record, for how long, and what to make of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+#[command(group(ArgGroup::new("exact").multiple(true).args(["trace", "trace_usdt", "trace_span"])))]
 pub struct RecordArgs {
     /// Record this process. May be given more than once.
     #[arg(long = "pid", value_name = "N")]
@@ -69,13 +70,28 @@ pub struct RecordArgs {
     #[arg(long, value_name = "MODULE:FUNCTION", conflicts_with_all = ["connect", "comms"])]
     pub trace: Vec<String>,
 
+    /// Count the hits of these USDT points, marks that a program's authors have put into it, beside
+    /// the samples: PROVIDER:NAME, or MODULE:PROVIDER:NAME, with * as any text. With ,argN behind,
+    /// as in 'python:gc__done,arg0', the values of that integer argument too. May be given more
+    /// than once.
+    #[arg(long, value_name = "[MODULE:]PROVIDER:NAME", conflicts_with_all = ["connect", "comms"])]
+    pub trace_usdt: Vec<String>,
+
+    /// Take the time from a start to an end, whichever threads they are in: NAME=START,END,KEY.
+    /// Both are entries of functions, MODULE:FUNCTION, or USDT points, usdt:MODULE:PROVIDER:NAME;
+    /// KEY says which end belongs to a start: that in the same thread, tid, or that with the same
+    /// value of an argument, arg0 to arg5. May be given more than once.
+    #[arg(long, value_name = "NAME=START,END,KEY", conflicts_with_all = ["connect", "comms"])]
+    pub trace_span: Vec<String>,
+
     /// Count the calls of these functions only, which costs least: no times.
     #[arg(long, requires = "trace")]
     pub trace_counts: bool,
 
     /// How much of one processor the probes may take from a process: 5% unless said otherwise, 0% =
-    /// any. Beyond, the costliest function is not measured any more, and the report says so.
-    #[arg(long, value_name = "PERCENT", value_parser = permille, requires = "trace")]
+    /// any. Beyond, the costliest function, USDT point or span is not measured any more, and the
+    /// report says so.
+    #[arg(long, value_name = "PERCENT", value_parser = permille, requires = "exact")]
     pub trace_budget: Option<u32>,
 
     /// A command to run and record, from its first instruction to its end, with all that it starts.

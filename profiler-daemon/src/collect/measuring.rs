@@ -113,6 +113,7 @@ impl Measuring {
         let more = MoreFunctions {
             functions: plan.functions,
             refused: plan.refused,
+            items: plan.items,
         };
         let begun = begun
             .map_err(InstrumentationError::from)
@@ -186,6 +187,11 @@ impl Measuring {
             }
             return Err(error.into());
         }
+        if let Some(one) = self.instrumentations.get_mut(&id) {
+            let pids: Vec<u32> = one.processes.iter().copied().collect();
+            let places = (one.slot, pids.as_slice());
+            one.spanning.start(kernel, places, more.items, now_ns)?;
+        }
         if self.looked_ns == 0 {
             self.looked_ns = now_ns;
         }
@@ -199,6 +205,11 @@ impl Measuring {
             return;
         }
         self.follow(kernel, processes);
+        let costs = self.costs.unwrap_or_default();
+        for one in self.instrumentations.values_mut().filter(|one| one.runs()) {
+            let cost = (&costs, one.budget);
+            one.spanning.look(kernel, one.slot, cost, now_ns);
+        }
         self.end_trials(kernel, now_ns);
         if now_ns.saturating_sub(self.looked_ns) >= BUDGET_LOOK_NS {
             self.read(kernel);
@@ -223,20 +234,29 @@ impl Measuring {
 
     /// Takes in what a pass has found.
     pub(super) fn pass(&mut self, kernel: &mut Kernel, pass: &Pass) {
-        if self.functions.is_empty() && self.trials.is_empty() {
-            return;
-        }
         let exited = pass.threads.iter();
         let exited: HashSet<(u32, u64)> = exited
             .filter(|thread| thread.phase == Phase::Exited)
             .map(|thread| (thread.tid, thread.start_boot_ns))
             .collect();
+        let is_gone = |tid: u32, start: u64| exited.contains(&(tid, start));
+        for one in self.instrumentations.values_mut().filter(|one| one.runs()) {
+            one.spanning.pass(kernel, one.slot, &is_gone);
+        }
+        if !exited.is_empty() {
+            kernel.spans.remove(
+                |thread| is_gone(thread.tid, thread.start_boot_ns),
+                |_| false,
+            );
+        }
+        if self.functions.is_empty() && self.trials.is_empty() {
+            return;
+        }
         // Read after the threads: those that have exited have no more calls.
         self.read(kernel);
         if exited.is_empty() {
             return;
         }
-        let is_gone = |tid: u32, start: u64| exited.contains(&(tid, start));
         let gone = self
             .living
             .extract_if(|key, _| is_gone(key.thread.tid, key.thread.start_boot_ns));
@@ -271,6 +291,7 @@ impl Measuring {
         one.ended = Some(why);
         one.until_ns = Some(monotonic_ns());
         one.processes.clear();
+        one.spanning.end(kernel, one.slot);
         let Kernel {
             measured, targets, ..
         } = kernel;
@@ -357,6 +378,13 @@ impl Measuring {
         let place = if has_room { process } else { OTHERS };
         let ended = function.ended.entry(place);
         ended.or_insert(MeasuredRow::EMPTY).merge(row);
+    }
+
+    /// Reads what was counted of the USDT points and spans of one that runs.
+    fn read_spans(&mut self, kernel: &mut Kernel, id: u32) {
+        if let Some(one) = self.instrumentations.get_mut(&id).filter(|one| one.runs()) {
+            one.spanning.pass(kernel, one.slot, &|_, _| false);
+        }
     }
 
     /// Reads what was counted, and adds to what the probes have cost since the budget was looked

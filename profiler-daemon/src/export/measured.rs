@@ -4,20 +4,43 @@ use std::io::{self, Write};
 
 use super::{
     human::{last_part, name, nanoseconds, percent},
+    spans::{span_table, usdt_table},
     text::{Cell, Kind, Table, write_table},
 };
 use crate::report::{Measured, MeasuredValues};
 
-/// Writes the table alone.
+/// Writes the tables alone.
 ///
 /// # Errors
 /// When `out` cannot be written to.
 pub fn write_measured(measured: &Measured, out: &mut impl Write) -> io::Result<()> {
-    write_table(&measured_table(measured), out)
+    for (number, table) in measured_tables(measured).iter().enumerate() {
+        if number > 0 {
+            writeln!(out)?;
+        }
+        write_table(table, out)?;
+    }
+    Ok(())
+}
+
+/// A table of functions, one of USDT points and one of spans: those that were asked for.
+pub(super) fn measured_tables(measured: &Measured) -> Vec<Table> {
+    let mut tables = Vec::new();
+    let only_others = !measured.usdt.is_empty() || !measured.spans.is_empty();
+    if !measured.functions.is_empty() || !only_others {
+        tables.push(measured_table(measured));
+    }
+    if !measured.usdt.is_empty() {
+        tables.push(usdt_table(&measured.usdt));
+    }
+    if !measured.spans.is_empty() {
+        tables.push(span_table(&measured.spans));
+    }
+    tables
 }
 
 /// The table: a row for each function, and what is to be known of some of them below.
-pub(super) fn measured_table(measured: &Measured) -> Table {
+fn measured_table(measured: &Measured) -> Table {
     let columns = vec![
         ("CALLS", Kind::Number),
         ("MEAN", Kind::Number),

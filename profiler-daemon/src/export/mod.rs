@@ -13,6 +13,7 @@ pub mod pprof;
 mod recorded;
 pub mod saved;
 pub mod sessions;
+mod spans;
 pub mod speedscope;
 mod tables;
 pub mod text;

@@ -2,7 +2,7 @@
 
 use super::{
     human::{last_part, name, nanoseconds, percent, share},
-    measured::measured_table,
+    measured::measured_tables,
     tables::{fault_fact, function, stacks_text},
     text::{Cell, Envelope, Kind, Table, TextReport},
 };
@@ -83,8 +83,11 @@ impl TextReport for Recording {
         })
     }
 
-    fn second_table(&self) -> Option<Table> {
-        self.measured.as_ref().map(measured_table)
+    fn more_tables(&self) -> Vec<Table> {
+        self.measured
+            .as_ref()
+            .map(measured_tables)
+            .unwrap_or_default()
     }
 }
 

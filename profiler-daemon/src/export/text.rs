@@ -32,8 +32,8 @@ pub trait TextReport {
     }
 
     /// More rows of another kind, written last.
-    fn second_table(&self) -> Option<Table> {
-        None
+    fn more_tables(&self) -> Vec<Table> {
+        Vec::new()
     }
 }
 
@@ -120,7 +120,7 @@ pub fn write<R: TextReport + ?Sized>(report: &R, out: &mut impl Write) -> io::Re
         }
         write_table(&table, out)?;
     }
-    if let Some(table) = report.second_table() {
+    for table in report.more_tables() {
         writeln!(out)?;
         write_table(&table, out)?;
     }

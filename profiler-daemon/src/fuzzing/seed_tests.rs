@@ -79,6 +79,15 @@ fn seeds() -> Vec<Seed> {
         ("symbol_table", "functions", names),
         ("symbol_table", "one_address", symbols_at_one_address()),
         ("jump_table", "of_each_kind", jumps()),
+        ("usdt_notes", "section", usdt_notes()),
+        (
+            "usdt_notes",
+            "program",
+            program(
+                &[0x90; 64],
+                &[MadeSection::new(".note.stapsdt", usdt_notes())],
+            ),
+        ),
         ("debug_lines", "inlined", debug_information(0x20, false)),
         ("debug_lines", "packed", debug_information(0x20, true)),
         (
@@ -103,6 +112,28 @@ fn code() -> Vec<u8> {
     ]);
     code.resize(64, 0xcc);
     code
+}
+
+/// Two places, one with a semaphore and with arguments of each kind.
+fn usdt_notes() -> Vec<u8> {
+    let note = |semaphore: u64, texts: &[u8]| {
+        let addresses = [CODE_ADDRESS + 16, 0x1000, semaphore];
+        let mut note: Vec<u8> = addresses.iter().flat_map(|at| at.to_le_bytes()).collect();
+        note.extend(texts);
+        let words = [8, note.len() as u32, 3];
+        let head = words.iter().flat_map(|word| word.to_le_bytes());
+        let mut whole: Vec<u8> = head.chain(*b"stapsdt\0").chain(note).collect();
+        whole.resize(whole.len().next_multiple_of(4), 0);
+        whole
+    };
+    [
+        note(
+            CODE_ADDRESS + 32,
+            b"app\0begin\0-4@%edi 8@-8(%rbp) 4@$5 8@(%rax,%r9,8)\0",
+        ),
+        note(0, b"app\0end\0\0"),
+    ]
+    .concat()
 }
 
 fn with_build_id() -> Vec<u8> {

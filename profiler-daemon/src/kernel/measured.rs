@@ -119,22 +119,26 @@ pub struct Measured {
 }
 
 struct MeasuredMaps {
-    shared: Vec<SharedMap>,
+    shared: Arc<[SharedMap]>,
     frames: HashMap<MapData, MeasuredThread, Frames>,
     rows: HashMap<MapData, MeasuredKey, MeasuredRow>,
     pids: HashMap<MapData, u32, u32>,
 }
 
 impl Measured {
-    /// Nothing is measured yet. To be made before other maps are taken.
+    /// Nothing is measured yet. `shared`: all maps, before any was taken.
     ///
     /// # Errors
     /// [`StartError::Map`] if a map is missing.
-    pub(super) fn new(maps: &mut Maps<'_>, variant: Variant) -> Result<Self, StartError> {
+    pub(super) fn new(
+        maps: &mut Maps<'_>,
+        shared: &Arc<[SharedMap]>,
+        variant: Variant,
+    ) -> Result<Self, StartError> {
         let maps = match variant {
             Variant::Before517 => None,
             Variant::Since517 => Some(MeasuredMaps {
-                shared: maps.all()?,
+                shared: Arc::clone(shared),
                 frames: maps.typed("MEASURED_FRAMES")?,
                 rows: maps.typed(ROWS)?,
                 pids: maps.typed("MEASURED_PIDS")?,
@@ -247,6 +251,7 @@ impl Measured {
                 path: &path,
                 offsets: &offsets,
                 cookies: &cookies,
+                counters: &[],
                 pid,
             };
             let link = uprobe_multi::attach(program.as_fd(), &probes);

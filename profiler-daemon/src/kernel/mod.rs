@@ -30,6 +30,7 @@ mod records;
 mod refusal;
 mod row_finder;
 mod settings;
+mod spans;
 mod targets;
 mod task_iter;
 mod thread_snapshot;
@@ -60,6 +61,7 @@ pub use programs::Programs;
 pub use refusal::StartError;
 pub use row_finder::RowFinder;
 pub use settings::{KernelSettings, SystemCalls};
+pub use spans::{ProbePlace, Spans};
 pub use targets::{NamedTargets, TargetError, Targets, control_groups};
 #[cfg(test)]
 pub(crate) use thread_snapshot::made_up;
@@ -76,6 +78,8 @@ pub use variant::has_loops;
 pub struct Kernel {
     /// Functions that are measured: their probes go first.
     pub measured: Measured,
+    /// USDT points and spans: theirs too.
+    pub spans: Spans,
     /// The loaded programs.
     pub programs: Programs,
     /// Who is profiled, and how.
@@ -140,9 +144,10 @@ impl Kernel {
         } = load(&settings, variant)?;
         let tick = programs.tick()?;
         let maps = &mut programs.maps();
-        let measured = Measured::new(maps, variant)?;
+        let shared = maps.all()?.into();
         let mut kernel = Self {
-            measured,
+            measured: Measured::new(maps, &shared, variant)?,
+            spans: Spans::new(maps, &shared, variant)?,
             targets: Targets::new(maps, &settings)?,
             drain: Drain::new(maps, &settings)?,
             looks: Looks::new(maps, &settings)?,

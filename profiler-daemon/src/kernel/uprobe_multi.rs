@@ -74,9 +74,12 @@ pub(super) fn load(
     let program = object.programs.get(name).cloned();
     let program = program.ok_or_else(|| format!("the object has no program {name}"))?;
     let defined: HashMap<String, aya_obj::Map> = object.maps.clone();
-    let known = maps.iter().filter_map(|map| {
-        let defined = defined.get(&map.name)?;
-        Some((map.name.as_str(), map.descriptor.as_raw_fd(), defined))
+    // Programs that are not loaded here use maps that are not there: of those no map is known, and
+    // a program that did use one is refused.
+    let known = defined.iter().map(|(name, defined)| {
+        let map = maps.iter().find(|map| map.name == *name);
+        let descriptor = map.map_or(-1, |map| map.descriptor.as_raw_fd());
+        (name.as_str(), descriptor, defined)
     });
     object.relocate_maps(known, &sections)?;
     object.relocate_calls(&sections)?;
@@ -118,6 +121,9 @@ pub(super) struct Probes<'a> {
     pub(super) offsets: &'a [u64],
     /// What the program is told at each.
     pub(super) cookies: &'a [u64],
+    /// Counters in the program's memory that are raised while a probe is there, as USDT points have
+    /// them: where, from the start of the file; 0: none. Or nothing for all of them.
+    pub(super) counters: &'a [u64],
     /// In the memory of this process alone.
     pub(super) pid: Option<u32>,
 }
@@ -128,12 +134,20 @@ pub(super) struct Probes<'a> {
 /// What the kernel says.
 pub(super) fn attach(program: BorrowedFd<'_>, probes: &Probes<'_>) -> io::Result<OwnedFd> {
     assert_eq!(probes.offsets.len(), probes.cookies.len(), "one for each");
+    let counters = match probes.counters {
+        [] => 0,
+        counters => {
+            assert_eq!(probes.offsets.len(), counters.len(), "one for each");
+            counters.as_ptr() as u64
+        }
+    };
     let path = CString::new(probes.path)?;
     let create = LinkCreate {
         program: program.as_raw_fd().cast_unsigned(),
         attach_type: UPROBE_MULTI,
         path: path.as_ptr().cast::<c_char>() as u64,
         offsets: probes.offsets.as_ptr() as u64,
+        counters,
         cookies: probes.cookies.as_ptr() as u64,
         count: u32::try_from(probes.offsets.len()).map_err(io::Error::other)?,
         pid: probes.pid.unwrap_or(0),

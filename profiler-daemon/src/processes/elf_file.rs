@@ -309,10 +309,41 @@ pub fn address_of(programs: &[Program], offset: u64) -> Option<u64> {
 /// mapped from it as code.
 #[must_use]
 pub fn code_offset(programs: &[Program], address: u64, size_bytes: u64) -> Option<u64> {
+    offset_in(programs, PF_X, address, size_bytes)
+}
+
+/// The same of bytes that are loaded at all.
+#[must_use]
+pub fn loaded_offset(programs: &[Program], address: u64, size_bytes: u64) -> Option<u64> {
+    offset_in(programs, 0, address, size_bytes)
+}
+
+/// How many writable segments map the page of the file that has this offset: linkers let the end of
+/// one and the beginning of the next share a page of the file.
+#[must_use]
+pub fn writable_segments_at(programs: &[Program], offset: u64) -> usize {
+    const PF_W: u32 = 2;
+    const PAGE_BYTES: u64 = 4096;
+    let page = offset / PAGE_BYTES;
+    let maps_it = |program: &&Program| {
+        let segment = program.segment;
+        let last = segment
+            .offset
+            .saturating_add(segment.size_bytes)
+            .saturating_sub(1);
+        program.kind == PT_LOAD
+            && program.flags & PF_W != 0
+            && segment.size_bytes > 0
+            && (segment.offset / PAGE_BYTES..=last / PAGE_BYTES).contains(&page)
+    };
+    programs.iter().filter(maps_it).count()
+}
+
+fn offset_in(programs: &[Program], flags: u32, address: u64, size_bytes: u64) -> Option<u64> {
     let program = programs.iter().find(|program| {
         let segment = program.segment;
         program.kind == PT_LOAD
-            && program.flags & PF_X != 0
+            && program.flags & flags == flags
             && address >= segment.address
             && address - segment.address < segment.size_bytes
             && size_bytes <= segment.size_bytes - (address - segment.address)
@@ -326,6 +357,31 @@ pub fn code_offset(programs: &[Program], address: u64, size_bytes: u64) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // Check that a page of the file that two writable segments share is told, and that those that
+    // are not writable do not count.
+    #[test]
+    fn shared_pages_are_told() {
+        let load = |flags, offset, size_bytes| Program {
+            kind: PT_LOAD,
+            flags,
+            segment: Segment {
+                address: 0x10_0000 + offset,
+                offset,
+                size_bytes,
+            },
+        };
+        let programs = [
+            load(4, 0, 0x1800),
+            load(6, 0x1800, 0x900),
+            load(6, 0x2100, 0x2000),
+        ];
+        let at = |offset| writable_segments_at(&programs, offset);
+        assert_eq!(
+            (at(0x100), at(0x1900), at(0x2110), at(0x3000), at(0x5000)),
+            (0, 1, 2, 1, 0)
+        );
+    }
 
     // Check that this program is read: its sections are found by their whole names only, and its
     // entry is a place in the file.

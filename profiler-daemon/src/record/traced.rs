@@ -15,11 +15,12 @@ use crate::collect::{
 };
 use crate::config::targets::Targets;
 use crate::report::{self, Measured};
-use crate::stages::choosing::{Chooser, Exits, Module};
+use crate::stages::choosing::{Chooser, Exits, Module, mapped};
 use crate::symbols::chosen::{BUDGET_NS, Pattern};
 use crate::sys::clock::monotonic_ns;
 
 use super::progress;
+use super::spanned::Spanned;
 
 /// Time between two looks at what the program has mapped, while something that was chosen is
 /// missing.
@@ -30,6 +31,8 @@ const BUDGET_PERMILLE: u32 = 50;
 /// See the module.
 pub(super) struct Traced {
     chooser: Chooser,
+    /// USDT points and spans.
+    spanned: Spanned,
     budget: f64,
     /// Processes whose functions are measured.
     pids: Vec<u32>,
@@ -48,12 +51,12 @@ impl Traced {
     /// # Errors
     /// What is no pattern.
     pub(super) fn read(args: &RecordArgs) -> anyhow::Result<Option<Self>> {
-        if args.trace.is_empty() {
+        if args.trace.is_empty() && args.trace_usdt.is_empty() && args.trace_span.is_empty() {
             return Ok(None);
         }
         if args.command.is_empty() && args.pids.is_empty() {
             return Err(anyhow!(
-                "--trace needs a command (after --) or --pid: functions of every process on the machine are not measured"
+                "--trace, --trace-usdt and --trace-span need a command (after --) or --pid: every process on the machine is not measured"
             ));
         }
         let patterns = args.trace.iter().map(|text| text.parse());
@@ -65,6 +68,7 @@ impl Traced {
         };
         Ok(Some(Self {
             chooser: Chooser::new(patterns.context("--trace")?, exits, BUDGET_NS),
+            spanned: Spanned::read(args)?,
             budget: f64::from(args.trace_budget.unwrap_or(BUDGET_PERMILLE)) / 1000.0,
             pids: args.pids.clone(),
             children: args.children || !args.command.is_empty(),
@@ -85,16 +89,14 @@ impl Traced {
         command: Option<(u32, &OsStr)>,
     ) -> anyhow::Result<()> {
         let mut modules = Vec::new();
-        for pattern in self.chooser.patterns() {
-            if let Some(path) = pattern.path() {
-                let file =
-                    File::open(path).with_context(|| format!("--trace {}", pattern.text()))?;
-                modules.push(Module {
-                    path: path.to_owned(),
-                    file,
-                    is_program: false,
-                });
-            }
+        let paths = self.chooser.patterns().iter().filter_map(Pattern::path);
+        for path in paths.chain(self.spanned.paths()) {
+            let file = File::open(path).with_context(|| format!("cannot read {path}"))?;
+            modules.push(Module {
+                path: path.to_owned(),
+                file,
+                is_program: false,
+            });
         }
         if let Some((pid, program)) = command {
             self.pids = vec![pid];
@@ -111,8 +113,7 @@ impl Traced {
                 );
             }
         } else {
-            let pids = self.pids.iter();
-            modules.extend(pids.flat_map(|pid| self.chooser.mapped(*pid)));
+            modules.extend(self.mapped());
         }
         let more = self.choose(modules).await?;
         // Also where there is none yet: what probes cost is measured by now.
@@ -122,6 +123,7 @@ impl Traced {
                 .map_err(anyhow::Error::msg)?,
             functions: more.functions,
             refused: more.refused,
+            items: more.items,
             budget: self.budget,
             length_ns: None,
             trial: self.trial,
@@ -133,10 +135,15 @@ impl Traced {
         self.began_ns = monotonic_ns();
         let missing = self.chooser.missing();
         let known = |pattern: &&Pattern| command.is_none() || pattern.path().is_some();
-        match missing.iter().find(|pattern| known(pattern)) {
-            Some(pattern) => Err(anyhow!(
+        if let Some(pattern) = missing.iter().find(|pattern| known(pattern)) {
+            return Err(anyhow!(
                 "--trace {}: there is no such function in the symbols of that file",
                 pattern.text()
+            ));
+        }
+        match self.spanned.missing(command.is_some()).first() {
+            Some(missing) => Err(anyhow!(
+                "{missing}: there is nothing of that name in the file"
             )),
             None => Ok(()),
         }
@@ -147,12 +154,10 @@ impl Traced {
     /// # Errors
     /// What was found cannot be measured.
     pub(super) async fn follow(&mut self, live: &Live) -> anyhow::Result<()> {
-        while !self.chooser.missing().is_empty() {
+        while !self.chooser.missing().is_empty() || !self.spanned.missing(false).is_empty() {
             tokio::time::sleep(LOOK).await;
-            let pids = self.pids.iter();
-            let modules = pids.flat_map(|pid| self.chooser.mapped(*pid)).collect();
-            let more = self.choose(modules).await?;
-            if more.functions.is_empty() {
+            let more = self.choose(self.mapped()).await?;
+            if more.functions.is_empty() && more.items.is_empty() {
                 continue;
             }
             let id = self.id;
@@ -180,6 +185,11 @@ impl Traced {
                 pattern.text()
             ));
         }
+        for missing in self.spanned.missing(false) {
+            progress::say(&format!(
+                "{missing}: nothing of that name was found in what the program had mapped"
+            ));
+        }
         let id = self.id;
         let one = |answer| InstrumentationCommand::One { id, answer };
         let asked = live.access();
@@ -188,10 +198,21 @@ impl Traced {
         Ok(report::measured(&state.measured, self.began_ns))
     }
 
+    /// The files that the processes have mapped and that are meant.
+    fn mapped(&self) -> Vec<Module> {
+        let is_meant = |path: &str| self.chooser.is_meant(path) || self.spanned.is_meant(path);
+        let pids = self.pids.iter();
+        pids.flat_map(|pid| mapped(*pid, is_meant)).collect()
+    }
+
     /// What is meant of these files; what cannot be measured is told at once.
     async fn choose(&mut self, modules: Vec<Module>) -> anyhow::Result<MoreFunctions> {
         if modules.is_empty() {
             return Ok(MoreFunctions::default());
+        }
+        let mut items = Vec::new();
+        for module in &modules {
+            items.extend(self.spanned.plan(module).await?);
         }
         let mut chooser = std::mem::take(&mut self.chooser);
         chooser.allow(BUDGET_NS);
@@ -202,7 +223,8 @@ impl Traced {
         });
         let (chooser, chosen) = chosen.await.context("looking for functions failed")?;
         self.chooser = chooser;
-        let more = chosen.context("--trace")?;
+        let mut more = chosen.context("--trace")?;
+        more.items = items;
         for RefusedFunction { name, why, .. } in &more.refused {
             progress::say(&format!("--trace: {name} is not measured: {why}"));
         }

@@ -6,6 +6,7 @@ use profiler_common::measured::histogram::{BUCKETS, lower_bound_ns};
 use profiler_common::measured::{Extremes, MeasuredRow, PROBE_KINDS, elapsed_ns};
 use serde::Serialize;
 
+use super::spans::{SpanValues, UsdtValues, followed};
 use super::values::ClassValues;
 use crate::collect::{MeasuredFunction, MeasuredFunctions};
 use crate::kernel::ProbeCosts;
@@ -18,7 +19,15 @@ const MOSTLY_PROBE: f64 = 10.0;
 pub struct Measured {
     /// Each of them.
     pub functions: Vec<MeasuredValues>,
-    /// What probes took in all, nanoseconds: subtracted from the values.
+    /// USDT points whose hits were counted; left out where none was asked for, as the next.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub usdt: Vec<UsdtValues>,
+    /// Spans whose time was taken.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub spans: Vec<SpanValues>,
+    /// What probes of functions took in all, nanoseconds: subtracted from their values.
     pub probes_ns: u64,
     /// What they cost here, measured when the first function was.
     pub probe_costs: Vec<KindCost>,
@@ -137,8 +146,11 @@ pub fn measured(all: &MeasuredFunctions, began_ns: u64) -> Measured {
         let rows = function.calls.values();
         rows.map(|row| cost(&row.probes_own, |kind| total_ns(&all.costs, kind)))
     });
+    let (usdt, spans) = followed(&all.items, &all.costs, began_ns);
     Measured {
         functions,
+        usdt,
+        spans,
         probes_ns: own.sum::<f64>() as u64,
         probe_costs: KINDS
             .iter()
@@ -360,6 +372,7 @@ mod tests {
                 gave_up: None,
                 calls: BTreeMap::from([(process(1), row), (process(2), row)]),
             }],
+            items: Vec::new(),
             costs,
         }
     }

@@ -46,6 +46,7 @@ mod scope;
 mod sections;
 pub mod session;
 pub mod sessions;
+mod spans;
 pub mod stacks;
 mod strata;
 pub mod syscall_names;
@@ -82,6 +83,7 @@ pub use query::{
 pub use recording::{Recording, recording};
 pub use session::{SessionReport, samples, session};
 pub use sessions::{SessionList, SessionTotals, session_totals, sessions};
+pub use spans::{SpanValues, UsdtValues};
 pub use stacks::{Stacks, stacks, stacks_between};
 pub use table::Columns;
 pub use threads::{ThreadRow, threads};

@@ -125,37 +125,13 @@ impl Chooser {
     /// The files that a process has mapped as code and any pattern means; none where it is gone.
     #[must_use]
     pub fn mapped(&self, pid: u32) -> Vec<Module> {
-        let identity = |path: &str| {
-            let metadata = fs::metadata(path).ok()?;
-            Some((metadata.dev(), metadata.ino()))
-        };
-        let maps = proc_fs::exec_maps(pid, MAX_MAPPINGS).unwrap_or_default();
-        let mut seen = HashSet::new();
-        let files = maps.entries.iter().filter(|entry| entry.inode != 0);
-        let meant = files.filter_map(|entry| {
-            let path = String::from_utf8_lossy(&entry.path);
-            let path = path.strip_suffix(" (deleted)").unwrap_or(&path);
-            let is_meant = self.patterns.iter().any(|one| one.is_of_module(path));
-            let is_new = is_meant && seen.insert((entry.device, entry.inode));
-            is_new.then(|| (path.to_owned(), entry))
-        });
-        let meant: Vec<_> = meant.collect();
-        if meant.is_empty() {
-            return Vec::new();
-        }
-        let program = identity(&format!("/proc/{pid}/exe"));
-        let opened = meant.into_iter().filter_map(|(path, entry)| {
-            // Through the mapping itself: also what was deleted, or has another root. No device and
-            // no pipe is opened.
-            let (file, _) = ProcFs.open_mapped(pid, entry.start..entry.end)?;
-            let metadata = file.metadata().ok()?;
-            Some(Module {
-                path,
-                is_program: program == Some((metadata.dev(), metadata.ino())),
-                file,
-            })
-        });
-        opened.collect()
+        mapped(pid, |path| self.is_meant(path))
+    }
+
+    /// Does any pattern mean that file?
+    #[must_use]
+    pub fn is_meant(&self, path: &str) -> bool {
+        self.patterns.iter().any(|one| one.is_of_module(path))
     }
 
     /// The functions that are meant of these files, of those that were not looked through yet.
@@ -245,6 +221,42 @@ impl Chooser {
             exits,
         });
     }
+}
+
+/// The files that a process has mapped as code and that are meant, by their paths; none where it is
+/// gone.
+#[must_use]
+pub fn mapped(pid: u32, is_meant: impl Fn(&str) -> bool) -> Vec<Module> {
+    let identity = |path: &str| {
+        let metadata = fs::metadata(path).ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    let maps = proc_fs::exec_maps(pid, MAX_MAPPINGS).unwrap_or_default();
+    let mut seen = HashSet::new();
+    let files = maps.entries.iter().filter(|entry| entry.inode != 0);
+    let meant = files.filter_map(|entry| {
+        let path = String::from_utf8_lossy(&entry.path);
+        let path = path.strip_suffix(" (deleted)").unwrap_or(&path);
+        let is_new = is_meant(path) && seen.insert((entry.device, entry.inode));
+        is_new.then(|| (path.to_owned(), entry))
+    });
+    let meant: Vec<_> = meant.collect();
+    if meant.is_empty() {
+        return Vec::new();
+    }
+    let program = identity(&format!("/proc/{pid}/exe"));
+    let opened = meant.into_iter().filter_map(|(path, entry)| {
+        // Through the mapping itself: also what was deleted, or has another root. No device and
+        // no pipe is opened.
+        let (file, _) = ProcFs.open_mapped(pid, entry.start..entry.end)?;
+        let metadata = file.metadata().ok()?;
+        Some(Module {
+            path,
+            is_program: program == Some((metadata.dev(), metadata.ino())),
+            file,
+        })
+    });
+    opened.collect()
 }
 
 fn planned_point(point: FilePoint) -> PlannedPoint {

@@ -127,6 +127,7 @@ pub async fn preview(
         trouble: None,
         measured: MeasuredFunctions {
             functions: functions.collect(),
+            items: Vec::new(),
             costs,
         },
     })
@@ -148,6 +149,7 @@ pub async fn begin(
         whom: wanted.whom,
         functions: more.functions,
         refused: more.refused,
+        items: Vec::new(),
         budget: wanted.budget,
         length_ns: Some(wanted.length_ns),
         trial: true,
@@ -276,6 +278,7 @@ async fn follow(access: Access, turns: Turns, id: u32, mut chooser: Chooser, mut
                 module: "*".to_owned(),
                 why: why.to_string(),
             }],
+            items: Vec::new(),
         });
         if more.functions.is_empty() && more.refused.is_empty() {
             continue;

@@ -14,6 +14,7 @@ use super::{
     aliases::without_version,
     demangle::demangle,
     file_tables::{Binding, Deadline, FileTables, SymbolEntry},
+    usdt::MAX_PLACES,
 };
 use crate::unwind::points::{self, MAX_FUNCTION_BYTES, NoExits, NoProbe, Point};
 
@@ -80,8 +81,7 @@ impl Pattern {
     /// Is that file meant, by its path or the last part of it?
     #[must_use]
     pub fn is_of_module(&self, path: &str) -> bool {
-        let last = path.rsplit('/').next().unwrap_or(path);
-        matches(&self.module, path) || matches(&self.module, last)
+        is_file(&self.module, path)
     }
 
     /// Is a function of that name meant, at that address?
@@ -95,8 +95,14 @@ impl Pattern {
     }
 }
 
+/// Is that file meant, by its path or the last part of it?
+pub(super) fn is_file(pattern: &str, path: &str) -> bool {
+    let last = path.rsplit('/').next().unwrap_or(path);
+    matches(pattern, path) || matches(pattern, last)
+}
+
 /// `*` in `pattern` stands for any text.
-fn matches(pattern: &str, text: &str) -> bool {
+pub(super) fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
     let Some(mut rest) = text.strip_prefix(first) else {
@@ -192,6 +198,9 @@ pub enum NoChoice {
     /// There are more than may be.
     #[error("{0} of its functions are meant; at most {MAX_FUNCTIONS} can be measured")]
     TooMany(usize),
+    /// The same of places of USDT points.
+    #[error("{0} places of its USDT points are meant; at most {MAX_PLACES} can be probed")]
+    TooManyPlaces(usize),
 }
 
 /// What the symbols say of the address of a function that is meant.

@@ -6,7 +6,10 @@ use std::{fs::File, ops::ControlFlow, rc::Rc};
 
 use super::demangle::MAX_NAME_BYTES;
 use crate::{
-    processes::elf_file::{ElfFile, Program, ReadAt as _, Section, address_of, code_offset},
+    processes::elf_file::{
+        ElfFile, Program, ReadAt as _, Section, address_of, code_offset, loaded_offset,
+        writable_segments_at,
+    },
     sys::clock::thread_ns,
 };
 
@@ -216,6 +219,10 @@ pub(super) struct FileTables {
     symbols: [SymbolTable; 2],
     /// What the loader fills in.
     pub(super) relocations: [Bytes; 2],
+    /// Notes of USDT points.
+    usdt_notes: Option<Bytes>,
+    /// The address of the section that moves with what these notes name.
+    usdt_base: Option<u64>,
 }
 
 impl FileTables {
@@ -248,6 +255,8 @@ impl FileTables {
                 versions: bytes(versions),
             }),
             relocations: [".rela.plt", ".rela.dyn"].map(bytes),
+            usdt_notes: sections.find(".note.stapsdt").map(Bytes::of),
+            usdt_base: sections.find(".stapsdt.base").map(|base| base.address),
         })
     }
 
@@ -267,6 +276,19 @@ impl FileTables {
         let offset = code_offset(&self.programs, address, size as u64)?;
         let mut bytes = vec![0; size];
         file.read_at(offset, &mut bytes).then_some((bytes, offset))
+    }
+
+    /// Where so many bytes at this virtual address are in the file, and whether the program has
+    /// them in no other writable memory besides; `None` where they are not loaded from it.
+    pub(super) fn data_offset(&self, address: u64, size_bytes: u64) -> Option<(u64, bool)> {
+        let offset = loaded_offset(&self.programs, address, size_bytes)?;
+        Some((offset, writable_segments_at(&self.programs, offset) == 1))
+    }
+
+    /// The notes of USDT points, as many bytes of them as may be, and where the section is that
+    /// moves with what they name; `None` where there are none.
+    pub(super) fn usdt_notes(&self, file: &File, at_most: usize) -> Option<(Vec<u8>, Option<u64>)> {
+        Some((self.usdt_notes?.read(file, at_most)?, self.usdt_base))
     }
 
     /// The section of code that an address is in; of several the one that consists of jumps.

@@ -12,7 +12,7 @@ use super::{
     demangle::{MAX_NAME_BYTES, demangle},
     elf::{ElfNames, Part},
     kallsyms::Kallsyms,
-    lines, perf_map,
+    lines, perf_map, usdt,
 };
 use crate::{
     processes::{
@@ -147,6 +147,18 @@ pub(crate) fn debug_lines(input: &[u8]) {
     });
     panics_may_be_caught();
     lines::fuzzing::check(&file, addresses);
+}
+
+/// A program file; or, where it is none, a section with notes of USDT points, which is put into one
+/// too.
+pub(crate) fn usdt_notes(input: &[u8]) {
+    usdt::fuzzing::notes_of(input);
+    let section = |input: &[u8]| vec![MadeSection::new(".note.stapsdt", input.to_vec())];
+    let Some(file) = file_or(input, |input| Some(section(input))) else {
+        return;
+    };
+    let open = memory_file(&file).expect("there is room for a small file");
+    usdt::fuzzing::places_of(&open, &file);
 }
 
 /// What a process that reads lines has written.

@@ -18,5 +18,7 @@ pub mod lines;
 pub mod names;
 mod perf_map;
 pub mod request;
+pub mod spans;
 pub mod symbolizer;
 mod tables;
+pub mod usdt;

@@ -55,6 +55,12 @@ pub enum NoProbe {
     /// The kernel cannot probe its first instruction, or damages the program.
     #[error("no probe can be put on its first instruction: {0}")]
     Entry(&'static str),
+    /// The same of an instruction somewhere in it.
+    #[error("no probe can be put on its instruction: {0}")]
+    Instruction(&'static str),
+    /// That place is in the middle of one.
+    #[error("no instruction begins there, at +{0:#x} of its function")]
+    Within(u64),
 }
 
 /// Why the exits of a function cannot be told.
@@ -101,6 +107,31 @@ pub fn find(code: &[u8], address: u64, parts: &[Range<u64>]) -> Result<Points, N
         entry: point(entry),
         exits: exits(&instructions, code, address, &own, parts),
     })
+}
+
+/// The instruction at `at`, of code that begins with an instruction at `address`: all up to it are
+/// decoded.
+///
+/// # Errors
+/// [`NoProbe`]; also where no instruction begins there.
+pub fn at(code: &[u8], address: u64, at: u64) -> Result<Point, NoProbe> {
+    if code.len() > MAX_FUNCTION_BYTES {
+        return Err(NoProbe::TooLong(code.len()));
+    }
+    let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
+    while decoder.can_decode() && decoder.ip() <= at {
+        let instruction = decoder.decode();
+        if instruction.is_invalid() {
+            return Err(NoProbe::NoCode(instruction.ip().wrapping_sub(address)));
+        }
+        if instruction.ip() == at {
+            return match refused(&instruction) {
+                Some(why) => Err(NoProbe::Instruction(why)),
+                None => Ok(point(&instruction)),
+            };
+        }
+    }
+    Err(NoProbe::Within(at.wrapping_sub(address)))
 }
 
 /// The exits of code of a function that lies apart from it (`own`).

@@ -369,6 +369,7 @@ fn measuring(id: u32, wanted: Wanted) -> InstrumentationState {
         tried: Vec::new(),
         trouble: None,
         measured: MeasuredFunctions {
+            items: Vec::new(),
             functions: vec![MeasuredFunction {
                 plan: Arc::new(plan),
                 attached_ns: 1_000 * MS,

@@ -25,14 +25,14 @@ fn measured(options: &[&str]) -> Option<(Value, Value)> {
     Some((truth, serde_json::from_slice(&report).expect("JSON")))
 }
 
-fn run(arguments: &[&str]) -> Output {
+pub(crate) fn run(arguments: &[&str]) -> Output {
     let mut command = Command::new(daemon_exe());
     command.arg("record").args(arguments).stdin(Stdio::null());
     command.output().expect("the program can be executed")
 }
 
 /// Kernels without links of many probes say so, by their version, and run nothing.
-fn is_refused_here(output: &Output) -> bool {
+pub(crate) fn is_refused_here(output: &Output) -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("a release");
     let numbers: Vec<u32> = release
         .split(['.', '-'])

@@ -42,6 +42,7 @@ mod sessions;
 mod shares;
 mod shutdown;
 mod sleepers;
+mod spans;
 mod surface;
 mod system_calls;
 mod targets;

@@ -14,6 +14,7 @@ mod faults;
 mod jit;
 mod loops;
 mod many;
+mod marked;
 mod measured;
 mod naps;
 mod paging;
@@ -79,6 +80,7 @@ const PROGRAMS: &[Program] = &[
     deleted::PROGRAM,
     deleted::DELETED,
     many::PROGRAM,
+    marked::PROGRAM,
     measured::PROGRAM,
     race::PROGRAM,
     loops::NOTHING,

@@ -52,6 +52,7 @@ pub(super) const KERNELS: [Kernel; 4] = [
         except: &[
             "exact_functions::each_call_is_counted",
             "exact_functions::times_agree_with_the_programs_own_clocks",
+            "spans::each_hit_is_counted",
             "system_calls::a_sleeps_time_is_in_its_call",
             "system_calls::every_system_call_is_counted",
         ],
@@ -71,7 +72,7 @@ const ROUTINE: [&str; 2] = ["6.1", "6.12"];
 /// more), what compares runners with their own clocks to 10 ms (which beginning and ending take
 /// there), what wants three reports between two passes, and what needs tools that the image has
 /// not.
-const TESTS: [&str; 28] = [
+const TESTS: [&str; 29] = [
     "classes::a_process_lasts_as_long_as_by_its_own_clock",
     "classes::no_wake_up_is_lost_in_a_race",
     "classes::processor_time_agrees_with_getrusage_across_processors",
@@ -94,6 +95,7 @@ const TESTS: [&str; 28] = [
     "shares::recursion_counts_once",
     "sleepers::a_sleep_under_way_is_seen_in_its_system_call",
     "sleepers::a_sleeping_threads_time_grows_while_it_sleeps",
+    "spans::each_hit_is_counted",
     "system_calls::a_sleeps_time_is_in_its_call",
     "system_calls::every_system_call_is_counted",
     "system_calls::without_the_hooks_the_rest_is_exact",

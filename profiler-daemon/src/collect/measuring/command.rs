@@ -93,6 +93,7 @@ impl Measuring {
             InstrumentationCommand::One { id, answer } => {
                 reply(answer, || {
                     self.read(kernel);
+                    self.read_spans(kernel, id);
                     self.state(kernel, id)
                 });
             }

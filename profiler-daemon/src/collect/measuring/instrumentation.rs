@@ -14,6 +14,7 @@ use crate::sys::clock::unix_ns;
 use crate::sys::proc_fs;
 
 use super::super::descendants;
+use super::super::spanning::Spanning;
 
 /// Why functions are not measured.
 #[derive(Debug, Error)]
@@ -107,6 +108,8 @@ pub(super) struct Instrumentation {
     pub(super) processes: HashSet<u32>,
     pub(super) refused: Vec<RefusedFunction>,
     pub(super) trouble: Option<String>,
+    /// USDT points and spans.
+    pub(super) spanning: Spanning,
 }
 
 impl Instrumentation {
@@ -126,6 +129,7 @@ impl Instrumentation {
             processes: HashSet::new(),
             refused: Vec::new(),
             trouble: None,
+            spanning: Spanning::default(),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
+use super::super::spanning::PlannedItem;
 use crate::config::targets::Targets;
 
 /// A place to be probed.
@@ -57,6 +58,8 @@ pub struct Plan {
     pub functions: Vec<PlannedFunction>,
     /// Those that were meant and cannot be measured.
     pub refused: Vec<RefusedFunction>,
+    /// The USDT points and spans.
+    pub items: Vec<PlannedItem>,
     /// How much of one processor the probes may take from a process; 0 = any.
     pub budget: f64,
     /// When everything is detached by itself, nanoseconds from the beginning; `None`: never.
@@ -73,4 +76,6 @@ pub struct MoreFunctions {
     pub functions: Vec<PlannedFunction>,
     /// Those that were meant and cannot be measured.
     pub refused: Vec<RefusedFunction>,
+    /// USDT points and spans, or more places of those that there are.
+    pub items: Vec<PlannedItem>,
 }

@@ -133,6 +133,7 @@ impl Measuring {
         of.peek().is_some()
             && of.all(|function| function.gave_up.is_some())
             && self.trials.values().all(|tried| tried.of != id)
+            && (self.instrumentations.get(&id)).is_none_or(|one| one.spanning.is_given_up())
     }
 }
 

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use profiler_common::measured::MeasuredRow;
 
+use super::super::spanning::TracedItem;
 use super::instrumentation::{InstrumentationState, Stage};
 use super::plan::PlannedFunction;
 use super::{Measuring, process_of};
 use crate::kernel::{Kernel, ProbeCosts};
 use crate::processes::ids::ProcessKey;
 use crate::processes::live::Processes;
+use crate::sys::clock::monotonic_ns;
 
 /// A measured function, with its calls.
 #[derive(Clone, Debug)]
@@ -30,6 +32,8 @@ pub struct MeasuredFunction {
 pub struct MeasuredFunctions {
     /// The functions, in the order in which they were asked for.
     pub functions: Vec<MeasuredFunction>,
+    /// USDT points and spans.
+    pub items: Vec<TracedItem>,
     /// What probes cost.
     pub costs: ProbeCosts,
 }
@@ -88,7 +92,7 @@ impl Measuring {
             budget: one.budget,
             processes: one.processes.len(),
             points: if one.runs() {
-                kernel.measured.points_of(one.slot)
+                kernel.measured.points_of(one.slot) + kernel.spans.probed_by(one.slot)
             } else {
                 0
             },
@@ -97,6 +101,7 @@ impl Measuring {
             trouble: one.trouble.clone(),
             measured: MeasuredFunctions {
                 functions: functions.into_values().collect(),
+                items: one.spanning.state(monotonic_ns()),
                 costs: self.costs.unwrap_or_default(),
             },
         })
@@ -112,7 +117,7 @@ impl Measuring {
     pub(in super::super) fn counts(&self, kernel: &Kernel) -> MeasuringCounts {
         MeasuringCounts {
             running: self.running().count(),
-            points: kernel.measured.points(),
+            points: kernel.measured.points() + kernel.spans.probed(),
             given_up: self.given_up,
         }
     }
