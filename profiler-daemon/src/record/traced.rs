@@ -212,13 +212,6 @@ impl Traced {
         pids.flat_map(|pid| mapped(*pid, is_meant)).collect()
     }
 
-    /// The files that the processes have mapped and that are meant.
-    fn mapped(&self) -> Vec<Module> {
-        let is_meant = |path: &str| self.chooser.is_meant(path) || self.spanned.is_meant(path);
-        let pids = self.pids.iter();
-        pids.flat_map(|pid| mapped(*pid, is_meant)).collect()
-    }
-
     /// What is meant of these files; what cannot be measured is told at once.
     async fn choose(&mut self, modules: Vec<Module>) -> anyhow::Result<MoreFunctions> {
         if modules.is_empty() {
