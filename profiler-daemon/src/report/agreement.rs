@@ -43,6 +43,21 @@ pub struct Compared {
     pub span_ns: u64,
 }
 
+impl Compared {
+    /// The number in one of the columns.
+    pub(super) fn column(&self, name: &str) -> Option<f64> {
+        let ns = match name {
+            "sampled_low_ns" => self.sampled_low_ns,
+            "sampled_high_ns" => self.sampled_high_ns,
+            "measured_low_ns" => self.measured_low_ns,
+            "measured_high_ns" => self.measured_high_ns,
+            "span_ns" => self.span_ns,
+            _ => return None,
+        };
+        Some(ns as f64)
+    }
+}
+
 /// See [`super::measured_rows::MeasuredGroup`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Agreement {

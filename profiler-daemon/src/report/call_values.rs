@@ -211,6 +211,8 @@ impl CallValues {
             return match group {
                 "elapsed" => self.elapsed.column(column),
                 "application" => self.application.column(column),
+                "classes" => self.classes.class(column),
+                "exclusive_classes" => self.exclusive_classes.class(column),
                 _ => None,
             };
         }
@@ -219,6 +221,11 @@ impl CallValues {
             "outermost" => self.outermost as f64,
             "open" => self.open as f64,
             "left_unseen" => self.left_unseen as f64,
+            "counted_only" => self.counted_only as f64,
+            "exits_unmatched" => self.exits_unmatched as f64,
+            "minor_faults" => self.minor_faults as f64,
+            "major_faults" => self.major_faults as f64,
+            "untraced_calls" => self.untraced_calls as f64,
             "probe_ns" => self.probe_ns as f64,
             "error_ns" => self.error_ns as f64,
             "mostly_probe" => f64::from(u8::from(self.mostly_probe)),

@@ -79,6 +79,8 @@ impl Columns for FunctionRow {
         "measured.outermost",
         "measured.open",
         "measured.left_unseen",
+        "measured.counted_only",
+        "measured.exits_unmatched",
         "measured.elapsed.inclusive_ns",
         "measured.elapsed.exclusive_ns",
         "measured.elapsed.min_ns",
@@ -103,10 +105,33 @@ impl Columns for FunctionRow {
         "measured.application.exclusive_percent",
         "measured.application.inclusive_percent_of_process",
         "measured.application.exclusive_percent_of_process",
+        "measured.classes.user_ns",
+        "measured.classes.syscall_ns",
+        "measured.classes.blocked_ns",
+        "measured.classes.runnable_ns",
+        "measured.classes.kernel_ns",
+        "measured.exclusive_classes.user_ns",
+        "measured.exclusive_classes.syscall_ns",
+        "measured.exclusive_classes.blocked_ns",
+        "measured.exclusive_classes.runnable_ns",
+        "measured.exclusive_classes.kernel_ns",
+        "measured.minor_faults",
+        "measured.major_faults",
+        "measured.untraced_calls",
         "measured.probe_ns",
         "measured.error_ns",
         "measured.mostly_probe",
-        "measured.agrees"
+        "measured.exits",
+        "measured.why",
+        "measured.from_at",
+        "measured.to_at",
+        "measured.agrees",
+        "measured.agrees_why",
+        "measured.compared.sampled_low_ns",
+        "measured.compared.sampled_high_ns",
+        "measured.compared.measured_low_ns",
+        "measured.compared.measured_high_ns",
+        "measured.compared.span_ns"
     ];
 }
 
@@ -127,7 +152,7 @@ impl Row for FunctionRow {
             "called_from.module" => self.caller().map(|of| Key::Text(&of.module)),
             "called_from.percent" => self.caller().map(|of| Key::Number(of.percent)),
             _ => match column.strip_prefix("measured.") {
-                Some(column) => self.measured.as_ref()?.column(column).map(Key::Number),
+                Some(column) => self.measured.as_ref()?.key(column),
                 None => self.values.column(column).map(Key::Number),
             },
         }

@@ -13,6 +13,7 @@ use super::{
     merged_tree::{Function, Label, Standing},
     query::Frames,
     scope::View,
+    table::Key,
     times::rfc3339,
 };
 use crate::{
@@ -52,12 +53,21 @@ pub struct MeasuredGroup {
 }
 
 impl MeasuredGroup {
-    /// The number in one of the columns.
-    pub(super) fn column(&self, name: &str) -> Option<f64> {
-        match name {
+    /// The value in one of the columns.
+    pub(super) fn key(&self, name: &str) -> Option<Key<'_>> {
+        let number = match name {
+            "exits" => return Some(Key::Text(self.values.exits)),
+            "why" => return self.values.why.as_deref().map(Key::Text),
+            "from_at" => return Some(Key::Text(&self.from_at)),
+            "to_at" => return Some(Key::Text(&self.to_at)),
+            "agrees_why" => return self.agrees_why.as_deref().map(Key::Text),
             "agrees" => self.agrees.map(|agrees| f64::from(u8::from(agrees))),
-            _ => self.values.column(name),
-        }
+            _ => match name.strip_prefix("compared.") {
+                Some(column) => self.compared?.column(column),
+                None => self.values.column(name),
+            },
+        };
+        number.map(Key::Number)
     }
 }
 

@@ -442,7 +442,7 @@ impl ClassValues {
         self.class(name.strip_prefix("classes.")?)
     }
 
-    fn class(&self, name: &str) -> Option<f64> {
+    pub(super) fn class(&self, name: &str) -> Option<f64> {
         Some(match name {
             "user_ns" => self.user_ns as f64,
             "syscall_ns" => self.syscall_ns as f64,

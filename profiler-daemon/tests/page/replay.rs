@@ -152,6 +152,11 @@ async fn same_answers() {
         let was = get(Arc::<Machine>::clone(&machine), question).await;
         let is = get(Arc::<Replay>::clone(&replay), question).await;
         good += u32::from(was.0 == 200);
+        if question.starts_with("/api/v1/instrumentations") {
+            // Those of a daemon that runs are not saved, and that is what is said of them.
+            assert_eq!((was.0, is.0), (200, 409), "{question}");
+            continue;
+        }
         if question.contains("/lines")
             || question.contains("/instructions")
             || question.contains("inlines=true")

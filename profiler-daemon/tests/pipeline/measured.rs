@@ -159,6 +159,19 @@ impl World {
     }
 }
 
+/// Rows of functions of a process, the first of which is measured.
+pub(crate) fn rows() -> Vec<FunctionRow> {
+    let one = Scope::Process(ProcessSelector {
+        pid: PROCESS.pid,
+        start_ticks: None,
+    });
+    let query = TableQuery {
+        sort: Some("measured.calls".to_owned()),
+        ..TableQuery::default()
+    };
+    World::thirty(CALLS).ask(&one, &query).rows
+}
+
 fn measured<'l>(list: &'l List<FunctionRow>, function: &str) -> Option<&'l MeasuredGroup> {
     let row = list.rows.iter().find(|row| row.function == function);
     row.unwrap_or_else(|| panic!("{function} has no row"))
