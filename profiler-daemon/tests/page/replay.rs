@@ -154,7 +154,8 @@ async fn same_answers() {
         good += u32::from(was.0 == 200);
         if question.starts_with("/api/v1/instrumentations") {
             // Those of a daemon that runs are not saved, and that is what is said of them.
-            assert_eq!((was.0, is.0), (200, 409), "{question}");
+            let expected = if was.0 == 200 { 409 } else { was.0 };
+            assert_eq!(is.0, expected, "{question}");
             continue;
         }
         if question.contains("/lines")
