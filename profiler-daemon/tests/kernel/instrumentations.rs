@@ -185,7 +185,8 @@ fn everything_is_detached() {
     assert_eq!(changed_bytes(pid), 0);
 
     body["dry_run"] = json!(false);
-    body["for"] = json!("2s");
+    // Long enough to be seen before it is over, also on a machine that is busy.
+    body["for"] = json!("6s");
     let path = begin(&daemon, &body);
     until(&daemon, &path, is("measuring"));
     assert!(changed_bytes(pid) > 0);
