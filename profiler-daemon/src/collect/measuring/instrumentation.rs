@@ -242,7 +242,13 @@ pub(super) fn meant(
     }
     let living = processes.living();
     let its = living.filter(|living| whom.all || pids.contains(&living.pid));
-    Ok(its.map(|living| (living.pid, living.changes)).collect())
+    let mut meant: Vec<(u32, u64)> = its.map(|living| (living.pid, living.changes)).collect();
+    // Of a process that has just begun no record was read yet: it has mapped what it has.
+    for (pid, _) in &meant {
+        pids.remove(pid);
+    }
+    meant.extend(pids.into_iter().map(|pid| (pid, 0)));
+    Ok(meant)
 }
 
 /// The living processes that are named by name or group.
