@@ -227,6 +227,22 @@ impl ThreadClock {
     /// then, or when it was woken. `None`: it was seen.
     #[inline(always)]
     pub fn arrive_unseen(&mut self, now_ns: u64, since_ns: u64) -> Option<Absence> {
+        let came_ns = self.unseen_arrival_ns(now_ns, since_ns)?;
+        self.miss_switch();
+        Some(self.switch_in(came_ns))
+    }
+
+    /// The same without a change: when it came, and the time that it was away.
+    #[must_use]
+    #[inline(always)]
+    pub fn unseen_arrival(&self, now_ns: u64, since_ns: u64) -> Option<(u64, Absence)> {
+        let came_ns = self.unseen_arrival_ns(now_ns, since_ns)?;
+        let absence = self.absence(came_ns);
+        Some((self.last_ns + absence.blocked_ns + absence.runnable_ns, absence))
+    }
+
+    #[inline(always)]
+    fn unseen_arrival_ns(&self, now_ns: u64, since_ns: u64) -> Option<u64> {
         if self.phase != Phase::Blocked as u32 && self.phase != Phase::Runnable as u32 {
             return None;
         }
@@ -237,8 +253,7 @@ impl ThreadClock {
         } else {
             since_ns
         };
-        self.miss_switch();
-        Some(self.switch_in(if came_ns < now_ns { came_ns } else { now_ns }))
+        Some(if came_ns < now_ns { came_ns } else { now_ns })
     }
 
     /// From now on the thread is taken to be in `call` (or none), as far as it can be told: whether

@@ -4,6 +4,7 @@
 //! 100 on.
 
 use super::*;
+use crate::measured::Snapshot;
 use proptest::prelude::*;
 use std::vec;
 use std::vec::Vec;
@@ -383,6 +384,13 @@ proptest! {
             prop_assert_eq!(clock.totals.iter().sum::<u64>(), clock.elapsed_ns());
             let view = clock.view(now + 5);
             prop_assert_eq!(view.totals.iter().sum::<u64>(), view.elapsed_ns());
+            // A measured function that begins or ends now: as the next tick would have it.
+            if flags == 0 && let Some(snapshot) = Snapshot::of(&clock, [0; 2], now + 5, now) {
+                let mut ticked = clock;
+                ticked.arrive_unseen(now + 5, now);
+                ticked.tick(now + 5);
+                prop_assert_eq!(snapshot.times, ticked.totals);
+            }
             if let Some(before) = seen.last() {
                 prop_assert!(before.iter().zip(&clock.totals).all(|(old, new)| old <= new));
             }

@@ -104,21 +104,31 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Of a thread that is on its processor, in user mode, at `now_ns`. `None`: the clock believes
-    /// it to be elsewhere.
+    /// Of a thread that is on its processor, in user mode, at `now_ns`; the last switch seen on that
+    /// processor was at `since_ns` (0: none is known). Where the thread was not seen to come it came
+    /// as [`ThreadClock::arrive_unseen`] will have it. `None`: the thread is not observed.
     #[must_use]
     #[inline(always)]
-    pub fn of(clock: &ThreadClock, faults: [u64; 2], now_ns: u64) -> Option<Self> {
-        if clock.phase != Phase::Running as u32 {
-            return None;
-        }
+    pub fn of(
+        clock: &ThreadClock,
+        faults: [u64; 2],
+        now_ns: u64,
+        since_ns: u64,
+    ) -> Option<Self> {
         let mut times = clock.totals;
+        let mut came_ns = clock.last_ns;
+        if clock.phase != Phase::Running as u32 {
+            let (unseen_ns, absence) = clock.unseen_arrival(now_ns, since_ns)?;
+            came_ns = unseen_ns;
+            times[Class::Blocked as usize] += absence.blocked_ns;
+            times[Class::Runnable as usize] += absence.runnable_ns;
+        }
         let class = if clock.call == NO_CALL {
             Class::User
         } else {
             Class::Syscall
         };
-        times[class as usize] += now_ns.saturating_sub(clock.last_ns);
+        times[class as usize] += now_ns.saturating_sub(came_ns);
         Some(Self {
             times,
             faults: [faults[0] as u32, faults[1] as u32],

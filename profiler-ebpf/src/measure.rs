@@ -171,8 +171,8 @@ fn record_of(task: Task, cookie: Cookie) -> Option<&'static ThreadRecord> {
     task::record(slot).map(|record| &*record)
 }
 
-/// What the thread has had up to now. `None`: its record was changed at each try, or says that it
-/// is elsewhere (counted).
+/// What the thread has had up to now. `None`: its record was changed at each try, or is one of a
+/// thread that is not observed (counted).
 #[inline(always)]
 fn snapshot(record: &ThreadRecord, task: Task) -> Option<Snapshot> {
     let mut tries = 0;
@@ -184,7 +184,8 @@ fn snapshot(record: &ThreadRecord, task: Task) -> Option<Snapshot> {
         compiler_fence(Ordering::SeqCst);
         // SAFETY: takes nothing.
         let now_ns = unsafe { bpf_ktime_get_ns() };
-        let snapshot = Snapshot::of(&record.clock, task.faults(), now_ns);
+        let since_ns = task::on_processor().map_or(0, |current| current.since_ns);
+        let snapshot = Snapshot::of(&record.clock, task.faults(), now_ns, since_ns);
         compiler_fence(Ordering::SeqCst);
         // SAFETY: as above.
         let after = unsafe { core::ptr::read_volatile(&raw const record.sequence) };
