@@ -238,7 +238,10 @@ impl ThreadClock {
     pub fn unseen_arrival(&self, now_ns: u64, since_ns: u64) -> Option<(u64, Absence)> {
         let came_ns = self.unseen_arrival_ns(now_ns, since_ns)?;
         let absence = self.absence(came_ns);
-        Some((self.last_ns + absence.blocked_ns + absence.runnable_ns, absence))
+        Some((
+            self.last_ns + absence.blocked_ns + absence.runnable_ns,
+            absence,
+        ))
     }
 
     #[inline(always)]

@@ -109,12 +109,7 @@ impl Snapshot {
     /// as [`ThreadClock::arrive_unseen`] will have it. `None`: the thread is not observed.
     #[must_use]
     #[inline(always)]
-    pub fn of(
-        clock: &ThreadClock,
-        faults: [u64; 2],
-        now_ns: u64,
-        since_ns: u64,
-    ) -> Option<Self> {
+    pub fn of(clock: &ThreadClock, faults: [u64; 2], now_ns: u64, since_ns: u64) -> Option<Self> {
         let mut times = clock.totals;
         let mut came_ns = clock.last_ns;
         if clock.phase != Phase::Running as u32 {

@@ -123,6 +123,7 @@ impl Params {
     /// Takes what a table takes.
     pub(crate) fn table(&mut self) -> TableQuery {
         TableQuery {
+            busiest_first: false,
             sort: self.given(&SORT),
             order: self.or_default(&ORDER),
             limit: self.or_default(&LIMIT) as usize,

@@ -80,11 +80,22 @@ pub(super) fn cut(text: &str, width: usize) -> Cow<'_, str> {
     fits.chain(['…']).collect::<String>().into()
 }
 
+/// Between a library's function and that of the program from which it was called.
+pub(super) const CALLED_FROM: &str = " < ";
+
 /// A function of no more than so many columns: what is before its own name gives way first, then
-/// what is behind it.
+/// what is behind it; that it was [called from](CALLED_FROM) gives way as it does.
 pub(super) fn cut_function(text: &str, width: usize) -> Cow<'_, str> {
     if columns(text) <= width {
         return text.into();
+    }
+    if let Some((function, caller)) = text.split_once(CALLED_FROM) {
+        // Half for either, and what the other does not need.
+        let both = width.saturating_sub(columns(CALLED_FROM));
+        let of_caller = columns(caller).min((both / 2).max(both.saturating_sub(columns(function))));
+        let function = cut_function(function, both - of_caller);
+        let caller = cut_function(caller, of_caller);
+        return format!("{function}{CALLED_FROM}{caller}").into();
     }
     let (indent, name) = text.split_at(text.len() - text.trim_start_matches(' ').len());
     let qualified = name.find(['(', '<', ' ']).unwrap_or(name.len());
@@ -212,6 +223,20 @@ mod tests {
     fn shares() {
         let shown = [99.999, 100.0, 0.0, 99.94].map(at_most);
         assert_eq!(shown, ["99.9%", "100%", "0.0%", "99.9%"]);
+    }
+
+    // Check that of a function and where it was called from each has half, or what the other leaves.
+    #[test]
+    fn callers_are_cut_too() {
+        let text = "__futex_abstimed_wait_common < bioProcessBackgroundJobs";
+        assert_eq!(cut_function(text, 27), "__futex_abs… < bioProcessB…");
+        assert_eq!(
+            cut_function("epoll_wait < main_loop_run", 23),
+            "epoll_wait < main_loop…"
+        );
+        let long = "__futex_abstimed_wait_common < f";
+        assert_eq!(cut_function(long, 20), "__futex_abstime… < f");
+        assert_eq!(cut_function(text, 80), text);
     }
 
     // Check that escape sequences, line breaks and direction marks cannot reach a terminal, and

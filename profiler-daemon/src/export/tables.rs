@@ -1,7 +1,10 @@
 //! What each answer puts into its columns for people.
 
 use super::{
-    human::{cut_function, last_part, name, nanoseconds, percent, profiler_cost, share, title},
+    human::{
+        CALLED_FROM, cut_function, last_part, name, nanoseconds, percent, profiler_cost, share,
+        title,
+    },
     measured,
     text::{Cell, Envelope, Kind, Table, TextReport},
 };
@@ -205,7 +208,10 @@ pub(super) fn function(row: &FunctionRow) -> String {
     match &row.called_from {
         Some(caller) => {
             let caller = name(&caller.function);
-            format!("{function} < {}", cut_function(&caller, MAX_CALLER))
+            format!(
+                "{function}{CALLED_FROM}{}",
+                cut_function(&caller, MAX_CALLER)
+            )
         }
         None => function,
     }

@@ -54,7 +54,7 @@ impl<W: TextWho> TextReport for Timeline<W> {
     fn table(&self) -> Option<Table> {
         let on_processor = |line: &Line<W>| {
             let classes = &line.classes;
-            Cell::Time(classes.user_ns + classes.syscall_ns + classes.kernel_ns)
+            Cell::Time(classes.running_ns())
         };
         let row = |line: &Line<W>| {
             let durations = self.spans.iter().map(|span| span.duration_ns);

@@ -50,7 +50,7 @@ const MAX_CANDIDATES: usize = 200;
 pub struct OverviewQuery {
     /// What time is covered.
     pub window: Window,
-    /// The profiler's own process, which is not among those that wait.
+    /// The profiler's own process: neither it nor its helpers are among those that wait.
     pub own_pid: Option<u32>,
 }
 
@@ -251,9 +251,7 @@ impl<'a> OverviewSubject<'a> {
         }
         let ran = |index: usize| running(&view.figures[index].values.classes);
         let waited = |index: usize| {
-            let is_own = view.members[index]
-                .process
-                .is_some_and(|(key, _)| Some(key.pid) == query.own_pid);
+            let is_own = is_own(&view, index, query.own_pid);
             let runnable_ns = view.figures[index].values.classes[Class::Runnable as usize];
             if is_own || waits_in_doubt(&view, index) {
                 0
@@ -366,6 +364,19 @@ impl<'a> OverviewSubject<'a> {
             ),
         })
     }
+}
+
+/// Is it the profiler, or a process that it runs for itself?
+fn is_own(view: &View<'_>, index: usize, own_pid: Option<u32>) -> bool {
+    let Some(((key, process), own)) = view.members[index].process.zip(own_pid) else {
+        return false;
+    };
+    key.pid == own
+        || process.info.ppid == own && {
+            let mut members = view.members.iter().filter_map(|member| member.process);
+            let own = members.find(|(key, _)| key.pid == own);
+            own.is_some_and(|(_, own)| own.info.exe.is_some() && own.info.exe == process.info.exe)
+        }
 }
 
 /// Whether the time that a member's threads were runnable cannot be believed: some of their

@@ -212,6 +212,10 @@ impl Row for ProcessRow {
         }
     }
 
+    fn running_ns(&self) -> Option<u64> {
+        Some(self.totals.classes.running_ns())
+    }
+
     fn name(&self) -> &str {
         &self.comm
     }

@@ -242,6 +242,8 @@ pub struct ViewQuery {
 pub struct TableQuery {
     /// The column to sort by, dotted as in the JSON; the table's own default without.
     pub sort: Option<String>,
+    /// Without a column, rows of what ran are sorted by their time on processors, as texts show it.
+    pub busiest_first: bool,
     /// The direction of the sort.
     pub order: Order,
     /// Most rows answered; 0 = all.

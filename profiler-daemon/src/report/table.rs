@@ -39,6 +39,12 @@ pub(super) trait Row: Columns {
     /// The value in one of [`Columns::COLUMNS`].
     fn key(&self, column: &str) -> Option<Key<'_>>;
 
+    /// Time on processors, of rows that can be sorted by it
+    /// ([`busiest_first`](TableQuery::busiest_first)).
+    fn running_ns(&self) -> Option<u64> {
+        None
+    }
+
     /// What `q` searches.
     fn name(&self) -> &str;
 
@@ -50,6 +56,14 @@ pub(super) trait Row: Columns {
 pub(super) struct Cut<R> {
     pub(super) rows: Vec<R>,
     pub(super) total_rows: usize,
+}
+
+/// What a row is sorted by.
+fn key<'r, R: Row>(row: &'r R, column: &str, by_running: bool) -> Option<Key<'r>> {
+    match row.running_ns() {
+        Some(ns) if by_running => Some(Key::Number(ns as f64)),
+        _ => row.key(column),
+    }
 }
 
 /// Filters, sorts and cuts. The order is the same in every answer about the same values.
@@ -65,8 +79,9 @@ pub(super) fn arrange<R: Row>(mut rows: Vec<R>, query: &TableQuery) -> Result<Cu
         let wanted = wanted.to_lowercase();
         rows.retain(|row| row.name().to_lowercase().contains(&wanted));
     }
+    let by_running = query.busiest_first && query.sort.is_none();
     rows.sort_by(|a, b| {
-        let by_column = match (a.key(column), b.key(column)) {
+        let by_column = match (key(a, column, by_running), key(b, column, by_running)) {
             (Some(a), Some(b)) => a.compare(&b),
             (a, b) => a.is_some().cmp(&b.is_some()),
         };
@@ -129,6 +144,10 @@ mod tests {
     impl Row for Pair {
         const DEFAULT_SORT: &'static str = "n";
 
+        fn running_ns(&self) -> Option<u64> {
+            Some(u64::from(self.0 == "b"))
+        }
+
         fn key(&self, column: &str) -> Option<Key<'_>> {
             match column {
                 "name" => Some(Key::Text(self.0)),
@@ -152,7 +171,7 @@ mod tests {
         cut.rows.iter().map(|row| row.0).collect()
     }
 
-    // Check default order, ties, direction, search in any case, and that the limit cuts after the
+    // Check default order, that of texts, ties, direction, search in any case, and that the limit cuts after the
     // sort.
     #[test]
     fn arranged() {
@@ -177,6 +196,18 @@ mod tests {
             }),
             ["Ca", "a"]
         );
+        assert_eq!(
+            names(&TableQuery {
+                busiest_first: true,
+                ..query.clone()
+            }),
+            ["b", "Ca", "a"]
+        );
+        let by_name = TableQuery {
+            busiest_first: true,
+            ..by_name
+        };
+        assert_eq!(names(&by_name), ["b", "a", "Ca"]);
         assert_eq!(names(&TableQuery { limit: 1, ..query }), ["Ca"]);
     }
 

@@ -113,6 +113,10 @@ impl Row for ThreadRow {
         })
     }
 
+    fn running_ns(&self) -> Option<u64> {
+        Some(self.values.classes.running_ns())
+    }
+
     fn name(&self) -> &str {
         &self.comm
     }

@@ -442,6 +442,13 @@ impl ClassValues {
         self.class(name.strip_prefix("classes.")?)
     }
 
+    /// Time on processors.
+    #[must_use]
+    pub fn running_ns(&self) -> u64 {
+        let in_kernel_ns = self.syscall_ns.saturating_add(self.kernel_ns);
+        self.user_ns.saturating_add(in_kernel_ns)
+    }
+
     pub(super) fn class(&self, name: &str) -> Option<f64> {
         Some(match name {
             "user_ns" => self.user_ns as f64,

@@ -3,6 +3,7 @@
 use crate::api::answer::{AnswerTable, Report};
 use crate::api::described::{Described, REPORT};
 use crate::api::endpoint::{Does, Get};
+use crate::api::format::Format;
 use crate::api::query::{TABLE, VIEW};
 use crate::api::question::{Frames, Known, Question};
 use crate::profile::snapshot::Snapshot;
@@ -25,6 +26,10 @@ pub(crate) const PROCESSES: Get = Get {
 
 impl Question for ProcessesQuestion {
     type Answer = AnswerTable<List<ProcessRow>>;
+
+    fn in_format(&mut self, format: Format) {
+        self.0.busiest_first = format == Format::Text;
+    }
 
     fn needs(&self, snapshot: &Snapshot) -> Frames {
         report::outermost_frames(snapshot, &Scope::Session)

@@ -3,6 +3,7 @@
 use crate::api::answer::AnswerTable;
 use crate::api::described::Described;
 use crate::api::endpoint::{Does, Get};
+use crate::api::format::Format;
 use crate::api::query::TABLE;
 use crate::api::question::{Frames, Known, Question};
 use crate::profile::snapshot::Snapshot;
@@ -25,6 +26,10 @@ pub(crate) const THREADS: Get = Get {
 
 impl Question for Threads {
     type Answer = AnswerTable<List<ThreadRow>>;
+
+    fn in_format(&mut self, format: Format) {
+        self.1.busiest_first = format == Format::Text;
+    }
 
     fn needs(&self, snapshot: &Snapshot) -> Frames {
         report::outermost_frames(snapshot, &self.0)
