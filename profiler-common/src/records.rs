@@ -104,6 +104,8 @@ pub struct OnProcessor {
     pub idle_ns: u64,
     /// Runs of the two system-call programs so far.
     pub call_hooks: u64,
+    /// What walks of these have cost so far, nanoseconds.
+    pub call_walks_ns: u64,
     /// Runs of the switch program so far.
     pub switches: u64,
     /// What may be walked here.
@@ -396,7 +398,7 @@ pub struct Control {
 }
 
 const _: () = assert!(size_of::<TaskRef>() == 24);
-const _: () = assert!(size_of::<OnProcessor>() == 104);
+const _: () = assert!(size_of::<OnProcessor>() == 112);
 const _: () =
     assert!(size_of::<ThreadRecord>().is_multiple_of(8) && size_of::<ThreadRecord>() == 512);
 const _: () = assert!(size_of::<SyscallRow>() == 48);

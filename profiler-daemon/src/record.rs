@@ -7,6 +7,7 @@
 mod connected;
 mod ending;
 mod output;
+mod program;
 mod progress;
 mod span;
 mod spanned;

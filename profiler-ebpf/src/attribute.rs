@@ -76,6 +76,9 @@ pub fn walk(
         let cost_ns = now_ns.saturating_sub(record.clock.last_ns);
         record.walk_cost_ns += cost_ns;
         current.walks.spend(cost_ns, tick.is_some());
+        if matches!(moment, Moment::Enter | Moment::Leave) {
+            current.call_walks_ns += cost_ns;
+        }
     }
     if kept { Some(key) } else { None }
 }

@@ -25,9 +25,11 @@ pub struct Counts {
 pub struct Work {
     /// Runs of the two programs at system calls.
     pub call_hooks: u64,
+    /// What walks in these have cost, nanoseconds.
+    pub call_walks_ns: u64,
     /// Runs of the program at switches.
     pub switches: u64,
-    /// What walks have cost, nanoseconds.
+    /// What all walks have cost, nanoseconds.
     pub walks_ns: u64,
     /// How long processors were idle, nanoseconds.
     pub idle_ns: u64,
@@ -39,6 +41,7 @@ impl Work {
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
             call_hooks: self.call_hooks.saturating_sub(earlier.call_hooks),
+            call_walks_ns: self.call_walks_ns.saturating_sub(earlier.call_walks_ns),
             switches: self.switches.saturating_sub(earlier.switches),
             walks_ns: self.walks_ns.saturating_sub(earlier.walks_ns),
             idle_ns: self.idle_ns.saturating_sub(earlier.idle_ns),
@@ -94,6 +97,7 @@ impl Counts {
             Ok(values) => {
                 for value in values.iter().map(|current| &current.0) {
                     work.call_hooks += value.call_hooks;
+                    work.call_walks_ns += value.call_walks_ns;
                     work.switches += value.switches;
                     work.walks_ns += value.walks.spent_ns;
                     work.idle_ns += value.idle_by(now_ns).unwrap_or(0);

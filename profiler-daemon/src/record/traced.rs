@@ -2,8 +2,7 @@
 //! handed over to be measured.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::fs::File;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
@@ -19,6 +18,7 @@ use crate::stages::choosing::{Chooser, Exits, Module, mapped};
 use crate::symbols::chosen::{BUDGET_NS, Pattern};
 use crate::sys::clock::monotonic_ns;
 
+use super::program::begins_with;
 use super::progress;
 use super::spanned::Spanned;
 
@@ -105,9 +105,7 @@ impl Traced {
         }
         if let Some((pid, program)) = command {
             self.pids = vec![pid];
-            if let Some(path) = find_program(program) {
-                let file = File::open(&path);
-                let file = file.with_context(|| format!("cannot read {}", path.display()))?;
+            if let Some((path, file)) = begins_with(program)? {
                 modules.insert(
                     0,
                     Module {
@@ -237,19 +235,4 @@ impl Traced {
         }
         Ok(more)
     }
-}
-
-/// The file of a command, as the shell finds it.
-fn find_program(program: &OsStr) -> Option<PathBuf> {
-    let is_file = |path: &PathBuf| fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
-    let path = Path::new(program);
-    let found = if path.components().count() > 1 {
-        Some(path.to_path_buf()).filter(is_file)
-    } else {
-        let places = std::env::var_os("PATH")?;
-        std::env::split_paths(&places)
-            .map(|place| place.join(path))
-            .find(is_file)
-    };
-    fs::canonicalize(found?).ok()
 }
