@@ -16,7 +16,7 @@ mod meter;
 mod names;
 
 use std::error::Error;
-use std::io::{self, Read as _, Write};
+use std::io::{self, BufWriter, IntoInnerError, Read as _, Write};
 use std::sync::Arc;
 
 use flate2::bufread::GzDecoder;
@@ -39,6 +39,8 @@ const MAX_VERSION_BYTES: usize = 64;
 /// The most bytes that are behind the head, before compression. A profile beyond that is not
 /// written.
 const MAX_BYTES: u64 = 256 << 20;
+/// Bytes that are packed at a time.
+const BUFFER_BYTES: usize = 64 << 10;
 /// The most memory that what is read may take, roughly, bytes.
 const MAX_MEMORY_BYTES: u64 = 3 << 30;
 
@@ -100,12 +102,17 @@ impl Saved {
         out.write_all(&[version.len() as u8])?;
         out.write_all(version)?;
         let packed = GzBuilder::new().write(out, Compression::default());
+        // What is written comes in numbers of a few bytes each, and packing has a price by the write.
         let bounded = Bounded {
-            out: packed,
+            out: BufWriter::with_capacity(BUFFER_BYTES, packed),
             left: MAX_BYTES,
         };
         let bounded = postcard::to_io(self, bounded).map_err(io::Error::other)?;
-        bounded.out.finish().map(drop)
+        let packed = bounded
+            .out
+            .into_inner()
+            .map_err(IntoInnerError::into_error)?;
+        packed.finish().map(drop)
     }
 
     /// Reads a file.
