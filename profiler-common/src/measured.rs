@@ -104,9 +104,9 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Of a thread that is on its processor, in user mode, at `now_ns`; the last switch seen on that
-    /// processor was at `since_ns` (0: none is known). Where the thread was not seen to come it came
-    /// as [`ThreadClock::arrive_unseen`] will have it. `None`: the thread is not observed.
+    /// Of a thread that is on its processor, in user mode, at `now_ns`; the last switch seen on it
+    /// was at `since_ns` (0: none is known). Where the thread was not seen to come, it came as
+    /// [`ThreadClock::arrive_unseen`] will have it. `None`: the thread is not observed.
     #[must_use]
     #[inline(always)]
     pub fn of(clock: &ThreadClock, faults: [u64; 2], now_ns: u64, since_ns: u64) -> Option<Self> {

@@ -81,7 +81,17 @@ pub(super) fn cut(text: &str, width: usize) -> Cow<'_, str> {
 }
 
 /// Between a library's function and that of the program from which it was called.
-pub(super) const CALLED_FROM: &str = " < ";
+const CALLED_FROM: &str = " < ";
+
+/// A library's function with that of the program from which it was called.
+pub(super) fn called_from(function: &str, caller: &str) -> String {
+    /// Columns of the caller's, which has to leave room for the function's.
+    const MAX_CALLER: usize = 24;
+    format!(
+        "{function}{CALLED_FROM}{}",
+        cut_function(caller, MAX_CALLER)
+    )
+}
 
 /// A function of no more than so many columns: what is before its own name gives way first, then
 /// what is behind it; that it was [called from](CALLED_FROM) gives way as it does.
@@ -225,7 +235,8 @@ mod tests {
         assert_eq!(shown, ["99.9%", "100%", "0.0%", "99.9%"]);
     }
 
-    // Check that of a function and where it was called from each has half, or what the other leaves.
+    // Check that of a function and where it was called from each has half, or what the other
+    // leaves.
     #[test]
     fn callers_are_cut_too() {
         let text = "__futex_abstimed_wait_common < bioProcessBackgroundJobs";

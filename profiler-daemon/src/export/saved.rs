@@ -102,7 +102,7 @@ impl Saved {
         out.write_all(&[version.len() as u8])?;
         out.write_all(version)?;
         let packed = GzBuilder::new().write(out, Compression::default());
-        // What is written comes in numbers of a few bytes each, and packing has a price by the write.
+        // What is written comes a few bytes at a time, and packing has a price by the write.
         let bounded = Bounded {
             out: BufWriter::with_capacity(BUFFER_BYTES, packed),
             left: MAX_BYTES,

@@ -1,10 +1,7 @@
 //! What each answer puts into its columns for people.
 
 use super::{
-    human::{
-        CALLED_FROM, cut_function, last_part, name, nanoseconds, percent, profiler_cost, share,
-        title,
-    },
+    human::{called_from, last_part, name, nanoseconds, percent, profiler_cost, share, title},
     measured,
     text::{Cell, Envelope, Kind, Table, TextReport},
 };
@@ -202,17 +199,9 @@ impl TextRow for FunctionRow {
 
 /// The function's name, with that of the program from which it was called where it is a library's.
 pub(super) fn function(row: &FunctionRow) -> String {
-    /// Characters of the caller's, which has to leave room for the function's.
-    const MAX_CALLER: usize = 24;
     let function = inlined(&row.function, row.inlined);
     match &row.called_from {
-        Some(caller) => {
-            let caller = name(&caller.function);
-            format!(
-                "{function}{CALLED_FROM}{}",
-                cut_function(&caller, MAX_CALLER)
-            )
-        }
+        Some(caller) => called_from(&function, &name(&caller.function)),
         None => function,
     }
 }

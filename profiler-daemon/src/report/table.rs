@@ -171,8 +171,8 @@ mod tests {
         cut.rows.iter().map(|row| row.0).collect()
     }
 
-    // Check default order, that of texts, ties, direction, search in any case, and that the limit cuts after the
-    // sort.
+    // Check default order, that of texts, ties, direction, search in any case, and that the limit
+    // cuts after the sort.
     #[test]
     fn arranged() {
         let query = TableQuery::default();
