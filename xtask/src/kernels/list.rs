@@ -47,10 +47,8 @@ pub(super) const KERNELS: [Kernel; 4] = [
         version: "7.2",
         suite: "sid",
         // It preempts the programs at system calls, and while one waits, runs none for the calls of
-        // others on its processor. And points are not attached there within the 8 s that the daemon
-        // is waited for.
+        // others on its processor.
         except: &[
-            "spans::each_hit_is_counted",
             "system_calls::a_sleeps_time_is_in_its_call",
             "system_calls::every_system_call_is_counted",
         ],
