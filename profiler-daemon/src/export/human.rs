@@ -87,25 +87,33 @@ const CALLED_FROM: &str = " < ";
 pub(super) fn called_from(function: &str, caller: &str) -> String {
     /// Columns of the caller's, which has to leave room for the function's.
     const MAX_CALLER: usize = 24;
-    format!(
-        "{function}{CALLED_FROM}{}",
-        cut_function(caller, MAX_CALLER)
-    )
+    format!("{function}{CALLED_FROM}{}", cut_name(caller, MAX_CALLER))
 }
 
-/// A function of no more than so many columns: what is before its own name gives way first, then
-/// what is behind it; that it was [called from](CALLED_FROM) gives way as it does.
+/// A function of no more than so many columns, with that from which it was called, if it says so:
+/// half for either, and what the other does not need.
 pub(super) fn cut_function(text: &str, width: usize) -> Cow<'_, str> {
+    /// Columns in which nothing is told of two names.
+    const TOO_NARROW: usize = 9;
+    let Some((function, caller)) = text.split_once(CALLED_FROM) else {
+        return cut_name(text, width);
+    };
+    if columns(text) <= width || width < TOO_NARROW {
+        return cut_name(text, width);
+    }
+    let both = width - columns(CALLED_FROM);
+    let of_caller = columns(caller).min((both / 2).max(both.saturating_sub(columns(function))));
+    let function = cut_name(function, both - of_caller);
+    // Names are what programs say they are: no further one is looked for.
+    let caller = cut_name(caller, of_caller);
+    format!("{function}{CALLED_FROM}{caller}").into()
+}
+
+/// A function's name of no more than so many columns: what is before its own name gives way first,
+/// then what is behind it.
+fn cut_name(text: &str, width: usize) -> Cow<'_, str> {
     if columns(text) <= width {
         return text.into();
-    }
-    if let Some((function, caller)) = text.split_once(CALLED_FROM) {
-        // Half for either, and what the other does not need.
-        let both = width.saturating_sub(columns(CALLED_FROM));
-        let of_caller = columns(caller).min((both / 2).max(both.saturating_sub(columns(function))));
-        let function = cut_function(function, both - of_caller);
-        let caller = cut_function(caller, of_caller);
-        return format!("{function}{CALLED_FROM}{caller}").into();
     }
     let (indent, name) = text.split_at(text.len() - text.trim_start_matches(' ').len());
     let qualified = name.find(['(', '<', ' ']).unwrap_or(name.len());
@@ -248,6 +256,12 @@ mod tests {
         let long = "__futex_abstimed_wait_common < f";
         assert_eq!(cut_function(long, 20), "__futex_abstime… < f");
         assert_eq!(cut_function(text, 80), text);
+        // Whatever a program calls its functions, a cell is as wide as it may be.
+        let hostile = " < a".repeat(2_000);
+        for width in 1..60 {
+            assert!(columns(&cut_function(&hostile, width)) <= width, "{width}");
+            assert!(columns(&cut_function(&called_from(text, &hostile), width)) <= width);
+        }
     }
 
     // Check that escape sequences, line breaks and direction marks cannot reach a terminal, and
