@@ -225,7 +225,7 @@ fn build(
     let tables = kernel
         .unwind
         .is_some()
-        .then(|| table_worker(config, parts.tables, waker, degraded))
+        .then(|| table_worker(config, parts.tables, Arc::clone(&waker), degraded))
         .transpose()?;
     let offsets = ClockOffsets::now();
     let processes = Processes::new(
@@ -250,7 +250,7 @@ fn build(
         gap_ns: config.min_interval_ns,
         ..Limits::default()
     };
-    Collector::start(CollectorOptions {
+    let options = CollectorOptions {
         kernel,
         side_band,
         processes,
@@ -261,7 +261,8 @@ fn build(
         budget: budget(config),
         may_sample_calls: config.system_calls == SystemCalls::Auto,
         heartbeat: parts.heartbeat,
-    })
+    };
+    Collector::start(options, &waker)
 }
 
 /// What profiling may cost; `None`: anything. Where only one of the two is bounded, the other is as

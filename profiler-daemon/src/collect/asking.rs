@@ -69,6 +69,11 @@ impl Asking {
         taken
     }
 
+    /// Whether the worker has a file.
+    pub(super) const fn is_at_work(&self) -> bool {
+        self.in_work.is_some()
+    }
+
     /// The answer, if there is one.
     pub(super) fn answer(&mut self) -> Option<TableAnswer> {
         let answer = self.worker.poll()?;

@@ -49,6 +49,10 @@ use super::unwinding::{Unwinding, UnwindingState};
 
 /// Time between two passes.
 const PASS_NS: u64 = 1_000_000_000;
+/// How long the start waits for the unwind tables of programs that run already: without, nearly all
+/// walks of the first second would end where the first table is missing. Most come from the disk,
+/// and the small files first, so that it is rarely as long.
+const FIRST_TABLES_NS: u64 = 1_000_000_000;
 /// Passes in between leave out processes that sleep, while nobody asks: what is kept of those that
 /// sleep grows no older.
 const WHOLE_EVERY_NS: u64 = 15_000_000_000;
@@ -110,11 +114,12 @@ struct LastPass {
 }
 
 impl Collector {
-    /// Takes in the processes there are, sets the targets and lets the programs work.
+    /// Takes in the processes there are, sets the targets and lets the programs work. `waker` is
+    /// what the thread of the tables wakes.
     ///
     /// # Errors
     /// The targets cannot be set, or the kernel refuses.
-    pub fn start(options: CollectorOptions) -> anyhow::Result<Self> {
+    pub fn start(options: CollectorOptions, waker: &Waker) -> anyhow::Result<Self> {
         let max_frames = options.kernel.max_user_frames();
         let mapping_rows = options.kernel.settings().mappings;
         let unwinding = options
@@ -160,7 +165,7 @@ impl Collector {
         };
         collector.processes.seed_from_proc();
         collector.look_at_kernel_modules();
-        collector.sync_unwinding();
+        collector.await_first_tables(waker);
         let targets = collector.targets.borrow().clone();
         collector.set_targets(targets)?;
         Ok(collector)
@@ -216,6 +221,17 @@ impl Collector {
                 .min(self.spending.due_ns())
                 .saturating_sub(monotonic_ns());
             self.wait(Duration::from_nanos(wait_ns), waker);
+        }
+    }
+
+    /// Has the tables of running programs made, as many as are within [`FIRST_TABLES_NS`].
+    fn await_first_tables(&mut self, waker: &Waker) {
+        let until_ns = monotonic_ns() + FIRST_TABLES_NS;
+        self.sync_unwinding();
+        while self.unwinding.as_ref().is_some_and(Unwinding::awaits_tables)
+            && let left_ns @ 1.. = until_ns.saturating_sub(monotonic_ns())
+        {
+            self.wait(Duration::from_nanos(left_ns), waker);
         }
     }
 

@@ -162,6 +162,11 @@ impl Unwinding {
         }))
     }
 
+    /// Whether a table is being made.
+    pub(super) const fn awaits_tables(&self) -> bool {
+        self.asking.is_at_work()
+    }
+
     /// Takes in the tables that are ready and the mappings that changed. Cheap when nothing did.
     pub(super) fn sync(&mut self, maps: &mut UnwindMaps, processes: &mut Processes) {
         while let Some(answer) = self.asking.answer() {
