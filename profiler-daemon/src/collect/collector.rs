@@ -1,6 +1,8 @@
 //! The collector's thread: waits for the side-band, for the next pass and for commands, whichever
 //! comes first.
 
+mod commands;
+
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
@@ -10,13 +12,11 @@ use tracing::{debug, warn};
 
 use crate::config::targets::Targets;
 use crate::kernel::{Kernel, Pass};
-use crate::processes::files::OpenModule;
 use crate::processes::kernel_modules::KernelModules;
 use crate::processes::live::Processes;
 use crate::profile::Profile;
 use crate::profile::input::DrainPass;
 use crate::profile::losses::counts;
-use crate::profile::sessions::{SessionChange, SessionChanged};
 use crate::profile::snapshot::Snapshot;
 use crate::sys::clock::{ClockOffsets, monotonic_ns};
 use crate::sys::heartbeat::Heartbeat;
@@ -25,7 +25,7 @@ use crate::sys::proc_fs;
 use crate::sys::waker::Waker;
 
 use super::backoff::Backoff;
-use super::command::{Command, SessionUnchanged, TargetsRefused, reply};
+use super::command::Command;
 use super::convert::{Owners, Unowned, convert};
 use super::coverage::Coverage;
 use super::descriptions::Descriptions;
@@ -41,11 +41,10 @@ use super::processors;
 use super::quotas::{Mounted, Quotas};
 use super::spending::Spending;
 use super::stacks::Stacks;
-use super::state::{CollectorState, Unreadable};
+use super::state::Unreadable;
 use super::sweep::Sweeps;
 use super::tables::Tables;
-use super::targets;
-use super::unwinding::{Unwinding, UnwindingState};
+use super::unwinding::Unwinding;
 
 /// Time between two passes.
 const PASS_NS: u64 = 1_000_000_000;
@@ -61,6 +60,9 @@ const WHOLE_EVERY_NS: u64 = 15_000_000_000;
 const ASKED_NS: u64 = 1_200_000_000;
 /// Time between two looks at the ring of stacks, so that it need not hold a whole drain period's.
 const LOOK_NS: u64 = 100_000_000;
+/// A look comes so much sooner where the thread is awake for something else: to wake up costs more
+/// than most looks.
+const EARLY_LOOK_NS: u64 = 40_000_000;
 /// Time between two looks at which groups lie below the named control groups, and at which
 /// processors are online.
 const GROUPS_NS: u64 = 1_000_000_000;
@@ -87,6 +89,8 @@ pub struct Collector {
     unreadable: Unreadable,
     spending: Spending,
     measuring: Measuring,
+    /// As of the last whole pass: a file is read for each program.
+    skipped_runs: u64,
     sweeps: Sweeps,
     tables: Tables,
     memory: Vec<MemoryPart>,
@@ -149,6 +153,7 @@ impl Collector {
             unreadable: Unreadable::default(),
             spending,
             measuring: Measuring::default(),
+            skipped_runs: 0,
             sweeps: Sweeps::default(),
             tables: Tables::default(),
             memory: Vec::new(),
@@ -189,7 +194,7 @@ impl Collector {
                 self.look_from_outside();
                 next_pass_ns = monotonic_ns().max(next_pass_ns + PASS_NS);
                 next_look_ns = monotonic_ns() + LOOK_NS;
-            } else if now_ns >= next_look_ns {
+            } else if now_ns + EARLY_LOOK_NS >= next_look_ns {
                 piece.next("the ring of stacks");
                 self.look();
                 self.measuring
@@ -228,7 +233,10 @@ impl Collector {
     fn await_first_tables(&mut self, waker: &Waker) {
         let until_ns = monotonic_ns() + FIRST_TABLES_NS;
         self.sync_unwinding();
-        while self.unwinding.as_ref().is_some_and(Unwinding::awaits_tables)
+        while self
+            .unwinding
+            .as_ref()
+            .is_some_and(Unwinding::awaits_tables)
             && let left_ns @ 1.. = until_ns.saturating_sub(monotonic_ns())
         {
             self.wait(Duration::from_nanos(left_ns), waker);
@@ -410,11 +418,14 @@ impl Collector {
         self.measuring.take_callers(&mut self.kernel, pass, names);
         self.quotas.pass(pass, &Mounted, &mut drained);
         let side_band = self.side_band.as_ref().map(SideBand::counts);
+        if !pass.is_partial {
+            self.skipped_runs = self.kernel.programs.skipped_runs();
+        }
         let sources = Sources {
             side_band: side_band.unwrap_or_default(),
             processes: self.processes.counts(),
             stacks_refused: self.stacks.refused(),
-            skipped_runs: self.kernel.programs.skipped_runs(),
+            skipped_runs: self.skipped_runs,
             outside: self.outside.counts(),
             ticks: self.kernel.ticks.counts(),
             malformed_stacks: self.kernel.drain.malformed_stacks(),
@@ -491,120 +502,5 @@ impl Collector {
             gone.len(),
             (ended_ns - began_ns) / 1_000
         );
-    }
-
-    fn obey(&mut self, command: Command) {
-        match command {
-            Command::Snapshot { max_age_ns, answer } => reply(answer, || self.snapshot(max_age_ns)),
-            Command::Files { modules, answer } => reply(answer, || {
-                let processes = &mut self.processes;
-                modules
-                    .into_iter()
-                    .filter_map(|module| {
-                        let file = processes.file(module)?;
-                        let seen = processes.seen(module);
-                        Some((module, OpenModule { file, seen }))
-                    })
-                    .collect()
-            }),
-            Command::SetTargets { targets, answer } => {
-                reply(answer, || self.set_targets(targets));
-                // Threads that sleep are targets now, and have no stack yet.
-                self.pass();
-                self.look_from_outside();
-            }
-            Command::ChangeSession { change, answer } => {
-                reply(answer, || self.change_session(change));
-            }
-            Command::Instrumentation(command) => {
-                command.tells_calls().then(|| self.pass());
-                let (kernel, processes) = (&mut self.kernel, &self.processes);
-                let begins = self.measuring.obey(kernel, processes, command);
-                begins.then(|| self.pass());
-            }
-            Command::State { answer } => reply(answer, || self.state()),
-            Command::Stop => {} // Handled where the loop can end.
-        }
-    }
-
-    fn snapshot(&mut self, max_age_ns: u64) -> Arc<Snapshot> {
-        let now_ns = monotonic_ns();
-        self.asked_at_ns = now_ns;
-        let is_old = self
-            .last_pass
-            .as_ref()
-            .is_none_or(|pass| pass.is_partial || now_ns.saturating_sub(pass.at_ns) > max_age_ns);
-        if is_old {
-            self.pass();
-        }
-        let snapshot = &mut self.snapshot;
-        Arc::clone(snapshot.get_or_insert_with(|| Arc::new(self.profile.snapshot())))
-    }
-
-    fn change_session(
-        &mut self,
-        change: SessionChange,
-    ) -> Result<(SessionChanged, Arc<Snapshot>), SessionUnchanged> {
-        self.profile.check_session(&change)?;
-        let passes = self.passes;
-        self.pass();
-        if self.passes == passes {
-            return Err(SessionUnchanged::NoPass);
-        }
-        let changed = self.profile.change_session(change)?;
-        self.snapshot = None;
-        Ok((changed, self.snapshot(u64::MAX)))
-    }
-
-    /// Sets targets that exist, all or none of them, and says so to whoever reads what is in force.
-    fn set_targets(&mut self, targets: Targets) -> Result<Targets, TargetsRefused> {
-        let before = self.targets.borrow().clone();
-        targets::replace(&mut self.kernel, &targets, &before)?;
-        self.targets.send_replace(targets.clone());
-        Ok(targets)
-    }
-
-    /// How unwinding stands; `None`: no tables are used.
-    fn unwinding_state(&self) -> Option<UnwindingState> {
-        let maps = self.kernel.unwind.as_ref()?;
-        Some(self.unwinding.as_ref()?.state(maps))
-    }
-
-    fn state(&self) -> CollectorState {
-        let last = self.last_pass.as_ref();
-        CollectorState {
-            attached: self.kernel.attached(),
-            without_ticks: self.kernel.ticks.without(),
-            settings: self.kernel.settings().clone(),
-            passes: self.passes,
-            failures: self.failures,
-            busy_ns: self.busy_ns,
-            counters: last.map(|pass| pass.counters.clone()).unwrap_or_default(),
-            fill: last.map(|pass| pass.fill.to_vec()).unwrap_or_default(),
-            maps: self.kernel.costs.maps().to_vec(),
-            programs: self.spending.programs().clone(),
-            side_band: self.side_band.as_ref().map(SideBand::counts),
-            processes: self.processes.counts(),
-            files: self.processes.file_counts(),
-            threads: last.map_or(0, |pass| pass.threads),
-            tables: self.tables.fills().to_vec(),
-            tables_told: self.tables.told(),
-            memory: self.memory.clone(),
-            stack_bytes: self.profile.stack_bytes(),
-            recent_past_bytes: self.profile.recent_past_bytes(),
-            losses: self.profile.own_losses(),
-            unreadable: self.unreadable,
-            walk_ends: last.map(|pass| pass.walk_ends.clone()).unwrap_or_default(),
-            coverage: self.coverage.list(),
-            unwinding: self.unwinding_state(),
-            outside: self.outside.counts(),
-            spending: self.spending.state(),
-            measuring: self.measuring.counts(&self.kernel),
-            files_without: self
-                .unwinding
-                .as_ref()
-                .map(|unwinding| unwinding.files_without(&self.processes))
-                .unwrap_or_default(),
-        }
     }
 }

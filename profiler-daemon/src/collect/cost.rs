@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 
 use crate::kernel::ProgramCost;
 
-/// How often they are switched on.
+/// How often they are switched on: the second time this long after the first, and then at twice the
+/// distance each time, up to the longest.
+const FIRST_PERIOD_NS: u64 = 1_000_000_000;
 const PERIOD_NS: u64 = 10_000_000_000;
 /// For how long.
 const MEASURED_NS: u64 = 200_000_000;
@@ -36,12 +38,15 @@ pub(super) struct CostEstimate {
     seen: BTreeMap<String, EstimatedCost>,
     on_since_ns: Option<u64>,
     covered_until_ns: u64,
+    /// How long they stay off now.
+    period_ns: u64,
 }
 
 impl CostEstimate {
     pub(super) fn new(now_ns: u64) -> Self {
         Self {
             covered_until_ns: now_ns,
+            period_ns: FIRST_PERIOD_NS,
             ..Self::default()
         }
     }
@@ -50,8 +55,11 @@ impl CostEstimate {
     pub(super) fn step(&mut self, now_ns: u64) -> CostStep {
         match self.on_since_ns {
             None if self.costs.is_empty()
-                || now_ns.saturating_sub(self.covered_until_ns) >= PERIOD_NS =>
+                || now_ns.saturating_sub(self.covered_until_ns) >= self.period_ns =>
             {
+                if !self.costs.is_empty() {
+                    self.period_ns = (2 * self.period_ns).min(PERIOD_NS);
+                }
                 self.on_since_ns = Some(now_ns);
                 CostStep::SwitchOn
             }
@@ -131,5 +139,27 @@ mod tests {
                 run_ns: 1000 + 110_000
             }
         );
+    }
+    // Check that they are on soon again at first, since prices rest on them, and rarely later.
+    #[test]
+    fn soon_at_first_and_rarely_later() {
+        let mut estimate = CostEstimate::new(0);
+        let mut starts = Vec::new();
+        for tenth in 0..500 {
+            let now_ns = tenth * 100_000_000;
+            match estimate.step(now_ns) {
+                CostStep::Nothing => {}
+                CostStep::SwitchOn => starts.push(tenth),
+                CostStep::ReadAndSwitchOff => {
+                    let program = ProgramCost {
+                        name: "tick".into(),
+                        runs: 0,
+                        run_ns: 0,
+                    };
+                    estimate.add(now_ns, &[program]);
+                }
+            }
+        }
+        assert_eq!(starts, [0, 12, 34, 76, 158, 260, 362, 464]);
     }
 }

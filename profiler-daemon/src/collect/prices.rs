@@ -14,7 +14,7 @@ use crate::kernel::{ProgramCost, Work};
 const CALL_NS: f64 = 200.0;
 const SWITCH_NS: f64 = 600.0;
 /// Runs of a program below which its mean says little, and how much of the mean before is kept
-/// otherwise.
+/// otherwise. Of what was a guess nothing is.
 const FEW_RUNS: u64 = 200;
 const KEPT: f64 = 0.5;
 
@@ -29,6 +29,9 @@ pub struct Prices {
     pub switch_ns: f64,
     /// What the statistics say of a run at a system call that does nothing.
     pub idle_run_ns: f64,
+    /// The price of a call, and of a switch, are no guesses.
+    call_is_seen: bool,
+    switch_is_seen: bool,
 }
 
 impl Prices {
@@ -38,6 +41,8 @@ impl Prices {
             call_ns: CALL_NS,
             switch_ns: SWITCH_NS,
             idle_run_ns,
+            call_is_seen: false,
+            switch_is_seen: false,
         }
     }
 
@@ -74,17 +79,16 @@ impl Prices {
         let mut calls_ns = calls_ns.saturating_sub(work.call_walks_ns) as f64;
         if runs >= 2 * FEW_RUNS {
             let run_ns = calls_ns / runs as f64 - self.idle_run_ns;
-            mix(&mut self.call_ns, 2.0 * run_ns.max(0.0));
+            let pair_ns = 2.0 * run_ns.max(0.0);
+            mix(&mut self.call_ns, pair_ns, &mut self.call_is_seen);
         } else {
             calls_ns = (self.call_ns + 2.0 * self.idle_run_ns) * pairs(work);
         }
         let all_ns: u64 = programs.iter().map(|cost| cost.run_ns).sum();
         if work.switches >= FEW_RUNS {
             let rest_ns = all_ns as f64 - calls_ns - work.walks_ns as f64;
-            mix(
-                &mut self.switch_ns,
-                (rest_ns / work.switches as f64).max(0.0),
-            );
+            let each_ns = (rest_ns / work.switches as f64).max(0.0);
+            mix(&mut self.switch_ns, each_ns, &mut self.switch_is_seen);
         }
     }
 }
@@ -93,8 +97,14 @@ fn pairs(work: &Work) -> f64 {
     work.call_hooks as f64 / 2.0
 }
 
-fn mix(price_ns: &mut f64, seen_ns: f64) {
-    *price_ns = *price_ns * KEPT + seen_ns * (1.0 - KEPT);
+/// Takes a price that was seen into the mean of those before.
+fn mix(price_ns: &mut f64, seen_ns: f64, is_seen: &mut bool) {
+    let kept = if std::mem::replace(is_seen, true) {
+        KEPT
+    } else {
+        0.0
+    };
+    *price_ns = *price_ns * kept + seen_ns * (1.0 - kept);
 }
 
 #[cfg(test)]
@@ -109,10 +119,10 @@ mod tests {
         }
     }
 
-    // Check that, learnt from enough statistics, prices times events are what the statistics say
-    // (less what they say of runs at system calls that do nothing, 20 ns each), walks at system
-    // calls too, which are counted once; that few runs change nothing, and that the hooks' price is
-    // never learnt from programs.
+    // Check that, learnt from enough statistics (the first time too), prices times events are what
+    // the statistics say (less what they say of runs at system calls that do nothing, 20 ns each),
+    // walks at system calls too, which are counted once; that few runs change nothing, and that the
+    // hooks' price is never learnt from programs.
     #[test]
     fn prices_times_events_are_the_statistics() {
         let mut prices = Prices::new(90.0, 20.0);
@@ -133,9 +143,7 @@ mod tests {
         let few = [program("sys_enter", 3, 1_000_000)];
         prices.learn(&few, &Work::default());
         assert_eq!(prices, Prices::new(90.0, 20.0));
-        for _ in 0..30 {
-            prices.learn(&programs, &work);
-        }
+        prices.learn(&programs, &work);
         assert!((prices.call_ns - 140.0).abs() < 0.1);
         assert!((prices.of_programs(&work) - 7_600_000.0).abs() < 1_000.0);
         assert!((prices.of_work(&work) - 8_500_000.0).abs() < 1_000.0);

@@ -12,8 +12,10 @@ use crate::sys::thread_life::{ThreadLife, look};
 const QUIET_NS: u64 = 10_000_000_000;
 /// Least time between two looks.
 const LEAST_NS: u64 = 1_000_000_000;
-/// Threads that are looked for at a time; one takes some 20 microseconds.
-const LOOKS: usize = 32;
+/// Threads that are looked for at a time: so many that all have had their turn after half a minute,
+/// where that is no more than the most. One takes some 20 microseconds.
+const LOOKS: std::ops::RangeInclusive<usize> = 4..=32;
+const TURNS: usize = 30;
 /// Slots that are gone through at a time to find them.
 const MAX_SLOTS: u32 = 4096;
 
@@ -70,6 +72,7 @@ impl Phantoms {
             0
         };
         let turn = (first..slots).chain(0..first).take(MAX_SLOTS as usize);
+        let most = (slots as usize / TURNS).clamp(*LOOKS.start(), *LOOKS.end());
         let (mut gone, mut looks) = (Vec::new(), 0);
         for slot in turn {
             self.next_slot = slot + 1;
@@ -79,7 +82,7 @@ impl Phantoms {
                     gone.push(slot);
                 }
             }
-            if looks == LOOKS {
+            if looks == most {
                 break;
             }
         }
@@ -125,16 +128,21 @@ mod tests {
     fn every_quiet_thread_has_its_turn() {
         // Check that of more quiet threads than are looked for at a time each is looked for in
         // turn, and that those that are gone are told, once each, and counted.
-        const THREADS: u32 = 100;
+        const THREADS: u32 = 400;
         const SLOTS: u32 = 3 * THREADS + 1;
         let mut phantoms = Phantoms::default();
         let mut quiet: Vec<u32> = (1..=THREADS).map(|slot| slot * 3).collect();
         let mut found = Vec::new();
-        for second in 1..=4 {
+        for second in 1..=13 {
             assert!(phantoms.is_due(second * LEAST_NS));
             let find = |slot| quiet.contains(&slot).then(|| thread(slot));
             let at_ns = second * LEAST_NS;
-            let gone = phantoms.look(at_ns, SLOTS, find, |thread| thread.tid % 2 == 0);
+            let asked = std::cell::Cell::new(0);
+            let gone = phantoms.look(at_ns, SLOTS, find, |thread| {
+                asked.set(asked.get() + 1);
+                thread.tid % 2 == 0
+            });
+            assert!(asked.get() <= 32);
             assert!(!phantoms.is_due(second * LEAST_NS + 1));
             quiet.retain(|slot| !gone.contains(slot));
             found.extend(gone);
@@ -148,7 +156,7 @@ mod tests {
         assert_eq!(phantoms.ended(), u64::from(THREADS / 2));
         assert!(
             phantoms
-                .look(5 * LEAST_NS, 0, |_| None, |_| true)
+                .look(14 * LEAST_NS, 0, |_| None, |_| true)
                 .is_empty()
         );
     }

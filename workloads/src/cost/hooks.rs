@@ -1,5 +1,5 @@
-//! Two hooks on every system call that do nothing, or read the clock: the floor under whatever
-//! measures system calls.
+//! Two hooks on every system call, or on every switch and wake, that do nothing, or read the clock:
+//! the floor under whatever measures these.
 
 use std::ffi::CStr;
 use std::io;
@@ -45,17 +45,30 @@ struct RawTracepointOpen {
 #[derive(Debug)]
 pub(crate) struct Hooks(#[expect(dead_code, reason = "closing them detaches")] [OwnedFd; 2]);
 
+/// What is hooked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Hooked {
+    /// Entries and exits of system calls.
+    Calls,
+    /// Switches and wakes.
+    Switches,
+}
+
 impl Hooks {
-    /// Hooks entries and exits.
+    /// Hooks both.
     ///
     /// # Errors
     /// What the kernel says, which may refuse it to users.
-    pub(crate) fn attach(reads_clock: bool) -> anyhow::Result<Self> {
+    pub(crate) fn attach(hooked: Hooked, reads_clock: bool) -> anyhow::Result<Self> {
         let empty = [RETURN_ZERO, EXIT];
         let clock = [READ_CLOCK, RETURN_ZERO, EXIT];
         let code: &[u64] = if reads_clock { &clock } else { &empty };
-        let [entry, exit] = [c"sys_enter", c"sys_exit"].map(|name| hook(name, code));
-        Ok(Self([entry?, exit?]))
+        let names = match hooked {
+            Hooked::Calls => [c"sys_enter", c"sys_exit"],
+            Hooked::Switches => [c"sched_switch", c"sched_waking"],
+        };
+        let [first, second] = names.map(|name| hook(name, code));
+        Ok(Self([first?, second?]))
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
-use crate::hooks::Hooks;
+use crate::hooks::{Hooked, Hooks};
 use crate::process::{self, Running};
 
 /// Tools that cannot be asked whether they are ready get this long.
@@ -29,8 +29,9 @@ enum Kind {
     None,
     /// The daemon with these lines of configuration.
     Daemon(PathBuf, &'static str),
-    /// Nothing but two hooks on every system call.
+    /// Nothing but two hooks on every system call, or on every switch and wake.
     Hooks {
+        hooked: Hooked,
         read_clock: bool,
     },
     /// A tool and its arguments.
@@ -66,6 +67,7 @@ pub(crate) fn available(daemon: &Path, only: &[String]) -> Vec<Profiler> {
         name: name.to_owned(),
         kind,
     };
+    let hooks = |name, hooked, read_clock| of(name, Kind::Hooks { hooked, read_clock });
     let all = [
         of("none again", Kind::None),
         of("profiler-daemon", Kind::Daemon(daemon.to_owned(), "")),
@@ -77,10 +79,13 @@ pub(crate) fn available(daemon: &Path, only: &[String]) -> Vec<Profiler> {
             "profiler-daemon, every system call",
             Kind::Daemon(daemon.to_owned(), "system_calls = \"all\"\n"),
         ),
-        of("two empty hooks", Kind::Hooks { read_clock: false }),
-        of(
-            "two hooks that read the clock",
-            Kind::Hooks { read_clock: true },
+        hooks("two empty hooks", Hooked::Calls, false),
+        hooks("two hooks that read the clock", Hooked::Calls, true),
+        hooks("two empty hooks at switches", Hooked::Switches, false),
+        hooks(
+            "two hooks at switches that read the clock",
+            Hooked::Switches,
+            true,
         ),
         of(
             "perf record -a -g -F 99",
@@ -146,7 +151,9 @@ impl Profiler {
     pub(crate) fn start(&self) -> anyhow::Result<Started> {
         match &self.kind {
             Kind::None => Ok(Started::Nothing),
-            Kind::Hooks { read_clock } => Hooks::attach(*read_clock).map(Started::Hooks),
+            Kind::Hooks { hooked, read_clock } => {
+                Hooks::attach(*hooked, *read_clock).map(Started::Hooks)
+            }
             Kind::Daemon(path, lines) => start_daemon(path, lines).map(Started::Process),
             Kind::Tool(arguments) => {
                 let command = with_tracefs(arguments);
