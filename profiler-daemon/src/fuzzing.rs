@@ -7,8 +7,8 @@ mod replay_tests;
 #[cfg(test)]
 mod seed_tests;
 
-use crate::processes::elf_file::{ElfFile, PT_LOAD, address_of};
-use crate::processes::elf_id::{self, ElfIdentity};
+use crate::elf::build_id::{self, ElfIdentity};
+use crate::elf::{ElfFile, PT_LOAD, address_of};
 use crate::processes::kernel_modules::KernelModules;
 use crate::processes::module::ModuleTable;
 use crate::sys::cgroup::CgroupFacts;
@@ -96,7 +96,7 @@ targets! {
 }
 
 fn read_elf(file: &[u8]) {
-    if let ElfIdentity::BuildId(id) = elf_id::of_bytes(file) {
+    if let ElfIdentity::BuildId(id) = build_id::of_bytes(file) {
         assert!((8..=64).contains(&id.len()) && id.iter().any(|byte| *byte != 0));
     }
     let Ok(elf) = ElfFile::read(file) else {

@@ -12,6 +12,8 @@ pub mod doctor;
 
 pub mod kernel;
 
+pub mod elf;
+
 pub mod processes;
 
 pub mod unwind;

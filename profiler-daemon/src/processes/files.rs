@@ -12,7 +12,6 @@ use std::{
 };
 
 use super::{
-    elf_id::{self, ElfIdentity},
     file_key::FileKey,
     module::{
         FileIdentity, Module, ModuleId, ModuleIdentity, ModuleKind, ModuleMarks, ModuleTable,
@@ -23,7 +22,10 @@ use super::{
     sort::{Sort, sort_of},
     source::{Mapped, Source, is_the_file},
 };
-use crate::sys::memory_file::memory_file;
+use crate::{
+    elf::build_id::{self, ElfIdentity},
+    sys::memory_file::memory_file,
+};
 
 /// Most files kept open unless set otherwise.
 pub const DEFAULT_OPEN_FILES: usize = 1024;
@@ -337,7 +339,7 @@ impl Files {
     fn look_at(&mut self, file: &File, memory: bool) -> Option<Looked> {
         let metadata = file.metadata().ok()?;
         let identity = identity_of(&metadata);
-        let elf = elf_id::of_file(file);
+        let elf = build_id::of_file(file);
         self.counts.corrupt += u64::from(elf == ElfIdentity::Corrupt);
         let is_file = !(memory && elf == ElfIdentity::NotElf);
         let build_id = match elf {
@@ -514,7 +516,7 @@ impl Files {
         (table, owner): (&mut ModuleTable, Owner),
         image: &[u8],
     ) -> Option<ModuleId> {
-        let ElfIdentity::BuildId(id) = elf_id::of_bytes(image) else {
+        let ElfIdentity::BuildId(id) = build_id::of_bytes(image) else {
             return None;
         };
         let unique = format!("[vdso] {:x}", self.image_hashes.hash_one(image));

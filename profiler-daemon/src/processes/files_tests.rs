@@ -112,7 +112,7 @@ fn a_copied_build_id_takes_nothing_over() {
 fn a_vdso_is_no_file() {
     let (mut files, mut table) = (Files::new(4), ModuleTable::new());
     let image = fs::read(library()).unwrap();
-    let ElfIdentity::BuildId(id) = elf_id::of_bytes(&image) else {
+    let ElfIdentity::BuildId(id) = build_id::of_bytes(&image) else {
         panic!("the library has a build ID");
     };
     let file = table.intern(ModuleIdentity::BuildId(id.clone()), || {

@@ -2,8 +2,6 @@
 //! an address is in.
 
 pub mod changes;
-pub mod elf_file;
-pub mod elf_id;
 mod endings;
 mod file_key;
 pub mod files;

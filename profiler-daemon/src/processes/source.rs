@@ -227,7 +227,7 @@ fn may_be_the_file(file: &File, mapped: &Mapped, uid: Option<u32>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::processes::elf_id::{self, ElfIdentity};
+    use crate::elf::build_id::{self, ElfIdentity};
 
     fn own_mapping(filter: impl Fn(&[u8]) -> bool) -> Mapped {
         let maps = ProcFs.exec_maps(std::process::id(), 1000).unwrap();
@@ -324,7 +324,7 @@ mod tests {
     fn own_vdso() {
         let image = ProcFs.own_vdso().unwrap();
         assert!(!matches!(
-            elf_id::of_bytes(&image),
+            build_id::of_bytes(&image),
             ElfIdentity::NotElf | ElfIdentity::Corrupt
         ));
     }

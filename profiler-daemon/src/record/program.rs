@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+use crate::elf;
+
 /// How many interpreters of interpreters the kernel follows.
 const MAX_INTERPRETERS: usize = 5;
 /// Bytes of a file that the kernel looks at to tell what it is.
@@ -31,7 +33,7 @@ pub(super) fn begins_with(command: &OsStr) -> anyhow::Result<Option<(PathBuf, Fi
         let mut head = [0; HEAD];
         let length = read_head(&file, &mut head).with_context(cannot)?;
         let head = &head[..length];
-        if head.starts_with(&object::elf::ELFMAG) {
+        if head.starts_with(&elf::ELFMAG) {
             return Ok(Some((path, file)));
         }
         found = interpreter(head).and_then(|path| existing(Path::new(path)));

@@ -16,12 +16,11 @@ use std::{
 
 use super::request::Request;
 use crate::{
-    processes::{
-        elf_file::{ElfFile, Program, Sections, address_of},
-        elf_id::{self, ElfIdentity},
-        files::only_root_writes,
-        module::ModuleId,
+    elf::{
+        ElfFile, Program, Sections, address_of,
+        build_id::{self, ElfIdentity},
     },
+    processes::{files::only_root_writes, module::ModuleId},
     sys::open_in_root::{LastLink, Root},
 };
 
@@ -197,7 +196,7 @@ impl FileMatch {
     fn is(&self, file: &File) -> bool {
         match self {
             Self::BuildId(wanted) => {
-                matches!(elf_id::of_file(file), ElfIdentity::BuildId(id) if id == *wanted)
+                matches!(build_id::of_file(file), ElfIdentity::BuildId(id) if id == *wanted)
             }
             Self::Checksum(wanted) => checksum(file) == Some(*wanted),
         }

@@ -31,9 +31,9 @@ use super::{
     file_tables::{Deadline, FileTables, TooSlow},
     jumps::{Jumps, Target},
     names::Unnamed,
-    tables,
 };
 use crate::{
+    elf::symbol_tables,
     processes::{files::ModuleFile, module::ModuleId},
     sys::{bus_guard, clock::thread_ns, heap},
 };
@@ -218,7 +218,7 @@ impl ElfNames {
         let loaded = match self.loaded.entry(id) {
             Entry::Occupied(loaded) => loaded.into_mut(),
             Entry::Vacant(place) => {
-                let Some(table_bytes) = tables::bytes_of(part.file()) else {
+                let Some(table_bytes) = symbol_tables::bytes_of(part.file()) else {
                     return vec![Err(Unnamed::Unreadable); places.len()];
                 };
                 let tables = FileTables::read(part.file()).map(Rc::new);

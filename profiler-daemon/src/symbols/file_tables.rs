@@ -2,23 +2,19 @@
 //! by piece, with reads that a shrinking file merely cuts short; nothing of the symbols stays in
 //! memory. Hostile bytes: what may take long ends at a deadline.
 
-use std::{fs::File, ops::ControlFlow, rc::Rc};
+use std::{fs::File, rc::Rc};
 
 use super::demangle::MAX_NAME_BYTES;
 use crate::{
-    processes::elf_file::{
-        ElfFile, Program, ReadAt as _, Section, address_of, code_offset, loaded_offset,
-        writable_segments_at,
+    elf::{
+        self, Bytes, ElfFile, LE, Pod, Program, ReadAt as _, Relocation, Section, Symbol,
+        SymbolVersion, address_of, code_offset, loaded_offset, writable_segments_at,
     },
     sys::clock::thread_ns,
 };
 
 /// Most sections of code looked at, far more than linkers make.
 const MAX_CODE_SECTIONS: usize = 1024;
-/// Bytes of an entry of a symbol table, and of a table of relocations. They are equally long.
-const ENTRY_BYTES: usize = 24;
-/// Entries read at a time.
-const PIECE_ENTRIES: usize = 2048;
 /// The sections in which each entry jumps to a function of elsewhere.
 const JUMP_SECTIONS: [&str; 3] = [".plt", ".plt.got", ".plt.sec"];
 
@@ -45,76 +41,38 @@ impl Deadline {
     }
 }
 
-/// A part of the file.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Bytes {
-    offset: u64,
-    size_bytes: u64,
+/// The text that begins there; `None` where it does not end, is too long, or is none.
+fn text(strings: Bytes, file: &File, at: u32) -> Option<Rc<str>> {
+    let rest = Bytes {
+        offset: strings.offset.checked_add(at.into())?,
+        size_bytes: strings.size_bytes.checked_sub(at.into())?,
+    };
+    let mut bytes = rest.read(file, MAX_NAME_BYTES + 1)?;
+    bytes.truncate(bytes.iter().position(|byte| *byte == 0)?);
+    let text = String::from_utf8(bytes).ok()?;
+    (!text.is_empty()).then(|| text.into())
 }
 
-impl Bytes {
-    fn of(section: &Section) -> Self {
-        Self {
-            offset: section.offset,
-            size_bytes: section.size_bytes,
+/// Gives each entry of a table to `take`, with its number.
+fn each_entry<T: Pod>(
+    table: Bytes,
+    file: &File,
+    deadline: Deadline,
+    mut take: impl FnMut(u64, &T),
+) -> Result<(), TooSlow> {
+    let mut number = 0;
+    while number < table.count::<T>() {
+        deadline.check()?;
+        let piece = table.piece(file, number);
+        if piece.is_empty() {
+            break;
+        }
+        for entry in &piece {
+            take(number, entry);
+            number += 1;
         }
     }
-
-    /// All of them, or as many as there may be.
-    pub(super) fn read(self, file: &File, at_most: usize) -> Option<Vec<u8>> {
-        let size_bytes = usize::try_from(self.size_bytes).unwrap_or(usize::MAX);
-        let mut bytes = vec![0; size_bytes.min(at_most)];
-        file.read_at(self.offset, &mut bytes).then_some(bytes)
-    }
-
-    /// The text that begins there; `None` where it does not end, is too long, or is none.
-    fn text(self, file: &File, at: u32) -> Option<Rc<str>> {
-        let rest = Self {
-            offset: self.offset.checked_add(at.into())?,
-            size_bytes: self.size_bytes.checked_sub(at.into())?,
-        };
-        let mut bytes = rest.read(file, MAX_NAME_BYTES + 1)?;
-        bytes.truncate(bytes.iter().position(|byte| *byte == 0)?);
-        let text = String::from_utf8(bytes).ok()?;
-        (!text.is_empty()).then(|| text.into())
-    }
-
-    /// Gives each entry of this table to `take` until that breaks off, with its number.
-    pub(super) fn each_entry(
-        self,
-        file: &File,
-        deadline: Deadline,
-        mut take: impl FnMut(u64, &[u8; ENTRY_BYTES]) -> ControlFlow<()>,
-    ) -> Result<(), TooSlow> {
-        let mut piece = vec![0; PIECE_ENTRIES * ENTRY_BYTES];
-        let entries = self.size_bytes / ENTRY_BYTES as u64;
-        let mut number = 0;
-        while number < entries {
-            deadline.check()?;
-            let count = (entries - number).min(PIECE_ENTRIES as u64);
-            let read = &mut piece[..count as usize * ENTRY_BYTES];
-            let Some(offset) = self.offset.checked_add(number * ENTRY_BYTES as u64) else {
-                break;
-            };
-            if !file.read_at(offset, read) {
-                break;
-            }
-            for entry in read.as_chunks().0 {
-                if take(number, entry).is_break() {
-                    return Ok(());
-                }
-                number += 1;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A number that stands in an entry.
-pub(super) fn number<const N: usize>(entry: &[u8; ENTRY_BYTES], at: usize) -> [u8; N] {
-    entry[at..at + N]
-        .try_into()
-        .expect("fields lie within an entry")
+    Ok(())
 }
 
 /// How widely a symbol is known, most widely first.
@@ -151,26 +109,24 @@ pub(super) struct SymbolEntry {
 
 impl SymbolEntry {
     /// `None` for what is defined elsewhere, and for what is no code.
-    fn parse(entry: &[u8; ENTRY_BYTES], number_in: u64, table: SymbolTable) -> Option<Self> {
-        const UNDEFINED: u16 = 0;
-        let is_function = match entry[4] & 15 {
-            0 => false,
-            // A function, and one that says which function it stands for.
-            2 | 10 => true,
+    fn of(symbol: &Symbol, number: u64, table: SymbolTable) -> Option<Self> {
+        let is_function = match symbol.st_type() {
+            elf::STT_NOTYPE => false,
+            elf::STT_FUNC | elf::STT_GNU_IFUNC => true,
             _ => return None,
         };
-        (u16::from_le_bytes(number(entry, 6)) != UNDEFINED).then(|| Self {
-            address: u64::from_le_bytes(number(entry, 8)),
-            size_bytes: u64::from_le_bytes(number(entry, 16)),
-            binding: match entry[4] >> 4 {
-                0 => Binding::Local,
-                2 => Binding::Weak,
+        (symbol.st_shndx.get(LE) != elf::SHN_UNDEF).then(|| Self {
+            address: symbol.st_value.get(LE),
+            size_bytes: symbol.st_size.get(LE),
+            binding: match symbol.st_bind() {
+                elf::STB_LOCAL => Binding::Local,
+                elf::STB_WEAK => Binding::Weak,
                 _ => Binding::Global,
             },
             is_function,
-            is_chosen_at_start: entry[4] & 15 == 10,
-            name: u32::from_le_bytes(number(entry, 0)),
-            number: number_in,
+            is_chosen_at_start: symbol.st_type() == elf::STT_GNU_IFUNC,
+            name: symbol.st_name.get(LE),
+            number,
             table,
         })
     }
@@ -182,19 +138,19 @@ impl SymbolEntry {
 
     /// What it is called.
     pub(super) fn name(&self, file: &File) -> Option<Rc<str>> {
-        self.table.strings.text(file, self.name)
+        text(self.table.strings, file, self.name)
     }
 
     /// Whether it is there for old programs only: new ones cannot be linked with this version of
     /// it.
     pub(super) fn is_old(&self, file: &File) -> bool {
-        const HIDDEN: u16 = 1 << 15;
         let versions = self.table.versions;
-        let at = self.number.saturating_mul(2);
-        let mut version = [0; 2];
+        let at = self
+            .number
+            .saturating_mul(size_of::<SymbolVersion>() as u64);
         at < versions.size_bytes
-            && file.read_at(versions.offset.saturating_add(at), &mut version)
-            && u16::from_le_bytes(version) & HIDDEN != 0
+            && elf::entry::<SymbolVersion>(file, versions.offset.saturating_add(at))
+                .is_some_and(|version| version.0.get(LE) & elf::VERSYM_HIDDEN != 0)
     }
 }
 
@@ -221,7 +177,7 @@ pub(super) struct FileTables {
     /// Those of the linker and of the loader.
     symbols: [SymbolTable; 2],
     /// What the loader fills in.
-    pub(super) relocations: [Bytes; 2],
+    relocations: [Bytes; 2],
     /// Whether Go's runtime finds its functions in it.
     pub(super) has_go: bool,
     /// Notes of USDT points.
@@ -235,7 +191,7 @@ impl FileTables {
     pub(super) fn read(file: &File) -> Option<Self> {
         let elf = ElfFile::read(file).ok()?;
         let sections = elf.sections(file)?;
-        let bytes = |name| sections.find(name).map(Bytes::of).unwrap_or_default();
+        let bytes = |name| sections.find(name).map(Section::bytes).unwrap_or_default();
         let code = sections.code().take(MAX_CODE_SECTIONS).map(|section| {
             let name = JUMP_SECTIONS
                 .iter()
@@ -243,7 +199,7 @@ impl FileTables {
             Code {
                 start: section.address,
                 end: section.end(),
-                jumps: name.map(|_| Bytes::of(section)),
+                jumps: name.map(|_| section.bytes()),
                 short: name == Some(&".plt.got"),
             }
         });
@@ -261,7 +217,7 @@ impl FileTables {
             }),
             relocations: [".rela.plt", ".rela.dyn"].map(bytes),
             has_go: GO_TABLES.iter().any(|name| sections.find(name).is_some()),
-            usdt_notes: sections.find(".note.stapsdt").map(Bytes::of),
+            usdt_notes: sections.find(".note.stapsdt").map(Section::bytes),
             usdt_base: sections.find(".stapsdt.base").map(|base| base.address),
         })
     }
@@ -322,15 +278,28 @@ impl FileTables {
         mut take: impl FnMut(&SymbolEntry),
     ) -> Result<(), TooSlow> {
         for table in self.symbols {
-            let symbols = table.symbols;
-            symbols.each_entry(file, deadline, |number, entry| {
-                if let Some(symbol) = SymbolEntry::parse(entry, number, table) {
+            each_entry(table.symbols, file, deadline, |number, entry| {
+                if let Some(symbol) = SymbolEntry::of(entry, number, table) {
                     take(&symbol);
                 }
-                ControlFlow::Continue(())
             })?;
         }
         Ok(())
+    }
+
+    /// Gives each relocation to `take`. Those by which jumps are bound come first, with their
+    /// numbers.
+    pub(super) fn each_relocation(
+        &self,
+        file: &File,
+        deadline: Deadline,
+        mut take: impl FnMut(Option<u64>, &Relocation),
+    ) -> Result<(), TooSlow> {
+        let [binding, others] = self.relocations;
+        each_entry(binding, file, deadline, |number, entry| {
+            take(Some(number), entry);
+        })?;
+        each_entry(others, file, deadline, |_, entry| take(None, entry))
     }
 
     /// What the symbol of that number is called, of those that the loader knows.
@@ -341,10 +310,9 @@ impl FileTables {
                 symbols, strings, ..
             },
         ] = self.symbols;
-        let at = u64::from(symbol) * ENTRY_BYTES as u64;
-        let mut name = [0; 4];
-        (at < symbols.size_bytes && file.read_at(symbols.offset.checked_add(at)?, &mut name))
-            .then_some(())?;
-        strings.text(file, u32::from_le_bytes(name))
+        let at = u64::from(symbol) * size_of::<Symbol>() as u64;
+        (at < symbols.size_bytes).then_some(())?;
+        let symbol: Symbol = elf::entry(file, symbols.offset.checked_add(at)?)?;
+        text(strings, file, symbol.st_name.get(LE))
     }
 }

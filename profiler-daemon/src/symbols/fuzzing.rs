@@ -16,6 +16,7 @@ use super::{
     lines, perf_map, usdt,
 };
 use crate::{
+    elf::ELFMAG,
     processes::{
         files::ModuleFile,
         module::{FileIdentity, ModuleId},
@@ -76,7 +77,7 @@ pub(crate) fn jump_table(input: &[u8]) {
 /// begin that are executed from a function's first one on.
 pub(crate) fn chosen_functions(input: &[u8]) {
     let made;
-    let file = if input.starts_with(b"\x7fELF") {
+    let file = if input.starts_with(&ELFMAG) {
         input
     } else {
         let parts = split(input).and_then(|(code, rest)| {
@@ -231,7 +232,7 @@ fn file_or<'a>(
     input: &'a [u8],
     sections: impl FnOnce(&'a [u8]) -> Option<Vec<MadeSection>>,
 ) -> Option<Cow<'a, [u8]>> {
-    if input.starts_with(b"\x7fELF") {
+    if input.starts_with(&ELFMAG) {
         return Some(input.into());
     }
     Some(program(&[0xc3; 1024], &sections(input)?).into())

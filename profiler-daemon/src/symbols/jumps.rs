@@ -2,9 +2,10 @@
 //! `.plt.sec`): no symbol says so. An entry jumps through a word that the loader fills in; the
 //! relocation of that word names the function. x86-64 only.
 
-use std::{collections::BTreeMap, fs::File, ops::ControlFlow};
+use std::{collections::BTreeMap, fs::File};
 
-use super::file_tables::{Code, Deadline, FileTables, TooSlow, number};
+use super::file_tables::{Code, Deadline, FileTables, TooSlow};
+use crate::elf::{self, LE, Relocation};
 
 /// Most bytes looked at of one section.
 const MAX_SECTION_BYTES: usize = 1 << 20;
@@ -78,19 +79,15 @@ impl Jumps {
                 }
             }
         }
-        for (relocations, by_number) in tables.relocations.into_iter().zip([true, false]) {
-            relocations.each_entry(file, deadline, |at, entry| {
-                if let Some(target) = target(entry) {
-                    let word = u64::from_le_bytes(number(entry, 0));
-                    let by_number = bound_by.get(&at).filter(|_| by_number);
-                    let indexes = through.get(&word).into_iter().chain(by_number).flatten();
-                    for index in indexes {
-                        jumps.entries[*index].target.get_or_insert(target);
-                    }
+        tables.each_relocation(file, deadline, |number, relocation| {
+            if let Some(target) = target(relocation) {
+                let by_word = through.get(&relocation.r_offset.get(LE));
+                let by_number = number.and_then(|number| bound_by.get(&number));
+                for index in by_word.into_iter().chain(by_number).flatten() {
+                    jumps.entries[*index].target.get_or_insert(target);
                 }
-                ControlFlow::Continue(())
-            })?;
-        }
+            }
+        })?;
         jumps.entries.retain(|entry| entry.target.is_some());
         jumps.entries.sort_unstable_by_key(|entry| entry.start);
         jumps.entries.shrink_to_fit();
@@ -140,15 +137,14 @@ fn relocation_number(entry: &[u8]) -> Option<u32> {
 }
 
 /// What the loader writes into the word of a relocation.
-fn target(entry: &[u8; 24]) -> Option<Target> {
-    const GLOB_DAT: u32 = 6;
-    const JUMP_SLOT: u32 = 7;
-    const IRELATIVE: u32 = 37;
-    let kind = u32::from_le_bytes(number(entry, 8));
-    let symbol = u32::from_le_bytes(number(entry, 12));
-    match (kind, symbol) {
-        (IRELATIVE, 0) => Some(Target::ChosenBy(u64::from_le_bytes(number(entry, 16)))),
-        (GLOB_DAT | JUMP_SLOT, 1..) => Some(Target::Symbol(symbol)),
+fn target(relocation: &Relocation) -> Option<Target> {
+    let symbol = relocation.r_sym(LE, false);
+    match (relocation.r_type(LE, false), symbol) {
+        (elf::R_X86_64_IRELATIVE, 0) => {
+            let chooser = relocation.r_addend.get(LE).cast_unsigned();
+            Some(Target::ChosenBy(chooser))
+        }
+        (elf::R_X86_64_GLOB_DAT | elf::R_X86_64_JUMP_SLOT, 1..) => Some(Target::Symbol(symbol)),
         _ => None,
     }
 }

@@ -20,5 +20,4 @@ mod perf_map;
 pub mod request;
 pub mod spans;
 pub mod symbolizer;
-mod tables;
 pub mod usdt;

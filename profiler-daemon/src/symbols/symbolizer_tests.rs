@@ -353,7 +353,8 @@ fn unloads_between_modules() {
     let mut own = Own::new();
     let mut worker = worker();
     let library = own.request(libc::getrlimit as *const () as usize);
-    let room_bytes = super::super::tables::bytes_of(&library.file.as_ref().unwrap().file).unwrap();
+    let room_bytes =
+        crate::elf::symbol_tables::bytes_of(&library.file.as_ref().unwrap().file).unwrap();
     worker.elf = ElfNames::with_room(room_bytes);
     let copies = (100..103).map(|number| {
         let mut request = library.clone();

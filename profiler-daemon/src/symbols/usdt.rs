@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use super::chosen::{FilePoint, NoChoice, is_file, matches};
 use super::file_tables::{Deadline, FileTables};
+use crate::elf::{self, LE};
 use crate::unwind::points::{self, MAX_FUNCTION_BYTES, NoProbe, Point};
 
 /// Most bytes of notes that are read of one file.
@@ -288,40 +289,9 @@ fn point(
 /// The notes of a section; `base`: where the section `.stapsdt.base` is now, if there is one. Ends
 /// where the bytes make no sense.
 fn notes(bytes: &[u8], base: Option<u64>) -> impl Iterator<Item = Note> {
-    let mut rest = bytes;
-    let mut seen = 0;
-    std::iter::from_fn(move || {
-        while seen < MAX_NOTES {
-            seen += 1;
-            let (owner, kind, description) = next_note(&mut rest)?;
-            let is_ours = owner == NOTE_OWNER && kind == NOTE_TYPE;
-            if let Some(note) = is_ours.then(|| note(description, base)).flatten() {
-                return Some(note);
-            }
-        }
-        None
-    })
-}
-
-/// Owner, type and description of the next note.
-fn next_note<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], u32, &'a [u8])> {
-    let (head, behind) = rest.split_first_chunk::<12>()?;
-    let word = |at: usize| -> Option<u32> {
-        Some(u32::from_le_bytes(head.get(at..at + 4)?.try_into().ok()?))
-    };
-    let mut behind = behind;
-    let mut take = |size: u32| {
-        let size = size as usize;
-        let padded = size.checked_next_multiple_of(4)?;
-        let taken = behind.get(..size)?;
-        // The last one may lack its padding.
-        behind = behind.get(padded..).unwrap_or_default();
-        Some(taken)
-    };
-    let owner = take(word(0)?)?;
-    let description = take(word(4)?)?;
-    *rest = behind;
-    Some((owner, word(8)?, description))
+    let notes = elf::notes(bytes).take(MAX_NOTES);
+    let ours = notes.filter(|note| note.name_bytes() == NOTE_OWNER && note.n_type(LE) == NOTE_TYPE);
+    ours.filter_map(move |ours| note(ours.desc(), base))
 }
 
 /// What a description says. `None` if that is nothing.

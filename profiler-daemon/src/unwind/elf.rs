@@ -1,6 +1,6 @@
 //! What unwinding needs of an ELF file: where its code is, where it begins, and the section with
 //! unwind information. Only those parts are read; how the tables that lead there are read is
-//! `processes::elf_file`'s.
+//! `crate::elf`'s.
 
 use gimli::{BaseAddresses, EhFrameHdr, LittleEndian, Pointer};
 
@@ -8,20 +8,17 @@ use super::{
     NoTable,
     section::{Packing, contents, read},
 };
-use crate::processes::elf_file::{ElfFile, NoElf, PF_X, PT_LOAD, Program, Section, Sections};
+use crate::elf::{
+    self, Bytes, ElfFile, NoElf, PF_X, PT_GNU_EH_FRAME, PT_LOAD, Program, STT_FUNC, Section,
+    Sections, Symbol,
+};
 
-pub use crate::processes::elf_file::{ReadAt, Segment};
+pub use crate::elf::{ReadAt, Segment};
 
 /// Most bytes of a symbol table looked at.
 const MAX_SYMBOL_BYTES: u64 = 32 << 20;
-/// Bytes of one symbol.
-const SYMBOL_BYTES: usize = 24;
-/// What a symbol of a function is.
-const STT_FUNC: u8 = 2;
 /// Most bytes of the `.eh_frame_hdr` looked at: its beginning says where `.eh_frame` is.
 const HEADER_BYTES: u64 = 64;
-
-const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 
 /// Which of the two forms unwind information has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +55,8 @@ pub struct Elf {
     pub(super) go_table: Option<Section>,
     /// Virtual address of `.text`; 0: there is none.
     pub(super) text: u64,
-    /// Offsets and sizes of its symbol tables.
-    pub(super) symbols: Vec<(u64, u64)>,
+    /// Its symbol tables.
+    pub(super) symbols: Vec<Bytes>,
 }
 
 impl From<NoElf> for NoTable {
@@ -124,24 +121,18 @@ impl Elf {
         wanted: impl Fn(u64) -> bool,
     ) -> Vec<u64> {
         let mut starts = Vec::new();
-        let mut piece = vec![0; SYMBOL_BYTES << 10];
-        for (offset, size_bytes) in &self.symbols {
+        for table in &self.symbols {
             let before = starts.len();
             let mut done = 0;
-            while done < *size_bytes && starts.len() - before < max {
-                let length = (size_bytes - done).min(piece.len() as u64);
-                let symbols = &mut piece[..length as usize];
-                if !file.read_at(offset.saturating_add(done), symbols) {
+            while starts.len() - before < max {
+                let piece: Vec<Symbol> = table.piece(file, done);
+                if piece.is_empty() {
                     break;
                 }
-                let functions = symbols
-                    .chunks_exact(SYMBOL_BYTES)
-                    .filter(|symbol| symbol[4] & 15 == STT_FUNC)
-                    .filter_map(|symbol| {
-                        Some(u64::from_le_bytes(symbol.get(8..16)?.try_into().ok()?))
-                    });
-                starts.extend(functions.filter(|address| wanted(*address)));
-                done += length;
+                let functions = piece.iter().filter(|symbol| symbol.st_type() == STT_FUNC);
+                let addresses = functions.map(|symbol| symbol.st_value.get(elf::LE));
+                starts.extend(addresses.filter(|address| wanted(*address)));
+                done += piece.len() as u64;
             }
         }
         starts
@@ -161,11 +152,14 @@ impl Elf {
     }
 }
 
-fn symbol_tables(sections: Option<&Sections>) -> Vec<(u64, u64)> {
+fn symbol_tables(sections: Option<&Sections>) -> Vec<Bytes> {
     let tables = [".symtab", ".dynsym"];
     let found = tables.iter().filter_map(|name| sections?.find(name));
     found
-        .map(|table| (table.offset, table.size_bytes.min(MAX_SYMBOL_BYTES)))
+        .map(|table| Bytes {
+            offset: table.offset,
+            size_bytes: table.size_bytes.min(MAX_SYMBOL_BYTES),
+        })
         .collect()
 }
 

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use flate2::read::ZlibDecoder;
 
 use super::NoTable;
-use crate::processes::elf_file::{ReadAt, Section};
+use crate::elf::{self, CompressionHeader, ELFCOMPRESS_ZLIB, LE, ReadAt, Section};
 
 /// How a section's bytes lie in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,10 +19,8 @@ pub(super) enum Packing {
     Old,
 }
 
-/// The header of a compressed section: kind, padding, size, alignment.
-const HEADER_BYTES: u64 = 24;
-/// Its kind for zlib streams.
-const COMPRESSED_ZLIB: u32 = 1;
+/// The header of a compressed section.
+const HEADER_BYTES: u64 = size_of::<CompressionHeader>() as u64;
 /// What an old compressed section begins with.
 const OLD_MARK: &[u8; 4] = b"ZLIB";
 /// The mark and the size.
@@ -76,18 +74,15 @@ pub(super) fn read(
 }
 
 fn claimed_size(file: &(impl ReadAt + ?Sized), section: &Section) -> Result<u64, NoTable> {
-    let mut header = [0; HEADER_BYTES as usize];
-    if section.size_bytes < HEADER_BYTES || !file.read_at(section.offset, &mut header) {
-        return Err(NoTable::CompressionDamaged);
+    match elf::entry::<CompressionHeader>(file, section.offset) {
+        Some(header) if section.size_bytes >= HEADER_BYTES => {
+            if header.ch_type.get(LE) != ELFCOMPRESS_ZLIB {
+                return Err(NoTable::Compressed);
+            }
+            Ok(header.ch_size.get(LE))
+        }
+        _ => Err(NoTable::CompressionDamaged),
     }
-    let [kind @ .., _, _, _, _] = *header.first_chunk::<8>().expect("the header is longer");
-    let size_bytes = header[8..].first_chunk::<8>();
-    if u32::from_le_bytes(kind) != COMPRESSED_ZLIB {
-        return Err(NoTable::Compressed);
-    }
-    Ok(u64::from_le_bytes(
-        *size_bytes.expect("the header is longer"),
-    ))
 }
 
 fn claimed_old_size(file: &(impl ReadAt + ?Sized), section: &Section) -> Result<u64, NoTable> {

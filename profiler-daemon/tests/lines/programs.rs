@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use profiler_daemon::processes::elf_id::{self, ElfIdentity};
+use profiler_daemon::elf::build_id::{self, ElfIdentity};
 use profiler_daemon::processes::files::ModuleFile;
 use profiler_daemon::processes::mappings::Place;
 use profiler_daemon::processes::module::{FileIdentity, Module, ModuleId, ModuleKind};
@@ -120,7 +120,7 @@ pub(crate) fn offset(program: &Path, address: u64) -> u64 {
 /// A question about a place in a program that process `pid` has mapped under `path`.
 pub(crate) fn request_as(program: &Path, offset: u64, seen: Option<Seen>) -> Request {
     let file = File::open(program).unwrap();
-    let build_id = match elf_id::of_file(&file) {
+    let build_id = match build_id::of_file(&file) {
         ElfIdentity::BuildId(id) => Some(id),
         _ => None,
     };

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use profiler_daemon::processes::elf_id::{self, ElfIdentity};
+use profiler_daemon::elf::build_id::{self, ElfIdentity};
 use profiler_daemon::processes::seen::Seen;
 use profiler_daemon::symbols::lines::NoLine;
 use profiler_daemon::symbols::symbolizer::{SymbolOptions, Symbolizer};
@@ -181,7 +181,7 @@ fn in_the_root_of_the_process() {
     };
     let root = tempfile::tempdir().unwrap();
     let file = fs::File::open(&split.stripped).unwrap();
-    let ElfIdentity::BuildId(id) = elf_id::of_file(&file) else {
+    let ElfIdentity::BuildId(id) = build_id::of_file(&file) else {
         panic!("no build ID");
     };
     let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -22,8 +22,8 @@ use std::{
 };
 
 use profiler_daemon::{
+    elf::build_id::{self, ElfIdentity},
     processes::{
-        elf_id::{self, ElfIdentity},
         files::ModuleFile,
         mappings::Place,
         module::{FileIdentity, Module, ModuleId, ModuleKind},
@@ -188,7 +188,7 @@ fn module(path: &str) -> Option<(Arc<Module>, Arc<ModuleFile>)> {
     let file = File::open(path).ok().filter(|_| path.starts_with('/'))?;
     let metadata = file.metadata().ok()?;
     let mut module = Module::named(path, ModuleKind::User);
-    if let ElfIdentity::BuildId(id) = elf_id::of_file(&file) {
+    if let ElfIdentity::BuildId(id) = build_id::of_file(&file) {
         module.build_id = Some(id);
     }
     let identity = FileIdentity {

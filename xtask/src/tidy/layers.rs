@@ -5,10 +5,11 @@ use super::tokens::Source;
 
 /// The daemon's modules in the order of the data. A module imports only from those before it.
 /// Modules of one row do not know each other.
-const ORDER: [&[&str]; 19] = [
+const ORDER: [&[&str]; 20] = [
     &["sys"],
     &["config"],
     &["kernel"],
+    &["elf"],
     &["processes"],
     &["unwind"],
     &["symbols"],

@@ -5,7 +5,7 @@ use super::tokens::Source;
 
 /// Outside crates and the one module of the daemon that may use each. Tests may drive what they
 /// test with any.
-const OWNERS: [(&str, &str); 27] = [
+const OWNERS: [(&str, &str); 28] = [
     ("addr2line", "symbols"),
     ("aya", "kernel"),
     ("aya_log", "kernel"),
@@ -24,6 +24,7 @@ const OWNERS: [(&str, &str); 27] = [
     ("iced_x86", "unwind"),
     ("inferno", "export"),
     ("miniz_oxide", "symbols"),
+    ("object", "elf"),
     ("perf_event_open_sys", "sys"),
     ("postcard", "export"),
     ("prost", "export"),

@@ -11,7 +11,7 @@ use miniz_oxide::inflate::decompress_slice_iter_to_slice;
 
 use super::protocol::{FoundStep, MAX_PATH_BYTES, MAX_STEPS};
 use crate::{
-    processes::elf_file::{ElfFile, Section},
+    elf::{self, CompressionHeader, ELFCOMPRESS_ZLIB, ElfFile, LE, Section},
     symbols::demangle::{demangle, without_control},
 };
 
@@ -26,10 +26,6 @@ pub(super) enum Broken {
     NoMemory,
 }
 
-/// The header of a compressed section.
-const COMPRESSION_HEADER_BYTES: usize = 24;
-/// Its kind where it was compressed as zlib does.
-const COMPRESSED_ZLIB: u32 = 1;
 /// What a byte that zlib packed can stand for at most is a little less.
 const MAX_RATIO: usize = 1040;
 
@@ -151,15 +147,12 @@ fn contents<'a>(image: &'a [u8], section: &Section) -> Result<Cow<'a, [u8]>, Bro
 
 /// What a compressed section stands for.
 fn inflated(section: &[u8]) -> Result<Vec<u8>, Broken> {
-    let (header, stream) = section
-        .split_at_checked(COMPRESSION_HEADER_BYTES)
-        .ok_or(Broken::Unreadable)?;
-    let kind = u32::from_le_bytes(header[..4].try_into().expect("four bytes are four"));
-    let length = u64::from_le_bytes(header[8..16].try_into().expect("eight bytes are eight"));
-    if kind != COMPRESSED_ZLIB {
+    let (header, stream) =
+        elf::from_bytes::<CompressionHeader>(section).map_err(|()| Broken::Unreadable)?;
+    if header.ch_type.get(LE) != ELFCOMPRESS_ZLIB {
         return Err(Broken::Unreadable);
     }
-    let length = usize::try_from(length).map_err(|_| Broken::NoMemory)?;
+    let length = usize::try_from(header.ch_size.get(LE)).map_err(|_| Broken::NoMemory)?;
     if length > stream.len().saturating_mul(MAX_RATIO) {
         return Err(Broken::Unreadable);
     }

@@ -1,54 +1,25 @@
 //! The tables of a program file: what is loaded where, and which sections there are. Only those
-//! tables are read, with reads that a shrinking file merely cuts short; nothing is mapped, so a
-//! gigabyte of debug information costs nothing. Hostile bytes: every table is bounded. It does not
-//! look into sections.
+//! tables are read. Hostile bytes: every table is bounded. It does not look into sections.
 
-use std::{fs::File, os::unix::fs::FileExt as _};
+use object::elf::{
+    ELFCLASS64, ELFDATA2LSB, ELFMAG, EM_X86_64, ET_DYN, ET_EXEC, FileHeader64, Ident, PF_W, PF_X,
+    PT_LOAD, ProgramHeader64, SHF_ALLOC, SHF_COMPRESSED, SHF_EXECINSTR, SHN_XINDEX, SHT_NOBITS,
+    SectionHeader64,
+};
+use object::pod::bytes_of_mut;
+use object::read::elf::{FileHeader, Note, NoteIterator};
+
+use super::{
+    LE,
+    read::{Bytes, ReadAt, entries, entry, zeros},
+};
 
 /// Most program headers looked at.
 const MAX_SEGMENTS: usize = 256;
 /// Most section headers looked at.
 const MAX_SECTIONS: usize = 16_384;
 /// Most bytes of section names looked at.
-const MAX_NAME_BYTES: u64 = 1 << 20;
-
-/// A segment that is loaded.
-pub const PT_LOAD: u32 = 1;
-/// A segment that holds code.
-pub const PF_X: u32 = 1;
-/// A section without bytes in the file.
-const SHT_NOBITS: u32 = 8;
-/// A section of code that is loaded.
-const SHF_LOADED_CODE: u64 = 2 | 4;
-/// A section whose bytes are compressed.
-const SHF_COMPRESSED: u64 = 1 << 11;
-const EM_X86_64: u16 = 62;
-const ET_EXEC: u16 = 2;
-const ET_DYN: u16 = 3;
-
-/// Reads parts of a file.
-pub trait ReadAt {
-    /// Fills `into` from that offset on, or answers false.
-    fn read_at(&self, offset: u64, into: &mut [u8]) -> bool;
-}
-
-impl ReadAt for File {
-    fn read_at(&self, offset: u64, into: &mut [u8]) -> bool {
-        self.read_exact_at(into, offset).is_ok()
-    }
-}
-
-impl ReadAt for [u8] {
-    fn read_at(&self, offset: u64, into: &mut [u8]) -> bool {
-        let range = usize::try_from(offset)
-            .ok()
-            .and_then(|from| self.get(from..from.checked_add(into.len())?));
-        range.is_some_and(|range| {
-            into.copy_from_slice(range);
-            true
-        })
-    }
-}
+const MAX_NAME_BYTES: usize = 1 << 20;
 
 /// Why a file's tables cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +62,20 @@ pub struct Program {
     pub segment: Segment,
 }
 
+impl Program {
+    fn of(header: &ProgramHeader64<LE>) -> Self {
+        Self {
+            kind: header.p_type.get(LE),
+            flags: header.p_flags.get(LE),
+            segment: Segment {
+                address: header.p_vaddr.get(LE),
+                offset: header.p_offset.get(LE),
+                size_bytes: header.p_filesz.get(LE),
+            },
+        }
+    }
+}
+
 /// An entry of the section header table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Section {
@@ -106,17 +91,38 @@ pub struct Section {
 }
 
 impl Section {
+    fn of(header: &SectionHeader64<LE>) -> Self {
+        Self {
+            name: header.sh_name.get(LE),
+            kind: header.sh_type.get(LE),
+            flags: header.sh_flags.get(LE),
+            address: header.sh_addr.get(LE),
+            offset: header.sh_offset.get(LE),
+            size_bytes: header.sh_size.get(LE),
+        }
+    }
+
+    /// Where its bytes are in the file.
+    #[must_use]
+    pub const fn bytes(&self) -> Bytes {
+        Bytes {
+            offset: self.offset,
+            size_bytes: self.size_bytes,
+        }
+    }
+
     /// Whether its bytes are compressed: a header that says how, and then the stream.
     #[must_use]
     pub const fn is_compressed(&self) -> bool {
-        self.flags & SHF_COMPRESSED != 0
+        self.flags & SHF_COMPRESSED as u64 != 0
     }
 
     /// Whether it is loaded and holds code, be its bytes in this file or, of a debug file, in the
     /// program.
     #[must_use]
     pub const fn is_code(&self) -> bool {
-        self.flags & SHF_LOADED_CODE == SHF_LOADED_CODE
+        const LOADED_CODE: u64 = (SHF_ALLOC | SHF_EXECINSTR) as u64;
+        self.flags & LOADED_CODE == LOADED_CODE
     }
 
     /// The first address behind it.
@@ -158,21 +164,7 @@ impl Sections {
 
 /// The beginning of a 64-bit program file of this machine.
 #[derive(Debug)]
-pub struct ElfFile {
-    header: [u8; 64],
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
-}
+pub struct ElfFile(FileHeader64<LE>);
 
 impl ElfFile {
     /// Reads the header.
@@ -180,35 +172,22 @@ impl ElfFile {
     /// # Errors
     /// What the file is instead.
     pub fn read(file: &(impl ReadAt + ?Sized)) -> Result<Self, NoElf> {
-        let mut header = [0; 64];
-        if !file.read_at(0, &mut header[..16]) || !header.starts_with(b"\x7fELF") {
-            return Err(NoElf::NotElf);
-        }
-        if header[4] != 2 || header[5] != 1 {
+        let ident = ident(file).ok_or(NoElf::NotElf)?;
+        if (ident.class, ident.data) != (ELFCLASS64, ELFDATA2LSB) {
             return Err(NoElf::OtherMachine);
         }
-        if !file.read_at(0, &mut header) {
-            return Err(NoElf::Corrupt);
-        }
-        let linked = matches!(u16_at(&header, 16), Some(ET_EXEC | ET_DYN));
-        if u16_at(&header, 18) != Some(EM_X86_64) || !linked {
+        let header: FileHeader64<LE> = entry(file, 0).ok_or(NoElf::Corrupt)?;
+        let linked = matches!(header.e_type.get(LE), ET_EXEC | ET_DYN);
+        if header.e_machine.get(LE) != EM_X86_64 || !linked {
             return Err(NoElf::OtherMachine);
         }
-        Ok(Self { header })
-    }
-
-    fn u16(&self, at: usize) -> u16 {
-        u16_at(&self.header, at).unwrap_or(0)
-    }
-
-    fn u64(&self, at: usize) -> u64 {
-        u64_at(&self.header, at).unwrap_or(0)
+        Ok(Self(header))
     }
 
     /// The virtual address where the program begins; 0: nowhere.
     #[must_use]
     pub fn entry(&self) -> u64 {
-        self.u64(24)
+        self.0.e_entry.get(LE)
     }
 
     /// The program header table; empty where there is none.
@@ -216,76 +195,65 @@ impl ElfFile {
     /// # Errors
     /// It cannot be read, or is none.
     pub fn programs(&self, file: &(impl ReadAt + ?Sized)) -> Result<Vec<Program>, NoElf> {
-        let count = usize::from(self.u16(56)).min(MAX_SEGMENTS);
-        if count == 0 {
-            return Ok(Vec::new());
-        }
-        if self.u16(54) != 56 {
-            return Err(NoElf::Corrupt);
-        }
-        let mut table = vec![0; count * 56];
-        if !file.read_at(self.u64(32), &mut table) {
-            return Err(NoElf::Corrupt);
-        }
-        let programs = table.chunks_exact(56).map(|entry| {
-            Some(Program {
-                kind: u32_at(entry, 0)?,
-                flags: u32_at(entry, 4)?,
-                segment: Segment {
-                    offset: u64_at(entry, 8)?,
-                    address: u64_at(entry, 16)?,
-                    size_bytes: u64_at(entry, 32)?,
-                },
-            })
-        });
-        programs.collect::<Option<_>>().ok_or(NoElf::Corrupt)
+        let headers = program_headers(file, &self.0, LE).ok_or(NoElf::Corrupt)?;
+        Ok(headers.iter().map(Program::of).collect())
     }
 
     /// The sections; `None` if they were stripped or make no sense.
     #[must_use]
     pub fn sections(&self, file: &(impl ReadAt + ?Sized)) -> Option<Sections> {
-        let at = self.u64(40);
-        if at == 0 || self.u16(58) != 64 {
-            return None;
-        }
-        let mut first = [0; 64];
-        if !file.read_at(at, &mut first) {
+        let at = self.0.e_shoff.get(LE);
+        let entry_bytes = usize::from(self.0.e_shentsize.get(LE));
+        if at == 0 || entry_bytes != size_of::<SectionHeader64<LE>>() {
             return None;
         }
         // Numbers that do not fit the header stand in the first section.
-        let mut count = u64::from(self.u16(60));
-        if count == 0 {
-            count = u64_at(&first, 32)?;
-        }
-        let mut names = usize::from(self.u16(62));
-        if names == 0xffff {
-            names = u32_at(&first, 40)? as usize;
-        }
-        let count = usize::try_from(count).ok()?.min(MAX_SECTIONS);
-        let mut table = vec![0; count * 64];
-        if !file.read_at(at, &mut table) {
-            return None;
-        }
-        let sections: Vec<Section> = table
-            .chunks_exact(64)
-            .map(|entry| {
-                Some(Section {
-                    name: u32_at(entry, 0)?,
-                    kind: u32_at(entry, 4)?,
-                    flags: u64_at(entry, 8)?,
-                    address: u64_at(entry, 16)?,
-                    offset: u64_at(entry, 24)?,
-                    size_bytes: u64_at(entry, 32)?,
-                })
-            })
-            .collect::<Option<_>>()?;
-        let names = sections.get(names)?;
-        let mut text = vec![0; usize::try_from(names.size_bytes.min(MAX_NAME_BYTES)).ok()?];
-        file.read_at(names.offset, &mut text).then_some(Sections {
+        let first: SectionHeader64<LE> = entry(file, at)?;
+        let count = match self.0.e_shnum.get(LE) {
+            0 => usize::try_from(first.sh_size.get(LE)).ok()?,
+            count => count.into(),
+        };
+        let names = match self.0.e_shstrndx.get(LE) {
+            SHN_XINDEX => first.sh_link.get(LE),
+            names => names.into(),
+        };
+        let headers = entries(file, at, count.min(MAX_SECTIONS))?;
+        let sections: Vec<Section> = headers.iter().map(Section::of).collect();
+        let names = sections.get(names as usize)?.bytes();
+        Some(Sections {
+            names: names.read(file, MAX_NAME_BYTES)?,
             sections,
-            names: text,
         })
     }
+}
+
+/// What says how the rest of the header is to be read; `None` where no ELF file begins.
+pub(super) fn ident(file: &(impl ReadAt + ?Sized)) -> Option<Ident> {
+    let mut header: FileHeader64<LE> = zeros();
+    let begin = &mut bytes_of_mut(&mut header)[..size_of::<Ident>()];
+    (file.read_at(0, begin) && header.e_ident.magic == ELFMAG).then_some(header.e_ident)
+}
+
+/// The program header table of a file for any machine; empty where there is none, `None` where it
+/// cannot be read, or is none.
+pub(super) fn program_headers<Header: FileHeader>(
+    file: &(impl ReadAt + ?Sized),
+    header: &Header,
+    endian: Header::Endian,
+) -> Option<Vec<Header::ProgramHeader>> {
+    let count = usize::from(header.e_phnum(endian)).min(MAX_SEGMENTS);
+    if count == 0 {
+        return Some(Vec::new());
+    }
+    let entry_bytes = usize::from(header.e_phentsize(endian));
+    (entry_bytes == size_of::<Header::ProgramHeader>())
+        .then(|| entries(file, header.e_phoff(endian).into(), count))?
+}
+
+/// The notes in a section. Ends where the bytes make no sense.
+pub fn notes(bytes: &[u8]) -> impl Iterator<Item = Note<'_, FileHeader64<LE>>> {
+    let notes = NoteIterator::new(LE, 4, bytes).into_iter().flatten();
+    notes.map_while(Result::ok)
 }
 
 /// The virtual address of what stands at a file offset: in code, else in whatever else is loaded.
@@ -322,7 +290,6 @@ pub fn loaded_offset(programs: &[Program], address: u64, size_bytes: u64) -> Opt
 /// one and the beginning of the next share a page of the file.
 #[must_use]
 pub fn writable_segments_at(programs: &[Program], offset: u64) -> usize {
-    const PF_W: u32 = 2;
     const PAGE_BYTES: u64 = 4096;
     let page = offset / PAGE_BYTES;
     let maps_it = |program: &&Program| {
@@ -357,6 +324,7 @@ fn offset_in(programs: &[Program], flags: u32, address: u64, size_bytes: u64) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
 
     // Check that a page of the file that two writable segments share is told, and that those that
     // are not writable do not count.
