@@ -235,12 +235,17 @@ impl MemoryReader {
             .ask
             .write_all(&[0])
             .and_then(|()| wait(&running, Instant::now() + START_WITHIN));
-        if matches!(ready, Ok(true)) && running.answer.read_exact(&mut [0]).is_ok() {
-            return Ok(running);
-        }
+        let why = match ready {
+            Ok(true) if running.answer.read_exact(&mut [0]).is_ok() => return Ok(running),
+            Ok(false) => io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the reader of memory does not begin in time",
+            ),
+            Ok(true) | Err(_) => io::Error::other("the reader of memory ends as it begins"),
+        };
         self.counts.died += 1;
         self.end(running.child);
-        Err(io::Error::other("the reader of memory does not begin"))
+        Err(why)
     }
 
     /// Kills a child. Its end is not waited for: a wait that cannot be killed would be this
