@@ -49,12 +49,12 @@ pub(super) enum Label<'n> {
     /// The whole module. Names only say where threads begin.
     Modules(&'n dyn Names),
     /// What debug information tells apart.
-    Code(&'n dyn Names, &'n dyn Lines, Grain),
+    Code(&'n dyn Names, &'n dyn Lines, CodeLevel),
 }
 
 /// What counts as one, of what debug information tells apart.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Grain {
+pub(super) enum CodeLevel {
     /// A function, inlined or not.
     Functions,
     /// A line of a function.
