@@ -7,8 +7,8 @@
 //!   leaves the thread alone.
 //! - Whoever evaluates a thread holds its lock, an insertion into `FILTER_LOCKS`: the one thing
 //!   that only one of two processors can do. (Nor does an event evaluate where a program of the
-//!   same thread was preempted at it.) An event that finds the lock taken goes without, and the next
-//!   one evaluates.
+//!   same thread was preempted at it.) An event that finds the lock taken goes without, and the
+//!   next one evaluates.
 //! - The daemon waits between the new generation and the scan ([`Control::scanning`]) until no
 //!   program runs that began before.
 //!
