@@ -171,7 +171,7 @@ fn what_is_required_makes_the_exit_code() {
 fn what_makes_reports_poorer_does_not_stop_the_daemon() {
     // Check that what only costs names or safety is limited, carries its fix, and leaves the exit
     // code at 0.
-    let cases: [(&str, Facts, &str); 8] = [
+    let cases: [(&str, Facts, &str); 10] = [
         (
             "CAP_SYS_PTRACE",
             Facts {
