@@ -91,7 +91,8 @@ impl Measuring {
             } else {
                 vec![None]
             };
-            let wanted = measured.points() + points.len() * places.len();
+            let there = measured.points() + kernel.spans.probed();
+            let wanted = there + points.len() * places.len();
             if wanted > MAX_POINTS {
                 return Err(MeasureError::TooMany {
                     wanted,
