@@ -64,14 +64,14 @@ counters! {
     /// Ticks that interrupted an update of the same thread, or came while the scan of all tasks
     /// might have been changing its record: sampled, the clock left to the update.
     TicksNested = 11, "ticks_nested", Race;
-    /// Threads that are not observed because all thread records are in use. They are judged again,
-    /// and counted again if there is still none, when records have come free.
+    /// Threads that are not observed because all thread records are in use. They are evaluated
+    /// again, and counted again if there is still none, when records have come free.
     ThreadsNoRecord = 12, "threads_no_record", Loss;
     /// Threads that are not observed because the kernel had no memory for their task storage, or,
     /// before Linux 5.17, because the hash of tasks is full (`limits.max_threads`). Counted at each
     /// of their events.
     ThreadsNoStorage = 13, "threads_no_storage", Loss;
-    /// Threads that two processors judged at once: the scan of all tasks, and the thread's own
+    /// Threads that two processors evaluated at once: the scan of all tasks, and the thread's own
     /// event, which is then not seen.
     ThreadsContended = 14, "threads_contended", Race;
     /// Switch-ins without a wake: the whole absence counts as blocked.
@@ -108,7 +108,7 @@ counters! {
     /// io_uring. They are observed from the next scan on, within a second or two.
     ThreadsLate = 26, "threads_late", Loss;
     /// Processes that became targets by name, or are none any more, because they renamed
-    /// themselves: their other threads are judged anew within a second or two.
+    /// themselves: their other threads are evaluated anew within a second or two.
     LeadersRenamed = 27, "leaders_renamed", Event;
     /// Switches and exits of calls whose stacks were not walked while the budget was short of
     /// walks: others stand for them.

@@ -214,9 +214,13 @@ impl Stratum {
     /// Where `cells` have none of the marks that the stratum's sum has, the time is `[not
     /// sampled]`.
     #[must_use]
-    pub fn divide(&self, cells: &[Primary]) -> (Vec<Product>, Product) {
+    pub fn divide<'c>(
+        &self,
+        cells: impl IntoIterator<Item = &'c Primary, IntoIter: Clone>,
+    ) -> (Vec<Product>, Product) {
+        let cells = cells.into_iter();
         let mut products: Vec<Product> = cells
-            .iter()
+            .clone()
             .map(|cell| {
                 let mut product = Product::default();
                 product.add_exact(cell);
@@ -225,7 +229,8 @@ impl Stratum {
             .collect();
         let mut rest = self.not_sampled();
         for (part, quota_ns) in ALL_PARTS.into_iter().zip(self.quotas) {
-            let marked = cells.iter().map(|cell| part.of(cell)).enumerate();
+            let marked = cells.clone().map(|cell| part.of(cell));
+            let marked = marked.enumerate();
             let was_shared = rounding::share(quota_ns, marked, |index, part_ns| {
                 products[index].add_part(part, part_ns);
             });

@@ -15,9 +15,9 @@ use crate::walk_budget::WalkBudget;
 pub const NO_SLOT: u32 = 0;
 /// [`TaskRef::slot`]: the thread is gone, and its late events are ignored.
 pub const GONE_SLOT: u32 = u32::MAX;
-/// [`TaskRef::generation`]: the thread is to judge itself at its next event, and the scan of all
+/// [`TaskRef::generation`]: the thread is to evaluate itself at its next event, and the scan of all
 /// tasks leaves it alone until then.
-pub const JUDGE_ITSELF: u32 = u32::MAX;
+pub const EVALUATE_ITSELF: u32 = u32::MAX;
 /// [`Control::generation`] until all tasks have been scanned for the first time.
 pub const FIRST_GENERATION: u32 = 1;
 /// [`TaskRef::flags`]: the thread is profiled.
@@ -41,7 +41,7 @@ pub mod scanning {
     pub const NO: u32 = 0;
     /// All tasks are scanned.
     pub const ALL: u32 = 1;
-    /// Tasks that are on a processor are: all others judge themselves when they come.
+    /// Tasks that are on a processor are: all others evaluate themselves when they come.
     pub const RUNNING: u32 = 2;
 }
 
@@ -68,7 +68,7 @@ pub struct TaskRef {
     /// Index of the thread's record; [`NO_SLOT`] or [`GONE_SLOT`].
     pub slot: u32,
     /// The [`Control::generation`] for which an event of the thread's own decided `flags`; 0 =
-    /// never, or [`JUDGE_ITSELF`]. The scan of all tasks decides them too, and leaves this as it
+    /// never, or [`EVALUATE_ITSELF`]. The scan of all tasks decides them too, and leaves this as it
     /// is.
     pub generation: u32,
     /// [`REF_TARGET`], [`REF_CALLS`].
@@ -372,8 +372,8 @@ pub struct StackRecord {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Control {
-    /// Bumped whenever targets change: each thread is then judged anew at its next event. Starts at
-    /// [`FIRST_GENERATION`].
+    /// Bumped whenever targets change: each thread is then evaluated anew at its next event. Starts
+    /// at [`FIRST_GENERATION`].
     pub generation: u32,
     /// Not 0: every process is a target.
     pub all: u32,

@@ -18,6 +18,7 @@ mod instrumentations;
 mod options;
 mod page;
 mod record;
+mod report_memory;
 mod reports;
 mod respond;
 mod seats;

@@ -30,4 +30,5 @@ pub mod quota;
 pub mod thread_life;
 pub mod tick_event;
 pub mod time_order;
+pub mod uprobe_event;
 pub mod waker;

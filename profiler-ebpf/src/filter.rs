@@ -1,4 +1,4 @@
-//! Who is profiled. Judged once per thread and per change of targets, not per event.
+//! Who is profiled. Evaluated once per thread and per change of targets, not per event.
 
 use profiler_common::Counter;
 use profiler_common::limits::COMM_BYTES;
@@ -10,7 +10,7 @@ use crate::task::Task;
 
 /// The flags of the thread under the current targets.
 #[inline(always)]
-pub fn judge(task: Task, control: &Control) -> u32 {
+pub fn evaluate(task: Task, control: &Control) -> u32 {
     let calls = control.system_calls;
     let named = (control.all == 0 || calls == system_calls::NAMED) && is_named(task);
     if control.all == 0 && !named {

@@ -7,13 +7,13 @@ use aya_ebpf::programs::BtfTracePointContext;
 use aya_log_ebpf::warn;
 use profiler_common::Counter;
 use profiler_common::clock::Phase;
-use profiler_common::records::{Control, GONE_SLOT, JUDGE_ITSELF, NO_SLOT};
+use profiler_common::records::{Control, EVALUATE_ITSELF, GONE_SLOT, NO_SLOT};
 
 use crate::attribute::{self, Moment};
 use crate::calls;
 use crate::counters::count;
+use crate::evaluate::{self, Found};
 use crate::filter;
-use crate::judge::{self, Found};
 use crate::kernel;
 use crate::task::{self, Task, control, read_comm, read_name, record};
 
@@ -29,8 +29,8 @@ pub fn sched_process_fork(ctx: BtfTracePointContext) -> i32 {
         kernel::inherit_measured(parent, child, control);
         // SAFETY: takes nothing.
         let now_ns = unsafe { bpf_ktime_get_ns() };
-        if let Some(reference) = judge::judged(child, control, now_ns, Found::Born) {
-            if judge::is_turned_away(reference) {
+        if let Some(reference) = evaluate::evaluated(child, control, now_ns, Found::Born) {
+            if evaluate::is_turned_away(reference) {
                 warn!(
                     &ctx,
                     "no record is free for thread {} of process {}: it is not observed",
@@ -79,9 +79,9 @@ fn renew(task: Task) -> Option<()> {
         record.comm = read_comm(task.comm_ptr());
     }
     // A new name, a new control group perhaps.
-    reference.generation = JUDGE_ITSELF;
+    reference.generation = EVALUATE_ITSELF;
     task::forget_on_processor(task);
-    judge::judged(task, control, now_ns, Found::Running);
+    evaluate::evaluated(task, control, now_ns, Found::Running);
     Some(())
 }
 
@@ -99,12 +99,12 @@ fn rename(task: Task, comm: *const u8) -> Option<()> {
     if task.tid() == task.pid()
         && filter::is_named_comm(&comm) != filter::is_named_comm(&task.process_comm())
     {
-        // The name of a process is its leader's: the daemon has the other threads judged anew.
+        // The name of a process is its leader's: the daemon has the other threads evaluated anew.
         count(Counter::LeadersRenamed);
     }
     let reference = task.storage(false)?;
-    // Judged anew at its next event.
-    reference.generation = JUDGE_ITSELF;
+    // Evaluated anew at its next event.
+    reference.generation = EVALUATE_ITSELF;
     task::forget_on_processor(task);
     if reference.slot == NO_SLOT || reference.slot == GONE_SLOT {
         return None;
@@ -132,7 +132,7 @@ pub fn sched_process_exit(ctx: BtfTracePointContext) -> i32 {
 #[inline(always)]
 fn leave(ctx: &BtfTracePointContext, task: Task, control: &Control) -> Option<()> {
     task::forget_on_processor(task);
-    judge::exit(task, control, |record, slot| {
+    evaluate::exit(task, control, |record, slot| {
         // SAFETY: takes nothing.
         let now_ns = unsafe { bpf_ktime_get_ns() };
         if let Some(current) = task::on_processor() {

@@ -17,8 +17,8 @@ mod attribute;
 mod calls;
 mod capture;
 mod counters;
+mod evaluate;
 mod filter;
-mod judge;
 #[cfg_attr(feature = "before_5_17", path = "before_5_17.rs")]
 #[cfg_attr(not(feature = "before_5_17"), path = "since_5_17.rs")]
 mod kernel;

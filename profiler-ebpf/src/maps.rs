@@ -19,7 +19,7 @@ use profiler_common::unwind::WALK_ENDS as WALK_ENDS_LEN;
 use crate::capture::Scratch;
 
 /// Key: 0. Value: the thread on this processor, per processor. Writers: the switch, the tick and
-/// the system-call programs, and whoever judges or ends the current thread. Readers: these, the
+/// the system-call programs, and whoever evaluates or ends the current thread. Readers: these, the
 /// wake, and the daemon, for how long processors were idle. With it the system-call programs need
 /// not ask the task's storage.
 #[map]
@@ -31,9 +31,9 @@ pub static CURRENT: PerCpuArray<OnProcessor> = PerCpuArray::with_max_entries(1, 
 pub static CONTROL: Array<Control> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 
 /// Key: slot. Value: a thread's record. Writers: the programs, at the thread's own events or in the
-/// scan of all tasks (`judge`); the daemon empties it after the thread's exit. Reader: the daemon,
-/// through a mapping. Size: configuration `limits.max_threads`; a thread without a record is
-/// counted and not observed.
+/// scan of all tasks (`evaluate`); the daemon empties it after the thread's exit. Reader: the
+/// daemon, through a mapping. Size: configuration `limits.max_threads`; a thread without a record
+/// is counted and not observed.
 #[map]
 pub static THREADS: Array<ThreadRecord> = Array::with_max_entries(DEFAULT_THREADS, BPF_F_MMAPABLE);
 
@@ -61,10 +61,10 @@ pub static RESERVES: Array<Reserve> = Array::with_max_entries(DEFAULT_THREADS, B
 #[map]
 pub static FREE_SLOTS: Stack<u32> = Stack::with_max_entries(DEFAULT_THREADS, 0);
 
-/// Key: address of a task. Value: nothing. Writers and readers: the programs, while they judge a
-/// task (`judge`). Size: more than there are processors.
+/// Key: address of a task. Value: nothing. Writers and readers: the programs, while they evaluate a
+/// task (`evaluate`). Size: more than there are processors.
 #[map]
-pub static CLAIMS: HashMap<u64, u8> = HashMap::with_max_entries(4096, 0);
+pub static FILTER_LOCKS: HashMap<u64, u8> = HashMap::with_max_entries(4096, 0);
 
 /// Key: row. Value: counts of one system call of one thread. Writer: the program at the exit of a
 /// call, on the thread's processor. Reader: the daemon, through a mapping. Size: some calls per
@@ -122,7 +122,7 @@ pub static WALK_ENDS: PerCpuArray<u64> = PerCpuArray::with_max_entries(WALK_ENDS
 
 /// Key: process id. Value: nothing. Writers: the daemon on a change of targets; the programs add
 /// children of targets and remove processes that exit. Reader: the programs, when a thread is
-/// judged. Size: `limits::MAX_TARGET_PIDS`.
+/// evaluated. Size: `limits::MAX_TARGET_PIDS`.
 #[map]
 pub static TARGET_PIDS: HashMap<u32, u8> = HashMap::with_max_entries(MAX_TARGET_PIDS, 0);
 

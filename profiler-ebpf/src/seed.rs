@@ -4,7 +4,7 @@
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use core::ffi::c_void;
 
-use crate::judge;
+use crate::evaluate;
 use crate::task::{Task, control};
 
 /// The context of a task iterator (`struct bpf_iter__task`).
@@ -30,14 +30,14 @@ pub extern "C" fn seed(ctx: *const TaskIteration) -> i32 {
     // SAFETY: the iterator's context.
     let task = unsafe { (*ctx).task };
     let thread = Task::new(task);
-    // One that has begun to exit is no thread to make known, and soon none to judge. (A task that
-    // has not yet will not be freed while this program runs.)
+    // One that has begun to exit is no thread to make known, and soon none to evaluate. (A task
+    // that has not yet will not be freed while this program runs.)
     if !task.is_null()
         && !thread.is_exiting()
         && let Some(control) = control()
     {
         // SAFETY: takes nothing.
-        judge::scan(thread, control, unsafe { bpf_ktime_get_ns() });
+        evaluate::scan(thread, control, unsafe { bpf_ktime_get_ns() });
     }
     0
 }

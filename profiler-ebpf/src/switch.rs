@@ -15,7 +15,7 @@ use profiler_common::records::{Control, OnProcessor, idle};
 use crate::attribute::{self, Moment};
 use crate::calls;
 use crate::counters::count;
-use crate::judge::{self, Found};
+use crate::evaluate::{self, Found};
 use crate::settings;
 use crate::task::{self, Task, control, record};
 
@@ -53,7 +53,7 @@ fn leave(
             current.idle = idle::IDLE;
             return None;
         }
-        let reference = judge::judged_at_switch(task, control, now_ns, Found::Running)?;
+        let reference = evaluate::evaluated_at_switch(task, control, now_ns, Found::Running)?;
         task::set_on_processor(current, task, reference);
     }
     if current.flags == 0 {
@@ -126,7 +126,7 @@ fn arrive(task: Task, current: &mut OnProcessor, control: &Control, now_ns: u64)
         return None;
     }
     // One that is no target is noted too: its system calls then cost next to nothing.
-    let reference = judge::judged_at_switch(task, control, now_ns, Found::Outside)?;
+    let reference = evaluate::evaluated_at_switch(task, control, now_ns, Found::Outside)?;
     task::set_on_processor(current, task, reference);
     if current.flags == 0 {
         return None;

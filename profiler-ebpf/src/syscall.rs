@@ -13,7 +13,7 @@ use profiler_common::records::{Control, OnProcessor, REF_CALLS, ThreadRecord};
 use crate::attribute::{self, Moment};
 use crate::calls;
 use crate::counters::count;
-use crate::judge::{self, Found};
+use crate::evaluate::{self, Found};
 use crate::settings;
 use crate::task::{self, Task, control};
 
@@ -97,7 +97,7 @@ fn border(
             let now_ns = unsafe { bpf_ktime_get_ns() };
             task::notice_unseen_switch(current, task, now_ns);
             task::clear_on_processor(current);
-            let reference = judge::judged(task, control, now_ns, found)?;
+            let reference = evaluate::evaluated(task, control, now_ns, found)?;
             task::set_on_processor(current, task, reference);
             if current.flags != 0
                 && let Some(record) = task::record(current.slot)

@@ -1,5 +1,5 @@
 //! Reading a task, and making and changing its record. The only file that knows the fields of
-//! tasks. (Whose record may be changed when says `judge`.)
+//! tasks. (Whose record may be changed when says `evaluate`.)
 
 use aya_ebpf::bindings::pt_regs;
 use aya_ebpf::helpers::{
@@ -315,7 +315,7 @@ pub fn walk_shift(current: &mut OnProcessor, control: &Control, now_ns: u64) -> 
     unsafe { core::ptr::read_volatile(&raw const current.walks.shift) as u32 & 31 }
 }
 
-/// Notes that `task`, which was judged, is on this processor.
+/// Notes that `task`, which was evaluated, is on this processor.
 #[inline(always)]
 pub fn set_on_processor(current: &mut OnProcessor, task: Task, reference: &TaskRef) {
     let has_record = reference.slot != NO_SLOT && reference.slot != GONE_SLOT;

@@ -12,7 +12,7 @@ use profiler_common::records::{Control, GONE_SLOT, NO_SLOT, OnProcessor, REF_TAR
 use crate::attribute::{self, Moment};
 use crate::capture;
 use crate::counters::count;
-use crate::judge;
+use crate::evaluate;
 use crate::settings;
 use crate::task::{self, Task, control, record};
 
@@ -37,7 +37,7 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
         count(Counter::TicksIdle);
         return Some(());
     }
-    // A tick makes no record and judges nobody: it may have interrupted the program that does. A
+    // A tick makes no record and evaluates nobody: it may have interrupted the program that does. A
     // running thread has been met at its switch-in, or by the scan of all tasks at start.
     let Some(reference) = task.storage(false) else {
         if task.is_exiting() {
@@ -67,7 +67,7 @@ fn sample(ctx: &PerfEventContext) -> Option<()> {
     if !is_walked {
         count(Counter::TicksOverBudget);
     }
-    if task::is_in_update(record) || judge::may_be_in_scan(reference, control) {
+    if task::is_in_update(record) || evaluate::may_be_in_scan(reference, control) {
         count(Counter::TicksNested);
         if !is_walked {
             return Some(());

@@ -113,7 +113,7 @@ parameters! {
     WINDOW: SpanValue = "window", SpanValue, Default("session"),
         "The time that the answer covers: the session, or the most recent time, rounded up to what is kept. More than is kept is refused. With recent it is the last 30 s of a session that is older than 5 minutes, else the session: what /top covers without a window.";
     FROM: PointInTime = "from", PointInTime, Nothing,
-        "In place of a window: when the time begins that the answer covers, in UTC; rounded outward to what is kept in pieces.";
+        "In place of a window: when the time begins that the answer covers, in UTC; rounded outward to what is kept in buckets.";
     TO: PointInTime = "to", PointInTime, Nothing,
         "With from: when that time ends. Now without it.";
     SESSION: SessionName = "session", SessionName, Nothing,

@@ -6,6 +6,7 @@ mod command;
 mod instrumentation;
 mod plan;
 mod profiled;
+pub(super) mod room;
 mod spent;
 mod state;
 mod trial;
@@ -35,7 +36,7 @@ pub use state::{MeasuredFunction, MeasuredFunctions, MeasuringCounts};
 use trial::Trial;
 
 /// Points that are attached at a time, over all processes and instrumentations.
-pub(super) const MAX_POINTS: usize = 4096;
+const MAX_POINTS: usize = 4096;
 /// Instrumentations that are kept, those that run included: of more, the one that ended first is
 /// given up.
 pub const MAX_KEPT: usize = 64;
@@ -172,6 +173,16 @@ impl Measuring {
         one.refused.extend(more.refused.into_iter().take(room));
         one.missing = more.missing;
         let is_trial = one.trial;
+        let new = more.functions.iter().map(PlannedFunction::points);
+        let places = more.items.iter().map(|item| item.places.len());
+        let wanted = new.chain(places).sum::<usize>() + self.planned_points(id);
+        if let Err(error) = room::check_planned(wanted) {
+            self.trouble(
+                id,
+                format!("functions of a new file are not measured: {error}"),
+            );
+            return Err(error.into());
+        }
         let mut numbers = Vec::new();
         self.next_number = self.next_number.max(FIRST_NUMBER);
         for plan in more.functions {
@@ -197,9 +208,10 @@ impl Measuring {
             self.functions.retain(|number, _| !numbers.contains(number));
             self.trials.retain(|number, _| !numbers.contains(number));
             self.drop_probes(kernel, &numbers.into_iter().collect());
-            if let Some(one) = self.instrumentations.get_mut(&id) {
-                one.trouble = Some(format!("functions of a new file are not measured: {error}"));
-            }
+            self.trouble(
+                id,
+                format!("functions of a new file are not measured: {error}"),
+            );
             return Err(error.into());
         }
         if let Some(one) = self.instrumentations.get_mut(&id) {
@@ -215,6 +227,24 @@ impl Measuring {
             self.looked_ns = now_ns;
         }
         Ok(())
+    }
+
+    /// Points of one that runs once its trials are over, those of USDT points and spans included.
+    fn planned_points(&self, id: u32) -> usize {
+        let measured = self.functions.values();
+        let measured = measured.filter(|one| one.of == id && one.gave_up.is_none());
+        let tried = self.trials.values().filter(|tried| tried.of == id);
+        let plans = measured.map(|one| &one.plan);
+        let plans = plans.chain(tried.map(|tried| &tried.plan));
+        let places = self.instrumentations.get(&id);
+        plans.map(|plan| plan.points()).sum::<usize>()
+            + places.map_or(0, |one| one.spanning.places())
+    }
+
+    fn trouble(&mut self, id: u32, trouble: String) {
+        if let Some(one) = self.instrumentations.get_mut(&id) {
+            one.trouble = Some(trouble);
+        }
     }
 
     /// A look in between: new processes get probes, what was tried is measured, what costs too much

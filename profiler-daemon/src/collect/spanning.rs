@@ -8,7 +8,7 @@ use std::sync::Arc;
 use profiler_common::spans::{ItemKey, OpenKey, Place, SpanRow, UsdtRow};
 use tracing::warn;
 
-use super::measuring::MAX_POINTS;
+use super::measuring::room;
 use crate::kernel::{Kernel, MeasureError, Measured, ProbeCosts, ProbePlace};
 use crate::processes::ids::ProcessKey;
 use crate::sys::proc_fs;
@@ -286,6 +286,13 @@ impl Spanning {
         items.any(|item| item.gave_up.is_none() && !item.places.is_empty())
     }
 
+    /// Places that are probed, each in however many processes.
+    pub(super) fn places(&self) -> usize {
+        let items = self.items.values();
+        let probed = items.filter(|item| item.gave_up.is_none());
+        probed.map(|item| item.places.len()).sum()
+    }
+
     /// Did all of it cost too much?
     pub(super) fn is_given_up(&self) -> bool {
         self.items.values().all(|item| item.gave_up.is_some())
@@ -381,14 +388,7 @@ impl Spanning {
             } else {
                 vec![None]
             };
-            let there = kernel.measured.points() + kernel.spans.probed();
-            let wanted = there + probes.len() * memories.len();
-            if wanted > MAX_POINTS {
-                return Err(MeasureError::TooMany {
-                    wanted,
-                    most: MAX_POINTS,
-                });
-            }
+            room::check(kernel, instrumentation, probes.len() * memories.len())?;
             for pid in memories {
                 match kernel.spans.attach(&of.file, &of.module, &probes, pid) {
                     // It has exited meanwhile.

@@ -29,15 +29,15 @@ pub(super) fn replace(
     })
 }
 
-/// The living descendants are looked for last: those that are born meanwhile are judged by these
+/// The living descendants are looked for last: those that are born meanwhile are evaluated by these
 /// targets already.
 fn apply(kernel: &mut Kernel, targets: &Targets) -> Result<(), TargetsRefused> {
     kernel.targets.name(&named(targets))?;
     if targets.children {
         descendants::add(&mut kernel.targets, &targets.pids)?;
     }
-    let judged = kernel.targets.judge_anew(&mut kernel.programs);
-    Ok(judged.map_err(TargetError::from)?)
+    let evaluated = kernel.targets.evaluate_anew(&mut kernel.programs);
+    Ok(evaluated.map_err(TargetError::from)?)
 }
 
 /// Targets as the kernel stage takes them.

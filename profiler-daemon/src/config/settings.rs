@@ -183,12 +183,12 @@ section! {
     profile_stack_bytes as profile_stack_bytes: usize =
         Bytes { default: 128 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };
 
-    /// How long the recent past is kept in pieces, for windows and timelines. The older a piece,
+    /// How long the recent past is kept in buckets, for windows and timelines. The older a bucket,
     /// the longer: 1, 10, 60 seconds.
     recent_past as recent_past_ns: u64 =
         Time { default_ns: 3_600_000_000_000, min_ns: 60_000_000_000, max_ns: 86_400_000_000_000, zero: None };
 
-    /// Memory for that, and for what named sessions need. When it is full, the oldest pieces give
+    /// Memory for that, and for what named sessions need. When it is full, the oldest buckets give
     /// way, then sessions, then the last two minutes.
     recent_past_bytes as recent_past_bytes: usize =
         Bytes { default: 64 * MIB, min: MIB, max: 4 * GIB, power_of_two: false };

@@ -2,6 +2,7 @@
 
 use super::facts::{Facts, Refused};
 use super::{Check, Diagnosis, Outcome};
+use crate::kernel::{MAX_SINGLE_POINTS, Probing};
 
 /// The oldest kernel that the programs are written for.
 const OLDEST: (u32, u32) = (5, 10);
@@ -260,26 +261,33 @@ fn user_stacks(facts: &Facts) -> Check {
 
 fn measured_functions(facts: &Facts) -> Check {
     const NAME: &str = "measured-functions";
-    /// The first kernel with links of many probes.
-    const SINCE: (u32, u32) = (6, 6);
-    /// The first on which these are of one process.
-    const OF_PROCESSES_SINCE: (u32, u32) = (6, 10);
-    match facts.release.as_deref().and_then(version) {
-        Some(version) if version < SINCE => limited(
+    match facts.probing {
+        Probing::Nothing => limited(
             NAME,
-            "every call of chosen functions cannot be measured (record --trace), for want of links of many probes",
-            "use a kernel of 6.6 or later; sampling is the same on this one",
+            "every call of chosen functions cannot be measured (record --trace), for want of attach cookies (Linux 5.15)",
+            "use a kernel of 6.6 or later, or of 5.17 for a few; sampling is the same on this one",
         ),
-        Some(version) if version < OF_PROCESSES_SINCE => ok(
+        Probing::Single if facts.loops == Some(false) => limited(
             NAME,
-            "every call of chosen functions can be measured; probes in a library slow all that have it mapped",
+            "every call of chosen functions cannot be measured (record --trace): the programs for that are those that need bpf_loop (Linux 5.17)",
+            "use a kernel of 6.6 or later, or of 5.17 for a few; sampling is the same on this one",
         ),
-        Some(_) => ok(NAME, "every call of chosen functions can be measured"),
-        None => limited(
+        Probing::Single => limited(
             NAME,
-            "the version of the kernel is not known",
-            "see whether record --trace works",
+            format!(
+                "every call of a few chosen functions can be measured: at most {MAX_SINGLE_POINTS} points at a time, for want of links of many (Linux 6.6)"
+            ),
+            "use a kernel of 6.6 or later for more; sampling is the same on this one",
         ),
+        Probing::Many {
+            of_processes: false,
+        } => ok(
+            NAME,
+            "every call of chosen functions can be measured; probes in a library slow all that have it mapped (Linux 6.10)",
+        ),
+        Probing::Many { of_processes: true } => {
+            ok(NAME, "every call of chosen functions can be measured")
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use crate::kernel;
+use crate::kernel::{self, Probing};
 use crate::sys::{own_cost, probe};
 
 /// The most that is read of any file, in bytes.
@@ -54,6 +54,8 @@ pub struct Facts {
     /// Whether programs can loop by a helper, as unwinding by tables needs; none where the kernel
     /// does not tell.
     pub loops: Option<bool>,
+    /// How chosen functions are probed.
+    pub probing: Probing,
     /// Whether a counter over everything that runs can be opened.
     pub perf: Result<(), Refused>,
     /// Whether the kernel shows the addresses of its functions; none where the list cannot be read.
@@ -88,6 +90,7 @@ impl Facts {
             bpf_stats_enabled: number("/proc/sys/kernel/bpf_stats_enabled"),
             bpf: probe::bpf_map().map_err(Refused::from),
             loops: kernel::has_loops().ok(),
+            probing: Probing::of_this_kernel(),
             perf: probe::perf_event_system_wide().map_err(Refused::from),
             kernel_addresses: read("/proc/kallsyms")
                 .ok()

@@ -3,6 +3,7 @@
 use super::checks::version;
 use super::facts::{Refused, effective_capabilities, shows_addresses};
 use super::{Check, Facts, Outcome, diagnose, examine};
+use crate::kernel::Probing;
 
 const SIX: u64 = 1 << 39 | 1 << 38 | 1 << 19 | 1 << 40 | 1 << 34 | 1 << 2;
 
@@ -22,6 +23,7 @@ fn good() -> Facts {
         bpf_stats_enabled: Some(0),
         bpf: Ok(()),
         loops: Some(true),
+        probing: Probing::Many { of_processes: true },
         perf: Ok(()),
         kernel_addresses: Some(true),
         control_groups: true,
@@ -169,7 +171,7 @@ fn what_is_required_makes_the_exit_code() {
 fn what_makes_reports_poorer_does_not_stop_the_daemon() {
     // Check that what only costs names or safety is limited, carries its fix, and leaves the exit
     // code at 0.
-    let cases: [(&str, Facts, &str); 8] = [
+    let cases: [(&str, Facts, &str); 10] = [
         (
             "CAP_SYS_PTRACE",
             Facts {
@@ -214,10 +216,27 @@ fn what_makes_reports_poorer_does_not_stop_the_daemon() {
         (
             "measured-functions",
             Facts {
-                release: Some("6.1.0-13-amd64".to_owned()),
+                probing: Probing::Single,
                 ..good()
             },
-            "6.6 or later",
+            "6.6 or later for more",
+        ),
+        (
+            "measured-functions",
+            Facts {
+                probing: Probing::Nothing,
+                ..good()
+            },
+            "or of 5.17 for a few",
+        ),
+        (
+            "measured-functions",
+            Facts {
+                probing: Probing::Single,
+                loops: Some(false),
+                ..good()
+            },
+            "or of 5.17 for a few",
         ),
         (
             "user-stacks",

@@ -13,6 +13,7 @@ use axum::response::Response;
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 
 use super::events::{self, Made};
+use super::report_memory::memory_mib;
 use super::respond::respond;
 use super::shared::ServerState;
 use crate::api::Source;
@@ -108,6 +109,7 @@ pub(super) async fn of_snapshot(
 pub(super) struct Turn<'a> {
     since: Instant,
     permit: OwnedSemaphorePermit,
+    memory: Option<OwnedSemaphorePermit>,
     _lines: Option<SemaphorePermit<'a>>,
 }
 
@@ -132,8 +134,23 @@ impl<'a> Turn<'a> {
         Ok(Self {
             since,
             permit: permit.map_err(stopping)?,
+            memory: None,
             _lines: lines,
         })
+    }
+
+    /// Waits until there is memory for a report on this profile. It is the last that is waited for,
+    /// so nobody waits for who waits.
+    async fn wait_for_memory(
+        mut self,
+        shared: &ServerState,
+        snapshot: &Snapshot,
+    ) -> Result<Self, Problem> {
+        let memory = Arc::clone(&shared.reports_memory);
+        let memory = memory.acquire_many_owned(memory_mib(snapshot.stack_bytes()));
+        let stopping = |_| Problem::overloaded("the server is stopping");
+        self.memory = Some(memory.await.map_err(stopping)?);
+        Ok(self)
     }
 
     /// Runs work that takes a processor on a thread of its own, and keeps the permit until it has
@@ -145,16 +162,19 @@ impl<'a> Turn<'a> {
         let Self {
             since,
             permit,
+            memory,
             _lines,
         } = self;
-        let (permit, done) = tokio::task::spawn_blocking(move || (permit, work()))
-            .await
-            .map_err(|_| {
-                Problem::internal("making the report failed; the daemon's log says where")
-            })?;
+        let ((permit, memory), done) =
+            tokio::task::spawn_blocking(move || ((permit, memory), work()))
+                .await
+                .map_err(|_| {
+                    Problem::internal("making the report failed; the daemon's log says where")
+                })?;
         let turn = Self {
             since,
             permit,
+            memory,
             _lines,
         };
         Ok((turn, done))
@@ -168,8 +188,9 @@ impl<'a> Turn<'a> {
         question: Arc<dyn AnyQuestion>,
         format: Format,
     ) -> Result<Vec<u8>, Problem> {
+        let turn = self.wait_for_memory(shared, &snapshot).await?;
         let (seen, asked) = (Arc::clone(&snapshot), Arc::clone(&question));
-        let (mut turn, frames) = self.aside(move || asked.needs(&seen)).await?;
+        let (mut turn, frames) = turn.aside(move || asked.needs(&seen)).await?;
         let names = shared.source.names(Arc::clone(&snapshot), frames?).await;
         let mut lines: Arc<dyn Lines + Send + Sync> = Arc::new(no_lines());
         if question.code().is_some() {

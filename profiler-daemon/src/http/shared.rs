@@ -6,6 +6,7 @@ use axum::body::Bytes;
 use tokio::sync::Semaphore;
 
 use super::options::HttpOptions;
+use super::report_memory::REPORTS_MEMORY_MIB;
 use super::streams::Streams;
 use crate::api::problem::Problem;
 use crate::api::{Source, openapi_document};
@@ -16,6 +17,8 @@ pub(super) struct ServerState {
     pub(super) options: HttpOptions,
     /// Permits for reports that are made at the same time.
     pub(super) reports: Arc<Semaphore>,
+    /// Permits for a MiB each of the memory that these take together.
+    pub(super) reports_memory: Arc<Semaphore>,
     /// Permits to wait for one of these.
     pub(super) waiting_reports: Semaphore,
     /// Permits for those that wait for debug information.
@@ -33,6 +36,7 @@ impl ServerState {
         Self {
             source,
             reports: Arc::new(Semaphore::new(options.max_reports)),
+            reports_memory: Arc::new(Semaphore::new(REPORTS_MEMORY_MIB as usize)),
             waiting_reports: Semaphore::new((options.max_connections / 4).max(1)),
             line_reports: Semaphore::new(options.max_line_reports),
             recordings: Semaphore::new(options.max_recordings),

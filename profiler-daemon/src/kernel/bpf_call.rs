@@ -3,6 +3,9 @@
 use std::io;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 
+/// The command that makes a link.
+pub(super) const BPF_LINK_CREATE: libc::c_long = 28;
+
 /// A command that answers with a descriptor.
 ///
 /// # Errors

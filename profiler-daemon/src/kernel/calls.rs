@@ -84,8 +84,8 @@ impl CallHooks {
             return targets.trace_calls(self.whose);
         }
         targets.trace_calls(SystemCalls::Off)?;
-        // Whoever makes calls has judged itself by now. The hooks go before the rest is judged,
-        // which waits for the kernel: they are what is dear.
+        // Whoever makes calls has evaluated itself by now. The hooks go before the rest is
+        // evaluated, which waits for the kernel: they are what is dear.
         self.detach(programs)?;
         targets.scan_tasks(scanning::RUNNING, programs)
     }

@@ -44,7 +44,7 @@ impl ControlElement {
             })
     }
 
-    /// Threads are judged anew at their next event, once this is written.
+    /// Threads are evaluated anew at their next event, once this is written.
     pub(super) const fn next_generation(&mut self) {
         let next = self.value.generation.wrapping_add(1);
         self.value.generation = if next == 0 { 1 } else { next };

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use aya::maps::{Map, MapData, MapError};
+use aya::maps::{HashMap, Map, MapData, MapError};
 use aya::{Ebpf, Pod};
 
 use super::records::Records;
@@ -95,6 +95,28 @@ impl<'a> Maps<'a> {
 pub(super) struct SharedMap {
     pub(super) name: String,
     pub(super) descriptor: OwnedFd,
+}
+
+/// A hash map whose elements all exist from the beginning, with a descriptor of its own: in place
+/// of one that is not like that.
+///
+/// # Errors
+/// [`MapError`] if there is no memory for it.
+pub(super) fn preallocated<K: Pod, V: Pod>(
+    name: &'static str,
+    most: u32,
+) -> Result<(HashMap<MapData, K, V>, SharedMap), MapError> {
+    /// `BPF_MAP_TYPE_HASH`.
+    const HASH: u32 = 1;
+    let (key_bytes, value_bytes) = (size_of::<K>() as u32, size_of::<V>() as u32);
+    let defined = aya_obj::Map::new_from_params(HASH, key_bytes, value_bytes, most, 0);
+    let data = MapData::create(defined, name, None)?;
+    let descriptor = data.fd().as_fd().try_clone_to_owned();
+    let shared = SharedMap {
+        name: name.to_owned(),
+        descriptor: descriptor.map_err(MapError::IoError)?,
+    };
+    Ok((HashMap::try_from(Map::HashMap(data))?, shared))
 }
 
 fn refused(map: &'static str, reason: &str) -> StartError {

@@ -1,13 +1,13 @@
 //! Functions that are measured: their probes, attached and detached while the programs run, and
 //! what was counted of them.
 
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::{fs::File, io};
 
+use aya::Pod;
 use aya::maps::{HashMap, MapData, MapError};
-use aya::util::KernelVersion;
-use profiler_common::limits::{MAX_MEASURED_CALLERS, MAX_MEASURED_ROWS};
+use profiler_common::limits::{MAX_MEASURED_CALLERS, MAX_MEASURED_ROWS, MAX_MEASURED_THREADS};
 use profiler_common::measured::{
     CALIBRATION, CallerKey, CallerRow, Cookie, Frames, MeasuredKey, MeasuredRow, MeasuredThread,
 };
@@ -16,26 +16,21 @@ use tracing::warn;
 
 use super::batch;
 use super::calibration::{self, ProbeCosts};
-use super::maps::{Maps, SharedMap};
+use super::maps::{Maps, SharedMap, preallocated};
+use super::probe_program::{self, Probe};
+use super::probing::{self, Probing};
 use super::refusal::StartError;
 use super::targets::Targets;
-use super::uprobe_multi::{self, Probes};
 use super::variant::Variant;
 
 /// The name of the program.
 const PROGRAM: &str = "measure";
+/// The map of open calls.
+const FRAMES: &str = "MEASURED_FRAMES";
 /// The map of what was counted.
 const ROWS: &str = "MEASURED_ROWS";
 /// The map of where calls were made from.
 const CALLERS: &str = "MEASURED_CALLERS";
-/// The first kernel that tells a program which probe was hit.
-const COOKIES_SINCE: KernelVersion = KernelVersion::new(5, 15, 0);
-/// The first kernel with links of many probes.
-const SINCE: KernelVersion = KernelVersion::new(6, 6, 0);
-/// The first kernel on which the process of such a link is one, not a thread.
-const PROCESSES_SINCE: KernelVersion = KernelVersion::new(6, 10, 0);
-/// Probes of one link.
-const POINTS_PER_LINK: usize = 64;
 /// How often a row is read that is being changed meanwhile.
 const TRIES: usize = 4;
 
@@ -47,11 +42,6 @@ pub enum MeasureError {
         "this kernel has no attach cookies (Linux 5.15): functions cannot be told apart, so they cannot be measured"
     )]
     NoCookies,
-    /// The kernel is too old.
-    #[error(
-        "functions cannot be measured on this kernel: probes of many points are needed, which Linux 6.6 has"
-    )]
-    TooOld,
     /// The kernel refuses the program.
     #[error("this kernel refuses the program that measures functions: {0}")]
     Program(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -72,6 +62,26 @@ pub enum MeasureError {
         /// How many may be.
         most: usize,
     },
+    /// More than this kernel bears.
+    #[error(
+        "{wanted} points would be probed at a time; on this kernel, which has no links of many points (Linux 6.6), at most {most} can be{of}: choose fewer functions, or count calls alone (--trace-counts)"
+    )]
+    TooManySingle {
+        /// How many.
+        wanted: usize,
+        /// How many may be.
+        most: usize,
+        /// Of what, as it is told.
+        of: &'static str,
+    },
+    /// The build of the programs that this kernel takes has none for it.
+    #[error(
+        "functions cannot be measured on this kernel: it takes the programs for kernels before 5.17 alone, and those that measure are of the later ones (Linux 5.17)"
+    )]
+    OlderPrograms,
+    /// There is no memory for the maps, where they have to be whole from the beginning.
+    #[error("the kernel makes no maps for what is measured: {0}")]
+    NoMaps(#[source] MapError),
     /// A map does not take what it is told.
     #[error("the kernel does not take which processes are measured: {0}")]
     Map(#[source] MapError),
@@ -106,7 +116,7 @@ struct Attached {
     /// The process whose memory alone has them.
     pid: Option<u32>,
     /// Closed, it is detached.
-    _link: OwnedFd,
+    link: OwnedFd,
 }
 
 impl Attached {
@@ -128,7 +138,10 @@ pub struct Measured {
 }
 
 struct MeasuredMaps {
+    /// All maps of the running programs.
     shared: Arc<[SharedMap]>,
+    /// Those that stand in the place of some of them.
+    own: Vec<SharedMap>,
     frames: HashMap<MapData, MeasuredThread, Frames>,
     rows: HashMap<MapData, MeasuredKey, MeasuredRow>,
     callers: HashMap<MapData, CallerKey, CallerRow>,
@@ -149,7 +162,8 @@ impl Measured {
             Variant::Before517 => None,
             Variant::Since517 => Some(MeasuredMaps {
                 shared: Arc::clone(shared),
-                frames: maps.typed("MEASURED_FRAMES")?,
+                own: Vec::new(),
+                frames: maps.typed(FRAMES)?,
                 rows: maps.typed(ROWS)?,
                 callers: maps.typed(CALLERS)?,
                 pids: maps.typed("MEASURED_PIDS")?,
@@ -163,21 +177,20 @@ impl Measured {
         })
     }
 
-    /// Whether probes can be of one process alone.
+    /// Whether links of many probes can be of one process alone.
     #[must_use]
     pub fn tells_processes() -> bool {
-        KernelVersion::current().is_ok_and(|version| version >= PROCESSES_SINCE)
+        Probing::of_this_kernel() == Probing::Many { of_processes: true }
     }
 
-    /// Can this kernel measure functions?
+    /// How this kernel probes what is measured.
     ///
     /// # Errors
-    /// [`MeasureError::TooOld`].
-    pub fn supported() -> Result<(), MeasureError> {
-        match KernelVersion::current() {
-            Ok(version) if version < COOKIES_SINCE => Err(MeasureError::NoCookies),
-            Ok(version) if version < SINCE => Err(MeasureError::TooOld),
-            _ => Ok(()),
+    /// [`MeasureError::NoCookies`].
+    pub fn supported() -> Result<Probing, MeasureError> {
+        match Probing::of_this_kernel() {
+            Probing::Nothing => Err(MeasureError::NoCookies),
+            probing => Ok(probing),
         }
     }
 
@@ -211,7 +224,7 @@ impl Measured {
         children: bool,
         targets: &mut Targets,
     ) -> Result<(), MeasureError> {
-        let maps = self.maps.as_mut().ok_or(MeasureError::TooOld)?;
+        let maps = self.maps.as_mut().ok_or(MeasureError::OlderPrograms)?;
         let bit = 1_u32 << (instrumentation & 31);
         for pid in pids.unwrap_or_default() {
             let mask = maps.pids.get(pid, 0).unwrap_or(0);
@@ -244,42 +257,44 @@ impl Measured {
         points: &[ProbePoint],
         pid: Option<u32>,
     ) -> Result<(), MeasureError> {
-        Self::supported()?;
-        let maps = self.maps.as_ref().ok_or(MeasureError::TooOld)?;
+        let probing = Self::supported()?;
+        let maps = self.maps.as_mut().ok_or(MeasureError::OlderPrograms)?;
         let program = match &mut self.program {
             Some(program) => program,
-            none => {
-                let loaded = uprobe_multi::load(self.object, PROGRAM, &maps.shared);
-                none.insert(loaded.map_err(MeasureError::Program)?)
-            }
+            none => none.insert(maps.load(self.object, probing)?),
         };
-        let pid = pid.filter(|_| Self::tells_processes());
-        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let mut made = Vec::new();
-        for points in points.chunks(POINTS_PER_LINK) {
-            let offsets: Vec<u64> = points.iter().map(|point| point.offset).collect();
-            let cookies: Vec<u64> = points.iter().map(|point| point.cookie.to_bits()).collect();
-            let probes = Probes {
-                path: &path,
-                offsets: &offsets,
-                cookies: &cookies,
-                counters: &[],
-                pid,
-            };
-            let link = uprobe_multi::attach(program.as_fd(), &probes);
-            made.push(Attached {
-                file: Arc::clone(file),
-                module: module.into(),
-                points: points.to_vec(),
-                pid,
-                _link: link.map_err(|reason| MeasureError::Probes {
-                    module: module.to_owned(),
-                    reason,
-                })?,
+        for points in points.chunks(probing.per_link()) {
+            let probes = points.iter().map(|point| Probe {
+                offset: point.offset,
+                cookie: point.cookie.to_bits(),
+                counter: 0,
             });
+            let probes: Vec<Probe> = probes.collect();
+            match probing.attach(program.as_fd(), file, &probes, pid) {
+                Ok(link) => made.push(Attached {
+                    file: Arc::clone(file),
+                    module: module.into(),
+                    points: points.to_vec(),
+                    pid: pid.filter(|_| probing.is_of_processes()),
+                    link,
+                }),
+                Err(reason) => {
+                    close(made);
+                    return Err(MeasureError::Probes {
+                        module: module.to_owned(),
+                        reason,
+                    });
+                }
+            }
         }
         self.links.append(&mut made);
         Ok(())
+    }
+
+    /// The maps, once there is a program that writes them.
+    fn written(&self) -> Option<&MeasuredMaps> {
+        self.maps.as_ref().filter(|_| self.program.is_some())
     }
 
     /// What each kind of probed call costs here, measured in about a tenth of a second on functions
@@ -305,8 +320,9 @@ impl Measured {
 
     /// Detaches the probes of an instrumentation that are of this process alone.
     pub fn detach_process(&mut self, instrumentation: u8, pid: u32) {
-        self.links
-            .retain(|attached| attached.pid != Some(pid) || !attached.is_of(instrumentation));
+        let is_over =
+            |attached: &mut Attached| attached.pid == Some(pid) && attached.is_of(instrumentation);
+        close(self.links.extract_if(.., is_over).collect());
     }
 
     /// Detaches the probes of functions. Others in the same links are attached again: what of them
@@ -320,13 +336,15 @@ impl Measured {
             points.any(|point| is_over(point.cookie.function))
         };
         let found: Vec<Attached> = self.links.extract_if(.., has_any).collect();
-        let others = found.into_iter().map(|attached| {
-            let mut points = attached.points;
+        let others = found.iter().map(|attached| {
+            let mut points = attached.points.clone();
             points.retain(|point| !is_over(point.cookie.function));
-            (attached.file, attached.module, points, attached.pid)
+            let file = Arc::clone(&attached.file);
+            (file, Arc::clone(&attached.module), points, attached.pid)
         });
-        // First all are detached.
         let others: Vec<_> = others.collect();
+        // First all are detached.
+        close(found);
         for (file, module, points, pid) in others {
             match self.attach(&file, &module, &points, pid) {
                 // It has exited meanwhile.
@@ -346,8 +364,8 @@ impl Measured {
         instrumentation: u8,
         targets: &mut Targets,
     ) -> Result<(), MeasureError> {
-        self.links
-            .retain(|attached| !attached.is_of(instrumentation));
+        let is_over = |attached: &mut Attached| attached.is_of(instrumentation);
+        close(self.links.extract_if(.., is_over).collect());
         let Some(maps) = &mut self.maps else {
             return Ok(());
         };
@@ -364,10 +382,10 @@ impl Measured {
     /// being changed at each try are left out this time.
     #[must_use]
     pub fn rows(&self) -> Vec<(MeasuredKey, MeasuredRow)> {
-        let Some(maps) = self.maps.as_ref().filter(|_| self.program.is_some()) else {
+        let Some(maps) = self.written() else {
             return Vec::new();
         };
-        let Some(shared) = maps.shared.iter().find(|map| map.name == ROWS) else {
+        let Some(shared) = maps.find(ROWS) else {
             return Vec::new();
         };
         let mut rows = Vec::new();
@@ -414,10 +432,9 @@ impl Measured {
         is_gone: impl Fn(&MeasuredThread) -> bool,
         is_over: impl Fn(u32) -> bool,
     ) {
-        let Some(maps) = &mut self.maps else { return };
-        if self.program.is_none() {
+        let Some(maps) = self.maps.as_mut().filter(|_| self.program.is_some()) else {
             return;
-        }
+        };
         let threads: Vec<MeasuredThread> = maps.frames.keys().filter_map(Result::ok).collect();
         let mut failed = None;
         for thread in threads.iter().filter(|thread| is_gone(thread)) {
@@ -437,9 +454,7 @@ impl Measured {
     #[must_use]
     pub fn callers(&self) -> Vec<(CallerKey, CallerRow)> {
         let mut callers = Vec::new();
-        let maps = self.maps.as_ref().filter(|_| self.program.is_some());
-        let mut shared = maps.iter().flat_map(|maps| maps.shared.iter());
-        if let Some(map) = shared.find(|map| map.name == CALLERS) {
+        if let Some(map) = self.written().and_then(|maps| maps.find(CALLERS)) {
             let each = |key: CallerKey, row: CallerRow| callers.push((key, row));
             if let Err(error) = batch::read(&map.descriptor, MAX_MEASURED_CALLERS, each) {
                 warn!("callers of measured functions cannot be read: {error}");
@@ -461,6 +476,46 @@ impl Measured {
             warn!("callers of measured functions are kept that are over: {error}");
         }
     }
+}
+
+impl MeasuredMaps {
+    /// The program, with these maps.
+    fn load(&mut self, object: &[u8], probing: Probing) -> Result<OwnedFd, MeasureError> {
+        if probing::needs_whole_maps() && self.own.is_empty() {
+            let (frames, own_frames) = whole(FRAMES, MAX_MEASURED_THREADS)?;
+            let (rows, own_rows) = whole(ROWS, MAX_MEASURED_ROWS)?;
+            let (callers, own_callers) = whole(CALLERS, MAX_MEASURED_CALLERS)?;
+            (self.frames, self.rows, self.callers) = (frames, rows, callers);
+            self.own = vec![own_frames, own_rows, own_callers];
+        }
+        let maps = || self.own.iter().chain(self.shared.iter());
+        let loaded = probe_program::load(object, PROGRAM, maps, probing.is_of_many());
+        loaded.map_err(MeasureError::Program)
+    }
+
+    fn find(&self, name: &str) -> Option<&SharedMap> {
+        let mut maps = self.own.iter().chain(self.shared.iter());
+        maps.find(|map| map.name == name)
+    }
+}
+
+/// A map that is whole from the beginning.
+pub(super) fn whole<K: Pod, V: Pod>(
+    name: &'static str,
+    most: u32,
+) -> Result<(HashMap<MapData, K, V>, SharedMap), MeasureError> {
+    preallocated(name, most).map_err(MeasureError::NoMaps)
+}
+
+impl Drop for Measured {
+    fn drop(&mut self) {
+        close(std::mem::take(&mut self.links));
+    }
+}
+
+/// Detaches probes.
+fn close(attached: Vec<Attached>) {
+    probing::close(attached.into_iter().map(|attached| attached.link).collect());
 }
 
 /// Takes a bit from a process that is measured.

@@ -22,17 +22,17 @@ pub(super) struct Readmission {
     counted: Counted,
     /// There is another reason than those who wait for a record.
     due: bool,
-    /// Some wait: they were turned away, and not judged anew since.
+    /// Some wait: they were turned away, and not evaluated anew since.
     waiting: bool,
     /// Records have come free since somebody was turned away last.
     room: bool,
-    /// When they were judged anew last.
+    /// When they were evaluated anew last.
     last_ns: u64,
 }
 
 impl Readmission {
     /// A pass at `now_ns`, in which so many records were given back. True: every thread is to be
-    /// judged anew.
+    /// evaluated anew.
     pub(super) const fn pass(&mut self, now_ns: u64, counted: Counted, freed: usize) -> bool {
         if counted.turned_away > self.counted.turned_away {
             // There was no record at that time, whatever came free before.
@@ -52,7 +52,7 @@ impl Readmission {
         due
     }
 
-    /// They were not judged anew after all: they are to be, as soon as may be.
+    /// They were not evaluated anew after all: they are to be, as soon as may be.
     pub(super) const fn again(&mut self) {
         self.due = true;
     }
@@ -73,9 +73,9 @@ mod tests {
 
     #[test]
     fn who_was_turned_away_is_taken_in_whenever_there_is_room() {
-        // Check that threads that were turned away are judged anew once records come free, however
-        // much later that is, that nobody is while none is free or nobody waits, and that those who
-        // found no room even so wait on.
+        // Check that threads that were turned away are evaluated anew once records come free,
+        // however much later that is, that nobody is while none is free or nobody waits, and that
+        // those who found no room even so wait on.
         let mut state = Readmission::default();
         assert!(!state.pass(SECOND, turned_away(0), 5), "nobody waits");
         assert!(
@@ -132,17 +132,17 @@ mod tests {
 
     #[test]
     fn a_program_that_renames_itself_all_the_time_does_not_keep_everybody_busy() {
-        // Check that a process that changes its name has all threads judged anew, and that one that
-        // does so in a loop has them once a second, however often passes are made.
+        // Check that a process that changes its name has all threads evaluated anew, and that one
+        // that does so in a loop has them once a second, however often passes are made.
         let mut state = Readmission::default();
-        let mut judged = 0;
+        let mut evaluated = 0;
         for pass in 0..100 {
             let renamed = Counted {
                 renamed: 1000 * pass,
                 ..Counted::default()
             };
-            judged += u32::from(state.pass(SECOND + pass * SECOND / 20, renamed, 0));
+            evaluated += u32::from(state.pass(SECOND + pass * SECOND / 20, renamed, 0));
         }
-        assert_eq!(judged, 5);
+        assert_eq!(evaluated, 5);
     }
 }

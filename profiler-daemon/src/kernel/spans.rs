@@ -2,30 +2,30 @@
 //! programs run, and what was counted there.
 
 use std::fs::File;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use aya::Pod;
 use aya::maps::{HashMap, MapData};
-use profiler_common::limits::{MAX_OPEN_SPANS, MAX_SPAN_ROWS, MAX_USDT_ROWS};
+use profiler_common::limits::{MAX_OPEN_SPANS, MAX_PLACES, MAX_SPAN_ROWS, MAX_USDT_ROWS};
 use profiler_common::measured::MeasuredThread;
 use profiler_common::spans::{ItemKey, OpenKey, Place, SpanRow, UsdtRow};
 use tracing::warn;
 
 use super::batch;
 use super::maps::{Maps, SharedMap};
-use super::measured::{MeasureError, Measured};
+use super::measured::{MeasureError, Measured, whole};
+use super::probe_program::{self, Probe};
+use super::probing::{self, Probing};
 use super::refusal::StartError;
-use super::uprobe_multi::{self, Probes};
 use super::variant::Variant;
 
 /// The name of the program.
 const PROGRAM: &str = "place";
+const PLACES: &str = "PLACES";
 const USDT_ROWS: &str = "USDT_ROWS";
 const SPAN_ROWS: &str = "SPAN_ROWS";
 const OPEN_SPANS: &str = "OPEN_SPANS";
-/// Probes of one link.
-const PLACES_PER_LINK: usize = 64;
 /// How often a row is read that is being changed meanwhile.
 const TRIES: usize = 4;
 
@@ -50,7 +50,7 @@ struct Attached {
     /// The process whose memory alone has them.
     pid: Option<u32>,
     /// Closed, it is detached.
-    _link: OwnedFd,
+    link: OwnedFd,
 }
 
 /// The probes, and the maps of what they count. The program is loaded when it is first asked for.
@@ -65,7 +65,10 @@ pub struct Spans {
 }
 
 struct SpanMaps {
+    /// All maps of the running programs.
     shared: Arc<[SharedMap]>,
+    /// Those that stand in the place of some of them.
+    own: Vec<SharedMap>,
     places: HashMap<MapData, u32, Place>,
     usdt: HashMap<MapData, ItemKey, UsdtRow>,
     spans: HashMap<MapData, ItemKey, SpanRow>,
@@ -103,7 +106,8 @@ impl Spans {
             Variant::Before517 => None,
             Variant::Since517 => Some(SpanMaps {
                 shared: Arc::clone(shared),
-                places: maps.typed("PLACES")?,
+                own: Vec::new(),
+                places: maps.typed(PLACES)?,
                 usdt: maps.typed(USDT_ROWS)?,
                 spans: maps.typed(SPAN_ROWS)?,
                 open: maps.typed(OPEN_SPANS)?,
@@ -145,41 +149,39 @@ impl Spans {
         places: &[ProbePlace],
         pid: Option<u32>,
     ) -> Result<(), MeasureError> {
-        Measured::supported()?;
-        let maps = self.maps.as_mut().ok_or(MeasureError::TooOld)?;
+        let probing = Measured::supported()?;
+        let maps = self.maps.as_mut().ok_or(MeasureError::OlderPrograms)?;
         let program = match &mut self.program {
             Some(program) => program,
-            none => {
-                let loaded = uprobe_multi::load(self.object, PROGRAM, &maps.shared);
-                none.insert(loaded.map_err(MeasureError::Program)?)
-            }
+            none => none.insert(maps.load(self.object, probing)?),
         };
         for place in places {
             let told = maps.places.insert(place.number, place.place, 0);
             told.map_err(MeasureError::Map)?;
         }
-        let pid = pid.filter(|_| Measured::tells_processes());
-        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let mut made = Vec::new();
-        for places in places.chunks(PLACES_PER_LINK) {
-            let of = |what: fn(&ProbePlace) -> u64| places.iter().map(what).collect::<Vec<u64>>();
-            let probes = Probes {
-                path: &path,
-                offsets: &of(|place| place.offset),
-                cookies: &of(|place| u64::from(place.number)),
-                counters: &of(|place| place.semaphore.unwrap_or(0)),
-                pid,
-            };
-            let link = uprobe_multi::attach(program.as_fd(), &probes);
-            made.push(Attached {
-                file: Arc::clone(file),
-                places: places.to_vec(),
-                pid,
-                _link: link.map_err(|reason| MeasureError::Probes {
-                    module: module.to_owned(),
-                    reason,
-                })?,
+        for places in places.chunks(probing.per_link()) {
+            let probes = places.iter().map(|place| Probe {
+                offset: place.offset,
+                cookie: u64::from(place.number),
+                counter: place.semaphore.unwrap_or(0),
             });
+            let probes: Vec<Probe> = probes.collect();
+            match probing.attach(program.as_fd(), file, &probes, pid) {
+                Ok(link) => made.push(Attached {
+                    file: Arc::clone(file),
+                    places: places.to_vec(),
+                    pid: pid.filter(|_| probing.is_of_processes()),
+                    link,
+                }),
+                Err(reason) => {
+                    close(made);
+                    return Err(MeasureError::Probes {
+                        module: module.to_owned(),
+                        reason,
+                    });
+                }
+            }
         }
         self.links.append(&mut made);
         Ok(())
@@ -202,9 +204,10 @@ impl Spans {
         };
         // A link has places of one only.
         let gone: Vec<Attached> = self.links.extract_if(.., is_its).collect();
-        for attached in gone {
+        for attached in &gone {
             self.forget(&attached.places);
         }
+        close(gone);
     }
 
     /// Detaches links of these places alone, by their numbers.
@@ -214,19 +217,20 @@ impl Spans {
             places.all(|place| is_its(place.number))
         };
         let gone: Vec<Attached> = self.links.extract_if(.., all).collect();
-        for attached in gone {
+        for attached in &gone {
             self.forget(&attached.places);
         }
+        close(gone);
     }
 
     /// Detaches those of its probes that are of this process alone.
     pub fn detach_process(&mut self, instrumentation: u8, pid: u32) {
-        let is_its = |attached: &Attached| {
+        let is_over = |attached: &mut Attached| {
             let mut places = attached.places.iter();
-            places.any(|place| place.place.instrumentation == u32::from(instrumentation))
+            attached.pid == Some(pid)
+                && places.any(|place| place.place.instrumentation == u32::from(instrumentation))
         };
-        self.links
-            .retain(|attached| attached.pid != Some(pid) || !is_its(attached));
+        close(self.links.extract_if(.., is_over).collect());
     }
 
     /// Detaches the probes of these USDT points and spans. Others in the same links are attached
@@ -245,15 +249,15 @@ impl Spans {
         };
         let found: Vec<Attached> = self.links.extract_if(.., is_its).collect();
         let mut others = Vec::new();
-        for attached in found {
-            let (its, left): (Vec<ProbePlace>, Vec<ProbePlace>) = attached
-                .places
-                .into_iter()
-                .partition(|place| is_over(place.place.item));
+        for attached in &found {
+            let places = attached.places.iter();
+            let (its, left): (Vec<ProbePlace>, Vec<ProbePlace>) =
+                places.partition(|place| is_over(place.place.item));
             self.forget(&its);
-            others.push((attached.file, left, attached.pid));
+            others.push((Arc::clone(&attached.file), left, attached.pid));
         }
-        // All are detached by now.
+        // First all are detached.
+        close(found);
         for (file, places, pid) in others {
             self.attach(&file, module, &places, pid)?;
         }
@@ -297,8 +301,8 @@ impl Spans {
         (name, most): (&str, u32),
         rows: &HashMap<MapData, ItemKey, R>,
     ) -> Vec<(ItemKey, R)> {
-        let shared = maps.shared.iter().find(|map| map.name == name);
-        let Some(shared) = shared.filter(|_| self.program.is_some()) else {
+        let shared = maps.find(name).filter(|_| self.program.is_some());
+        let Some(shared) = shared else {
             return Vec::new();
         };
         let mut whole = Vec::new();
@@ -326,7 +330,7 @@ impl Spans {
     #[must_use]
     pub fn open(&self) -> Vec<(OpenKey, u64)> {
         let maps = self.maps.as_ref().filter(|_| self.program.is_some());
-        let shared = maps.and_then(|maps| maps.shared.iter().find(|map| map.name == OPEN_SPANS));
+        let shared = maps.and_then(|maps| maps.find(OPEN_SPANS));
         let Some(shared) = shared else {
             return Vec::new();
         };
@@ -375,4 +379,37 @@ impl Spans {
             warn!("hits of threads are kept that are gone: {error}");
         }
     }
+}
+
+impl SpanMaps {
+    /// The program, with these maps.
+    fn load(&mut self, object: &[u8], probing: Probing) -> Result<OwnedFd, MeasureError> {
+        if probing::needs_whole_maps() && self.own.is_empty() {
+            let (places, own_places) = whole(PLACES, MAX_PLACES)?;
+            let (usdt, own_usdt) = whole(USDT_ROWS, MAX_USDT_ROWS)?;
+            let (spans, own_spans) = whole(SPAN_ROWS, MAX_SPAN_ROWS)?;
+            let (open, own_open) = whole(OPEN_SPANS, MAX_OPEN_SPANS)?;
+            (self.places, self.usdt, self.spans, self.open) = (places, usdt, spans, open);
+            self.own = vec![own_places, own_usdt, own_spans, own_open];
+        }
+        let maps = || self.own.iter().chain(self.shared.iter());
+        let loaded = probe_program::load(object, PROGRAM, maps, probing.is_of_many());
+        loaded.map_err(MeasureError::Program)
+    }
+
+    fn find(&self, name: &str) -> Option<&SharedMap> {
+        let mut maps = self.own.iter().chain(self.shared.iter());
+        maps.find(|map| map.name == name)
+    }
+}
+
+impl Drop for Spans {
+    fn drop(&mut self) {
+        close(std::mem::take(&mut self.links));
+    }
+}
+
+/// Detaches probes.
+fn close(attached: Vec<Attached>) {
+    probing::close(attached.into_iter().map(|attached| attached.link).collect());
 }

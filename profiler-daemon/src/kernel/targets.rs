@@ -1,5 +1,5 @@
-//! Who is profiled, as the programs read it, and has every thread judged by that. Names are turned
-//! into what the kernel compares: ids, padded names, group ids.
+//! Who is profiled, as the programs read it, and has every thread evaluated by that. Names are
+//! turned into what the kernel compares: ids, padded names, group ids.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -99,8 +99,8 @@ impl Targets {
     }
 
     /// Replaces the targets, and has the programs work from now on: threads that are born are
-    /// judged by these targets, and so are their children. [`Targets::judge_anew`] does the rest:
-    /// before it, all others are what they were.
+    /// evaluated by these targets, and so are their children. [`Targets::evaluate_anew`] does the
+    /// rest: before it, all others are what they were.
     ///
     /// # Errors
     /// [`TargetError`]; the targets are then partly replaced, and setting them again is safe.
@@ -158,20 +158,20 @@ impl Targets {
         }
         let groups = groups(paths, MissingGroup::LeftOut)?;
         replace(&mut self.cgroups, groups, GROUPS)?;
-        self.judge_anew(programs)?;
+        self.evaluate_anew(programs)?;
         Ok(())
     }
 
-    /// Has every thread judged anew: at its next event, and the sleeping ones at once.
+    /// Has every thread evaluated anew: at its next event, and the sleeping ones at once.
     ///
     /// # Errors
     /// [`StartError`] if the kernel refuses.
-    pub fn judge_anew(&mut self, programs: &mut Programs) -> Result<(), StartError> {
+    pub fn evaluate_anew(&mut self, programs: &mut Programs) -> Result<(), StartError> {
         self.control.next_generation();
         self.scan_tasks(scanning::ALL, programs)
     }
 
-    /// Has every thread judged that has not judged itself yet, of those that are meant
+    /// Has every thread evaluated that has not evaluated itself yet, of those that are meant
     /// (`records::scanning`): also those that never run again. New ones begin in the class they are
     /// in.
     ///
@@ -195,8 +195,8 @@ impl Targets {
 
     /// A pass is over, which has given back `freed` records. Threads that were turned away for want
     /// of one get another chance once there are some again, those that are not known are made
-    /// known, and those whose process has another name now are judged by it. Where that fails it is
-    /// tried again at a later pass: what this one has taken out of the maps is not lost.
+    /// known, and those whose process has another name now are evaluated by it. Where that fails it
+    /// is tried again at a later pass: what this one has taken out of the maps is not lost.
     pub(super) fn readmit(&mut self, pass: &Pass, freed: usize, programs: &mut Programs) {
         let count = |counter: Counter| pass.counters.get(counter as usize).copied().unwrap_or(0);
         let counted = Counted {
@@ -205,9 +205,9 @@ impl Targets {
             renamed: count(Counter::LeadersRenamed),
         };
         if self.readmission.pass(pass.at_ns, counted, freed)
-            && let Err(error) = self.judge_anew(programs)
+            && let Err(error) = self.evaluate_anew(programs)
         {
-            warn!("threads cannot be judged anew, and are in a second: {error}");
+            warn!("threads cannot be evaluated anew, and are in a second: {error}");
             self.readmission.again();
         }
     }

@@ -1,42 +1,11 @@
-//! Loads a program for many user probes at once, and attaches it, for which aya has no call: it
-//! only makes one perf event for each probe, and the kernel takes a tenth of a second to close one.
+//! Attaches a program to many user probes by one link (Linux 6.6), for which aya has no call.
 
-use std::collections::{HashMap, HashSet};
-use std::ffi::{CString, c_char};
+use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
-use aya_obj::Object;
-
-use super::bpf_call::bpf;
-use super::maps::SharedMap;
-
-const BPF_PROG_LOAD: libc::c_long = 5;
-const BPF_LINK_CREATE: libc::c_long = 28;
-/// `BPF_PROG_TYPE_KPROBE`.
-const PROGRAM_TYPE: u32 = 2;
-/// `BPF_TRACE_UPROBE_MULTI` (6.6).
-const UPROBE_MULTI: u32 = 48;
-/// Bytes of what the verifier says of a program that it refuses.
-const LOG_BYTES: usize = 1 << 20;
-
-/// `union bpf_attr`, the member of `BPF_PROG_LOAD`, up to what is used.
-#[repr(C)]
-#[derive(Default)]
-struct ProgramLoad {
-    program_type: u32,
-    instruction_count: u32,
-    instructions: u64,
-    license: u64,
-    log_level: u32,
-    log_bytes: u32,
-    log: u64,
-    kernel_version: u32,
-    program_flags: u32,
-    name: [u8; 16],
-    interface: u32,
-    expected_attach_type: u32,
-}
+use super::bpf_call::{BPF_LINK_CREATE, bpf};
+use super::probe_program::{self, Probe, UPROBE_MULTI};
 
 /// `union bpf_attr`, the member of `BPF_LINK_CREATE` for user probes.
 #[repr(C)]
@@ -56,110 +25,81 @@ struct LinkCreate {
     padding: u32,
 }
 
-/// The program `name` of an object whose maps exist: those of the running programs.
+/// What a kernel knows of such links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// Nothing.
+    Nothing,
+    /// Them, but where one is of a process, it is of a thread (before 6.10).
+    Links,
+    /// Also those of one process.
+    LinksOfProcesses,
+}
+
+/// Asks the kernel, by links that it has to refuse: what it says of them differs.
 ///
 /// # Errors
-/// What does not fit, or what the kernel says, the end of the verifier's log included.
-pub(super) fn load(
-    object: &[u8],
-    name: &str,
-    maps: &[SharedMap],
-) -> Result<OwnedFd, Box<dyn std::error::Error + Send + Sync>> {
-    let mut object = Object::parse(object)?;
-    let sections: HashSet<usize> = object
-        .functions
-        .keys()
-        .map(|(section, _)| *section)
-        .collect();
-    let program = object.programs.get(name).cloned();
-    let program = program.ok_or_else(|| format!("the object has no program {name}"))?;
-    let defined: HashMap<String, aya_obj::Map> = object.maps.clone();
-    // Programs that are not loaded here use maps that are not there: of those no map is known, and
-    // a program that did use one is refused.
-    let known = defined.iter().map(|(name, defined)| {
-        let map = maps.iter().find(|map| map.name == *name);
-        let descriptor = map.map_or(-1, |map| map.descriptor.as_raw_fd());
-        (name.as_str(), descriptor, defined)
-    });
-    object.relocate_maps(known, &sections)?;
-    object.relocate_calls(&sections)?;
-    let function = object.functions.get(&program.function_key());
-    let function = function.ok_or_else(|| format!("the program {name} has no code"))?;
-    let mut log = vec![0_u8; LOG_BYTES];
-    let load = ProgramLoad {
-        program_type: PROGRAM_TYPE,
-        instruction_count: u32::try_from(function.instructions.len())?,
-        instructions: function.instructions.as_ptr() as u64,
-        license: program.license.as_ptr() as u64,
-        name: program_name(name),
-        expected_attach_type: UPROBE_MULTI,
-        ..ProgramLoad::default()
+/// It does not tell, for want of privilege most often.
+pub(super) fn ask() -> io::Result<Known> {
+    let program = probe_program::load_empty()?;
+    let refusal = |pid| match create(program.as_fd(), c"/", &[Probe::START], pid) {
+        Ok(_) => Err(io::Error::other("probes of a folder were attached")),
+        Err(error) => Ok(error.raw_os_error()),
     };
-    bpf(BPF_PROG_LOAD, &load).or_else(|error| {
-        // Again, for its reasons.
-        let told = ProgramLoad {
-            log_level: 1,
-            log_bytes: log.len() as u32,
-            log: log.as_mut_ptr() as u64,
-            ..load
-        };
-        bpf(BPF_PROG_LOAD, &told).map_err(|_| {
-            let end = log.iter().position(|byte| *byte == 0);
-            let text = String::from_utf8_lossy(&log[..end.unwrap_or(log.len())]);
-            let lines: Vec<&str> = text.lines().rev().take(12).collect();
-            let lines: Vec<&str> = lines.into_iter().rev().collect();
-            format!("{error}; the verifier says: {}", lines.join(" / ")).into()
-        })
+    // A folder cannot be probed; where there are no such links, nobody looks whether it is one.
+    if refusal(0)? != Some(libc::EBADF) {
+        return Ok(Known::Nothing);
+    }
+    // No process has this number; where it would be a thread's, that is found out later.
+    Ok(match refusal(u32::MAX)? {
+        Some(libc::EINVAL) => Known::LinksOfProcesses,
+        _ => Known::Links,
     })
 }
 
-/// Probes of one file.
-pub(super) struct Probes<'a> {
-    /// Any path that leads to the file.
-    pub(super) path: &'a str,
-    /// Where, from the start of the file, bytes.
-    pub(super) offsets: &'a [u64],
-    /// What the program is told at each.
-    pub(super) cookies: &'a [u64],
-    /// Counters in the program's memory that are raised while a probe is there, as USDT points have
-    /// them: where, from the start of the file; 0: none. Or nothing for all of them.
-    pub(super) counters: &'a [u64],
-    /// In the memory of this process alone.
-    pub(super) pid: Option<u32>,
+impl Probe {
+    /// The start of a file.
+    const START: Self = Self {
+        offset: 0,
+        cookie: 0,
+        counter: 0,
+    };
 }
 
-/// Attaches a program: as long as the link is open.
+/// Attaches a program to probes of the file that `path` leads to, in the memory of one process
+/// alone if `pid` is one: as long as the link is open.
 ///
 /// # Errors
 /// What the kernel says.
-pub(super) fn attach(program: BorrowedFd<'_>, probes: &Probes<'_>) -> io::Result<OwnedFd> {
-    assert_eq!(probes.offsets.len(), probes.cookies.len(), "one for each");
-    let counters = match probes.counters {
-        [] => 0,
-        counters => {
-            assert_eq!(probes.offsets.len(), counters.len(), "one for each");
-            counters.as_ptr() as u64
-        }
-    };
-    let path = CString::new(probes.path)?;
+pub(super) fn attach(
+    program: BorrowedFd<'_>,
+    path: &CStr,
+    probes: &[Probe],
+    pid: Option<u32>,
+) -> io::Result<OwnedFd> {
+    create(program, path, probes, pid.unwrap_or(0))
+}
+
+fn create(program: BorrowedFd<'_>, path: &CStr, probes: &[Probe], pid: u32) -> io::Result<OwnedFd> {
+    let of = |what: fn(&Probe) -> u64| probes.iter().map(what).collect::<Vec<u64>>();
+    let offsets = of(|probe| probe.offset);
+    let cookies = of(|probe| probe.cookie);
+    let counters = of(|probe| probe.counter);
+    let has_counters = counters.iter().any(|counter| *counter != 0);
     let create = LinkCreate {
         program: program.as_raw_fd().cast_unsigned(),
         attach_type: UPROBE_MULTI,
-        path: path.as_ptr().cast::<c_char>() as u64,
-        offsets: probes.offsets.as_ptr() as u64,
-        counters,
-        cookies: probes.cookies.as_ptr() as u64,
-        count: u32::try_from(probes.offsets.len()).map_err(io::Error::other)?,
-        pid: probes.pid.unwrap_or(0),
+        path: path.as_ptr() as u64,
+        offsets: offsets.as_ptr() as u64,
+        counters: if has_counters {
+            counters.as_ptr() as u64
+        } else {
+            0
+        },
+        cookies: cookies.as_ptr() as u64,
+        count: u32::try_from(probes.len()).map_err(io::Error::other)?,
+        pid,
         ..LinkCreate::default()
     };
     bpf(BPF_LINK_CREATE, &create)
-}
-
-fn program_name(name: &str) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    for (to, from) in bytes.iter_mut().take(15).zip(name.bytes()) {
-        *to = from;
-    }
-    bytes
 }

@@ -197,9 +197,9 @@ impl Account {
         }))
     }
 
-    /// What each node weighs, at the time of a pass (monotonic), in the piece of the recent past
-    /// that began at `piece_ns`.
-    pub(super) fn levels(&self, whole: &WholeSession, now_ns: u64, piece_ns: u64) -> Levels {
+    /// What each node weighs, at the time of a pass (monotonic), in the bucket of the recent past
+    /// that began at `bucket_ns`.
+    pub(super) fn levels(&self, whole: &WholeSession, now_ns: u64, bucket_ns: u64) -> Levels {
         let nodes = self.tree.nodes();
         let parent = |index: usize| nodes[index].parent.index();
         let per_mark = self.per_mark();
@@ -243,12 +243,12 @@ impl Account {
             path: levels,
             frame,
         };
-        self.favour(now_ns.saturating_sub(RECENT_NS), piece_ns, &mut levels);
+        self.favour(now_ns.saturating_sub(RECENT_NS), bucket_ns, &mut levels);
         levels
     }
 
     /// Has incomplete stacks weigh less, and recent ones and innermost frames more.
-    fn favour(&self, recent_ns: u64, piece_ns: u64, levels: &mut Levels) {
+    fn favour(&self, recent_ns: u64, bucket_ns: u64, levels: &mut Levels) {
         let nodes = self.tree.nodes();
         let Levels { path, frame } = levels;
         let mut incomplete = vec![false; nodes.len()];
@@ -268,7 +268,7 @@ impl Account {
                 frame[index] = 0;
             }
         }
-        let recent = self.recent(recent_ns, piece_ns);
+        let recent = self.recent(recent_ns, bucket_ns);
         for index in (1..nodes.len()).rev() {
             path[index] = path[index].saturating_add(recent[index]);
             let parent = nodes[index].parent.index();
@@ -298,7 +298,7 @@ impl Account {
     }
 
     /// How much heavier each node is for being recent.
-    fn recent(&self, recent_ns: u64, piece_ns: u64) -> Vec<Level> {
+    fn recent(&self, recent_ns: u64, bucket_ns: u64) -> Vec<Level> {
         let mut recent = vec![0; self.tree.nodes().len()];
         let slept = self.history.sleep_runs().filter(|s| s.to_ns > recent_ns);
         let slept = slept.filter_map(|sleep_run| sleep_run.holder?.leaf());
@@ -309,7 +309,7 @@ impl Account {
             recent[leaf.index()] = RECENT;
         }
         for segment in self.history.within(recent_ns, u64::MAX) {
-            let is_this = segment.from_ns >= piece_ns;
+            let is_this = segment.from_ns >= bucket_ns;
             for (node, _) in segment.nodes.keys() {
                 recent[node.index()] = if is_this { 2 * RECENT } else { RECENT };
             }

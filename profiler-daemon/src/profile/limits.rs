@@ -1,23 +1,23 @@
 //! The bounds of a profile. Everything it holds is under one of these.
 
-/// How coarse pieces of the recent past are from some age on.
+/// How coarse buckets of the recent past are from some age on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grade {
     /// The age from which on, nanoseconds.
     pub older_than_ns: u64,
     /// Their length, nanoseconds.
-    pub grain_ns: u64,
+    pub width_ns: u64,
 }
 
 /// The grades of a profile that is read once a second.
 pub const GRADES: [Grade; 2] = [
     Grade {
         older_than_ns: 120_000_000_000,
-        grain_ns: 10_000_000_000,
+        width_ns: 10_000_000_000,
     },
     Grade {
         older_than_ns: 600_000_000_000,
-        grain_ns: 60_000_000_000,
+        width_ns: 60_000_000_000,
     },
 ];
 
@@ -38,14 +38,14 @@ pub struct Limits {
     pub exited_threads: usize,
     /// Dropped processes remembered.
     pub dropped_remembered: usize,
-    /// Shortest piece of the recent past, nanoseconds: a little less than the time between two
+    /// Shortest bucket of the recent past, nanoseconds: a little less than the time between two
     /// passes.
     pub segment_ns: u64,
-    /// How pieces become coarser with age, finest first.
+    /// How buckets become coarser with age, finest first.
     pub grades: Vec<Grade>,
-    /// How long the recent past is kept in pieces, nanoseconds.
+    /// How long the recent past is kept in buckets, nanoseconds.
     pub recent_past_ns: u64,
-    /// Bytes of all pieces.
+    /// Bytes of all buckets.
     pub segment_bytes: usize,
     /// Named sessions kept.
     pub sessions: usize,

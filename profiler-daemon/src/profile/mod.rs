@@ -235,16 +235,16 @@ impl Profile {
         }
         self.end(&touched);
         if is_border {
-            self.begin_piece();
+            self.begin_bucket();
         }
     }
 
-    /// Takes the pass's own numbers over and begins the next piece of the recent past when it is
+    /// Takes the pass's own numbers over and begins the next bucket of the recent past when it is
     /// due. True if one is to begin at the end of the pass, too.
     fn begin(&mut self, pass: &DrainPass) -> bool {
         let began_ns = self.timeline.current_ns();
         if self.now_ns.saturating_sub(began_ns) >= self.limits.segment_ns {
-            self.begin_piece();
+            self.begin_bucket();
         }
         self.passes += 1;
         self.now_ns = pass.now_ns.max(self.now_ns);

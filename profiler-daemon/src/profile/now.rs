@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The moment of an update.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
-    /// When the growing piece of the recent past began, monotonic nanoseconds.
+    /// When the growing bucket of the recent past began, monotonic nanoseconds.
     pub segment_ns: u64,
     /// The time of the pass before, monotonic nanoseconds.
     pub last_ns: u64,

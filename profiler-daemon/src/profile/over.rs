@@ -29,7 +29,7 @@ use profiler_common::limits::UNTRACED_CALL;
 pub enum Span {
     /// Everything since the session began.
     Session,
-    /// Whole pieces of the recent past.
+    /// Whole buckets of the recent past.
     Between {
         /// The beginning of the first, monotonic nanoseconds.
         from_ns: u64,
@@ -235,7 +235,7 @@ impl AccountView {
     }
 
     /// Tells what each thread (those without a row: `None`) gained in neighbouring spans of whole
-    /// pieces. `borders_ns` are the beginnings of the spans, and the end of the last one.
+    /// buckets. `borders_ns` are the beginnings of the spans, and the end of the last one.
     pub fn gains_by_span(
         &self,
         borders_ns: &[u64],

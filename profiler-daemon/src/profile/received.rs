@@ -78,11 +78,11 @@ impl Account {
                 continue;
             };
             let of = (index, kind as u8);
-            let pieces = self.spread.pieces(now.pass, of, timeline);
+            let buckets = self.spread.buckets(now.pass, of, timeline);
             let shares = match weights::kind_of(what) {
-                _ if pieces.is_empty() => vec![(Some(now.segment_ns), amount)],
-                Some(Kind::CallBlocked | Kind::CallRunnable) => self.spread.marks(&pieces, amount),
-                _ => Spread::amount(&pieces, amount),
+                _ if buckets.is_empty() => vec![(Some(now.segment_ns), amount)],
+                Some(Kind::CallBlocked | Kind::CallRunnable) => self.spread.marks(&buckets, amount),
+                _ => Spread::amount(&buckets, amount),
             };
             for (segment_ns, share) in shares {
                 if let Some(segment_ns) = segment_ns {

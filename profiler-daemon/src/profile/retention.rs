@@ -1,4 +1,4 @@
-//! What leaves the profile: exited processes beyond the bounds, oldest exit first, and pieces of
+//! What leaves the profile: exited processes beyond the bounds, oldest exit first, and buckets of
 //! the recent past beyond theirs. Nothing leaves the sums: a dropped process becomes part of the
 //! account of its image.
 
@@ -80,9 +80,9 @@ impl Profile {
         );
     }
 
-    /// Begins a piece of the recent past at the time of the last pass, unless one begins there
+    /// Begins a bucket of the recent past at the time of the last pass, unless one begins there
     /// already; older ones become coarser or are forgotten.
-    pub(super) fn begin_piece(&mut self) {
+    pub(super) fn begin_bucket(&mut self) {
         if self.timeline.current_ns() >= self.now_ns {
             return;
         }
@@ -96,13 +96,13 @@ impl Profile {
         self.measured_forgotten += self.timeline.forget_counted(MAX_HELD);
         self.age(self.now_ns.saturating_sub(self.limits.recent_past_ns));
         if self.recent_past_is_full() {
-            self.make_room_for_pieces();
+            self.make_room_for_buckets();
         }
     }
 
     /// Makes the recent past fit its bytes: first what is old in it gives way, then named sessions,
     /// then the last minutes.
-    fn make_room_for_pieces(&mut self) {
+    fn make_room_for_buckets(&mut self) {
         let fine_ns = self.limits.grades.first();
         let fine_ns = fine_ns.map_or(0, |grade| grade.older_than_ns);
         let mut horizon_ns = self.now_ns.saturating_sub(self.limits.recent_past_ns);

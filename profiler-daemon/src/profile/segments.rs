@@ -1,4 +1,4 @@
-//! What one process gained in one piece of the recent past.
+//! What one process gained in one bucket of the recent past.
 //!
 //! Time is put into the segment in which it passed, also when its stack is only known later: the
 //! cells remember per thread and class how much passed and how much of it has found a stack.

@@ -439,7 +439,7 @@ impl Profile {
         change: SessionChange,
     ) -> Result<SessionChanged, SessionRefusal> {
         self.check_session(&change)?;
-        self.begin_piece();
+        self.begin_bucket();
         // That may have given sessions up.
         self.check_session(&change)?;
         let now = At {

@@ -57,7 +57,7 @@ pub struct Coverage {
     pub throttled: Counts,
 }
 
-/// What was asked for is no longer kept in pieces.
+/// What was asked for is no longer kept in buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotKept {
     /// Since when everything is, monotonic nanoseconds.
@@ -305,7 +305,7 @@ impl Snapshot {
         }
     }
 
-    /// What passed between two moments, rounded outward to pieces of the recent past; of a session
+    /// What passed between two moments, rounded outward to buckets of the recent past; of a session
     /// that is younger, from its beginning. `to_ns: None` is now.
     ///
     /// # Errors
@@ -378,13 +378,14 @@ impl Snapshot {
         &self.sessions
     }
 
-    /// Since when everything is kept in pieces, monotonic nanoseconds.
+    /// Since when everything is kept in buckets, monotonic nanoseconds.
     #[must_use]
     pub fn kept_since_ns(&self) -> u64 {
         self.timeline.kept_since_ns()
     }
 
-    /// When the pieces begin that lie between two borders, oldest first: monotonic, and since 1970.
+    /// When the buckets begin that lie between two borders, oldest first: monotonic, and since
+    /// 1970.
     pub fn borders(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = (u64, u64)> {
         let starts = self.timeline.starts.iter();
         let inside = starts.filter(move |start| from_ns <= start.from_ns && start.from_ns < to_ns);

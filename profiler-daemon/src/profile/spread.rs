@@ -1,4 +1,4 @@
-//! In which pieces of the recent past the marks of a wait lie that was not walked: in those in
+//! In which buckets of the recent past the marks of a wait lie that was not walked: in those in
 //! which it passed, in proportion. The time of such waits comes with the totals of their thread,
 //! the marks with a stack, in the same pass or the one after it.
 
@@ -13,7 +13,7 @@ pub(super) struct Part {
     pub(super) from_ns: u64,
     /// How much.
     pub(super) ns: u64,
-    /// It passed without a break: it may lie in several pieces.
+    /// It passed without a break: it may lie in several buckets.
     pub(super) slept: bool,
 }
 
@@ -54,10 +54,10 @@ impl Spread {
         }
     }
 
-    /// Where a wait of a thread and a kind passed whose marks come in this pass: when each piece
+    /// Where a wait of a thread and a kind passed whose marks come in this pass: when each bucket
     /// began (`None`: it is forgotten) and how much of the wait is in it. Nothing: in the growing
     /// one.
-    pub(super) fn pieces(
+    pub(super) fn buckets(
         &self,
         pass: u64,
         of: (u32, u8),
@@ -69,31 +69,31 @@ impl Spread {
             1 => newest,
             _ => None,
         };
-        let mut pieces = Vec::new();
+        let mut buckets = Vec::new();
         for part in parts.into_iter().flatten() {
             if !part.slept {
-                pieces.push((Some(part.from_ns), part.ns));
+                buckets.push((Some(part.from_ns), part.ns));
                 continue;
             }
             let (from_ns, to_ns) = (part.from_ns, part.from_ns + part.ns);
             let mut left_ns = part.ns;
-            for (began_ns, ended_ns) in timeline.kept_pieces(from_ns, to_ns) {
+            for (began_ns, ended_ns) in timeline.kept_buckets(from_ns, to_ns) {
                 let ns = to_ns.min(ended_ns) - from_ns.max(began_ns);
-                pieces.push((Some(began_ns), ns));
+                buckets.push((Some(began_ns), ns));
                 left_ns -= ns;
             }
             if left_ns > 0 {
-                pieces.push((None, left_ns));
+                buckets.push((None, left_ns));
             }
         }
-        pieces
+        buckets
     }
 
-    /// Spreads so many marks: at even steps from a drawn place on, so that each piece has its part
+    /// Spreads so many marks: at even steps from a drawn place on, so that each bucket has its part
     /// of them on average.
     pub(super) fn marks(
         &mut self,
-        pieces: &[(Option<u64>, u64)],
+        buckets: &[(Option<u64>, u64)],
         count: u64,
     ) -> Vec<(Option<u64>, u64)> {
         // Steps by the golden ratio: as even as draws can be.
@@ -103,30 +103,30 @@ impl Spread {
             let steps = ((reached * u128::from(count)) << 32) / total;
             (steps + u128::from(u32::MAX)).saturating_sub(drawn) >> 32
         };
-        split(pieces, up_to)
+        split(buckets, up_to)
     }
 
     /// Spreads an amount.
-    pub(super) fn amount(pieces: &[(Option<u64>, u64)], amount: u64) -> Vec<(Option<u64>, u64)> {
-        split(pieces, |reached, total| {
+    pub(super) fn amount(buckets: &[(Option<u64>, u64)], amount: u64) -> Vec<(Option<u64>, u64)> {
+        split(buckets, |reached, total| {
             reached * u128::from(amount) / total
         })
     }
 }
 
-/// What each piece has, by how much of it all pieces up to some time have.
+/// What each bucket has, by how much of it all buckets up to some time have.
 fn split(
-    pieces: &[(Option<u64>, u64)],
+    buckets: &[(Option<u64>, u64)],
     up_to: impl Fn(u128, u128) -> u128,
 ) -> Vec<(Option<u64>, u64)> {
-    let total: u128 = pieces.iter().map(|(_, ns)| u128::from(*ns)).sum();
+    let total: u128 = buckets.iter().map(|(_, ns)| u128::from(*ns)).sum();
     let (mut reached, mut given) = (0, 0);
-    let shares = pieces.iter().map(|(piece, ns)| {
+    let shares = buckets.iter().map(|(bucket, ns)| {
         reached += u128::from(*ns);
         let now = up_to(reached, total.max(1));
         let share = now - given;
         given = now;
-        (*piece, u64::try_from(share).unwrap_or(u64::MAX))
+        (*bucket, u64::try_from(share).unwrap_or(u64::MAX))
     });
     shares.filter(|(_, share)| *share > 0).collect()
 }
@@ -135,32 +135,32 @@ fn split(
 mod tests {
     use super::*;
 
-    // Check that every mark and all of an amount find a piece, and that over many waits each piece
-    // has its part of the marks.
+    // Check that every mark and all of an amount find a bucket, and that over many waits each
+    // bucket has its part of the marks.
     #[test]
     fn parts_of_marks() {
         let mut spread = Spread::default();
-        let pieces = [(Some(1), 700), (None, 200), (Some(2), 100)];
+        let buckets = [(Some(1), 700), (None, 200), (Some(2), 100)];
         for count in [1, 3, 1_000] {
             let mut sums = [0u64; 3];
             for _ in 0..10_000 {
-                let shares = spread.marks(&pieces, count);
+                let shares = spread.marks(&buckets, count);
                 assert_eq!(shares.iter().map(|share| share.1).sum::<u64>(), count);
-                for (piece, share) in shares {
-                    let index = pieces.iter().position(|known| known.0 == piece);
+                for (bucket, share) in shares {
+                    let index = buckets.iter().position(|known| known.0 == bucket);
                     sums[index.unwrap()] += share;
                 }
             }
-            for (sum, (_, ns)) in sums.iter().zip(pieces) {
+            for (sum, (_, ns)) in sums.iter().zip(buckets) {
                 let expected = 10 * count * ns;
                 assert!(sum.abs_diff(expected) <= 2, "{sum} of {expected}");
             }
         }
-        let shares = Spread::amount(&pieces, 12_345);
+        let shares = Spread::amount(&buckets, 12_345);
         assert_eq!(shares, [(Some(1), 8_641), (None, 2_469), (Some(2), 1_235)]);
     }
 
-    // Check that time that was slept through is cut at the borders of pieces, and that notes hold
+    // Check that time that was slept through is cut at the borders of buckets, and that notes hold
     // for two passes.
     #[test]
     fn notes() {
@@ -182,17 +182,17 @@ mod tests {
         };
         spread.note(7, (1, 4), vec![slept], 20);
         let cut = [(Some(10), 10), (Some(20), 2), (None, 5)];
-        assert_eq!(spread.pieces(7, (1, 4), &timeline), cut);
-        assert_eq!(spread.pieces(8, (1, 4), &timeline), cut);
-        assert_eq!(spread.pieces(9, (1, 4), &timeline), []);
-        assert_eq!(spread.pieces(7, (2, 4), &timeline), []);
-        // What came since is all in the growing piece.
+        assert_eq!(spread.buckets(7, (1, 4), &timeline), cut);
+        assert_eq!(spread.buckets(8, (1, 4), &timeline), cut);
+        assert_eq!(spread.buckets(9, (1, 4), &timeline), []);
+        assert_eq!(spread.buckets(7, (2, 4), &timeline), []);
+        // What came since is all in the growing bucket.
         let now = Part {
             from_ns: 20,
             ns: 3,
             slept: false,
         };
         spread.note(8, (1, 4), vec![now], 20);
-        assert_eq!(spread.pieces(8, (1, 4), &timeline), []);
+        assert_eq!(spread.buckets(8, (1, 4), &timeline), []);
     }
 }

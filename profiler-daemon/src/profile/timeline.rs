@@ -1,8 +1,9 @@
-//! Into which pieces the session is cut, and how these become fewer as they age: short ones for the
-//! last minutes, longer ones before, and none of what is too old, unless a named session needs it.
+//! Into which buckets the session is cut, and how these become fewer as they age: short ones for
+//! the last minutes, longer ones before, and none of what is too old, unless a named session needs
+//! it.
 //!
-//! The pieces follow each other without a gap from the beginning of the session; those that are
-//! forgotten stay as gaps, and neighbouring gaps become one. What a piece holds is in each
+//! The buckets follow each other without a gap from the beginning of the session; those that are
+//! forgotten stay as gaps, and neighbouring gaps become one. What a bucket holds is in each
 //! process's [window history](super::window_history).
 
 use std::{collections::VecDeque, sync::Arc};
@@ -24,10 +25,10 @@ pub struct Counters {
     pub(super) throttled: Counts,
 }
 
-/// Where a piece begins.
+/// Where a bucket begins.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Start {
-    /// When, monotonic nanoseconds: what the piece is known by.
+    /// When, monotonic nanoseconds: what the bucket is known by.
     pub(super) from_ns: u64,
     /// When, nanoseconds since 1970.
     pub(super) from_unix_ns: u64,
@@ -39,9 +40,9 @@ pub struct Start {
     pub(super) kept: bool,
 }
 
-/// What is needed of pieces that are too old for windows.
+/// What is needed of buckets that are too old for windows.
 pub(super) trait Needs {
-    /// Whether the piece between these two borders is needed.
+    /// Whether the bucket between these two borders is needed.
     fn needs(&self, from_ns: u64, to_ns: u64) -> bool;
     /// Whether this border is needed.
     fn is_border(&self, at_ns: u64) -> bool;
@@ -50,25 +51,25 @@ pub(super) trait Needs {
 /// A change to what the rings hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// The pieces between become one.
+    /// The buckets between become one.
     Merge { from_ns: u64, to_ns: u64 },
-    /// The pieces between are forgotten.
+    /// The buckets between are forgotten.
     Forget { from_ns: u64, to_ns: u64 },
 }
 
-/// See the module. The last piece is still growing.
+/// See the module. The last bucket is still growing.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Timeline {
     pub(super) starts: Arc<VecDeque<Start>>,
 }
 
-/// What becomes of a piece.
+/// What becomes of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lot {
+enum BucketFate {
     /// It stays as it is.
     Stays,
-    /// It is merged with its neighbours of the same number, grain by grain.
-    Grain(u64, u64),
+    /// It is merged with its neighbours of the same number, by the width of a bucket.
+    Widens(u64, u64),
     /// It is merged as far as the borders that are needed allow.
     Old,
     /// It is forgotten.
@@ -76,29 +77,33 @@ enum Lot {
 }
 
 impl Timeline {
-    /// When the growing piece began.
+    /// When the growing bucket began.
     pub(super) fn current_ns(&self) -> u64 {
         self.starts.back().map_or(0, |start| start.from_ns)
     }
 
-    /// Begins a piece. It must begin later than the last one.
+    /// Begins a bucket. It must begin later than the last one.
     pub(super) fn open(&mut self, start: Start) {
         debug_assert!(self.starts.is_empty() || start.from_ns > self.current_ns());
         Arc::make_mut(&mut self.starts).push_back(start);
     }
 
-    /// The pieces, oldest first, each with its end: the beginning of the next; of the growing one
+    /// The buckets, oldest first, each with its end: the beginning of the next; of the growing one
     /// the end of time.
-    pub(super) fn pieces(&self) -> impl Iterator<Item = (&Start, u64)> {
+    pub(super) fn buckets(&self) -> impl Iterator<Item = (&Start, u64)> {
         let ends = self.starts.iter().skip(1).map(|start| start.from_ns);
         self.starts.iter().zip(ends.chain([u64::MAX]))
     }
 
-    /// The pieces that overlap a span and are not forgotten, as beginning and end.
-    pub(super) fn kept_pieces(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = (u64, u64)> {
-        let pieces = self.pieces().filter(|(start, _)| start.kept);
-        let pieces = pieces.map(|(start, end_ns)| (start.from_ns, end_ns));
-        pieces.filter(move |(piece_ns, end_ns)| *piece_ns < to_ns && from_ns < *end_ns)
+    /// The buckets that overlap a span and are not forgotten, as beginning and end.
+    pub(super) fn kept_buckets(
+        &self,
+        from_ns: u64,
+        to_ns: u64,
+    ) -> impl Iterator<Item = (u64, u64)> {
+        let buckets = self.buckets().filter(|(start, _)| start.kept);
+        let buckets = buckets.map(|(start, end_ns)| (start.from_ns, end_ns));
+        buckets.filter(move |(bucket_ns, end_ns)| *bucket_ns < to_ns && from_ns < *end_ns)
     }
 
     /// The last border that is not after a moment; the first one for what lies before the session.
@@ -107,7 +112,7 @@ impl Timeline {
         self.starts.get(after.saturating_sub(1))
     }
 
-    /// The first border that is not before a moment; none in the growing piece.
+    /// The first border that is not before a moment; none in the growing bucket.
     pub(super) fn border_after(&self, at_ns: u64) -> Option<&Start> {
         let first = self.starts.partition_point(|start| start.from_ns < at_ns);
         self.starts.get(first)
@@ -115,8 +120,8 @@ impl Timeline {
 
     /// Whether all that passed between two borders is still known.
     pub(super) fn is_kept(&self, from_ns: u64, to_ns: u64) -> bool {
-        let mut pieces = self.pieces();
-        pieces.all(|(start, end_ns)| start.kept || end_ns <= from_ns || to_ns <= start.from_ns)
+        let mut buckets = self.buckets();
+        buckets.all(|(start, end_ns)| start.kept || end_ns <= from_ns || to_ns <= start.from_ns)
     }
 
     /// Since when everything is known without a gap, monotonic nanoseconds.
@@ -125,7 +130,7 @@ impl Timeline {
         kept.last().map_or(0, |start| start.from_ns)
     }
 
-    /// Lets the pieces age: merges what the grades want merged, and what ended before `horizon_ns`
+    /// Lets the buckets age: merges what the grades want merged, and what ended before `horizon_ns`
     /// is merged as far as it is needed and else forgotten. Answers what is to be done to the
     /// rings.
     pub(super) fn age(
@@ -135,32 +140,32 @@ impl Timeline {
         horizon_ns: u64,
         needs: &impl Needs,
     ) -> Vec<Change> {
-        let lots: Vec<Lot> = self
-            .pieces()
+        let fates: Vec<BucketFate> = self
+            .buckets()
             .map(|(start, end_ns)| match () {
-                () if end_ns == u64::MAX => Lot::Stays,
-                () if !start.kept => Lot::Gone,
-                () if end_ns > horizon_ns => grain(start.from_ns, now_ns, grades),
-                () if needs.needs(start.from_ns, end_ns) => Lot::Old,
-                () => Lot::Gone,
+                () if end_ns == u64::MAX => BucketFate::Stays,
+                () if !start.kept => BucketFate::Gone,
+                () if end_ns > horizon_ns => widened(start.from_ns, now_ns, grades),
+                () if needs.needs(start.from_ns, end_ns) => BucketFate::Old,
+                () => BucketFate::Gone,
             })
             .collect();
         let mut changes = Vec::new();
-        let mut joined = vec![false; lots.len()];
+        let mut joined = vec![false; fates.len()];
         let mut index = 0;
-        while index < lots.len() {
+        while index < fates.len() {
             let mut end = index + 1;
-            while end < lots.len()
-                && lots[index] != Lot::Stays
-                && lots[end] == lots[index]
-                && (lots[end] == Lot::Gone || !needs.is_border(self.starts[end].from_ns))
+            while end < fates.len()
+                && fates[index] != BucketFate::Stays
+                && fates[end] == fates[index]
+                && (fates[end] == BucketFate::Gone || !needs.is_border(self.starts[end].from_ns))
             {
                 joined[end] = true;
                 end += 1;
             }
             let to_ns = self.starts.get(end).map_or(u64::MAX, |start| start.from_ns);
             let from_ns = self.starts[index].from_ns;
-            if lots[index] == Lot::Gone {
+            if fates[index] == BucketFate::Gone {
                 if (index..end).any(|at| self.starts[at].kept) {
                     changes.push(Change::Forget { from_ns, to_ns });
                 }
@@ -171,8 +176,8 @@ impl Timeline {
         }
         if joined.contains(&true) || !changes.is_empty() {
             let starts = Arc::make_mut(&mut self.starts);
-            for (start, lot) in starts.iter_mut().zip(&lots) {
-                start.kept &= *lot != Lot::Gone;
+            for (start, fate) in starts.iter_mut().zip(&fates) {
+                start.kept &= *fate != BucketFate::Gone;
             }
             let mut joined = joined.into_iter();
             starts.retain(|_| !joined.next().unwrap_or_default());
@@ -200,23 +205,23 @@ impl Timeline {
         forgot
     }
 
-    /// The next border after a moment that is not the growing piece's own.
+    /// The next border after a moment that is not the growing bucket's own.
     pub(super) fn next_horizon(&self, horizon_ns: u64) -> Option<u64> {
         let mut borders = self.starts.iter().map(|start| start.from_ns);
         borders.find(|at_ns| *at_ns > horizon_ns)
     }
 }
 
-/// The coarsest grain of which all has come to its age.
-fn grain(from_ns: u64, now_ns: u64, grades: &[Grade]) -> Lot {
+/// The widest bucket of which all has come to its age.
+fn widened(from_ns: u64, now_ns: u64, grades: &[Grade]) -> BucketFate {
     for grade in grades.iter().rev() {
-        let number = from_ns / grade.grain_ns;
-        let complete_ns = (number + 1) * grade.grain_ns;
+        let number = from_ns / grade.width_ns;
+        let complete_ns = (number + 1) * grade.width_ns;
         if complete_ns.saturating_add(grade.older_than_ns) <= now_ns {
-            return Lot::Grain(grade.grain_ns, number);
+            return BucketFate::Widens(grade.width_ns, number);
         }
     }
-    Lot::Stays
+    BucketFate::Stays
 }
 
 #[cfg(test)]
@@ -227,11 +232,11 @@ mod tests {
     const GRADES: [Grade; 2] = [
         Grade {
             older_than_ns: 20 * SECOND_NS,
-            grain_ns: 10 * SECOND_NS,
+            width_ns: 10 * SECOND_NS,
         },
         Grade {
             older_than_ns: 60 * SECOND_NS,
-            grain_ns: 30 * SECOND_NS,
+            width_ns: 30 * SECOND_NS,
         },
     ];
 
@@ -274,7 +279,7 @@ mod tests {
             .collect()
     }
 
-    // Check that pieces become coarser with age, whole grains at a time, and that what is too old
+    // Check that buckets become coarser with age, by whole widths, and that what is too old
     // is one gap.
     #[test]
     fn grades() {
@@ -293,7 +298,7 @@ mod tests {
         assert_eq!(timeline.kept_since_ns(), 30 * SECOND_NS);
     }
 
-    // Check that what is needed is kept between gaps, as few pieces as its borders allow.
+    // Check that what is needed is kept between gaps, as few buckets as its borders allow.
     #[test]
     fn needs_are_kept() {
         let borders = [5, 17, 41].map(|second| second * SECOND_NS).to_vec();

@@ -392,7 +392,7 @@ impl WindowHistory {
         }
         for sleep_run in other.sleep_runs.iter() {
             let holder = sleep_run.holder.map(|holder| holder.renumbered(nodes));
-            for (from_ns, to_ns) in timeline.kept_pieces(sleep_run.from_ns, sleep_run.to_ns) {
+            for (from_ns, to_ns) in timeline.kept_buckets(sleep_run.from_ns, sleep_run.to_ns) {
                 let ns = sleep_run.within(from_ns, to_ns);
                 self.at(from_ns, |to| {
                     to.add_time(super::segments::FOLDED, sleep_run.class, holder, ns);

@@ -155,35 +155,43 @@ fn nest(
     query: &TreeQuery,
 ) -> (TreeNode, u64) {
     let nodes = &tree.nodes;
-    let (inclusive, own) = tree.accuracy_of_nodes(visible);
+    // Nodes that are shown have rows, the root the first; the row of one that is cut is that of the
+    // nearest of its callers that are shown. So what is cut takes no room.
+    let mut rows = 0;
+    let mut row_of = vec![0_u32; nodes.len()];
+    for index in 0..nodes.len() {
+        row_of[index] = if visible[index] {
+            rows += 1;
+            rows - 1
+        } else {
+            row_of[nodes[index].parent as usize]
+        };
+    }
+    let shown_row = |node: u32| visible[node as usize].then(|| row_of[node as usize]);
+    let (inclusive, own) = tree.accuracy_of_nodes(rows as usize, shown_row);
     let figures = |index: usize| {
-        let node = &nodes[index];
+        let (node, row) = (&nodes[index], row_of[index] as usize);
         let of = |values, accuracy: &Accuracy| Figures {
             values,
             accuracy: Some(*accuracy),
         };
-        (of(node.total, &inclusive[index]), of(node.own, &own[index]))
+        (of(node.total, &inclusive[row]), of(node.own, &own[row]))
     };
-    let mut children: Vec<SizedChildren> = (0..nodes.len()).map(|_| Vec::new()).collect();
-    let mut cut: Vec<(u64, Values)> = vec![(0, Values::default()); nodes.len()];
+    let mut children: Vec<SizedChildren> = (0..rows).map(|_| Vec::new()).collect();
+    let mut cut: Vec<(u64, Values)> = vec![(0, Values::default()); rows as usize];
     let mut cut_nodes = 0;
     for index in (1..nodes.len()).rev() {
-        let parent = nodes[index].parent as usize;
+        let (row, parent) = (row_of[index] as usize, nodes[index].parent as usize);
         if visible[index] {
-            let below = finish(
-                view,
-                std::mem::take(&mut children[index]),
-                &cut[index],
-                query,
-            );
+            let below = finish(view, std::mem::take(&mut children[row]), &cut[row], query);
             let size = size(query, &nodes[index].total);
-            children[parent].push((size, node(view, tree, index, &figures(index), below)));
+            let node = node(view, tree, index, &figures(index), below);
+            children[row_of[parent] as usize].push((size, node));
         } else {
             cut_nodes += 1;
-            let below = cut[index].0;
-            cut[parent].0 += below + 1;
+            cut[row].0 += 1;
             if visible[parent] {
-                cut[parent].1.add(&nodes[index].total);
+                cut[row].1.add(&nodes[index].total);
             }
         }
     }

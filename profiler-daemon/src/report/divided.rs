@@ -52,7 +52,9 @@ impl Divided {
         // Exact waits are of no kind: they go with the first stratum of each member.
         let mut has_exact = vec![false; kinds.len()];
         for shared in strata {
-            let mut held: Vec<(u32, Primary)> = Vec::new();
+            let members = shared.members.iter();
+            let most = members.map(|(member, _)| by_member[*member as usize].len());
+            let mut held: Vec<(u32, Primary)> = Vec::with_capacity(most.sum());
             for (member, set) in &shared.members {
                 let with_exact = !std::mem::replace(&mut has_exact[*member as usize], true);
                 for cell in &by_member[*member as usize] {
@@ -77,8 +79,7 @@ impl Divided {
         let mut sum = Primary::default();
         held.iter().for_each(|(_, part)| sum.add(part));
         let stratum = Stratum::new(&shared.kinds, &sum, span_ns);
-        let parts: Vec<Primary> = held.iter().map(|(_, part)| *part).collect();
-        let (products, _) = stratum.divide(&parts);
+        let (products, _) = stratum.divide(held.iter().map(|(_, part)| part));
         for ((cell, _), product) in held.iter().zip(&products) {
             self.values[*cell as usize].add(&Values::from(product));
         }
@@ -95,9 +96,12 @@ impl Divided {
                 self.not_sampled[*member as usize].add(&values);
             }
         }
-        let places = held.iter().map(|(cell, _)| cells[*cell as usize].node);
-        self.holdings
-            .add(stratum, places.zip(parts.iter().copied()).collect());
+        // In the same memory: there may be a hundred bytes for each node of all trees.
+        let places = held.into_iter();
+        let places = places.map(|(cell, part)| (cells[cell as usize].node, part));
+        let mut places: Vec<(u32, Primary)> = places.collect();
+        places.shrink_to_fit();
+        self.holdings.add(stratum, places);
     }
 }
 

@@ -60,14 +60,14 @@ pub enum ReportError {
         /// Some names of functions that hold it as a part.
         similar: Vec<String>,
     },
-    /// So far back is no longer kept in pieces.
+    /// So far back is no longer kept in buckets.
     #[error("the window is too long: {} s are kept at most; ask for window=session to see everything", longest_ns / 1_000_000_000)]
     WindowTooLong {
         /// The longest window that has an answer now, nanoseconds.
         longest_ns: u64,
     },
-    /// Part of it is no longer kept in pieces.
-    #[error("the window begins before what is kept in pieces: from={} is the earliest now; ask for window=session to see everything", rfc3339(*since_unix_ns))]
+    /// Part of it is no longer kept in buckets.
+    #[error("the window begins before what is kept in buckets: from={} is the earliest now; ask for window=session to see everything", rfc3339(*since_unix_ns))]
     WindowTooOld {
         /// Since when everything is kept, nanoseconds since 1970.
         since_unix_ns: u64,

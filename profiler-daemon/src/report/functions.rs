@@ -12,7 +12,7 @@ use super::{
     figures::Figures,
     fold::Folding,
     measured_rows::{MeasuredGroup, RowOf, measured_of_rows},
-    merged_tree::{Function, Grain, Label, MergedTree, kind_name},
+    merged_tree::{CodeLevel, Function, Label, MergedTree, kind_name},
     product::Values,
     query::{Scope, TableQuery},
     scope::View,
@@ -197,7 +197,7 @@ pub fn functions_with_inlines(
     names: &dyn Names,
     lines: &dyn Lines,
 ) -> Result<List<FunctionRow>, ReportError> {
-    let label = Label::Code(names, lines, Grain::Functions);
+    let label = Label::Code(names, lines, CodeLevel::Functions);
     table(snapshot, scope, query, label, Some(lines))
 }
 

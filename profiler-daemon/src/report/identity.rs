@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::{
-    merged_tree::{Function, Grain, Label, NOT_LOOKED_UP, Standing},
+    merged_tree::{CodeLevel, Function, Label, NOT_LOOKED_UP, Standing},
     names::Names,
     scope::View,
 };
@@ -69,9 +69,9 @@ pub(super) fn functions_at<'n>(
             offset: Some(place.offset),
             ..named(names, frame, module, kernel)
         }],
-        Label::Code(names, lines, grain) => {
+        Label::Code(names, lines, level) => {
             let function = named(names, frame, module, kernel);
-            at_line(function, lines.code(place), grain, place.offset)
+            at_line(function, lines.code(place), level, place.offset)
         }
     }
 }
@@ -112,7 +112,7 @@ fn named<'n>(names: &'n dyn Names, frame: FrameId, module: ModuleId, kernel: boo
 fn at_line<'n>(
     function: Function<'n>,
     code: Option<&'n Code>,
-    grain: Grain,
+    level: CodeLevel,
     offset: u64,
 ) -> Vec<Function<'n>> {
     let known: &[Step] = match code.map(|code| &code.steps) {
@@ -123,21 +123,21 @@ fn at_line<'n>(
     let source = code.map(Code::source);
     let innermost = source.and_then(Result::ok);
     let no_line = source.and_then(Result::err);
-    let steps = match grain {
-        Grain::Functions => {
+    let steps = match level {
+        CodeLevel::Functions => {
             let inlined = known.iter().skip(1).map(|step| inlined_in(&function, step));
             let inlined: Vec<Function<'n>> = inlined.collect();
             return std::iter::once(function).chain(inlined).collect();
         }
-        Grain::Lines { inlines: true } if known.len() > 1 => known,
-        Grain::Lines { .. } => {
+        CodeLevel::Lines { inlines: true } if known.len() > 1 => known,
+        CodeLevel::Lines { .. } => {
             return vec![Function {
                 source: innermost,
                 no_line,
                 ..function
             }];
         }
-        Grain::Instructions => {
+        CodeLevel::Instructions => {
             return vec![Function {
                 offset: Some(offset),
                 code_address: code.and_then(|code| code.address),

@@ -12,7 +12,7 @@ use super::{
     error::ReportError,
     fold::Folding,
     meant::meant,
-    merged_tree::{Function, Grain, Label, MergedTree, kind_name},
+    merged_tree::{CodeLevel, Function, Label, MergedTree, kind_name},
     query::{CodeQuery, Scope},
     scope::View,
     table::{Columns, Key, Row, columns_with_values},
@@ -211,10 +211,10 @@ pub fn lines(
     names: &dyn Names,
     lines: &dyn Lines,
 ) -> Result<List<LineRow>, ReportError> {
-    let grain = Grain::Lines {
+    let level = CodeLevel::Lines {
         inlines: query.inlines,
     };
-    table(snapshot, scope, query, (names, lines, grain), LineRow::new)
+    table(snapshot, scope, query, (names, lines, level), LineRow::new)
 }
 
 /// A row per instruction of a process or of the session.
@@ -228,7 +228,7 @@ pub fn instructions(
     names: &dyn Names,
     lines: &dyn Lines,
 ) -> Result<List<InstructionRow>, ReportError> {
-    let code = (names, lines, Grain::Instructions);
+    let code = (names, lines, CodeLevel::Instructions);
     table(snapshot, scope, query, code, InstructionRow::new)
 }
 
@@ -236,13 +236,13 @@ fn table<R: Row>(
     snapshot: &Snapshot,
     scope: &Scope,
     query: &CodeQuery,
-    (names, lines, grain): (&dyn Names, &dyn Lines, Grain),
+    (names, lines, level): (&dyn Names, &dyn Lines, CodeLevel),
     row: impl Fn(&View<'_>, &Function<'_>, RowValues) -> R,
 ) -> Result<List<R>, ReportError> {
     let view = View::new(snapshot, scope, query.table.window)?;
     let shape = TreeOptions {
         folding: Folding::new(snapshot, &query.table.fold)?,
-        ..TreeOptions::plain(query.table.frames, Label::Code(names, lines, grain))
+        ..TreeOptions::plain(query.table.frames, Label::Code(names, lines, level))
     };
     let tree = MergedTree::new(&view, shape);
     if let Some(module) = &query.module {

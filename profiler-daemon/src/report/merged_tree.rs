@@ -49,12 +49,12 @@ pub(super) enum Label<'n> {
     /// The whole module. Names only say where threads begin.
     Modules(&'n dyn Names),
     /// What debug information tells apart.
-    Code(&'n dyn Names, &'n dyn Lines, Grain),
+    Code(&'n dyn Names, &'n dyn Lines, CodeLevel),
 }
 
 /// What counts as one, of what debug information tells apart.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Grain {
+pub(super) enum CodeLevel {
     /// A function, inlined or not.
     Functions,
     /// A line of a function.
@@ -237,14 +237,16 @@ impl<'n> MergedTree<'n> {
         with_accuracy(inclusive, accuracy)
     }
 
-    /// How good the inclusive and the own values of the `wanted` nodes are; of others nothing is
-    /// said.
-    pub(super) fn accuracy_of_nodes(&self, wanted: &[bool]) -> (Vec<Accuracy>, Vec<Accuracy>) {
-        let row_of = |node: u32| wanted[node as usize].then_some(node);
-        let (holdings, nodes) = (&self.divided.holdings, self.nodes.len());
+    /// How good the inclusive and the own values are of `rows` nodes, which `row_of` numbers.
+    pub(super) fn accuracy_of_nodes(
+        &self,
+        rows: usize,
+        row_of: impl Fn(u32) -> Option<u32>,
+    ) -> (Vec<Accuracy>, Vec<Accuracy>) {
+        let holdings = &self.divided.holdings;
         (
-            holdings.with_callees(&self.nodes, nodes, row_of),
-            holdings.of_own(nodes, row_of),
+            holdings.with_callees(&self.nodes, rows, &row_of),
+            holdings.of_own(rows, &row_of),
         )
     }
 

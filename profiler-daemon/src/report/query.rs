@@ -34,17 +34,17 @@ pub enum Window {
     /// Since the session began.
     #[default]
     Session,
-    /// As much of the recent past as is kept in pieces.
+    /// As much of the recent past as is kept in buckets.
     Kept,
     /// What a person wants who says nothing: the last 30 s of a session that is older than 5
     /// minutes, else the session.
     Recent,
     /// The most recent part.
     Last {
-        /// Nanoseconds; rounded up to whole pieces.
+        /// Nanoseconds; rounded up to whole buckets.
         duration_ns: u64,
     },
-    /// From one moment to another, rounded outward to whole pieces.
+    /// From one moment to another, rounded outward to whole buckets.
     Between {
         /// The first moment.
         from: Moment,
@@ -264,7 +264,7 @@ pub struct TableQuery {
 pub struct TimelineQuery {
     /// Which rows, in which order, over which time. Whose functions count does not matter.
     pub table: TableQuery,
-    /// Most spans; more pieces than that are put together.
+    /// Most spans; more buckets than that are put together.
     pub max_spans: usize,
 }
 

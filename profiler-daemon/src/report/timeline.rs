@@ -232,13 +232,13 @@ struct Spans {
 }
 
 impl Spans {
-    /// The pieces of the window, neighbours put together where there are more than `most`.
+    /// The buckets of the window, neighbours put together where there are more than `most`.
     fn new(view: &View<'_>, most: usize) -> Self {
         let coverage = &view.coverage;
         let (from_ns, to_ns) = (coverage.from_ns, coverage.to_ns);
-        let mut pieces: Vec<(u64, u64)> = view.snapshot.borders(from_ns, to_ns).collect();
-        pieces.push((to_ns, coverage.to_unix_ns));
-        let borders = few(&pieces, most);
+        let mut buckets: Vec<(u64, u64)> = view.snapshot.borders(from_ns, to_ns).collect();
+        buckets.push((to_ns, coverage.to_unix_ns));
+        let borders = few(&buckets, most);
         let span = |pair: &[(u64, u64)]| TimelineSpan {
             from_at: rfc3339(pair[0].1),
             to_at: rfc3339(pair[1].1),
@@ -258,35 +258,35 @@ impl Spans {
     }
 }
 
-/// The borders of at most so many spans, each of neighbouring pieces that together are no longer
-/// than they must be; longer pieces stay by themselves.
-fn few(pieces: &[(u64, u64)], most: usize) -> Vec<(u64, u64)> {
-    let joined = |grain_ns: u64| {
+/// The borders of at most so many spans, each of neighbouring buckets that together are no longer
+/// than they must be; longer buckets stay by themselves.
+fn few(buckets: &[(u64, u64)], most: usize) -> Vec<(u64, u64)> {
+    let joined = |width_ns: u64| {
         let mut borders: Vec<(u64, u64)> = Vec::new();
-        for (index, piece) in pieces.iter().enumerate() {
-            let end_ns = pieces.get(index + 1).map_or(u64::MAX, |next| next.0);
+        for (index, bucket) in buckets.iter().enumerate() {
+            let end_ns = buckets.get(index + 1).map_or(u64::MAX, |next| next.0);
             let goes_on = borders
                 .last()
-                .is_some_and(|last| end_ns - last.0 <= grain_ns);
+                .is_some_and(|last| end_ns - last.0 <= width_ns);
             if !goes_on {
-                borders.push(*piece);
+                borders.push(*bucket);
             }
         }
         borders
     };
-    let (mut enough_ns, mut too_little_ns) = match pieces {
+    let (mut enough_ns, mut too_little_ns) = match buckets {
         [first, .., last] => (last.0 - first.0, 0),
         _ => (0, 0),
     };
-    if pieces.len() <= most + 1 {
-        return pieces.to_vec();
+    if buckets.len() <= most + 1 {
+        return buckets.to_vec();
     }
     while enough_ns - too_little_ns > 1 {
-        let grain_ns = too_little_ns + (enough_ns - too_little_ns) / 2;
-        if joined(grain_ns).len() <= most + 1 {
-            enough_ns = grain_ns;
+        let width_ns = too_little_ns + (enough_ns - too_little_ns) / 2;
+        if joined(width_ns).len() <= most + 1 {
+            enough_ns = width_ns;
         } else {
-            too_little_ns = grain_ns;
+            too_little_ns = width_ns;
         }
     }
     joined(enough_ns)
@@ -397,7 +397,7 @@ pub fn process_timeline(
     answer(&view, (query, names), lines, fill)
 }
 
-/// The session as a whole has a timeline as long as all of it is kept in pieces.
+/// The session as a whole has a timeline as long as all of it is kept in buckets.
 fn window(snapshot: &Snapshot, query: &TimelineQuery) -> Window {
     match query.table.window {
         Window::Session => Window::Between {
@@ -456,16 +456,16 @@ fn answer<W: Who>(
 mod tests {
     use super::few;
 
-    // Check that pieces are only put together where there are too many, and then the short ones
+    // Check that buckets are only put together where there are too many, and then the short ones
     // among themselves.
     #[test]
-    fn short_pieces_are_put_together() {
+    fn short_buckets_are_put_together() {
         let at = |ns: &[u64]| ns.iter().map(|ns| (*ns, 0)).collect::<Vec<_>>();
-        let pieces = at(&[0, 60, 70, 71, 72, 73, 74]);
-        assert_eq!(few(&pieces, 6), pieces);
-        assert_eq!(few(&pieces, 4), at(&[0, 60, 70, 72, 74]));
-        assert_eq!(few(&pieces, 3), at(&[0, 60, 70, 74]));
-        assert_eq!(few(&pieces, 1), at(&[0, 74]));
+        let buckets = at(&[0, 60, 70, 71, 72, 73, 74]);
+        assert_eq!(few(&buckets, 6), buckets);
+        assert_eq!(few(&buckets, 4), at(&[0, 60, 70, 72, 74]));
+        assert_eq!(few(&buckets, 3), at(&[0, 60, 70, 74]));
+        assert_eq!(few(&buckets, 1), at(&[0, 74]));
         assert_eq!(few(&at(&[5]), 1), at(&[5]));
     }
 }

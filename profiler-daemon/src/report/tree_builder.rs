@@ -214,6 +214,8 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
             let moves = self.divide_among_kernel_functions(&divided.values);
             divided.holdings.move_into_kernel(moves);
         }
+        // Nodes have them by now.
+        divided.values = Vec::new();
         let mut tree = self.tree;
         for node in &mut tree.nodes {
             node.total = node.own;

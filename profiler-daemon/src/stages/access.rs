@@ -133,8 +133,8 @@ impl Access {
             .await
     }
 
-    /// Replaces what is profiled, and answers it. Threads that sleep are judged at once, so all of
-    /// it counts from the answer on.
+    /// Replaces what is profiled, and answers it. Threads that sleep are evaluated at once, so all
+    /// of it counts from the answer on.
     ///
     /// # Errors
     /// [`Unanswered`]; within, why they cannot be set.

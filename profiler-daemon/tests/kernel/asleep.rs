@@ -284,8 +284,8 @@ fn who_ran_between_two_looks_is_noticed() {
             ..NamedTargets::default()
         })
         .expect("the process is there");
-    let judged = kernel.targets.judge_anew(&mut kernel.programs);
-    judged.expect("tasks can be scanned");
+    let evaluated = kernel.targets.evaluate_anew(&mut kernel.programs);
+    evaluated.expect("tasks can be scanned");
     let pass = kernel.pass(false, &mut |_| {}).expect("maps can be read");
     let slots: Vec<u32> = pass.threads.iter().map(|thread| thread.slot).collect();
     assert!(slots.len() >= 9, "{} threads", slots.len());

@@ -31,8 +31,8 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
     command.output().expect("the program can be executed")
 }
 
-/// Kernels on which nothing is measured say so, by their version, and run nothing.
-pub(crate) fn is_refused_here(output: &Output) -> bool {
+/// The version of the running kernel.
+pub(crate) fn kernel_version() -> (u32, u32) {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("a release");
     let numbers: Vec<u32> = release
         .split(['.', '-'])
@@ -41,14 +41,19 @@ pub(crate) fn is_refused_here(output: &Output) -> bool {
     let [major, minor, ..] = numbers[..] else {
         panic!("{release} has no two numbers");
     };
-    let version = (major, minor);
-    if version >= (6, 6) {
+    (major, minor)
+}
+
+/// Kernels on which nothing is measured say so, by the version that it takes, and run nothing.
+pub(crate) fn is_refused_here(output: &Output) -> bool {
+    let version = kernel_version();
+    if version >= (5, 17) {
         return false;
     }
     let why = if version < (5, 15) {
         "this kernel has no attach cookies (Linux 5.15): functions cannot be told apart"
     } else {
-        "probes of many points are needed, which Linux 6.6 has"
+        "it takes the programs for kernels before 5.17 alone"
     };
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{said}");

@@ -73,7 +73,7 @@ fn assert_same(plain: &Output, probed: &Output, what: &[&str]) {
     );
 }
 
-fn compile(
+pub(crate) fn compile(
     folder: &Path,
     compiler: &str,
     (name, source): (&str, &str),

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::daemon::{self, Daemon, Settings};
+use crate::exact_functions::kernel_version;
 use crate::reads::{number, text};
 use crate::workload::{self, Workload};
 
@@ -16,13 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A daemon that may be asked; `None`: not as this user, or on this kernel.
 pub(crate) fn allowed() -> Option<Daemon> {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("a release");
-    let mut numbers = release
-        .split(['.', '-'])
-        .map_while(|part| part.parse().ok());
-    let version: (u32, u32) = (numbers.next()?, numbers.next()?);
-    if version < (6, 6) {
-        daemon::say("skipped: this kernel has no probes of many points");
+    if kernel_version() < (5, 17) {
+        daemon::say("skipped: nothing is measured on this kernel");
         return None;
     }
     daemon::own(&Settings {

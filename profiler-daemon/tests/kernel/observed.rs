@@ -179,8 +179,8 @@ pub(crate) fn observe_all<T: Send>(
     };
     let named = kernel.targets.name(&targets);
     named.expect("targets can be set");
-    let judged = kernel.targets.judge_anew(&mut kernel.programs);
-    judged.expect("the tasks can be scanned");
+    let evaluated = kernel.targets.evaluate_anew(&mut kernel.programs);
+    evaluated.expect("the tasks can be scanned");
     let stop = AtomicBool::new(false);
     let mut observed = Observed::default();
     let (sender, receiver) = std::sync::mpsc::channel();

@@ -34,7 +34,7 @@ fn followed(options: &[&str]) -> Option<(Value, Value)> {
 }
 
 /// The row with this text.
-fn row<'a>(measured: &'a Value, kind: &str, at: &str, wanted: &str) -> &'a Value {
+pub(crate) fn row_of<'a>(measured: &'a Value, kind: &str, at: &str, wanted: &str) -> &'a Value {
     let mut rows = measured[kind].as_array().expect("rows").iter();
     let found = rows.find(|row| text(row, at) == wanted);
     found.unwrap_or_else(|| panic!("{wanted} is not in {measured:#}"))
@@ -72,7 +72,7 @@ fn each_hit_is_counted() {
         assert_eq!(argument["min"], extremes.0, "{row:#}");
         assert_eq!(argument["max"], extremes.1, "{row:#}");
     }
-    let begin = row(&measured, "usdt", "/name", "begin");
+    let begin = row_of(&measured, "usdt", "/name", "begin");
     assert_eq!(number(begin, "/hits"), number(&truth, "/pairs") + 4);
     assert!(begin["argument"].is_null());
     assert_eq!(begin["processes"].as_array().expect("rows").len(), 1);
@@ -95,7 +95,7 @@ fn spans_last_as_long_as_by_the_programs_own_clock() {
     ]) else {
         return;
     };
-    let pair = row(&measured, "spans", "/name", "pair");
+    let pair = row_of(&measured, "spans", "/name", "pair");
     let pairs = number(&truth, "/pairs");
     assert_eq!(number(pair, "/count"), pairs, "{pair:#}");
     assert_eq!(number(pair, "/starts"), pairs + 4, "{pair:#}");
@@ -113,7 +113,7 @@ fn spans_last_as_long_as_by_the_programs_own_clock() {
     );
     assert!(number(pair, "/max_ns") <= number(&truth, "/pair_max_ns"));
     assert!(number(pair, "/min_ns") >= 10_000_000, "{pair:#}");
-    let calls = row(&measured, "spans", "/name", "calls");
+    let calls = row_of(&measured, "spans", "/name", "calls");
     assert_eq!(
         number(calls, "/count"),
         number(&truth, "/calls"),
@@ -122,7 +122,7 @@ fn spans_last_as_long_as_by_the_programs_own_clock() {
     assert_eq!(number(calls, "/unmatched_ends"), 0, "{calls:#}");
     assert_eq!(calls["mostly_probe"], true, "{calls:#}");
     // From each hit to the next: the first has no start, the last no end.
-    let next = row(&measured, "spans", "/name", "next");
+    let next = row_of(&measured, "spans", "/name", "next");
     assert_eq!(number(next, "/count"), number(&truth, "/hits") - 1);
     assert_eq!(number(next, "/unmatched_ends"), 1, "{next:#}");
 }

@@ -7,7 +7,7 @@ use profiler_common::measured::Cookie;
 use tracing::warn;
 
 use super::plan::PlannedFunction;
-use super::{MAX_POINTS, Measuring};
+use super::{Measuring, room};
 use crate::kernel::{Kernel, MeasureError, Measured, ProbePoint};
 use crate::processes::live::Processes;
 
@@ -79,7 +79,6 @@ impl Measuring {
         let Some(one) = self.instrumentations.get(&id) else {
             return Ok(());
         };
-        let measured = &mut kernel.measured;
         for of_file in functions.chunk_by(|(_, a), (_, b)| Arc::ptr_eq(&a.file, &b.file)) {
             let points = of_file
                 .iter()
@@ -91,16 +90,12 @@ impl Measuring {
             } else {
                 vec![None]
             };
-            let there = measured.points() + kernel.spans.probed();
-            let wanted = there + points.len() * places.len();
-            if wanted > MAX_POINTS {
-                return Err(MeasureError::TooMany {
-                    wanted,
-                    most: MAX_POINTS,
-                });
-            }
+            room::check(kernel, one.slot, points.len() * places.len())?;
             for pid in places {
-                match measured.attach(&plan.file, &plan.module, &points, pid) {
+                match kernel
+                    .measured
+                    .attach(&plan.file, &plan.module, &points, pid)
+                {
                     // It has exited meanwhile.
                     Err(error) if error.is_no_process() && pid.is_some() => {}
                     attached => attached?,

@@ -7,7 +7,7 @@ use thiserror::Error;
 use super::plan::{Plan, RefusedFunction};
 use super::state::MeasuredFunctions;
 use crate::config::targets::Targets;
-use crate::kernel::{Kernel, MeasureError, Measured};
+use crate::kernel::{Kernel, MeasureError, Probing};
 use crate::processes::live::Processes;
 use crate::processes::living::Living;
 use crate::sys::clock::unix_ns;
@@ -225,7 +225,19 @@ impl Instrumentation {
 
     /// Whether probes of a file are in the memory of its processes alone.
     pub(super) fn is_by_process(&self, shared: bool) -> bool {
-        shared && !self.whom.all && Measured::tells_processes()
+        let whom = &self.whom;
+        shared
+            && !whom.all
+            && match Probing::of_this_kernel() {
+                Probing::Many { of_processes } => of_processes,
+                // Each process would need points of its own, of which there may be few: one that
+                // nobody can join has them, else the programs tell who is measured.
+                Probing::Single => {
+                    let is_named = !(whom.comms.is_empty() && whom.cgroups.is_empty());
+                    whom.pids.len() == 1 && !is_named && !whom.children
+                }
+                Probing::Nothing => false,
+            }
     }
 }
 

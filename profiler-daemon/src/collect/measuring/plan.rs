@@ -36,6 +36,13 @@ pub struct PlannedFunction {
     pub exits: Result<Vec<PlannedPoint>, String>,
 }
 
+impl PlannedFunction {
+    /// How many points it is measured by.
+    pub(super) fn points(&self) -> usize {
+        1 + self.exits.as_ref().map_or(0, Vec::len)
+    }
+}
+
 /// A function that was meant and is not measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedFunction {

@@ -225,6 +225,10 @@ fn a_child_that_dies_is_replaced() {
         failed.expect_err("it reads nothing").kind()
     });
     // On a busy machine it may be late to end, too.
-    assert!(failures.take(60).any(|kind| kind != io::ErrorKind::TimedOut));
+    assert!(
+        failures
+            .take(60)
+            .any(|kind| kind != io::ErrorKind::TimedOut)
+    );
     assert!(broken.counts().died >= 1);
 }

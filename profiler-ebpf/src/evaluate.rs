@@ -1,13 +1,14 @@
-//! Judges threads: is this one a target, and who may change its record? Each is judged at its first
-//! event, and anew when targets change: by its own next event, or by the scan of all tasks, which
-//! also reaches those that sleep.
+//! Evaluates the filter for threads: is this one a target, and who may change its record? That is
+//! done at a thread's first event, and anew when targets change: by its own next event, or by the
+//! scan of all tasks, which also reaches those that sleep.
 //!
 //! No two change a record at once, because of three rules:
 //! - Only a thread's own events write [`TaskRef::generation`]. Once it is the current one, the scan
 //!   leaves the thread alone.
-//! - Whoever judges a thread holds its claim, an insertion into `CLAIMS`: the one thing that only
-//!   one of two processors can do. (Nor does an event judge where a program of the same thread was
-//!   preempted at it.) An event that finds the claim taken goes without, and the next one judges.
+//! - Whoever evaluates a thread holds its lock, an insertion into `FILTER_LOCKS`: the one thing
+//!   that only one of two processors can do. (Nor does an event evaluate where a program of the
+//!   same thread was preempted at it.) An event that finds the lock taken goes without, and the
+//!   next one evaluates.
 //! - The daemon waits between the new generation and the scan ([`Control::scanning`]) until no
 //!   program runs that began before.
 //!
@@ -22,7 +23,7 @@ use profiler_common::Counter;
 use profiler_common::clock::{KERNEL_THREAD, NO_CALL, Phase};
 use profiler_common::marks::is_inside;
 use profiler_common::records::{
-    Control, FIRST_GENERATION, GONE_SLOT, JUDGE_ITSELF, NO_SLOT, REF_CALLS, REF_TARGET, TaskRef,
+    Control, EVALUATE_ITSELF, FIRST_GENERATION, GONE_SLOT, NO_SLOT, REF_CALLS, REF_TARGET, TaskRef,
     ThreadRecord, scanning,
 };
 
@@ -30,7 +31,7 @@ use crate::attribute;
 use crate::calls;
 use crate::counters::count;
 use crate::filter;
-use crate::maps::CLAIMS;
+use crate::maps::FILTER_LOCKS;
 use crate::settings;
 use crate::task::{self, Task, record, update};
 
@@ -68,18 +69,18 @@ impl Found {
     }
 }
 
-/// At an event of the thread's own: what is kept with its task, judged for the current targets; at
-/// its first event as a target its record is made. `None`: no room for it, or the scan is just
-/// judging it.
+/// At an event of the thread's own: what is kept with its task, evaluated for the current targets;
+/// at its first event as a target its record is made. `None`: no room for it, or the scan is just
+/// evaluating it.
 #[inline(always)]
-pub fn judged(
+pub fn evaluated(
     task: Task,
     control: &Control,
     now_ns: u64,
     found: Found,
 ) -> Option<&'static mut TaskRef> {
     let reference = task.storage(true)?;
-    judge_once(task, reference, control, now_ns, found)?;
+    evaluate_once(task, reference, control, now_ns, found)?;
     Some(reference)
 }
 
@@ -87,14 +88,14 @@ pub fn judged(
 /// storage may then wait for that very lock (`settings::create_at_switch`), it is only looked up,
 /// and a thread that has none is counted: the daemon has all tasks scanned.
 #[inline(always)]
-pub fn judged_at_switch(
+pub fn evaluated_at_switch(
     task: Task,
     control: &Control,
     now_ns: u64,
     found: Found,
 ) -> Option<&'static mut TaskRef> {
     if settings::create_at_switch() != 0 {
-        return judged(task, control, now_ns, found);
+        return evaluated(task, control, now_ns, found);
     }
     let Some(reference) = task.storage(false) else {
         // Before the first scan nobody has any.
@@ -106,14 +107,14 @@ pub fn judged_at_switch(
         }
         return None;
     };
-    judge_once(task, reference, control, now_ns, found)?;
+    evaluate_once(task, reference, control, now_ns, found)?;
     Some(reference)
 }
 
-/// Judges the thread for the current targets unless that was done. `None`: another processor is
-/// just judging it.
+/// Evaluates the thread for the current targets unless that was done. `None`: another processor is
+/// just evaluating it.
 #[inline(always)]
-fn judge_once(
+fn evaluate_once(
     task: Task,
     reference: &mut TaskRef,
     control: &Control,
@@ -122,44 +123,46 @@ fn judge_once(
 ) -> Option<()> {
     let generation = word(&control.generation);
     if reference.generation != generation && reference.slot != GONE_SLOT {
-        let claim = FilterLock::take(task)?;
+        let lock = FilterLock::take(task)?;
         if word(&reference.exited) != 0 {
             end(reference, control, now_ns);
         } else {
-            judge(task, reference, control, now_ns, found);
+            evaluate(task, reference, control, now_ns, found);
         }
         reference.generation = generation;
-        claim.give_back();
+        lock.give_back();
     }
     Some(())
 }
 
-/// In the scan of all tasks: judges the thread of `task`, unless an event of its own has done so.
+/// In the scan of all tasks: evaluates the thread of `task`, unless an event of its own has done
+/// so.
 #[inline(always)]
 pub fn scan(task: Task, control: &Control, now_ns: u64) -> Option<()> {
     if word(&control.scanning) == scanning::RUNNING && !task.is_on_processor() {
         return None;
     }
     let reference = task.storage(true)?;
-    let (generation, judged) = (word(&control.generation), word(&reference.generation));
+    let (generation, evaluated) = (word(&control.generation), word(&reference.generation));
     // One that was renamed by another processor may be at work on its record, and finds out at its
     // next switch.
-    if judged == generation || judged == JUDGE_ITSELF || word(&reference.slot) == GONE_SLOT {
+    if evaluated == generation || evaluated == EVALUATE_ITSELF || word(&reference.slot) == GONE_SLOT
+    {
         return None;
     }
-    let claim = FilterLock::take(task)?;
-    // It may have judged itself before the claim was taken.
-    if word(&reference.generation) == judged && word(&reference.exited) == 0 {
-        judge(task, reference, control, now_ns, Found::Outside);
+    let lock = FilterLock::take(task)?;
+    // It may have evaluated itself before the lock was taken.
+    if word(&reference.generation) == evaluated && word(&reference.exited) == 0 {
+        evaluate(task, reference, control, now_ns, Found::Outside);
     }
-    claim.give_back();
-    // Its exit may have found the claim taken, and left the end of the record to whoever had it.
+    lock.give_back();
+    // Its exit may have found the lock taken, and left the end of the record to whoever had it.
     if word(&reference.exited) != 0 {
-        let claim = FilterLock::take(task)?;
+        let lock = FilterLock::take(task)?;
         if word(&reference.generation) != generation {
             end(reference, control, now_ns);
         }
-        claim.give_back();
+        lock.give_back();
     }
     Some(())
 }
@@ -173,9 +176,9 @@ pub fn exit(
 ) -> Option<()> {
     // Made where there is none: the scan may be about to make the thread known.
     let reference = task.storage(true)?;
-    // SAFETY: a word of a map value; volatile: it is to be there before the claim is tried.
+    // SAFETY: a word of a map value; volatile: it is to be there before the lock is tried.
     unsafe { core::ptr::write_volatile(&raw mut reference.exited, 1) };
-    let claim = if reference.generation == word(&control.generation) {
+    let lock = if reference.generation == word(&control.generation) {
         None
     } else {
         Some(FilterLock::take(task)?)
@@ -188,13 +191,13 @@ pub fn exit(
     {
         update(record, |record| change(record, slot));
     }
-    if let Some(claim) = claim {
-        claim.give_back();
+    if let Some(lock) = lock {
+        lock.give_back();
     }
     Some(())
 }
 
-/// May the scan be changing the thread's record at this moment? Asked by the tick, which judges
+/// May the scan be changing the thread's record at this moment? Asked by the tick, which evaluates
 /// nobody.
 #[inline(always)]
 pub fn may_be_in_scan(reference: &TaskRef, control: &Control) -> bool {
@@ -207,7 +210,7 @@ pub fn is_turned_away(reference: &TaskRef) -> bool {
     reference.flags & REF_TARGET != 0 && reference.slot == NO_SLOT
 }
 
-/// The right to judge a thread, and to change its record before it has been judged.
+/// The right to evaluate a thread, and to change its record before it has been evaluated.
 struct FilterLock(u64);
 
 impl FilterLock {
@@ -215,7 +218,7 @@ impl FilterLock {
     #[inline(always)]
     fn take(task: Task) -> Option<Self> {
         let key = task.address();
-        if CLAIMS.insert(key, 0, u64::from(BPF_NOEXIST)).is_err() {
+        if FILTER_LOCKS.insert(key, 0, u64::from(BPF_NOEXIST)).is_err() {
             count(Counter::ThreadsContended);
             return None;
         }
@@ -227,7 +230,7 @@ impl FilterLock {
     #[inline(always)]
     fn give_back(self) {
         compiler_fence(Ordering::SeqCst);
-        if CLAIMS.remove(self.0).is_err() {
+        if FILTER_LOCKS.remove(self.0).is_err() {
             count(Counter::ThreadsContended);
         }
     }
@@ -236,12 +239,12 @@ impl FilterLock {
 /// Decides whether the thread is a target under the current targets, and starts or stops its clock
 /// accordingly.
 #[inline(always)]
-fn judge(task: Task, reference: &mut TaskRef, control: &Control, now_ns: u64, found: Found) {
+fn evaluate(task: Task, reference: &mut TaskRef, control: &Control, now_ns: u64, found: Found) {
     if reference.image_ns == 0 {
         reference.image_ns = now_ns;
     }
-    let flags = filter::judge(task, control);
-    // As they are now that the claim is taken.
+    let flags = filter::evaluate(task, control);
+    // As they are now that the lock is taken.
     let (slot, before) = (word(&reference.slot), word(&reference.flags));
     if flags & REF_TARGET == 0 {
         reference.flags = flags;
@@ -301,7 +304,7 @@ fn judge(task: Task, reference: &mut TaskRef, control: &Control, now_ns: u64, fo
     reference.flags = flags;
 }
 
-/// Ends the record of a thread whose last event found its claim taken.
+/// Ends the record of a thread whose last event found its lock taken.
 #[inline(always)]
 fn end(reference: &mut TaskRef, control: &Control, now_ns: u64) {
     let slot = word(&reference.slot);
