@@ -4,6 +4,7 @@
 mod access;
 pub mod choosing;
 pub mod instrumenting;
+pub mod spanning;
 
 use std::sync::Arc;
 use std::time::Duration;

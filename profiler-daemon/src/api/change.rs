@@ -65,7 +65,9 @@ impl Change {
             Self::StartSession => "{\"name\": \"checkout\"} or {}",
             Self::Mark => "{\"name\": \"warm-up done\"}",
             Self::EndSession | Self::EndInstrumentation => "{}",
-            Self::Instrument => "{\"functions\": [\"libpq.so*:PQexec*\"], \"pids\": [1234]}",
+            Self::Instrument => {
+                "{\"functions\": [\"libpq.so*:PQexec*\"], \"pids\": [1234]} or {\"usdt\": [\"python:gc__*\"], \"pids\": [1234]}"
+            }
         }
     }
 

@@ -7,11 +7,13 @@ use super::change::{invalid_body, read_name};
 use super::problem::{Problem, shown};
 use crate::config::duration;
 use crate::config::targets::Targets;
-use crate::stages::choosing::Exits;
+use crate::stages::choosing::{Exits, MAX_ITEMS};
 use crate::stages::instrumenting::Wanted;
+use crate::stages::spanning::{Followed, NotFollowed};
 use crate::symbols::chosen::{NotAPattern, Pattern};
+use crate::symbols::spans::{NotTraceable, SpanText, UsdtText};
 
-/// Patterns of one request.
+/// Patterns of functions of one request.
 pub(crate) const MAX_PATTERNS: usize = 64;
 /// The longest pattern, bytes.
 pub(crate) const MAX_PATTERN_BYTES: usize = 512;
@@ -31,7 +33,12 @@ pub(crate) const MAX_BUDGET_PERCENT: f64 = 100.0;
 pub(crate) struct InstrumentationAsked {
     #[serde(default)]
     name: String,
+    #[serde(default)]
     functions: Vec<String>,
+    #[serde(default)]
+    usdt: Vec<String>,
+    #[serde(default)]
+    spans: Vec<SpanAsked>,
     #[serde(default)]
     pids: Vec<u32>,
     #[serde(default)]
@@ -44,12 +51,27 @@ pub(crate) struct InstrumentationAsked {
     all: bool,
     #[serde(default)]
     exits: ExitsAsked,
+    #[serde(default = "yes")]
+    callers: bool,
     #[serde(default, rename = "for")]
     length: Option<String>,
     #[serde(default)]
     budget_percent: Option<f64>,
     #[serde(default)]
     dry_run: bool,
+}
+
+/// A span as a request writes it.
+#[derive(Deserialize)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a span: {\"name\": \"request\", \"start\": \"app:begin\", \"end\": \"usdt:app:app:done\", \"key\": \"arg0\"}"
+)]
+struct SpanAsked {
+    name: String,
+    start: String,
+    end: String,
+    key: String,
 }
 
 fn yes() -> bool {
@@ -81,7 +103,13 @@ impl InstrumentationAsked {
         if !self.name.is_empty() {
             read_name("name", &self.name)?;
         }
+        if self.functions.is_empty() && self.usdt.is_empty() && self.spans.is_empty() {
+            return Err(invalid_body(
+                "say what: \"functions\", as in [\"libpq.so*:PQexec*\"], \"usdt\", as in [\"python:gc__done,arg0\"], or \"spans\"",
+            ));
+        }
         let patterns = patterns(&self.functions)?;
+        let followed = followed(&self.usdt, &self.spans)?;
         let exits = match self.exits {
             ExitsAsked::Auto | ExitsAsked::Sites => Exits::Sites,
             ExitsAsked::None => Exits::None,
@@ -116,6 +144,8 @@ impl InstrumentationAsked {
                 whom: self.whom()?,
                 name: self.name,
                 patterns,
+                followed,
+                callers: self.callers,
                 exits,
                 length_ns,
                 budget: budget_percent / 100.0,
@@ -147,22 +177,58 @@ impl InstrumentationAsked {
 }
 
 fn patterns(written: &[String]) -> Result<Vec<Pattern>, Problem> {
-    if written.is_empty() || written.len() > MAX_PATTERNS {
+    if written.len() > MAX_PATTERNS {
         return Err(invalid_body(&format!(
-            "functions: give 1 to {MAX_PATTERNS} patterns, as in [\"libpq.so*:PQexec*\"]"
+            "functions: give at most {MAX_PATTERNS} patterns, as in [\"libpq.so*:PQexec*\"]"
         )));
     }
     let read = |text: &String| {
-        if text.len() > MAX_PATTERN_BYTES {
-            return Err(invalid_body(&format!(
-                "functions: {:?} is longer than {MAX_PATTERN_BYTES} bytes; * stands for any text",
-                shown(text)
-            )));
-        }
+        short("functions", text)?;
         text.parse()
             .map_err(|wrong: NotAPattern| invalid_body(&format!("functions: {wrong}")))
     };
     written.iter().map(read).collect()
+}
+
+/// The USDT points and spans.
+fn followed(usdt: &[String], spans: &[SpanAsked]) -> Result<Followed, Problem> {
+    if usdt.len().max(spans.len()) > MAX_ITEMS {
+        return Err(invalid_body(&format!(
+            "usdt and spans: {}",
+            NotFollowed::TooMany
+        )));
+    }
+    let point = |text: &String| {
+        short("usdt", text)?;
+        text.parse()
+            .map_err(|wrong: NotTraceable| invalid_body(&format!("usdt: {wrong}")))
+    };
+    let span = |span: &SpanAsked| {
+        short("spans", &span.start)?;
+        short("spans", &span.end)?;
+        SpanText::of_parts(&span.name, &span.start, &span.end, &span.key)
+            .map_err(|wrong| invalid_body(&format!("spans: {wrong}")))
+    };
+    let usdt = usdt
+        .iter()
+        .map(point)
+        .collect::<Result<Vec<UsdtText>, _>>()?;
+    let spans = spans
+        .iter()
+        .map(span)
+        .collect::<Result<Vec<SpanText>, _>>()?;
+    Followed::new(usdt, spans).map_err(|why| invalid_body(&format!("spans: {why}")))
+}
+
+/// Refuses a text that is too long to be a pattern.
+fn short(field: &str, text: &str) -> Result<(), Problem> {
+    if text.len() <= MAX_PATTERN_BYTES {
+        return Ok(());
+    }
+    Err(invalid_body(&format!(
+        "{field}: {:?} is longer than {MAX_PATTERN_BYTES} bytes; * stands for any text",
+        shown(text)
+    )))
 }
 
 #[cfg(test)]
@@ -194,7 +260,49 @@ mod tests {
                 r#"{"functions":["a:b"],"all":true,"pids":[1]}"#,
                 "name no pids",
             ),
-            (r#"{"functions":[],"pids":[1]}"#, "give 1 to 64"),
+            (r#"{"functions":[],"pids":[1]}"#, "say what"),
+            (r#"{"usdt":[],"spans":[],"pids":[1]}"#, "say what"),
+            (
+                r#"{"usdt":["a"],"pids":[1]}"#,
+                "usdt: \"a\" names no USDT point",
+            ),
+            (
+                r#"{"usdt":["a:b,arg6"],"pids":[1]}"#,
+                "usdt: \"arg6\" is none of tid",
+            ),
+            (r#"{"usdt":"a:b","pids":[1]}"#, "expected a sequence"),
+            (
+                r#"{"spans":["a=b:c,d:e,tid"],"pids":[1]}"#,
+                "expected a span: {\"name\"",
+            ),
+            (
+                r#"{"spans":[{"name":"a","start":"b:c","end":"d:e"}],"pids":[1]}"#,
+                "missing field `key`",
+            ),
+            (
+                r#"{"spans":[{"name":"a","start":"b:c","end":"d:e","key":"arg"}],"pids":[1]}"#,
+                "spans: \"arg\" is none of tid",
+            ),
+            (
+                r#"{"spans":[{"name":"","start":"b:c","end":"d:e","key":"tid"}],"pids":[1]}"#,
+                "spans: \"\" is no name of a span",
+            ),
+            (
+                r#"{"spans":[{"name":"a","start":"b","end":"d:e","key":"tid"}],"pids":[1]}"#,
+                "spans: \"b\" names no function",
+            ),
+            (
+                r#"{"spans":[{"name":"a","start":"b:c","end":"d:e","key":"tid","of":1}],"pids":[1]}"#,
+                "unknown field `of`",
+            ),
+            (
+                r#"{"spans":[{"name":"a","start":"b:c","end":"d:e","key":"tid"},{"name":"a","start":"b:c","end":"d:e","key":"arg0"}],"pids":[1]}"#,
+                "spans: two spans are called a",
+            ),
+            (
+                r#"{"usdt":["a:b"],"pids":[1],"callers":1}"#,
+                "expected a boolean",
+            ),
             (r#"{"functions":["a"],"pids":[1]}"#, "give MODULE:FUNCTION"),
             (r#"{"functions":["a:b"],"pids":[0]}"#, "from 1 to"),
             (
@@ -217,5 +325,31 @@ mod tests {
         }
         let long = format!(r#"{{"functions":["a:{}"],"pids":[1]}}"#, "b".repeat(512));
         assert!(meant(&long).err().unwrap().contains("longer than 512"));
+        let point = "b".repeat(512);
+        let long = format!(r#"{{"usdt":["a:{point}"],"pids":[1]}}"#);
+        assert!(meant(&long).err().unwrap().contains("usdt: "));
+        let many = vec!["\"a:b\""; 257].join(",");
+        let many = meant(&format!(r#"{{"usdt":[{many}],"pids":[1]}}"#));
+        let many = many.err().unwrap();
+        assert!(
+            many.contains("usdt and spans: at most 256 of each"),
+            "{many}"
+        );
+    }
+
+    // Check that USDT points and spans may be asked for without functions, that everything may be
+    // asked for at once, and that callers are told unless that is not wanted.
+    #[test]
+    fn points_and_spans_are_asked_for() {
+        let points = meant(r#"{"usdt":["a:b,arg1","m:a:c"],"pids":[1]}"#);
+        let points = points.ok().unwrap().wanted;
+        assert!(points.patterns.is_empty() && points.callers);
+        assert!(!points.followed.is_empty());
+        let spans =
+            r#"{"spans":[{"name":"a=b","start":"b:c","end":"usdt:d:e","key":"arg0"}],"pids":[1]}"#;
+        assert!(!meant(spans).ok().unwrap().wanted.followed.is_empty());
+        let all = r#"{"functions":["a:b"],"usdt":["a:b"],"spans":[{"name":"a","start":"b:c","end":"b:d","key":"tid"}],"callers":false,"pids":[1]}"#;
+        let all = meant(all).ok().unwrap().wanted;
+        assert!(all.patterns.len() == 1 && !all.callers);
     }
 }

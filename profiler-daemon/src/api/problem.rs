@@ -170,7 +170,7 @@ impl From<InstrumentationFailure> for Problem {
             InstrumentationFailure::Refused(sentence) => Self::new(
                 409,
                 "instrumentation-refused",
-                "The functions cannot be measured",
+                "It cannot be measured",
                 sentence,
             ),
         }

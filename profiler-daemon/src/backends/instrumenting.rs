@@ -73,8 +73,9 @@ fn failure(why: NotBegun) -> InstrumentationFailure {
     match why {
         NotBegun::Busy | NotBegun::Late => Unavailable(why.to_string()).into(),
         NotBegun::Unanswered(why) => unavailable(why).into(),
-        NotBegun::NotChosen(_) | NotBegun::Unknown(_) | NotBegun::Refused(_) => {
-            InstrumentationFailure::Refused(why.to_string())
-        }
+        NotBegun::NotChosen(_)
+        | NotBegun::Unknown(_)
+        | NotBegun::NoPoint(_)
+        | NotBegun::Refused(_) => InstrumentationFailure::Refused(why.to_string()),
     }
 }

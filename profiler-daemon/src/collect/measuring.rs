@@ -128,6 +128,7 @@ impl Measuring {
             functions: plan.functions,
             refused: plan.refused,
             items: plan.items,
+            missing: plan.missing,
         };
         let begun = begun
             .map_err(InstrumentationError::from)
@@ -170,6 +171,7 @@ impl Measuring {
         let one = one.ok_or(InstrumentationError::Over)?;
         let room = MAX_REFUSED.saturating_sub(one.refused.len());
         one.refused.extend(more.refused.into_iter().take(room));
+        one.missing = more.missing;
         let is_trial = one.trial;
         let new = more.functions.iter().map(PlannedFunction::points);
         let places = more.items.iter().map(|item| item.places.len());
@@ -213,9 +215,13 @@ impl Measuring {
             return Err(error.into());
         }
         if let Some(one) = self.instrumentations.get_mut(&id) {
-            let pids: Vec<u32> = one.processes.iter().copied().collect();
-            let places = (one.slot, pids.as_slice());
-            one.spanning.start(kernel, places, more.items, now_ns)?;
+            let slot = one.slot;
+            if let Err(error) = one.spanning.start(kernel, slot, more.items, now_ns) {
+                one.trouble = Some(format!(
+                    "USDT points and spans of a new file are not followed: {error}"
+                ));
+                return Err(error.into());
+            }
         }
         if self.looked_ns == 0 {
             self.looked_ns = now_ns;
@@ -248,14 +254,15 @@ impl Measuring {
             return;
         }
         self.follow(kernel, processes);
-        let costs = self.costs.unwrap_or_default();
         for one in self.instrumentations.values_mut().filter(|one| one.runs()) {
-            let cost = (&costs, one.budget);
-            one.spanning.look(kernel, one.slot, cost, now_ns);
+            one.spanning.look(kernel, one.slot);
         }
         self.end_trials(kernel, now_ns);
         if now_ns.saturating_sub(self.looked_ns) >= BUDGET_LOOK_NS {
             self.read(kernel);
+            for one in self.instrumentations.values_mut().filter(|one| one.runs()) {
+                one.spanning.read(kernel);
+            }
             self.keep_budgets(kernel, now_ns);
         }
         let over = self.running().filter_map(|(id, one)| {

@@ -60,7 +60,7 @@ pub use memory::MemoryPart;
 pub use options::{CollectorOptions, heartbeat};
 pub use outside::OutsideCounts;
 pub use prices::Prices;
-pub use spanning::{PlannedItem, PlannedPlace, Traced, TracedItem};
+pub use spanning::{PlannedItem, PlannedPlace, Traced, TracedItem, TracedPlace, planned};
 pub use spending::SpendingState;
 pub use state::{CollectorState, Unreadable};
 pub use tables::{TableFill, TableTold};

@@ -1,110 +1,34 @@
 //! USDT points and spans: their probes, within a budget, and what was counted.
 
+mod plan;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::File;
 use std::sync::Arc;
 
-use profiler_common::spans::{Argument, ItemKey, OpenKey, Place, SpanRow, UsdtRow};
+use profiler_common::spans::{ItemKey, OpenKey, Place, SpanRow, UsdtRow};
 use tracing::warn;
 
 use super::measuring::room;
 use crate::kernel::{Kernel, MeasureError, Measured, ProbeCosts, ProbePlace};
 use crate::processes::ids::ProcessKey;
+use crate::sys::proc_fs;
 
-/// The least time over which the cost of probes is looked at, nanoseconds.
-const BUDGET_LOOK_NS: u64 = 190_000_000;
+use plan::traced_place;
+pub use plan::{PlannedItem, PlannedPlace, Traced, TracedItem, TracedPlace, planned};
 
-/// What hits are counted of.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Traced {
-    /// A USDT point of one file.
-    Usdt {
-        /// Who made it.
-        provider: String,
-        /// What it is called.
-        name: String,
-        /// The file's path.
-        module: Arc<str>,
-        /// Which argument's values are taken, from 0 on.
-        argument: Option<u8>,
-    },
-    /// A span, all as it was asked for.
-    Span {
-        /// What it is called.
-        name: String,
-        /// Where it starts.
-        start: String,
-        /// Where it ends.
-        end: String,
-        /// What start and end have in common.
-        key: String,
-    },
-}
-
-/// A place to be probed.
-#[derive(Clone, Debug)]
-pub struct PlannedPlace {
-    /// The file's path.
-    pub module: Arc<str>,
-    /// The file.
-    pub file: Arc<File>,
-    /// Whether probes are in the memory of measured processes alone: the file is others' too.
-    pub shared: bool,
-    /// Where, from the start of the file, bytes.
-    pub offset: u64,
-    /// Whether the kernel executes the instruction out of its line.
-    pub stepped: bool,
-    /// The counter that is raised while it is probed, from the start of the file.
-    pub semaphore: Option<u64>,
-    /// What is done there: of [`profiler_common::spans::role`].
-    pub roles: u32,
-    /// The value, or the key.
-    pub argument: Argument,
-}
-
-/// A USDT point or a span, and places of it.
-#[derive(Clone, Debug)]
-pub struct PlannedItem {
-    /// Whoever asks numbers what it asks for: more places of the same may follow.
-    pub id: u32,
-    /// What it is.
-    pub what: Arc<Traced>,
-    /// Places that are not probed yet.
-    pub places: Vec<PlannedPlace>,
-}
-
-/// One USDT point or span, with all that was counted of it.
-#[derive(Clone, Debug)]
-pub struct TracedItem {
-    /// What it is.
-    pub what: Arc<Traced>,
-    /// Places that are probed.
-    pub places: usize,
-    /// Whether any of them is executed out of its line.
-    pub stepped: bool,
-    /// When the last of them were, monotonic nanoseconds.
-    pub attached_ns: u64,
-    /// Why its probes were detached before the end.
-    pub gave_up: Option<String>,
-    /// Hits of a USDT point by process.
-    pub hits: BTreeMap<ProcessKey, UsdtRow>,
-    /// Starts and ends of a span.
-    pub spans: SpanRow,
-    /// Spans under way.
-    pub open: u64,
-    /// How long the first of them has been, nanoseconds.
-    pub open_longest_ns: u64,
-    /// Spans of processes that have exited meanwhile.
-    pub left_exit: u64,
-}
+/// Sentences about places of one item that cannot be probed, or not well.
+const MAX_SAID: usize = 20;
 
 /// One item, from its attachment on.
 struct Item {
     what: Arc<Traced>,
     places: Vec<(u32, PlannedPlace)>,
+    said: Vec<String>,
     attached_ns: u64,
     gave_up: Option<String>,
     left_exit: u64,
+    /// What it costs was never looked at.
+    is_new: bool,
 }
 
 /// What rows have in common.
@@ -200,6 +124,8 @@ impl<R: Row> Rows<R> {
 /// See the module.
 #[derive(Default)]
 pub(super) struct Spanning {
+    /// Whether every process is measured: none is told, and no memory is anybody's alone.
+    of_all: bool,
     items: BTreeMap<u32, Item>,
     /// The item of each number that whoever asked has given.
     asked: HashMap<u32, u32>,
@@ -208,64 +134,85 @@ pub(super) struct Spanning {
     usdt: Rows<UsdtRow>,
     spans: Rows<SpanRow>,
     open: Vec<(OpenKey, u64)>,
-    /// When the cost was looked at last, and the probes hit since, by process and item.
-    looked_ns: u64,
+    /// The probes hit since the cost was looked at last, by process and item.
     spent: HashMap<(u32, u32), u64>,
 }
 
 impl Spanning {
-    /// Probes more places, in the memory of these processes, whom the instrumentation measures.
+    /// Nothing is probed yet. `of_all`: whether every process is measured.
+    pub(super) fn new(of_all: bool) -> Self {
+        Self {
+            of_all,
+            ..Self::default()
+        }
+    }
+
+    /// Probes more places, in the memory of the processes that the instrumentation measures.
     ///
     /// # Errors
-    /// [`MeasureError`]; places before those that are refused are then probed.
+    /// [`MeasureError`]; none of these places is then probed.
     pub(super) fn start(
         &mut self,
         kernel: &mut Kernel,
-        (instrumentation, pids): (u8, &[u32]),
+        instrumentation: u8,
         items: Vec<PlannedItem>,
         now_ns: u64,
     ) -> Result<(), MeasureError> {
-        self.looked_ns = now_ns;
-        let mut new = Vec::new();
+        if items.is_empty() {
+            return Ok(());
+        }
+        // First: whoever comes here has probes of what there was before, and of what is new now.
+        self.follow_processes(kernel, instrumentation);
+        let mut new = HashSet::new();
+        let mut changed = Vec::new();
         for planned in items {
             let asked = self.asked.entry(planned.id);
             let number = *asked.or_insert_with(|| kernel.spans.next_number());
             let item = self.items.entry(number).or_insert_with(|| Item {
                 what: planned.what,
                 places: Vec::new(),
+                said: Vec::new(),
                 attached_ns: now_ns,
                 gave_up: None,
                 left_exit: 0,
+                is_new: true,
             });
+            let room = MAX_SAID.saturating_sub(item.said.len());
+            item.said.extend(planned.said.into_iter().take(room));
+            if item.gave_up.is_some() || planned.places.is_empty() {
+                continue;
+            }
             item.attached_ns = now_ns;
+            item.is_new = true;
+            changed.push(number);
             for place in planned.places {
                 let of_place = kernel.spans.next_number();
                 item.places.push((of_place, place));
-                new.push(of_place);
+                new.insert(of_place);
             }
         }
-        self.in_processes.extend(pids);
+        let pids: Vec<u32> = self.in_processes.iter().copied().collect();
         let is_new = |_: &Item, number: u32| new.contains(&number);
-        self.attach(kernel, instrumentation, pids, is_new)
+        let attached = self.attach(kernel, instrumentation, &pids, is_new);
+        if let Err(error) = &attached {
+            kernel.spans.detach_places(|number| new.contains(&number));
+            for number in changed {
+                if let Some(item) = self.items.get_mut(&number) {
+                    item.places.retain(|(of, _)| !new.contains(of));
+                    if item.said.len() < MAX_SAID {
+                        item.said
+                            .push(format!("not followed in a new file: {error}"));
+                    }
+                }
+            }
+        }
+        attached
     }
 
-    /// A look in between: children that share a file with others get probes, and what costs too
-    /// much loses them. `budget`: how much of one processor probes may take from a process; 0 =
-    /// any.
-    pub(super) fn look(
-        &mut self,
-        kernel: &mut Kernel,
-        instrumentation: u8,
-        (costs, budget): (&ProbeCosts, f64),
-        now_ns: u64,
-    ) {
-        if self.items.is_empty() {
-            return;
-        }
-        self.follow_children(kernel, instrumentation);
-        if budget > 0.0 && now_ns.saturating_sub(self.looked_ns) >= BUDGET_LOOK_NS {
-            self.read(kernel);
-            self.keep_budget(kernel, costs, budget, now_ns);
+    /// A look in between: children that share a file with others get probes.
+    pub(super) fn look(&mut self, kernel: &mut Kernel, instrumentation: u8) {
+        if !self.items.is_empty() {
+            self.follow_processes(kernel, instrumentation);
         }
     }
 
@@ -283,10 +230,20 @@ impl Spanning {
         self.read(kernel);
         self.usdt.end(is_gone);
         self.spans.end(is_gone);
-        let pids = kernel.measured.processes(instrumentation);
-        let pids: HashSet<u32> = pids.into_iter().collect();
+        let open = kernel.spans.open();
+        let pids: HashSet<u32> = if self.of_all {
+            let of = open.iter().map(|(key, _)| key.pid);
+            let of: HashSet<u32> = of.collect();
+            let living = of.into_iter();
+            living
+                .filter(|pid| proc_fs::stat(*pid).is_some_and(|stat| !stat.dead()))
+                .collect()
+        } else {
+            let pids = kernel.measured.processes(instrumentation);
+            pids.into_iter().collect()
+        };
         let items = &mut self.items;
-        self.open = kernel.spans.open();
+        self.open = open;
         self.open.retain(|(key, _)| {
             let Some(item) = items.get_mut(&key.span) else {
                 return false;
@@ -318,6 +275,17 @@ impl Spanning {
             .remove(|_| false, |item| items.contains_key(&item));
     }
 
+    /// Is nothing followed?
+    pub(super) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Is any place probed?
+    pub(super) fn is_probing(&self) -> bool {
+        let mut items = self.items.values();
+        items.any(|item| item.gave_up.is_none() && !item.places.is_empty())
+    }
+
     /// Places that are probed, each in however many processes.
     pub(super) fn places(&self) -> usize {
         let items = self.items.values();
@@ -342,8 +310,8 @@ impl Spanning {
             }
             TracedItem {
                 what: Arc::clone(&item.what),
-                places: item.places.len(),
-                stepped: item.places.iter().any(|(_, place)| place.stepped),
+                places: item.places.iter().map(|(_, of)| traced_place(of)).collect(),
+                said: item.said.clone(),
                 attached_ns: item.attached_ns,
                 gave_up: item.gave_up.clone(),
                 hits: self.usdt.of(*number),
@@ -357,9 +325,8 @@ impl Spanning {
     }
 
     /// Processes that have come, or gone, whose memory has probes of its own.
-    fn follow_children(&mut self, kernel: &mut Kernel, instrumentation: u8) {
-        let mut places = self.items.values().flat_map(|item| &item.places);
-        if !places.any(|(_, place)| place.shared) || !Measured::tells_processes() {
+    fn follow_processes(&mut self, kernel: &mut Kernel, instrumentation: u8) {
+        if self.of_all || !Measured::tells_processes() {
             return;
         }
         let pids = kernel.measured.processes(instrumentation);
@@ -389,9 +356,6 @@ impl Spanning {
         pids: &[u32],
         is_meant: impl Fn(&Item, u32) -> bool,
     ) -> Result<(), MeasureError> {
-        if pids.is_empty() {
-            return Ok(());
-        }
         let mut files: Vec<(&PlannedPlace, Vec<ProbePlace>)> = Vec::new();
         for (item_number, item) in &self.items {
             for (number, planned) in &item.places {
@@ -418,7 +382,8 @@ impl Spanning {
             }
         }
         for (of, probes) in files {
-            let memories: Vec<Option<u32>> = if of.shared && Measured::tells_processes() {
+            let by_process = of.shared && !self.of_all && Measured::tells_processes();
+            let memories: Vec<Option<u32>> = if by_process {
                 pids.iter().copied().map(Some).collect()
             } else {
                 vec![None]
@@ -435,71 +400,77 @@ impl Spanning {
         Ok(())
     }
 
-    fn read(&mut self, kernel: &Kernel) {
+    /// Reads what was counted, and adds to what probes have cost.
+    pub(super) fn read(&mut self, kernel: &Kernel) {
+        if self.items.is_empty() {
+            return;
+        }
         let (items, spent) = (&self.items, &mut self.spent);
         self.usdt.take(kernel.spans.usdt_rows(), items, spent);
         self.spans.take(kernel.spans.span_rows(), items, spent);
     }
 
-    /// Where probes take more of a process than they may, the costliest item loses its own.
-    fn keep_budget(&mut self, kernel: &mut Kernel, costs: &ProbeCosts, budget: f64, now_ns: u64) {
-        let took_ns = now_ns.saturating_sub(self.looked_ns) as f64;
-        self.looked_ns = now_ns;
-        let mut processes: HashMap<u32, Spent> = HashMap::new();
-        for ((pid, number), hits) in self.spent.drain() {
-            let Some(item) = self.items.get(&number) else {
+    /// What probes have cost since this was asked last, by process and item; and whether any of
+    /// these was never looked at before.
+    pub(super) fn spent(&mut self, costs: &ProbeCosts) -> (Vec<ItemHits>, bool) {
+        let mut hits = Vec::new();
+        for ((pid, number), count) in self.spent.drain() {
+            let item = self.items.get(&number);
+            let Some(item) = item.filter(|item| item.gave_up.is_none()) else {
                 continue;
             };
             let stepped = item.places.iter().any(|(_, place)| place.stepped);
             // What a call costs that is only counted: one hit.
             let cost = costs[usize::from(stepped)];
-            let cost_ns = hits as f64 * (cost.inside_ns + cost.outside_ns);
-            let process = processes.entry(pid).or_default();
-            process.all_ns += cost_ns;
-            if cost_ns > process.most_ns {
-                process.most_ns = cost_ns;
-                process.item = number;
-                process.hits = hits;
-            }
+            hits.push(ItemHits {
+                pid,
+                item: number,
+                count,
+                cost_ns: count as f64 * (cost.inside_ns + cost.outside_ns),
+            });
         }
-        for (pid, spent) in processes {
-            let share = spent.all_ns / took_ns;
-            let Some(item) = self.items.get_mut(&spent.item) else {
+        let mut any_new = false;
+        for item in self.items.values_mut() {
+            any_new |= std::mem::take(&mut item.is_new);
+        }
+        (hits, any_new)
+    }
+
+    /// Detaches the probes of items that cost too much, each with why.
+    ///
+    /// # Errors
+    /// [`MeasureError`] if others cannot be probed any more.
+    pub(super) fn give_up(
+        &mut self,
+        kernel: &mut Kernel,
+        mut gone: HashMap<u32, String>,
+    ) -> Result<(), MeasureError> {
+        let mut module: Arc<str> = "".into();
+        let numbers: HashSet<u32> = gone.keys().copied().collect();
+        for (number, item) in &mut self.items {
+            let Some(why) = gone.remove(number) else {
                 continue;
             };
-            if share <= budget || item.gave_up.is_some() {
-                continue;
+            item.gave_up = Some(why);
+            if let Some((_, place)) = item.places.first() {
+                module = Arc::clone(&place.module);
             }
-            let module = item
-                .places
-                .first()
-                .map(|(_, place)| Arc::clone(&place.module));
-            let module = module.unwrap_or_else(|| "".into());
-            if let Err(error) = kernel.spans.detach_item(&module, spent.item) {
-                warn!(
-                    "others beside {:?} are not followed any more: {error}",
-                    item.what
-                );
-            }
-            item.gave_up = Some(format!(
-                "given up: {:.0} hits a second in process {pid} cost {:.1} % of a processor, and all USDT points and spans there {:.1} % of {:.1} % that they may take",
-                spent.hits as f64 / took_ns * 1e9,
-                100.0 * spent.most_ns / took_ns,
-                100.0 * share,
-                100.0 * budget,
-            ));
         }
+        kernel
+            .spans
+            .detach_items(&module, |item| numbers.contains(&item))
     }
 }
 
-/// What probes have taken of a process.
-#[derive(Default)]
-struct Spent {
-    all_ns: f64,
-    /// The costliest item: its number, what its probes took, and its hits.
-    item: u32,
-    most_ns: f64,
-    hits: u64,
+/// The cost of one item's probes in one process.
+pub(super) struct ItemHits {
+    pub(super) pid: u32,
+    /// Its number.
+    pub(super) item: u32,
+    /// Probes that were hit.
+    pub(super) count: u64,
+    /// What they cost together, nanoseconds.
+    pub(super) cost_ns: f64,
 }
 
 fn process_of(key: &ItemKey) -> ProcessKey {

@@ -16,9 +16,11 @@ pub fn write_list(all: &Instrumentations, out: &mut impl Write) -> io::Result<()
         let id = one.id.unwrap_or_default();
         writeln!(
             out,
-            "{id:4}  {:9}  {:3} functions  {:4} points  until {}  {}",
+            "{id:4}  {:9}  {:3} functions  {:3} usdt  {:3} spans  {:4} points  until {}  {}",
             one.state,
             one.functions.len(),
+            one.usdt.len(),
+            one.spans.len(),
             one.points,
             one.until.as_deref().unwrap_or("-"),
             name(&one.name)
@@ -58,6 +60,23 @@ pub fn write_one(one: &Instrumentation, out: &mut impl Write) -> io::Result<()> 
                 name(why)
             )?;
         }
+    }
+    let usdt = one.usdt.iter().map(|point| {
+        let what = format!("{}:{} ({})", point.provider, point.name, point.module);
+        (point.state, what, &point.why)
+    });
+    let spans = one.spans.iter().map(|span| {
+        let what = format!("{} ({} to {})", span.name, span.start, span.end);
+        (span.state, what, &span.why)
+    });
+    for (state, what, why) in usdt.chain(spans) {
+        if matches!(state, "waiting" | "refused") || one.id.is_none() {
+            let why = why.as_deref().unwrap_or_default();
+            writeln!(out, "{state:9}  {} {}", name(&what), name(why))?;
+        }
+    }
+    for missing in &one.missing {
+        writeln!(out, "missing    {}", name(missing))?;
     }
     write_measured(&one.measured, out)
 }

@@ -210,6 +210,19 @@ impl Spans {
         close(gone);
     }
 
+    /// Detaches links of these places alone, by their numbers.
+    pub fn detach_places(&mut self, is_its: impl Fn(u32) -> bool) {
+        let all = |attached: &mut Attached| {
+            let mut places = attached.places.iter();
+            places.all(|place| is_its(place.number))
+        };
+        let gone: Vec<Attached> = self.links.extract_if(.., all).collect();
+        for attached in &gone {
+            self.forget(&attached.places);
+        }
+        close(gone);
+    }
+
     /// Detaches those of its probes that are of this process alone.
     pub fn detach_process(&mut self, instrumentation: u8, pid: u32) {
         let is_over = |attached: &mut Attached| {
@@ -220,22 +233,26 @@ impl Spans {
         close(self.links.extract_if(.., is_over).collect());
     }
 
-    /// Detaches the probes of one USDT point or span. Others in the same links are attached again:
-    /// what hits them in between is not seen.
+    /// Detaches the probes of these USDT points and spans. Others in the same links are attached
+    /// again: what hits them in between is not seen.
     ///
     /// # Errors
     /// [`MeasureError`] if the others cannot be attached any more.
-    pub fn detach_item(&mut self, module: &str, item: u32) -> Result<(), MeasureError> {
+    pub fn detach_items(
+        &mut self,
+        module: &str,
+        is_over: impl Fn(u32) -> bool,
+    ) -> Result<(), MeasureError> {
         let is_its = |attached: &mut Attached| {
             let mut places = attached.places.iter();
-            places.any(|place| place.place.item == item)
+            places.any(|place| is_over(place.place.item))
         };
         let found: Vec<Attached> = self.links.extract_if(.., is_its).collect();
         let mut others = Vec::new();
         for attached in &found {
             let places = attached.places.iter();
             let (its, left): (Vec<ProbePlace>, Vec<ProbePlace>) =
-                places.partition(|place| place.place.item == item);
+                places.partition(|place| is_over(place.place.item));
             self.forget(&its);
             others.push((Arc::clone(&attached.file), left, attached.pid));
         }

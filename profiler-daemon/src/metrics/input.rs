@@ -117,7 +117,7 @@ pub struct MeasuringInput {
     pub running: usize,
     /// Points that are attached.
     pub points: usize,
-    /// Functions that were given up because they cost too much.
+    /// Functions, USDT points and spans that were given up because they cost too much.
     pub given_up_total: u64,
     /// Entries and exits that were hit.
     pub hits_total: u64,

@@ -296,7 +296,7 @@ pub(super) const FAMILIES: &[Family] = &[
         "Entries and exits of functions at which probes are attached.",
         |input, series| series.add(&[], size(input.measuring.points))),
     family!(Counter "profiler_instrumented_functions_given_up_total", "functions", [],
-        "Functions whose probes were detached, or not attached after a trial, because they cost more than they may.",
+        "Functions, USDT points and spans whose probes were detached, or not attached after a trial, because they cost more than they may.",
         |input, series| series.add(&[], count(input.measuring.given_up_total))),
     family!(Counter "profiler_probe_hits_total", "hits", [],
         "Entries and exits of measured functions.",

@@ -127,6 +127,8 @@ impl Traced {
             functions: more.functions,
             refused: more.refused,
             items: more.items,
+            missing: Vec::new(),
+            callers: true,
             budget: self.budget,
             length_ns: None,
             trial: self.trial,
@@ -215,10 +217,7 @@ impl Traced {
         if modules.is_empty() {
             return Ok(MoreFunctions::default());
         }
-        let mut items = Vec::new();
-        for module in &modules {
-            items.extend(self.spanned.plan(module).await?);
-        }
+        let (modules, items) = self.spanned.plan(modules).await?;
         let mut chooser = std::mem::take(&mut self.chooser);
         chooser.allow(BUDGET_NS);
         // It may take a second: signals are heard meanwhile.

@@ -1,10 +1,12 @@
-//! Instrumentations: which functions were chosen, how each is probed, and what was measured.
+//! Instrumentations: which functions, USDT points and spans were chosen, how each is probed, and
+//! what was measured.
 
 use std::collections::BTreeSet;
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::followed::{FollowedPoint, FollowedSpan, followed};
 use super::measured::{Measured, measured};
 use super::times::rfc3339;
 use crate::collect::{End, InstrumentationState, MeasuredFunction, PlannedPoint, Stage};
@@ -31,7 +33,7 @@ pub struct Instrumentation {
     /// or will be attached.
     pub state: &'static str,
     /// Why it ended: `asked`, `time`, `no_process` (all that it named are gone) or `given_up` (all
-    /// of its functions cost too much); null while it runs.
+    /// that it measures costs too much); null while it runs.
     #[schema(required)]
     pub ended: Option<&'static str>,
     /// When it began, RFC 3339.
@@ -49,12 +51,20 @@ pub struct Instrumentation {
     pub points: usize,
     /// The functions that were chosen, those that are refused included.
     pub functions: Vec<ChosenFunction>,
-    /// Functions of which all, or some later, calls are not measured because that cost too much.
+    /// The USDT points that were found.
+    pub usdt: Vec<FollowedPoint>,
+    /// The spans that were asked for.
+    pub spans: Vec<FollowedSpan>,
+    /// What was asked for and is in no file that is mapped yet, with the field that it stands in.
+    pub missing: Vec<String>,
+    /// Functions of which all, or some later, calls are not measured because that cost too much,
+    /// and the same of USDT points and spans.
     pub given_up: usize,
     /// What went wrong last while new processes and files were followed; null: nothing.
     #[schema(required)]
     pub trouble: Option<String>,
-    /// What was measured: a row for each function that is no longer tried.
+    /// What was measured: a row for each function that is no longer tried, for each USDT point and
+    /// for each span.
     pub measured: Measured,
 }
 
@@ -129,6 +139,7 @@ pub fn instrumentation(
             Some(&refused.why),
         )
     }));
+    let (usdt, spans) = followed(&all.items, &all.costs);
     Instrumentation {
         id: (state.id > 0).then_some(state.id),
         name: state.name.clone(),
@@ -154,9 +165,15 @@ pub fn instrumentation(
         points: state.points,
         given_up: functions
             .iter()
-            .filter(|one| one.state == "given_up")
+            .map(|one| one.state)
+            .chain(usdt.iter().map(|one| one.state))
+            .chain(spans.iter().map(|one| one.state))
+            .filter(|state| *state == "given_up")
             .count(),
         functions,
+        usdt,
+        spans,
+        missing: state.missing.clone(),
         trouble: state.trouble.clone(),
         measured: measured(all, name_of, state.began_ns),
     }

@@ -24,6 +24,7 @@ mod entry;
 pub mod error;
 mod figures;
 mod fold;
+mod followed;
 pub mod functions;
 mod identity;
 mod idle;
@@ -72,6 +73,7 @@ pub use changed::{ProcessDiff, ProcessDiffRow, ProcessSide, Whole, process_diff}
 pub use compared::{Compared, DiffQuery, DiffSide, Grouping, ProcessDiffQuery, Side};
 pub use diff::{Diff, DiffRow, diff};
 pub use error::ReportError;
+pub use followed::{FollowedPoint, FollowedSpan};
 pub use functions::{FunctionRow, functions, functions_with_inlines};
 pub use instrumentations::{Instrumentation, Instrumentations, instrumentation};
 pub use lines::{InstructionRow, LineRow, instructions, lines};

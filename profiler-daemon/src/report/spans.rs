@@ -195,7 +195,7 @@ fn usdt_values(item: &TracedItem, argument: Option<u8>, began_ns: u64) -> UsdtVa
         provider: String::new(),
         name: String::new(),
         module: String::new(),
-        places: item.places,
+        places: item.places.len(),
         hits: all.hits,
         processes,
         argument: argument.map(|number| ArgumentValues {
@@ -224,14 +224,14 @@ fn span_values(item: &TracedItem, costs: &ProbeCosts, began_ns: u64) -> SpanValu
     let mean_ns = elapsed_ns.checked_div(row.complete);
     // A hit that is only counted: a half of it is before the end's clock is read, the other after
     // the start's.
-    let cost = costs[usize::from(item.stepped)];
+    let cost = costs[usize::from(item.is_stepped())];
     let probe_ns = cost.inside_ns + cost.outside_ns;
     SpanValues {
         name: String::new(),
         start: String::new(),
         end: String::new(),
         key: String::new(),
-        places: item.places,
+        places: item.places.len(),
         count: row.complete,
         elapsed_ns,
         min_ns: any.then_some(row.min_ns),
@@ -275,8 +275,8 @@ mod tests {
     fn item(what: Traced) -> TracedItem {
         TracedItem {
             what: Arc::new(what),
-            places: 1,
-            stepped: false,
+            places: Vec::new(),
+            said: Vec::new(),
             attached_ns: 5_000,
             gave_up: None,
             hits: BTreeMap::new(),

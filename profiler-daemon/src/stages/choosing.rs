@@ -41,6 +41,11 @@ pub struct Module {
 /// Files with functions of one instrumentation: they are held open as long as it is kept.
 const MAX_FILES: usize = 16;
 
+/// Most USDT points of one instrumentation that may be meant, and most spans.
+pub const MAX_ITEMS: usize = 256;
+/// Files with its USDT points and spans, which are held open as well.
+pub(super) const MAX_POINT_FILES: usize = 64;
+
 /// Why nothing was chosen.
 #[derive(Debug, Error)]
 pub enum NotChosen {
@@ -60,6 +65,14 @@ pub enum NotChosen {
         "functions of more than {MAX_FILES} files are meant: name the file, or fewer processes"
     )]
     TooManyFiles,
+    /// More USDT points than are followed at a time.
+    #[error("more than {MAX_ITEMS} USDT points are meant: name fewer")]
+    TooManyPoints,
+    /// More files with USDT points and spans than are held open.
+    #[error(
+        "USDT points and spans of more than {MAX_POINT_FILES} files are meant: name the file, or fewer processes"
+    )]
+    TooManyPointFiles,
 }
 
 /// See the module.

@@ -2,7 +2,7 @@
 //! mapped, now and as long as they run.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,15 @@ use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
 use super::access::{Access, Unanswered};
-use super::choosing::{Chooser, Exits, NotChosen};
+use super::choosing::{Chooser, Exits, NotChosen, mapped};
+use super::spanning::{Followed, Missing, SpanChooser};
 use crate::collect::{
     Command, InstrumentationCommand, InstrumentationError, InstrumentationState, MeasuredFunction,
-    MeasuredFunctions, MoreFunctions, Plan, RefusedFunction, Stage,
+    MeasuredFunctions, MoreFunctions, Plan, RefusedFunction, Stage, planned,
 };
 use crate::config::targets::Targets;
 use crate::symbols::chosen::Pattern;
+use crate::symbols::spans::Endpoint;
 use crate::sys::clock::{monotonic_ns, unix_ns};
 use crate::sys::proc_fs;
 
@@ -27,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Processes that are looked at in one look; others in the next.
 const MAX_LOOKED: usize = 256;
 /// Processor time that choosing the functions of one request may take, and later each look,
-/// nanoseconds.
+/// nanoseconds; choosing its USDT points and spans may take as much.
 const BUDGET_NS: u64 = 2_000_000_000;
 /// How long a request waits for its functions. What hangs longer keeps its turn: others are refused
 /// meanwhile, and the daemon is not held up.
@@ -40,6 +42,10 @@ pub struct Wanted {
     pub name: String,
     /// The functions.
     pub patterns: Vec<Pattern>,
+    /// The USDT points and spans.
+    pub followed: Followed,
+    /// Whether it is told where functions are called from.
+    pub callers: bool,
     /// Of whom.
     pub whom: Targets,
     /// How the ends of calls are found.
@@ -61,6 +67,11 @@ pub enum NotBegun {
         "{0}: there is no such function in the symbols of that file: name it as linkers write it or as it reads, * stands for any text, or give MODULE:+0x1234 for an address"
     )]
     Unknown(String),
+    /// The same of a USDT point.
+    #[error(
+        "{0}: there is no such USDT point in that file: `readelf -n FILE` shows those that there are (stapsdt), and * stands for any text"
+    )]
+    NoPoint(String),
     /// Somebody else's functions are being chosen.
     #[error("functions of another request are being chosen: ask again in a moment")]
     Busy,
@@ -90,6 +101,48 @@ impl Default for Turns {
 /// Processes that were looked at, each with what it had mapped then.
 type Looked = HashMap<u32, u64>;
 
+/// What is looked for in files.
+struct Choosers {
+    functions: Chooser,
+    spans: SpanChooser,
+}
+
+impl Choosers {
+    /// Gives both more processor time.
+    fn allow(&mut self) {
+        self.functions.allow(BUDGET_NS);
+        self.spans.allow(BUDGET_NS);
+    }
+
+    /// What was found nowhere yet, by the field that it stands in.
+    fn missing(&self) -> Vec<String> {
+        let functions = self.functions.missing().into_iter();
+        let functions = functions.map(|pattern| format!("functions: {}", pattern.text()));
+        functions.chain(self.spans.missing().map(named)).collect()
+    }
+
+    /// Everything that is meant by its file is in it, if that was looked through.
+    fn check(&self) -> Result<(), NotBegun> {
+        if let Some(pattern) = self.functions.missing_in_their_files().first() {
+            return Err(NotBegun::Unknown(pattern.text()));
+        }
+        match self.spans.missing_in_their_files().next() {
+            Some(missing @ Missing::End(_, Endpoint::Function(_))) => {
+                Err(NotBegun::Unknown(named(missing)))
+            }
+            Some(missing) => Err(NotBegun::NoPoint(named(missing))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn named(missing: Missing<'_>) -> String {
+    match missing {
+        Missing::Usdt(text) => format!("usdt: {}", text.pattern.text()),
+        Missing::End(span, end) => format!("spans: {}: {end}", span.name),
+    }
+}
+
 /// Says what an instrumentation would be, and attaches nothing.
 ///
 /// # Errors
@@ -103,8 +156,10 @@ pub async fn preview(
     let ask = |answer| Command::Instrumentation(InstrumentationCommand::Costs { answer });
     let costs = access.ask(ask).await??;
     let processes = meant(access, &whom).await?;
-    let (_, _, more) = choose(turns, &wanted, &processes).await?;
+    let (choosers, _, more) = choose(turns, &wanted, &processes).await?;
     let now_ns = monotonic_ns();
+    let mut items = choosers.spans.spans();
+    items.extend(more.items);
     let functions = more.functions.into_iter().map(|plan| MeasuredFunction {
         plan: Arc::new(plan),
         attached_ns: now_ns,
@@ -124,11 +179,12 @@ pub async fn preview(
         processes: processes.len(),
         points: 0,
         refused: more.refused,
+        missing: more.missing,
         tried: Vec::new(),
         trouble: None,
         measured: MeasuredFunctions {
             functions: functions.collect(),
-            items: Vec::new(),
+            items: planned(&items, now_ns),
             costs,
         },
     })
@@ -144,20 +200,24 @@ pub async fn begin(
     wanted: Wanted,
 ) -> Result<InstrumentationState, NotBegun> {
     let processes = meant(access, &wanted.whom).await?;
-    let (chooser, looked, more) = choose(turns, &wanted, &processes).await?;
+    let (choosers, looked, more) = choose(turns, &wanted, &processes).await?;
+    let mut items = choosers.spans.spans();
+    items.extend(more.items);
     let plan = Plan {
         name: wanted.name,
         whom: wanted.whom,
         functions: more.functions,
         refused: more.refused,
-        items: Vec::new(),
+        items,
+        missing: more.missing,
+        callers: wanted.callers,
         budget: wanted.budget,
         length_ns: Some(wanted.length_ns),
         trial: true,
     };
     let start = |answer| Command::Instrumentation(InstrumentationCommand::Start { plan, answer });
     let id = access.ask(start).await??;
-    tokio::spawn(follow(access.clone(), turns.clone(), id, chooser, looked));
+    tokio::spawn(follow(access.clone(), turns.clone(), id, choosers, looked));
     let ask = |answer| Command::Instrumentation(InstrumentationCommand::One { id, answer });
     let state = access.ask(ask).await?;
     Ok(state.ok_or(InstrumentationError::Over)?)
@@ -169,39 +229,39 @@ async fn meant(access: &Access, whom: &Targets) -> Result<Vec<(u32, u64)>, NotBe
     Ok(access.ask(ask).await??)
 }
 
-/// The functions that are meant in what these processes have mapped.
+/// What is meant in what these processes have mapped.
 async fn choose(
     turns: &Turns,
     wanted: &Wanted,
     processes: &[(u32, u64)],
-) -> Result<(Chooser, Looked, MoreFunctions), NotBegun> {
+) -> Result<(Choosers, Looked, MoreFunctions), NotBegun> {
     let turn = Arc::clone(&turns.0);
     let turn = turn.try_acquire_owned().map_err(|_| NotBegun::Busy)?;
-    let chooser = Chooser::new(wanted.patterns.clone(), wanted.exits, BUDGET_NS);
+    let mut choosers = Choosers {
+        functions: Chooser::new(wanted.patterns.clone(), wanted.exits, BUDGET_NS),
+        spans: SpanChooser::new(wanted.followed.clone(), BUDGET_NS),
+    };
     let processes = processes.to_vec();
     let work = tokio::task::spawn_blocking(move || {
         // Kept to the end of the work, whoever waits for it.
         let _turn = turn;
-        let mut chooser = chooser;
         let mut looked = Looked::new();
-        let more = look(&mut chooser, &mut looked, &processes, usize::MAX);
-        (chooser, looked, more)
+        let more = look(&mut choosers, &mut looked, &processes, usize::MAX);
+        (choosers, looked, more)
     });
     let done = tokio::time::timeout(PATIENCE, work).await;
-    let (chooser, looked, more) = done
+    let (choosers, looked, more) = done
         .map_err(|_| NotBegun::Late)?
         .map_err(|_| NotBegun::Late)?;
     let more = more?;
-    match chooser.missing_in_their_files().first() {
-        Some(pattern) => Err(NotBegun::Unknown(pattern.text())),
-        None => Ok((chooser, looked, more)),
-    }
+    choosers.check()?;
+    Ok((choosers, looked, more))
 }
 
-/// Looks at processes that have mapped something since they were looked at, and chooses functions
-/// of what they have mapped.
+/// Looks at processes that have mapped something since they were looked at, and chooses functions,
+/// USDT points and ends of spans of what they have mapped.
 fn look(
-    chooser: &mut Chooser,
+    choosers: &mut Choosers,
     looked: &mut Looked,
     processes: &[(u32, u64)],
     most: usize,
@@ -215,19 +275,34 @@ fn look(
     for (pid, changes) in changed {
         looked.insert(pid, changes);
         // One process at a time: so its files alone are open.
-        let found = chooser.choose(chooser.mapped(pid))?;
+        let is_meant =
+            |path: &str| choosers.functions.is_meant(path) || choosers.spans.is_meant(path);
+        let modules = mapped(pid, is_meant);
+        for module in &modules {
+            more.items.extend(choosers.spans.choose(module)?);
+        }
+        let found = choosers.functions.choose(modules)?;
         more.functions.extend(found.functions);
         more.refused.extend(found.refused);
     }
     let pids: HashSet<u32> = processes.iter().map(|(pid, _)| *pid).collect();
-    for function in &mut more.functions {
-        // Breakpoints of a program that others run too are theirs as well.
-        if !function.shared {
-            let file = function.file.metadata();
-            let file = file.map(|file| (file.dev(), file.ino()));
-            function.shared = file.map_or(true, |file| is_run_by_others(file, &pids));
-        }
+    // Breakpoints of a program that others run too are theirs as well.
+    let mut programs: HashMap<(u64, u64), bool> = HashMap::new();
+    let mut is_shared = |file: &File| {
+        let file = file.metadata().map(|file| (file.dev(), file.ino()));
+        file.map_or(true, |file| {
+            let known = programs.entry(file);
+            *known.or_insert_with(|| is_run_by_others(file, &pids))
+        })
+    };
+    for function in more.functions.iter_mut().filter(|one| !one.shared) {
+        function.shared = is_shared(&function.file);
     }
+    let places = more.items.iter_mut().flat_map(|item| &mut item.places);
+    for place in places.filter(|place| !place.shared) {
+        place.shared = is_shared(&place.file);
+    }
+    more.missing = choosers.missing();
     Ok(more)
 }
 
@@ -241,9 +316,9 @@ fn is_run_by_others(file: (u64, u64), pids: &HashSet<u32>) -> bool {
     })
 }
 
-/// Has an instrumentation measure functions of files that its processes map later, as long as it
-/// runs.
-async fn follow(access: Access, turns: Turns, id: u32, mut chooser: Chooser, mut looked: Looked) {
+/// Has an instrumentation measure functions, and follow USDT points and spans, of files that its
+/// processes map later, as long as it runs.
+async fn follow(access: Access, turns: Turns, id: u32, mut choosers: Choosers, mut looked: Looked) {
     loop {
         tokio::time::sleep(LOOK).await;
         let ask =
@@ -262,16 +337,16 @@ async fn follow(access: Access, turns: Turns, id: u32, mut chooser: Chooser, mut
         };
         let work = tokio::task::spawn_blocking(move || {
             let _turn = turn;
-            chooser.allow(BUDGET_NS);
-            let more = look(&mut chooser, &mut looked, &processes, MAX_LOOKED);
-            (chooser, looked, more)
+            choosers.allow();
+            let more = look(&mut choosers, &mut looked, &processes, MAX_LOOKED);
+            (choosers, looked, more)
         });
         let Ok(done) = work.await else {
             warn!("instrumentation {id} is not followed any more: looking for functions failed");
             return;
         };
         let more;
-        (chooser, looked, more) = done;
+        (choosers, looked, more) = done;
         let more = more.unwrap_or_else(|why| MoreFunctions {
             functions: Vec::new(),
             refused: vec![RefusedFunction {
@@ -280,8 +355,9 @@ async fn follow(access: Access, turns: Turns, id: u32, mut chooser: Chooser, mut
                 why: why.to_string(),
             }],
             items: Vec::new(),
+            missing: choosers.missing(),
         });
-        if more.functions.is_empty() && more.refused.is_empty() {
+        if more.functions.is_empty() && more.refused.is_empty() && more.items.is_empty() {
             continue;
         }
         let ask =

@@ -130,27 +130,37 @@ pub struct SpanText {
     pub key: Key,
 }
 
-impl FromStr for SpanText {
-    type Err = NotTraceable;
-
-    fn from_str(text: &str) -> Result<Self, NotTraceable> {
-        let refused = || NotTraceable::Span(text.chars().take(200).collect());
-        let (name, rest) = text.split_once('=').ok_or_else(refused)?;
-        let is_name = !name.is_empty()
-            && name.len() <= MAX_SPAN_NAME_BYTES
-            && !name.contains(char::is_control);
-        let parts = split_at_commas(rest);
-        let [start, end, key] = parts.as_slice() else {
-            return Err(refused());
-        };
-        if !is_name {
-            return Err(refused());
+impl SpanText {
+    /// A span out of its parts.
+    ///
+    /// # Errors
+    /// What of it cannot be understood.
+    pub fn of_parts(name: &str, start: &str, end: &str, key: &str) -> Result<Self, NotTraceable> {
+        if name.is_empty() || name.len() > MAX_SPAN_NAME_BYTES || name.contains(char::is_control) {
+            return Err(NotTraceable::Name(name.chars().take(200).collect()));
         }
         Ok(Self {
             name: name.to_owned(),
             start: start.parse()?,
             end: end.parse()?,
             key: key.parse()?,
+        })
+    }
+}
+
+impl FromStr for SpanText {
+    type Err = NotTraceable;
+
+    fn from_str(text: &str) -> Result<Self, NotTraceable> {
+        let refused = || NotTraceable::Span(text.chars().take(200).collect());
+        let (name, rest) = text.split_once('=').ok_or_else(refused)?;
+        let parts = split_at_commas(rest);
+        let [start, end, key] = parts.as_slice() else {
+            return Err(refused());
+        };
+        Self::of_parts(name, start, end, key).map_err(|why| match why {
+            NotTraceable::Name(_) => refused(),
+            why => why,
         })
     }
 }
@@ -195,6 +205,11 @@ pub enum NotTraceable {
     /// No key, and no argument.
     #[error("{0:?} is none of tid, arg0, arg1, arg2, arg3, arg4 and arg5")]
     Key(String),
+    /// No name of a span.
+    #[error(
+        "{0:?} is no name of a span: it has 1 to {MAX_SPAN_NAME_BYTES} bytes, no control characters"
+    )]
+    Name(String),
     /// No span.
     #[error(
         "{0:?} is no span: give NAME=START,END,KEY, as in 'request=app:begin,app:end,arg0', where START and END are MODULE:FUNCTION or usdt:MODULE:PROVIDER:NAME, and KEY is tid or arg0 to arg5"
@@ -214,7 +229,7 @@ pub struct SpanPlace {
 }
 
 /// The places of the file that are meant, and sentences about those that cannot be probed, or not
-/// well.
+/// well. It takes no more than `budget_ns` of processor time.
 ///
 /// # Errors
 /// [`NoChoice`].
@@ -222,6 +237,7 @@ pub fn places(
     file: &File,
     endpoint: &Endpoint,
     key: Key,
+    budget_ns: u64,
 ) -> Result<(Vec<SpanPlace>, Vec<String>), NoChoice> {
     let mut places = Vec::new();
     let mut said = Vec::new();
@@ -231,7 +247,7 @@ pub fn places(
                 Key::Thread => Some(Argument::THREAD),
                 Key::Argument(number) => Argument::of_function(number.into()),
             };
-            for chosen in chosen::choose(file, &[pattern])? {
+            for chosen in chosen::choose_within(file, &[pattern], budget_ns)? {
                 match (chosen.points, key) {
                     (Ok(points), Some(key)) => places.push(SpanPlace {
                         point: points.entry,
@@ -244,7 +260,7 @@ pub fn places(
             }
         }
         Endpoint::Usdt(pattern) => {
-            for chosen in usdt::choose(file, &[pattern])? {
+            for chosen in usdt::choose_within(file, &[pattern], budget_ns)? {
                 for place in &chosen.places {
                     let key = match key {
                         Key::Thread => Ok(Argument::THREAD),

@@ -89,6 +89,12 @@ impl UsdtPattern {
         (module.starts_with('/') && !module.contains('*')).then_some(module)
     }
 
+    /// Does it say in which file?
+    #[must_use]
+    pub const fn names_module(&self) -> bool {
+        self.module.is_some()
+    }
+
     /// Is that file meant, by its path or the last part of it? Without a module each is.
     #[must_use]
     pub fn is_of_module(&self, path: &str) -> bool {
@@ -169,6 +175,18 @@ struct Note {
 /// # Errors
 /// [`NoChoice`].
 pub fn choose(file: &File, patterns: &[&UsdtPattern]) -> Result<Vec<ChosenUsdt>, NoChoice> {
+    choose_within(file, patterns, BUDGET_NS)
+}
+
+/// The same within less processor time, nanoseconds.
+///
+/// # Errors
+/// [`NoChoice`].
+pub fn choose_within(
+    file: &File,
+    patterns: &[&UsdtPattern],
+    budget_ns: u64,
+) -> Result<Vec<ChosenUsdt>, NoChoice> {
     let tables = FileTables::read(file).ok_or(NoChoice::NoProgram)?;
     let Some((bytes, base)) = tables.usdt_notes(file, MAX_NOTE_BYTES) else {
         return Ok(Vec::new());
@@ -178,7 +196,7 @@ pub fn choose(file: &File, patterns: &[&UsdtPattern]) -> Result<Vec<ChosenUsdt>,
     if meant.len() > MAX_PLACES {
         return Err(NoChoice::TooManyPlaces(meant.len()));
     }
-    let deadline = Deadline::after(BUDGET_NS);
+    let deadline = Deadline::after(budget_ns.min(BUDGET_NS));
     let around = functions_around(file, &tables, deadline, &meant)?;
     let mut points: BTreeMap<(String, String), Vec<UsdtPlace>> = BTreeMap::new();
     for note in meant {

@@ -13,7 +13,7 @@ use profiler_daemon::api::{
 };
 use profiler_daemon::collect::{
     End, InstrumentationState, MeasuredFunction, MeasuredFunctions, PlannedFunction, PlannedPoint,
-    RefusedFunction, Stage,
+    RefusedFunction, Stage, planned,
 };
 use profiler_daemon::config::Config;
 use profiler_daemon::config::targets::Targets;
@@ -32,6 +32,7 @@ use profiler_daemon::report::names::{Lines, Names};
 use profiler_daemon::report::{Instrumentation, instrumentation};
 use profiler_daemon::stages::choosing::Exits;
 use profiler_daemon::stages::instrumenting::Wanted;
+use profiler_daemon::stages::spanning::{Followed, SpanChooser};
 use profiler_daemon::symbols::lines::{Code, LineTable, NoLine, SourceLine, Step};
 use profiler_daemon::symbols::names::{FunctionKind, FunctionName};
 
@@ -85,6 +86,8 @@ impl Default for Fake {
                 Wanted {
                     name: "first".to_owned(),
                     patterns: Vec::new(),
+                    followed: Followed::default(),
+                    callers: true,
                     whom: Targets::default(),
                     exits: Exits::Sites,
                     length_ns: 60_000 * MS,
@@ -350,6 +353,9 @@ fn measuring(id: u32, wanted: Wanted) -> InstrumentationState {
             stepped: true,
         }]),
     };
+    // Spans that wait for the files of their ends.
+    let items = SpanChooser::new(wanted.followed, 0).spans();
+    let items = planned(&items, 1_000 * MS);
     InstrumentationState {
         id,
         name: wanted.name,
@@ -366,10 +372,11 @@ fn measuring(id: u32, wanted: Wanted) -> InstrumentationState {
             module: "/usr/bin/example".to_owned(),
             why: "its symbol has no size".to_owned(),
         }],
+        missing: Vec::new(),
         tried: Vec::new(),
         trouble: None,
         measured: MeasuredFunctions {
-            items: Vec::new(),
+            items,
             functions: vec![MeasuredFunction {
                 plan: Arc::new(plan),
                 attached_ns: 1_000 * MS,

@@ -97,6 +97,32 @@ async fn an_instrumentation_from_start_to_removal() {
     }
 }
 
+// Check that USDT points and spans are taken without functions, and how each stands is answered, in
+// JSON and as text.
+#[tokio::test]
+async fn points_and_spans_are_taken() {
+    let router = served(true);
+    let body = json!({
+        "usdt": ["app:begin,arg0"], "callers": true, "pids": [RUNNING],
+        "spans": [{"name": "request", "start": "app:begin", "end": "usdt:app:done", "key": "tid"}],
+    });
+    let begun = send(&router, "POST", PATH, &body).await;
+    assert_eq!(begun.status, 201, "{}", begun.text());
+    let one = begun.json();
+    let span = &one["spans"][0];
+    assert_eq!(
+        (&span["state"], &span["end"]),
+        (&json!("waiting"), &json!("usdt:app:done"))
+    );
+    assert_eq!(one["usdt"], json!([]));
+    assert_eq!(one["measured"]["spans"][0]["count"], 0);
+    let path = "/api/v1/instrumentations/2?format=text";
+    let text = send(&router, "GET", path, &Value::Null).await;
+    let line =
+        "waiting    request (app:begin to usdt:app:done) its start and its end are in no file";
+    assert!(text.text().contains(line), "{}", text.text());
+}
+
 // Check that a dry run answers the same and makes nothing, and that what cannot be is refused with
 // its reason: bodies with 400, the machine's reasons with 409, numbers that are none with 400.
 #[tokio::test]
@@ -119,6 +145,12 @@ async fn what_is_refused() {
         json!({"functions": ["no pattern"], "all": true}),
         json!({"functions": "a:b", "all": true}),
         json!([["a:b"]]),
+        json!({"all": true}),
+        json!({"usdt": ["app"], "all": true}),
+        json!({"usdt": vec!["a:b"; 257], "all": true}),
+        json!({"spans": ["a=b:c,d:e,tid"], "all": true}),
+        json!({"spans": [{"name": "a", "start": "b:c", "end": "d:e"}], "all": true}),
+        json!({"functions": ["a:b"], "callers": "yes", "all": true}),
     ] {
         let refused = send(&router, "POST", PATH, &body).await;
         assert_eq!(refused.status, 400, "{body}: {}", refused.text());

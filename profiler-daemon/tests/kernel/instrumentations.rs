@@ -11,12 +11,12 @@ use crate::exact_functions::kernel_version;
 use crate::reads::{number, text};
 use crate::workload::{self, Workload};
 
-const PATH: &str = "/api/v1/instrumentations";
+pub(crate) const PATH: &str = "/api/v1/instrumentations";
 /// How long anything here may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A daemon that may be asked; `None`: not as this user, or on this kernel.
-fn allowed() -> Option<Daemon> {
+pub(crate) fn allowed() -> Option<Daemon> {
     if kernel_version() < (5, 17) {
         daemon::say("skipped: nothing is measured on this kernel");
         return None;
@@ -27,7 +27,13 @@ fn allowed() -> Option<Daemon> {
     })
 }
 
-fn ask(daemon: &Daemon, method: &str, path: &str, body: Option<&Value>, status: u16) -> Value {
+pub(crate) fn ask(
+    daemon: &Daemon,
+    method: &str,
+    path: &str,
+    body: Option<&Value>,
+    status: u16,
+) -> Value {
     let body = body.map(Value::to_string);
     let answer = daemon.request(method, path, body.as_deref());
     assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
@@ -38,13 +44,13 @@ fn ask(daemon: &Daemon, method: &str, path: &str, body: Option<&Value>, status: 
 }
 
 /// Begins one, and answers its path.
-fn begin(daemon: &Daemon, body: &Value) -> String {
+pub(crate) fn begin(daemon: &Daemon, body: &Value) -> String {
     let begun = ask(daemon, "POST", PATH, Some(body), 201);
     format!("{PATH}/{}", number(&begun, "/id"))
 }
 
 /// Asks until it is so.
-fn until(daemon: &Daemon, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+pub(crate) fn until(daemon: &Daemon, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let one = ask(daemon, "GET", path, None, 200);
@@ -56,12 +62,12 @@ fn until(daemon: &Daemon, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
     }
 }
 
-fn is(state: &'static str) -> impl Fn(&Value) -> bool {
+pub(crate) fn is(state: &'static str) -> impl Fn(&Value) -> bool {
     move |one| one["state"] == state
 }
 
 /// The measured row of a function by the last part of its name.
-fn row<'a>(one: &'a Value, function: &str) -> &'a Value {
+pub(crate) fn row<'a>(one: &'a Value, function: &str) -> &'a Value {
     let rows = one["measured"]["functions"].as_array().expect("rows");
     let mut rows = rows.iter();
     let found = rows.find(|row| text(row, "/function").ends_with(function));
@@ -69,7 +75,7 @@ fn row<'a>(one: &'a Value, function: &str) -> &'a Value {
 }
 
 /// Bytes of a workload's code that are not those of its file.
-fn changed_bytes(pid: u32) -> usize {
+pub(crate) fn changed_bytes(pid: u32) -> usize {
     let exe = File::open(workload::exe()).expect("the workload's file");
     let memory = File::open(format!("/proc/{pid}/mem")).expect("its memory");
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("its mappings");

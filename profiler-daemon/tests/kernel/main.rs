@@ -34,6 +34,7 @@ mod names;
 mod observed;
 mod peers;
 mod phantoms;
+mod points_over_http;
 mod processes;
 mod quotas;
 mod reads;

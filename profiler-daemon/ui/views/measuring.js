@@ -32,17 +32,36 @@ function resultRow(row) {
   return el("tr", {}, el("th", { scope: "row", class: "name code", title: shown(row.module) }, shown(row.function)), el("td", { class: "n plain" }, open), cell(row.elapsed.mean_ns), cell(row.elapsed.p50_ns), cell(row.elapsed.p99_ns), cell(row.elapsed.max_ns), cell(row.elapsed.inclusive_ns), cell(row.application.inclusive_ns));
 }
 
-function results(one) {
-  const rows = one.measured.functions;
-  if (rows.length === 0) return null;
-  const head = ["function", "calls", "mean", "p50", "p99", "longest", "elapsed", "application"];
-  return el("div", { class: "table", tabindex: "0", role: "region", "aria-label": "What was measured" },
-    el("table", {}, el("caption", { class: "unseen" }, "What was measured"), el("thead", {}, el("tr", {}, ...head.map((name, index) => el("th", { scope: "col", class: index > 0 ? "n" : null }, name)))), el("tbody", {}, ...rows.map(resultRow))));
+function table(about, head, rows) {
+  return el("div", { class: "table", tabindex: "0", role: "region", "aria-label": about },
+    el("table", {}, el("caption", { class: "unseen" }, about), el("thead", {}, el("tr", {}, ...head.map((name, index) => el("th", { scope: "col", class: index > 0 ? "n" : null }, name)))), el("tbody", {}, ...rows)));
 }
 
-// Why functions that were chosen are not measured, or not all the while.
+// A row of numbers and times beside a name.
+function plainRow(name, title, ...cells) {
+  return el("tr", {}, el("th", { scope: "row", class: "name code", title: shown(title) }, shown(name)), ...cells.map((text) => el("td", { class: "n plain" }, text)));
+}
+
+function results(one) {
+  const { functions, usdt = [], spans = [] } = one.measured;
+  const parts = [];
+  if (functions.length > 0) parts.push(table("What was measured", ["function", "calls", "mean", "p50", "p99", "longest", "elapsed", "application"], functions.map(resultRow)));
+  const point = (row) => plainRow(`${row.provider}:${row.name}`, row.module, count(row.hits), count(row.processes.length));
+  if (usdt.length > 0) parts.push(table("Hits of USDT points", ["USDT point", "hits", "processes"], usdt.map(point)));
+  const ns = (value) => (value === null ? "–" : time(value));
+  const span = (row) => plainRow(row.name, `${row.start} to ${row.end}, ${row.key}`, count(row.count), ns(row.mean_ns), ns(row.p50_ns), ns(row.p99_ns), ns(row.max_ns), count(row.open));
+  if (spans.length > 0) parts.push(table("Spans", ["span", "complete", "mean", "p50", "p99", "longest", "under way"], spans.map(span)));
+  return parts.length === 0 ? null : el("div", {}, ...parts);
+}
+
+// What was chosen of all kinds, each with what it is called.
+function chosen({ functions, usdt = [], spans = [] }) {
+  return [...functions.map((row) => ({ ...row, called: row.function })), ...usdt.map((row) => ({ ...row, called: `${row.provider}:${row.name}` })), ...spans.map((row) => ({ ...row, called: row.name }))];
+}
+
+// Why what was chosen is not measured, or not all the while.
 function reasons(one) {
-  const told = one.functions.filter(({ why }) => why !== null).map(({ function: name, state, why }) => el("li", {}, el("code", {}, shown(name)), ` (${shown(state).replace("_", " ")}): ${shown(why)}`));
+  const told = chosen(one).filter(({ why }) => why !== null).map(({ called, state, why }) => el("li", {}, el("code", {}, shown(called)), ` (${shown(state).replace("_", " ")}): ${shown(why)}`));
   if (one.trouble !== null) told.push(el("li", {}, shown(one.trouble)));
   return told.length > 0 ? el("ul", { class: "why" }, ...told) : null;
 }
@@ -93,7 +112,7 @@ export function createMeasuring(process) {
 
   function panel(one) {
     const isRunning = one.state !== "ended";
-    const names = one.functions.map(({ function: name }) => shown(name)).join(", ") || shown(one.name);
+    const names = chosen(one).map(({ called }) => shown(called)).join(", ") || shown(one.name);
     const stop = el("button", { type: "button", "aria-label": `${isRunning ? "Stop measuring" : "Remove what was measured of"} ${names}`, on: { click: () => end(one.id, isRunning) } }, isRunning ? "Stop" : "Remove");
     const state = el("p", { class: "dim" });
     const body = el("div", {});
@@ -101,7 +120,7 @@ export function createMeasuring(process) {
       element: el("article", { class: "panel" }, el("div", { class: "titled" }, el("h3", { class: "code" }, names), stop), state, body),
       set(now) {
         setText(state, standing(now));
-        const key = JSON.stringify([now.measured, now.functions, now.trouble]);
+        const key = JSON.stringify([now.measured, now.functions, now.usdt, now.spans, now.trouble]);
         if (body.dataset.key === key) return;
         body.dataset.key = key;
         setChildren(body, [results(now), reasons(now)]);
@@ -112,7 +131,7 @@ export function createMeasuring(process) {
   function draw(all) {
     const shownOnes = all.filter(({ id }) => !hidden.has(id)).reverse();
     const panels = shownOnes.map((one) => {
-      const key = `${one.id} ${one.state === "ended"} ${one.functions.length}`;
+      const key = `${one.id} ${one.state === "ended"} ${chosen(one).length}`;
       const known = drawn.get(one.id);
       const part = known?.key === key ? known : { key, ...panel(one) };
       drawn.set(one.id, part);

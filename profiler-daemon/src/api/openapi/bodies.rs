@@ -13,6 +13,8 @@ use super::{content, string};
 use crate::config::targets::{
     MAX_CGROUP_BYTES, MAX_CGROUPS, MAX_COMM_BYTES, MAX_COMMS, MAX_PID, MAX_PIDS,
 };
+use crate::stages::choosing::MAX_ITEMS;
+use crate::symbols::spans::MAX_SPAN_NAME_BYTES;
 
 /// What a request that changes something sends, where it sends anything.
 pub(super) fn body(change: Change) -> Option<RequestBody> {
@@ -69,6 +71,14 @@ fn instrumentation() -> ObjectBuilder {
         MAX_PATTERNS,
         "Which functions: MODULE:FUNCTION, in both * stands for any text; MODULE is a path or its last part, FUNCTION a name as linkers write it or as it reads, or +0x1234.",
     );
+    let point = string()
+        .pattern(Some("^[^:]+:[^:]"))
+        .max_length(Some(MAX_PATTERN_BYTES));
+    let usdt = list(
+        point,
+        MAX_ITEMS,
+        "Which USDT points have their hits counted: PROVIDER:NAME, or MODULE:PROVIDER:NAME, in each * stands for any text; with ,arg0 to ,arg5 behind, the values of that argument too.",
+    );
     let exits = words(["auto", "sites", "trampolines", "none"].into_iter());
     let length = string().default(Some("60s".into()));
     let budget = ObjectBuilder::new()
@@ -78,8 +88,9 @@ fn instrumentation() -> ObjectBuilder {
         .default(Some(5.into()));
     named_processes()
         .property("name", name_of("What it is called."))
-        .property("functions", functions.min_items(Some(1)))
-        .required("functions")
+        .property("functions", functions)
+        .property("usdt", usdt)
+        .property("spans", list(span(), MAX_ITEMS, "Which spans: the time from a start to the end with the same key, in whichever threads; names are told apart."))
         .property("all", flag(false, "Whether it is of every process; no others are named then."))
         .property("children", flag(true, "Whether children of the named processes are measured too."))
         .property(
@@ -87,6 +98,10 @@ fn instrumentation() -> ObjectBuilder {
             exits.default(Some("auto".into())).description(Some(
                 "How ends of calls are found: at the function's own returns (auto, sites), or not at all: calls are counted. trampolines is refused.",
             )),
+        )
+        .property(
+            "callers",
+            flag(true, "Whether it is told where measured functions are called from."),
         )
         .property(
             "for",
@@ -98,8 +113,35 @@ fn instrumentation() -> ObjectBuilder {
         )
         .property("dry_run", flag(false, "Whether to attach nothing, and only say what would be."))
         .description(Some(
-            "The functions to measure, and of whom: pids, comms, cgroups, or all. Allowed only where the configuration says instrumentation.over_http = true.",
+            "What to measure, functions, usdt or spans, at least one of them; and of whom: pids, comms, cgroups, or all. Allowed only where the configuration says instrumentation.over_http = true.",
         ))
+}
+
+/// A span of an instrumentation.
+fn span() -> ObjectBuilder {
+    let end = |about: &str| {
+        let end = string().pattern(Some("^[^:]+:[^:]"));
+        let end = end.max_length(Some(MAX_PATTERN_BYTES));
+        end.description(Some(about))
+    };
+    let name = string()
+        .min_length(Some(1))
+        .max_length(Some(MAX_SPAN_NAME_BYTES))
+        .description(Some("What it is called."));
+    let keys = ["tid", "arg0", "arg1", "arg2", "arg3", "arg4", "arg5"];
+    let key = words(keys.into_iter()).description(Some(
+        "Which end belongs to which start: that in the same thread (tid), or that with the same value of an argument in the same process.",
+    ));
+    ObjectBuilder::new()
+        .property("name", name)
+        .required("name")
+        .property("start", end("Where it starts: at entries of functions, MODULE:FUNCTION, or at USDT points, usdt:[MODULE:]PROVIDER:NAME."))
+        .required("start")
+        .property("end", end("Where it ends, in the same way."))
+        .required("end")
+        .property("key", key)
+        .required("key")
+        .additional_properties(Some(AdditionalProperties::FreeForm(false)))
 }
 
 /// The body of `PUT /api/v1/targets`.

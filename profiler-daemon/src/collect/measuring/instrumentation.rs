@@ -42,7 +42,7 @@ pub enum End {
     Time,
     /// All processes that it named are gone.
     NoProcess,
-    /// All of its functions cost too much.
+    /// All that it measures costs too much.
     GivenUp,
 }
 
@@ -84,6 +84,8 @@ pub struct InstrumentationState {
     pub points: usize,
     /// Functions that were meant and cannot be measured.
     pub refused: Vec<RefusedFunction>,
+    /// What was asked for and is in no file that is mapped yet.
+    pub missing: Vec<String>,
     /// Functions that are being tried: name and module.
     pub tried: Vec<(String, String)>,
     /// What went wrong last while it followed processes.
@@ -107,6 +109,9 @@ pub(super) struct Instrumentation {
     /// Processes that it measures; with [`Targets::all`] none is told.
     pub(super) processes: HashSet<u32>,
     pub(super) refused: Vec<RefusedFunction>,
+    pub(super) missing: Vec<String>,
+    /// Whether it is told where functions are called from.
+    pub(super) callers: bool,
     pub(super) trouble: Option<String>,
     /// USDT points and spans.
     pub(super) spanning: Spanning,
@@ -128,8 +133,10 @@ impl Instrumentation {
             ended: None,
             processes: HashSet::new(),
             refused: Vec::new(),
+            missing: Vec::new(),
+            callers: plan.callers,
             trouble: None,
-            spanning: Spanning::default(),
+            spanning: Spanning::new(plan.whom.all),
         }
     }
 

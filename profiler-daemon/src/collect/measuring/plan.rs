@@ -67,6 +67,10 @@ pub struct Plan {
     pub refused: Vec<RefusedFunction>,
     /// The USDT points and spans.
     pub items: Vec<PlannedItem>,
+    /// What was asked for and is in no file that is mapped yet, as it was written.
+    pub missing: Vec<String>,
+    /// Whether it is told where functions are called from.
+    pub callers: bool,
     /// How much of one processor the probes may take from a process; 0 = any.
     pub budget: f64,
     /// When everything is detached by itself, nanoseconds from the beginning; `None`: never.
@@ -76,7 +80,7 @@ pub struct Plan {
     pub trial: bool,
 }
 
-/// More functions for an instrumentation that runs.
+/// More functions, USDT points and spans for an instrumentation that runs.
 #[derive(Clone, Debug, Default)]
 pub struct MoreFunctions {
     /// The functions.
@@ -85,4 +89,6 @@ pub struct MoreFunctions {
     pub refused: Vec<RefusedFunction>,
     /// USDT points and spans, or more places of those that there are.
     pub items: Vec<PlannedItem>,
+    /// What was asked for and is still in no file that is mapped.
+    pub missing: Vec<String>,
 }

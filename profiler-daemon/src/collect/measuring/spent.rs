@@ -1,6 +1,6 @@
 //! What probes take of processes, and whether that is more than they may.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use profiler_common::measured::probe_kind;
 use tracing::warn;
@@ -10,22 +10,31 @@ use super::attaching::points_of;
 use super::plan::PlannedFunction;
 use crate::kernel::{Kernel, ProbeCosts};
 
-/// The cost of one function's probes in one process.
+/// What costs something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Probed {
+    /// A function, by its number.
+    Function(u32),
+    /// A USDT point or a span, by its number.
+    Item(u32),
+}
+
+/// The cost of the probes of one of them in one process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Hits {
     pub(super) pid: u32,
-    /// The function's number.
-    pub(super) function: u32,
+    /// What is probed.
+    pub(super) what: Probed,
     /// Probes that were hit, or calls that were counted.
     pub(super) count: u64,
     /// What they cost together, nanoseconds.
     pub(super) cost_ns: f64,
 }
 
-/// A function that costs too much.
+/// What costs too much.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TooDear {
-    pub(super) function: u32,
+    pub(super) what: Probed,
     /// A sentence.
     pub(super) why: String,
 }
@@ -43,7 +52,7 @@ pub(super) fn cost_ns(plan: &PlannedFunction, costs: &ProbeCosts) -> f64 {
     costs[kind].inside_ns + costs[kind].outside_ns
 }
 
-/// The functions that have to go so that no process spends more than `budget` (of one processor) on
+/// What has to go so that no process spends more than `budget` (of one processor) on
 /// those that are left; of each process the costliest first, and at most `most`.
 pub(super) fn too_dear(hits: &[Hits], took_ns: f64, budget: f64, most: usize) -> Vec<TooDear> {
     let mut found: Vec<TooDear> = Vec::new();
@@ -52,7 +61,7 @@ pub(super) fn too_dear(hits: &[Hits], took_ns: f64, budget: f64, most: usize) ->
         processes.entry(one.pid).or_default().push(*one);
     }
     for (pid, mut hits) in processes {
-        hits.retain(|one| found.iter().all(|gone| gone.function != one.function));
+        hits.retain(|one| found.iter().all(|gone| gone.what != one.what));
         hits.sort_by(|a, b| b.cost_ns.total_cmp(&a.cost_ns));
         let mut all_ns: f64 = hits.iter().map(|one| one.cost_ns).sum();
         for one in hits.iter().take(most) {
@@ -61,10 +70,14 @@ pub(super) fn too_dear(hits: &[Hits], took_ns: f64, budget: f64, most: usize) ->
                 break;
             }
             all_ns -= one.cost_ns;
+            let hits = match one.what {
+                Probed::Function(_) => "calls",
+                Probed::Item(_) => "hits",
+            };
             found.push(TooDear {
-                function: one.function,
+                what: one.what,
                 why: format!(
-                    "given up: {:.0} calls a second in process {pid} cost {:.1} % of a processor, and all probes there {:.1} % of {:.1} % that they may take",
+                    "given up: {:.0} {hits} a second in process {pid} cost {:.1} % of a processor, and all probes there {:.1} % of {:.1} % that they may take",
                     one.count as f64 / took_ns * 1e9,
                     100.0 * one.cost_ns / took_ns,
                     100.0 * share,
@@ -77,7 +90,7 @@ pub(super) fn too_dear(hits: &[Hits], took_ns: f64, budget: f64, most: usize) ->
 }
 
 impl Measuring {
-    /// Where probes take more of a process than they may, the costliest function loses its own.
+    /// Where probes take more of a process than they may, what costs most loses its own.
     pub(super) fn keep_budgets(&mut self, kernel: &mut Kernel, now_ns: u64) {
         let took_ns = now_ns.saturating_sub(self.looked_ns) as f64;
         self.looked_ns = now_ns;
@@ -89,34 +102,48 @@ impl Measuring {
                 let cost_ns = count as f64 * cost_ns(&function.plan, &costs);
                 hits.entry(function.of).or_default().push(Hits {
                     pid,
-                    function: number,
+                    what: Probed::Function(number),
                     count,
                     cost_ns,
                 });
             }
         }
-        for (id, hits) in hits {
-            let one = self.instrumentations.get(&id).filter(|one| one.runs());
-            let Some(budget) = one.map(|one| one.budget).filter(|budget| *budget > 0.0) else {
-                continue;
-            };
-            let gone = too_dear(&hits, took_ns, budget, 1);
-            let numbers: HashSet<u32> = gone.iter().map(|one| one.function).collect();
-            if numbers.is_empty() {
+        for (id, one) in &mut self.instrumentations {
+            let (of_items, any_new) = one.spanning.spent(&costs);
+            let mut hits = hits.remove(id).unwrap_or_default();
+            hits.extend(of_items.into_iter().map(|of| Hits {
+                pid: of.pid,
+                what: Probed::Item(of.item),
+                count: of.count,
+                cost_ns: of.cost_ns,
+            }));
+            if one.budget <= 0.0 || !one.runs() {
                 continue;
             }
-            let detached = kernel
-                .measured
-                .detach_functions(|function| numbers.contains(&function));
+            // USDT points and spans have no trial: of those that are new, the first look is it.
+            let most = if any_new && one.trial { usize::MAX } else { 1 };
+            let (mut functions, mut items) = (HashMap::new(), HashMap::new());
+            for TooDear { what, why } in too_dear(&hits, took_ns, one.budget, most) {
+                match what {
+                    Probed::Function(number) => functions.insert(number, why),
+                    Probed::Item(number) => items.insert(number, why),
+                };
+            }
+            self.given_up += (functions.len() + items.len()) as u64;
+            let mut detached = Ok(());
+            if !items.is_empty() {
+                detached = one.spanning.give_up(kernel, items);
+            }
+            if !functions.is_empty() {
+                let is_over = |function: u32| functions.contains_key(&function);
+                detached = detached.and(kernel.measured.detach_functions(is_over));
+            }
             if let Err(error) = detached {
-                warn!("other functions are not measured any more either: {error}");
-                if let Some(one) = self.instrumentations.get_mut(&id) {
-                    one.trouble = Some(error.to_string());
-                }
+                warn!("others are not measured any more either: {error}");
+                one.trouble = Some(error.to_string());
             }
-            for TooDear { function, why } in gone {
-                if let Some(function) = self.functions.get_mut(&function) {
-                    self.given_up += 1;
+            for (number, why) in functions {
+                if let Some(function) = self.functions.get_mut(&number) {
                     function.gave_up = Some(why);
                     function.detached_ns = Some(now_ns);
                 }
@@ -124,17 +151,21 @@ impl Measuring {
         }
     }
 
-    /// Whether an instrumentation has functions, and none of them is measured any more.
+    /// Whether an instrumentation has functions, USDT points or spans, and nothing of them is
+    /// measured any more.
     pub(super) fn is_given_up(&self, id: u32) -> bool {
+        let Some(one) = self.instrumentations.get(&id) else {
+            return false;
+        };
         let mut of = self
             .functions
             .values()
             .filter(|one| one.of == id)
             .peekable();
-        of.peek().is_some()
+        (of.peek().is_some() || !one.spanning.is_empty())
             && of.all(|function| function.gave_up.is_some())
             && self.trials.values().all(|tried| tried.of != id)
-            && (self.instrumentations.get(&id)).is_none_or(|one| one.spanning.is_given_up())
+            && one.spanning.is_given_up()
     }
 }
 
@@ -148,7 +179,7 @@ mod tests {
     fn the_costliest_go_first() {
         let hits = |pid, function, cost_ns| Hits {
             pid,
-            function,
+            what: Probed::Function(function),
             count: 100,
             cost_ns,
         };
@@ -160,10 +191,11 @@ mod tests {
         ];
         let gone = |most| {
             let gone = too_dear(&all, 1000.0, 0.05, most).into_iter();
-            gone.map(|one| one.function).collect::<Vec<_>>()
+            gone.map(|one| one.what).collect::<Vec<_>>()
         };
-        assert_eq!(gone(usize::MAX), [21, 20]);
-        assert_eq!(gone(1), [21]);
+        let [first, second] = [21, 20].map(Probed::Function);
+        assert_eq!(gone(usize::MAX), [first, second]);
+        assert_eq!(gone(1), [first]);
         let why = &too_dear(&all, 1000.0, 0.05, 1)[0].why;
         assert!(
             why.contains(
@@ -171,5 +203,25 @@ mod tests {
             ),
             "{why}"
         );
+    }
+
+    // Check that USDT points and spans share the budget of a process with its functions, and that
+    // the sentence says what was hit.
+    #[test]
+    fn points_share_the_budget() {
+        let hits = |what, cost_ns| Hits {
+            pid: 1,
+            what,
+            count: 100,
+            cost_ns,
+        };
+        let (function, point) = (Probed::Function(20), Probed::Item(20));
+        let fits = [hits(function, 45.0)];
+        assert_eq!(too_dear(&fits, 1000.0, 0.05, 1), []);
+        let both = [hits(function, 20.0), hits(point, 45.0)];
+        let gone = too_dear(&both, 1000.0, 0.05, usize::MAX);
+        assert_eq!(gone.len(), 1);
+        assert_eq!(gone[0].what, point);
+        assert!(gone[0].why.contains("hits a second"), "{}", gone[0].why);
     }
 }

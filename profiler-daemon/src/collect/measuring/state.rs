@@ -1,6 +1,6 @@
 //! What was measured, for whoever asks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use profiler_common::measured::MeasuredRow;
@@ -48,7 +48,8 @@ pub struct MeasuringCounts {
     pub running: usize,
     /// Points that are attached.
     pub points: usize,
-    /// Functions that were given up because they cost too much, since the start.
+    /// Functions, USDT points and spans that were given up because they cost too much, since the
+    /// start.
     pub given_up: u64,
 }
 
@@ -56,7 +57,10 @@ impl Measuring {
     /// An instrumentation, with what was read up to now.
     pub(super) fn state(&self, kernel: &Kernel, id: u32) -> Option<InstrumentationState> {
         let one = self.instrumentations.get(&id)?;
-        let mut callers = self.callers.of_functions();
+        let mut callers = match one.callers {
+            true => self.callers.of_functions(),
+            false => HashMap::new(),
+        };
         let of = self.functions.iter().filter(|(_, of)| of.of == id);
         let mut functions: BTreeMap<u32, MeasuredFunction> = of
             .map(|(number, function)| {
@@ -83,7 +87,7 @@ impl Measuring {
         let stage = match one.ended {
             Some(why) => Stage::Ended(why),
             None if !tried.is_empty() => Stage::Trial,
-            None if functions.is_empty() => Stage::Waiting,
+            None if functions.is_empty() && !one.spanning.is_probing() => Stage::Waiting,
             None => Stage::Measuring,
         };
         Some(InstrumentationState {
@@ -102,6 +106,7 @@ impl Measuring {
                 0
             },
             refused: one.refused.clone(),
+            missing: one.missing.clone(),
             tried,
             trouble: one.trouble.clone(),
             measured: MeasuredFunctions {

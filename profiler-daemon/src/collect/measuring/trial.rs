@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tracing::warn;
 
 use super::plan::PlannedFunction;
-use super::spent::{Hits, cost_ns, too_dear};
+use super::spent::{Hits, Probed, cost_ns, too_dear};
 use super::{EntryPlace, Function, Measuring};
 use crate::kernel::Kernel;
 
@@ -78,10 +78,8 @@ impl Measuring {
             0.0 => Vec::new(),
             budget => too_dear(&hits, took_ns, budget, usize::MAX),
         };
-        let gone: HashMap<u32, String> = gone
-            .into_iter()
-            .map(|one| (one.function, one.why))
-            .collect();
+        let gone: HashMap<Probed, String> =
+            gone.into_iter().map(|one| (one.what, one.why)).collect();
         let numbers = over.iter().map(|(number, _)| *number).collect();
         self.drop_probes(kernel, &numbers);
         let mut measured = Vec::new();
@@ -89,7 +87,7 @@ impl Measuring {
             let number = self.next_number;
             self.next_number += 1;
             let mut function = Function::new(id, trial.plan, trial.entry, now_ns);
-            match gone.get(&tried) {
+            match gone.get(&Probed::Function(tried)) {
                 Some(why) => {
                     self.given_up += 1;
                     function.gave_up = Some(format!("{why} (in a trial of its entries)"));
@@ -125,7 +123,7 @@ impl Measuring {
                 .filter(move |((_, function), _)| function == number);
             of.map(move |((pid, function), count)| Hits {
                 pid: *pid,
-                function: *function,
+                what: Probed::Function(*function),
                 count: *count,
                 cost_ns: *count as f64 * each_ns,
             })

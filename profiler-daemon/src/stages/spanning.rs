@@ -1,0 +1,440 @@
+//! Chooses USDT points and spans to be followed: from what was written of them and the files that
+//! processes have mapped to the places that are to be probed. It reads files of others, which takes
+//! a while: not for a thread that serves.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
+use std::sync::Arc;
+
+use profiler_common::spans::{Argument, role};
+use thiserror::Error;
+
+use super::choosing::{MAX_ITEMS, MAX_POINT_FILES, Module, NotChosen};
+use crate::collect::{PlannedItem, PlannedPlace, Traced};
+use crate::symbols::chosen::{FilePoint, NoChoice};
+use crate::symbols::spans::{Endpoint, Key, SpanPlace, SpanText, UsdtText, argument_of, places};
+use crate::symbols::usdt::{self, ChosenUsdt, UsdtPlace};
+use crate::sys::clock::thread_ns;
+
+/// Sentences about places of one item in one file that cannot be probed, or not well.
+const MAX_SAID: usize = 20;
+
+/// What is to be followed, as it was written.
+#[derive(Clone, Debug, Default)]
+pub struct Followed {
+    usdt: Vec<UsdtText>,
+    spans: Vec<SpanText>,
+}
+
+/// What is too much, or cannot be told apart.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NotFollowed {
+    /// More than may be.
+    #[error("at most {MAX_ITEMS} of each may be given")]
+    TooMany,
+    /// Spans are told apart by their names.
+    #[error("two spans are called {0}")]
+    Twice(String),
+}
+
+impl Followed {
+    /// These, if they are few enough and spans have names of their own.
+    ///
+    /// # Errors
+    /// [`NotFollowed`].
+    pub fn new(usdt: Vec<UsdtText>, spans: Vec<SpanText>) -> Result<Self, NotFollowed> {
+        if usdt.len().max(spans.len()) > MAX_ITEMS {
+            return Err(NotFollowed::TooMany);
+        }
+        let mut names = HashSet::new();
+        match spans.iter().find(|span| !names.insert(&span.name)) {
+            Some(twice) => Err(NotFollowed::Twice(twice.name.clone())),
+            None => Ok(Self { usdt, spans }),
+        }
+    }
+
+    /// Is nothing to be followed?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.usdt.is_empty() && self.spans.is_empty()
+    }
+}
+
+/// What was found nowhere.
+#[derive(Clone, Copy, Debug)]
+pub enum Missing<'a> {
+    /// A USDT point.
+    Usdt(&'a UsdtText),
+    /// Where a span starts or ends.
+    End(&'a SpanText, &'a Endpoint),
+}
+
+impl Missing<'_> {
+    /// The path, where it is a whole one without `*`.
+    #[must_use]
+    pub fn path(&self) -> Option<&str> {
+        match self {
+            Self::Usdt(text) => text.pattern.path(),
+            Self::End(_, end) => end.path(),
+        }
+    }
+
+    fn names_module(&self) -> bool {
+        match self {
+            Self::Usdt(text) => text.pattern.names_module(),
+            Self::End(_, Endpoint::Usdt(pattern)) => pattern.names_module(),
+            Self::End(_, Endpoint::Function(_)) => true,
+        }
+    }
+}
+
+/// Something to be found in files: by its place among what was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Sought {
+    Usdt(usize),
+    Start(usize),
+    End(usize),
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct SpanChooser {
+    followed: Followed,
+    /// Processor time that may still be taken, nanoseconds.
+    left_ns: u64,
+    /// Files that were looked through: device and inode.
+    seen: HashSet<(u64, u64)>,
+    /// What was found somewhere. Of a span: where it can be probed.
+    found: HashSet<Sought>,
+    /// What is somewhere of that name, be it that it cannot be probed.
+    named: HashSet<Sought>,
+    /// What a file was looked through for.
+    looked: HashSet<Sought>,
+    /// USDT points that were found, and files with anything that was.
+    points: usize,
+    files: usize,
+}
+
+/// What was found of one file.
+#[derive(Default)]
+struct Found {
+    usdt: Vec<(usize, Vec<ChosenUsdt>)>,
+    /// Of each end of a span: its places, and what is to be known of others.
+    spans: Vec<(Sought, Vec<SpanPlace>, Vec<String>)>,
+}
+
+impl SpanChooser {
+    /// Nothing was looked at yet; all looks together may take this thread, or another, so much of
+    /// its processor time.
+    #[must_use]
+    pub fn new(followed: Followed, budget_ns: u64) -> Self {
+        Self {
+            followed,
+            left_ns: budget_ns,
+            ..Self::default()
+        }
+    }
+
+    /// Gives it more processor time, up to this.
+    pub fn allow(&mut self, budget_ns: u64) {
+        self.left_ns = self.left_ns.max(budget_ns);
+    }
+
+    /// Whole paths that were written.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        let usdt = self.followed.usdt.iter().map(|text| text.pattern.path());
+        let spans = self.followed.spans.iter();
+        let spans = spans.flat_map(|span| [span.start.path(), span.end.path()]);
+        usdt.chain(spans).flatten()
+    }
+
+    /// Is that file meant by anything that was written?
+    #[must_use]
+    pub fn is_meant(&self, path: &str) -> bool {
+        let mut usdt = self.followed.usdt.iter();
+        let mut spans = self.followed.spans.iter();
+        usdt.any(|text| text.pattern.is_of_module(path))
+            || spans.any(|span| span.start.is_of_module(path) || span.end.is_of_module(path))
+    }
+
+    /// All that is sought.
+    fn sought(&self) -> impl Iterator<Item = (Sought, Missing<'_>)> {
+        let usdt = self.followed.usdt.iter().enumerate();
+        let usdt = usdt.map(|(at, text)| (Sought::Usdt(at), Missing::Usdt(text)));
+        let spans = self.followed.spans.iter().enumerate();
+        let spans = spans.flat_map(|(at, span)| {
+            [
+                (Sought::Start(at), Missing::End(span, &span.start)),
+                (Sought::End(at), Missing::End(span, &span.end)),
+            ]
+        });
+        usdt.chain(spans)
+    }
+
+    /// What was found nowhere yet, or nowhere that it can be probed.
+    pub fn missing(&self) -> impl Iterator<Item = Missing<'_>> {
+        self.sought()
+            .filter(|(sought, _)| !self.found.contains(sought))
+            .map(|(_, missing)| missing)
+    }
+
+    /// What is not in a file that is meant by its name, and was looked through.
+    pub fn missing_in_their_files(&self) -> impl Iterator<Item = Missing<'_>> {
+        let is_missing =
+            |sought: &Sought| !self.named.contains(sought) && self.looked.contains(sought);
+        self.sought()
+            .filter(move |(sought, missing)| is_missing(sought) && missing.names_module())
+            .map(|(_, missing)| missing)
+    }
+
+    /// Each span, with no place yet.
+    #[must_use]
+    pub fn spans(&self) -> Vec<PlannedItem> {
+        (0..self.followed.spans.len())
+            .map(|at| self.span(at, Vec::new(), Vec::new()))
+            .collect()
+    }
+
+    /// What is meant of a file, if it was not looked through yet.
+    ///
+    /// # Errors
+    /// [`NotChosen`].
+    pub fn choose(&mut self, module: &Module) -> Result<Vec<PlannedItem>, NotChosen> {
+        let unreadable = |error| NotChosen::Unreadable(module.path.clone(), error);
+        let metadata = module.file.metadata().map_err(unreadable)?;
+        let wanted: Vec<Sought> = self
+            .sought()
+            .filter(|(_, of)| match of {
+                Missing::Usdt(text) => text.pattern.is_of_module(&module.path),
+                Missing::End(_, end) => end.is_of_module(&module.path),
+            })
+            .map(|(sought, _)| sought)
+            .collect();
+        if wanted.is_empty() || !self.seen.insert((metadata.dev(), metadata.ino())) {
+            return Ok(Vec::new());
+        }
+        let mut found = Found::default();
+        for sought in &wanted {
+            let began_ns = thread_ns();
+            let looked = self.look(&module.file, *sought, &mut found);
+            let took_ns = thread_ns().saturating_sub(began_ns);
+            self.left_ns = self.left_ns.saturating_sub(took_ns);
+            looked.map_err(|why| NotChosen::File(module.path.clone(), why))?;
+        }
+        self.looked.extend(wanted);
+        let file = Arc::new(module.file.try_clone().map_err(unreadable)?);
+        let items = self.items(module, &file, found);
+        let is_usdt = |item: &&PlannedItem| matches!(*item.what, Traced::Usdt { .. });
+        let points = self.points + items.iter().filter(is_usdt).count();
+        if points > MAX_ITEMS {
+            return Err(NotChosen::TooManyPoints);
+        }
+        self.points = points;
+        self.files += usize::from(items.iter().any(|item| !item.places.is_empty()));
+        if self.files > MAX_POINT_FILES {
+            return Err(NotChosen::TooManyPointFiles);
+        }
+        Ok(items)
+    }
+
+    fn look(&self, file: &File, sought: Sought, found: &mut Found) -> Result<(), NoChoice> {
+        let (usdt, spans) = (&self.followed.usdt, &self.followed.spans);
+        let mut end = |end: &Endpoint, key: Key| {
+            let (places, said) = places(file, end, key, self.left_ns)?;
+            found.spans.push((sought, places, said));
+            Ok(())
+        };
+        match sought {
+            Sought::Start(at) => end(&spans[at].start, spans[at].key),
+            Sought::End(at) => end(&spans[at].end, spans[at].key),
+            Sought::Usdt(at) => {
+                let chosen = usdt::choose_within(file, &[&usdt[at].pattern], self.left_ns)?;
+                found.usdt.push((at, chosen));
+                Ok(())
+            }
+        }
+    }
+
+    fn items(&mut self, module: &Module, file: &Arc<File>, found: Found) -> Vec<PlannedItem> {
+        let mut items = Vec::new();
+        let place = |point: FilePoint, semaphore, roles, argument| PlannedPlace {
+            module: module.path.as_str().into(),
+            file: Arc::clone(file),
+            shared: !module.is_program,
+            offset: point.offset,
+            stepped: point.stepped,
+            semaphore,
+            roles,
+            argument,
+        };
+        let mut taken = HashSet::new();
+        for (at, chosen) in found.usdt {
+            for point in chosen {
+                self.found.insert(Sought::Usdt(at));
+                self.named.insert(Sought::Usdt(at));
+                let argument = self.followed.usdt[at].argument;
+                if !taken.insert((point.provider.clone(), point.name.clone(), argument)) {
+                    continue;
+                }
+                let (mut places, mut said) = (Vec::new(), Vec::new());
+                for of in &point.places {
+                    let name = format!("{}:{}", point.provider, point.name);
+                    match usdt_place(of, argument) {
+                        Ok((probed, value)) => {
+                            if of.is_unraised {
+                                said.push(format!("{name}: {}", usdt::UNRAISED));
+                            }
+                            places.push(place(probed, of.semaphore, role::HIT, value));
+                        }
+                        Err(why) => {
+                            said.push(format!(
+                                "{name} at {:#x} is not followed: {why}",
+                                of.address
+                            ));
+                        }
+                    }
+                }
+                said.truncate(MAX_SAID);
+                items.push(PlannedItem {
+                    // Spans have the first numbers.
+                    id: (self.followed.spans.len() + self.points + items.len()) as u32,
+                    what: Arc::new(Traced::Usdt {
+                        provider: point.provider,
+                        name: point.name,
+                        module: module.path.as_str().into(),
+                        argument,
+                    }),
+                    places,
+                    said,
+                });
+            }
+        }
+        // A place where a span ends and the next one starts is probed once.
+        let mut spans: BTreeMap<usize, (BTreeMap<u64, PlannedPlace>, Vec<String>)> =
+            BTreeMap::new();
+        for (sought, places, said) in found.spans {
+            let (at, role) = match sought {
+                Sought::Start(at) => (at, role::START),
+                Sought::End(at) => (at, role::END),
+                Sought::Usdt(_) => continue,
+            };
+            if !places.is_empty() {
+                self.found.insert(sought);
+            }
+            if !(places.is_empty() && said.is_empty()) {
+                self.named.insert(sought);
+                let of = spans.entry(at).or_default();
+                of.1.extend(said);
+                for found in places {
+                    of.0.entry(found.point.offset)
+                        .or_insert_with(|| place(found.point, found.semaphore, 0, found.key))
+                        .roles |= role;
+                }
+            }
+        }
+        for (at, (places, mut said)) in spans {
+            said.truncate(MAX_SAID);
+            items.push(self.span(at, places.into_values().collect(), said));
+        }
+        items
+    }
+
+    fn span(&self, at: usize, places: Vec<PlannedPlace>, said: Vec<String>) -> PlannedItem {
+        let span = &self.followed.spans[at];
+        PlannedItem {
+            id: at as u32,
+            what: Arc::new(Traced::Span {
+                name: span.name.clone(),
+                start: span.start.to_string(),
+                end: span.end.to_string(),
+                key: span.key.to_string(),
+            }),
+            places,
+            said,
+        }
+    }
+}
+
+/// Where to probe a place of a USDT point, and where the argument is whose values are taken.
+fn usdt_place(of: &UsdtPlace, argument: Option<u8>) -> Result<(FilePoint, Argument), String> {
+    let probed = of.point.clone().map_err(|why| why.to_string())?;
+    let value = argument.map_or(Ok(Argument::NONE), |number| argument_of(of, number))?;
+    Ok((probed, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chooser(usdt: &[&str], spans: &[&str]) -> SpanChooser {
+        let usdt = usdt.iter().map(|text| text.parse().expect("a point"));
+        let spans = spans.iter().map(|text| text.parse().expect("a span"));
+        let followed = Followed::new(usdt.collect(), spans.collect());
+        SpanChooser::new(followed.expect("few, with names of their own"), u64::MAX)
+    }
+
+    fn own_program() -> Module {
+        Module {
+            path: "/usr/bin/app".to_owned(),
+            file: File::open("/proc/self/exe").expect("this program"),
+            is_program: true,
+        }
+    }
+
+    // Check that a span that starts at a function of a file and ends at none is planned with the
+    // places that there are, that its end is told as missing in that file, and that a USDT point
+    // that may be in any file is not.
+    #[test]
+    fn what_a_file_has_and_has_not() {
+        let mut chooser = chooser(
+            &["app:nowhere", "app:app:nowhere"],
+            &["a=app:*what_a_file_has_and_has_not*,app:no_such_function,tid"],
+        );
+        assert_eq!(chooser.missing().count(), 4);
+        assert_eq!(chooser.missing_in_their_files().count(), 0);
+        assert!(chooser.is_meant("/lib/any.so"));
+        let items = chooser.choose(&own_program()).expect("it can be looked at");
+        let [span] = items.as_slice() else {
+            panic!("{items:?}")
+        };
+        assert_eq!(span.id, 0);
+        let mut places = span.places.iter();
+        assert!(places.all(|place| place.roles == role::START && !place.shared));
+        assert!(!span.places.is_empty());
+        let missing: Vec<String> = chooser
+            .missing_in_their_files()
+            .map(|missing| match missing {
+                Missing::Usdt(text) => text.pattern.text(),
+                Missing::End(span, end) => format!("{}: {end}", span.name),
+            })
+            .collect();
+        assert_eq!(missing, ["app:app:nowhere", "a: app:no_such_function"]);
+        assert_eq!(chooser.missing().count(), 3);
+        let again = chooser.choose(&own_program()).expect("it was looked at");
+        assert!(again.is_empty());
+    }
+
+    // Check that looking ends when its processor time is over, and says so with the file.
+    #[test]
+    fn looking_takes_no_more_than_it_may() {
+        let mut chooser = chooser(&[], &["a=app:no_such_function,app:b,tid"]);
+        chooser.left_ns = 0;
+        let refused = chooser.choose(&own_program()).expect_err("no time");
+        assert!(
+            matches!(refused, NotChosen::File(path, NoChoice::TooSlow) if path == "/usr/bin/app")
+        );
+    }
+
+    // Check that too many of either, and spans of one name, are refused.
+    #[test]
+    fn what_cannot_be_followed() {
+        let usdt: UsdtText = "a:b".parse().expect("a point");
+        let span: SpanText = "a=b:c,d:e,tid".parse().expect("a span");
+        let refused = |usdt, spans| Followed::new(usdt, spans).expect_err("refused");
+        let many = vec![usdt.clone(); MAX_ITEMS + 1];
+        assert_eq!(refused(many, Vec::new()), NotFollowed::TooMany);
+        let twice = refused(vec![usdt], vec![span.clone(), span]);
+        assert_eq!(twice, NotFollowed::Twice("a".to_owned()));
+    }
+}
