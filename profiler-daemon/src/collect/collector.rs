@@ -171,6 +171,7 @@ impl Collector {
         collector.processes.seed_from_proc();
         collector.look_at_kernel_modules();
         collector.await_first_tables(waker);
+        collector.spending.begin(&collector.kernel, monotonic_ns());
         let targets = collector.targets.borrow().clone();
         collector.set_targets(targets)?;
         Ok(collector)

@@ -155,6 +155,19 @@ impl Spending {
         }
     }
 
+    /// Counts from now on, when the programs begin to work: what this process took before is the
+    /// price of the start, which no tracing of calls could save.
+    pub(super) fn begin(&mut self, kernel: &Kernel, now_ns: u64) {
+        self.last = SpendingMoment {
+            at_ns: now_ns,
+            work: kernel.counts.work(now_ns),
+            own_ns: process_ns(),
+            ..SpendingMoment::default()
+        };
+        self.past = VecDeque::from([self.last]);
+        self.pass_ns = now_ns;
+    }
+
     /// Keeps the estimate of what the programs cost going: switches statistics on and off.
     pub(super) fn measure(&mut self, kernel: &mut Kernel, now_ns: u64) {
         match self.estimate.step(now_ns) {
