@@ -60,9 +60,6 @@ const WHOLE_EVERY_NS: u64 = 15_000_000_000;
 const ASKED_NS: u64 = 1_200_000_000;
 /// Time between two looks at the ring of stacks, so that it need not hold a whole drain period's.
 const LOOK_NS: u64 = 100_000_000;
-/// A look comes so much sooner where the thread is awake for something else: to wake up costs more
-/// than most looks.
-const EARLY_LOOK_NS: u64 = 40_000_000;
 /// Time between two looks at which groups lie below the named control groups, and at which
 /// processors are online.
 const GROUPS_NS: u64 = 1_000_000_000;
@@ -195,7 +192,7 @@ impl Collector {
                 self.look_from_outside();
                 next_pass_ns = monotonic_ns().max(next_pass_ns + PASS_NS);
                 next_look_ns = monotonic_ns() + LOOK_NS;
-            } else if now_ns + EARLY_LOOK_NS >= next_look_ns {
+            } else if now_ns >= next_look_ns {
                 piece.next("the ring of stacks");
                 self.look();
                 self.measuring

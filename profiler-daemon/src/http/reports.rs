@@ -188,9 +188,8 @@ impl<'a> Turn<'a> {
         question: Arc<dyn AnyQuestion>,
         format: Format,
     ) -> Result<Vec<u8>, Problem> {
-        let turn = self.wait_for_memory(shared, &snapshot).await?;
         let (seen, asked) = (Arc::clone(&snapshot), Arc::clone(&question));
-        let (mut turn, frames) = turn.aside(move || asked.needs(&seen)).await?;
+        let (mut turn, frames) = self.aside(move || asked.needs(&seen)).await?;
         let names = shared.source.names(Arc::clone(&snapshot), frames?).await;
         let mut lines: Arc<dyn Lines + Send + Sync> = Arc::new(no_lines());
         if question.code().is_some() {
@@ -208,6 +207,8 @@ impl<'a> Turn<'a> {
             let snapshot = Arc::clone(&snapshot);
             lines = shared.source.lines(snapshot, frames, patience).await;
         }
+        // Not before: nobody is to wait for debug information of others.
+        let turn = turn.wait_for_memory(shared, &snapshot).await?;
         let write = move || {
             let known = Known {
                 names: &*names,
