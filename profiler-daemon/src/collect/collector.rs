@@ -18,7 +18,7 @@ use crate::profile::Profile;
 use crate::profile::input::DrainPass;
 use crate::profile::losses::counts;
 use crate::profile::snapshot::Snapshot;
-use crate::sys::clock::{ClockOffsets, monotonic_ns};
+use crate::sys::clock::{ClockOffsets, monotonic_ns, unix_ns};
 use crate::sys::heartbeat::Heartbeat;
 use crate::sys::perf_event::SideBand;
 use crate::sys::proc_fs;
@@ -168,7 +168,10 @@ impl Collector {
         collector.processes.seed_from_proc();
         collector.look_at_kernel_modules();
         collector.await_first_tables(waker);
-        collector.spending.begin(&collector.kernel, monotonic_ns());
+        // Time in which nothing was observed is no part of the session.
+        let now_ns = monotonic_ns();
+        collector.profile.begin_session(now_ns, unix_ns());
+        collector.spending.begin(&collector.kernel, now_ns);
         let targets = collector.targets.borrow().clone();
         collector.set_targets(targets)?;
         Ok(collector)

@@ -40,7 +40,8 @@ const BATCH_PART: usize = 16;
 const TURN_NS: u64 = 20_000_000;
 const RESTS: u64 = 9;
 /// Once nobody is left, the next turn comes so long after this one: threads that are looked at
-/// together cost less.
+/// together cost less. It comes at once for threads that slept when they were first seen: whoever
+/// has just chosen them is asking.
 const GATHER_NS: u64 = 1_000_000_000;
 /// How long the reading of the memory of up to [`MAX_RANGES`] threads may take: it takes about a
 /// millisecond.
@@ -131,6 +132,7 @@ pub(super) struct Outside {
     /// No wait is to be looked at sooner.
     soonest_ns: u64,
     rest_until_ns: u64,
+    gather_until_ns: u64,
     max_frames: usize,
     counts: OutsideCounts,
 }
@@ -145,6 +147,7 @@ impl Outside {
             renewed: HashMap::new(),
             soonest_ns: u64::MAX,
             rest_until_ns: 0,
+            gather_until_ns: 0,
             max_frames,
             counts: OutsideCounts::default(),
         }
@@ -188,6 +191,7 @@ impl Outside {
             let not_before_ns = if wait.begin_seen {
                 wait.since_ns + LONG_WAIT_NS
             } else {
+                self.gather_until_ns = 0;
                 at_ns
             };
             let noted = Wait {
@@ -229,7 +233,7 @@ impl Outside {
     /// that is kept.
     pub(super) fn work(&mut self, kernel: &mut Kernel, add: &mut dyn FnMut(&RawStack)) {
         let began_ns = monotonic_ns();
-        if began_ns < self.rest_until_ns {
+        if began_ns < self.rest_until_ns.max(self.gather_until_ns) {
             return;
         }
         let (mut worked, mut nobody_is_left) = (false, false);
@@ -256,8 +260,12 @@ impl Outside {
         if worked {
             let took_ns = monotonic_ns().saturating_sub(began_ns);
             self.counts.busy_ns += took_ns;
-            let gather_ns = if nobody_is_left { GATHER_NS } else { 0 };
-            self.rest_until_ns = began_ns + gather_ns.max(took_ns * (1 + RESTS));
+            self.rest_until_ns = began_ns + took_ns * (1 + RESTS);
+            self.gather_until_ns = if nobody_is_left {
+                began_ns + GATHER_NS
+            } else {
+                0
+            };
         }
     }
 

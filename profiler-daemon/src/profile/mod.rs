@@ -110,6 +110,11 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// Has the session begin at this moment (monotonic, and since 1970): nothing was taken in yet.
+    pub fn begin_session(&mut self, started_ns: u64, started_unix_ns: u64) {
+        *self = Self::new(self.limits.clone(), started_ns, started_unix_ns);
+    }
+
     /// An empty profile of a session that began at `started_ns` (monotonic), `started_unix_ns`
     /// (since 1970).
     #[must_use]
