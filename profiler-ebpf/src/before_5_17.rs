@@ -14,7 +14,7 @@ use core::ffi::c_void;
 use profiler_common::Counter;
 use profiler_common::limits::{DEFAULT_THREADS, MAX_FRAME_POINTER_FRAMES, TASKS_PER_THREAD};
 use profiler_common::outside::Look;
-use profiler_common::records::{Control, TaskRef, ThreadRecord};
+use profiler_common::records::{TaskRef, ThreadRecord};
 use profiler_common::unwind::{StepResult, step_by_frame_pointer};
 
 use crate::capture::Scratch;
@@ -132,14 +132,6 @@ pub fn follow(scratch: &mut Scratch, _: &ThreadRecord) {
 /// Stacks are followed by frame pointers, which return probes leave alone.
 #[inline(always)]
 pub fn note_probes(_: Task, _: &mut Look) {}
-
-/// A process was made. Functions are not measured before 5.17.
-#[inline(always)]
-pub fn inherit_measured(_: Task, _: Task, _: &Control) {}
-
-/// A process is gone: the same.
-#[inline(always)]
-pub fn forget_measured(_: u32) {}
 
 /// A process was made. Nothing is kept of a process's memory.
 #[inline(always)]

@@ -15,6 +15,7 @@ use crate::counters::count;
 use crate::evaluate::{self, Found};
 use crate::filter;
 use crate::kernel;
+use crate::measure;
 use crate::task::{self, Task, control, read_comm, read_name, record};
 
 /// `sched_process_fork(parent, child)`: a thread is born. It sleeps until it is woken for the first
@@ -26,7 +27,7 @@ pub fn sched_process_fork(ctx: BtfTracePointContext) -> i32 {
         kernel::task_is_new(child);
         filter::inherit(parent, child, control);
         kernel::inherit_process(parent, child);
-        kernel::inherit_measured(parent, child, control);
+        measure::inherit(parent, child, control);
         // SAFETY: takes nothing.
         let now_ns = unsafe { bpf_ktime_get_ns() };
         if let Some(reference) = evaluate::evaluated(child, control, now_ns, Found::Born) {
@@ -122,7 +123,7 @@ pub fn sched_process_exit(ctx: BtfTracePointContext) -> i32 {
         // After the walk of its last thread, which needs them.
         if task.is_last_of_process() {
             filter::forget(task.pid());
-            kernel::forget_measured(task.pid());
+            measure::forget(task.pid());
             kernel::forget_process(task.pid());
         }
     }

@@ -11,7 +11,7 @@
 #![no_std]
 #![no_main]
 // `measure` adds to what other threads add to: the compiler has no atomic addition for BPF.
-#![cfg_attr(not(feature = "before_5_17"), feature(asm_experimental_arch))]
+#![feature(asm_experimental_arch)]
 
 mod attribute;
 mod calls;
@@ -25,13 +25,11 @@ mod kernel;
 mod life;
 mod look;
 mod maps;
-#[cfg(not(feature = "before_5_17"))]
 mod measure;
 #[cfg(not(feature = "before_5_17"))]
 mod probes;
 mod seed;
 mod settings;
-#[cfg(not(feature = "before_5_17"))]
 mod span;
 mod switch;
 mod syscall;

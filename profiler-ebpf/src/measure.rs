@@ -21,7 +21,7 @@ use profiler_common::limits::{
 use profiler_common::measured::row::CompleteCall;
 use profiler_common::measured::{
     CALIBRATION, CallerKey, CallerRow, Cookie, Frames, MAX_CALLERS, MeasuredKey, MeasuredRow,
-    MeasuredThread, OTHER_CALLERS, Rows, Snapshot, probe_kind,
+    MeasuredThread, OTHER_CALLERS, PROBE_KINDS, Rows, Snapshot, probe_kind,
 };
 use profiler_common::records::{Control, GONE_SLOT, NO_SLOT, REF_TARGET, ThreadRecord};
 
@@ -105,29 +105,36 @@ fn hit(cookie: Cookie, sp: u64) -> Option<()> {
         count(Counter::ProbesNotObserved);
         return None;
     };
-    // Forgotten what it is made of: where it is an index, the verifier has to see that it is small.
-    let kind = core::hint::black_box(probe_kind(cookie));
+    // Forgotten what it is made of, and masked at once: where it is an index, the verifier has to
+    // see that it is small (that of 5.15 forgets what was found of a copy).
+    let kind = core::hint::black_box(probe_kind(cookie)) & (PROBE_KINDS - 1);
     if cookie.exit {
-        let now = snapshot(record, task)?;
+        let mut now = Snapshot::default();
+        if !snapshot(record, task, &mut now) {
+            return None;
+        }
         let frames = frames(record, false)?;
-        let mut rows = ThreadRows(record);
-        frames.exec(record.exec_count, &mut rows);
+        let mut rows = ThreadRows::now(record);
+        end_last_program(frames, record);
         frames.exit(cookie.function, sp, kind, &now, &mut rows);
         return Some(());
     }
     let frames = frames(record, true)?;
-    let mut rows = ThreadRows(record);
-    frames.exec(record.exec_count, &mut rows);
+    let mut rows = ThreadRows::now(record);
+    end_last_program(frames, record);
     // The call has put it there; where it is not, it is one of the others.
     // SAFETY: an address in user space, read as such.
     let caller = unsafe { bpf_probe_read_user(sp as *const u64) }.unwrap_or(OTHER_CALLERS);
+    frames.drop_dead(sp, &mut rows);
     if cookie.counted_only {
-        frames.count(cookie.function, sp, caller, kind, &mut rows);
+        frames.count(cookie.function, caller, kind, &mut rows);
     } else if frames.enter(cookie.function, sp, caller, &mut rows) {
         // Last: what comes before is not the call's.
-        match snapshot(record, task) {
-            Some(now) => frames.started(&now),
-            None => frames.cancel(&mut rows),
+        let mut now = Snapshot::default();
+        if snapshot(record, task, &mut now) {
+            frames.started(&now);
+        } else {
+            frames.cancel(&mut rows);
         }
     }
     Some(())
@@ -171,26 +178,43 @@ fn record_of(task: Task, cookie: Cookie) -> Option<&'static ThreadRecord> {
     task::record(slot).map(|record| &*record)
 }
 
-/// What the thread has had up to now. `None`: its record was changed at each try, or is one of a
-/// thread that is not observed (counted).
-///
-/// Four tries, spelled out: of a loop the compiler lets the end fall through into the beginning,
-/// which Linux 6.1 refuses (a back-edge that is no jump).
-#[inline(always)]
-fn snapshot(record: &ThreadRecord, task: Task) -> Option<Snapshot> {
-    let read = || read_once(record, task);
-    let found = read().or_else(read).or_else(read).or_else(read);
-    let snapshot = found.flatten();
-    if snapshot.is_none() {
-        count(Counter::ProbesNoTimes);
-    }
-    snapshot
+/// What came of reading what a thread has had.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Read {
+    Whole,
+    /// The record was changed meanwhile.
+    Torn,
+    /// The thread is not observed.
+    NotObserved,
 }
 
-/// What the thread has had up to now, `Some(None)`: it is not observed. `None`: its record was
-/// changed meanwhile.
+/// Sets `now` to what the thread has had up to now. False: its record was changed at each try, or
+/// is one of a thread that is not observed (counted).
+///
+/// Four tries, spelled out: of a loop the compiler lets the end fall through into the beginning,
+/// which Linux 6.1 refuses (a back-edge that is no jump). Into a place that holds something: of an
+/// `Option` without a value the compiler copies what was never written, which 5.15 refuses.
 #[inline(always)]
-fn read_once(record: &ThreadRecord, task: Task) -> Option<Option<Snapshot>> {
+fn snapshot(record: &ThreadRecord, task: Task, now: &mut Snapshot) -> bool {
+    let mut read = read_once(record, task, now);
+    if read == Read::Torn {
+        read = read_once(record, task, now);
+    }
+    if read == Read::Torn {
+        read = read_once(record, task, now);
+    }
+    if read == Read::Torn {
+        read = read_once(record, task, now);
+    }
+    if read != Read::Whole {
+        count(Counter::ProbesNoTimes);
+    }
+    read == Read::Whole
+}
+
+/// One try.
+#[inline(always)]
+fn read_once(record: &ThreadRecord, task: Task, now: &mut Snapshot) -> Read {
     // SAFETY: a word of the record. Volatile and fenced, so that the copy stays between the two
     // readings.
     let before = unsafe { core::ptr::read_volatile(&raw const record.sequence) };
@@ -198,11 +222,23 @@ fn read_once(record: &ThreadRecord, task: Task) -> Option<Option<Snapshot>> {
     // SAFETY: takes nothing.
     let now_ns = unsafe { bpf_ktime_get_ns() };
     let since_ns = task::on_processor().map_or(0, |current| current.since_ns);
-    let snapshot = Snapshot::of(&record.clock, task.faults(), now_ns, since_ns);
+    let is_observed = match Snapshot::of(&record.clock, task.faults(), now_ns, since_ns) {
+        Some(found) => {
+            *now = found;
+            true
+        }
+        None => false,
+    };
     compiler_fence(Ordering::SeqCst);
     // SAFETY: as above.
     let after = unsafe { core::ptr::read_volatile(&raw const record.sequence) };
-    (before == after && before & 1 == 0).then_some(snapshot)
+    if before != after || before & 1 != 0 {
+        Read::Torn
+    } else if is_observed {
+        Read::Whole
+    } else {
+        Read::NotObserved
+    }
 }
 
 #[inline(always)]
@@ -238,18 +274,54 @@ fn frames(record: &ThreadRecord, create: bool) -> Option<&'static mut Frames> {
     found.map(|frames| unsafe { &mut *frames })
 }
 
-/// The rows of a thread.
-struct ThreadRows<'a>(&'a ThreadRecord);
+/// If the thread has executed another program since: the calls of the last one are over.
+#[inline(always)]
+fn end_last_program(frames: &mut Frames, record: &ThreadRecord) {
+    let mut rows = ThreadRows {
+        record,
+        exec_count: frames.exec_count,
+    };
+    frames.exec(record.exec_count, &mut rows);
+}
+
+/// The rows of a thread while it executes one program.
+struct ThreadRows<'a> {
+    record: &'a ThreadRecord,
+    exec_count: u32,
+}
+
+impl<'a> ThreadRows<'a> {
+    /// Those of the program that it executes now.
+    #[inline(always)]
+    fn now(record: &'a ThreadRecord) -> Self {
+        Self {
+            record,
+            exec_count: record.exec_count,
+        }
+    }
+
+    #[inline(always)]
+    fn key(&self, function: u32) -> MeasuredKey {
+        MeasuredKey {
+            thread: thread_of(self.record),
+            process_start_boot_ns: self.record.process_start_boot_ns,
+            function,
+            exec_count: self.exec_count,
+        }
+    }
+}
 
 impl Rows for ThreadRows<'_> {
     #[inline(always)]
+    fn known(&mut self, function: u32) -> Option<&mut MeasuredRow> {
+        let found = MEASURED_ROWS.get_ptr_mut(self.key(function));
+        // SAFETY: as the frames.
+        found.map(|row| unsafe { &mut *row })
+    }
+
+    #[inline(always)]
     fn row(&mut self, function: u32) -> Option<&mut MeasuredRow> {
-        let key = MeasuredKey {
-            thread: thread_of(self.0),
-            process_start_boot_ns: self.0.process_start_boot_ns,
-            function,
-            exec_count: self.0.exec_count,
-        };
+        let key = self.key(function);
         let found = match MEASURED_ROWS.get_ptr_mut(key) {
             Some(found) => Some(found),
             None => {
@@ -268,7 +340,7 @@ impl Rows for ThreadRows<'_> {
 
     #[inline(always)]
     fn called_by(&mut self, function: u32, caller: u64) {
-        match caller_row(self.0, function, caller) {
+        match caller_row(self.record, function, caller) {
             Some(row) => add(&mut row.calls, 1),
             None => count(Counter::ProbesNoCaller),
         }
@@ -276,7 +348,7 @@ impl Rows for ThreadRows<'_> {
 
     #[inline(always)]
     fn completed_by(&mut self, function: u32, caller: u64, call: &CompleteCall) {
-        if let Some(row) = caller_row(self.0, function, caller) {
+        if let Some(row) = caller_row(self.record, function, caller) {
             row.complete(call, add);
         }
     }

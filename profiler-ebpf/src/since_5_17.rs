@@ -15,7 +15,6 @@ use profiler_common::records::TaskRef;
 use crate::counters::count;
 use crate::task::Task;
 
-pub use crate::measure::{forget as forget_measured, inherit as inherit_measured};
 pub use crate::probes::note as note_probes;
 pub use crate::tables::{follow, forget_process, inherit_process, replace_process};
 

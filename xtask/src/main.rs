@@ -22,6 +22,7 @@ mod vendor;
 mod workspace;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -58,10 +59,14 @@ enum Task {
         #[arg(long)]
         full: bool,
     },
-    /// Run the kernel's tests on other kernels, under emulation: 5.10, 6.1, 6.12 and 7.2
+    /// Run the kernel's tests on other kernels, under emulation: 5.10, 5.15, 6.1, 6.12 and 7.2
     TestKernel {
-        /// The kernels, as in 6.1; all where none is named
+        /// The kernels, as in 6.1; all that Debian has where none is named
         versions: Vec<String>,
+        /// The file of the one kernel that is named (a `vmlinuz`), in place of Debian's: for 5.15,
+        /// which no release of Debian has
+        #[arg(long)]
+        image: Option<PathBuf>,
     },
     /// Measure what the profiler costs; what follows `--` is passed to the measurement
     Bench {
@@ -131,7 +136,9 @@ fn perform(task: Task) -> anyhow::Result<()> {
         Task::Build { release } => build::build(&workspace, release),
         Task::Run { arguments } => run::run(&workspace, &arguments),
         Task::Test { full } => test::test(&workspace, full),
-        Task::TestKernel { versions } => kernels::test_kernels(&workspace, &versions),
+        Task::TestKernel { versions, image } => {
+            kernels::test_kernels(&workspace, &versions, image.as_deref())
+        }
         Task::Bench { arguments } => bench::bench(&workspace, &arguments),
         Task::Accuracy { only } => accuracy::accuracy(&workspace, only.as_ref()),
         Task::Names => names::names(&workspace),

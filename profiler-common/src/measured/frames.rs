@@ -18,6 +18,11 @@ use crate::clock::ClassNs;
 /// Calls that are open at a time in a thread; those beyond are counted only. A power of two.
 pub const MAX_DEPTH: usize = 32;
 
+/// Calls that are left unseen at a time: an exception through more of them leaves the rest to the
+/// next probes, and until then further calls are counted only. (Each turn of that loop is many
+/// instructions to the kernel's verifier.)
+const MAX_LEFT_AT_ONCE: usize = 16;
+
 /// Places of calls that are over which are passed over in the search for the next open call: they
 /// lie between open ones only where calls on several stacks end out of order. With more of them in
 /// a row a call has no caller.
@@ -76,8 +81,13 @@ pub struct Frames {
 /// Finds what is known of a function's calls in this thread; `None`: there is no room (which the
 /// finder counts).
 pub trait Rows {
-    /// The function's row.
+    /// The function's row, made where there is none.
     fn row(&mut self, function: u32) -> Option<&mut MeasuredRow>;
+
+    /// The row of a function of which a call is open, and so was counted; `None`: it was removed
+    /// since, as nobody measures the function any more. (Not [`Rows::row`]: within loops, ways that
+    /// cannot be gone are many for the kernel's verifier all the same.)
+    fn known(&mut self, function: u32) -> Option<&mut MeasuredRow>;
 
     /// The function was called, by what it returns to at `caller`.
     fn called_by(&mut self, function: u32, caller: u64);
@@ -106,19 +116,18 @@ impl Frames {
         }; MAX_DEPTH],
     };
 
-    /// A call begins. True if it has a place: [`Frames::started`] is then to follow with the
-    /// thread's times, as late as can be. `kind` is not asked for where exits are probed: the exit
-    /// tells. `caller` is where it returns to.
+    /// A call begins, after [`Frames::drop_dead`]. True if it has a place: [`Frames::started`] is
+    /// then to follow with the thread's times, as late as can be. `kind` is not asked for where
+    /// exits are probed: the exit tells. `caller` is where it returns to.
     #[inline(always)]
     pub fn enter(&mut self, function: u32, sp: u64, caller: u64, rows: &mut impl Rows) -> bool {
-        self.drop_dead(sp, rows);
         let depth = word(&self.depth);
         let Some(row) = rows.row(function) else {
             return false;
         };
         row.sequence = row.sequence.wrapping_add(1);
         row.calls += 1;
-        let has_place = depth < MAX_DEPTH as u32;
+        let has_place = depth < MAX_DEPTH as u32 && !self.ends_dead(depth, sp);
         let mut flags = 0;
         if has_place {
             if row.open == 0 {
@@ -171,7 +180,7 @@ impl Frames {
         let function = frame.function;
         frame.function = 0;
         self.depth = depth - 1;
-        if let Some(row) = rows.row(function) {
+        if let Some(row) = rows.known(function) {
             row.sequence = row.sequence.wrapping_add(1);
             row.open = row.open.saturating_sub(1);
             row.no_times += 1;
@@ -179,17 +188,9 @@ impl Frames {
         }
     }
 
-    /// A call begins whose end nobody looks for, probed as `kind`.
+    /// A call begins whose end nobody looks for, probed as `kind`, after [`Frames::drop_dead`].
     #[inline(always)]
-    pub fn count(
-        &mut self,
-        function: u32,
-        sp: u64,
-        caller: u64,
-        kind: usize,
-        rows: &mut impl Rows,
-    ) {
-        self.drop_dead(sp, rows);
+    pub fn count(&mut self, function: u32, caller: u64, kind: usize, rows: &mut impl Rows) {
         let depth = word(&self.depth);
         if let Some(caller) = self.nearest_below(depth) {
             bump(&mut caller.probes_below, kind);
@@ -229,7 +230,7 @@ impl Frames {
         self.orphan_above(place);
         let caller = self.at_mut(place).caller;
         let call = self.end(place, kind, now);
-        if let Some(row) = rows.row(function) {
+        if let Some(row) = rows.known(function) {
             row.sequence = row.sequence.wrapping_add(1);
             row.open = row.open.saturating_sub(1);
             row.complete(&call);
@@ -242,7 +243,8 @@ impl Frames {
         true
     }
 
-    /// The thread executes another program: no call of the last one is open.
+    /// The thread executes another program: no call of the last one is open. `rows` are those of
+    /// the last one.
     #[inline(always)]
     pub fn exec(&mut self, exec_count: u32, rows: &mut impl Rows) {
         if self.exec_count == exec_count {
@@ -259,7 +261,7 @@ impl Frames {
             let function = self.at_mut(depth - 1).function;
             self.depth = depth - 1;
             if function != 0
-                && let Some(row) = rows.row(function)
+                && let Some(row) = rows.known(function)
             {
                 row.open = 0;
                 row.left_exec += 1;
@@ -296,23 +298,30 @@ impl Frames {
         call
     }
 
-    /// Calls on the same stack that lie no further out than `sp` are over, at the inner end.
+    /// A call begins at `sp`: those on the same stack that lie no further out are over, at the
+    /// inner end. (Apart from what follows: there the kernel's verifier would go through it twice.)
     #[inline(always)]
-    fn drop_dead(&mut self, sp: u64, rows: &mut impl Rows) {
+    pub fn drop_dead(&mut self, sp: u64, rows: &mut impl Rows) {
         let mut turn = 0;
-        while turn < MAX_DEPTH {
+        while turn < MAX_LEFT_AT_ONCE {
             turn += 1;
             let depth = word(&self.depth);
-            if depth == 0 || depth > MAX_DEPTH as u32 {
-                break;
-            }
-            let frame = self.at_mut(depth - 1);
-            if frame.function != 0 && !is_dead(frame.sp, sp) {
+            if depth > MAX_DEPTH as u32 || !self.ends_dead(depth, sp) {
                 break;
             }
             self.leave_unseen(depth - 1, rows);
             self.depth = depth - 1;
         }
+    }
+
+    /// Is the innermost call over, if one begins at `sp`?
+    #[inline(always)]
+    fn ends_dead(&mut self, depth: u32, sp: u64) -> bool {
+        if depth == 0 {
+            return false;
+        }
+        let frame = self.at_mut(depth - 1);
+        frame.function == 0 || is_dead(frame.sp, sp)
     }
 
     /// The same of those above the frame that was found, between which others may lie.
@@ -364,7 +373,7 @@ impl Frames {
             return;
         }
         frame.function = 0;
-        if let Some(row) = rows.row(function) {
+        if let Some(row) = rows.known(function) {
             row.sequence = row.sequence.wrapping_add(1);
             row.open = row.open.saturating_sub(1);
             row.left_unseen += 1;
@@ -444,10 +453,12 @@ impl Frames {
         }
     }
 
-    /// The frame at a place; of one that is none, some other.
+    /// The frame at a place; of one that is none, some other. (What is known of the place is
+    /// forgotten, so that it is masked in any case: the verifier of Linux 5.15 knows less of it
+    /// than the compiler.)
     #[inline(always)]
     fn at_mut(&mut self, place: u32) -> &mut Frame {
-        &mut self.frames[place as usize & (MAX_DEPTH - 1)]
+        &mut self.frames[core::hint::black_box(place) as usize & (MAX_DEPTH - 1)]
     }
 }
 
@@ -460,7 +471,7 @@ const fn is_dead(frame_sp: u64, sp: u64) -> bool {
 #[inline(always)]
 fn bump(probes: &mut [u32; PROBE_KINDS], kind: usize) {
     if let Some(count) = probes.get_mut(kind) {
-        *count = count.saturating_add(1);
+        *count = saturating(*count, 1);
     }
 }
 
@@ -468,9 +479,17 @@ fn bump(probes: &mut [u32; PROBE_KINDS], kind: usize) {
 fn add_probes(to: &mut [u32; PROBE_KINDS], from: &[u32; PROBE_KINDS]) {
     let mut kind = 0;
     while kind < PROBE_KINDS {
-        to[kind] = to[kind].saturating_add(from[kind]);
+        to[kind] = saturating(to[kind], from[kind]);
         kind += 1;
     }
+}
+
+/// The sum, at most `u32::MAX`; without a branch, whose both sides the kernel's verifier would
+/// follow.
+#[inline(always)]
+const fn saturating(a: u32, b: u32) -> u32 {
+    let sum = a as u64 + b as u64;
+    (sum | (sum >> 32).wrapping_neg()) as u32
 }
 
 /// A word as it lies there now: whatever was known of it is forgotten.

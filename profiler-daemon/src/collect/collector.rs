@@ -60,6 +60,8 @@ const WHOLE_EVERY_NS: u64 = 15_000_000_000;
 const ASKED_NS: u64 = 1_200_000_000;
 /// Time between two looks at the ring of stacks, so that it need not hold a whole drain period's.
 const LOOK_NS: u64 = 100_000_000;
+/// Time between two checks whether ticks stand still on some processor: a few system calls each.
+const STILL_CHECK_NS: u64 = 250_000_000;
 /// Time between two looks at which groups lie below the named control groups, and at which
 /// processors are online.
 const GROUPS_NS: u64 = 1_000_000_000;
@@ -102,6 +104,7 @@ pub struct Collector {
     /// When somebody asked last.
     asked_at_ns: u64,
     groups_at_ns: u64,
+    still_checked_ns: u64,
     heartbeat: Heartbeat,
 }
 
@@ -163,6 +166,7 @@ impl Collector {
             whole_at_ns: 0,
             asked_at_ns: 0,
             groups_at_ns: 0,
+            still_checked_ns: 0,
             heartbeat: options.heartbeat,
         };
         collector.processes.seed_from_proc();
@@ -294,8 +298,11 @@ impl Collector {
     fn look(&mut self) {
         let heard_ns = monotonic_ns();
         self.hear();
-        let side_band = self.side_band.as_mut();
-        processors::look(&mut self.kernel, side_band, &mut self.processes);
+        if heard_ns.saturating_sub(self.still_checked_ns) >= STILL_CHECK_NS {
+            self.still_checked_ns = heard_ns;
+            let side_band = self.side_band.as_mut();
+            processors::look(&mut self.kernel, side_band, &mut self.processes);
+        }
         let (kernel, mut naming) = self.naming(heard_ns);
         kernel.drain.take_stacks(&mut |raw| naming.add(&raw));
     }

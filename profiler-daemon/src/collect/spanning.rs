@@ -445,20 +445,13 @@ impl Spanning {
         kernel: &mut Kernel,
         mut gone: HashMap<u32, String>,
     ) -> Result<(), MeasureError> {
-        let mut module: Arc<str> = "".into();
         let numbers: HashSet<u32> = gone.keys().copied().collect();
         for (number, item) in &mut self.items {
-            let Some(why) = gone.remove(number) else {
-                continue;
-            };
-            item.gave_up = Some(why);
-            if let Some((_, place)) = item.places.first() {
-                module = Arc::clone(&place.module);
+            if let Some(why) = gone.remove(number) {
+                item.gave_up = Some(why);
             }
         }
-        kernel
-            .spans
-            .detach_items(&module, |item| numbers.contains(&item))
+        kernel.spans.detach_items(|item| numbers.contains(&item))
     }
 }
 

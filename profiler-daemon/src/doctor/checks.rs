@@ -265,12 +265,7 @@ fn measured_functions(facts: &Facts) -> Check {
         Probing::Nothing => limited(
             NAME,
             "every call of chosen functions cannot be measured (record --trace), for want of attach cookies (Linux 5.15)",
-            "use a kernel of 6.6 or later, or of 5.17 for a few; sampling is the same on this one",
-        ),
-        Probing::Single if facts.loops == Some(false) => limited(
-            NAME,
-            "every call of chosen functions cannot be measured (record --trace): the programs for that are those that need bpf_loop (Linux 5.17)",
-            "use a kernel of 6.6 or later, or of 5.17 for a few; sampling is the same on this one",
+            "use a kernel of 6.6 or later, or of 5.15 for a few; sampling is the same on this one",
         ),
         Probing::Single => limited(
             NAME,

@@ -171,7 +171,7 @@ fn what_is_required_makes_the_exit_code() {
 fn what_makes_reports_poorer_does_not_stop_the_daemon() {
     // Check that what only costs names or safety is limited, carries its fix, and leaves the exit
     // code at 0.
-    let cases: [(&str, Facts, &str); 10] = [
+    let cases: [(&str, Facts, &str); 9] = [
         (
             "CAP_SYS_PTRACE",
             Facts {
@@ -227,16 +227,7 @@ fn what_makes_reports_poorer_does_not_stop_the_daemon() {
                 probing: Probing::Nothing,
                 ..good()
             },
-            "or of 5.17 for a few",
-        ),
-        (
-            "measured-functions",
-            Facts {
-                probing: Probing::Single,
-                loops: Some(false),
-                ..good()
-            },
-            "or of 5.17 for a few",
+            "or of 5.15 for a few",
         ),
         (
             "user-stacks",

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use profiler_common::measured::{CALIBRATION, Cookie, PROBE_KINDS, elapsed_ns, probe_kind};
 use serde::{Deserialize, Serialize};
 
-use super::measured::{MeasureError, Measured, ProbePoint};
+use super::measure_error::MeasureError;
+use super::measured::{Measured, ProbePoint};
 use super::targets::Targets;
 use crate::sys::clock::thread_ns;
 use crate::sys::proc_fs;

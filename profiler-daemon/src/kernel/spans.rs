@@ -2,7 +2,6 @@
 //! programs run, and what was counted there.
 
 use std::fs::File;
-use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 
 use aya::Pod;
@@ -14,9 +13,10 @@ use tracing::warn;
 
 use super::batch;
 use super::maps::{Maps, SharedMap};
-use super::measured::{MeasureError, Measured, whole};
-use super::probe_program::{self, Probe};
-use super::probing::{self, Probing};
+use super::measure_error::MeasureError;
+use super::measured::whole;
+use super::probe_program::Probe;
+use super::probes::{Probed, Probes};
 use super::refusal::StartError;
 use super::variant::Variant;
 
@@ -43,36 +43,29 @@ pub struct ProbePlace {
     pub place: Place,
 }
 
-/// A link: probes of some places of one file.
-struct Attached {
-    file: Arc<File>,
-    places: Vec<ProbePlace>,
-    /// The process whose memory alone has them.
-    pid: Option<u32>,
-    /// Closed, it is detached.
-    link: OwnedFd,
+impl Probed for ProbePlace {
+    fn probe(&self) -> Probe {
+        Probe {
+            offset: self.offset,
+            cookie: u64::from(self.number),
+            counter: self.semaphore.unwrap_or(0),
+        }
+    }
+
+    fn instrumentation(&self) -> u8 {
+        self.place.instrumentation as u8
+    }
 }
 
-/// The probes, and the maps of what they count. The program is loaded when it is first asked for.
+/// The probes, and the maps of what they count.
 pub struct Spans {
     /// First: probes go before what they use.
-    links: Vec<Attached>,
-    program: Option<OwnedFd>,
-    object: &'static [u8],
-    /// `None`: the older build has no such program.
-    maps: Option<SpanMaps>,
-    last_number: u32,
-}
-
-struct SpanMaps {
-    /// All maps of the running programs.
-    shared: Arc<[SharedMap]>,
-    /// Those that stand in the place of some of them.
-    own: Vec<SharedMap>,
+    probes: Probes<ProbePlace>,
     places: HashMap<MapData, u32, Place>,
     usdt: HashMap<MapData, ItemKey, UsdtRow>,
     spans: HashMap<MapData, ItemKey, SpanRow>,
     open: HashMap<MapData, OpenKey, u64>,
+    last_number: u32,
 }
 
 /// A row that a thread may be changing.
@@ -102,22 +95,12 @@ impl Spans {
         shared: &Arc<[SharedMap]>,
         variant: Variant,
     ) -> Result<Self, StartError> {
-        let maps = match variant {
-            Variant::Before517 => None,
-            Variant::Since517 => Some(SpanMaps {
-                shared: Arc::clone(shared),
-                own: Vec::new(),
-                places: maps.typed(PLACES)?,
-                usdt: maps.typed(USDT_ROWS)?,
-                spans: maps.typed(SPAN_ROWS)?,
-                open: maps.typed(OPEN_SPANS)?,
-            }),
-        };
         Ok(Self {
-            links: Vec::new(),
-            program: None,
-            object: variant.object(),
-            maps,
+            probes: Probes::new(PROGRAM, variant.object(), shared),
+            places: maps.typed(PLACES)?,
+            usdt: maps.typed(USDT_ROWS)?,
+            spans: maps.typed(SPAN_ROWS)?,
+            open: maps.typed(OPEN_SPANS)?,
             last_number: 0,
         })
     }
@@ -131,10 +114,7 @@ impl Spans {
     /// Places that are probed, one in several processes as often.
     #[must_use]
     pub fn probed(&self) -> usize {
-        self.links
-            .iter()
-            .map(|attached| attached.places.len())
-            .sum()
+        self.probes.attached().count()
     }
 
     /// Probes places of one file, in the memory of one process alone if `pid` is one and this
@@ -149,88 +129,57 @@ impl Spans {
         places: &[ProbePlace],
         pid: Option<u32>,
     ) -> Result<(), MeasureError> {
-        let probing = Measured::supported()?;
-        let maps = self.maps.as_mut().ok_or(MeasureError::OlderPrograms)?;
-        let program = match &mut self.program {
-            Some(program) => program,
-            none => none.insert(maps.load(self.object, probing)?),
-        };
+        let Self {
+            probes,
+            places: known,
+            usdt,
+            spans,
+            open,
+            ..
+        } = self;
+        probes.load(|| {
+            let (whole_places, shared_places) = whole(PLACES, MAX_PLACES)?;
+            let (whole_usdt, shared_usdt) = whole(USDT_ROWS, MAX_USDT_ROWS)?;
+            let (whole_spans, shared_spans) = whole(SPAN_ROWS, MAX_SPAN_ROWS)?;
+            let (whole_open, shared_open) = whole(OPEN_SPANS, MAX_OPEN_SPANS)?;
+            (*known, *usdt, *spans, *open) = (whole_places, whole_usdt, whole_spans, whole_open);
+            Ok(vec![shared_places, shared_usdt, shared_spans, shared_open])
+        })?;
         for place in places {
-            let told = maps.places.insert(place.number, place.place, 0);
+            let told = known.insert(place.number, place.place, 0);
             told.map_err(MeasureError::Map)?;
         }
-        let mut made = Vec::new();
-        for places in places.chunks(probing.per_link()) {
-            let probes = places.iter().map(|place| Probe {
-                offset: place.offset,
-                cookie: u64::from(place.number),
-                counter: place.semaphore.unwrap_or(0),
-            });
-            let probes: Vec<Probe> = probes.collect();
-            match probing.attach(program.as_fd(), file, &probes, pid) {
-                Ok(link) => made.push(Attached {
-                    file: Arc::clone(file),
-                    places: places.to_vec(),
-                    pid: pid.filter(|_| probing.is_of_processes()),
-                    link,
-                }),
-                Err(reason) => {
-                    close(made);
-                    return Err(MeasureError::Probes {
-                        module: module.to_owned(),
-                        reason,
-                    });
-                }
-            }
-        }
-        self.links.append(&mut made);
-        Ok(())
+        probes.attach(file, module, places, pid)
     }
 
     /// Those of one instrumentation.
     #[must_use]
     pub fn probed_by(&self, instrumentation: u8) -> usize {
-        let places = self.links.iter().flat_map(|attached| &attached.places);
-        places
-            .filter(|place| place.place.instrumentation == u32::from(instrumentation))
-            .count()
+        self.probes.attached_by(instrumentation)
     }
 
     /// Detaches the probes of one instrumentation.
     pub fn detach(&mut self, instrumentation: u8) {
-        let is_its = |attached: &mut Attached| {
-            let mut places = attached.places.iter();
-            places.any(|place| place.place.instrumentation == u32::from(instrumentation))
-        };
         // A link has places of one only.
-        let gone: Vec<Attached> = self.links.extract_if(.., is_its).collect();
-        for attached in &gone {
-            self.forget(&attached.places);
-        }
-        close(gone);
+        let gone = self
+            .probes
+            .detach(|attached| attached.is_of(instrumentation));
+        self.forget(&gone);
     }
 
     /// Detaches links of these places alone, by their numbers.
     pub fn detach_places(&mut self, is_its: impl Fn(u32) -> bool) {
-        let all = |attached: &mut Attached| {
-            let mut places = attached.places.iter();
+        let gone = self.probes.detach(|attached| {
+            let mut places = attached.points.iter();
             places.all(|place| is_its(place.number))
-        };
-        let gone: Vec<Attached> = self.links.extract_if(.., all).collect();
-        for attached in &gone {
-            self.forget(&attached.places);
-        }
-        close(gone);
+        });
+        self.forget(&gone);
     }
 
     /// Detaches those of its probes that are of this process alone.
     pub fn detach_process(&mut self, instrumentation: u8, pid: u32) {
-        let is_over = |attached: &mut Attached| {
-            let mut places = attached.places.iter();
-            attached.pid == Some(pid)
-                && places.any(|place| place.place.instrumentation == u32::from(instrumentation))
-        };
-        close(self.links.extract_if(.., is_over).collect());
+        let probes = &mut self.probes;
+        probes.detach(|attached| attached.is_in(pid) && attached.is_of(instrumentation));
     }
 
     /// Detaches the probes of these USDT points and spans. Others in the same links are attached
@@ -238,38 +187,18 @@ impl Spans {
     ///
     /// # Errors
     /// [`MeasureError`] if the others cannot be attached any more.
-    pub fn detach_items(
-        &mut self,
-        module: &str,
-        is_over: impl Fn(u32) -> bool,
-    ) -> Result<(), MeasureError> {
-        let is_its = |attached: &mut Attached| {
-            let mut places = attached.places.iter();
-            places.any(|place| is_over(place.place.item))
-        };
-        let found: Vec<Attached> = self.links.extract_if(.., is_its).collect();
-        let mut others = Vec::new();
-        for attached in &found {
-            let places = attached.places.iter();
-            let (its, left): (Vec<ProbePlace>, Vec<ProbePlace>) =
-                places.partition(|place| is_over(place.place.item));
-            self.forget(&its);
-            others.push((Arc::clone(&attached.file), left, attached.pid));
-        }
-        // First all are detached.
-        close(found);
-        for (file, places, pid) in others {
-            self.attach(&file, module, &places, pid)?;
-        }
-        Ok(())
+    pub fn detach_items(&mut self, is_over: impl Fn(u32) -> bool) -> Result<(), MeasureError> {
+        let probes = &mut self.probes;
+        let (gone, others) = probes.detach_points(|place| is_over(place.place.item));
+        self.forget(&gone);
+        others
     }
 
     /// Removes what is done at places that no probe leads to any more.
     fn forget(&mut self, places: &[ProbePlace]) {
-        let Some(maps) = &mut self.maps else { return };
         for place in places {
             // The same place in the memory of several processes has one entry.
-            match maps.places.remove(&place.number) {
+            match self.places.remove(&place.number) {
                 Ok(()) | Err(aya::maps::MapError::KeyNotFound) => {}
                 Err(error) => warn!("a place stays known that is not probed any more: {error}"),
             }
@@ -280,29 +209,21 @@ impl Spans {
     /// this time.
     #[must_use]
     pub fn usdt_rows(&self) -> Vec<(ItemKey, UsdtRow)> {
-        let maps = self.maps.as_ref();
-        maps.map_or_else(Vec::new, |maps| {
-            self.read(maps, (USDT_ROWS, MAX_USDT_ROWS), &maps.usdt)
-        })
+        self.read((USDT_ROWS, MAX_USDT_ROWS), &self.usdt)
     }
 
     /// The same of spans.
     #[must_use]
     pub fn span_rows(&self) -> Vec<(ItemKey, SpanRow)> {
-        let maps = self.maps.as_ref();
-        maps.map_or_else(Vec::new, |maps| {
-            self.read(maps, (SPAN_ROWS, MAX_SPAN_ROWS), &maps.spans)
-        })
+        self.read((SPAN_ROWS, MAX_SPAN_ROWS), &self.spans)
     }
 
     fn read<R: Changing>(
         &self,
-        maps: &SpanMaps,
         (name, most): (&str, u32),
         rows: &HashMap<MapData, ItemKey, R>,
     ) -> Vec<(ItemKey, R)> {
-        let shared = maps.find(name).filter(|_| self.program.is_some());
-        let Some(shared) = shared else {
+        let Some(shared) = self.probes.map(name) else {
             return Vec::new();
         };
         let mut whole = Vec::new();
@@ -329,9 +250,7 @@ impl Spans {
     /// Spans under way, and when they started, monotonic nanoseconds.
     #[must_use]
     pub fn open(&self) -> Vec<(OpenKey, u64)> {
-        let maps = self.maps.as_ref().filter(|_| self.program.is_some());
-        let shared = maps.and_then(|maps| maps.find(OPEN_SPANS));
-        let Some(shared) = shared else {
+        let Some(shared) = self.probes.map(OPEN_SPANS) else {
             return Vec::new();
         };
         let mut open = Vec::new();
@@ -346,8 +265,7 @@ impl Spans {
 
     /// Removes a span that nobody will end. False: somebody did.
     pub fn close(&mut self, key: &OpenKey) -> bool {
-        let open = self.maps.as_mut().map(|maps| maps.open.remove(key));
-        open.is_some_and(|removed| removed.is_ok())
+        self.open.remove(key).is_ok()
     }
 
     /// Removes the rows of threads for which `is_gone`, and of items for which `is_over`, after
@@ -357,59 +275,26 @@ impl Spans {
         is_gone: impl Fn(&MeasuredThread) -> bool,
         is_over: impl Fn(u32) -> bool,
     ) {
-        let Some(maps) = self.maps.as_mut().filter(|_| self.program.is_some()) else {
+        if !self.probes.is_loaded() {
             return;
-        };
+        }
         let mut failed = None;
-        let usdt: Vec<ItemKey> = maps.usdt.keys().filter_map(Result::ok).collect();
+        let usdt: Vec<ItemKey> = self.usdt.keys().filter_map(Result::ok).collect();
         for key in usdt
             .iter()
             .filter(|key| is_gone(&key.thread) || is_over(key.item))
         {
-            failed = failed.or(maps.usdt.remove(key).err());
+            failed = failed.or(self.usdt.remove(key).err());
         }
-        let spans: Vec<ItemKey> = maps.spans.keys().filter_map(Result::ok).collect();
+        let spans: Vec<ItemKey> = self.spans.keys().filter_map(Result::ok).collect();
         for key in spans
             .iter()
             .filter(|key| is_gone(&key.thread) || is_over(key.item))
         {
-            failed = failed.or(maps.spans.remove(key).err());
+            failed = failed.or(self.spans.remove(key).err());
         }
         if let Some(error) = failed {
             warn!("hits of threads are kept that are gone: {error}");
         }
     }
-}
-
-impl SpanMaps {
-    /// The program, with these maps.
-    fn load(&mut self, object: &[u8], probing: Probing) -> Result<OwnedFd, MeasureError> {
-        if probing::needs_whole_maps() && self.own.is_empty() {
-            let (places, own_places) = whole(PLACES, MAX_PLACES)?;
-            let (usdt, own_usdt) = whole(USDT_ROWS, MAX_USDT_ROWS)?;
-            let (spans, own_spans) = whole(SPAN_ROWS, MAX_SPAN_ROWS)?;
-            let (open, own_open) = whole(OPEN_SPANS, MAX_OPEN_SPANS)?;
-            (self.places, self.usdt, self.spans, self.open) = (places, usdt, spans, open);
-            self.own = vec![own_places, own_usdt, own_spans, own_open];
-        }
-        let maps = || self.own.iter().chain(self.shared.iter());
-        let loaded = probe_program::load(object, PROGRAM, maps, probing.is_of_many());
-        loaded.map_err(MeasureError::Program)
-    }
-
-    fn find(&self, name: &str) -> Option<&SharedMap> {
-        let mut maps = self.own.iter().chain(self.shared.iter());
-        maps.find(|map| map.name == name)
-    }
-}
-
-impl Drop for Spans {
-    fn drop(&mut self) {
-        close(std::mem::take(&mut self.links));
-    }
-}
-
-/// Detaches probes.
-fn close(attached: Vec<Attached>) {
-    probing::close(attached.into_iter().map(|attached| attached.link).collect());
 }

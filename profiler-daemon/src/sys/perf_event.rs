@@ -151,7 +151,13 @@ impl SideBand {
             revents: 0,
         });
         poll(&mut self.polled, timeout)?;
-        waker.reset();
+        if self
+            .polled
+            .last()
+            .is_some_and(|of_waker| of_waker.revents != 0)
+        {
+            waker.reset();
+        }
         Ok(())
     }
 

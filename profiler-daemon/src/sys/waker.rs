@@ -38,7 +38,9 @@ impl Waker {
         }];
         // If it fails (no memory) the wait is short.
         poll(&mut polled, timeout).ok();
-        self.reset();
+        if polled[0].revents != 0 {
+            self.reset();
+        }
     }
 
     /// Makes it as new.

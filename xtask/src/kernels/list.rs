@@ -1,13 +1,13 @@
 //! Which kernels there are to test on, and which tests are run there.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
 /// A kernel to test on.
 pub(super) struct Kernel {
     /// The first two numbers of its release.
     pub(super) version: &'static str,
-    /// Debian's name of the release that has it.
-    pub(super) suite: &'static str,
+    /// Debian's name of the release that has it; `None`: none has, its file has to be given.
+    pub(super) suite: Option<&'static str>,
     /// Those of [`TESTS`] that it is known not to pass.
     except: &'static [&'static str],
 }
@@ -21,31 +21,39 @@ impl Kernel {
     }
 }
 
+/// Not passed before 5.17: stacks are followed by frame pointers there, which the C library has
+/// not.
+const WHOLE_STACKS: &[&str] = &[
+    "return_probes::sleepers_in_functions_with_return_probes_have_whole_stacks",
+    "return_probes::stacks_pass_functions_with_return_probes",
+    "unwinding::stacks_of_a_workload_are_whole",
+];
+
 /// Oldest first.
-pub(super) const KERNELS: [Kernel; 4] = [
+pub(super) const KERNELS: [Kernel; 5] = [
     Kernel {
         version: "5.10",
-        suite: "bullseye",
-        // It follows stacks by frame pointers, which the C library has not.
-        except: &[
-            "return_probes::sleepers_in_functions_with_return_probes_have_whole_stacks",
-            "return_probes::stacks_pass_functions_with_return_probes",
-            "unwinding::stacks_of_a_workload_are_whole",
-        ],
+        suite: Some("bullseye"),
+        except: WHOLE_STACKS,
+    },
+    Kernel {
+        version: "5.15",
+        suite: None,
+        except: WHOLE_STACKS,
     },
     Kernel {
         version: "6.1",
-        suite: "bookworm",
+        suite: Some("bookworm"),
         except: &[],
     },
     Kernel {
         version: "6.12",
-        suite: "trixie",
+        suite: Some("trixie"),
         except: &[],
     },
     Kernel {
         version: "7.2",
-        suite: "sid",
+        suite: Some("sid"),
         // It preempts the programs at system calls, and while one waits, runs none for the calls of
         // others on its processor.
         except: &[
@@ -104,10 +112,18 @@ const TESTS: [&str; 33] = [
     "unwinding::stacks_of_a_workload_are_whole",
 ];
 
-/// The kernels with these versions; all of them where none is named.
-pub(super) fn choose(versions: &[String]) -> anyhow::Result<Vec<&'static Kernel>> {
+/// The kernels with these versions; all that Debian has where none is named. Where a file is given,
+/// one has to be.
+pub(super) fn choose(
+    versions: &[String],
+    file_is_given: bool,
+) -> anyhow::Result<Vec<&'static Kernel>> {
+    if file_is_given && versions.len() != 1 {
+        bail!("name the one version of the kernel that --image gives, as in 5.15");
+    }
     if versions.is_empty() {
-        return Ok(KERNELS.iter().collect());
+        let of_debian = |kernel: &&Kernel| kernel.suite.is_some();
+        return Ok(KERNELS.iter().filter(of_debian).collect());
     }
     let find = |version: &String| {
         KERNELS
@@ -140,11 +156,11 @@ mod tests {
 
     #[test]
     fn kernels_are_chosen_by_version() {
-        // Check that none means all, that named ones come in that order, and that an unknown one is
-        // refused with those known.
+        // Check that none means all of Debian's, that named ones come in that order, and that an
+        // unknown one is refused with those known.
         let versions = |names: &[&str]| {
             let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
-            choose(&names).map(|kernels| {
+            choose(&names, false).map(|kernels| {
                 kernels
                     .iter()
                     .map(|kernel| kernel.version)
@@ -152,12 +168,16 @@ mod tests {
             })
         };
         assert_eq!(
-            versions(&[]).expect("all"),
-            KERNELS.map(|kernel| kernel.version)
+            versions(&[]).expect("all of Debian"),
+            ["5.10", "6.1", "6.12", "7.2"]
         );
         assert_eq!(versions(&["7.2", "6.1"]).expect("both"), ["7.2", "6.1"]);
         let error = versions(&["4.19"]).expect_err("there is none").to_string();
         assert!(error.contains("4.19") && error.contains("6.12"), "{error}");
+        // Of which kernel the file is must be said.
+        let given = choose(&["5.15".to_owned()], true).expect("one");
+        assert_eq!(given[0].version, "5.15");
+        assert!(choose(&[], true).is_err());
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod outcome;
 
 use std::env;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -45,14 +45,25 @@ pub(crate) struct Row {
     fault: Option<String>,
 }
 
-/// Tests on the kernels with these versions, all there are where none is named; prints a table at
-/// the end.
-pub(crate) fn test_kernels(workspace: &Workspace, versions: &[String]) -> anyhow::Result<()> {
-    let kernels = list::choose(versions)?;
+/// Tests on the kernels with these versions, all of Debian's where none is named; prints a table at
+/// the end. `given`: the file of the one that is named.
+pub(crate) fn test_kernels(
+    workspace: &Workspace,
+    versions: &[String],
+    given: Option<&Path>,
+) -> anyhow::Result<()> {
+    let kernels = list::choose(versions, given.is_some())?;
+    if let Some(file) = given.filter(|file| !file.is_file()) {
+        bail!("--image: there is no file {}", file.display());
+    }
     let laboratory = Laboratory::prepare(workspace, Tools::find(workspace)?)?;
     let mut rows = Vec::new();
     for kernel in kernels {
-        rows.push(laboratory.test(kernel)?);
+        let file = match given {
+            Some(file) => file.to_owned(),
+            None => fetch(workspace, kernel)?,
+        };
+        rows.push(laboratory.test(kernel, &file)?);
     }
     println!("\n{}", table(&rows));
     if rows.iter().any(|row| row.fault.is_some()) {
@@ -73,11 +84,12 @@ pub(crate) fn test_another_kernel(
         Ok(tools) => tools,
         Err(error) => return Ok(Err(error)),
     };
-    if let Err(error) = fetch(workspace, kernel) {
-        return Ok(Err(error));
-    }
+    let file = match fetch(workspace, kernel) {
+        Ok(file) => file,
+        Err(error) => return Ok(Err(error)),
+    };
     let laboratory = Laboratory::prepare(workspace, tools)?;
-    let row = laboratory.test(kernel)?;
+    let row = laboratory.test(kernel, &file)?;
     match &row.fault {
         None => Ok(Ok(line(&row))),
         Some(fault) => bail!("Linux {}: {fault}", row.version),
@@ -114,7 +126,13 @@ fn folder(workspace: &Workspace, kernel: &Kernel) -> PathBuf {
 
 /// The kernel's file, downloaded if it is missing.
 fn fetch(workspace: &Workspace, kernel: &Kernel) -> anyhow::Result<PathBuf> {
-    debian::kernel(kernel.suite, &folder(workspace, kernel))
+    let suite = kernel.suite.with_context(|| {
+        let version = kernel.version;
+        format!(
+            "no release of Debian has Linux {version}: get a vmlinuz of it elsewhere and name it, `cargo xtask test-kernel {version} --image FILE`"
+        )
+    })?;
+    debian::kernel(suite, &folder(workspace, kernel))
 }
 
 impl<'a> Laboratory<'a> {
@@ -138,9 +156,9 @@ impl<'a> Laboratory<'a> {
 
     /// Boots a kernel and judges what its console says; shows the end of it where that is no
     /// success.
-    fn test(&self, kernel: &Kernel) -> anyhow::Result<Row> {
-        let file = fetch(self.workspace, kernel)?;
+    fn test(&self, kernel: &Kernel, file: &Path) -> anyhow::Result<Row> {
         let folder = folder(self.workspace, kernel);
+        fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
         let tests = kernel.tests();
         let command = self.files.tests_command(&tests);
         let image = folder.join("image");
@@ -148,7 +166,7 @@ impl<'a> Laboratory<'a> {
             .with_context(|| format!("writing {}", image.display()))?;
         println!("Booting Linux {} under emulation.", kernel.version);
         let start = Instant::now();
-        let mut console = self.emulator.boot(&file, &image, WITHIN)?;
+        let mut console = self.emulator.boot(file, &image, WITHIN)?;
         let mut outcome = Outcome::read(&console.text);
         for _ in 1..BOOTS {
             if outcome.release.is_some() {
@@ -160,7 +178,7 @@ impl<'a> Laboratory<'a> {
                 "Linux {} did not come up; booting it again.",
                 kernel.version
             );
-            console = self.emulator.boot(&file, &image, WITHIN)?;
+            console = self.emulator.boot(file, &image, WITHIN)?;
             outcome = Outcome::read(&console.text);
         }
         let took = start.elapsed();
