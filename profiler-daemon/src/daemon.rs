@@ -25,6 +25,7 @@ use crate::stages;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::heap;
 use crate::sys::heartbeat::Heartbeats;
+use crate::units::MonoNs;
 
 /// Runs until SIGTERM or SIGINT.
 ///
@@ -213,7 +214,7 @@ fn tell_service_manager(beats: Heartbeats) -> impl FnMut(Option<&CollectorState>
 }
 
 /// Whether no thread is stuck.
-fn all_move(beats: &Heartbeats, now_ns: u64) -> bool {
+fn all_move(beats: &Heartbeats, now_ns: MonoNs) -> bool {
     beats.stuck(now_ns).next().is_none()
 }
 
@@ -243,6 +244,6 @@ mod tests {
         assert!(all_move(&beats, now_ns));
         assert!(!all_move(&beats, now_ns + 6_000_000_000));
         drop(piece);
-        assert!(all_move(&beats, u64::MAX));
+        assert!(all_move(&beats, MonoNs::MAX));
     }
 }

@@ -235,7 +235,7 @@ fn build(
             cmdline: config.show_command_lines,
             open_files: config.limits.open_files,
         },
-        offsets.boot_minus_monotonic_ns,
+        offsets,
     );
     let limits = Limits {
         tree_bytes: config.limits.profile_stack_bytes,

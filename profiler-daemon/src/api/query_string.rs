@@ -182,6 +182,7 @@ mod tests {
     use super::super::query::{TABLE, TREE, VIEW};
     use super::{Params, decoded};
     use crate::report::query::{Frames, Moment, Order, Window};
+    use crate::units::UnixNs;
 
     #[test]
     fn every_parameter_arrives() {
@@ -266,12 +267,15 @@ mod tests {
         for (text, moment) in [
             ("-90s", Moment::Ago { ns: 90_000_000_000 }),
             ("-0", Moment::Ago { ns: 0 }),
-            ("1700000000", at(1_700_000_000_000_000_000)),
-            ("1700000000.05", at(1_700_000_000_050_000_000)),
-            ("2023-11-14T22:13:20Z", at(1_700_000_000_000_000_000)),
+            ("1700000000", at(UnixNs::new(1_700_000_000_000_000_000))),
+            ("1700000000.05", at(UnixNs::new(1_700_000_000_050_000_000))),
+            (
+                "2023-11-14T22:13:20Z",
+                at(UnixNs::new(1_700_000_000_000_000_000)),
+            ),
             (
                 "2023-11-14T22:13:20.000000001Z",
-                at(1_700_000_000_000_000_001),
+                at(UnixNs::new(1_700_000_000_000_000_001)),
             ),
         ] {
             let expected = Window::Between {
@@ -284,7 +288,7 @@ mod tests {
                 "{text}"
             );
             let expected = Window::Between {
-                from: at(1_000_000_000),
+                from: at(UnixNs::new(1_000_000_000)),
                 to: Some(moment),
             };
             assert_eq!(

@@ -11,6 +11,7 @@ use crate::profile::name::{Name, NotAName};
 use crate::profile::sessions::is_reserved;
 use crate::report::DiffSide;
 use crate::report::query::{Comm, MAX_COMM_CHARS, Moment, NotAComm, ProcessSelector, Window};
+use crate::units::UnixNs;
 
 /// A length of time as text: a whole number that is not zero, and a unit.
 const LENGTH: &str = "[0-9]*[1-9][0-9]*(ns|us|ms|s|m|h)";
@@ -410,7 +411,9 @@ fn moment(text: &str) -> Option<Moment> {
         let since = time.duration_since(std::time::UNIX_EPOCH).ok()?;
         u64::try_from(since.as_nanos()).ok()
     })?;
-    Some(Moment::At { unix_ns })
+    Some(Moment::At {
+        unix_ns: UnixNs::new(unix_ns),
+    })
 }
 
 /// Seconds since 1970, with up to nine digits after the point, as nanoseconds.

@@ -6,13 +6,14 @@ use crate::api::Degraded;
 use crate::collect::{CollectorState, SpendingState, Unreadable};
 use crate::config::{Config, SystemCalls};
 use crate::sys::clock::unix_ns;
+use crate::units::{MonoNs, UnixNs};
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     pub(super) version: String,
     pub(super) kernel_release: String,
-    pub(super) started_unix_ns: u64,
+    pub(super) started_unix_ns: UnixNs,
     pub(super) degraded: Vec<Degraded>,
 }
 
@@ -44,7 +45,7 @@ impl Facts {
     pub(super) fn degraded_now(
         &self,
         state: Option<&CollectorState>,
-        now_ns: u64,
+        now_ns: MonoNs,
     ) -> Vec<Degraded> {
         let late = state.and_then(|state| unread(&state.unreadable, now_ns));
         let told = state.map_or(&[][..], |state| &state.tables_told);
@@ -80,8 +81,8 @@ fn sampled(spending: &SpendingState) -> Option<Degraded> {
 const TOLD_NS: u64 = 60_000_000_000;
 
 /// Threads whose records could not be read within the last minute.
-fn unread(unreadable: &Unreadable, now_ns: u64) -> Option<Degraded> {
-    let is_late = now_ns.saturating_sub(unreadable.last_ns) < TOLD_NS;
+fn unread(unreadable: &Unreadable, now_ns: MonoNs) -> Option<Degraded> {
+    let is_late = now_ns.saturating_since(unreadable.last_ns) < TOLD_NS;
     (unreadable.last > 0 && is_late).then(|| Degraded {
         what: "thread records".to_owned(),
         why: format!(
@@ -103,12 +104,16 @@ mod tests {
         let unreadable = Unreadable {
             total: 7,
             last: 2,
-            last_ns: 5,
+            last_ns: MonoNs::new(5),
         };
-        let told = unread(&unreadable, TOLD_NS).expect("it was just now");
+        let told = unread(&unreadable, MonoNs::new(TOLD_NS)).expect("it was just now");
         assert!(told.why.starts_with("2 could not be read"), "{}", told.why);
         assert!(told.why.contains("(7 since the start"), "{}", told.why);
-        assert_eq!(unread(&unreadable, TOLD_NS + 5), None);
-        assert_eq!(unread(&Unreadable::default(), 1), None, "there were none");
+        assert_eq!(unread(&unreadable, MonoNs::new(TOLD_NS + 5)), None);
+        assert_eq!(
+            unread(&Unreadable::default(), MonoNs::new(1)),
+            None,
+            "there were none"
+        );
     }
 }

@@ -283,7 +283,7 @@ impl Source for Live {
         Status {
             version: facts.version,
             kernel_release: facts.kernel_release,
-            uptime_s: crate::sys::clock::unix_ns().saturating_sub(facts.started_unix_ns)
+            uptime_s: crate::sys::clock::unix_ns().saturating_since(facts.started_unix_ns)
                 / 1_000_000_000,
             settings,
             attached: state.as_ref().map(attached).unwrap_or_default(),

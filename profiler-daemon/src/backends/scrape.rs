@@ -291,6 +291,6 @@ fn own(facts: &Facts) -> OwnInput {
         virtual_bytes: cost.virtual_bytes,
         open_files,
         max_open_files,
-        start_time_seconds: facts.started_unix_ns as f64 / 1e9,
+        start_time_seconds: facts.started_unix_ns.ns() as f64 / 1e9,
     }
 }

@@ -22,6 +22,7 @@ use crate::symbols::lines::finder::{LineFinder, LineOptions, WorkerOptions};
 use crate::symbols::symbolizer::{SymbolOptions, Symbolizer};
 use crate::sys::heartbeat::Heartbeat;
 use crate::sys::limited_child::ChildLimits;
+use crate::units::{MonoNs, UnixNs};
 
 /// A backend, the queue of its collector, and who else fills that.
 fn live() -> (Live, Receiver<Command>, Commander) {
@@ -123,7 +124,7 @@ async fn answering_with<T>(
             match commands.try_recv() {
                 Ok(Command::State { answer }) => drop(answer.send(state.clone())),
                 Ok(Command::Snapshot { answer, .. }) => {
-                    let profile = Profile::new(Limits::default(), 0, 0);
+                    let profile = Profile::new(Limits::default(), MonoNs::ZERO, UnixNs::ZERO);
                     drop(answer.send(Arc::new(profile.snapshot())));
                 }
                 Ok(_) => panic!("nobody asks for anything else here"),

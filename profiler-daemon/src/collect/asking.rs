@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::processes::files::ModuleFile;
 use crate::processes::module::ModuleId;
+use crate::units::MonoNs;
 use crate::unwind::worker::{TableAnswer, TableRequest, TableWorker, WorkerCounts};
 
 use super::table_queue::{TableQueue, Waiting};
@@ -63,7 +64,7 @@ impl Asking {
 
     /// Has a file wait for its turn. False if too many do, which is counted: ask again later.
     #[must_use]
-    pub(super) fn ask(&mut self, file: Waiting, now_ns: u64) -> bool {
+    pub(super) fn ask(&mut self, file: Waiting, now_ns: MonoNs) -> bool {
         let taken = self.queue.push(file, now_ns);
         self.refused += u64::from(!taken);
         taken
@@ -87,7 +88,7 @@ impl Asking {
     /// files that were dropped.
     pub(super) fn hand_over(
         &mut self,
-        now_ns: u64,
+        now_ns: MonoNs,
         mut open: impl FnMut(ModuleId) -> FileTurn,
     ) -> Vec<(ModuleId, DroppedFile)> {
         let mut dropped = Vec::new();
@@ -177,7 +178,11 @@ mod tests {
         };
         let asked = (0..400).filter(|n| asking.ask(file(*n, 1000), monotonic_ns()));
         assert_eq!(asked.count(), 400);
-        assert!(asking.hand_over(0, |module| open(module, path)).is_empty());
+        assert!(
+            asking
+                .hand_over(MonoNs::ZERO, |module| open(module, path))
+                .is_empty()
+        );
         assert!(times_open(path) <= 1);
         assert!(asking.ask(file(700, 0), monotonic_ns()));
         rung.recv_timeout(PATIENCE).unwrap();
@@ -185,12 +190,16 @@ mod tests {
         assert!(first.table.is_ok() && first.took_ns > 0);
         drop(first);
         assert_eq!(times_open(path), 0);
-        assert!(asking.hand_over(0, |module| open(module, path)).is_empty());
+        assert!(
+            asking
+                .hand_over(MonoNs::ZERO, |module| open(module, path))
+                .is_empty()
+        );
         rung.recv_timeout(PATIENCE).unwrap();
         assert_eq!(asking.answer().unwrap().module, ModuleId(700));
         let mut dropped = Vec::new();
         loop {
-            let more = asking.hand_over(0, |module| match module.0 % 2 {
+            let more = asking.hand_over(MonoNs::ZERO, |module| match module.0 % 2 {
                 0 => FileTurn::Gone,
                 _ => FileTurn::Unneeded,
             });

@@ -2,6 +2,7 @@
 //! just begun maps its libraries within a millisecond and may wait for long after that, and longer
 //! while they are many, so that wakes stay bounded.
 
+use crate::units::MonoNs;
 use std::time::Duration;
 
 /// A rest while events are few.
@@ -16,12 +17,12 @@ const MAX_SAVED: u64 = 50;
 #[derive(Debug)]
 pub(super) struct Backoff {
     saved: u64,
-    earned_at_ns: u64,
+    earned_at_ns: MonoNs,
 }
 
 impl Backoff {
     /// With all brief rests to take.
-    pub(super) const fn new(now_ns: u64) -> Self {
+    pub(super) const fn new(now_ns: MonoNs) -> Self {
         Self {
             saved: MAX_SAVED,
             earned_at_ns: now_ns,
@@ -29,14 +30,14 @@ impl Backoff {
     }
 
     /// Rests.
-    pub(super) fn rest(&mut self, now_ns: u64) {
+    pub(super) fn rest(&mut self, now_ns: MonoNs) {
         std::thread::sleep(self.next(now_ns));
     }
 
     /// How long to rest now.
-    fn next(&mut self, now_ns: u64) -> Duration {
+    fn next(&mut self, now_ns: MonoNs) -> Duration {
         let each_ns = LONG.as_nanos() as u64;
-        let earned = now_ns.saturating_sub(self.earned_at_ns) / each_ns;
+        let earned = now_ns.saturating_since(self.earned_at_ns) / each_ns;
         self.saved = self.saved.saturating_add(earned).min(MAX_SAVED);
         self.earned_at_ns += earned * each_ns;
         if self.saved == 0 {
@@ -55,16 +56,16 @@ mod tests {
     fn brief_rests_run_out_and_come_back() {
         // Check that a burst gets brief rests, a storm long ones, and a quiet second all brief ones
         // again.
-        let mut backoff = Backoff::new(0);
+        let mut backoff = Backoff::new(MonoNs::ZERO);
         let brief = (0..100)
-            .filter(|_| backoff.next(1_000_000) == BRIEF)
+            .filter(|_| backoff.next(MonoNs::new(1_000_000)) == BRIEF)
             .count() as u64;
         assert_eq!(brief, MAX_SAVED);
-        assert_eq!(backoff.next(11_000_000), BRIEF);
-        assert_eq!(backoff.next(11_000_000), BRIEF);
-        assert_eq!(backoff.next(11_000_000), LONG);
+        assert_eq!(backoff.next(MonoNs::new(11_000_000)), BRIEF);
+        assert_eq!(backoff.next(MonoNs::new(11_000_000)), BRIEF);
+        assert_eq!(backoff.next(MonoNs::new(11_000_000)), LONG);
         let later = (0..100)
-            .filter(|_| backoff.next(2_000_000_000) == BRIEF)
+            .filter(|_| backoff.next(MonoNs::new(2_000_000_000)) == BRIEF)
             .count() as u64;
         assert_eq!(later, MAX_SAVED);
     }

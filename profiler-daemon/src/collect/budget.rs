@@ -13,6 +13,7 @@
 use fastrand::Rng;
 
 use crate::processes::ids::ProcessKey;
+use crate::units::MonoNs;
 
 /// What may be spent beyond the budget before it is acted upon: so many nanoseconds of the budget
 /// of one processor at work.
@@ -89,15 +90,15 @@ pub enum Tracing {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum BudgetState {
     All {
-        since_ns: u64,
+        since_ns: MonoNs,
     },
     /// The next sample begins then.
     Between {
-        until_ns: u64,
+        until_ns: MonoNs,
     },
     /// A sample, and what was spent in it.
     Look {
-        until_ns: u64,
+        until_ns: MonoNs,
         spent: BudgetSpent,
     },
 }
@@ -126,7 +127,7 @@ pub(super) struct Controller {
 
 impl Controller {
     /// All are traced at `now_ns`.
-    pub(super) const fn new(budget: Budget, random: Rng, now_ns: u64) -> Self {
+    pub(super) const fn new(budget: Budget, random: Rng, now_ns: MonoNs) -> Self {
         Self {
             budget,
             random,
@@ -150,7 +151,7 @@ impl Controller {
     }
 
     /// What has been spent since the last step.
-    pub(super) fn step(&mut self, now_ns: u64, spent: &BudgetSpent) {
+    pub(super) fn step(&mut self, now_ns: MonoNs, spent: &BudgetSpent) {
         match &mut self.state {
             BudgetState::All { .. } => {
                 let over_ns = spent.all_ns - self.budget.machine * spent.busy_ns;
@@ -204,7 +205,7 @@ impl Controller {
     /// were traced for `traced_ns` of it.
     pub(super) fn pass(
         &mut self,
-        now_ns: u64,
+        now_ns: MonoNs,
         past_ns: f64,
         traced_ns: f64,
         spent: impl Iterator<Item = ProcessSpent>,
@@ -253,9 +254,9 @@ impl Controller {
     }
 
     /// Only samples are traced from now on.
-    fn stop(&mut self, now_ns: u64) {
+    fn stop(&mut self, now_ns: MonoNs) {
         if let BudgetState::All { since_ns } = self.state {
-            let lasted = now_ns.saturating_sub(since_ns) >= LASTING_NS;
+            let lasted = now_ns.saturating_since(since_ns) >= LASTING_NS;
             self.calm_wanted = if lasted {
                 CALM_LOOKS
             } else {
@@ -268,7 +269,7 @@ impl Controller {
         self.wait(now_ns);
     }
 
-    fn end_look(&mut self, now_ns: u64, looked: &BudgetSpent) {
+    fn end_look(&mut self, now_ns: MonoNs, looked: &BudgetSpent) {
         let busy_ns = looked.busy_ns.max(1.0);
         let calls = looked.calls_ns / busy_ns;
         self.wanted[0] = calls;
@@ -282,7 +283,7 @@ impl Controller {
     }
 
     /// The sample is judged: all are traced again, or others follow.
-    fn after_look(&mut self, now_ns: u64) {
+    fn after_look(&mut self, now_ns: MonoNs) {
         if self.calm >= self.calm_wanted {
             self.state = BudgetState::All { since_ns: now_ns };
             self.excess_ns = 0.0;
@@ -299,7 +300,7 @@ impl Controller {
     }
 
     /// When the sample that is under way is to end.
-    pub(super) const fn look_ends_ns(&self) -> Option<u64> {
+    pub(super) const fn look_ends_ns(&self) -> Option<MonoNs> {
         match self.state {
             BudgetState::Look { until_ns, .. } => Some(until_ns),
             _ => None,
@@ -307,7 +308,7 @@ impl Controller {
     }
 
     /// Draws when the next sample is: where one is dear they are rare.
-    fn wait(&mut self, now_ns: u64) {
+    fn wait(&mut self, now_ns: MonoNs) {
         let mean_ns =
             (LOOK_NS.end() * self.dearness() / LOOKS_SHARE).clamp(*GAPS_NS.start(), *GAPS_NS.end());
         // Few are asked for, and all of them cheap: they need not take minutes.

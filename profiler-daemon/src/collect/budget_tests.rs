@@ -1,6 +1,7 @@
 //! Tests of the decision which system calls are traced: loads on a machine of numbers.
 
 use super::*;
+use crate::units::BootNs;
 
 const STEP_NS: u64 = 20_000_000;
 const STEPS: u64 = SECOND_NS / STEP_NS;
@@ -36,7 +37,7 @@ struct Run {
 impl Run {
     fn new(seed: u64) -> Self {
         Self {
-            controller: Controller::new(BUDGET, Rng::with_seed(seed), 0),
+            controller: Controller::new(BUDGET, Rng::with_seed(seed), MonoNs::ZERO),
             now_ns: 0,
             steps: Vec::new(),
             gave_way: 0,
@@ -75,21 +76,22 @@ impl Run {
                 calls_ns + load.others * load.process * past_ns,
                 load.process * past_ns,
             ]);
-            self.controller.step(self.now_ns, &spent);
+            self.controller.step(MonoNs::new(self.now_ns), &spent);
             if step % STEPS == 0 {
                 let [traced_ns, calls_ns, all_ns] = std::mem::take(&mut self.passed);
                 let second_ns = SECOND_NS as f64;
                 let process = ProcessSpent {
                     process: ProcessKey {
                         pid: 7,
-                        start_ns: 1,
+                        start_ns: BootNs::new(1),
                     },
                     running_ns: load.process * second_ns,
                     calls_ns,
                     all_ns,
                 };
                 let all = std::iter::once(process);
-                self.controller.pass(self.now_ns, second_ns, traced_ns, all);
+                self.controller
+                    .pass(MonoNs::new(self.now_ns), second_ns, traced_ns, all);
             }
             let after = self.controller.tracing();
             self.gave_way += u32::from(before == Tracing::All && after != Tracing::All);

@@ -12,6 +12,7 @@ use crate::processes::live::Processes;
 use crate::processes::module::ModuleId;
 use crate::profile::frames::{Frame, FrameId, FrameTable, Marks};
 use crate::sys::proc_fs;
+use crate::units::{BootNs, MonoNs};
 
 /// Calls of one function by where they were made from; `None`: from further places.
 pub type Callers = HashMap<Option<FrameId>, CallerRow>;
@@ -50,7 +51,7 @@ impl CallersOf {
             let known = self.living.entry(key).or_default();
             known.1 = row;
             if known.0.is_none() && key.return_address != OTHER_CALLERS && row.first_ns != 0 {
-                known.0 = Some(place(&key, row.first_ns, processes, frames));
+                known.0 = Some(place(&key, MonoNs::new(row.first_ns), processes, frames));
             }
         }
         self.ended.retain(|function, _| is_measured(*function));
@@ -108,7 +109,7 @@ fn add(callers: &mut Callers, frame: Option<FrameId>, row: &CallerRow) {
 /// Where a call was made, by what was mapped at the first one.
 fn place(
     key: &CallerKey,
-    time_ns: u64,
+    time_ns: MonoNs,
     processes: &mut Processes,
     frames: &mut FrameTable,
 ) -> FrameId {
@@ -136,6 +137,6 @@ fn is_gone(key: ProcessKey) -> bool {
 fn process_of(key: &CallerKey) -> ProcessKey {
     ProcessKey {
         pid: key.pid,
-        start_ns: key.process_start_boot_ns,
+        start_ns: BootNs::new(key.process_start_boot_ns),
     }
 }

@@ -23,6 +23,7 @@ use crate::sys::heartbeat::Heartbeat;
 use crate::sys::perf_event::SideBand;
 use crate::sys::proc_fs;
 use crate::sys::waker::Waker;
+use crate::units::{BootNs, MonoNs};
 
 use super::backoff::Backoff;
 use super::command::Command;
@@ -100,16 +101,16 @@ pub struct Collector {
     failures: u64,
     busy_ns: u64,
     /// When a pass over all there is was made last.
-    whole_at_ns: u64,
+    whole_at_ns: MonoNs,
     /// When somebody asked last.
-    asked_at_ns: u64,
-    groups_at_ns: u64,
-    still_checked_ns: u64,
+    asked_at_ns: MonoNs,
+    groups_at_ns: MonoNs,
+    still_checked_ns: MonoNs,
     heartbeat: Heartbeat,
 }
 
 struct LastPass {
-    at_ns: u64,
+    at_ns: MonoNs,
     counters: Vec<u64>,
     walk_ends: Vec<u64>,
     fill: [(&'static str, u64); 3],
@@ -163,10 +164,10 @@ impl Collector {
             passes: 0,
             failures: 0,
             busy_ns: 0,
-            whole_at_ns: 0,
-            asked_at_ns: 0,
-            groups_at_ns: 0,
-            still_checked_ns: 0,
+            whole_at_ns: MonoNs::ZERO,
+            asked_at_ns: MonoNs::ZERO,
+            groups_at_ns: MonoNs::ZERO,
+            still_checked_ns: MonoNs::ZERO,
             heartbeat: options.heartbeat,
         };
         collector.processes.seed_from_proc();
@@ -229,7 +230,7 @@ impl Collector {
                 .min(next_look_ns)
                 .min(self.next_tick_change_ns())
                 .min(self.spending.due_ns())
-                .saturating_sub(monotonic_ns());
+                .saturating_since(monotonic_ns());
             self.wait(Duration::from_nanos(wait_ns), waker);
         }
     }
@@ -242,14 +243,14 @@ impl Collector {
             .unwinding
             .as_ref()
             .is_some_and(Unwinding::awaits_tables)
-            && let left_ns @ 1.. = until_ns.saturating_sub(monotonic_ns())
+            && let left_ns @ 1.. = until_ns.saturating_since(monotonic_ns())
         {
             self.wait(Duration::from_nanos(left_ns), waker);
         }
     }
 
-    fn next_tick_change_ns(&self) -> u64 {
-        self.kernel.ticks.next_change_ns().unwrap_or(u64::MAX)
+    fn next_tick_change_ns(&self) -> MonoNs {
+        self.kernel.ticks.next_change_ns().unwrap_or(MonoNs::MAX)
     }
 
     /// Waits for records, and takes them in.
@@ -298,7 +299,7 @@ impl Collector {
     fn look(&mut self) {
         let heard_ns = monotonic_ns();
         self.hear();
-        if heard_ns.saturating_sub(self.still_checked_ns) >= STILL_CHECK_NS {
+        if heard_ns.saturating_since(self.still_checked_ns) >= STILL_CHECK_NS {
             self.still_checked_ns = heard_ns;
             let side_band = self.side_band.as_mut();
             processors::look(&mut self.kernel, side_band, &mut self.processes);
@@ -308,7 +309,7 @@ impl Collector {
     }
 
     /// What names stacks, beside what they are taken from. The side-band was read at `heard_ns`.
-    fn naming(&mut self, heard_ns: u64) -> (&mut Kernel, Naming<'_>) {
+    fn naming(&mut self, heard_ns: MonoNs) -> (&mut Kernel, Naming<'_>) {
         let naming = Naming {
             side_band: self.side_band.as_mut(),
             processes: &mut self.processes,
@@ -335,8 +336,8 @@ impl Collector {
     /// A pass for nobody: those that sleep are left out, where that is worth it.
     fn routine_pass(&mut self) {
         let now_ns = monotonic_ns();
-        let is_partial = now_ns.saturating_sub(self.whole_at_ns) < WHOLE_EVERY_NS
-            && now_ns.saturating_sub(self.asked_at_ns) > ASKED_NS
+        let is_partial = now_ns.saturating_since(self.whole_at_ns) < WHOLE_EVERY_NS
+            && now_ns.saturating_since(self.asked_at_ns) > ASKED_NS
             && !self.stacks.is_crowded();
         self.pass_over(is_partial);
     }
@@ -350,9 +351,8 @@ impl Collector {
     fn pass_over(&mut self, is_partial: bool) {
         let began_ns = monotonic_ns();
         let offsets = ClockOffsets::now();
-        self.processes
-            .sweep(began_ns, offsets.boot_minus_monotonic_ns);
-        if began_ns.saturating_sub(self.groups_at_ns) >= GROUPS_NS {
+        self.processes.sweep(began_ns, offsets);
+        if began_ns.saturating_since(self.groups_at_ns) >= GROUPS_NS {
             self.groups_at_ns = began_ns;
             self.hear();
             let side_band = self.side_band.as_mut();
@@ -377,7 +377,7 @@ impl Collector {
                 warn!("a pass over the kernel's maps failed: {error}");
             }
         }
-        self.busy_ns += monotonic_ns().saturating_sub(began_ns);
+        self.busy_ns += monotonic_ns().saturating_since(began_ns);
     }
 
     /// A kernel without loadable modules has no list of them; one that hides addresses lists none
@@ -393,7 +393,7 @@ impl Collector {
         let mut drained = DrainPass {
             now_ns: pass.at_ns,
             now_unix_ns: offsets.unix_from_monotonic(pass.at_ns),
-            boot_unix_ns: offsets.unix_from_boot(0),
+            boot_unix_ns: offsets.unix_from_boot(BootNs::ZERO),
             processors: self.kernel.ticks.processor_count(),
             ..DrainPass::default()
         };

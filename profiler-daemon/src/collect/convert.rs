@@ -315,7 +315,7 @@ fn thread_update(thread: &ThreadSnapshot) -> ThreadUpdate {
             since_ns: call.since_ns,
             entry_seen: call.entry_seen,
             time: CallTime {
-                total_ns: thread.last_event_ns.saturating_sub(call.since_ns),
+                total_ns: thread.last_event_ns.saturating_since(call.since_ns),
                 running_ns: call.running_ns,
                 blocked_ns: call.blocked_ns,
             },
@@ -333,16 +333,20 @@ mod tests {
 
     use super::*;
     use crate::kernel::{StackSum, made_up};
+    use crate::units::BootNs;
 
     const KNOWN: u32 = 5;
     const NOBODY: u32 = 6;
 
     fn owner(tid: u32) -> SlotOwner {
         SlotOwner {
-            thread: ThreadKey { tid, start_ns: 1 },
+            thread: ThreadKey {
+                tid,
+                start_ns: BootNs::new(1),
+            },
             process: ProcessKey {
                 pid: tid,
-                start_ns: 1,
+                start_ns: BootNs::new(1),
             },
             kernel_thread: false,
         }

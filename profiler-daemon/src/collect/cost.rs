@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::kernel::ProgramCost;
+use crate::units::MonoNs;
 
 /// How often they are switched on: the second time this long after the first, and then at twice the
 /// distance each time, up to the longest.
@@ -36,14 +37,14 @@ pub(super) enum CostStep {
 pub(super) struct CostEstimate {
     costs: BTreeMap<String, EstimatedCost>,
     seen: BTreeMap<String, EstimatedCost>,
-    on_since_ns: Option<u64>,
-    covered_until_ns: u64,
+    on_since_ns: Option<MonoNs>,
+    covered_until_ns: MonoNs,
     /// How long they stay off now.
     period_ns: u64,
 }
 
 impl CostEstimate {
-    pub(super) fn new(now_ns: u64) -> Self {
+    pub(super) fn new(now_ns: MonoNs) -> Self {
         Self {
             covered_until_ns: now_ns,
             period_ns: FIRST_PERIOD_NS,
@@ -52,10 +53,10 @@ impl CostEstimate {
     }
 
     /// What is to be done at `now_ns`.
-    pub(super) fn step(&mut self, now_ns: u64) -> CostStep {
+    pub(super) fn step(&mut self, now_ns: MonoNs) -> CostStep {
         match self.on_since_ns {
             None if self.costs.is_empty()
-                || now_ns.saturating_sub(self.covered_until_ns) >= self.period_ns =>
+                || now_ns.saturating_since(self.covered_until_ns) >= self.period_ns =>
             {
                 if !self.costs.is_empty() {
                     self.period_ns = (2 * self.period_ns).min(PERIOD_NS);
@@ -63,7 +64,7 @@ impl CostEstimate {
                 self.on_since_ns = Some(now_ns);
                 CostStep::SwitchOn
             }
-            Some(since_ns) if now_ns.saturating_sub(since_ns) >= MEASURED_NS => {
+            Some(since_ns) if now_ns.saturating_since(since_ns) >= MEASURED_NS => {
                 CostStep::ReadAndSwitchOff
             }
             _ => CostStep::Nothing,
@@ -72,12 +73,12 @@ impl CostEstimate {
 
     /// Takes the statistics gathered while they were on, and lets them stand for all the time since
     /// the last time.
-    pub(super) fn add(&mut self, now_ns: u64, programs: &[ProgramCost]) {
+    pub(super) fn add(&mut self, now_ns: MonoNs, programs: &[ProgramCost]) {
         let Some(since_ns) = self.on_since_ns.take() else {
             return;
         };
-        let measured_ns = now_ns.saturating_sub(since_ns).max(1);
-        let stands_for_ns = now_ns.saturating_sub(self.covered_until_ns);
+        let measured_ns = now_ns.saturating_since(since_ns).max(1);
+        let stands_for_ns = now_ns.saturating_since(self.covered_until_ns);
         let scale = |value: u64| {
             u64::try_from(u128::from(value) * u128::from(stands_for_ns) / u128::from(measured_ns))
                 .unwrap_or(u64::MAX)
@@ -117,11 +118,14 @@ mod tests {
             }]
         };
         let second = 1_000_000_000;
-        let mut estimate = CostEstimate::new(0);
-        assert_eq!(estimate.step(0), CostStep::SwitchOn);
-        assert_eq!(estimate.step(second / 10), CostStep::Nothing);
-        assert_eq!(estimate.step(second / 5), CostStep::ReadAndSwitchOff);
-        estimate.add(second / 5, &program(10, 1000));
+        let mut estimate = CostEstimate::new(MonoNs::ZERO);
+        assert_eq!(estimate.step(MonoNs::ZERO), CostStep::SwitchOn);
+        assert_eq!(estimate.step(MonoNs::new(second / 10)), CostStep::Nothing);
+        assert_eq!(
+            estimate.step(MonoNs::new(second / 5)),
+            CostStep::ReadAndSwitchOff
+        );
+        estimate.add(MonoNs::new(second / 5), &program(10, 1000));
         assert_eq!(
             estimate.costs()["tick"],
             EstimatedCost {
@@ -129,9 +133,9 @@ mod tests {
                 run_ns: 1000
             }
         );
-        assert_eq!(estimate.step(second), CostStep::Nothing);
-        assert_eq!(estimate.step(11 * second), CostStep::SwitchOn);
-        estimate.add(11 * second + second / 5, &program(20, 3000));
+        assert_eq!(estimate.step(MonoNs::new(second)), CostStep::Nothing);
+        assert_eq!(estimate.step(MonoNs::new(11 * second)), CostStep::SwitchOn);
+        estimate.add(MonoNs::new(11 * second + second / 5), &program(20, 3000));
         assert_eq!(
             estimate.costs()["tick"],
             EstimatedCost {
@@ -143,11 +147,11 @@ mod tests {
     // Check that they are on soon again at first, since prices rest on them, and rarely later.
     #[test]
     fn soon_at_first_and_rarely_later() {
-        let mut estimate = CostEstimate::new(0);
+        let mut estimate = CostEstimate::new(MonoNs::ZERO);
         let mut starts = Vec::new();
         for tenth in 0..500 {
             let now_ns = tenth * 100_000_000;
-            match estimate.step(now_ns) {
+            match estimate.step(MonoNs::new(now_ns)) {
                 CostStep::Nothing => {}
                 CostStep::SwitchOn => starts.push(tenth),
                 CostStep::ReadAndSwitchOff => {
@@ -156,7 +160,7 @@ mod tests {
                         runs: 0,
                         run_ns: 0,
                     };
-                    estimate.add(now_ns, &[program]);
+                    estimate.add(MonoNs::new(now_ns), &[program]);
                 }
             }
         }

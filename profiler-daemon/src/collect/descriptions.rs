@@ -9,6 +9,7 @@ use crate::processes::instance::Facts;
 use crate::processes::live::Processes;
 use crate::profile::input::{CommName, DrainPass, ProcessInfo};
 use crate::sys::clock::ClockOffsets;
+use crate::units::MonoNs;
 
 use super::convert::{Owners, SlotOwner};
 
@@ -41,11 +42,11 @@ impl Descriptions {
         struct SeenThreads {
             comm: Option<CommName>,
             last_comm: CommName,
-            start_ns: u64,
+            start_ns: MonoNs,
             parent_pid: u32,
             kernel_thread: bool,
             living: usize,
-            last_event_ns: u64,
+            last_event_ns: MonoNs,
         }
         let mut seen: HashMap<ProcessKey, SeenThreads> = HashMap::new();
         for thread in &pass.threads {
@@ -57,7 +58,7 @@ impl Descriptions {
                 parent_pid: thread.parent_pid,
                 kernel_thread: thread.kernel_thread,
                 living: 0,
-                last_event_ns: 0,
+                last_event_ns: MonoNs::ZERO,
             });
             let living = thread.phase != profiler_common::Phase::Exited;
             process.living += usize::from(living);

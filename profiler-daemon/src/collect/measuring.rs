@@ -25,6 +25,7 @@ use crate::processes::live::Processes;
 use crate::profile::frames::{FrameTable, Marks};
 use crate::profile::measured as profile;
 use crate::sys::clock::monotonic_ns;
+use crate::units::{BootNs, MonoNs};
 
 use super::callers::CallersOf;
 
@@ -48,7 +49,7 @@ const MAX_ENDED_ROWS: usize = 8192;
 /// Stands for processes that have no row of their own.
 const OTHERS: ProcessKey = ProcessKey {
     pid: 0,
-    start_ns: 0,
+    start_ns: BootNs::ZERO,
 };
 /// Numbers of functions below this are used for calibration.
 const FIRST_NUMBER: u32 = 16;
@@ -64,10 +65,10 @@ struct Function {
     of: u32,
     plan: Arc<PlannedFunction>,
     entry: Option<EntryPlace>,
-    attached_ns: u64,
+    attached_ns: MonoNs,
     gave_up: Option<String>,
     /// When its probes were detached before the end, monotonic nanoseconds.
-    detached_ns: Option<u64>,
+    detached_ns: Option<MonoNs>,
     /// As the profile keeps it, once it was told.
     profiled: Option<Arc<profile::Function>>,
     /// Of threads that are gone.
@@ -91,7 +92,7 @@ pub(super) struct Measuring {
     counted: Arc<profile::Counted>,
     changed: HashSet<(u32, ProcessKey)>,
     /// When the cost was looked at last, and the probes hit since, by process and function.
-    looked_ns: u64,
+    looked_ns: MonoNs,
     spent: HashMap<(u32, u32), u64>,
     callers: CallersOf,
 }
@@ -223,7 +224,7 @@ impl Measuring {
                 return Err(error.into());
             }
         }
-        if self.looked_ns == 0 {
+        if self.looked_ns == MonoNs::ZERO {
             self.looked_ns = now_ns;
         }
         Ok(())
@@ -249,7 +250,7 @@ impl Measuring {
 
     /// A look in between: new processes get probes, what was tried is measured, what costs too much
     /// loses its probes, and so does everything whose time is over.
-    pub(super) fn look(&mut self, kernel: &mut Kernel, processes: &Processes, now_ns: u64) {
+    pub(super) fn look(&mut self, kernel: &mut Kernel, processes: &Processes, now_ns: MonoNs) {
         if self.running().next().is_none() {
             return;
         }
@@ -258,7 +259,7 @@ impl Measuring {
             one.spanning.look(kernel, one.slot);
         }
         self.end_trials(kernel, now_ns);
-        if now_ns.saturating_sub(self.looked_ns) >= BUDGET_LOOK_NS {
+        if now_ns.saturating_since(self.looked_ns) >= BUDGET_LOOK_NS {
             self.read(kernel);
             for one in self.instrumentations.values_mut().filter(|one| one.runs()) {
                 one.spanning.read(kernel);
@@ -285,17 +286,17 @@ impl Measuring {
     /// Takes in what a pass has found.
     pub(super) fn pass(&mut self, kernel: &mut Kernel, pass: &Pass) {
         let exited = pass.threads.iter();
-        let exited: HashSet<(u32, u64)> = exited
+        let exited: HashSet<(u32, BootNs)> = exited
             .filter(|thread| thread.phase == Phase::Exited)
             .map(|thread| (thread.tid, thread.start_boot_ns))
             .collect();
-        let is_gone = |tid: u32, start: u64| exited.contains(&(tid, start));
+        let is_gone = |tid: u32, start: BootNs| exited.contains(&(tid, start));
         for one in self.instrumentations.values_mut().filter(|one| one.runs()) {
             one.spanning.pass(kernel, one.slot, &is_gone);
         }
         if !exited.is_empty() {
             kernel.spans.remove(
-                |thread| is_gone(thread.tid, thread.start_boot_ns),
+                |thread| is_gone(thread.tid, BootNs::new(thread.start_boot_ns)),
                 |_| false,
             );
         }
@@ -309,14 +310,14 @@ impl Measuring {
         }
         let gone = self
             .living
-            .extract_if(|key, _| is_gone(key.thread.tid, key.thread.start_boot_ns));
+            .extract_if(|key, _| is_gone(key.thread.tid, BootNs::new(key.thread.start_boot_ns)));
         for (key, mut row) in gone.collect::<Vec<_>>() {
             // Nobody will see them end.
             row.left_exit += u64::from(std::mem::take(&mut row.open));
             self.keep_ended(&key, &row);
         }
         kernel.measured.remove(
-            |thread| is_gone(thread.tid, thread.start_boot_ns),
+            |thread| is_gone(thread.tid, BootNs::new(thread.start_boot_ns)),
             |_| false,
         );
     }
@@ -496,7 +497,7 @@ impl Measuring {
 }
 
 impl Function {
-    fn new(of: u32, plan: Arc<PlannedFunction>, entry: Option<EntryPlace>, now_ns: u64) -> Self {
+    fn new(of: u32, plan: Arc<PlannedFunction>, entry: Option<EntryPlace>, now_ns: MonoNs) -> Self {
         Self {
             of,
             plan,
@@ -518,6 +519,6 @@ fn entry_of(plan: &PlannedFunction) -> Option<EntryPlace> {
 fn process_of(key: &MeasuredKey) -> ProcessKey {
     ProcessKey {
         pid: key.thread.pid,
-        start_ns: key.process_start_boot_ns,
+        start_ns: BootNs::new(key.process_start_boot_ns),
     }
 }

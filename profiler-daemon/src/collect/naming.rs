@@ -5,6 +5,7 @@ use crate::processes::live::Processes;
 use crate::profile::frames::FrameTable;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::perf_event::SideBand;
+use crate::units::MonoNs;
 
 use super::stacks::Stacks;
 
@@ -15,14 +16,14 @@ pub(super) struct Naming<'a> {
     pub(super) stacks: &'a mut Stacks,
     pub(super) frames: &'a mut FrameTable,
     /// What happened before this is known of the processes, monotonic nanoseconds.
-    pub(super) heard_ns: u64,
+    pub(super) heard_ns: MonoNs,
 }
 
 impl Naming<'_> {
     /// Takes a stack. What was mapped before it was walked is in the side-band, and is taken in
     /// first.
     pub(super) fn add(&mut self, raw: &RawStack) {
-        if raw.head.time_ns >= self.heard_ns
+        if MonoNs::new(raw.head.time_ns) >= self.heard_ns
             && let Some(side_band) = &mut self.side_band
         {
             self.heard_ns = monotonic_ns();

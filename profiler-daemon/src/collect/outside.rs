@@ -25,6 +25,7 @@ use crate::sys::clock::monotonic_ns;
 use crate::sys::memory_reader::{
     Ended, FoundPages, MAX_RANGES, MemoryReader, PageRange, RANGE_PAGES, ReaderCounts, SUBCOMMAND,
 };
+use crate::units::MonoNs;
 
 use walk::{Copies, Progress, Walked, walk};
 
@@ -88,13 +89,13 @@ pub struct OutsideCounts {
 /// A wait without a stack.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
-    since_ns: u64,
+    since_ns: MonoNs,
     pid: u32,
     tries: u32,
     /// It is not looked at sooner.
-    not_before_ns: u64,
+    not_before_ns: MonoNs,
     /// When it is to be looked at; `None`: no more.
-    next_ns: Option<u64>,
+    next_ns: Option<MonoNs>,
     /// Its stack ended for want of a table or a mapping: it is looked at when there are others.
     lacks_rows: bool,
     /// So did the walk as it began: it has that stack unless a whole one is found.
@@ -105,7 +106,7 @@ struct Wait {
 #[derive(Clone, Copy, Debug)]
 struct Barred {
     times: u32,
-    until_ns: u64,
+    until_ns: MonoNs,
 }
 
 /// A thread that is looked at.
@@ -128,11 +129,11 @@ pub(super) struct Outside {
     /// By process id.
     barred: HashMap<u32, Barred>,
     /// When processes had other unwind rows last.
-    renewed: HashMap<u32, u64>,
+    renewed: HashMap<u32, MonoNs>,
     /// No wait is to be looked at sooner.
-    soonest_ns: u64,
-    rest_until_ns: u64,
-    gather_until_ns: u64,
+    soonest_ns: MonoNs,
+    rest_until_ns: MonoNs,
+    gather_until_ns: MonoNs,
     max_frames: usize,
     counts: OutsideCounts,
 }
@@ -145,9 +146,9 @@ impl Outside {
             waits: HashMap::new(),
             barred: HashMap::new(),
             renewed: HashMap::new(),
-            soonest_ns: u64::MAX,
-            rest_until_ns: 0,
-            gather_until_ns: 0,
+            soonest_ns: MonoNs::MAX,
+            rest_until_ns: MonoNs::ZERO,
+            gather_until_ns: MonoNs::ZERO,
             max_frames,
             counts: OutsideCounts::default(),
         }
@@ -173,7 +174,7 @@ impl Outside {
     /// is left out go on.
     fn note_waits(
         &mut self,
-        at_ns: u64,
+        at_ns: MonoNs,
         waits: impl Iterator<Item = (u32, u32, Option<UnwalkedWait>)>,
     ) {
         for (slot, pid, wait) in waits {
@@ -191,7 +192,7 @@ impl Outside {
             let not_before_ns = if wait.begin_seen {
                 wait.since_ns + LONG_WAIT_NS
             } else {
-                self.gather_until_ns = 0;
+                self.gather_until_ns = MonoNs::ZERO;
                 at_ns
             };
             let noted = Wait {
@@ -214,7 +215,7 @@ impl Outside {
 
     /// These processes have other unwind rows by now: stacks that ended for want of some may be
     /// followed further.
-    pub(super) fn renew(&mut self, now_ns: u64, processes: &HashSet<u32>) {
+    pub(super) fn renew(&mut self, now_ns: MonoNs, processes: &HashSet<u32>) {
         if processes.is_empty() {
             return;
         }
@@ -258,25 +259,25 @@ impl Outside {
             }
         }
         if worked {
-            let took_ns = monotonic_ns().saturating_sub(began_ns);
+            let took_ns = monotonic_ns().saturating_since(began_ns);
             self.counts.busy_ns += took_ns;
             self.rest_until_ns = began_ns + took_ns * (1 + RESTS);
             self.gather_until_ns = if nobody_is_left {
                 began_ns + GATHER_NS
             } else {
-                0
+                MonoNs::ZERO
             };
         }
     }
 
     /// Threads whose time has come, who has waited longest first; no more than are looked at
     /// together.
-    fn due(&mut self, now_ns: u64) -> Vec<u32> {
-        let mut due: Vec<(u64, u32)> = Vec::new();
+    fn due(&mut self, now_ns: MonoNs) -> Vec<u32> {
+        let mut due: Vec<(MonoNs, u32)> = Vec::new();
         if now_ns < self.soonest_ns {
             return Vec::new();
         }
-        self.soonest_ns = u64::MAX;
+        self.soonest_ns = MonoNs::MAX;
         for (slot, wait) in &mut self.waits {
             let Some(next_ns) = &mut wait.next_ns else {
                 continue;
@@ -324,7 +325,7 @@ impl Outside {
             .into_iter()
             .filter(|look| {
                 let wait = self.waits.get(&look.head.slot);
-                wait.is_some_and(|wait| wait.since_ns == look.head.since_ns)
+                wait.is_some_and(|wait| wait.since_ns == MonoNs::new(look.head.since_ns))
             })
             .map(Subject::new)
             .collect();
@@ -363,7 +364,7 @@ impl Outside {
         Ok(in_time)
     }
 
-    fn put_off(&mut self, slot: u32, next_ns: u64) {
+    fn put_off(&mut self, slot: u32, next_ns: MonoNs) {
         if let Some(wait) = self.waits.get_mut(&slot) {
             wait.next_ns = Some(next_ns);
             self.soonest_ns = self.soonest_ns.min(next_ns);
@@ -424,7 +425,7 @@ impl Outside {
     fn bar(&mut self, pid: u32) {
         let barred = self.barred.entry(pid).or_insert(Barred {
             times: 0,
-            until_ns: 0,
+            until_ns: MonoNs::ZERO,
         });
         let length_ns = BARRED_NS << barred.times.min(MAX_DOUBLED);
         barred.times += 1;
@@ -450,7 +451,7 @@ impl Outside {
         );
         wait.next_ns =
             (lacks_memory && wait.tries < TRIES).then(|| now_ns + (AGAIN_NS << (wait.tries - 1)));
-        self.soonest_ns = self.soonest_ns.min(wait.next_ns.unwrap_or(u64::MAX));
+        self.soonest_ns = self.soonest_ns.min(wait.next_ns.unwrap_or(MonoNs::MAX));
         if wait.cut_short && !matches!(end, StackEnd::Complete | StackEnd::TRUNCATED) {
             // What was walked as it began says as much.
             return;
@@ -462,7 +463,7 @@ impl Outside {
         }
         self.counts.kept += 1;
         add(&raw);
-        looks.hand_over(head.slot, head.since_ns, &raw.head);
+        looks.hand_over(head.slot, MonoNs::new(head.since_ns), &raw.head);
     }
 }
 
@@ -541,7 +542,7 @@ impl Subject {
     }
 
     /// As if it had travelled.
-    fn raw(&self, now_ns: u64) -> RawStack {
+    fn raw(&self, now_ns: MonoNs) -> RawStack {
         let head = &self.look.head;
         let kernel = &self.look.kernel;
         let kernel_id = if kernel.is_empty() {
@@ -558,7 +559,7 @@ impl Subject {
             head: StackHead {
                 user: user_id,
                 kernel: kernel_id,
-                time_ns: now_ns,
+                time_ns: now_ns.ns(),
                 process_start_boot_ns: head.process_start_boot_ns,
                 process_start_ns: head.process_start_ns,
                 pid: head.pid,

@@ -13,6 +13,7 @@ use crate::kernel::Pass;
 use crate::processes::ids::ProcessKey;
 use crate::profile::input::DrainPass;
 use crate::sys::quota::{CpuGroup, throttled_ns};
+use crate::units::MonoNs;
 
 use super::convert::SlotOwner;
 
@@ -71,7 +72,7 @@ pub(super) struct Quotas {
     /// How long the threads of each process had been runnable at the last pass, those that have
     /// ended since not counted.
     runnable_ns: HashMap<ProcessKey, u64>,
-    at_ns: u64,
+    at_ns: MonoNs,
     passes: u64,
     refused: u64,
 }
@@ -103,13 +104,13 @@ impl Quotas {
 
     fn look(
         &mut self,
-        at_ns: u64,
+        at_ns: MonoNs,
         runnable_ns: HashMap<ProcessKey, u64>,
         from: &impl CpuGroups,
         to: &mut DrainPass,
     ) {
         self.passes += 1;
-        let worth_ns = at_ns.saturating_sub(self.at_ns) / WORTH;
+        let worth_ns = at_ns.saturating_since(self.at_ns) / WORTH;
         let grown = |(key, ns): (&ProcessKey, &u64)| {
             let before_ns = self.runnable_ns.get(key)?;
             let grown_ns = ns.saturating_sub(*before_ns);
@@ -217,6 +218,7 @@ mod tests {
     use std::cell::{Cell, RefCell};
 
     use super::*;
+    use crate::units::BootNs;
 
     const S: u64 = 1_000_000_000;
 
@@ -250,7 +252,10 @@ mod tests {
     }
 
     fn key(pid: u32) -> ProcessKey {
-        ProcessKey { pid, start_ns: 1 }
+        ProcessKey {
+            pid,
+            start_ns: BootNs::new(1),
+        }
     }
 
     /// For how long groups were throttled, and whose they are.
@@ -260,7 +265,7 @@ mod tests {
     fn look(quotas: &mut Quotas, second: u64, runnable: &[(u32, u64)], from: &MadeUp) -> Told {
         let mut to = DrainPass::default();
         let runnable = runnable.iter().map(|(pid, ns)| (key(*pid), *ns));
-        quotas.look(second * S, runnable.collect(), from, &mut to);
+        quotas.look(MonoNs::new(second * S), runnable.collect(), from, &mut to);
         let throttled = to.throttled.into_iter();
         let members = to.quota_groups.into_iter();
         (

@@ -12,6 +12,7 @@ use super::measuring::room;
 use crate::kernel::{Kernel, MeasureError, Measured, ProbeCosts, ProbePlace};
 use crate::processes::ids::ProcessKey;
 use crate::sys::proc_fs;
+use crate::units::{BootNs, MonoNs};
 
 use plan::traced_place;
 pub use plan::{PlannedItem, PlannedPlace, Traced, TracedItem, TracedPlace, planned};
@@ -24,7 +25,7 @@ struct Item {
     what: Arc<Traced>,
     places: Vec<(u32, PlannedPlace)>,
     said: Vec<String>,
-    attached_ns: u64,
+    attached_ns: MonoNs,
     gave_up: Option<String>,
     left_exit: u64,
     /// What it costs was never looked at.
@@ -97,10 +98,10 @@ impl<R: Row> Rows<R> {
         }
     }
 
-    fn end(&mut self, is_gone: impl Fn(u32, u64) -> bool) {
+    fn end(&mut self, is_gone: impl Fn(u32, BootNs) -> bool) {
         let gone = self
             .living
-            .extract_if(|key, _| is_gone(key.thread.tid, key.thread.start_boot_ns));
+            .extract_if(|key, _| is_gone(key.thread.tid, BootNs::new(key.thread.start_boot_ns)));
         for (key, row) in gone {
             let ended = self.ended.entry((key.item, process_of(&key)));
             ended.or_insert(R::EMPTY).merge(&row);
@@ -156,7 +157,7 @@ impl Spanning {
         kernel: &mut Kernel,
         instrumentation: u8,
         items: Vec<PlannedItem>,
-        now_ns: u64,
+        now_ns: MonoNs,
     ) -> Result<(), MeasureError> {
         if items.is_empty() {
             return Ok(());
@@ -221,7 +222,7 @@ impl Spanning {
         &mut self,
         kernel: &mut Kernel,
         instrumentation: u8,
-        is_gone: &impl Fn(u32, u64) -> bool,
+        is_gone: &impl Fn(u32, BootNs) -> bool,
     ) {
         if self.items.is_empty() {
             return;
@@ -299,10 +300,11 @@ impl Spanning {
     }
 
     /// What was counted up to the last pass.
-    pub(super) fn state(&self, now_ns: u64) -> Vec<TracedItem> {
+    pub(super) fn state(&self, now_ns: MonoNs) -> Vec<TracedItem> {
         let items = self.items.iter().map(|(number, item)| {
             let open = self.open.iter().filter(|(key, _)| key.span == *number);
-            let ages = open.map(|(_, started_ns)| now_ns.saturating_sub(*started_ns));
+            let ages =
+                open.map(|(_, started_ns)| now_ns.saturating_since(MonoNs::new(*started_ns)));
             let ages: Vec<u64> = ages.collect();
             let mut spans = SpanRow::EMPTY;
             for row in self.spans.of(*number).values() {
@@ -469,6 +471,6 @@ pub(super) struct ItemHits {
 fn process_of(key: &ItemKey) -> ProcessKey {
     ProcessKey {
         pid: key.thread.pid,
-        start_ns: key.process_start_boot_ns,
+        start_ns: BootNs::new(key.process_start_boot_ns),
     }
 }

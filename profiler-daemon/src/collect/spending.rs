@@ -12,6 +12,7 @@ use crate::kernel::{Costs, Counts, Kernel, Pass, ProgramCost, SystemCalls, Threa
 use crate::processes::ids::{ProcessKey, ThreadKey};
 use crate::profile::input::ThreadUpdate;
 use crate::sys::clock::process_ns;
+use crate::units::MonoNs;
 
 use super::budget::{Budget, BudgetSpent, Controller, ProcessSpent, Tracing};
 use super::cost::{CostEstimate, CostStep, EstimatedCost};
@@ -73,7 +74,7 @@ impl SpendingState {
 /// A moment, and what had been done and spent by then.
 #[derive(Clone, Copy, Debug, Default)]
 struct SpendingMoment {
-    at_ns: u64,
+    at_ns: MonoNs,
     work: Work,
     own_ns: u64,
     spent_ns: f64,
@@ -107,7 +108,7 @@ pub(super) struct Spending {
     programs_ns: f64,
     untraced_ns: u64,
     traced_since_pass_ns: u64,
-    pass_ns: u64,
+    pass_ns: MonoNs,
     gave_way: u64,
     came_back: u64,
     looks: u64,
@@ -119,7 +120,7 @@ impl Spending {
         kernel: &mut Kernel,
         budget: Option<Budget>,
         may_sample: bool,
-        now_ns: u64,
+        now_ns: MonoNs,
     ) -> Self {
         let walks = budget.map(|budget| budget.machine * WALKS_SHARE);
         if let Err(error) = kernel.targets.bound_walks(walks) {
@@ -157,7 +158,7 @@ impl Spending {
 
     /// Counts from now on, when the programs begin to work: what this process took before is the
     /// price of the start, which no tracing of calls could save.
-    pub(super) fn begin(&mut self, kernel: &Kernel, now_ns: u64) {
+    pub(super) fn begin(&mut self, kernel: &Kernel, now_ns: MonoNs) {
         self.last = SpendingMoment {
             at_ns: now_ns,
             work: kernel.counts.work(now_ns),
@@ -169,7 +170,7 @@ impl Spending {
     }
 
     /// Keeps the estimate of what the programs cost going: switches statistics on and off.
-    pub(super) fn measure(&mut self, kernel: &mut Kernel, now_ns: u64) {
+    pub(super) fn measure(&mut self, kernel: &mut Kernel, now_ns: MonoNs) {
         match self.estimate.step(now_ns) {
             CostStep::Nothing => {}
             CostStep::SwitchOn => {
@@ -192,7 +193,7 @@ impl Spending {
     }
 
     /// These are the statistics as they are switched off.
-    fn learn(&mut self, counts: &Counts, now_ns: u64, costs: &[ProgramCost]) {
+    fn learn(&mut self, counts: &Counts, now_ns: MonoNs, costs: &[ProgramCost]) {
         let work = counts.work(now_ns).since(&self.measured_from);
         let gained: Vec<ProgramCost> = costs
             .iter()
@@ -210,8 +211,8 @@ impl Spending {
     }
 
     /// To be called some times a second: has system calls traced, or not.
-    pub(super) fn step(&mut self, kernel: &mut Kernel, now_ns: u64) {
-        let past_ns = now_ns.saturating_sub(self.last.at_ns);
+    pub(super) fn step(&mut self, kernel: &mut Kernel, now_ns: MonoNs) {
+        let past_ns = now_ns.saturating_since(self.last.at_ns);
         if past_ns == 0 {
             return;
         }
@@ -288,7 +289,7 @@ impl Spending {
                 self.threads.insert(thread.slot, known);
             }
         }
-        let past_ns = pass.at_ns.saturating_sub(self.pass_ns);
+        let past_ns = pass.at_ns.saturating_since(self.pass_ns);
         self.pass_ns = pass.at_ns;
         let traced_ns = std::mem::take(&mut self.traced_since_pass_ns);
         if let Some(controller) = &mut self.controller {
@@ -349,11 +350,11 @@ impl Spending {
     }
 
     /// When [`Self::step`] is to be called at the latest, where that is soon.
-    pub(super) fn due_ns(&self) -> u64 {
+    pub(super) fn due_ns(&self) -> MonoNs {
         let controller = self.controller.as_ref();
         controller
             .and_then(Controller::look_ends_ns)
-            .unwrap_or(u64::MAX)
+            .unwrap_or(MonoNs::MAX)
     }
 
     /// How long calls were not traced so far.

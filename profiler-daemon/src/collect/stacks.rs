@@ -15,6 +15,7 @@ use crate::processes::live::Processes;
 use crate::processes::module::{ModuleId, ModuleMarks};
 use crate::processes::shares::{HolderId, Refused, Shares};
 use crate::profile::frames::{Frame, FrameId, FrameTable, Marks};
+use crate::units::{BootNs, MonoNs};
 
 use super::nameless_code::NamelessCode;
 use super::own_frames::OwnFrames;
@@ -75,7 +76,7 @@ impl UserStack {
         &self,
         key: ProcessKey,
         now: MappedState,
-        time_ns: u64,
+        time_ns: MonoNs,
         processes: &mut Processes,
     ) -> bool {
         !self.cramped
@@ -153,7 +154,11 @@ impl Stacks {
             self.add_user(raw, processes, table);
         }
         if head.kernel != 0 && !self.kernel.contains_key(&head.kernel) {
-            let key = processes.link(head.pid, head.process_start_ns, head.process_start_boot_ns);
+            let key = processes.link(
+                head.pid,
+                MonoNs::new(head.process_start_ns),
+                BootNs::new(head.process_start_boot_ns),
+            );
             let by = match self.kernel_room.take(processes.owner(key), 1) {
                 Ok(by) => by,
                 Err(why) => {
@@ -194,7 +199,11 @@ impl Stacks {
 
     fn add_user(&mut self, raw: &RawStack, processes: &mut Processes, table: &mut FrameTable) {
         let head = &raw.head;
-        let key = processes.link(head.pid, head.process_start_ns, head.process_start_boot_ns);
+        let key = processes.link(
+            head.pid,
+            MonoNs::new(head.process_start_ns),
+            BootNs::new(head.process_start_boot_ns),
+        );
         let mapped = processes
             .mappings(key)
             .map_or_else(MappedState::default, |mappings| MappedState {
@@ -203,7 +212,8 @@ impl Stacks {
             });
         let id = (key, (head.image >> IMAGE_SHIFT) as u16, head.user);
         let known = self.user.get(&id);
-        if known.is_some_and(|stack| stack.holds(key, mapped, head.time_ns, processes)) {
+        if known.is_some_and(|stack| stack.holds(key, mapped, MonoNs::new(head.time_ns), processes))
+        {
             return;
         }
         let owner = processes.owner(key);
@@ -226,7 +236,7 @@ impl Stacks {
                 end = Some(StackEnd::TRUNCATED);
                 break;
             }
-            match processes.resolve(key, head.time_ns, *address) {
+            match processes.resolve(key, MonoNs::new(head.time_ns), *address) {
                 Some(place) => {
                     let inner = frames.last().map(|inner| table.get(*inner).module);
                     let frame = if processes.is_nameless(place.module) {

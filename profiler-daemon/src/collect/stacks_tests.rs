@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::processes::{live::ProcessOptions, made_up::Machine};
+use crate::sys::clock::ClockOffsets;
 use profiler_common::records::StackHead;
 
 const SECOND: u64 = 1_000_000_000;
@@ -22,7 +23,8 @@ impl Seen {
             cmdline: false,
             open_files: 10,
         };
-        let mut processes = Processes::new(Box::new(machine.clone()), options, 0);
+        let mut processes =
+            Processes::new(Box::new(machine.clone()), options, ClockOffsets::default());
         processes.seed_from_proc();
         Self {
             machine,
@@ -52,7 +54,7 @@ impl Seen {
             kernel: [].into(),
         };
         self.stacks.add(&raw, &mut self.processes, &mut self.table);
-        let key = self.processes.link(2, 1, 1);
+        let key = self.processes.link(2, MonoNs::new(1), BootNs::new(1));
         let stack = self.stacks.user(key, 0, 7).unwrap();
         let name = |frame: &FrameId| {
             let module = self.table.get(*frame).module;
@@ -106,7 +108,7 @@ fn nameless_code_stays_together() {
                 false
             )
         );
-        let key = seen.processes.link(2, 1, 1);
+        let key = seen.processes.link(2, MonoNs::new(1), BootNs::new(1));
         let frames = seen.stacks.user(key, 0, 7).unwrap().frames;
         assert_eq!(seen.table.get(frames[1]).offset, 0);
         innermost.push(seen.table.get(frames[3]).offset);
@@ -134,7 +136,8 @@ fn mappings_known_later() {
         assert_eq!(seen.processes.counts().unmapped, 1);
         seen.machine
             .show(2, 0, &[(0x1000, "/bin/engine"), (0x5000, "/lib/late")]);
-        seen.processes.sweep(now + 10, 0);
+        seen.processes
+            .sweep(MonoNs::new(now + 10), ClockOffsets::default());
         let (mut modules, cut) = seen.travel(now + 20, &addresses);
         modules.sort();
         assert_eq!((modules.len(), &*modules[1], cut), (2, "/lib/late", false));
@@ -185,7 +188,7 @@ fn invented_stacks_leave_room() {
         cmdline: false,
         open_files: 10,
     };
-    let mut processes = Processes::new(Box::new(machine.clone()), options, 0);
+    let mut processes = Processes::new(Box::new(machine.clone()), options, ClockOffsets::default());
     processes.seed_from_proc();
     let (mut stacks, mut table) = (Stacks::default(), FrameTable::new(1 << 20));
     // Whether all of a new stack of a process is known, of user and of kernel frames.
@@ -197,7 +200,7 @@ fn invented_stacks_leave_room() {
                 processes,
                 table,
             );
-            let key = processes.link(pid, 1, 1);
+            let key = processes.link(pid, MonoNs::new(1), BootNs::new(1));
             let user = stacks.user(key, 0, u64::from(pid) << 32 | id);
             let kernel = stacks.kernel(u64::from(pid) << 32 | id);
             let is_known = |frames: &[FrameId]| !frames.contains(&FrameId::UNKNOWN);
@@ -239,7 +242,7 @@ fn invented_stacks_leave_room() {
         &mut processes,
         &mut table,
     );
-    let key = processes.link(ATTACKER, 1, 1);
+    let key = processes.link(ATTACKER, MonoNs::new(1), BootNs::new(1));
     assert!(stacks.user(key, 0, 1).is_some_and(|stack| !stack.cramped));
 }
 

@@ -8,6 +8,7 @@ use crate::processes::files::FileCounts;
 use crate::processes::live::ProcessCounts;
 use crate::profile::input::Counts;
 use crate::sys::perf_event::SideBandCounts;
+use crate::units::MonoNs;
 
 use super::cost::EstimatedCost;
 use super::coverage::WalkCounts;
@@ -88,5 +89,5 @@ pub struct Unreadable {
     /// In the last pass that had any.
     pub last: usize,
     /// When that was, monotonic nanoseconds.
-    pub last_ns: u64,
+    pub last_ns: MonoNs,
 }

@@ -1,6 +1,8 @@
 //! When what nothing names any more leaves the tables that all processes share, so that it takes no
 //! more than its part of the collector's time.
 
+use crate::units::MonoNs;
+
 /// What a sweep took is not spent again for so many times as long.
 const REST: u64 = 20;
 /// What was left is looked at again after this time, nanoseconds: stacks leave later than whoever
@@ -10,24 +12,24 @@ const AGAIN_NS: u64 = 30_000_000_000;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Sweeps {
-    next_ns: u64,
-    again_ns: u64,
+    next_ns: MonoNs,
+    again_ns: MonoNs,
 }
 
 impl Sweeps {
     /// Whether another one may begin at this moment, monotonic nanoseconds.
-    pub(super) const fn may_begin(&self, now_ns: u64) -> bool {
+    pub(super) fn may_begin(&self, now_ns: MonoNs) -> bool {
         now_ns >= self.next_ns
     }
 
     /// Whether the last one is so long ago that what it left should be looked at again.
-    pub(super) const fn is_due(&self, now_ns: u64) -> bool {
+    pub(super) fn is_due(&self, now_ns: MonoNs) -> bool {
         now_ns >= self.again_ns
     }
 
     /// One was done between these moments.
-    pub(super) fn done(&mut self, began_ns: u64, ended_ns: u64) {
-        let took_ns = ended_ns.saturating_sub(began_ns);
+    pub(super) fn done(&mut self, began_ns: MonoNs, ended_ns: MonoNs) {
+        let took_ns = ended_ns.saturating_since(began_ns);
         self.next_ns = ended_ns.saturating_add(took_ns.saturating_mul(REST));
         self.again_ns = ended_ns.saturating_add(AGAIN_NS);
     }
@@ -42,9 +44,12 @@ mod tests {
     #[test]
     fn sweeps_rest() {
         let mut sweeps = Sweeps::default();
-        assert!(sweeps.may_begin(0));
-        sweeps.done(100, 150);
-        assert!(!sweeps.may_begin(1_149) && sweeps.may_begin(1_150));
-        assert!(!sweeps.is_due(150 + AGAIN_NS - 1) && sweeps.is_due(150 + AGAIN_NS));
+        assert!(sweeps.may_begin(MonoNs::ZERO));
+        sweeps.done(MonoNs::new(100), MonoNs::new(150));
+        assert!(!sweeps.may_begin(MonoNs::new(1_149)) && sweeps.may_begin(MonoNs::new(1_150)));
+        assert!(
+            !sweeps.is_due(MonoNs::new(150 + AGAIN_NS - 1))
+                && sweeps.is_due(MonoNs::new(150 + AGAIN_NS))
+        );
     }
 }

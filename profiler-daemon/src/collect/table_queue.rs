@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::processes::module::ModuleId;
+use crate::units::MonoNs;
 
 /// Most files of one owner that wait.
 const MAX_OF_OWNER: usize = 512;
@@ -32,7 +33,7 @@ struct QueueOwner {
     /// What its tables took, nanoseconds; beginning with what others had had when it came.
     charged_ns: u64,
     /// Its files, and since when they wait.
-    waiting: Vec<(Waiting, u64)>,
+    waiting: Vec<(Waiting, MonoNs)>,
 }
 
 /// See the module.
@@ -47,7 +48,7 @@ pub(super) struct TableQueue {
 impl TableQueue {
     /// Adds a file. False if too many wait: ask again later.
     #[must_use]
-    pub(super) fn push(&mut self, file: Waiting, now_ns: u64) -> bool {
+    pub(super) fn push(&mut self, file: Waiting, now_ns: MonoNs) -> bool {
         let turn_ns = self.turn_ns;
         // There may be many users, of whom one can have made the files of all; there is one root.
         if self.length >= MAX_WAITING && file.owner != ROOT {
@@ -68,7 +69,7 @@ impl TableQueue {
 
     /// The next file. It is the turn of the owner that was charged least; among those alike, of the
     /// one whose file waits longest.
-    pub(super) fn next(&mut self, now_ns: u64) -> Option<Waiting> {
+    pub(super) fn next(&mut self, now_ns: MonoNs) -> Option<Waiting> {
         let with_files = self.owners.values_mut();
         let owner = with_files
             .filter(|owner| !owner.waiting.is_empty())
@@ -76,7 +77,7 @@ impl TableQueue {
         self.turn_ns = self.turn_ns.max(owner.charged_ns);
         let counts = |at: &usize| {
             let (file, since_ns) = owner.waiting[*at];
-            let halved = now_ns.saturating_sub(since_ns) / HALVED_NS;
+            let halved = now_ns.saturating_since(since_ns) / HALVED_NS;
             file.size_bytes
                 .checked_shr(u32::try_from(halved).unwrap_or(u32::MAX))
                 .unwrap_or(0)
@@ -131,14 +132,16 @@ mod tests {
     fn small_files_first_with_age() {
         let mut queue = TableQueue::default();
         for (module, size_bytes) in [(0, 500), (1, 20), (2, 3), (3, 20)] {
-            assert!(queue.push(file(module, ROOT, size_bytes), 0));
+            assert!(queue.push(file(module, ROOT, size_bytes), MonoNs::ZERO));
         }
-        let order: Vec<u64> = (0..4).map(|_| queue.next(0).unwrap().module.0).collect();
+        let order: Vec<u64> = (0..4)
+            .map(|_| queue.next(MonoNs::ZERO).unwrap().module.0)
+            .collect();
         assert_eq!(order, [2, 1, 3, 0]);
-        assert!(queue.push(file(9, ROOT, 100 << 20), 0));
+        assert!(queue.push(file(9, ROOT, 100 << 20), MonoNs::ZERO));
         let turn_ms = (0..).find(|ms| {
-            assert!(queue.push(file(8, ROOT, 1000), ms * MS_NS));
-            queue.next(ms * MS_NS).unwrap().module.0 == 9
+            assert!(queue.push(file(8, ROOT, 1000), MonoNs::new(ms * MS_NS)));
+            queue.next(MonoNs::new(ms * MS_NS)).unwrap().module.0 == 9
         });
         assert!(turn_ms.unwrap() <= 20_000, "{turn_ms:?}");
     }
@@ -157,14 +160,14 @@ mod tests {
             let now_ns = now_ms * MS_NS;
             while pushed_ms <= now_ms {
                 // Beyond his share he is refused, and asks again.
-                let _taken = queue.push(file(100_000, HOSTILE, 800), now_ns);
+                let _taken = queue.push(file(100_000, HOSTILE, 800), MonoNs::new(now_ns));
                 pushed_ms += 20;
             }
             if now_ms == begin_ms {
                 for module in 0..20 {
-                    assert!(queue.push(file(module, ROOT, 6 << 20), now_ns));
+                    assert!(queue.push(file(module, ROOT, 6 << 20), MonoNs::new(now_ns)));
                 }
-                assert!(queue.push(file(20, OTHER, 6 << 20), now_ns));
+                assert!(queue.push(file(20, OTHER, 6 << 20), MonoNs::new(now_ns)));
             }
             if let Some((file, end_ms)) = in_work
                 && end_ms <= now_ms
@@ -175,7 +178,7 @@ mod tests {
                 done_ms.insert(file.module.0, now_ms);
             }
             if in_work.is_none()
-                && let Some(file) = queue.next(now_ns)
+                && let Some(file) = queue.next(MonoNs::new(now_ns))
             {
                 let cost_ms = if file.owner == HOSTILE { 150 } else { 10 };
                 in_work = Some((file, now_ms + cost_ms));
@@ -199,11 +202,11 @@ mod tests {
         let mut had_ns: HashMap<u32, u64> = HashMap::new();
         for round in 0..3000 {
             for _ in 0..10 {
-                let _taken = queue.push(file(1, HOSTILE, 10), round);
+                let _taken = queue.push(file(1, HOSTILE, 10), MonoNs::new(round));
             }
-            let _taken = queue.push(file(2, OTHER, 1 << 20), round);
-            let _taken = queue.push(file(3, ROOT, 1 << 20), round);
-            let next = queue.next(round).unwrap();
+            let _taken = queue.push(file(2, OTHER, 1 << 20), MonoNs::new(round));
+            let _taken = queue.push(file(3, ROOT, 1 << 20), MonoNs::new(round));
+            let next = queue.next(MonoNs::new(round)).unwrap();
             let cost_ns = [7, 100, 1][next.module.0 as usize - 1] * MS_NS;
             queue.charge(next.owner, cost_ns);
             *had_ns.entry(next.owner).or_default() += cost_ns;
@@ -220,15 +223,15 @@ mod tests {
     #[test]
     fn bounded() {
         let mut queue = TableQueue::default();
-        let taken = (0..100_000).filter(|n| queue.push(file(*n, HOSTILE, 1), 0));
+        let taken = (0..100_000).filter(|n| queue.push(file(*n, HOSTILE, 1), MonoNs::ZERO));
         assert_eq!(taken.count(), MAX_OF_OWNER);
-        assert!(queue.push(file(1, ROOT, 1), 0));
+        assert!(queue.push(file(1, ROOT, 1), MonoNs::ZERO));
         for owner in 1..100_000 {
-            let _taken = queue.push(file(1, owner, 1), 0);
+            let _taken = queue.push(file(1, owner, 1), MonoNs::ZERO);
         }
         assert_eq!(queue.len(), MAX_WAITING);
-        assert!(queue.push(file(2, ROOT, 1), 0));
-        while let Some(next) = queue.next(0) {
+        assert!(queue.push(file(2, ROOT, 1), MonoNs::ZERO));
+        while let Some(next) = queue.next(MonoNs::ZERO) {
             queue.charge(next.owner, MS_NS);
         }
         assert!(queue.owners.is_empty());

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::units::MonoNs;
 use tracing::{info, warn};
 
 /// A table is nearly full from this part on, percent.
@@ -66,7 +67,7 @@ struct SeenTable {
     /// What had been refused at the last reading.
     refused: u64,
     /// When something was refused last, monotonic nanoseconds; `None`: not of late.
-    refused_at_ns: Option<u64>,
+    refused_at_ns: Option<MonoNs>,
     /// What had been refused when it began to be told; `None` while it is not.
     told_since: Option<u64>,
 }
@@ -80,7 +81,7 @@ pub(super) struct Tables {
 
 impl Tables {
     /// Takes in how full they are now, and logs what begins or ends to be told.
-    pub(super) fn read(&mut self, now_ns: u64, fills: Vec<TableFill>) {
+    pub(super) fn read(&mut self, now_ns: MonoNs, fills: Vec<TableFill>) {
         for fill in &fills {
             let seen = self.seen.entry(fill.table).or_default();
             let before = seen.refused;
@@ -94,7 +95,7 @@ impl Tables {
                 seen.refused_at_ns = Some(now_ns);
             }
             seen.refused = fill.refused;
-            let is_late = |at_ns: &u64| now_ns.saturating_sub(*at_ns) < TOLD_NS;
+            let is_late = |at_ns: &MonoNs| now_ns.saturating_since(*at_ns) < TOLD_NS;
             seen.refused_at_ns = seen.refused_at_ns.filter(is_late);
             let is_told = seen.is_full || seen.refused_at_ns.is_some();
             match (is_told, seen.told_since) {
@@ -148,7 +149,7 @@ mod tests {
             refused,
             consequence: "what finds none is [unknown] (frames_full)",
         };
-        tables.read(second * SECOND_NS, vec![fill]);
+        tables.read(MonoNs::new(second * SECOND_NS), vec![fill]);
         assert_eq!(tables.fills().len(), 1);
         let told = tables.told();
         told.first().map(ToString::to_string)

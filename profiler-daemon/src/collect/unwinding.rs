@@ -564,7 +564,7 @@ impl Unwinding {
             let mut gone = Vec::new();
             for pid in &shared.pids {
                 let known = self.known.get(pid);
-                let exec_ns = known.map_or(0, |known| known.image.exec_ns());
+                let exec_ns = known.map(|known| known.image.exec_ns()).unwrap_or_default();
                 match maps.publish(*pid, exec_ns, &range, true) {
                     Ok(Published::Yes) => {
                         self.renewed.insert(*pid);

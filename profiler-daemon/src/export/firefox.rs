@@ -59,7 +59,7 @@ fn meta(stacks: &Stacks) -> Value {
         "product": stacks.title,
         "sampleUnits": {"eventDelay": "ms", "threadCPUDelta": "µs", "time": "ms"},
         "sourceCodeIsNotOnSearchfox": true,
-        "startTime": stacks.from_unix_ns as f64 / 1e6,
+        "startTime": stacks.from_unix_ns.ns() as f64 / 1e6,
         "symbolicated": true,
         "usesOnlyOneStackType": true,
         "version": 24,

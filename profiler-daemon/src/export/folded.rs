@@ -239,6 +239,7 @@ mod tests {
             completeness::Completeness,
             stacks::{StackFunction, StackNode},
         },
+        units::UnixNs,
     };
 
     // Check that separators, line breaks and emptiness in a name cannot make another stack.
@@ -264,8 +265,8 @@ mod tests {
             title: "session".to_owned(),
             pid: None,
             exe: None,
-            as_of_unix_ns: 0,
-            from_unix_ns: 0,
+            as_of_unix_ns: UnixNs::ZERO,
+            from_unix_ns: UnixNs::ZERO,
             duration_ns: 0,
             completeness: Completeness::default(),
             modules: Vec::new(),

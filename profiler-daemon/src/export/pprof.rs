@@ -127,7 +127,7 @@ pub fn profile(stacks: &Stacks, content: Content, sampling_period_ns: u64) -> Pp
             Content::Wall => 1,
             Content::Cpu | Content::All => number(sampling_period_ns),
         },
-        time_nanos: number(stacks.from_unix_ns),
+        time_nanos: number(stacks.from_unix_ns.ns()),
         duration_nanos: number(stacks.duration_ns),
         default_sample_type: text.number(default.name),
         comment: remarks(stacks)

@@ -29,6 +29,7 @@ use crate::metrics::StreamEnd;
 use crate::profile::snapshot::Snapshot;
 use crate::report::times::rfc3339;
 use crate::sys::clock;
+use crate::units::UnixNs;
 
 /// What is sent when there was nothing else to send for a while, so that both sides see that the
 /// other is there.
@@ -44,7 +45,7 @@ const UNBUFFERED: (HeaderName, HeaderValue) = (
 pub(super) struct EventMoment {
     beat: u64,
     /// The time of the last event's data, Unix nanoseconds.
-    sent_unix_ns: Option<u64>,
+    sent_unix_ns: Option<UnixNs>,
 }
 
 impl EventMoment {
@@ -66,7 +67,7 @@ impl EventMoment {
 /// The data of an event.
 pub(super) struct Made {
     /// Their time, Unix nanoseconds.
-    pub(super) as_of_unix_ns: u64,
+    pub(super) as_of_unix_ns: UnixNs,
     /// A line of JSON.
     pub(super) body: Vec<u8>,
 }
@@ -139,7 +140,7 @@ struct Stream {
     interval_beats: u64,
     hasher: RandomState,
     /// Time and hash of the data that were sent last.
-    sent: Option<(u64, u64)>,
+    sent: Option<(UnixNs, u64)>,
     /// The first event, which was made before the answer began.
     first: Option<String>,
     /// When it must end.

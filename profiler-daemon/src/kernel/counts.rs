@@ -10,6 +10,7 @@ use super::maps::Maps;
 use super::refusal::{StartError, tick_refused};
 use super::tick_account::ProcessorCounts;
 use crate::sys::proc_fs;
+use crate::units::MonoNs;
 
 /// The maps of counts. What cannot be read of them counts as 0, and is said in the log.
 pub struct Counts {
@@ -91,7 +92,7 @@ impl Counts {
 
     /// What the programs have done by `now_ns`, monotonic nanoseconds.
     #[must_use]
-    pub fn work(&self, now_ns: u64) -> Work {
+    pub fn work(&self, now_ns: MonoNs) -> Work {
         let mut work = Work::default();
         match self.current.get(&0, 0) {
             Ok(values) => {
@@ -100,7 +101,7 @@ impl Counts {
                     work.call_walks_ns += value.call_walks_ns;
                     work.switches += value.switches;
                     work.walks_ns += value.walks.spent_ns;
-                    work.idle_ns += value.idle_by(now_ns).unwrap_or(0);
+                    work.idle_ns += value.idle_by(now_ns.ns()).unwrap_or(0);
                 }
             }
             Err(error) => warn!("what the programs have done cannot be read: {error}"),
@@ -135,11 +136,11 @@ pub(super) struct Processors<'a> {
 
 impl Processors<'_> {
     /// What is known of the ticks of `cpu`. `now_ns` is when they were read, or earlier.
-    pub(super) fn seen(&self, cpu: u32, now_ns: u64) -> Option<ProcessorCounts> {
+    pub(super) fn seen(&self, cpu: u32, now_ns: MonoNs) -> Option<ProcessorCounts> {
         let position = self.possible.binary_search(&cpu).ok()?;
         Some(ProcessorCounts {
             ticks: *self.ticks.get(position)?,
-            idle_ns: self.current.get(position)?.0.idle_by(now_ns),
+            idle_ns: self.current.get(position)?.0.idle_by(now_ns.ns()),
         })
     }
 }

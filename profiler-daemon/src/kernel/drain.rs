@@ -26,6 +26,7 @@ use super::settings::KernelSettings;
 use super::thread_snapshot::{ThreadSnapshot, image, snapshot, stack_end};
 use super::told::Told;
 use crate::sys::clock::monotonic_ns;
+use crate::units::MonoNs;
 
 /// Why there is no stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +71,7 @@ pub struct RawStack {
 #[derive(Debug, Default)]
 pub struct Pass {
     /// When the threads were read, monotonic.
-    pub at_ns: u64,
+    pub at_ns: MonoNs,
     /// Every thread with a record: those that have exited for the last time. In a partial pass
     /// those of processes of which no thread has had an event since the last one are left out: all
     /// of them sleep on.
@@ -314,7 +315,7 @@ impl Drain {
 
     /// Threads without an event for long that are gone, some of all that there are at a time: they
     /// and all of their processes are wanted then.
-    fn gone(&mut self, at_ns: u64, wanted: &mut [bool]) -> Vec<u32> {
+    fn gone(&mut self, at_ns: MonoNs, wanted: &mut [bool]) -> Vec<u32> {
         if !self.phantoms.is_due(at_ns) {
             return Vec::new();
         }

@@ -15,6 +15,7 @@ use super::records::Records;
 use super::refusal::StartError;
 use super::settings::KernelSettings;
 use super::task_iter;
+use crate::units::MonoNs;
 
 /// A thread that is off its processor, as seen from outside.
 #[derive(Clone, Debug)]
@@ -126,7 +127,7 @@ impl Looks {
 
     /// The wait of the thread in `slot` that began at `since_ns` has this stack; its frames are
     /// known. The switch that ends the wait finds it.
-    pub fn hand_over(&mut self, slot: u32, since_ns: u64, stack: &StackHead) {
+    pub fn hand_over(&mut self, slot: u32, since_ns: MonoNs, stack: &StackHead) {
         let index = slot as usize;
         if index >= self.outside.len() {
             return;
@@ -145,7 +146,7 @@ impl Looks {
         );
         // The time last: whoever finds it finds all the rest.
         fence(Ordering::SeqCst);
-        self.outside.write_first_long(index, since_ns);
+        self.outside.write_first_long(index, since_ns.ns());
     }
 }
 

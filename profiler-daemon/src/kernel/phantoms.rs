@@ -6,6 +6,7 @@ use profiler_common::Phase;
 use profiler_common::records::ThreadRecord;
 
 use crate::sys::thread_life::{ThreadLife, look};
+use crate::units::{BootNs, MonoNs};
 
 /// A thread without an event for so long may be gone. Much longer than a thread needs from its last
 /// breath to its last switch, so nothing writes to the record of one that is gone any more.
@@ -24,19 +25,19 @@ const MAX_SLOTS: u32 = 4096;
 pub(super) struct Quiet {
     tid: u32,
     pid: u32,
-    start_boot_ns: u64,
-    process_start_boot_ns: u64,
+    start_boot_ns: BootNs,
+    process_start_boot_ns: BootNs,
 }
 
 impl Quiet {
     /// The thread of that record, if it may be gone at `at_ns`.
-    pub(super) fn of(record: &ThreadRecord, at_ns: u64) -> Option<Self> {
-        let is_quiet = at_ns.saturating_sub(record.clock.last_ns) >= QUIET_NS;
+    pub(super) fn of(record: &ThreadRecord, at_ns: MonoNs) -> Option<Self> {
+        let is_quiet = at_ns.saturating_since(MonoNs::new(record.clock.last_ns)) >= QUIET_NS;
         (is_quiet && record.clock.phase != Phase::Exited as u32).then_some(Self {
             tid: record.tid,
             pid: record.pid,
-            start_boot_ns: record.start_boot_ns,
-            process_start_boot_ns: record.process_start_boot_ns,
+            start_boot_ns: BootNs::new(record.start_boot_ns),
+            process_start_boot_ns: BootNs::new(record.process_start_boot_ns),
         })
     }
 }
@@ -46,21 +47,21 @@ impl Quiet {
 pub(super) struct Phantoms {
     /// Where the next look goes on.
     next_slot: u32,
-    last_ns: u64,
+    last_ns: MonoNs,
     ended: u64,
 }
 
 impl Phantoms {
     /// Is it time for a look?
-    pub(super) const fn is_due(&self, now_ns: u64) -> bool {
-        now_ns.saturating_sub(self.last_ns) >= LEAST_NS
+    pub(super) const fn is_due(&self, now_ns: MonoNs) -> bool {
+        now_ns.saturating_since(self.last_ns) >= LEAST_NS
     }
 
     /// Looks for the next threads in turn, those that `quiet` finds in the first `slots`. Returns
     /// the slots of those that are gone.
     pub(super) fn look(
         &mut self,
-        now_ns: u64,
+        now_ns: MonoNs,
         slots: u32,
         quiet: impl Fn(u32) -> Option<Quiet>,
         is_gone: impl Fn(&Quiet) -> bool,
@@ -119,8 +120,8 @@ mod tests {
         Quiet {
             tid: slot,
             pid: slot,
-            start_boot_ns: 0,
-            process_start_boot_ns: 0,
+            start_boot_ns: BootNs::ZERO,
+            process_start_boot_ns: BootNs::ZERO,
         }
     }
 
@@ -134,16 +135,16 @@ mod tests {
         let mut quiet: Vec<u32> = (1..=THREADS).map(|slot| slot * 3).collect();
         let mut found = Vec::new();
         for second in 1..=13 {
-            assert!(phantoms.is_due(second * LEAST_NS));
+            assert!(phantoms.is_due(MonoNs::new(second * LEAST_NS)));
             let find = |slot| quiet.contains(&slot).then(|| thread(slot));
             let at_ns = second * LEAST_NS;
             let asked = std::cell::Cell::new(0);
-            let gone = phantoms.look(at_ns, SLOTS, find, |thread| {
+            let gone = phantoms.look(MonoNs::new(at_ns), SLOTS, find, |thread| {
                 asked.set(asked.get() + 1);
                 thread.tid % 2 == 0
             });
             assert!(asked.get() <= 32);
-            assert!(!phantoms.is_due(second * LEAST_NS + 1));
+            assert!(!phantoms.is_due(MonoNs::new(second * LEAST_NS + 1)));
             quiet.retain(|slot| !gone.contains(slot));
             found.extend(gone);
         }
@@ -156,7 +157,7 @@ mod tests {
         assert_eq!(phantoms.ended(), u64::from(THREADS / 2));
         assert!(
             phantoms
-                .look(14 * LEAST_NS, 0, |_| None, |_| true)
+                .look(MonoNs::new(14 * LEAST_NS), 0, |_| None, |_| true)
                 .is_empty()
         );
     }

@@ -1,6 +1,8 @@
 //! When threads that are not observed get another chance, though the targets have not changed.
 //! Pure.
 
+use crate::units::MonoNs;
+
 /// Least time between two chances: each is a look at all tasks.
 const LEAST_NS: u64 = 1_000_000_000;
 
@@ -27,13 +29,13 @@ pub(super) struct Readmission {
     /// Records have come free since somebody was turned away last.
     room: bool,
     /// When they were evaluated anew last.
-    last_ns: u64,
+    last_ns: MonoNs,
 }
 
 impl Readmission {
     /// A pass at `now_ns`, in which so many records were given back. True: every thread is to be
     /// evaluated anew.
-    pub(super) const fn pass(&mut self, now_ns: u64, counted: Counted, freed: usize) -> bool {
+    pub(super) const fn pass(&mut self, now_ns: MonoNs, counted: Counted, freed: usize) -> bool {
         if counted.turned_away > self.counted.turned_away {
             // There was no record at that time, whatever came free before.
             self.waiting = true;
@@ -43,7 +45,7 @@ impl Readmission {
         self.counted = counted;
         self.room |= freed > 0;
         let wanted = self.due || (self.waiting && self.room);
-        let due = wanted && now_ns.saturating_sub(self.last_ns) >= LEAST_NS;
+        let due = wanted && now_ns.saturating_since(self.last_ns) >= LEAST_NS;
         if due {
             self.waiting = false;
             self.due = false;
@@ -77,30 +79,36 @@ mod tests {
         // however much later that is, that nobody is while none is free or nobody waits, and that
         // those who found no room even so wait on.
         let mut state = Readmission::default();
-        assert!(!state.pass(SECOND, turned_away(0), 5), "nobody waits");
         assert!(
-            !state.pass(2 * SECOND, turned_away(3), 0),
+            !state.pass(MonoNs::new(SECOND), turned_away(0), 5),
+            "nobody waits"
+        );
+        assert!(
+            !state.pass(MonoNs::new(2 * SECOND), turned_away(3), 0),
             "nothing is free"
         );
         assert!(
-            !state.pass(3 * SECOND, turned_away(3), 0),
+            !state.pass(MonoNs::new(3 * SECOND), turned_away(3), 0),
             "nothing is free yet"
         );
         assert!(
-            state.pass(9 * SECOND, turned_away(3), 2),
+            state.pass(MonoNs::new(9 * SECOND), turned_away(3), 2),
             "records came free"
         );
         assert!(
-            !state.pass(10 * SECOND, turned_away(4), 0),
+            !state.pass(MonoNs::new(10 * SECOND), turned_away(4), 0),
             "one is left, and waits"
         );
-        assert!(state.pass(11 * SECOND, turned_away(4), 1), "that one");
         assert!(
-            !state.pass(12 * SECOND, turned_away(4), 1),
+            state.pass(MonoNs::new(11 * SECOND), turned_away(4), 1),
+            "that one"
+        );
+        assert!(
+            !state.pass(MonoNs::new(12 * SECOND), turned_away(4), 1),
             "nobody waits any more"
         );
         assert!(
-            state.pass(13 * SECOND, turned_away(5), 1),
+            state.pass(MonoNs::new(13 * SECOND), turned_away(5), 1),
             "both in one pass: the records came free last"
         );
     }
@@ -110,10 +118,10 @@ mod tests {
         // Check that passes that follow each other fast do not each have all tasks looked at, and
         // that nobody is forgotten by that.
         let mut state = Readmission::default();
-        assert!(state.pass(SECOND, turned_away(1), 1));
-        assert!(!state.pass(SECOND + 100, turned_away(2), 1));
-        assert!(!state.pass(2 * SECOND - 1, turned_away(2), 0));
-        assert!(state.pass(2 * SECOND, turned_away(2), 0));
+        assert!(state.pass(MonoNs::new(SECOND), turned_away(1), 1));
+        assert!(!state.pass(MonoNs::new(SECOND + 100), turned_away(2), 1));
+        assert!(!state.pass(MonoNs::new(2 * SECOND - 1), turned_away(2), 0));
+        assert!(state.pass(MonoNs::new(2 * SECOND), turned_away(2), 0));
     }
 
     #[test]
@@ -125,9 +133,9 @@ mod tests {
             ..Counted::default()
         };
         let mut state = Readmission::default();
-        assert!(!state.pass(SECOND, late(0), 0));
-        assert!(state.pass(2 * SECOND, late(7), 0));
-        assert!(!state.pass(3 * SECOND, late(7), 0));
+        assert!(!state.pass(MonoNs::new(SECOND), late(0), 0));
+        assert!(state.pass(MonoNs::new(2 * SECOND), late(7), 0));
+        assert!(!state.pass(MonoNs::new(3 * SECOND), late(7), 0));
     }
 
     #[test]
@@ -141,7 +149,8 @@ mod tests {
                 renamed: 1000 * pass,
                 ..Counted::default()
             };
-            evaluated += u32::from(state.pass(SECOND + pass * SECOND / 20, renamed, 0));
+            evaluated +=
+                u32::from(state.pass(MonoNs::new(SECOND + pass * SECOND / 20), renamed, 0));
         }
         assert_eq!(evaluated, 5);
     }

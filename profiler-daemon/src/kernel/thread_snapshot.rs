@@ -1,6 +1,7 @@
 //! A thread as passes tell it: its record, closed at the time of the pass, with the stack that its
 //! wait has.
 
+use crate::units::{BootNs, MonoNs};
 use profiler_common::clock::{CALL_SEEN, Class, KERNEL_THREAD, NO_CALL};
 use profiler_common::kinds::KindNs;
 use profiler_common::limits::COMM_BYTES;
@@ -21,19 +22,19 @@ pub struct ThreadSnapshot {
     /// The parent process's id when the thread was first seen.
     pub parent_pid: u32,
     /// Start of the thread since boot.
-    pub start_boot_ns: u64,
+    pub start_boot_ns: BootNs,
     /// Start of the process since boot.
-    pub process_start_boot_ns: u64,
+    pub process_start_boot_ns: BootNs,
     /// Start of the process, monotonic.
-    pub process_start_ns: u64,
+    pub process_start_ns: MonoNs,
     /// Its name, zero-terminated.
     pub comm: [u8; COMM_BYTES],
     /// Where it is.
     pub phase: Phase,
     /// First event.
-    pub first_event_ns: u64,
+    pub first_event_ns: MonoNs,
     /// Last event, or the pass.
-    pub last_event_ns: u64,
+    pub last_event_ns: MonoNs,
     /// Time in between in which it was no target.
     pub unobserved_ns: u64,
     /// Totals by class.
@@ -86,7 +87,7 @@ pub struct CallUnderWay {
     /// that is open.
     pub number: u32,
     /// When the thread entered it, or was first observed in it, monotonic nanoseconds.
-    pub since_ns: u64,
+    pub since_ns: MonoNs,
     /// Whether it was seen to enter it: only such a call is counted when it returns.
     pub entry_seen: bool,
     /// Nanoseconds of it on a processor.
@@ -99,7 +100,7 @@ pub struct CallUnderWay {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnwalkedWait {
     /// When it began, or was first seen.
-    pub since_ns: u64,
+    pub since_ns: MonoNs,
     /// Whether its beginning was seen.
     pub begin_seen: bool,
     /// Whether it was walked as it began, and came no further for want of mappings or tables.
@@ -127,9 +128,9 @@ pub(super) fn snapshot(
     slot: u32,
     record: &ThreadRecord,
     outside: &OutsideStack,
-    at_ns: u64,
+    at_ns: MonoNs,
 ) -> Option<ThreadSnapshot> {
-    let view = record.clock.view(at_ns);
+    let view = record.clock.view(at_ns.ns());
     // As it was seen, which decides what is known of its stack, and as it is told: it may have left
     // unseen.
     let seen = Phase::from_u32(record.clock.phase)?;
@@ -175,13 +176,13 @@ pub(super) fn snapshot(
         tid: record.tid,
         pid: record.pid,
         parent_pid: record.parent_pid,
-        start_boot_ns: record.start_boot_ns,
-        process_start_boot_ns: record.process_start_boot_ns,
-        process_start_ns: record.process_start_ns,
+        start_boot_ns: BootNs::new(record.start_boot_ns),
+        process_start_boot_ns: BootNs::new(record.process_start_boot_ns),
+        process_start_ns: MonoNs::new(record.process_start_ns),
         comm: record.comm,
         phase: if woken { Phase::Runnable } else { phase },
-        first_event_ns: view.first_ns,
-        last_event_ns: view.last_ns,
+        first_event_ns: MonoNs::new(view.first_ns),
+        last_event_ns: MonoNs::new(view.last_ns),
         unobserved_ns: view.unobserved_ns,
         classes: view.totals,
         kinds: record.marks.kinds(&view),
@@ -194,7 +195,7 @@ pub(super) fn snapshot(
         call: is_inside
             .then(|| CallUnderWay {
                 number: view.call,
-                since_ns: view.call_entered_ns,
+                since_ns: MonoNs::new(view.call_entered_ns),
                 entry_seen: view.flags & CALL_SEEN != 0,
                 running_ns: view.totals[Class::Syscall as usize]
                     .saturating_sub(view.call_running_base_ns),
@@ -204,7 +205,7 @@ pub(super) fn snapshot(
             .or_else(|| untraced_wait(record, &view).filter(|_| is_away)),
         away,
         unwalked: (is_away && (!is_walked || cut_short)).then_some(UnwalkedWait {
-            since_ns,
+            since_ns: MonoNs::new(since_ns),
             begin_seen: record.clock.resumed_ns != since_ns && !record.marks.is_unseen(is_inside),
             cut_short,
         }),
@@ -228,14 +229,14 @@ pub(crate) fn made_up(slot: u32, tid: u32, phase: Phase) -> ThreadSnapshot {
     let (mut record, outside): (ThreadRecord, OutsideStack) = unsafe { std::mem::zeroed() };
     (record.tid, record.pid) = (tid, tid);
     record.clock.phase = phase as u32;
-    snapshot(slot, &record, &outside, 1).expect("a phase")
+    snapshot(slot, &record, &outside, MonoNs::new(1)).expect("a phase")
 }
 
 /// The wait that is open in a call that is not traced. When it ends it is counted.
 fn untraced_wait(record: &ThreadRecord, view: &ThreadClock) -> Option<CallUnderWay> {
     (record.wait_call != 0).then(|| CallUnderWay {
         number: record.wait_call,
-        since_ns: record.clock.last_ns,
+        since_ns: MonoNs::new(record.clock.last_ns),
         entry_seen: true,
         running_ns: 0,
         blocked_ns: view.totals[Class::Blocked as usize]

@@ -2,6 +2,7 @@
 //! still come. Pure: times and counts are arguments.
 
 use super::tick_schedule::Epoch;
+use crate::units::MonoNs;
 
 /// A tick may be this late and is still none that was left out: the time a processor takes to wake
 /// up.
@@ -33,7 +34,7 @@ pub(super) struct TickAccount {
     missed: Option<(u64, ProcessorCounts)>,
     /// What there was when a tick had last been found to have come, and when that was.
     last: Option<ProcessorCounts>,
-    since_ns: u64,
+    since_ns: MonoNs,
     /// Looks since then.
     looks: u32,
 }
@@ -57,14 +58,14 @@ impl TickAccount {
     }
 
     /// Was the processor idle since the epoch began, but for a hundredth, if this is `seen` now?
-    pub(super) fn was_idle(&self, now_ns: u64, seen: Option<ProcessorCounts>) -> bool {
+    pub(super) fn was_idle(&self, now_ns: MonoNs, seen: Option<ProcessorCounts>) -> bool {
         let (Some(before), Some(seen)) = (self.before, seen) else {
             return false;
         };
         let (Some(before_ns), Some(idle_ns)) = (before.idle_ns, seen.idle_ns) else {
             return false;
         };
-        let past_ns = now_ns.saturating_sub(self.epoch.since_ns);
+        let past_ns = now_ns.saturating_since(self.epoch.since_ns);
         idle_ns.saturating_sub(before_ns) >= past_ns - past_ns / 100
     }
 
@@ -76,7 +77,7 @@ impl TickAccount {
 
     /// Ticks of this epoch that were due and did not come, if this is `seen` now. None where the
     /// processor was idle meanwhile: which ticks that cost is not known.
-    fn missing(&self, now_ns: u64, seen: ProcessorCounts) -> u64 {
+    fn missing(&self, now_ns: MonoNs, seen: ProcessorCounts) -> u64 {
         let Some(before) = self.before else { return 0 };
         if seen.idle_ns.is_none() || seen.idle_ns != before.idle_ns {
             return 0;
@@ -88,7 +89,7 @@ impl TickAccount {
     /// The epoch ends at `now_ns`. Ticks of the one before it that were due and did not come: only
     /// now is it known that the processor was at work, because some kernels do not tell of each
     /// switch, and that it has ticks at all.
-    pub(super) fn skipped(&mut self, now_ns: u64, seen: Option<ProcessorCounts>) -> u64 {
+    pub(super) fn skipped(&mut self, now_ns: MonoNs, seen: Option<ProcessorCounts>) -> u64 {
         let Some(seen) = seen else {
             self.missed = None;
             return 0;
@@ -101,7 +102,7 @@ impl TickAccount {
     }
 
     /// Looks what there is now. True if no tick has come for so long that they may have died.
-    pub(super) fn stands_still(&mut self, now_ns: u64, seen: Option<ProcessorCounts>) -> bool {
+    pub(super) fn stands_still(&mut self, now_ns: MonoNs, seen: Option<ProcessorCounts>) -> bool {
         let (Some(last), Some(seen)) = (
             self.last
                 .filter(|last| seen.is_some_and(|seen| seen.ticks == last.ticks)),
@@ -113,7 +114,7 @@ impl TickAccount {
             return false;
         };
         self.looks += 1;
-        let still_ns = now_ns.saturating_sub(self.since_ns);
+        let still_ns = now_ns.saturating_since(self.since_ns);
         if self.looks < STILL_LOOKS || still_ns < STILL_NS.max(STILL_PERIODS * self.epoch.period_ns)
         {
             return false;
@@ -142,7 +143,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn epoch() -> Epoch {
-        Schedule::new(100, Rng::with_seed(1)).change(0, 1000 * MS, None)
+        Schedule::new(100, Rng::with_seed(1)).change(0, MonoNs::new(1000 * MS), None)
     }
 
     /// On a processor that was idle for so long.
@@ -223,18 +224,21 @@ mod tests {
         // noticed in time, but not when the whole machine stood still.
         let mut account = TickAccount::new(epoch(), seen(0, 0));
         for look in 1..=50 {
-            assert!(!account.stands_still((1000 + 100 * look) * MS, seen(10 * look, 0)));
+            assert!(
+                !account.stands_still(MonoNs::new((1000 + 100 * look) * MS), seen(10 * look, 0))
+            );
         }
         let stopped = 6000;
-        let noticed =
-            (1..).find(|look| account.stands_still((stopped + 100 * look) * MS, seen(500, 0)));
+        let noticed = (1..).find(|look| {
+            account.stands_still(MonoNs::new((stopped + 100 * look) * MS), seen(500, 0))
+        });
         assert_eq!(noticed, Some(4));
         let mut account = TickAccount::new(epoch(), seen(0, 0));
-        assert!(!account.stands_still(1100 * MS, seen(10, 0)));
+        assert!(!account.stands_still(MonoNs::new(1100 * MS), seen(10, 0)));
         for pause in 1..=20 {
             let now = (1100 + 60_000 * pause) * MS;
-            assert!(!account.stands_still(now, seen(10 * pause, 0)));
-            assert!(!account.stands_still(now + 20 * MS, seen(10 * pause, 0)));
+            assert!(!account.stands_still(MonoNs::new(now), seen(10 * pause, 0)));
+            assert!(!account.stands_still(MonoNs::new(now + 20 * MS), seen(10 * pause, 0)));
         }
     }
 
@@ -245,7 +249,10 @@ mod tests {
         let mut account = TickAccount::new(epoch(), seen(0, 0));
         for look in 1..=400 {
             assert_eq!(
-                account.stands_still((1000 + 100 * look) * MS, seen(0, 99 * look * MS)),
+                account.stands_still(
+                    MonoNs::new((1000 + 100 * look) * MS),
+                    seen(0, 99 * look * MS)
+                ),
                 look * MS >= account.enough_work_ns(),
                 "{look}"
             );
@@ -256,10 +263,15 @@ mod tests {
     fn slow_ticks_are_given_their_time() {
         // Check that a tick a second does not stand still for the seconds that eight are at least
         // in coming.
-        let epoch = Schedule::new(1, Rng::with_seed(1)).change(0, 0, None);
+        let epoch = Schedule::new(1, Rng::with_seed(1)).change(0, MonoNs::ZERO, None);
         let mut account = TickAccount::new(epoch, seen(0, 0));
         let eight = 8 * epoch.period_ns / (100 * MS);
-        assert!((1..eight).all(|look| !account.stands_still(100 * look * MS, seen(0, 0))));
-        assert!((eight..=eight + 20).any(|look| account.stands_still(100 * look * MS, seen(0, 0))));
+        assert!(
+            (1..eight).all(|look| !account.stands_still(MonoNs::new(100 * look * MS), seen(0, 0)))
+        );
+        assert!(
+            (eight..=eight + 20)
+                .any(|look| account.stands_still(MonoNs::new(100 * look * MS), seen(0, 0)))
+        );
     }
 }

@@ -19,6 +19,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::units::MonoNs;
 use fastrand::Rng;
 
 /// How many ticks until the next change may be too many or too few, as a share of those that the
@@ -52,7 +53,7 @@ const LATE_NS: u64 = 5_000_000;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Epoch {
     /// When the timer began its first period.
-    pub(super) since_ns: u64,
+    pub(super) since_ns: MonoNs,
     /// Nanoseconds from tick to tick.
     pub(super) period_ns: u64,
     /// Ticks that there had been too few before it.
@@ -63,8 +64,8 @@ pub(super) struct Epoch {
 
 impl Epoch {
     /// Ticks that are due by `now_ns`.
-    pub(super) const fn ticks_until(&self, now_ns: u64) -> u64 {
-        now_ns.saturating_sub(self.since_ns) / self.period_ns
+    pub(super) const fn ticks_until(&self, now_ns: MonoNs) -> u64 {
+        now_ns.saturating_since(self.since_ns) / self.period_ns
     }
 }
 
@@ -80,7 +81,7 @@ pub(super) struct Schedule {
 
 #[derive(Debug)]
 struct ProcessorSlot {
-    moment_ns: u64,
+    moment_ns: MonoNs,
     turns: Vec<NextTick>,
 }
 
@@ -109,14 +110,14 @@ impl Schedule {
     }
 
     /// The next moment at which it is somebody's turn.
-    pub(super) fn next_moment_ns(&self) -> Option<u64> {
+    pub(super) fn next_moment_ns(&self) -> Option<MonoNs> {
         let (_, slot) = self.slots.first_key_value()?;
         Some(slot.moment_ns)
     }
 
     /// Those whose turn has come, each until it is given another one by [`Self::change`] or
     /// [`Self::soon`].
-    pub(super) fn due(&mut self, now_ns: u64) -> Vec<u32> {
+    pub(super) fn due(&mut self, now_ns: MonoNs) -> Vec<u32> {
         let mut due = Vec::new();
         while let Some(slot) = self.slots.first_entry()
             && slot.get().moment_ns <= now_ns
@@ -135,12 +136,12 @@ impl Schedule {
     }
 
     /// Gives a processor its turn at the next moment.
-    pub(super) fn soon(&mut self, cpu: u32, now_ns: u64) {
+    pub(super) fn soon(&mut self, cpu: u32, now_ns: MonoNs) {
         self.give_turn(cpu, now_ns, 1, false);
     }
 
     /// Gives a processor its turn in about a second, and no other.
-    pub(super) fn later(&mut self, cpu: u32, now_ns: u64) {
+    pub(super) fn later(&mut self, cpu: u32, now_ns: MonoNs) {
         self.forget(cpu);
         self.give_turn(cpu, now_ns, (LATER_NS / self.slot_ns).max(1), false);
     }
@@ -155,21 +156,21 @@ impl Schedule {
 
     /// The processor keeps its rate until its next turn, as it did `times` times in a row before:
     /// nothing was met by it, and who is idle for long is not looked at often.
-    pub(super) fn keep(&mut self, cpu: u32, now_ns: u64, times: u32) {
+    pub(super) fn keep(&mut self, cpu: u32, now_ns: MonoNs, times: u32) {
         let ahead = self.random.u64(SLOTS_AHEAD) << times.min(MAX_DOUBLED);
         self.give_turn(cpu, now_ns, ahead, false);
     }
 
     /// Draws the rate of a processor from now on, and when its next turn is. `past` is the epoch
     /// that ends, if it had one.
-    pub(super) fn change(&mut self, cpu: u32, now_ns: u64, past: Option<Epoch>) -> Epoch {
+    pub(super) fn change(&mut self, cpu: u32, now_ns: MonoNs, past: Option<Epoch>) -> Epoch {
         let ahead = self.ahead(now_ns);
         let until_ns = self.give_turn(cpu, now_ns, ahead, false);
-        let ahead_s = seconds(until_ns.saturating_sub(now_ns).max(1));
+        let ahead_s = seconds(until_ns.saturating_since(now_ns).max(1));
         let stands_for = self.frequency_hz * ahead_s;
         let spread = SPREAD * stands_for;
         let owed = past.map_or(0.0, |past| {
-            let stood_for = self.frequency_hz * seconds(now_ns.saturating_sub(past.since_ns));
+            let stood_for = self.frequency_hz * seconds(now_ns.saturating_since(past.since_ns));
             past.owed + stood_for - past.ticks_until(now_ns) as f64
         });
         let max_owed = MAX_OWED + 2.0 * spread;
@@ -194,9 +195,9 @@ impl Schedule {
 
     /// Slots to a turn: with others where there are some, so that few processors cost few wake-ups;
     /// not with many.
-    fn ahead(&mut self, now_ns: u64) -> u64 {
+    fn ahead(&mut self, now_ns: MonoNs) -> u64 {
         let has_room = |ahead: &u64| {
-            let slot = self.slots.get(&(now_ns / self.slot_ns + ahead));
+            let slot = self.slots.get(&(now_ns.ns() / self.slot_ns + ahead));
             slot.is_some_and(|slot| slot.turns.len() < TOGETHER)
         };
         let others = SLOTS_AHEAD.into_iter().find(has_room);
@@ -204,10 +205,10 @@ impl Schedule {
     }
 
     /// Tells the moment of the turn.
-    fn give_turn(&mut self, cpu: u32, now_ns: u64, slots_ahead: u64, put_off: bool) -> u64 {
-        let number = now_ns / self.slot_ns + slots_ahead;
+    fn give_turn(&mut self, cpu: u32, now_ns: MonoNs, slots_ahead: u64, put_off: bool) -> MonoNs {
+        let number = now_ns.ns() / self.slot_ns + slots_ahead;
         let slot = self.slots.entry(number).or_insert_with(|| ProcessorSlot {
-            moment_ns: number * self.slot_ns + self.random.u64(0..self.slot_ns),
+            moment_ns: MonoNs::new(number * self.slot_ns) + self.random.u64(0..self.slot_ns),
             turns: Vec::new(),
         });
         slot.turns.push(NextTick { cpu, put_off });

@@ -6,29 +6,30 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 
 use super::{Epoch, SLOT_PERIODS, SPREAD, Schedule};
+use crate::units::MonoNs;
 
 const SECOND: u64 = 1_000_000_000;
 
 /// What happened in so many seconds.
 struct Run {
     /// The moments at which somebody was served.
-    moments: Vec<u64>,
+    moments: Vec<MonoNs>,
     /// The epochs of each processor, and when each ended.
-    epochs: BTreeMap<u32, Vec<(Epoch, u64)>>,
+    epochs: BTreeMap<u32, Vec<(Epoch, MonoNs)>>,
 }
 
 /// Serves `cpus` processors for so long, `late_ns` after each moment.
 fn run(frequency_hz: u32, cpus: u32, seconds: u64, late_ns: u64, seed: u64) -> Run {
     let mut schedule = Schedule::new(frequency_hz, Rng::with_seed(seed));
     let mut under_way: BTreeMap<u32, Epoch> = (0..cpus)
-        .map(|cpu| (cpu, schedule.change(cpu, SECOND, None)))
+        .map(|cpu| (cpu, schedule.change(cpu, MonoNs::new(SECOND), None)))
         .collect();
     let mut run = Run {
         moments: Vec::new(),
         epochs: (0..cpus).map(|cpu| (cpu, Vec::new())).collect(),
     };
     while let Some(moment_ns) = schedule.next_moment_ns()
-        && moment_ns < (1 + seconds) * SECOND
+        && moment_ns < MonoNs::new((1 + seconds) * SECOND)
     {
         run.moments.push(moment_ns);
         let now_ns = moment_ns + late_ns;
@@ -42,7 +43,7 @@ fn run(frequency_hz: u32, cpus: u32, seconds: u64, late_ns: u64, seed: u64) -> R
 }
 
 /// The times of the ticks of an epoch.
-fn ticks(epoch: &Epoch, end_ns: u64) -> impl Iterator<Item = u64> {
+fn ticks(epoch: &Epoch, end_ns: MonoNs) -> impl Iterator<Item = MonoNs> {
     let ticks = epoch.ticks_until(end_ns);
     (1..=ticks).map(|tick| epoch.since_ns + tick * epoch.period_ns)
 }
@@ -60,10 +61,10 @@ fn who_was_refused_has_one_turn_a_second_later() {
     // Check that a processor that the kernel refused has no other turn than one in about a second.
     let mut schedule = Schedule::new(997, Rng::with_seed(7));
     for _ in 0..20 {
-        schedule.change(3, SECOND, None);
-        schedule.later(3, SECOND);
+        schedule.change(3, MonoNs::new(SECOND), None);
+        schedule.later(3, MonoNs::new(SECOND));
         let moment_ns = schedule.next_moment_ns().unwrap();
-        assert!(moment_ns.abs_diff(2 * SECOND) < SECOND / 10);
+        assert!(moment_ns.abs_diff(MonoNs::new(2 * SECOND)) < SECOND / 10);
         assert_eq!(schedule.due(moment_ns), [3]);
         assert_eq!(schedule.next_moment_ns(), None);
     }
@@ -90,7 +91,7 @@ fn the_mean_rate_is_what_a_sample_stands_for() {
             for (epoch, end_ns) in epochs {
                 // Each number of ticks is drawn, and so are the parts of one that it is rounded to
                 // and that follow the last.
-                let until_s = (end_ns - epoch.since_ns) as f64 / 1e9;
+                let until_s = (*end_ns - epoch.since_ns) as f64 / 1e9;
                 let over = until_s * (1e9 / epoch.period_ns as f64 - wanted);
                 assert!(
                     over.abs() <= 2.0 * SPREAD * wanted * until_s + 4.0,
@@ -98,7 +99,7 @@ fn the_mean_rate_is_what_a_sample_stands_for() {
                 );
                 count += epoch.ticks_until(*end_ns);
                 window += epoch.ticks_until(*end_ns);
-                window_ns += end_ns - epoch.since_ns;
+                window_ns += *end_ns - epoch.since_ns;
                 if window_ns > 20 * SECOND {
                     let share = window as f64 * 1e9 / window_ns as f64 / wanted;
                     windows += 1;
@@ -107,7 +108,7 @@ fn the_mean_rate_is_what_a_sample_stands_for() {
                     (window, window_ns) = (0, 0);
                 }
             }
-            let past_ns = epochs.last().expect("epochs").1 - SECOND;
+            let past_ns = epochs.last().expect("epochs").1.ns() - SECOND;
             rates.push(count as f64 * 1e9 / past_ns as f64 / wanted);
         }
         let (mean, error) = mean(&rates);
@@ -136,7 +137,7 @@ fn nobody_is_forgotten_and_the_daemon_seldom_woken() {
         assert!(
             epochs
                 .iter()
-                .all(|(epoch, end_ns)| end_ns - epoch.since_ns < 5 * SLOT_PERIODS * SECOND / 99)
+                .all(|(epoch, end_ns)| *end_ns - epoch.since_ns < 5 * SLOT_PERIODS * SECOND / 99)
         );
     }
 }
@@ -153,10 +154,10 @@ fn few_or_idle_processors_cost_few_wake_ups() {
         run.moments.len()
     );
     let mut schedule = Schedule::new(99, Rng::with_seed(7));
-    schedule.soon(0, SECOND);
+    schedule.soon(0, MonoNs::new(SECOND));
     let mut times = 0;
     while let Some(moment_ns) = schedule.next_moment_ns()
-        && moment_ns < 100 * SECOND
+        && moment_ns < MonoNs::new(100 * SECOND)
     {
         assert_eq!(schedule.due(moment_ns), [0]);
         schedule.keep(0, moment_ns, times);
@@ -193,6 +194,7 @@ fn no_program_walks_in_step_with_the_ticks() {
                     let ticks = epochs.iter().flat_map(|(epoch, end)| ticks(epoch, *end));
                     // Whole seconds, and none of those in which the run begins and ends.
                     let ticks: Vec<u64> = ticks
+                        .map(MonoNs::ns)
                         .filter(|at| (10 * SECOND..290 * SECOND).contains(at))
                         .collect();
                     met(period_ns, &ticks)
@@ -218,7 +220,7 @@ fn the_end_of_a_pass_is_no_drawn_moment() {
     // Check that who is served too late is put off to another moment, but only once, and that
     // whoever is served a little late is not; and that neither changes the mean by a thousandth.
     let mut schedule = Schedule::new(99, Rng::with_seed(1));
-    schedule.soon(4, SECOND);
+    schedule.soon(4, MonoNs::new(SECOND));
     let moment = schedule.next_moment_ns().expect("a turn");
     assert!(schedule.due(moment + 50_000_000).is_empty());
     let moment = schedule.next_moment_ns().expect("another turn");
@@ -237,7 +239,7 @@ fn the_end_of_a_pass_is_no_drawn_moment() {
                     .iter()
                     .map(|(epoch, end)| epoch.ticks_until(*end))
                     .sum();
-                ticks as f64 * 1e9 / (epochs.last().expect("epochs").1 - SECOND) as f64
+                ticks as f64 * 1e9 / (epochs.last().expect("epochs").1.ns() - SECOND) as f64
             })
             .collect();
         let (mean, _) = mean(&rates);
@@ -249,14 +251,14 @@ fn the_end_of_a_pass_is_no_drawn_moment() {
 fn who_went_offline_has_no_turn() {
     // Check that a processor that is forgotten is not served, and wakes nobody, until it is back.
     let mut schedule = Schedule::new(99, Rng::with_seed(2));
-    schedule.change(0, SECOND, None);
-    schedule.change(1, SECOND, None);
+    schedule.change(0, MonoNs::new(SECOND), None);
+    schedule.change(1, MonoNs::new(SECOND), None);
     schedule.forget(0);
-    assert!(schedule.due(3 * SECOND).is_empty());
-    assert_eq!(schedule.due(4 * SECOND), [1]);
+    assert!(schedule.due(MonoNs::new(3 * SECOND)).is_empty());
+    assert_eq!(schedule.due(MonoNs::new(4 * SECOND)), [1]);
     assert_eq!(schedule.next_moment_ns(), None);
-    schedule.soon(0, 4 * SECOND);
+    schedule.soon(0, MonoNs::new(4 * SECOND));
     let moment = schedule.next_moment_ns().expect("a turn");
-    assert!(moment < 4 * SECOND + 2 * SLOT_PERIODS * SECOND / 99);
+    assert!(moment < MonoNs::new(4 * SECOND + 2 * SLOT_PERIODS * SECOND / 99));
     assert_eq!(schedule.due(moment), [0]);
 }

@@ -18,6 +18,7 @@ use super::tick_schedule::Schedule;
 use crate::sys::clock::monotonic_ns;
 use crate::sys::proc_fs;
 use crate::sys::tick_event::TickEvent;
+use crate::units::MonoNs;
 
 /// Turns at which an idle processor keeps its rate.
 const MAX_KEPT: u32 = 4;
@@ -79,7 +80,7 @@ impl Ticks {
         phases.sort_unstable();
         let begin_ns = monotonic_ns();
         for (phase_ns, cpu) in phases {
-            let wait_ns = (begin_ns + phase_ns).saturating_sub(monotonic_ns());
+            let wait_ns = (begin_ns + phase_ns).saturating_since(monotonic_ns());
             thread::sleep(Duration::from_nanos(wait_ns));
             // Not known: the program counts nothing until there are targets.
             match self.open(cpu, None) {
@@ -122,7 +123,7 @@ impl Ticks {
     /// When [`Self::change`] is to be called next, monotonic nanoseconds; `None`: no processor has
     /// a turn.
     #[must_use]
-    pub fn next_change_ns(&self) -> Option<u64> {
+    pub fn next_change_ns(&self) -> Option<MonoNs> {
         self.schedule.next_moment_ns()
     }
 
@@ -157,7 +158,7 @@ impl Ticks {
     /// Gives the ticks of those processors another rate whose turn it is, some microseconds each.
     /// One that was idle keeps its rate for a second or two, since hardly anything was met by it,
     /// and is not woken.
-    pub fn change(&mut self, now_ns: u64, counts: &Counts) {
+    pub fn change(&mut self, now_ns: MonoNs, counts: &Counts) {
         let processors = counts.processors();
         for cpu in self.schedule.due(now_ns) {
             let seen = processors.seen(cpu, now_ns);
@@ -214,7 +215,7 @@ impl Ticks {
     /// Closes the ticks that stand still, tells on which processors these were, and has them
     /// started again soon: their events have died, and not those of ticks alone. To be called some
     /// times a second.
-    pub fn look(&mut self, now_ns: u64, counts: &Counts) -> Vec<u32> {
+    pub fn look(&mut self, now_ns: MonoNs, counts: &Counts) -> Vec<u32> {
         let processors = counts.processors();
         let mut still = Vec::new();
         for (cpu, entry) in &mut self.online {
@@ -248,7 +249,7 @@ impl Ticks {
 
     /// Forgets processors that went offline, and has those that came given ticks soon. To be called
     /// about once a second.
-    pub fn follow(&mut self, now_ns: u64, online: &[u32]) {
+    pub fn follow(&mut self, now_ns: MonoNs, online: &[u32]) {
         let schedule = &mut self.schedule;
         self.online.retain(|cpu, _| {
             let stays = online.contains(cpu);

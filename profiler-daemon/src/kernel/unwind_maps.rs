@@ -22,6 +22,7 @@ use super::maps::Maps;
 use super::records::Records;
 use super::refusal::StartError;
 use super::settings::KernelSettings;
+use crate::units::MonoNs;
 
 /// `BPF_F_MMAPABLE`.
 const MAPPABLE: u32 = 1 << 10;
@@ -404,7 +405,7 @@ impl UnwindMaps {
     pub fn publish(
         &mut self,
         pid: u32,
-        exec_ns: u64,
+        exec_ns: MonoNs,
         range: &MappingRange,
         if_present: bool,
     ) -> io::Result<Published> {
@@ -413,7 +414,7 @@ impl UnwindMaps {
             count: range.count,
             pid,
             padding: 0,
-            exec_ns,
+            exec_ns: exec_ns.ns(),
         };
         let flags = if if_present { IF_PRESENT } else { 0 };
         match self.processes.insert(pid, value, flags) {

@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use super::{live::Processes, mappings::Mappings};
+use crate::units::MonoNs;
 
 /// One program in one process: another one after each exec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ChangedImage {
     instance: u64,
     execs: u32,
-    exec_ns: u64,
+    exec_ns: MonoNs,
     forked: bool,
 }
 
@@ -28,7 +29,7 @@ impl ChangedImage {
 
     /// When the process executed it, monotonic nanoseconds; 0 = it was there, or was its parent's.
     #[must_use]
-    pub const fn exec_ns(self) -> u64 {
+    pub const fn exec_ns(self) -> MonoNs {
         self.exec_ns
     }
 }

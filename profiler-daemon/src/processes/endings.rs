@@ -4,6 +4,7 @@
 //! looked at again.
 
 use super::{ids::ProcessKey, live::Processes};
+use crate::units::MonoNs;
 
 /// Processes without their first thread that are looked at in one pass.
 const MAX_LOOKS: usize = 32;
@@ -11,7 +12,7 @@ const MAX_LOOKS: usize = 32;
 impl Processes {
     /// A thread ended. Only the last one ends the process, and records do not say which is the
     /// last.
-    pub(super) fn exit(&mut self, pid: u32, tid: u32, time_ns: u64) {
+    pub(super) fn exit(&mut self, pid: u32, tid: u32, time_ns: MonoNs) {
         let Some(id) = self.by_pid.get(&pid).and_then(|ids| {
             let mut ids = ids.iter().rev();
             ids.find(|id| self.instances[*id].start_ns <= time_ns)
@@ -32,7 +33,7 @@ impl Processes {
     }
 
     /// Looks again at processes without their first thread, some in each pass.
-    pub(super) fn look_at_leaderless(&mut self, now_ns: u64) {
+    pub(super) fn look_at_leaderless(&mut self, now_ns: MonoNs) {
         for _ in 0..self.leaderless.len().min(MAX_LOOKS) {
             let Some(id) = self.leaderless.next() else {
                 return;
@@ -51,17 +52,16 @@ impl Processes {
 
     /// A process whose first thread is gone has ended, unless it `may_go_on` and `/proc` counts
     /// other threads of it.
-    fn end_unless(&mut self, may_go_on: bool, id: u64, time_ns: u64) {
-        let boot = self.boot_minus_monotonic_ns;
+    fn end_unless(&mut self, may_go_on: bool, id: u64, time_ns: MonoNs) {
+        let clocks = self.clocks;
         let Some(instance) = self.instances.get_mut(&id) else {
             return;
         };
         let pid = instance.pid;
         let goes_on = may_go_on
-            && self
-                .source
-                .stat(pid)
-                .is_some_and(|stat| instance.is_listed(stat.start_ticks, boot) && stat.threads > 1);
+            && self.source.stat(pid).is_some_and(|stat| {
+                instance.is_listed(stat.start_ticks, clocks) && stat.threads > 1
+            });
         if goes_on {
             self.leaderless.insert(id);
         } else {
@@ -87,7 +87,11 @@ impl Processes {
 #[cfg(test)]
 mod tests {
     use super::{super::live::ProcessOptions, *};
-    use crate::processes::{made_up::Machine, source::Source as _};
+    use crate::processes::{
+        made_up::{Machine, sweep},
+        source::Source as _,
+    };
+    use crate::sys::clock::ClockOffsets;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -96,7 +100,8 @@ mod tests {
             cmdline: false,
             open_files: 10,
         };
-        let mut processes = Processes::new(Box::new(machine.clone()), options, 0);
+        let mut processes =
+            Processes::new(Box::new(machine.clone()), options, ClockOffsets::default());
         processes.seed_from_proc();
         processes
     }
@@ -113,13 +118,13 @@ mod tests {
         machine.show(4, 0, &[(0x1000, "/bin/threads")]);
         machine.threads(4, 2);
         let mut processes = processes(&machine);
-        processes.exit(4, 5, SECOND);
-        processes.exit(4, 4, SECOND + 1);
+        processes.exit(4, 5, MonoNs::new(SECOND));
+        processes.exit(4, 4, MonoNs::new(SECOND + 1));
         assert!(living(&processes, 4));
-        processes.sweep(2 * SECOND, 0);
+        sweep(&mut processes, 2 * SECOND);
         assert!(living(&processes, 4), "it goes on");
         machine.hide(4);
-        processes.sweep(3 * SECOND, 0);
+        sweep(&mut processes, 3 * SECOND);
         assert!(!living(&processes, 4));
         assert!(
             processes
@@ -127,7 +132,7 @@ mod tests {
                 .iter()
                 .any(|changed| changed.pid == 4)
         );
-        processes.sweep(30 * SECOND, 0);
+        sweep(&mut processes, 30 * SECOND);
         assert!(processes.is_empty() && processes.leaderless.len() == 0);
     }
 
@@ -143,7 +148,7 @@ mod tests {
         }
         let mut processes = processes(&machine);
         for pid in pids.clone() {
-            processes.exit(pid, pid, SECOND);
+            processes.exit(pid, pid, MonoNs::new(SECOND));
         }
         assert_eq!(processes.leaderless.len(), 100);
         for pid in pids.clone() {
@@ -152,7 +157,10 @@ mod tests {
         let left =
             |processes: &Processes| pids.clone().filter(|pid| living(processes, *pid)).count();
         for (pass, expected) in [68, 36, 4, 0].into_iter().enumerate() {
-            processes.sweep((2 + pass as u64) * SECOND, 0);
+            processes.sweep(
+                MonoNs::new((2 + pass as u64) * SECOND),
+                ClockOffsets::default(),
+            );
             assert_eq!(left(&processes), expected);
         }
         assert!(machine.stat(1).is_none());

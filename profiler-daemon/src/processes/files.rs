@@ -25,6 +25,7 @@ use super::{
 use crate::{
     elf::build_id::{self, ElfIdentity},
     sys::memory_file::memory_file,
+    units::MonoNs,
 };
 
 /// Most files kept open unless set otherwise.
@@ -490,11 +491,11 @@ impl Files {
         (table, owner): (&mut ModuleTable, Owner),
         source: &dyn Source,
         pid: u32,
-        start_ns: u64,
+        start_ns: MonoNs,
     ) -> Option<ModuleId> {
         let file = source.perf_map(pid)?;
         let identity = file_identity(&file)?;
-        let unique = format!("[jit] {pid} {start_ns}");
+        let unique = format!("[jit] {pid} {}", start_ns.ns());
         let module = table.intern_for(owner, ModuleIdentity::Named(unique.into()), || {
             Module::named(&format!("[jit] /tmp/perf-{pid}.map"), ModuleKind::Jit)
         });

@@ -6,11 +6,22 @@
 
 use std::{fmt, sync::Arc};
 
+use crate::units::BootNs;
 use serde::{Deserialize, Serialize};
 
 /// Length of one `/proc/PID/stat` start-time tick in nanoseconds: user space always sees 100 ticks
 /// a second.
 pub const START_TICK_NS: u64 = 10_000_000;
+
+/// The tick in which a start falls, as `/proc` tells it.
+pub(super) const fn start_ticks(start: BootNs) -> u64 {
+    start.ns() / START_TICK_NS
+}
+
+/// The beginning of such a tick.
+pub(super) const fn start_of(ticks: u64) -> BootNs {
+    BootNs::new(ticks * START_TICK_NS)
+}
 
 /// One process: a reused pid is another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -18,14 +29,14 @@ pub struct ProcessKey {
     /// The process number (the kernel's tgid) in the daemon's pid namespace.
     pub pid: u32,
     /// Start of the process's first thread, nanoseconds since boot (time asleep included).
-    pub start_ns: u64,
+    pub start_ns: BootNs,
 }
 
 impl ProcessKey {
     /// The start time as `/proc/PID/stat` tells it: 10 ms ticks since boot.
     #[must_use]
     pub fn start_ticks(self) -> u64 {
-        self.start_ns / START_TICK_NS
+        start_ticks(self.start_ns)
     }
 }
 
@@ -42,7 +53,7 @@ pub struct ThreadKey {
     /// The thread number (the kernel's pid) in the daemon's pid namespace.
     pub tid: u32,
     /// Start of the thread, nanoseconds since boot (time asleep included).
-    pub start_ns: u64,
+    pub start_ns: BootNs,
 }
 
 /// A file that processes execute: what makes them the same program, whatever they call themselves.
@@ -66,7 +77,7 @@ mod tests {
     fn display_uses_ticks() {
         let key = ProcessKey {
             pid: 12,
-            start_ns: 3 * START_TICK_NS + START_TICK_NS - 1,
+            start_ns: BootNs::new(3 * START_TICK_NS + START_TICK_NS - 1),
         };
         assert_eq!(key.start_ticks(), 3);
         assert_eq!(key.to_string(), "12.3");

@@ -4,11 +4,13 @@
 use std::sync::Arc;
 
 use super::{
-    ids::{Image, ProcessKey, START_TICK_NS},
+    ids::{Image, ProcessKey, START_TICK_NS, start_ticks},
     mappings::Mappings,
     module::ModuleId,
     source::{Description, Mapped},
 };
+use crate::sys::clock::ClockOffsets;
+use crate::units::MonoNs;
 
 /// How much later than a process's start its fork record may be stamped: the kernel can be
 /// interrupted in between.
@@ -102,7 +104,7 @@ pub struct ProcessInfo {
     /// Program, user, groups.
     pub facts: Arc<Facts>,
     /// When it ended, monotonic nanoseconds.
-    pub exited_ns: Option<u64>,
+    pub exited_ns: Option<MonoNs>,
     /// Whether it is a thread of the kernel.
     pub kernel_thread: bool,
 }
@@ -113,9 +115,9 @@ pub(super) struct Instance {
     pub(super) pid: u32,
     pub(super) ppid: u32,
     /// Start, monotonic nanoseconds; at or before the first record about it.
-    pub(super) start_ns: u64,
+    pub(super) start_ns: MonoNs,
     /// Time of its fork record.
-    pub(super) forked_ns: Option<u64>,
+    pub(super) forked_ns: Option<MonoNs>,
     /// Start as `/proc` tells it.
     pub(super) start_ticks: Option<u64>,
     pub(super) key: Option<ProcessKey>,
@@ -130,14 +132,14 @@ pub(super) struct Instance {
     /// Whether that module is one of names.
     pub(super) jit_has_names: bool,
     /// When the file that names this code was last looked for, monotonic nanoseconds.
-    pub(super) jit_looked_ns: u64,
+    pub(super) jit_looked_ns: MonoNs,
     /// How often it executed another program.
     pub(super) execs: u32,
     /// It executed another, of which nothing is mapped yet.
     pub(super) executes: bool,
     /// When it last did, monotonic nanoseconds; 0 = not since it is known.
-    pub(super) exec_ns: u64,
-    pub(super) exited_ns: Option<u64>,
+    pub(super) exec_ns: MonoNs,
+    pub(super) exited_ns: Option<MonoNs>,
     /// Whether it ever had more than its first thread, as far as is known.
     pub(super) threaded: bool,
     /// Its first thread ended; others may live on.
@@ -145,12 +147,12 @@ pub(super) struct Instance {
     /// The kernel side is done with it.
     pub(super) retired: bool,
     /// Its mappings may be incomplete since this time: read them again.
-    pub(super) incomplete_since_ns: Option<u64>,
+    pub(super) incomplete_since_ns: Option<MonoNs>,
     /// Addresses of it were in no mapping since these were last read.
     pub(super) unresolved: bool,
     /// When its mappings were last read because an address was not found, and how long to wait
     /// until the next time.
-    pub(super) reread_ns: u64,
+    pub(super) reread_ns: MonoNs,
     pub(super) reread_wait_ns: u64,
 }
 
@@ -167,7 +169,7 @@ impl Instance {
         self.reread_wait_ns = parent.reread_wait_ns;
     }
 
-    pub(super) fn new(pid: u32, start_ns: u64) -> Self {
+    pub(super) fn new(pid: u32, start_ns: MonoNs) -> Self {
         Self {
             pid,
             ppid: 0,
@@ -182,23 +184,23 @@ impl Instance {
             mappings: Arc::default(),
             jit: ModuleId::JIT,
             jit_has_names: false,
-            jit_looked_ns: 0,
+            jit_looked_ns: MonoNs::ZERO,
             execs: 0,
             executes: false,
-            exec_ns: 0,
+            exec_ns: MonoNs::ZERO,
             exited_ns: None,
             threaded: false,
             leader_gone: false,
             retired: false,
             incomplete_since_ns: None,
             unresolved: false,
-            reread_ns: 0,
+            reread_ns: MonoNs::ZERO,
             reread_wait_ns: 0,
         }
     }
 
     /// Whether a fork record of this time tells of the birth of this very process.
-    pub(super) fn born_by(&self, fork_ns: u64, boot_minus_monotonic_ns: u64) -> bool {
+    pub(super) fn born_by(&self, fork_ns: MonoNs, clocks: ClockOffsets) -> bool {
         if let Some(forked_ns) = self.forked_ns {
             return forked_ns == fork_ns;
         }
@@ -206,13 +208,13 @@ impl Instance {
             return (self.start_ns..=self.start_ns + FORK_SLACK_NS).contains(&fork_ns);
         }
         self.start_ticks.is_some_and(|ticks| {
-            let fork_ticks = fork_ns.saturating_add(boot_minus_monotonic_ns) / START_TICK_NS;
+            let fork_ticks = start_ticks(clocks.boot_from_monotonic(fork_ns));
             (ticks..=ticks + FORK_SLACK_NS / START_TICK_NS).contains(&fork_ticks)
         })
     }
 
     /// Whether the kernel's task with this start is this process.
-    pub(super) fn is_task(&self, start_monotonic_ns: u64, key: ProcessKey) -> bool {
+    pub(super) fn is_task(&self, start_monotonic_ns: MonoNs, key: ProcessKey) -> bool {
         if self.key.is_some() {
             return self.key == Some(key);
         }
@@ -226,12 +228,12 @@ impl Instance {
     }
 
     /// Whether the process that `/proc` shows under this number, started at `ticks`, is this one.
-    pub(super) fn is_listed(&self, ticks: u64, boot_minus_monotonic_ns: u64) -> bool {
+    pub(super) fn is_listed(&self, ticks: u64, clocks: ClockOffsets) -> bool {
         if let Some(known) = self.key.map(ProcessKey::start_ticks).or(self.start_ticks) {
             return known == ticks;
         }
         // Only the fork time is known, which is a little later than the start.
-        let latest = self.start_ns.saturating_add(boot_minus_monotonic_ns) / START_TICK_NS;
+        let latest = start_ticks(clocks.boot_from_monotonic(self.start_ns));
         (latest.saturating_sub(FORK_SLACK_NS / START_TICK_NS)..=latest + 1).contains(&ticks)
     }
 

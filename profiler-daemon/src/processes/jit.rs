@@ -7,6 +7,7 @@ use super::{
     module::{Module, ModuleId, ModuleIdentity, ModuleKind, ModuleTable},
     shares::Owner,
 };
+use crate::units::MonoNs;
 
 /// Shortest wait between two looks for the file in which a process names the code it makes,
 /// nanoseconds.
@@ -16,14 +17,15 @@ impl Processes {
     /// The module of the code that a linked process makes at run time: one that bears the process's
     /// name, until the process says how this code is called, which is looked at once a second at
     /// most. [`ModuleId::JIT`] where neither is known, or has room.
-    pub fn jit(&mut self, key: ProcessKey, time_ns: u64) -> ModuleId {
+    pub fn jit(&mut self, key: ProcessKey, time_ns: MonoNs) -> ModuleId {
         let Some(id) = self.by_key.get(&key).copied() else {
             return ModuleId::JIT;
         };
         let Some(instance) = self.instances.get_mut(&id) else {
             return ModuleId::JIT;
         };
-        if !instance.jit_has_names && time_ns.saturating_sub(instance.jit_looked_ns) > JIT_WAIT_NS {
+        if !instance.jit_has_names && time_ns.saturating_since(instance.jit_looked_ns) > JIT_WAIT_NS
+        {
             instance.jit_looked_ns = time_ns;
             let owner = instance.owner(id);
             let named = self.files.perf_map(
@@ -50,7 +52,7 @@ impl Processes {
     }
 
     /// Whether code of this module, where it is some that the process made, is still in that one.
-    pub fn holds_jit(&mut self, key: ProcessKey, time_ns: u64, module: ModuleId) -> bool {
+    pub fn holds_jit(&mut self, key: ProcessKey, time_ns: MonoNs, module: ModuleId) -> bool {
         let is_jit = self.modules().get(module).kind == ModuleKind::Jit;
         !is_jit || self.jit(key, time_ns) == module
     }

@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     files::{FileCounts, Files},
-    ids::{ProcessKey, START_TICK_NS},
+    ids::{ProcessKey, start_of},
     instance::{Facts, Instance, ProcessInfo},
     leaderless::Leaderless,
     mappings::{Added, MAX_MAPPINGS, Mapping, Mappings, Place},
@@ -23,9 +23,11 @@ use super::{
     source::{Mapped, Source},
 };
 use crate::sys::{
+    clock::ClockOffsets,
     perf_record::{Event, MmapEvent},
     proc_stat::ProcStat,
 };
+use crate::units::{BootNs, MonoNs};
 
 /// Most processes known at a time, ended ones included.
 pub const MAX_PROCESSES: usize = 100_000;
@@ -78,8 +80,8 @@ pub struct Processes {
     next_id: u64,
     /// As of the last pass, less what came since.
     pub(super) rows: RowRoom,
-    pub(super) boot_minus_monotonic_ns: u64,
-    pub(super) lost_since_ns: Option<u64>,
+    pub(super) clocks: ClockOffsets,
+    pub(super) lost_since_ns: Option<MonoNs>,
     pub(super) leaderless: Leaderless,
     /// Processes that executed a program and are to be described, no more than `gathers_left`.
     undescribed: Vec<u64>,
@@ -95,13 +97,9 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Knows nobody yet. The boot clock is `boot_minus_monotonic_ns` ahead of the monotonic one.
+    /// Knows nobody yet. `clocks` leads from starts since boot to monotonic times.
     #[must_use]
-    pub fn new(
-        source: Box<dyn Source>,
-        options: ProcessOptions,
-        boot_minus_monotonic_ns: u64,
-    ) -> Self {
+    pub fn new(source: Box<dyn Source>, options: ProcessOptions, clocks: ClockOffsets) -> Self {
         Self {
             source,
             options,
@@ -113,7 +111,7 @@ impl Processes {
             jits: HashMap::new(),
             next_id: 0,
             rows: RowRoom::default(),
-            boot_minus_monotonic_ns,
+            clocks,
             lost_since_ns: None,
             leaderless: Leaderless::default(),
             undescribed: Vec::new(),
@@ -137,9 +135,8 @@ impl Processes {
 
     /// Takes in one process as `/proc` shows it, with all its mappings valid since its start.
     pub(super) fn seed(&mut self, pid: u32, stat: &ProcStat) -> Option<u64> {
-        let started_ns = stat.start_ticks * START_TICK_NS;
-        let mut instance =
-            Instance::new(pid, started_ns.saturating_sub(self.boot_minus_monotonic_ns));
+        let started_ns = self.clocks.monotonic_from_boot(start_of(stat.start_ticks));
+        let mut instance = Instance::new(pid, started_ns);
         instance.ppid = stat.ppid;
         instance.start_ticks = Some(stat.start_ticks);
         instance.set_comm(stat.comm.as_bytes());
@@ -147,7 +144,7 @@ impl Processes {
         instance.threaded = stat.threads > 1;
         let id = self.insert(instance)?;
         self.gather_facts(id);
-        self.read_mappings(id, 0, 0);
+        self.read_mappings(id, MonoNs::ZERO, MonoNs::ZERO);
         Some(id)
     }
 
@@ -169,7 +166,7 @@ impl Processes {
     }
 
     /// The process that had this number at that time: the last to start before.
-    fn at(&self, pid: u32, time_ns: u64) -> Option<u64> {
+    fn at(&self, pid: u32, time_ns: MonoNs) -> Option<u64> {
         let ids = self.by_pid.get(&pid)?;
         ids.iter()
             .rev()
@@ -179,13 +176,12 @@ impl Processes {
 
     /// The same, or what `/proc` shows now where its fork was missed, or an empty one where that is
     /// gone too.
-    fn at_or_found(&mut self, pid: u32, time_ns: u64) -> Option<u64> {
+    fn at_or_found(&mut self, pid: u32, time_ns: MonoNs) -> Option<u64> {
         if let Some(id) = self.at(pid, time_ns) {
             return Some(id);
         }
         if let Some(stat) = self.source.stat(pid) {
-            let started_ns =
-                (stat.start_ticks * START_TICK_NS).saturating_sub(self.boot_minus_monotonic_ns);
+            let started_ns = self.clocks.monotonic_from_boot(start_of(stat.start_ticks));
             if started_ns <= time_ns {
                 return self.seed(pid, &stat);
             }
@@ -240,8 +236,8 @@ impl Processes {
         }
     }
 
-    fn fork(&mut self, pid: u32, ppid: u32, time_ns: u64) {
-        let boot = self.boot_minus_monotonic_ns;
+    fn fork(&mut self, pid: u32, ppid: u32, time_ns: MonoNs) {
+        let clocks = self.clocks;
         let parent = self
             .at(ppid, time_ns)
             .and_then(|id| self.instances.get(&id))
@@ -251,7 +247,7 @@ impl Processes {
         let known = ids
             .iter()
             .rev()
-            .find(|id| self.instances[*id].born_by(time_ns, boot))
+            .find(|id| self.instances[*id].born_by(time_ns, clocks))
             .copied();
         if let Some(instance) = known.and_then(|id| self.instances.get_mut(&id)) {
             instance.forked_ns = Some(time_ns);
@@ -282,7 +278,7 @@ impl Processes {
         self.insert(instance);
     }
 
-    fn exec(&mut self, id: u64, time_ns: u64) {
+    fn exec(&mut self, id: u64, time_ns: MonoNs) {
         let Some(instance) = self.instances.get_mut(&id) else {
             return;
         };
@@ -290,7 +286,7 @@ impl Processes {
         instance.exec_ns = time_ns;
         instance.jit = ModuleId::JIT;
         instance.jit_has_names = false;
-        instance.jit_looked_ns = 0;
+        instance.jit_looked_ns = MonoNs::ZERO;
         self.changed.insert(instance.pid);
         instance.executes = true;
         instance.exited_ns = None;
@@ -326,11 +322,11 @@ impl Processes {
         let Some(instance) = self.instances.get(&id) else {
             return;
         };
-        let (pid, boot) = (instance.pid, self.boot_minus_monotonic_ns);
+        let (pid, clocks) = (instance.pid, self.clocks);
         let stat = self
             .source
             .stat(pid)
-            .filter(|stat| instance.is_listed(stat.start_ticks, boot));
+            .filter(|stat| instance.is_listed(stat.start_ticks, clocks));
         let read = stat
             .as_ref()
             .map(|_| self.source.describe(pid, self.options.cmdline));
@@ -395,7 +391,7 @@ impl Processes {
 
     /// Reads all mappings of a process anew; those not known yet count as there since `since_ns`.
     /// Answers whether the process was still there.
-    pub(super) fn read_mappings(&mut self, id: u64, since_ns: u64, now_ns: u64) -> bool {
+    pub(super) fn read_mappings(&mut self, id: u64, since_ns: MonoNs, now_ns: MonoNs) -> bool {
         let Some(instance) = self.instances.get_mut(&id) else {
             return false;
         };
@@ -447,9 +443,9 @@ impl Processes {
         true
     }
 
-    /// Ties the kernel's task to the process known from records or `/proc`; both starts in
-    /// nanoseconds, `start_ns` since boot. Cheap when it is tied already.
-    pub fn link(&mut self, pid: u32, start_monotonic_ns: u64, start_ns: u64) -> ProcessKey {
+    /// Ties the kernel's task to the process known from records or `/proc`; both starts are
+    /// of that one moment, by two clocks. Cheap when it is tied already.
+    pub fn link(&mut self, pid: u32, start_monotonic_ns: MonoNs, start_ns: BootNs) -> ProcessKey {
         let key = ProcessKey { pid, start_ns };
         if self.by_key.contains_key(&key) {
             return key;
@@ -494,7 +490,7 @@ impl Processes {
 
     /// Where an address of a linked process was at that time. `None` is counted, and has the
     /// mappings read again soon.
-    pub fn resolve(&mut self, key: ProcessKey, time_ns: u64, address: u64) -> Option<Place> {
+    pub fn resolve(&mut self, key: ProcessKey, time_ns: MonoNs, address: u64) -> Option<Place> {
         let id = *self.by_key.get(&key)?;
         let instance = self.instances.get(&id)?;
         let mut place = instance.mappings.place(address, time_ns);

@@ -3,7 +3,8 @@
 
 use super::*;
 use crate::{
-    processes::made_up::{self, Machine},
+    processes::ids::START_TICK_NS,
+    processes::made_up::{self, Machine, link, module_at, sweep},
     sys::perf_record::Device,
 };
 
@@ -11,15 +12,13 @@ const OPTIONS: ProcessOptions = ProcessOptions {
     cmdline: false,
     open_files: 10,
 };
-/// The made-up machine never slept: both clocks are equal.
-const BOOT: u64 = 0;
 const TICK: u64 = START_TICK_NS;
 
 fn machine() -> (Machine, Processes) {
     let machine = Machine::default();
     (
         machine.clone(),
-        Processes::new(Box::new(machine), OPTIONS, BOOT),
+        Processes::new(Box::new(machine), OPTIONS, ClockOffsets::default()),
     )
 }
 
@@ -29,7 +28,7 @@ fn fork(pid: u32, ppid: u32, time_ns: u64) -> Event {
         ppid,
         tid: pid,
         ptid: ppid,
-        time_ns,
+        time_ns: MonoNs::new(time_ns),
     }
 }
 
@@ -39,7 +38,7 @@ fn thread(pid: u32, tid: u32, time_ns: u64) -> Event {
         ppid: pid,
         tid,
         ptid: pid,
-        time_ns,
+        time_ns: MonoNs::new(time_ns),
     }
 }
 
@@ -49,12 +48,16 @@ fn exec(pid: u32, name: &str, time_ns: u64) -> Event {
         tid: pid,
         comm: name.as_bytes().into(),
         exec: true,
-        time_ns,
+        time_ns: MonoNs::new(time_ns),
     }
 }
 
 fn exit(pid: u32, tid: u32, time_ns: u64) -> Event {
-    Event::Exit { pid, tid, time_ns }
+    Event::Exit {
+        pid,
+        tid,
+        time_ns: MonoNs::new(time_ns),
+    }
 }
 
 fn mmap(pid: u32, start: u64, path: &str, time_ns: u64) -> Event {
@@ -70,7 +73,7 @@ fn mmap(pid: u32, start: u64, path: &str, time_ns: u64) -> Event {
         prot: 5,
         flags: 2,
         path: path.as_bytes().into(),
-        time_ns,
+        time_ns: MonoNs::new(time_ns),
     })
 }
 
@@ -81,7 +84,7 @@ fn module(
     time_ns: u64,
     address: u64,
 ) -> Option<String> {
-    let place = processes.resolve(key, time_ns, address)?;
+    let place = processes.resolve(key, MonoNs::new(time_ns), address)?;
     Some(processes.modules().get(place.module).name.to_string())
 }
 
@@ -105,7 +108,7 @@ fn fork_exec_exit() {
         exit(2, 2, 300),
     ];
     apply(&mut processes, &events);
-    let key = processes.link(2, 99, 99);
+    let key = link(&mut processes, 2, 99);
     assert_eq!(
         module(&mut processes, key, 150, 0x1010).as_deref(),
         Some("/bin/old")
@@ -118,7 +121,7 @@ fn fork_exec_exit() {
     let info = processes.info(key).unwrap();
     assert_eq!(
         (info.ppid, info.exited_ns, info.facts.uid),
-        (1, Some(300), Some(7))
+        (1, Some(MonoNs::new(300)), Some(7))
     );
     assert_eq!(info.facts.exe.as_deref(), Some("/bin/new"));
     let image = info.facts.image.as_deref().unwrap();
@@ -151,7 +154,7 @@ fn described_after_its_records() {
     processes.describe_new();
     assert_eq!(machine.described(2), 1);
     machine.hide(2);
-    let key = processes.link(2, 99, 99);
+    let key = link(&mut processes, 2, 99);
     let facts = processes.info(key).unwrap().facts;
     assert_eq!(
         (facts.exe.as_deref(), facts.uid),
@@ -174,10 +177,10 @@ fn described_when_asked_for() {
     processes.describe_new();
     let described = || -> u32 { pids.clone().map(|pid| machine.described(pid)).sum() };
     assert_eq!(described(), MAX_GATHERS);
-    let key = processes.link(MAX_GATHERS + 11, 99, 99);
+    let key = link(&mut processes, MAX_GATHERS + 11, 99);
     assert_eq!(processes.info(key).unwrap().facts.uid, Some(7));
     assert_eq!(described(), MAX_GATHERS + 1);
-    processes.sweep(1000, BOOT);
+    sweep(&mut processes, 1000);
     apply(&mut processes, &[exec(MAX_GATHERS + 10, "again", 2000)]);
     processes.describe_new();
     assert_eq!(described(), MAX_GATHERS + 2);
@@ -202,9 +205,9 @@ fn reused_pid() {
         mmap(9, 0x1000, "/bin/third", 2 * later + 1),
     ];
     apply(&mut processes, &events);
-    let third = processes.link(9, 2 * later - 5, 2 * later - 5);
-    let first = processes.link(9, 5 * TICK + 3, 5 * TICK + 3);
-    let second = processes.link(9, later - 7, later - 7);
+    let third = link(&mut processes, 9, 2 * later - 5);
+    let first = link(&mut processes, 9, 5 * TICK + 3);
+    let second = link(&mut processes, 9, later - 7);
     for (key, name) in [
         (first, "/bin/first"),
         (second, "/bin/second"),
@@ -226,7 +229,7 @@ fn linked_before_its_fork_is_read() {
     let (machine, mut processes) = machine();
     machine.show(1, 0, &[(0x1000, "/bin/old")]);
     processes.seed_from_proc();
-    let key = processes.link(2, 1000, 1000);
+    let key = link(&mut processes, 2, 1000);
     assert_eq!(processes.counts().vanished, 1);
     assert_eq!(module(&mut processes, key, 1500, 0x1000), None);
     apply(&mut processes, &[exit(2, 2, 900), fork(2, 1, 1200)]);
@@ -246,7 +249,7 @@ fn seeded_before_its_fork_is_read() {
     processes.seed_from_proc();
     processes.apply(&fork(3, 1, 7 * TICK + 500));
     assert_eq!(processes.len(), 1);
-    let key = processes.link(3, 7 * TICK + 100, 7 * TICK + 100);
+    let key = link(&mut processes, 3, 7 * TICK + 100);
     assert_eq!(
         module(&mut processes, key, 8 * TICK, 0x1000).as_deref(),
         Some("/bin/a")
@@ -262,7 +265,7 @@ fn threads_and_ends() {
     machine.show(4, 0, &[]);
     machine.threads(4, 3);
     processes.seed_from_proc();
-    let key = processes.link(4, 10, 10);
+    let key = link(&mut processes, 4, 10);
     let ended = |processes: &mut Processes| processes.info(key).unwrap().exited_ns;
     apply(
         &mut processes,
@@ -271,7 +274,7 @@ fn threads_and_ends() {
     assert_eq!(ended(&mut processes), None);
     machine.threads(4, 1);
     processes.apply(&exit(4, 6, 200));
-    assert_eq!(ended(&mut processes), Some(200));
+    assert_eq!(ended(&mut processes), Some(MonoNs::new(200)));
     apply(
         &mut processes,
         &[exec(4, "again", 300), mmap(4, 0x9000, "/bin/again", 301)],
@@ -292,16 +295,16 @@ fn lost_records() {
     machine.show(2, 0, &[(0x1000, "/bin/a")]);
     machine.show(3, 0, &[]);
     processes.seed_from_proc();
-    let [two, three] = [2, 3].map(|pid| processes.link(pid, 1, 1));
+    let [two, three] = [2, 3].map(|pid| link(&mut processes, pid, 1));
     machine.show(2, 0, &[(0x1000, "/bin/b"), (0x5000, "/lib/c")]);
     machine.hide(3);
     machine.show(8, 400, &[(0x1000, "/bin/new")]);
     let now = 10_000_000_000;
     processes.apply(&Event::Lost {
         records: 5,
-        time_ns: now,
+        time_ns: MonoNs::new(now),
     });
-    processes.sweep(now + 5, BOOT);
+    sweep(&mut processes, now + 5);
     assert_eq!(
         module(&mut processes, two, now, 0x5000).as_deref(),
         Some("/lib/c")
@@ -314,8 +317,11 @@ fn lost_records() {
         module(&mut processes, two, 5, 0x1000).as_deref(),
         Some("/bin/a")
     );
-    assert_eq!(processes.info(three).unwrap().exited_ns, Some(now + 5));
-    let eight = processes.link(8, 400 * TICK, 400 * TICK);
+    assert_eq!(
+        processes.info(three).unwrap().exited_ns,
+        Some(MonoNs::new(now + 5))
+    );
+    let eight = link(&mut processes, 8, 400 * TICK);
     assert_eq!(
         module(&mut processes, eight, now, 0x1000).as_deref(),
         Some("/bin/new")
@@ -336,7 +342,10 @@ fn lost_records_again_and_again() {
         machine.show(pid, 0, &[]);
     }
     processes.seed_from_proc();
-    let keys: Vec<_> = pids.clone().map(|pid| processes.link(pid, 1, 1)).collect();
+    let keys: Vec<_> = pids
+        .clone()
+        .map(|pid| link(&mut processes, pid, 1))
+        .collect();
     for pid in pids {
         machine.show(pid, 0, &[(0x1000, "/lib/late")]);
     }
@@ -349,9 +358,9 @@ fn lost_records_again_and_again() {
         }
         processes.apply(&Event::Lost {
             records: 1,
-            time_ns: now,
+            time_ns: MonoNs::new(now),
         });
-        processes.sweep(now, BOOT);
+        sweep(&mut processes, now);
         let known_in = |keys: &[ProcessKey]| {
             let mappings = keys.iter().filter_map(|key| processes.mappings(*key));
             mappings
@@ -371,22 +380,22 @@ fn unknown_addresses() {
     let (machine, mut processes) = machine();
     machine.show(2, 0, &[]);
     processes.seed_from_proc();
-    let key = processes.link(2, 1, 1);
+    let key = link(&mut processes, 2, 1);
     machine.show(2, 0, &[(0x1000, "/lib/late")]);
     let now = 10_000_000_000;
     assert_eq!(module(&mut processes, key, now, 0x1000), None);
-    processes.sweep(now, BOOT);
+    sweep(&mut processes, now);
     assert_eq!(
         module(&mut processes, key, now, 0x1000).as_deref(),
         Some("/lib/late")
     );
     for step in 0..10 {
         assert_eq!(module(&mut processes, key, now, 0x7000), None);
-        processes.sweep(now + step * 100_000_000, BOOT);
+        sweep(&mut processes, now + step * 100_000_000);
     }
     assert_eq!(processes.counts().reread, 1);
     machine.show(2, 99, &[(0x7000, "/bin/stranger")]);
-    processes.sweep(now + 5_000_000_000, BOOT);
+    sweep(&mut processes, now + 5_000_000_000);
     assert_eq!(processes.counts().reread, 2);
     assert_eq!(module(&mut processes, key, now, 0x7000), None);
     assert!(processes.info(key).unwrap().exited_ns.is_some());
@@ -403,18 +412,18 @@ fn forgets_the_ended() {
         &mut processes,
         &[fork(2, 1, 10), fork(3, 1, 10), fork(4, 1, 10)],
     );
-    let [two, three] = [2, 3].map(|pid| processes.link(pid, 9, 9));
+    let [two, three] = [2, 3].map(|pid| link(&mut processes, pid, 9));
     apply(
         &mut processes,
         &[exit(2, 2, 100), exit(3, 3, 100), exit(4, 4, 100)],
     );
     processes.retire(two);
-    processes.sweep(1_000_000_000, BOOT);
+    sweep(&mut processes, 1_000_000_000);
     assert_eq!(processes.len(), 4);
-    processes.sweep(20_000_000_000, BOOT);
+    sweep(&mut processes, 20_000_000_000);
     assert_eq!(processes.len(), 2);
     assert!(processes.info(two).is_none() && processes.info(three).is_some());
-    processes.sweep(2_000_000_000_000, BOOT);
+    sweep(&mut processes, 2_000_000_000_000);
     assert_eq!(processes.len(), 1);
     assert_eq!(processes.by_key.len() + processes.by_pid.len(), 1);
 }
@@ -425,8 +434,8 @@ fn unknown_parent() {
     let (machine, mut processes) = machine();
     machine.show(2, 100, &[(0x1000, "/bin/orphan")]);
     processes.apply(&fork(2, 77, 100 * TICK + 5));
-    let key = processes.link(2, 100 * TICK, 100 * TICK);
-    processes.sweep(101 * TICK, BOOT);
+    let key = link(&mut processes, 2, 100 * TICK);
+    sweep(&mut processes, 101 * TICK);
     assert_eq!(
         module(&mut processes, key, 101 * TICK, 0x1000).as_deref(),
         Some("/bin/orphan")
@@ -453,16 +462,13 @@ fn names_of_code_after_an_exec() {
     let file = tempfile::NamedTempFile::new().unwrap();
     machine.perf_map(2, file.path().to_owned());
     // Linked while records wait to be read: /proc tells of the program that they are about.
-    let key = processes.link(2, 1, 1);
+    let key = link(&mut processes, 2, 1);
     let now = 10_000_000_000;
-    let named = processes.resolve(key, now, 0x1000).unwrap().module;
+    let named = module_at(&mut processes, key, now);
     assert_ne!(named, ModuleId::JIT);
     let events = [exec(2, "new", now - 5), mmap(2, 0x1000, "//anon", now - 4)];
     apply(&mut processes, &events);
-    assert_eq!(
-        processes.resolve(key, now + 1, 0x1000).unwrap().module,
-        named
-    );
+    assert_eq!(module_at(&mut processes, key, now + 1), named);
 }
 
 // Check that a file that was closed is opened through another process that has it mapped where the
@@ -480,8 +486,8 @@ fn a_file_that_was_mapped_by_another_path() {
         machine.show(pid, 0, &[(0x1000, path)]);
         machine.user(pid, user);
         machine.file(pid, file);
-        let key = processes.link(pid, 1, 1);
-        processes.resolve(key, now, 0x1000).unwrap().module
+        let key = link(processes, pid, 1);
+        module_at(processes, key, now)
     };
     let module = show(&mut processes, 2, 7, "/lib/own", "own");
     let attacked = show(&mut processes, 3, 7, "/attack/own", "own");
@@ -513,8 +519,8 @@ fn many_files_that_name_code() {
             machine.show(pid, 0, &[(0x1000, "//anon")]);
             machine.perf_map(pid, file.path().to_owned());
             machine.user(pid, if pid == 2 { 7 } else { 8 });
-            let key = processes.link(pid, 1, 1);
-            processes.resolve(key, now, 0x1000).unwrap().module
+            let key = link(&mut processes, pid, 1);
+            module_at(&mut processes, key, now)
         })
         .collect();
     assert_eq!(processes.file_counts().evicted, 200 - 64);
@@ -552,14 +558,14 @@ fn modules_leave_with_their_last_mapping() {
         names
     };
     assert!(left(&mut processes).is_empty());
-    processes.sweep(SECOND, BOOT);
+    sweep(&mut processes, SECOND);
     assert!(left(&mut processes).is_empty());
-    processes.sweep(7 * SECOND, BOOT);
+    sweep(&mut processes, 7 * SECOND);
     assert_eq!(
         left(&mut processes),
         ["/bin/ends", "/bin/old", "/lib/shared"]
     );
-    let key = processes.link(1, 0, 0);
+    let key = link(&mut processes, 1, 0);
     let now = module(&mut processes, key, 7 * SECOND, 0x5010);
     assert_eq!(now.as_deref(), Some("/bin/new"));
 }
@@ -581,13 +587,13 @@ fn a_module_without_room_is_looked_at_again() {
         }
     }
     apply(&mut processes, &[mmap(2, 0x9000, "/lib/late", 220)]);
-    let key = processes.link(2, 0, 0);
+    let key = link(&mut processes, 2, 0);
     let name = module(&mut processes, key, 300, 0x9010);
     assert_eq!(name.as_deref(), Some("[unknown]"));
     assert!(processes.modules().wants_sweep());
     assert!(processes.sweep_modules(|_| {}).len() > 60_000);
     machine.show(2, 0, &[(0x1000, "/bin/shown"), (0x9000, "/lib/late")]);
-    processes.sweep(1_000, BOOT);
+    sweep(&mut processes, 1_000);
     let name = module(&mut processes, key, 1_100, 0x9010);
     assert_eq!(name.as_deref(), Some("/lib/late"));
 }

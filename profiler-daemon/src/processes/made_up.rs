@@ -9,12 +9,19 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use super::source::{Description, Mapped, Source};
+use super::{
+    ids::ProcessKey,
+    live::Processes,
+    module::ModuleId,
+    source::{Description, Mapped, Source},
+};
 use crate::sys::{
+    clock::ClockOffsets,
     perf_record::Device,
     proc_maps::{ExecMaps, MapsEntry},
     proc_stat::ProcStat,
 };
+use crate::units::{BootNs, MonoNs};
 
 /// One process as the made-up `/proc` shows it: start ticks, threads, mappings as (start, path),
 /// the file that names the code it makes.
@@ -159,4 +166,20 @@ impl Source for Machine {
     fn own_vdso(&self) -> Option<Vec<u8>> {
         None
     }
+}
+
+/// Ties the kernel's task of this start; the made-up machine never slept, so both clocks are equal.
+pub(super) fn link(processes: &mut Processes, pid: u32, start_ns: u64) -> ProcessKey {
+    processes.link(pid, MonoNs::new(start_ns), BootNs::new(start_ns))
+}
+
+/// The module at address 0x1000 at that time.
+pub(super) fn module_at(processes: &mut Processes, key: ProcessKey, time_ns: u64) -> ModuleId {
+    let place = processes.resolve(key, MonoNs::new(time_ns), 0x1000);
+    place.unwrap().module
+}
+
+/// A pass at that time.
+pub(super) fn sweep(processes: &mut Processes, now_ns: u64) {
+    processes.sweep(MonoNs::new(now_ns), ClockOffsets::default());
 }

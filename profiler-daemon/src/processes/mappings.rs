@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use super::module::ModuleId;
+use crate::units::MonoNs;
 
 /// Most mappings of one process, present ones; JIT engines reach thousands.
 pub const MAX_MAPPINGS: usize = 4096;
@@ -40,7 +41,7 @@ pub struct Mapping {
     /// File offset of `start`; `None` where the module is no file and offsets are addresses.
     pub file_offset: Option<u64>,
     /// Since when, monotonic nanoseconds; 0 where it was there before anybody looked.
-    pub since_ns: u64,
+    pub since_ns: MonoNs,
 }
 
 impl Mapping {
@@ -100,12 +101,12 @@ pub struct Mappings {
     /// Present ones: by address, never overlapping.
     present: Vec<Mapping>,
     /// Ended ones with the time of their end, in order of that time.
-    ended: Vec<(u64, Mapping)>,
+    ended: Vec<(MonoNs, Mapping)>,
     generation: u32,
     changes: u32,
     /// What the process had mapped until it executed its present program, and when that was.
     /// Shared, not copied: most often it is the table of the parent.
-    before: Option<(u64, Arc<Mappings>)>,
+    before: Option<(MonoNs, Arc<Mappings>)>,
     /// How many programs are remembered.
     depth: u32,
 }
@@ -145,13 +146,13 @@ impl Mappings {
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.present.capacity() * size_of::<Mapping>()
-            + self.ended.capacity() * size_of::<(u64, Mapping)>()
+            + self.ended.capacity() * size_of::<(MonoNs, Mapping)>()
     }
 
     /// Where this address was at that time. Also answers for ended mappings, as long as they are
     /// kept.
     #[must_use]
-    pub fn place(&self, address: u64, time_ns: u64) -> Option<Place> {
+    pub fn place(&self, address: u64, time_ns: MonoNs) -> Option<Place> {
         if let Some((exec_ns, before)) = &self.before
             && time_ns < *exec_ns
         {
@@ -243,7 +244,7 @@ impl Mappings {
         let since_ns = covered
             .iter()
             .map(|mapping| mapping.since_ns)
-            .fold(new.since_ns, u64::min);
+            .fold(new.since_ns, MonoNs::min);
         let file_offset = new
             .file_offset
             .map(|offset| offset.wrapping_sub(new.start.wrapping_sub(start)));
@@ -264,7 +265,7 @@ impl Mappings {
         self.changes = self.changes.wrapping_add(1);
     }
 
-    fn end(&mut self, mapping: Mapping, time_ns: u64) {
+    fn end(&mut self, mapping: Mapping, time_ns: MonoNs) {
         if self.ended.len() >= MAX_ENDED {
             self.ended.drain(..MAX_ENDED / 4);
         }
@@ -274,7 +275,7 @@ impl Mappings {
 
     /// The process became another program: nothing is mapped any more. What was is remembered for
     /// older stacks.
-    pub fn exec(this: &mut Arc<Self>, time_ns: u64) {
+    pub fn exec(this: &mut Arc<Self>, time_ns: MonoNs) {
         let depth = this.depth + 1;
         let mut before = Arc::clone(this);
         if depth > MAX_BEFORE {
@@ -292,7 +293,7 @@ impl Mappings {
     /// Takes over what `/proc/PID/maps` says now, after something was missed: mappings not in
     /// `listed` end now, new ones that take the place of others count from `since_ns` on, those at
     /// free addresses always. Answers how many had no room.
-    pub fn replace_all(&mut self, listed: &[Mapping], since_ns: u64, now_ns: u64) -> u64 {
+    pub fn replace_all(&mut self, listed: &[Mapping], since_ns: MonoNs, now_ns: MonoNs) -> u64 {
         let mut gone = Vec::new();
         self.present.retain(|old| {
             // Both lists are in order of address.
@@ -313,14 +314,14 @@ impl Mappings {
         for new in listed {
             let at = self.present.partition_point(|old| old.end <= new.start);
             let free = self.present.get(at).is_none_or(|old| old.start >= new.end);
-            let since_ns = if free { 0 } else { since_ns };
+            let since_ns = if free { MonoNs::ZERO } else { since_ns };
             full += u64::from(self.add(Mapping { since_ns, ..*new }) == Added::Full);
         }
         full
     }
 
     /// Forgets mappings that ended more than [`KEEP_ENDED_NS`] ago.
-    pub fn forget_old(&mut self, now_ns: u64) {
+    pub fn forget_old(&mut self, now_ns: MonoNs) {
         let limit_ns = now_ns.saturating_sub(KEEP_ENDED_NS);
         let old = self.ended.partition_point(|(end_ns, _)| *end_ns < limit_ns);
         self.ended.drain(..old);
@@ -339,7 +340,7 @@ impl Mappings {
 
     /// Whether [`Self::forget_old`] would forget anything.
     #[must_use]
-    pub fn has_old(&self, now_ns: u64) -> bool {
+    pub fn has_old(&self, now_ns: MonoNs) -> bool {
         let limit_ns = now_ns.saturating_sub(KEEP_ENDED_NS);
         self.ended
             .first()
@@ -365,13 +366,13 @@ mod tests {
             end,
             module,
             file_offset: Some(file_offset),
-            since_ns,
+            since_ns: MonoNs::new(since_ns),
         }
     }
 
     fn at(mappings: &Mappings, address: u64, time_ns: u64) -> Option<(ModuleId, u64)> {
         mappings
-            .place(address, time_ns)
+            .place(address, MonoNs::new(time_ns))
             .map(|place| (place.module, place.offset))
     }
 
@@ -385,7 +386,7 @@ mod tests {
         assert_eq!(table.generation(), 0);
         assert_eq!(table.add(file(B, 0x1000, 0x3000, 0, 20)), Added::Replaced);
         assert_eq!(table.generation(), 1);
-        Mappings::exec(&mut mappings, 30);
+        Mappings::exec(&mut mappings, MonoNs::new(30));
         assert_eq!(mappings.generation(), 2);
         let seen: Vec<_> = [9, 10, 19, 20, 29, 30]
             .map(|time| at(&mappings, 0x1010, time))
@@ -419,10 +420,19 @@ mod tests {
             file_offset: None,
             since_ns,
         };
-        assert_eq!(mappings.add(jit(0x1000, 0x2000, 1)), Added::New);
-        assert_eq!(mappings.add(jit(0x1000, 0x2000, 5)), Added::Known);
+        assert_eq!(
+            mappings.add(jit(0x1000, 0x2000, MonoNs::new(1))),
+            Added::New
+        );
+        assert_eq!(
+            mappings.add(jit(0x1000, 0x2000, MonoNs::new(5))),
+            Added::Known
+        );
         assert_eq!(mappings.changes(), 1);
-        assert_eq!(mappings.add(jit(0x1800, 0x3000, 6)), Added::New);
+        assert_eq!(
+            mappings.add(jit(0x1800, 0x3000, MonoNs::new(6))),
+            Added::New
+        );
         assert_eq!((mappings.present().len(), mappings.changes()), (1, 2));
         assert_eq!(at(&mappings, 0x2fff, 6), Some((ModuleId::JIT, 0x2fff)));
         assert_eq!(mappings.add(file(A, 0x8000, 0x9000, 0, 1)), Added::New);
@@ -450,13 +460,20 @@ mod tests {
         mappings.add(file(A, 0x1000, 0x2000, 0, 1));
         mappings.add(file(B, 0x5000, 0x6000, 0, 1));
         let listed = [file(A, 0x1000, 0x2000, 0, 0), file(B, 0x8000, 0x9000, 0, 0)];
-        assert_eq!(mappings.replace_all(&listed, 50, 100), 0);
+        assert_eq!(
+            mappings.replace_all(&listed, MonoNs::new(50), MonoNs::new(100)),
+            0
+        );
         assert_eq!(at(&mappings, 0x1000, 60), Some((A, 0)));
         assert_eq!(at(&mappings, 0x5000, 60), Some((B, 0)));
         assert_eq!(at(&mappings, 0x5000, 100), None);
         assert_eq!(at(&mappings, 0x8000, 49), Some((B, 0)));
         assert_eq!(
-            mappings.replace_all(&[file(B, 0x1000, 0x2000, 0, 0)], 150, 200),
+            mappings.replace_all(
+                &[file(B, 0x1000, 0x2000, 0, 0)],
+                MonoNs::new(150),
+                MonoNs::new(200)
+            ),
             0
         );
         let around = [149, 150].map(|time_ns| at(&mappings, 0x1000, time_ns));
@@ -496,15 +513,18 @@ mod tests {
         let table = Arc::make_mut(&mut mappings);
         table.add(file(A, 0x1000, 0x2000, 0, 1));
         table.add(file(B, 0x1000, 0x2000, 0, 2));
-        Mappings::exec(&mut mappings, 5);
+        Mappings::exec(&mut mappings, MonoNs::new(5));
         assert_eq!(
             [1, 4].map(|time_ns| at(&mappings, 0x1000, time_ns)),
             [Some((A, 0)), Some((B, 0))]
         );
-        assert!(!mappings.has_old(5 + KEEP_ENDED_NS) && mappings.has_old(6 + KEEP_ENDED_NS));
-        Arc::make_mut(&mut mappings).forget_old(6 + KEEP_ENDED_NS);
+        assert!(
+            !mappings.has_old(MonoNs::new(5 + KEEP_ENDED_NS))
+                && mappings.has_old(MonoNs::new(6 + KEEP_ENDED_NS))
+        );
+        Arc::make_mut(&mut mappings).forget_old(MonoNs::new(6 + KEEP_ENDED_NS));
         assert_eq!(at(&mappings, 0x1000, 4), None);
-        assert!(!mappings.has_old(u64::MAX));
+        assert!(!mappings.has_old(MonoNs::MAX));
     }
 
     // Check that a process that executes one program after another without end does not remember
@@ -514,7 +534,7 @@ mod tests {
         let mut mappings = Arc::new(Mappings::default());
         for time_ns in 1..100 {
             Arc::make_mut(&mut mappings).add(file(A, 0x1000, 0x2000, 0, time_ns));
-            Mappings::exec(&mut mappings, time_ns);
+            Mappings::exec(&mut mappings, MonoNs::new(time_ns));
         }
         let mut remembered = 0;
         let mut next = mappings.before.as_ref();
@@ -541,7 +561,7 @@ mod tests {
                 }
             }
             for (address, expected) in model.iter().enumerate() {
-                prop_assert_eq!(mappings.place(address as u64, u64::MAX), *expected);
+                prop_assert_eq!(mappings.place(address as u64, MonoNs::MAX), *expected);
             }
             prop_assert!(mappings.present().windows(2).all(|pair| pair[0].end <= pair[1].start));
         }

@@ -19,6 +19,7 @@ use crate::sys::{
     perf_record::Event,
     waker::Waker,
 };
+use crate::units::{BootNs, MonoNs};
 
 const OPTIONS: ProcessOptions = ProcessOptions {
     cmdline: true,
@@ -27,8 +28,8 @@ const OPTIONS: ProcessOptions = ProcessOptions {
 
 fn start() -> Option<(SideBand, Processes)> {
     let side_band = SideBand::open(256 << 10).ok()?;
-    let boot = ClockOffsets::now().boot_minus_monotonic_ns;
-    Some((side_band, Processes::new(Box::new(ProcFs), OPTIONS, boot)))
+    let clocks = ClockOffsets::now();
+    Some((side_band, Processes::new(Box::new(ProcFs), OPTIONS, clocks)))
 }
 
 /// Handles records until `done` says so of one; answers its time.
@@ -36,7 +37,7 @@ fn follow(
     side_band: &mut SideBand,
     processes: &mut Processes,
     done: impl Fn(&Event) -> bool,
-) -> u64 {
+) -> MonoNs {
     let waker = Waker::new().unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
@@ -83,8 +84,8 @@ fn short_life() {
         &mut processes,
         |event| matches!(event, Event::Exit { pid: ended, .. } if *ended == pid),
     );
-    let boot = ClockOffsets::now().boot_minus_monotonic_ns;
-    let key = processes.link(pid, before_ns, before_ns + boot);
+    let clocks = ClockOffsets::now();
+    let key = processes.link(pid, before_ns, clocks.boot_from_monotonic(before_ns));
     let info = processes.info(key).unwrap();
     assert_eq!(info.facts.exe.as_deref(), program.to_str());
     assert_eq!(info.ppid, std::process::id());
@@ -130,12 +131,16 @@ fn seeded_and_heard_agree() {
         &mut heard,
         |event| matches!(event, Event::Mmap(mmap) if mmap.pid == pid && mmap.path.windows(5).any(|part| part == b"libc.")),
     );
-    let boot = ClockOffsets::now().boot_minus_monotonic_ns;
-    let mut seeded = Processes::new(Box::new(ProcFs), OPTIONS, boot);
+    let clocks = ClockOffsets::now();
+    let mut seeded = Processes::new(Box::new(ProcFs), OPTIONS, clocks);
     seeded.seed_from_proc();
     let ticks = crate::sys::proc_fs::stat(pid).unwrap().start_ticks;
-    let key: ProcessKey = seeded.link(pid, before_ns, ticks * super::ids::START_TICK_NS);
-    let heard_key = heard.link(pid, before_ns, before_ns + boot);
+    let key: ProcessKey = seeded.link(
+        pid,
+        before_ns,
+        BootNs::new(ticks * super::ids::START_TICK_NS),
+    );
+    let heard_key = heard.link(pid, before_ns, clocks.boot_from_monotonic(before_ns));
     child.kill().unwrap();
     child.wait().unwrap();
     let now_ns = clock::monotonic_ns();

@@ -11,7 +11,8 @@ use super::{
     row_room::RowRoom,
     shares::Shares,
 };
-use crate::sys::clock::monotonic_ns;
+use crate::sys::clock::{ClockOffsets, monotonic_ns};
+use crate::units::MonoNs;
 
 /// How long an ended process is kept for stacks walked before its end, nanoseconds.
 const KEEP_EXITED_NS: u64 = KEEP_ENDED_NS;
@@ -29,9 +30,9 @@ const LOSS_SPAN_NS: u64 = 1_000_000_000;
 
 impl Processes {
     /// Reads again what may be incomplete, notices ends that were not heard, forgets what is long
-    /// over. `boot_minus_monotonic_ns` grows while the machine sleeps.
-    pub fn sweep(&mut self, now_ns: u64, boot_minus_monotonic_ns: u64) {
-        self.boot_minus_monotonic_ns = boot_minus_monotonic_ns;
+    /// over. `clocks` are as they stand now: they part while the machine sleeps.
+    pub fn sweep(&mut self, now_ns: MonoNs, clocks: ClockOffsets) {
+        self.clocks = clocks;
         if let Some(since_ns) = self.lost_since_ns.take() {
             self.after_loss(since_ns.saturating_sub(LOSS_SPAN_NS), now_ns);
         }
@@ -45,8 +46,8 @@ impl Processes {
 
     /// Records were lost: every process may have ended or mapped something, and new ones may be
     /// unknown.
-    fn after_loss(&mut self, since_ns: u64, now_ns: u64) {
-        let boot = self.boot_minus_monotonic_ns;
+    fn after_loss(&mut self, since_ns: MonoNs, now_ns: MonoNs) {
+        let clocks = self.clocks;
         let pids = self.source.pids();
         let listed: HashSet<u32> = pids.iter().copied().collect();
         for instance in self.instances.values_mut() {
@@ -56,9 +57,9 @@ impl Processes {
                     .contains(&instance.pid)
                     .then(|| self.source.stat(instance.pid))
                     .flatten();
-                if stat
-                    .is_some_and(|stat| instance.is_listed(stat.start_ticks, boot) && !stat.dead())
-                {
+                if stat.is_some_and(|stat| {
+                    instance.is_listed(stat.start_ticks, clocks) && !stat.dead()
+                }) {
                     instance.exited_ns = None;
                     instance.leader_gone = false;
                     self.changed.insert(instance.pid);
@@ -92,10 +93,10 @@ impl Processes {
     /// The processes to read again in this pass, and since when they may be incomplete. Those with
     /// addresses that were in no mapping go first, in half of the places; in the rest, those that
     /// were read longest ago, so that all have their turn.
-    fn due(&self, now_ns: u64) -> Vec<(u64, u64)> {
+    fn due(&self, now_ns: MonoNs) -> Vec<(u64, MonoNs)> {
         let due = self.instances.iter().filter_map(|(id, instance)| {
             let since_ns = instance.incomplete_since_ns?;
-            let waited_ns = now_ns.saturating_sub(instance.reread_ns);
+            let waited_ns = now_ns.saturating_since(instance.reread_ns);
             (instance.exited_ns.is_none() && waited_ns >= instance.reread_wait_ns).then_some((
                 instance.reread_ns,
                 *id,
@@ -115,10 +116,10 @@ impl Processes {
         both.map(|(_, id, since_ns, _)| (id, since_ns)).collect()
     }
 
-    fn reread(&mut self, now_ns: u64) {
+    fn reread(&mut self, now_ns: MonoNs) {
         let began_ns = monotonic_ns();
         for (id, since_ns) in self.due(now_ns) {
-            if monotonic_ns().saturating_sub(began_ns) > REREAD_NS {
+            if monotonic_ns().saturating_since(began_ns) > REREAD_NS {
                 break;
             }
             self.counts.reread += 1;
@@ -130,11 +131,11 @@ impl Processes {
             instance.reread_ns = now_ns;
             instance.reread_wait_ns =
                 (instance.reread_wait_ns * 2).clamp(REREAD_WAIT_NS.0, REREAD_WAIT_NS.1);
-            let (pid, boot) = (instance.pid, self.boot_minus_monotonic_ns);
+            let (pid, clocks) = (instance.pid, self.clocks);
             let stat = self.source.stat(pid);
             let same = stat.is_some_and(|stat| {
                 instance.kernel_thread = stat.kernel_thread();
-                instance.is_listed(stat.start_ticks, boot) && !stat.dead()
+                instance.is_listed(stat.start_ticks, clocks) && !stat.dead()
             });
             // Ended between the two looks: the maps read may be another's, or none.
             if (!same || !self.read_mappings(id, since_ns, now_ns))
@@ -146,7 +147,7 @@ impl Processes {
         }
     }
 
-    fn forget(&mut self, now_ns: u64) {
+    fn forget(&mut self, now_ns: MonoNs) {
         let tables = self.instances.values().map(|instance| &instance.mappings);
         let rows = tables.map(|table| table.present().len() / Arc::strong_count(table));
         self.rows = RowRoom::of(rows.sum());
@@ -166,7 +167,7 @@ impl Processes {
                 };
                 instance
                     .exited_ns
-                    .is_some_and(|exited_ns| now_ns.saturating_sub(exited_ns) > keep_ns)
+                    .is_some_and(|exited_ns| now_ns.saturating_since(exited_ns) > keep_ns)
             })
             .map(|(id, _)| *id)
             .collect();

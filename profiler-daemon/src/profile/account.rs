@@ -32,6 +32,7 @@ use super::{
     window_history::WindowHistory,
 };
 use crate::processes::ids::{ProcessKey, ThreadKey};
+use crate::units::MonoNs;
 
 /// What reports read. Cloning costs a few reference counts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -160,7 +161,7 @@ impl Account {
 
     /// The last event of its threads that have rows, monotonic nanoseconds.
     #[must_use]
-    pub fn last_ns(&self) -> u64 {
+    pub fn last_ns(&self) -> MonoNs {
         let threads = self.threads.values();
         threads
             .map(|thread| thread.last_ns)
@@ -245,7 +246,7 @@ impl Account {
             return;
         }
         self.settle_identity(update);
-        let life_ns = update.last_event_ns.saturating_sub(update.first_event_ns);
+        let life_ns = update.last_event_ns.saturating_since(update.first_event_ns);
         if sum(&update.classes).saturating_add(update.unobserved_ns) != life_ns {
             refusals.unbalanced_threads += 1;
         }
@@ -441,7 +442,7 @@ impl Account {
     /// Replaces a thread's counts of one system call.
     pub fn update_call(
         &mut self,
-        segment_ns: u64,
+        segment_ns: MonoNs,
         update: &SyscallUpdate,
         refusals: &mut Refusals,
     ) {
@@ -462,7 +463,7 @@ impl Account {
     /// no less of it. `told`: a sleep run tells of the recent past.
     fn update_open_call(
         &mut self,
-        segment_ns: u64,
+        segment_ns: MonoNs,
         thread: ThreadKey,
         now: Option<OpenCall>,
         told: bool,

@@ -26,6 +26,7 @@ use super::{
 use crate::{
     config::{MAX_SESSION_SPANS, MAX_SESSIONS},
     processes::ids::ThreadKey,
+    units::MonoNs,
 };
 
 /// The largest moment, and the largest sum of one kind of number over a whole profile: reports add
@@ -126,7 +127,7 @@ impl Snapshot {
     /// The first thing that does not hold together.
     pub fn check(&self) -> Result<(), Flaw> {
         expect(self.started_ns <= self.now_ns, "it ends before it begins")?;
-        expect(u128::from(self.now_ns) <= LARGEST_SUM, TOO_LARGE)?;
+        expect(u128::from(self.now_ns.ns()) <= LARGEST_SUM, TOO_LARGE)?;
         self.timeline.check(self.now_ns)?;
         self.sessions.is_whole(self.now_ns)?;
         self.counters.check()?;
@@ -167,7 +168,7 @@ impl Measured {
             let ends = state
                 .detached
                 .is_none_or(|at| at.ns >= function.attached.ns);
-            ends && u128::from(function.attached.ns) <= LARGEST_SUM
+            ends && u128::from(function.attached.ns.ns()) <= LARGEST_SUM
                 && of.modules.holds(function.module)
         };
         expect(
@@ -234,7 +235,7 @@ impl AccountView {
         node.index() < self.nodes.len()
     }
 
-    fn check_rows(&self, now_ns: u64, sums: &mut Sums) -> Result<(), Flaw> {
+    fn check_rows(&self, now_ns: MonoNs, sums: &mut Sums) -> Result<(), Flaw> {
         let threads: &BTreeMap<ThreadKey, Thread> = &self.threads;
         for thread in threads.values() {
             check_totals(&thread.totals)?;
@@ -244,7 +245,7 @@ impl AccountView {
             )?;
             sums.threads += of_totals(&thread.totals);
             if thread.in_syscall.is_some() {
-                sums.calls += u128::from(now_ns.saturating_sub(thread.in_syscall_since_ns));
+                sums.calls += u128::from(now_ns.saturating_since(thread.in_syscall_since_ns));
             }
         }
         check_totals(&self.folded.totals)?;
@@ -266,13 +267,13 @@ impl AccountView {
     fn check_segments(&self, sums: &mut Sums) -> Result<(), Flaw> {
         let begins = self
             .history
-            .within(0, u64::MAX)
+            .within(MonoNs::ZERO, MonoNs::MAX)
             .map(|segment| segment.from_ns);
         expect(
             begins.is_sorted_by(|a, b| a < b),
             "its segments are out of order",
         )?;
-        for segment in self.history.within(0, u64::MAX) {
+        for segment in self.history.within(MonoNs::ZERO, MonoNs::MAX) {
             expect(
                 segment
                     .nodes
@@ -310,7 +311,7 @@ impl AccountView {
 }
 
 impl Sessions {
-    fn is_whole(&self, now_ns: u64) -> Result<(), Flaw> {
+    fn is_whole(&self, now_ns: MonoNs) -> Result<(), Flaw> {
         let spans: usize = self.list().iter().map(|session| session.spans.len()).sum();
         expect(
             self.list().len() <= MAX_SESSIONS && spans <= MAX_SESSION_SPANS,
@@ -341,7 +342,7 @@ impl Counters {
 }
 
 impl Timeline {
-    fn check(&self, now_ns: u64) -> Result<(), Flaw> {
+    fn check(&self, now_ns: MonoNs) -> Result<(), Flaw> {
         let begins = self.starts.iter().map(|start| start.from_ns);
         let rises = begins.clone().zip(begins.skip(1)).all(|(a, b)| a <= b)
             && self
@@ -369,32 +370,41 @@ mod tests {
     };
     use super::*;
     use crate::processes::ids::ProcessKey;
+    use crate::units::{BootNs, UnixNs};
 
     const SECOND_NS: u64 = 1_000_000_000;
     const PROCESS: ProcessKey = ProcessKey {
         pid: 7,
-        start_ns: SECOND_NS,
+        start_ns: BootNs::new(SECOND_NS),
     };
 
     /// Of a process with a thread inside a system call, and a session that runs.
     fn snapshot() -> Snapshot {
-        let mut profile = Profile::new(Limits::default(), SECOND_NS, SECOND_NS);
+        let mut profile = Profile::new(
+            Limits::default(),
+            MonoNs::new(SECOND_NS),
+            UnixNs::new(SECOND_NS),
+        );
         for second in 2..5 {
             let now_ns = second * SECOND_NS;
             profile.apply(DrainPass {
-                now_ns,
-                now_unix_ns: now_ns,
-                processes: vec![ProcessInfo::unknown(PROCESS, CommName::new("p"), 0)],
+                now_ns: MonoNs::new(now_ns),
+                now_unix_ns: UnixNs::new(now_ns),
+                processes: vec![ProcessInfo::unknown(
+                    PROCESS,
+                    CommName::new("p"),
+                    UnixNs::ZERO,
+                )],
                 threads: vec![ThreadUpdate {
                     thread: ThreadKey {
                         tid: 7,
-                        start_ns: SECOND_NS,
+                        start_ns: BootNs::new(SECOND_NS),
                     },
                     process: PROCESS,
                     comm: CommName::new("p"),
                     state: ThreadState::Blocked,
-                    first_event_ns: SECOND_NS,
-                    last_event_ns: now_ns,
+                    first_event_ns: MonoNs::new(SECOND_NS),
+                    last_event_ns: MonoNs::new(now_ns),
                     unobserved_ns: 0,
                     classes: [0, now_ns - SECOND_NS, 0, 0, 0],
                     kinds: [0, 0, 0, now_ns - SECOND_NS, 0, 0, 0, 0],
@@ -404,7 +414,7 @@ mod tests {
                     profiler_cost_ns: 0,
                     call: Some(OpenCall {
                         number: 1,
-                        since_ns: SECOND_NS,
+                        since_ns: MonoNs::new(SECOND_NS),
                         entry_seen: true,
                         time: CallTime {
                             total_ns: now_ns - SECOND_NS,
@@ -440,7 +450,7 @@ mod tests {
     fn numbers() {
         assert_eq!(snapshot().check(), Ok(()));
         let large = "larger than any";
-        assert!(refused(large, |of| of.now_ns = u64::MAX));
+        assert!(refused(large, |of| of.now_ns = MonoNs::MAX));
         assert!(refused(large, |of| of.images[0].ended = u64::MAX));
         assert!(refused(large, |of| {
             Arc::make_mut(&mut of.counters).losses[0].1 = u64::MAX;
@@ -458,13 +468,19 @@ mod tests {
         // A thread that has been inside a call for most of the largest moment there is, and another
         // one.
         assert!(refused(large, |of| {
-            of.now_ns = 1 << 60;
+            of.now_ns = MonoNs::new(1 << 60);
             let account = &mut of.processes.get_mut(&PROCESS).unwrap().account;
             let threads = Arc::make_mut(&mut account.threads);
             let mut other = threads.values().next().unwrap().clone();
-            other.in_syscall_since_ns = 0;
+            other.in_syscall_since_ns = MonoNs::ZERO;
             for tid in 8..20 {
-                threads.insert(ThreadKey { tid, start_ns: 0 }, other.clone());
+                threads.insert(
+                    ThreadKey {
+                        tid,
+                        start_ns: BootNs::ZERO,
+                    },
+                    other.clone(),
+                );
             }
         }));
     }

@@ -24,6 +24,7 @@ use super::{
     values::{Totals, is_wait},
     weights,
 };
+use crate::units::MonoNs;
 
 /// What a node weighs: a quarter of an octave each, 255 is the whole session. Never above its
 /// caller's.
@@ -199,7 +200,7 @@ impl Account {
 
     /// What each node weighs, at the time of a pass (monotonic), in the bucket of the recent past
     /// that began at `bucket_ns`.
-    pub(super) fn levels(&self, whole: &WholeSession, now_ns: u64, bucket_ns: u64) -> Levels {
+    pub(super) fn levels(&self, whole: &WholeSession, now_ns: MonoNs, bucket_ns: MonoNs) -> Levels {
         let nodes = self.tree.nodes();
         let parent = |index: usize| nodes[index].parent.index();
         let per_mark = self.per_mark();
@@ -248,7 +249,7 @@ impl Account {
     }
 
     /// Has incomplete stacks weigh less, and recent ones and innermost frames more.
-    fn favour(&self, recent_ns: u64, bucket_ns: u64, levels: &mut Levels) {
+    fn favour(&self, recent_ns: MonoNs, bucket_ns: MonoNs, levels: &mut Levels) {
         let nodes = self.tree.nodes();
         let Levels { path, frame } = levels;
         let mut incomplete = vec![false; nodes.len()];
@@ -298,7 +299,7 @@ impl Account {
     }
 
     /// How much heavier each node is for being recent.
-    fn recent(&self, recent_ns: u64, bucket_ns: u64) -> Vec<Level> {
+    fn recent(&self, recent_ns: MonoNs, bucket_ns: MonoNs) -> Vec<Level> {
         let mut recent = vec![0; self.tree.nodes().len()];
         let slept = self.history.sleep_runs().filter(|s| s.to_ns > recent_ns);
         let slept = slept.filter_map(|sleep_run| sleep_run.holder?.leaf());
@@ -308,7 +309,7 @@ impl Account {
         for leaf in slept.chain(leaves).chain(held) {
             recent[leaf.index()] = RECENT;
         }
-        for segment in self.history.within(recent_ns, u64::MAX) {
+        for segment in self.history.within(recent_ns, MonoNs::MAX) {
             let is_this = segment.from_ns >= bucket_ns;
             for (node, _) in segment.nodes.keys() {
                 recent[node.index()] = if is_this { 2 * RECENT } else { RECENT };

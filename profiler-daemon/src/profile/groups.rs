@@ -14,6 +14,7 @@ use super::{
     input::ProcessInfo,
     values::{add_classes, sum},
 };
+use crate::units::MonoNs;
 
 /// Where groups beyond the bound are counted.
 pub const OTHER: &str = "other";
@@ -43,7 +44,7 @@ pub struct GroupsView {
 #[derive(Debug)]
 struct Group {
     counters: GroupCounters,
-    gained_ns: u64,
+    gained_ns: MonoNs,
 }
 
 /// What a process has already been counted for.
@@ -81,7 +82,7 @@ impl Groups {
     pub(super) fn credit(
         &mut self,
         name: &Arc<str>,
-        now_ns: u64,
+        now_ns: MonoNs,
         credited: &mut Credited,
         classes: &ClassNs,
         samples: u64,
@@ -122,10 +123,10 @@ impl Groups {
     }
 
     /// Drops the groups that were idle for too long.
-    pub fn drop_idle(&mut self, now_ns: u64) {
+    pub fn drop_idle(&mut self, now_ns: MonoNs) {
         let idle_ns = self.idle_ns;
         self.groups
-            .retain(|_, group| now_ns.saturating_sub(group.gained_ns) < idle_ns);
+            .retain(|_, group| now_ns.saturating_since(group.gained_ns) < idle_ns);
     }
 
     /// All counters as of now.
@@ -171,7 +172,11 @@ pub fn group_name(info: &ProcessInfo) -> Arc<str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{processes::ids::ProcessKey, profile::input::CommName};
+    use crate::{
+        processes::ids::ProcessKey,
+        profile::input::CommName,
+        units::{BootNs, UnixNs},
+    };
 
     fn user(ns: u64) -> ClassNs {
         [ns, 0, 0, 0, 0]
@@ -184,10 +189,10 @@ mod tests {
         let mut groups = Groups::new(1, 1000);
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
         let (mut of_a, mut of_b) = (Credited::default(), Credited::default());
-        groups.credit(&a, 0, &mut of_a, &user(10), 1);
-        groups.credit(&b, 0, &mut of_b, &user(500), 7);
-        groups.credit(&a, 500, &mut of_a, &user(8), 1);
-        groups.credit(&a, 600, &mut of_a, &user(15), 2);
+        groups.credit(&a, MonoNs::ZERO, &mut of_a, &user(10), 1);
+        groups.credit(&b, MonoNs::ZERO, &mut of_b, &user(500), 7);
+        groups.credit(&a, MonoNs::new(500), &mut of_a, &user(8), 1);
+        groups.credit(&a, MonoNs::new(600), &mut of_a, &user(15), 2);
         let view = groups.view();
         assert_eq!(
             view.groups["a"],
@@ -204,11 +209,11 @@ mod tests {
             }
         );
         assert_eq!(view.overflow_samples, 7);
-        groups.drop_idle(1599);
+        groups.drop_idle(MonoNs::new(1599));
         assert!(groups.view().groups.contains_key("a"));
-        groups.drop_idle(1600);
+        groups.drop_idle(MonoNs::new(1600));
         assert!(!groups.view().groups.contains_key("a"));
-        groups.credit(&b, 1600, &mut of_b, &user(501), 7);
+        groups.credit(&b, MonoNs::new(1600), &mut of_b, &user(501), 7);
         assert_eq!(groups.view().groups["b"].classes, user(1));
         assert_eq!(groups.view().groups[OTHER].classes, user(500));
     }
@@ -218,9 +223,9 @@ mod tests {
     fn names() {
         let key = ProcessKey {
             pid: 1,
-            start_ns: 2,
+            start_ns: BootNs::new(2),
         };
-        let mut info = ProcessInfo::unknown(key, CommName::new("sh"), 0);
+        let mut info = ProcessInfo::unknown(key, CommName::new("sh"), UnixNs::ZERO);
         assert_eq!(&*group_name(&info), "sh");
         info.exe = Some("/usr/bin/dash (deleted)".into());
         assert_eq!(&*group_name(&info), "dash");

@@ -15,6 +15,7 @@ use super::{
     input::{CommName, Image, ProcessInfo},
 };
 use crate::processes::ids::ProcessKey;
+use crate::units::MonoNs;
 
 /// The place of all images without an account of their own.
 const OTHER: u32 = 0;
@@ -33,7 +34,7 @@ pub struct ImageView {
     pub ended: u64,
     /// The last event of those that are not remembered one by one either, monotonic nanoseconds; 0
     /// = there are none.
-    pub(super) forgotten_ns: u64,
+    pub(super) forgotten_ns: MonoNs,
     /// What they did.
     pub account: AccountView,
 }
@@ -46,7 +47,7 @@ pub struct Ended {
     /// Its name.
     pub comm: CommName,
     /// Its last event, monotonic nanoseconds.
-    pub last_ns: u64,
+    pub last_ns: MonoNs,
     /// Which of the images it is part of.
     pub(super) place: u32,
 }
@@ -56,7 +57,7 @@ pub struct Ended {
 struct Merged {
     image: Option<Arc<Image>>,
     ended: u64,
-    forgotten_ns: u64,
+    forgotten_ns: MonoNs,
     account: Account,
 }
 
@@ -127,7 +128,7 @@ impl Images {
     pub(super) fn take_in(
         &mut self,
         info: &ProcessInfo,
-        last_ns: u64,
+        last_ns: MonoNs,
         images: usize,
         remembered: usize,
     ) -> &mut Account {
@@ -145,7 +146,10 @@ impl Images {
             let oldest = self.order.pop_front();
             if let Some(forgotten) = oldest.and_then(|key| known.remove(&key)) {
                 let merged = &mut self.merged[forgotten.place as usize];
-                merged.forgotten_ns = merged.forgotten_ns.max(forgotten.last_ns).max(1);
+                merged.forgotten_ns = merged
+                    .forgotten_ns
+                    .max(forgotten.last_ns)
+                    .max(MonoNs::new(1));
             }
         }
         let merged = &mut self.merged[place as usize];
@@ -179,9 +183,13 @@ impl Images {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::{BootNs, UnixNs};
 
     fn process(pid: u32, inode: u64) -> ProcessInfo {
-        let key = ProcessKey { pid, start_ns: 0 };
+        let key = ProcessKey {
+            pid,
+            start_ns: BootNs::ZERO,
+        };
         let image = Image {
             device: 1,
             inode,
@@ -189,7 +197,7 @@ mod tests {
         };
         ProcessInfo {
             image: Some(Arc::new(image)),
-            ..ProcessInfo::unknown(key, CommName::new("true"), 0)
+            ..ProcessInfo::unknown(key, CommName::new("true"), UnixNs::ZERO)
         }
     }
 
@@ -213,12 +221,17 @@ mod tests {
             .map(|(inode, pid)| process(pid, *inode));
         let all: Vec<ProcessInfo> = [kernel, unknown].into_iter().chain(ended).collect();
         for (info, last_ns) in all.iter().zip(10..) {
-            images.take_in(info, last_ns, 2, 4);
+            images.take_in(info, MonoNs::new(last_ns), 2, 4);
         }
         let views = images.views();
         let shown = |view: &ImageView| {
             let inode = view.image.as_ref().map(|image| image.inode);
-            (inode, view.kernel_thread, view.ended, view.forgotten_ns)
+            (
+                inode,
+                view.kernel_thread,
+                view.ended,
+                view.forgotten_ns.ns(),
+            )
         };
         assert_eq!(
             views.iter().map(shown).collect::<Vec<_>>(),

@@ -15,6 +15,7 @@ use crate::processes::{
     ids::{ProcessKey, ThreadKey},
     module::ModuleTable,
 };
+use crate::units::{MonoNs, UnixNs};
 
 /// Bytes of a thread name, its terminating zero included.
 const COMM_BYTES: usize = 16;
@@ -75,10 +76,10 @@ pub struct ThreadUpdate {
     /// What it does now.
     pub state: ThreadState,
     /// When it was first observed, monotonic nanoseconds.
-    pub first_event_ns: u64,
+    pub first_event_ns: MonoNs,
     /// Its last event; for a live thread the open interval is closed at the time of the pass.
     /// Monotonic nanoseconds.
-    pub last_event_ns: u64,
+    pub last_event_ns: MonoNs,
     /// Nanoseconds in between in which it was no target.
     pub unobserved_ns: u64,
     /// `sum == last_event_ns - first_event_ns - unobserved_ns`, exactly.
@@ -106,7 +107,7 @@ pub struct OpenCall {
     /// Its number.
     pub number: u32,
     /// When the thread entered it, or was first observed in it, monotonic nanoseconds.
-    pub since_ns: u64,
+    pub since_ns: MonoNs,
     /// Whether it was seen to enter it: only then is the call counted when it returns.
     pub entry_seen: bool,
     /// What has passed of it.
@@ -271,9 +272,9 @@ pub struct ProcessInfo {
     /// The container it runs in.
     pub container_id: Option<Arc<str>>,
     /// Its start, nanoseconds since 1970.
-    pub started_at_unix_ns: u64,
+    pub started_at_unix_ns: UnixNs,
     /// Its end, nanoseconds since 1970.
-    pub exited_at_unix_ns: Option<u64>,
+    pub exited_at_unix_ns: Option<UnixNs>,
     /// It has no user mode.
     pub kernel_thread: bool,
     /// Its command line; only where the configuration allows it.
@@ -283,7 +284,7 @@ pub struct ProcessInfo {
 impl ProcessInfo {
     /// What is known of a process nobody has described: its key and a name.
     #[must_use]
-    pub fn unknown(key: ProcessKey, comm: CommName, boot_unix_ns: u64) -> Self {
+    pub fn unknown(key: ProcessKey, comm: CommName, boot_unix_ns: UnixNs) -> Self {
         Self {
             key,
             ppid: 0,
@@ -294,7 +295,7 @@ impl ProcessInfo {
             cgroup: None,
             unit: None,
             container_id: None,
-            started_at_unix_ns: boot_unix_ns.saturating_add(key.start_ns),
+            started_at_unix_ns: boot_unix_ns.saturating_add(key.start_ns.ns()),
             exited_at_unix_ns: None,
             kernel_thread: false,
             cmdline: None,
@@ -313,11 +314,11 @@ pub type Counts = Vec<(CounterName, u64)>;
 #[derive(Clone, Debug, Default)]
 pub struct DrainPass {
     /// Time of the pass, monotonic nanoseconds.
-    pub now_ns: u64,
+    pub now_ns: MonoNs,
     /// Time of the pass, nanoseconds since 1970.
-    pub now_unix_ns: u64,
+    pub now_unix_ns: UnixNs,
     /// When the machine booted (what `start_ns` counts from), nanoseconds since 1970.
-    pub boot_unix_ns: u64,
+    pub boot_unix_ns: UnixNs,
     /// Processors that are profiled; 0: not known.
     pub processors: u32,
     /// New or changed processes.

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::now::At;
 use crate::kernel::ProbeCosts;
 use crate::processes::{ids::ProcessKey, module::ModuleId};
+use crate::units::MonoNs;
 
 /// Functions by process that all borders of the recent past hold together: some 20 MB. Beyond, the
 /// oldest borders forget theirs.
@@ -249,7 +250,7 @@ pub struct FunctionState {
     pub gave_up: Option<Arc<str>>,
     /// A border of the recent past since which every call is counted that begins, and one up to
     /// which, monotonic nanoseconds: set by the profile.
-    pub borders: (Option<u64>, Option<u64>),
+    pub borders: (Option<MonoNs>, Option<MonoNs>),
 }
 
 /// All that is measured, as of a pass. Cheap to clone.
@@ -271,14 +272,14 @@ impl Measured {
     }
 
     /// Whether a border of the recent past is one of a function's time.
-    pub(super) fn is_border(&self, at_ns: u64) -> bool {
+    pub(super) fn is_border(&self, at_ns: MonoNs) -> bool {
         let mut functions = self.functions.iter();
         functions.any(|of| of.borders.0 == Some(at_ns) || of.borders.1 == Some(at_ns))
     }
 
     /// Takes the borders over that were known `earlier`. Who comes has one at `now_ns`, and who
     /// goes the last one before. True if anybody comes.
-    pub(super) fn take_borders(&mut self, earlier: &Self, last_ns: u64, now_ns: u64) -> bool {
+    pub(super) fn take_borders(&mut self, earlier: &Self, last_ns: MonoNs, now_ns: MonoNs) -> bool {
         let known: BTreeMap<u32, &FunctionState> = earlier
             .functions
             .iter()

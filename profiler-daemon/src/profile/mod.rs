@@ -62,6 +62,7 @@ use snapshot::{ProcessView, Snapshot};
 use timeline::{Counters, Start, Timeline};
 
 use crate::processes::{ids::ProcessKey, module::ModuleTable};
+use crate::units::{MonoNs, UnixNs};
 
 /// One process and its account.
 #[derive(Debug)]
@@ -94,12 +95,12 @@ pub struct Profile {
     timeline: Timeline,
     sessions: Sessions,
     refusals: Refusals,
-    started_ns: u64,
-    started_unix_ns: u64,
+    started_ns: MonoNs,
+    started_unix_ns: UnixNs,
     passes: u64,
-    now_ns: u64,
-    now_unix_ns: u64,
-    boot_unix_ns: u64,
+    now_ns: MonoNs,
+    now_unix_ns: UnixNs,
+    boot_unix_ns: UnixNs,
     processors: u32,
     losses: input::Counts,
     samples_lost: u64,
@@ -111,14 +112,14 @@ pub struct Profile {
 
 impl Profile {
     /// Has the session begin at this moment (monotonic, and since 1970): nothing was taken in yet.
-    pub fn begin_session(&mut self, started_ns: u64, started_unix_ns: u64) {
+    pub fn begin_session(&mut self, started_ns: MonoNs, started_unix_ns: UnixNs) {
         *self = Self::new(self.limits.clone(), started_ns, started_unix_ns);
     }
 
     /// An empty profile of a session that began at `started_ns` (monotonic), `started_unix_ns`
     /// (since 1970).
     #[must_use]
-    pub fn new(limits: Limits, started_ns: u64, started_unix_ns: u64) -> Self {
+    pub fn new(limits: Limits, started_ns: MonoNs, started_unix_ns: UnixNs) -> Self {
         let mut timeline = Timeline::default();
         timeline.open(Start {
             from_ns: started_ns,
@@ -144,7 +145,7 @@ impl Profile {
             passes: 0,
             now_ns: started_ns,
             now_unix_ns: started_unix_ns,
-            boot_unix_ns: 0,
+            boot_unix_ns: UnixNs::ZERO,
             processors: 0,
             losses: Vec::new(),
             samples_lost: 0,
@@ -248,7 +249,7 @@ impl Profile {
     /// due. True if one is to begin at the end of the pass, too.
     fn begin(&mut self, pass: &DrainPass) -> bool {
         let began_ns = self.timeline.current_ns();
-        if self.now_ns.saturating_sub(began_ns) >= self.limits.segment_ns {
+        if self.now_ns.saturating_since(began_ns) >= self.limits.segment_ns {
             self.begin_bucket();
         }
         self.passes += 1;
@@ -409,7 +410,7 @@ impl Process {
 
     /// Notes the exit. Of a process that nobody described only its threads can tell, and a thread
     /// that was not yet seen takes it back.
-    fn notice_exit(&mut self, pass: u64, now_unix_ns: u64) {
+    fn notice_exit(&mut self, pass: u64, now_unix_ns: UnixNs) {
         let exited_at_unix_ns = if self.described {
             self.info.exited_at_unix_ns
         } else {

@@ -1,16 +1,17 @@
 //! When something is told to the profile, and moments.
 
+use crate::units::{MonoNs, UnixNs};
 use serde::{Deserialize, Serialize};
 
 /// The moment of an update.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
     /// When the growing bucket of the recent past began, monotonic nanoseconds.
-    pub segment_ns: u64,
+    pub segment_ns: MonoNs,
     /// The time of the pass before, monotonic nanoseconds.
-    pub last_ns: u64,
+    pub last_ns: MonoNs,
     /// The time of the pass, monotonic nanoseconds.
-    pub now_ns: u64,
+    pub now_ns: MonoNs,
     /// The number of the pass.
     pub pass: u64,
 }
@@ -19,7 +20,7 @@ pub struct Now {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct At {
     /// Monotonic nanoseconds.
-    pub ns: u64,
+    pub ns: MonoNs,
     /// Nanoseconds since 1970.
-    pub unix_ns: u64,
+    pub unix_ns: UnixNs,
 }

@@ -22,6 +22,7 @@ use super::{
     weights::add_to,
 };
 use crate::processes::ids::ThreadKey;
+use crate::units::MonoNs;
 use profiler_common::limits::UNTRACED_CALL;
 
 /// What a report covers.
@@ -32,9 +33,9 @@ pub enum Span {
     /// Whole buckets of the recent past.
     Between {
         /// The beginning of the first, monotonic nanoseconds.
-        from_ns: u64,
+        from_ns: MonoNs,
         /// The end of the last; `u64::MAX` when it is still growing.
-        to_ns: u64,
+        to_ns: MonoNs,
     },
 }
 
@@ -238,7 +239,7 @@ impl AccountView {
     /// buckets. `borders_ns` are the beginnings of the spans, and the end of the last one.
     pub fn gains_by_span(
         &self,
-        borders_ns: &[u64],
+        borders_ns: &[MonoNs],
         mut add: impl FnMut(Option<ThreadKey>, usize, Gain),
     ) {
         let (Some(from_ns), Some(to_ns)) = (borders_ns.first(), borders_ns.last()) else {
@@ -246,7 +247,7 @@ impl AccountView {
         };
         let keys = self.keys();
         let key = |thread: u32| keys.get(&thread).copied();
-        let span_of = |at_ns: u64| {
+        let span_of = |at_ns: MonoNs| {
             let begun = borders_ns.partition_point(|border_ns| *border_ns <= at_ns);
             begun.saturating_sub(1)
         };
@@ -289,7 +290,7 @@ impl AccountView {
     pub fn blocked_at(&self, span: Span, mut add: impl FnMut(ThreadKey, NodeId, u64)) {
         let keys = self.keys();
         let (from_ns, to_ns) = match span {
-            Span::Session => (0, u64::MAX),
+            Span::Session => (MonoNs::ZERO, MonoNs::MAX),
             Span::Between { from_ns, to_ns } => (from_ns, to_ns),
         };
         let slept = self.history.sleep_runs().filter_map(|sleep_run| {

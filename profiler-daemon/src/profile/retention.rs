@@ -12,6 +12,7 @@ use super::{
     timeline::{Needs, Start},
 };
 use crate::processes::ids::ProcessKey;
+use crate::units::{MonoNs, UnixNs};
 
 /// Passes after the one that told of an exit in which more may still come of the process: it is not
 /// dropped before.
@@ -24,11 +25,11 @@ struct Borders<'a> {
 }
 
 impl Needs for Borders<'_> {
-    fn needs(&self, from_ns: u64, to_ns: u64) -> bool {
+    fn needs(&self, from_ns: MonoNs, to_ns: MonoNs) -> bool {
         self.sessions.needs(from_ns, to_ns)
     }
 
-    fn is_border(&self, at_ns: u64) -> bool {
+    fn is_border(&self, at_ns: MonoNs) -> bool {
         self.sessions.is_border(at_ns) || self.measured.is_border(at_ns)
     }
 }
@@ -36,7 +37,7 @@ impl Needs for Borders<'_> {
 impl Profile {
     /// Drops exited processes until the bounds hold, those within [`GRACE_PASSES`] excepted.
     pub(super) fn drop_exited(&mut self) {
-        let mut exited: Vec<(u64, u64, ProcessKey, usize)> = self
+        let mut exited: Vec<(u64, UnixNs, ProcessKey, usize)> = self
             .processes
             .iter()
             .filter_map(|(key, process)| {
@@ -112,16 +113,16 @@ impl Profile {
             if let Some(next_ns) = next_ns.filter(|next_ns| *next_ns <= last_ns) {
                 horizon_ns = next_ns;
             } else if !self.sessions.give_up_for_room() {
-                if last_ns == u64::MAX {
+                if last_ns == MonoNs::MAX {
                     return;
                 }
-                last_ns = u64::MAX;
+                last_ns = MonoNs::MAX;
             }
             self.age(horizon_ns);
         }
     }
 
-    fn age(&mut self, horizon_ns: u64) {
+    fn age(&mut self, horizon_ns: MonoNs) {
         let needs = Borders {
             sessions: &self.sessions,
             measured: &self.measured,

@@ -9,6 +9,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{account::Account, input::ThreadUpdate};
 use crate::processes::ids::ThreadKey;
+use crate::units::MonoNs;
 
 /// Folded threads remembered so that a late update does not count them twice.
 const MAX_RECENTLY_FOLDED: usize = 256;
@@ -78,7 +79,7 @@ impl Account {
         if self.exited <= limit {
             return;
         }
-        let mut gone: Vec<(u64, ThreadKey)> = self
+        let mut gone: Vec<(MonoNs, ThreadKey)> = self
             .threads
             .iter()
             .filter(|(_, thread)| thread.exited_pass.is_some_and(|seen| seen < pass))

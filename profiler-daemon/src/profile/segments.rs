@@ -21,6 +21,7 @@ use super::{
     values::add_kinds,
     weights::{self, EXACT},
 };
+use crate::units::MonoNs;
 
 /// The thread index that stands for every thread whose own row is gone.
 pub(super) const FOLDED: u32 = u32::MAX;
@@ -105,7 +106,7 @@ pub(super) type NodeGains = BTreeMap<(NodeId, weights::What), u64>;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Segment {
     /// When it began, monotonic nanoseconds: what it is known by.
-    pub(super) from_ns: u64,
+    pub(super) from_ns: MonoNs,
     pub(super) nodes: NodeGains,
     /// Nanoseconds by kind that is divided by marks.
     pub(super) kinds: KindNs,
@@ -114,7 +115,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    pub(super) fn new(from_ns: u64) -> Self {
+    pub(super) fn new(from_ns: MonoNs) -> Self {
         Self {
             from_ns,
             ..Self::default()

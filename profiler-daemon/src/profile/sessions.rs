@@ -15,6 +15,7 @@ use thiserror::Error;
 
 pub use super::now::At;
 use super::{Profile, name::Name, timeline::Needs};
+use crate::units::MonoNs;
 
 /// Most spans that an error lists.
 const MAX_LISTED: usize = 20;
@@ -401,14 +402,14 @@ impl Sessions {
 }
 
 impl Needs for Sessions {
-    fn needs(&self, from_ns: u64, to_ns: u64) -> bool {
+    fn needs(&self, from_ns: MonoNs, to_ns: MonoNs) -> bool {
         self.kept.iter().any(|session| {
             let stopped = session.stopped;
             session.from().ns <= from_ns && stopped.is_none_or(|stopped| to_ns <= stopped.ns)
         })
     }
 
-    fn is_border(&self, at_ns: u64) -> bool {
+    fn is_border(&self, at_ns: MonoNs) -> bool {
         self.kept.iter().any(|session| {
             let spans = &session.spans;
             session.stopped.is_some_and(|stopped| stopped.ns == at_ns)

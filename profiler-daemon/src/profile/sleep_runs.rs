@@ -12,13 +12,14 @@ use super::{
     calls::{CallTime, CallTotals},
     tree::NodeId,
 };
+use crate::units::MonoNs;
 
 /// Time of one thread in one class without a break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SleepRun {
     pub(super) thread: u32,
-    pub(super) from_ns: u64,
-    pub(super) to_ns: u64,
+    pub(super) from_ns: MonoNs,
+    pub(super) to_ns: MonoNs,
     pub(super) class: usize,
     /// What has it.
     pub(super) holder: Option<Holder>,
@@ -55,9 +56,9 @@ impl Holder {
 
 impl SleepRun {
     /// How much of it lies in a span, nanoseconds.
-    pub(super) fn within(&self, from_ns: u64, to_ns: u64) -> u64 {
+    pub(super) fn within(&self, from_ns: MonoNs, to_ns: MonoNs) -> u64 {
         let (from_ns, to_ns) = (self.from_ns.max(from_ns), self.to_ns.min(to_ns));
-        to_ns.saturating_sub(from_ns)
+        to_ns.saturating_since(from_ns)
     }
 
     /// The same as time of another class. What is neither running in a call nor waiting is no part
@@ -82,7 +83,7 @@ impl SleepRun {
         })
     }
 
-    fn is_inside(&self, from_ns: u64, to_ns: u64) -> bool {
+    fn is_inside(&self, from_ns: MonoNs, to_ns: MonoNs) -> bool {
         from_ns <= self.from_ns && self.to_ns <= to_ns
     }
 }
@@ -90,7 +91,7 @@ impl SleepRun {
 /// All but the key (thread, from).
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Rest {
-    to_ns: u64,
+    to_ns: MonoNs,
     class: u8,
     holder: Option<Holder>,
     call: Option<u32>,
@@ -98,9 +99,9 @@ struct Rest {
 
 /// The sleep runs of one process. Those of a thread do not overlap.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct SleepRuns(Arc<BTreeMap<(u32, u64), Rest>>);
+pub(super) struct SleepRuns(Arc<BTreeMap<(u32, MonoNs), Rest>>);
 
-fn whole((&(thread, from_ns), rest): (&(u32, u64), &Rest)) -> SleepRun {
+fn whole((&(thread, from_ns), rest): (&(u32, MonoNs), &Rest)) -> SleepRun {
     SleepRun {
         thread,
         from_ns,
@@ -122,7 +123,10 @@ impl SleepRuns {
 
     /// Those of a thread and class that nothing has, newest first.
     pub(super) fn pending(&self, thread: u32, class: usize) -> impl Iterator<Item = SleepRun> {
-        let of_thread = self.0.range((thread, 0)..=(thread, u64::MAX)).rev();
+        let of_thread = self
+            .0
+            .range((thread, MonoNs::ZERO)..=(thread, MonoNs::MAX))
+            .rev();
         of_thread
             .map(whole)
             .filter(move |sleep_run| sleep_run.class == class && sleep_run.holder.is_none())
@@ -131,7 +135,7 @@ impl SleepRuns {
     /// Adds one, as part of the thread's last one where it goes on.
     pub(super) fn add(&mut self, new: SleepRun) {
         let all = Arc::make_mut(&mut self.0);
-        let mut of_thread = all.range_mut((new.thread, 0)..=(new.thread, u64::MAX));
+        let mut of_thread = all.range_mut((new.thread, MonoNs::ZERO)..=(new.thread, MonoNs::MAX));
         if let Some((_, last)) = of_thread.next_back()
             && last.to_ns == new.from_ns
             && usize::from(last.class) == new.class
@@ -151,7 +155,12 @@ impl SleepRuns {
     }
 
     /// Takes the newest `amount_ns` off one. Answers from when to when that was.
-    pub(super) fn shorten(&mut self, thread: u32, from_ns: u64, amount_ns: u64) -> (u64, u64) {
+    pub(super) fn shorten(
+        &mut self,
+        thread: u32,
+        from_ns: MonoNs,
+        amount_ns: u64,
+    ) -> (MonoNs, MonoNs) {
         let all = Arc::make_mut(&mut self.0);
         let Some(rest) = all.get_mut(&(thread, from_ns)) else {
             return (from_ns, from_ns);
@@ -166,7 +175,7 @@ impl SleepRuns {
     }
 
     /// Removes and answers those that lie wholly in a span.
-    pub(super) fn take_inside(&mut self, from_ns: u64, to_ns: u64) -> Vec<SleepRun> {
+    pub(super) fn take_inside(&mut self, from_ns: MonoNs, to_ns: MonoNs) -> Vec<SleepRun> {
         let inside: Vec<SleepRun> = self
             .iter()
             .filter(|sleep_run| sleep_run.is_inside(from_ns, to_ns))

@@ -21,6 +21,7 @@ use crate::processes::{
     ids::ProcessKey,
     module::{Module, ModuleId, ModuleTable},
 };
+use crate::units::{BootNs, MonoNs, UnixNs};
 
 /// One process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -39,13 +40,13 @@ pub struct Coverage {
     /// Where the weights come from.
     pub span: Span,
     /// Its beginning, monotonic nanoseconds.
-    pub from_ns: u64,
+    pub from_ns: MonoNs,
     /// Its beginning, nanoseconds since 1970.
-    pub from_unix_ns: u64,
+    pub from_unix_ns: UnixNs,
     /// Its end, monotonic nanoseconds.
-    pub to_ns: u64,
+    pub to_ns: MonoNs,
     /// Its end, nanoseconds since 1970.
-    pub to_unix_ns: u64,
+    pub to_unix_ns: UnixNs,
     /// What was lost in it, by cause; what did not grow is missing.
     pub losses: Counts,
     /// Samples lost in it.
@@ -61,17 +62,17 @@ pub struct Coverage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotKept {
     /// Since when everything is, monotonic nanoseconds.
-    pub since_ns: u64,
+    pub since_ns: MonoNs,
 }
 
 /// See the module.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Snapshot {
-    pub(super) started_ns: u64,
-    pub(super) started_unix_ns: u64,
-    pub(super) now_ns: u64,
-    pub(super) now_unix_ns: u64,
-    pub(super) boot_unix_ns: u64,
+    pub(super) started_ns: MonoNs,
+    pub(super) started_unix_ns: UnixNs,
+    pub(super) now_ns: MonoNs,
+    pub(super) now_unix_ns: UnixNs,
+    pub(super) boot_unix_ns: UnixNs,
     pub(super) passes: u64,
     pub(super) processors: u32,
     pub(super) frames: FrameList,
@@ -103,7 +104,7 @@ impl Snapshot {
     /// then, and count only those processes, and [`Snapshot::retired_ns`] tells what else was
     /// dropped. Losses stay, as nobody knows whose they were.
     #[must_use]
-    pub fn only(&self, since_ns: u64, wanted: impl Fn(ProcessKey) -> bool) -> Self {
+    pub fn only(&self, since_ns: MonoNs, wanted: impl Fn(ProcessKey) -> bool) -> Self {
         let mut only = self.clone();
         only.processes.retain(|key, _| wanted(*key));
         Arc::make_mut(&mut only.measured.counted).retain(|(_, key), _| wanted(*key));
@@ -143,7 +144,7 @@ impl Snapshot {
     /// The same with a loss that nobody counted when it happened: every window has it that begins
     /// at this moment or before, and ends later.
     #[must_use]
-    pub fn with_loss(mut self, since_ns: u64, name: &'static str, count: u64) -> Self {
+    pub fn with_loss(mut self, since_ns: MonoNs, name: &'static str, count: u64) -> Self {
         let with = |counters: &mut Arc<Counters>| {
             let losses = &mut Arc::make_mut(counters).losses;
             losses.push((name.into(), count));
@@ -159,7 +160,7 @@ impl Snapshot {
     /// What those did between two moments that are in its images, nanoseconds, rounded as
     /// [`Snapshot::between`] does; 0 where that is not kept.
     #[must_use]
-    pub fn retired_ns(&self, from_ns: u64, to_ns: Option<u64>) -> u64 {
+    pub fn retired_ns(&self, from_ns: MonoNs, to_ns: Option<MonoNs>) -> u64 {
         let Ok(coverage) = self.between(from_ns, to_ns) else {
             return 0;
         };
@@ -187,26 +188,26 @@ impl Snapshot {
 
     /// Time of the pass, nanoseconds since 1970.
     #[must_use]
-    pub fn as_of_unix_ns(&self) -> u64 {
+    pub fn as_of_unix_ns(&self) -> UnixNs {
         self.now_unix_ns
     }
 
     /// Time of the pass, monotonic nanoseconds.
     #[must_use]
-    pub fn now_ns(&self) -> u64 {
+    pub fn now_ns(&self) -> MonoNs {
         self.now_ns
     }
 
     /// Begin of the session, nanoseconds since 1970.
     #[must_use]
-    pub fn started_unix_ns(&self) -> u64 {
+    pub fn started_unix_ns(&self) -> UnixNs {
         self.started_unix_ns
     }
 
     /// When something started that is known by nanoseconds since boot, nanoseconds since 1970.
     #[must_use]
-    pub fn unix_ns_of_boot_ns(&self, boot_ns: u64) -> u64 {
-        self.boot_unix_ns.saturating_add(boot_ns)
+    pub fn unix_ns_of_boot_ns(&self, boot_ns: BootNs) -> UnixNs {
+        self.boot_unix_ns.saturating_add(boot_ns.ns())
     }
 
     /// Passes so far.
@@ -261,10 +262,13 @@ impl Snapshot {
     /// dropped.
     #[must_use]
     pub fn was_dropped(&self, pid: u32, start_ticks: Option<u64>) -> bool {
-        let first = ProcessKey { pid, start_ns: 0 };
+        let first = ProcessKey {
+            pid,
+            start_ns: BootNs::ZERO,
+        };
         let last = ProcessKey {
             pid,
-            start_ns: u64::MAX,
+            start_ns: BootNs::MAX,
         };
         self.dropped
             .range(first..=last)
@@ -310,7 +314,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// Part of it is forgotten.
-    pub fn between(&self, from_ns: u64, to_ns: Option<u64>) -> Result<Coverage, NotKept> {
+    pub fn between(&self, from_ns: MonoNs, to_ns: Option<MonoNs>) -> Result<Coverage, NotKept> {
         let end = to_ns.and_then(|to_ns| self.timeline.border_after(to_ns));
         let (to_ns, to_unix_ns, then) = end
             .map_or((self.now_ns, self.now_unix_ns, &self.counters), |end| {
@@ -326,7 +330,7 @@ impl Snapshot {
         Ok(Coverage {
             span: Span::Between {
                 from_ns: from.from_ns,
-                to_ns: end.map_or(u64::MAX, |end| end.from_ns),
+                to_ns: end.map_or(MonoNs::MAX, |end| end.from_ns),
             },
             from_ns: from.from_ns,
             from_unix_ns: from.from_unix_ns,
@@ -348,7 +352,7 @@ impl Snapshot {
     /// The calls of measured functions that had ended by a moment which is a border of the recent
     /// past, or now; `None` where that is forgotten.
     #[must_use]
-    pub fn counted_at(&self, at_ns: u64) -> Option<&Counted> {
+    pub fn counted_at(&self, at_ns: MonoNs) -> Option<&Counted> {
         if at_ns >= self.now_ns {
             return Some(&self.measured.counted);
         }
@@ -360,7 +364,7 @@ impl Snapshot {
     /// not after another: monotonic nanoseconds. `None` where there is none, or what passed in
     /// between is forgotten.
     #[must_use]
-    pub fn borders_within(&self, from_ns: u64, to_ns: u64) -> Option<(u64, u64)> {
+    pub fn borders_within(&self, from_ns: MonoNs, to_ns: MonoNs) -> Option<(MonoNs, MonoNs)> {
         let from_ns = match from_ns <= self.started_ns {
             true => self.started_ns,
             false => self.timeline.border_after(from_ns)?.from_ns,
@@ -380,13 +384,17 @@ impl Snapshot {
 
     /// Since when everything is kept in buckets, monotonic nanoseconds.
     #[must_use]
-    pub fn kept_since_ns(&self) -> u64 {
+    pub fn kept_since_ns(&self) -> MonoNs {
         self.timeline.kept_since_ns()
     }
 
     /// When the buckets begin that lie between two borders, oldest first: monotonic, and since
     /// 1970.
-    pub fn borders(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = (u64, u64)> {
+    pub fn borders(
+        &self,
+        from_ns: MonoNs,
+        to_ns: MonoNs,
+    ) -> impl Iterator<Item = (MonoNs, UnixNs)> {
         let starts = self.timeline.starts.iter();
         let inside = starts.filter(move |start| from_ns <= start.from_ns && start.from_ns < to_ns);
         inside.map(|start| (start.from_ns, start.from_unix_ns))

@@ -5,12 +5,13 @@
 use std::collections::HashMap;
 
 use super::timeline::Timeline;
+use crate::units::MonoNs;
 
 /// Time of a thread and a kind that was found together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     /// When it began; of time in a segment, when that began.
-    pub(super) from_ns: u64,
+    pub(super) from_ns: MonoNs,
     /// How much.
     pub(super) ns: u64,
     /// It passed without a break: it may lie in several buckets.
@@ -35,7 +36,7 @@ pub(super) struct Spread {
 impl Spread {
     /// Notes where time of a thread and a kind was found to have passed. What is all in the growing
     /// segment needs no note.
-    pub(super) fn note(&mut self, pass: u64, of: (u32, u8), parts: Vec<Part>, segment_ns: u64) {
+    pub(super) fn note(&mut self, pass: u64, of: (u32, u8), parts: Vec<Part>, segment_ns: MonoNs) {
         if pass != self.pass {
             let last = std::mem::take(&mut self.newest);
             self.before = if pass == self.pass + 1 {
@@ -62,7 +63,7 @@ impl Spread {
         pass: u64,
         of: (u32, u8),
         timeline: &Timeline,
-    ) -> Vec<(Option<u64>, u64)> {
+    ) -> Vec<(Option<MonoNs>, u64)> {
         let newest = self.newest.get(&of);
         let parts = match pass - self.pass {
             0 => newest.or_else(|| self.before.get(&of)),
@@ -93,9 +94,9 @@ impl Spread {
     /// of them on average.
     pub(super) fn marks(
         &mut self,
-        buckets: &[(Option<u64>, u64)],
+        buckets: &[(Option<MonoNs>, u64)],
         count: u64,
-    ) -> Vec<(Option<u64>, u64)> {
+    ) -> Vec<(Option<MonoNs>, u64)> {
         // Steps by the golden ratio: as even as draws can be.
         self.drawn = self.drawn.wrapping_add(0x9e37_79b9);
         let drawn = u128::from(self.drawn);
@@ -107,7 +108,10 @@ impl Spread {
     }
 
     /// Spreads an amount.
-    pub(super) fn amount(buckets: &[(Option<u64>, u64)], amount: u64) -> Vec<(Option<u64>, u64)> {
+    pub(super) fn amount(
+        buckets: &[(Option<MonoNs>, u64)],
+        amount: u64,
+    ) -> Vec<(Option<MonoNs>, u64)> {
         split(buckets, |reached, total| {
             reached * u128::from(amount) / total
         })
@@ -116,9 +120,9 @@ impl Spread {
 
 /// What each bucket has, by how much of it all buckets up to some time have.
 fn split(
-    buckets: &[(Option<u64>, u64)],
+    buckets: &[(Option<MonoNs>, u64)],
     up_to: impl Fn(u128, u128) -> u128,
-) -> Vec<(Option<u64>, u64)> {
+) -> Vec<(Option<MonoNs>, u64)> {
     let total: u128 = buckets.iter().map(|(_, ns)| u128::from(*ns)).sum();
     let (mut reached, mut given) = (0, 0);
     let shares = buckets.iter().map(|(bucket, ns)| {
@@ -134,13 +138,15 @@ fn split(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::UnixNs;
 
     // Check that every mark and all of an amount find a bucket, and that over many waits each
     // bucket has its part of the marks.
     #[test]
     fn parts_of_marks() {
         let mut spread = Spread::default();
-        let buckets = [(Some(1), 700), (None, 200), (Some(2), 100)];
+        let [first, last] = [1, 2].map(MonoNs::new);
+        let buckets = [(Some(first), 700), (None, 200), (Some(last), 100)];
         for count in [1, 3, 1_000] {
             let mut sums = [0u64; 3];
             for _ in 0..10_000 {
@@ -157,7 +163,10 @@ mod tests {
             }
         }
         let shares = Spread::amount(&buckets, 12_345);
-        assert_eq!(shares, [(Some(1), 8_641), (None, 2_469), (Some(2), 1_235)]);
+        assert_eq!(
+            shares,
+            [(Some(first), 8_641), (None, 2_469), (Some(last), 1_235)]
+        );
     }
 
     // Check that time that was slept through is cut at the borders of buckets, and that notes hold
@@ -167,8 +176,8 @@ mod tests {
         let mut timeline = Timeline::default();
         for from_ns in [0, 10, 20] {
             timeline.open(super::super::timeline::Start {
-                from_ns,
-                from_unix_ns: 0,
+                from_ns: MonoNs::new(from_ns),
+                from_unix_ns: UnixNs::ZERO,
                 measured: None,
                 counters: std::sync::Arc::default(),
                 kept: from_ns > 0,
@@ -176,23 +185,24 @@ mod tests {
         }
         let mut spread = Spread::default();
         let slept = Part {
-            from_ns: 5,
+            from_ns: MonoNs::new(5),
             ns: 17,
             slept: true,
         };
-        spread.note(7, (1, 4), vec![slept], 20);
-        let cut = [(Some(10), 10), (Some(20), 2), (None, 5)];
+        spread.note(7, (1, 4), vec![slept], MonoNs::new(20));
+        let at = |ns| Some(MonoNs::new(ns));
+        let cut = [(at(10), 10), (at(20), 2), (None, 5)];
         assert_eq!(spread.buckets(7, (1, 4), &timeline), cut);
         assert_eq!(spread.buckets(8, (1, 4), &timeline), cut);
         assert_eq!(spread.buckets(9, (1, 4), &timeline), []);
         assert_eq!(spread.buckets(7, (2, 4), &timeline), []);
         // What came since is all in the growing bucket.
         let now = Part {
-            from_ns: 20,
+            from_ns: MonoNs::new(20),
             ns: 3,
             slept: false,
         };
-        spread.note(8, (1, 4), vec![now], 20);
+        spread.note(8, (1, 4), vec![now], MonoNs::new(20));
         assert_eq!(spread.buckets(8, (1, 4), &timeline), []);
     }
 }

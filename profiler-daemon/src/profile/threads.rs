@@ -8,6 +8,7 @@ use super::{
     values::Totals,
 };
 use crate::processes::ids::{ProcessKey, ThreadKey};
+use crate::units::MonoNs;
 use profiler_common::{Class, limits::UNTRACED_CALL};
 
 /// What is kept of one thread.
@@ -22,15 +23,15 @@ pub struct Thread {
     /// What it does now.
     pub state: ThreadState,
     /// When it was first observed, monotonic nanoseconds.
-    pub first_ns: u64,
+    pub first_ns: MonoNs,
     /// Its last event or the time of the last pass, monotonic nanoseconds.
-    pub last_ns: u64,
+    pub last_ns: MonoNs,
     /// Its exact totals.
     pub totals: Totals,
     /// The system call it is inside.
     pub in_syscall: Option<u32>,
     /// Since when, or since when it was seen there, monotonic nanoseconds.
-    pub in_syscall_since_ns: u64,
+    pub in_syscall_since_ns: MonoNs,
     /// The pass that told it has exited.
     pub(super) exited_pass: Option<u64>,
     /// It was observed to be blocked when it was told last, and sleeps on unless it is told
@@ -51,7 +52,7 @@ impl Thread {
             last_ns: update.first_event_ns,
             totals: Totals::default(),
             in_syscall: None,
-            in_syscall_since_ns: 0,
+            in_syscall_since_ns: MonoNs::ZERO,
             exited_pass: None,
             sleeps_on: false,
         }
@@ -62,9 +63,9 @@ impl Thread {
         &self,
         (thread, process): (ThreadKey, ProcessKey),
         call: Option<OpenCall>,
-        to_ns: u64,
+        to_ns: MonoNs,
     ) -> ThreadUpdate {
-        let slept_ns = to_ns.saturating_sub(self.last_ns);
+        let slept_ns = to_ns.saturating_since(self.last_ns);
         let mut classes = self.totals.classes;
         classes[Class::Blocked as usize] += slept_ns;
         ThreadUpdate {
@@ -99,7 +100,7 @@ impl Thread {
         self.totals.switches_missed = self.totals.switches_missed.max(update.switches_missed);
         self.totals.profiler_cost_ns = self.totals.profiler_cost_ns.max(update.profiler_cost_ns);
         self.in_syscall = update.call.map(|call| call.number & !UNTRACED_CALL);
-        self.in_syscall_since_ns = update.call.map_or(0, |call| call.since_ns);
+        self.in_syscall_since_ns = update.call.map_or(MonoNs::ZERO, |call| call.since_ns);
         // The clock of one that is not observed stands still.
         let is_observed = update.last_event_ns >= now.now_ns;
         self.sleeps_on = is_observed && update.state == ThreadState::Blocked;

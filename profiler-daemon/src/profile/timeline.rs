@@ -11,6 +11,7 @@ use std::{collections::VecDeque, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::{input::Counts, limits::Grade, measured::Counted};
+use crate::units::{MonoNs, UnixNs};
 
 /// The session's own counters at a moment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -29,9 +30,9 @@ pub struct Counters {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Start {
     /// When, monotonic nanoseconds: what the bucket is known by.
-    pub(super) from_ns: u64,
+    pub(super) from_ns: MonoNs,
     /// When, nanoseconds since 1970.
-    pub(super) from_unix_ns: u64,
+    pub(super) from_unix_ns: UnixNs,
     /// The session's own counters then.
     pub(super) counters: Arc<Counters>,
     /// What had been counted of measured functions by then; `None`: that is forgotten.
@@ -43,18 +44,18 @@ pub struct Start {
 /// What is needed of buckets that are too old for windows.
 pub(super) trait Needs {
     /// Whether the bucket between these two borders is needed.
-    fn needs(&self, from_ns: u64, to_ns: u64) -> bool;
+    fn needs(&self, from_ns: MonoNs, to_ns: MonoNs) -> bool;
     /// Whether this border is needed.
-    fn is_border(&self, at_ns: u64) -> bool;
+    fn is_border(&self, at_ns: MonoNs) -> bool;
 }
 
 /// A change to what the rings hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// The buckets between become one.
-    Merge { from_ns: u64, to_ns: u64 },
+    Merge { from_ns: MonoNs, to_ns: MonoNs },
     /// The buckets between are forgotten.
-    Forget { from_ns: u64, to_ns: u64 },
+    Forget { from_ns: MonoNs, to_ns: MonoNs },
 }
 
 /// See the module. The last bucket is still growing.
@@ -78,8 +79,10 @@ enum BucketFate {
 
 impl Timeline {
     /// When the growing bucket began.
-    pub(super) fn current_ns(&self) -> u64 {
-        self.starts.back().map_or(0, |start| start.from_ns)
+    pub(super) fn current_ns(&self) -> MonoNs {
+        self.starts
+            .back()
+            .map_or(MonoNs::ZERO, |start| start.from_ns)
     }
 
     /// Begins a bucket. It must begin later than the last one.
@@ -90,44 +93,44 @@ impl Timeline {
 
     /// The buckets, oldest first, each with its end: the beginning of the next; of the growing one
     /// the end of time.
-    pub(super) fn buckets(&self) -> impl Iterator<Item = (&Start, u64)> {
+    pub(super) fn buckets(&self) -> impl Iterator<Item = (&Start, MonoNs)> {
         let ends = self.starts.iter().skip(1).map(|start| start.from_ns);
-        self.starts.iter().zip(ends.chain([u64::MAX]))
+        self.starts.iter().zip(ends.chain([MonoNs::MAX]))
     }
 
     /// The buckets that overlap a span and are not forgotten, as beginning and end.
     pub(super) fn kept_buckets(
         &self,
-        from_ns: u64,
-        to_ns: u64,
-    ) -> impl Iterator<Item = (u64, u64)> {
+        from_ns: MonoNs,
+        to_ns: MonoNs,
+    ) -> impl Iterator<Item = (MonoNs, MonoNs)> {
         let buckets = self.buckets().filter(|(start, _)| start.kept);
         let buckets = buckets.map(|(start, end_ns)| (start.from_ns, end_ns));
         buckets.filter(move |(bucket_ns, end_ns)| *bucket_ns < to_ns && from_ns < *end_ns)
     }
 
     /// The last border that is not after a moment; the first one for what lies before the session.
-    pub(super) fn border_before(&self, at_ns: u64) -> Option<&Start> {
+    pub(super) fn border_before(&self, at_ns: MonoNs) -> Option<&Start> {
         let after = self.starts.partition_point(|start| start.from_ns <= at_ns);
         self.starts.get(after.saturating_sub(1))
     }
 
     /// The first border that is not before a moment; none in the growing bucket.
-    pub(super) fn border_after(&self, at_ns: u64) -> Option<&Start> {
+    pub(super) fn border_after(&self, at_ns: MonoNs) -> Option<&Start> {
         let first = self.starts.partition_point(|start| start.from_ns < at_ns);
         self.starts.get(first)
     }
 
     /// Whether all that passed between two borders is still known.
-    pub(super) fn is_kept(&self, from_ns: u64, to_ns: u64) -> bool {
+    pub(super) fn is_kept(&self, from_ns: MonoNs, to_ns: MonoNs) -> bool {
         let mut buckets = self.buckets();
         buckets.all(|(start, end_ns)| start.kept || end_ns <= from_ns || to_ns <= start.from_ns)
     }
 
     /// Since when everything is known without a gap, monotonic nanoseconds.
-    pub(super) fn kept_since_ns(&self) -> u64 {
+    pub(super) fn kept_since_ns(&self) -> MonoNs {
         let kept = self.starts.iter().rev().take_while(|start| start.kept);
-        kept.last().map_or(0, |start| start.from_ns)
+        kept.last().map_or(MonoNs::ZERO, |start| start.from_ns)
     }
 
     /// Lets the buckets age: merges what the grades want merged, and what ended before `horizon_ns`
@@ -135,15 +138,15 @@ impl Timeline {
     /// rings.
     pub(super) fn age(
         &mut self,
-        now_ns: u64,
+        now_ns: MonoNs,
         grades: &[Grade],
-        horizon_ns: u64,
+        horizon_ns: MonoNs,
         needs: &impl Needs,
     ) -> Vec<Change> {
         let fates: Vec<BucketFate> = self
             .buckets()
             .map(|(start, end_ns)| match () {
-                () if end_ns == u64::MAX => BucketFate::Stays,
+                () if end_ns == MonoNs::MAX => BucketFate::Stays,
                 () if !start.kept => BucketFate::Gone,
                 () if end_ns > horizon_ns => widened(start.from_ns, now_ns, grades),
                 () if needs.needs(start.from_ns, end_ns) => BucketFate::Old,
@@ -163,7 +166,10 @@ impl Timeline {
                 joined[end] = true;
                 end += 1;
             }
-            let to_ns = self.starts.get(end).map_or(u64::MAX, |start| start.from_ns);
+            let to_ns = self
+                .starts
+                .get(end)
+                .map_or(MonoNs::MAX, |start| start.from_ns);
             let from_ns = self.starts[index].from_ns;
             if fates[index] == BucketFate::Gone {
                 if (index..end).any(|at| self.starts[at].kept) {
@@ -206,17 +212,17 @@ impl Timeline {
     }
 
     /// The next border after a moment that is not the growing bucket's own.
-    pub(super) fn next_horizon(&self, horizon_ns: u64) -> Option<u64> {
+    pub(super) fn next_horizon(&self, horizon_ns: MonoNs) -> Option<MonoNs> {
         let mut borders = self.starts.iter().map(|start| start.from_ns);
         borders.find(|at_ns| *at_ns > horizon_ns)
     }
 }
 
 /// The widest bucket of which all has come to its age.
-fn widened(from_ns: u64, now_ns: u64, grades: &[Grade]) -> BucketFate {
+fn widened(from_ns: MonoNs, now_ns: MonoNs, grades: &[Grade]) -> BucketFate {
     for grade in grades.iter().rev() {
-        let number = from_ns / grade.width_ns;
-        let complete_ns = (number + 1) * grade.width_ns;
+        let number = from_ns.ns() / grade.width_ns;
+        let complete_ns = MonoNs::new((number + 1) * grade.width_ns);
         if complete_ns.saturating_add(grade.older_than_ns) <= now_ns {
             return BucketFate::Widens(grade.width_ns, number);
         }
@@ -241,17 +247,17 @@ mod tests {
     ];
 
     /// Needs what lies between the first and the last of these borders.
-    struct Between(Vec<u64>);
+    struct Between(Vec<MonoNs>);
 
     impl Needs for Between {
-        fn needs(&self, from_ns: u64, to_ns: u64) -> bool {
+        fn needs(&self, from_ns: MonoNs, to_ns: MonoNs) -> bool {
             let (Some(first), Some(last)) = (self.0.first(), self.0.last()) else {
                 return false;
             };
             *first <= from_ns && to_ns <= *last
         }
 
-        fn is_border(&self, at_ns: u64) -> bool {
+        fn is_border(&self, at_ns: MonoNs) -> bool {
             self.0.contains(&at_ns)
         }
     }
@@ -260,14 +266,19 @@ mod tests {
         let mut timeline = Timeline::default();
         for now in 0..seconds {
             timeline.open(Start {
-                from_ns: now * SECOND_NS,
-                from_unix_ns: 0,
+                from_ns: MonoNs::new(now * SECOND_NS),
+                from_unix_ns: UnixNs::ZERO,
                 counters: Arc::default(),
                 measured: None,
                 kept: true,
             });
             let horizon_ns = (now * SECOND_NS).saturating_sub(keep_s * SECOND_NS);
-            timeline.age(now * SECOND_NS, &GRADES, horizon_ns, needs);
+            timeline.age(
+                MonoNs::new(now * SECOND_NS),
+                &GRADES,
+                MonoNs::new(horizon_ns),
+                needs,
+            );
         }
         timeline
     }
@@ -275,7 +286,7 @@ mod tests {
     fn shown(timeline: &Timeline) -> Vec<(u64, bool)> {
         let starts = timeline.starts.iter();
         starts
-            .map(|start| (start.from_ns / SECOND_NS, start.kept))
+            .map(|start| (start.from_ns.ns() / SECOND_NS, start.kept))
             .collect()
     }
 
@@ -295,13 +306,15 @@ mod tests {
         ];
         expected.extend((110..131).map(|second| (second, true)));
         assert_eq!(shown(&timeline), expected);
-        assert_eq!(timeline.kept_since_ns(), 30 * SECOND_NS);
+        assert_eq!(timeline.kept_since_ns(), MonoNs::new(30 * SECOND_NS));
     }
 
     // Check that what is needed is kept between gaps, as few buckets as its borders allow.
     #[test]
     fn needs_are_kept() {
-        let borders = [5, 17, 41].map(|second| second * SECOND_NS).to_vec();
+        let borders = [5, 17, 41]
+            .map(|second| MonoNs::new(second * SECOND_NS))
+            .to_vec();
         let timeline = aged(400, 90, &Between(borders));
         let starts = shown(&timeline);
         assert_eq!(
@@ -309,7 +322,9 @@ mod tests {
             [(0, false), (5, true), (17, true), (41, false)]
         );
         assert!(starts[4].0 >= 270 && starts[4].1);
-        let is_kept = |from: u64, to: u64| timeline.is_kept(from * SECOND_NS, to * SECOND_NS);
+        let is_kept = |from: u64, to: u64| {
+            timeline.is_kept(MonoNs::new(from * SECOND_NS), MonoNs::new(to * SECOND_NS))
+        };
         assert!(is_kept(5, 41) && is_kept(5, 17) && is_kept(330, 399));
         assert!(!is_kept(0, 17) && !is_kept(17, 330));
     }

@@ -23,6 +23,7 @@ use super::{
     values::{WAIT_CLASSES, take_from},
     weights,
 };
+use crate::units::MonoNs;
 
 /// See the module. Segments are oldest first; those in which nothing happened are missing.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -43,7 +44,7 @@ enum PendingPlace {
 
 impl WindowHistory {
     /// The segments that began in a span.
-    pub(super) fn within(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Segment> {
+    pub(super) fn within(&self, from_ns: MonoNs, to_ns: MonoNs) -> impl Iterator<Item = &Segment> {
         let range = self.range(from_ns, to_ns);
         self.segments.range(range).map(Arc::as_ref)
     }
@@ -58,14 +59,14 @@ impl WindowHistory {
         self.segment_bytes + self.sleep_runs.bytes()
     }
 
-    fn range(&self, from_ns: u64, to_ns: u64) -> std::ops::Range<usize> {
+    fn range(&self, from_ns: MonoNs, to_ns: MonoNs) -> std::ops::Range<usize> {
         let first = self.segments.partition_point(|s| s.from_ns < from_ns);
         let end = self.segments.partition_point(|s| s.from_ns < to_ns);
         first..end.max(first)
     }
 
     /// Changes the segment that began then, made where it is missing.
-    fn at(&mut self, from_ns: u64, change: impl FnOnce(&mut Segment)) {
+    fn at(&mut self, from_ns: MonoNs, change: impl FnOnce(&mut Segment)) {
         let index = match self.segments.back() {
             Some(last) if last.from_ns == from_ns => self.segments.len() - 1,
             _ => self.segments.partition_point(|s| s.from_ns < from_ns),
@@ -87,7 +88,7 @@ impl WindowHistory {
     }
 
     /// A thread gained `amount` in the segment that began at `segment_ns`.
-    pub(super) fn gain(&mut self, segment_ns: u64, thread: u32, what: What, amount: u64) {
+    pub(super) fn gain(&mut self, segment_ns: MonoNs, thread: u32, what: What, amount: u64) {
         if amount > 0 {
             self.at(segment_ns, |segment| {
                 segment.cell(thread, what).total += amount;
@@ -96,7 +97,7 @@ impl WindowHistory {
     }
 
     /// A thread slept from one pass to another, all of it in one system call if that is named.
-    pub(super) fn sleep(&mut self, thread: u32, from_ns: u64, to_ns: u64, call: Option<u32>) {
+    pub(super) fn sleep(&mut self, thread: u32, from_ns: MonoNs, to_ns: MonoNs, call: Option<u32>) {
         self.sleep_runs.add(SleepRun {
             thread,
             from_ns,
@@ -108,14 +109,20 @@ impl WindowHistory {
     }
 
     /// Adds to one number of a place in the call tree.
-    pub(super) fn hit(&mut self, segment_ns: u64, node: NodeId, what: weights::What, amount: u64) {
+    pub(super) fn hit(
+        &mut self,
+        segment_ns: MonoNs,
+        node: NodeId,
+        what: weights::What,
+        amount: u64,
+    ) {
         if amount > 0 {
             self.at(segment_ns, |segment| segment.hit(node, what, amount));
         }
     }
 
     /// Adds system calls of one number.
-    pub(super) fn call(&mut self, segment_ns: u64, number: u32, gain: &CallTotals) {
+    pub(super) fn call(&mut self, segment_ns: MonoNs, number: u32, gain: &CallTotals) {
         if *gain == CallTotals::default() {
             return;
         }
@@ -173,8 +180,8 @@ impl WindowHistory {
         &mut self,
         call: Option<u32>,
         classes: (usize, usize),
-        from_ns: u64,
-        to_ns: u64,
+        from_ns: MonoNs,
+        to_ns: MonoNs,
     ) {
         let last = self.segments.partition_point(|s| s.from_ns < to_ns);
         let mut end_ns = to_ns;
@@ -305,8 +312,8 @@ impl WindowHistory {
     /// stack.
     pub(super) fn open_within(
         &self,
-        from_ns: u64,
-        to_ns: u64,
+        from_ns: MonoNs,
+        to_ns: MonoNs,
         thread: u32,
         exact: &WaitNs,
     ) -> WaitNs {
@@ -334,7 +341,7 @@ impl WindowHistory {
 
     /// Makes one segment of those that began in a span; sleep runs that lie wholly in it become
     /// part of it.
-    pub(super) fn merge(&mut self, from_ns: u64, to_ns: u64) {
+    pub(super) fn merge(&mut self, from_ns: MonoNs, to_ns: MonoNs) {
         let sleep_runs = self.sleep_runs.take_inside(from_ns, to_ns);
         let range = self.range(from_ns, to_ns);
         if range.len() > 1 {
@@ -365,7 +372,7 @@ impl WindowHistory {
     }
 
     /// Forgets what passed in a span of whole segments.
-    pub(super) fn forget(&mut self, from_ns: u64, to_ns: u64) {
+    pub(super) fn forget(&mut self, from_ns: MonoNs, to_ns: MonoNs) {
         self.sleep_runs.take_inside(from_ns, to_ns);
         let range = self.range(from_ns, to_ns);
         if !range.is_empty() {

@@ -23,6 +23,7 @@ use super::span::{Reading, RecordedSpan, seconds};
 use super::target::Recorded;
 use super::wanted::Wanted;
 use super::{finish, progress, write};
+use crate::units::{BootNs, MonoNs};
 
 /// How old what the daemon says of this moment may be.
 const FRESH: Duration = Duration::from_millis(100);
@@ -211,7 +212,7 @@ impl ReportSubject {
         }
         let since_ns = match self {
             // The report is about all of its life.
-            Self::Command(_) => 0,
+            Self::Command(_) => MonoNs::ZERO,
             _ => span.since_ns(snapshot),
         };
         Ok((snapshot.only(since_ns, |key| keys.contains(&key)), scope))
@@ -233,7 +234,7 @@ fn add_children(snapshot: &Snapshot, keys: &mut BTreeSet<ProcessKey>) {
     for (key, ppid) in by_start {
         let of_parent = ProcessKey {
             pid: ppid,
-            start_ns: 0,
+            start_ns: BootNs::ZERO,
         }..=ProcessKey {
             pid: ppid,
             start_ns: key.start_ns,
@@ -254,17 +255,21 @@ mod tests {
     use crate::profile::snapshot::Snapshot;
     use crate::profile::{Profile, limits::Limits};
     use crate::report::Scope;
+    use crate::units::{BootNs, MonoNs, UnixNs};
 
     fn key(pid: u32, start_ns: u64) -> ProcessKey {
-        ProcessKey { pid, start_ns }
+        ProcessKey {
+            pid,
+            start_ns: BootNs::new(start_ns),
+        }
     }
 
     /// Processes of (number, start, parent, name).
     fn snapshot(processes: &[(u32, u64, u32, &str)]) -> Snapshot {
-        let mut profile = Profile::new(Limits::default(), 0, 0);
+        let mut profile = Profile::new(Limits::default(), MonoNs::ZERO, UnixNs::ZERO);
         let info = |(pid, start_ns, ppid, comm): &(u32, u64, u32, &str)| ProcessInfo {
             ppid: *ppid,
-            ..ProcessInfo::unknown(key(*pid, *start_ns), CommName::new(comm), 0)
+            ..ProcessInfo::unknown(key(*pid, *start_ns), CommName::new(comm), UnixNs::ZERO)
         };
         profile.apply(DrainPass {
             processes: processes.iter().map(info).collect(),
@@ -276,7 +281,7 @@ mod tests {
     /// All of it.
     fn span(snapshot: &Snapshot) -> RecordedSpan {
         let reading = Reading {
-            at_unix_ns: 0,
+            at_unix_ns: UnixNs::ZERO,
             dropped: 0,
         };
         RecordedSpan::find(snapshot, reading, reading)

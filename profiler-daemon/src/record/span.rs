@@ -9,12 +9,13 @@ use anyhow::anyhow;
 use crate::http::Client;
 use crate::profile::snapshot::Snapshot;
 use crate::report::{Moment, Window};
+use crate::units::{MonoNs, UnixNs};
 
 /// What a daemon says when it is asked how far it is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     /// When it read the kernel, nanoseconds since 1970.
-    pub(super) at_unix_ns: u64,
+    pub(super) at_unix_ns: UnixNs,
     /// Processes that it had dropped by then.
     pub(super) dropped: u64,
 }
@@ -30,7 +31,7 @@ impl Reading {
             let at = humantime::parse_rfc3339(session.get("as_of")?.as_str()?).ok()?;
             let at = at.duration_since(std::time::UNIX_EPOCH).ok()?;
             Some(Self {
-                at_unix_ns: u64::try_from(at.as_nanos()).ok()?,
+                at_unix_ns: UnixNs::new(u64::try_from(at.as_nanos()).ok()?),
                 dropped: session.pointer("/retired/processes")?.as_u64()?,
             })
         };
@@ -42,9 +43,9 @@ impl Reading {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecordedSpan {
     /// Its begin, or since when all is kept, monotonic nanoseconds.
-    from_ns: u64,
+    from_ns: MonoNs,
     /// Its end; `None` is that of the profile.
-    to_ns: Option<u64>,
+    to_ns: Option<MonoNs>,
     /// How much of its begin is no longer kept, nanoseconds.
     pub(super) forgotten_ns: u64,
 }
@@ -92,7 +93,7 @@ impl RecordedSpan {
     /// The part of a report that is about it, which rounds it outward to pieces of the recent past.
     pub(super) fn window(self, snapshot: &Snapshot) -> Window {
         let ago = |at_ns| Moment::Ago {
-            ns: snapshot.now_ns().saturating_sub(at_ns),
+            ns: snapshot.now_ns().saturating_since(at_ns),
         };
         Window::Between {
             from: ago(self.from_ns),
@@ -101,7 +102,7 @@ impl RecordedSpan {
     }
 
     /// When it begins in a report.
-    pub(super) fn since_ns(self, snapshot: &Snapshot) -> u64 {
+    pub(super) fn since_ns(self, snapshot: &Snapshot) -> MonoNs {
         let between = snapshot.between(self.from_ns, self.to_ns);
         between.map_or(self.from_ns, |coverage| coverage.from_ns)
     }
@@ -134,12 +135,12 @@ impl RecordedSpan {
 
 /// A moment at which the kernel was read, by the monotonic clock: that of this very reading where
 /// it still is a border, since the clock of the day may have been set.
-fn moment_ns(snapshot: &Snapshot, unix_ns: u64) -> u64 {
-    let mut borders = snapshot.borders(0, u64::MAX);
+fn moment_ns(snapshot: &Snapshot, unix_ns: UnixNs) -> MonoNs {
+    let mut borders = snapshot.borders(MonoNs::ZERO, MonoNs::MAX);
     let border = borders.find(|(_, at_unix_ns)| *at_unix_ns == unix_ns);
     border.map_or_else(
         || {
-            let ago_ns = snapshot.as_of_unix_ns().saturating_sub(unix_ns);
+            let ago_ns = snapshot.as_of_unix_ns().saturating_since(unix_ns);
             snapshot.now_ns().saturating_sub(ago_ns)
         },
         |(at_ns, _)| at_ns,
@@ -157,6 +158,7 @@ mod tests {
     use crate::report::names::Names;
     use crate::report::{ViewQuery, session};
     use crate::symbols::names::FunctionName;
+    use crate::units::{BootNs, MonoNs, UnixNs};
 
     const SECOND_NS: u64 = 1_000_000_000;
     /// When the session began by the clock of the day; it is set an hour back after ten seconds.
@@ -178,7 +180,7 @@ mod tests {
 
     fn reading(second: u64) -> Reading {
         Reading {
-            at_unix_ns: unix_ns(second),
+            at_unix_ns: UnixNs::new(unix_ns(second)),
             dropped: 0,
         }
     }
@@ -190,21 +192,21 @@ mod tests {
             recent_past_ns,
             ..Limits::default()
         };
-        let mut profile = Profile::new(limits, 0, BEGAN_UNIX_NS);
+        let mut profile = Profile::new(limits, MonoNs::ZERO, UnixNs::new(BEGAN_UNIX_NS));
         let process = ProcessKey {
             pid: 10,
-            start_ns: 0,
+            start_ns: BootNs::ZERO,
         };
         for second in 1..=20 {
             let exited = (second >= 5).then(|| unix_ns(5));
             let info = ProcessInfo {
-                exited_at_unix_ns: exited,
-                ..ProcessInfo::unknown(process, CommName::new("cc"), 0)
+                exited_at_unix_ns: exited.map(UnixNs::new),
+                ..ProcessInfo::unknown(process, CommName::new("cc"), UnixNs::ZERO)
             };
             let thread = ThreadUpdate {
                 thread: ThreadKey {
                     tid: 10,
-                    start_ns: 0,
+                    start_ns: BootNs::ZERO,
                 },
                 process,
                 comm: CommName::new("cc"),
@@ -213,8 +215,8 @@ mod tests {
                 } else {
                     ThreadState::Running
                 },
-                first_event_ns: 0,
-                last_event_ns: second * SECOND_NS,
+                first_event_ns: MonoNs::ZERO,
+                last_event_ns: MonoNs::new(second * SECOND_NS),
                 unobserved_ns: 0,
                 classes: [second * SECOND_NS, 0, 0, 0, 0],
                 kinds: [second * SECOND_NS, 0, 0, 0, 0, 0, 0, 0],
@@ -227,8 +229,8 @@ mod tests {
             };
             let lives = second <= 5;
             profile.apply(DrainPass {
-                now_ns: second * SECOND_NS,
-                now_unix_ns: unix_ns(second),
+                now_ns: MonoNs::new(second * SECOND_NS),
+                now_unix_ns: UnixNs::new(unix_ns(second)),
                 processes: lives.then_some(info).into_iter().collect(),
                 threads: lives.then_some(thread).into_iter().collect(),
                 ..DrainPass::default()
@@ -244,7 +246,9 @@ mod tests {
             ..ViewQuery::default()
         };
         let session = session(snapshot, &view, &NoNames).unwrap();
-        let second = |text: &str| (1..=20).find(|at| crate::report::rfc3339(unix_ns(*at)) == text);
+        let second = |text: &str| {
+            (1..=20).find(|at| crate::report::rfc3339(UnixNs::new(unix_ns(*at))) == text)
+        };
         let window = &session.window;
         let unknown = || panic!("{window:?} is between seconds");
         (
@@ -272,7 +276,7 @@ mod tests {
         let span = RecordedSpan::find(
             &some,
             Reading {
-                at_unix_ns: unix_ns(11) - 9 * SECOND_NS,
+                at_unix_ns: UnixNs::new(unix_ns(11) - 9 * SECOND_NS),
                 dropped: 0,
             },
             reading(15),
@@ -288,7 +292,7 @@ mod tests {
     fn dropped() {
         let all = snapshot(3_600 * SECOND_NS);
         let span = RecordedSpan::find(&all, reading(3), reading(15));
-        let none = all.only(0, |_| false);
+        let none = all.only(MonoNs::ZERO, |_| false);
         let gone = span.dropped(&all, &none, reading(3)).unwrap();
         let expected = DroppedProcesses {
             processes: 1,

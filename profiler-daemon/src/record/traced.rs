@@ -17,6 +17,7 @@ use crate::report::{self, Measured};
 use crate::stages::choosing::{Chooser, Exits, Module, mapped};
 use crate::symbols::chosen::{BUDGET_NS, Pattern};
 use crate::sys::clock::monotonic_ns;
+use crate::units::MonoNs;
 
 use super::program::begins_with;
 use super::progress;
@@ -47,7 +48,7 @@ pub(super) struct Traced {
     /// The number of the instrumentation.
     id: u32,
     /// When the recording began, monotonic nanoseconds.
-    began_ns: u64,
+    began_ns: MonoNs,
 }
 
 impl Traced {
@@ -79,7 +80,7 @@ impl Traced {
             children: args.children || !args.command.is_empty(),
             trial: args.command.is_empty(),
             id: 0,
-            began_ns: 0,
+            began_ns: MonoNs::ZERO,
         }))
     }
 

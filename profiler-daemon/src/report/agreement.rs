@@ -20,6 +20,7 @@ use super::{
 use crate::kernel::ProbeCosts;
 use crate::processes::{ids::ProcessKey, module::ModuleId};
 use crate::profile::measured::{Calls, Counted};
+use crate::units::MonoNs;
 
 /// For so many times and sets of processes it is looked what was sampled of them; an answer has
 /// more of them only where much was measured piecemeal.
@@ -78,10 +79,10 @@ impl Agreement {
 }
 
 /// Of which processes, from which border of the recent past to which.
-type Part = (BTreeSet<ProcessKey>, (u64, u64));
+type Part = (BTreeSet<ProcessKey>, (MonoNs, MonoNs));
 
 /// Of which instrumentation, from which border to which: what is looked at once.
-type Once = (u64, (u64, u64));
+type Once = (u64, (MonoNs, MonoNs));
 
 /// Collects what is to be compared.
 pub(super) struct Comparing<'v, 'a, 'n> {
@@ -107,10 +108,10 @@ struct Look {
 }
 
 /// The time of a function in a view that can be compared; or why there is none.
-fn time_of(view: &View<'_>, of: &Covered<'_>) -> Result<(u64, u64), &'static str> {
+fn time_of(view: &View<'_>, of: &Covered<'_>) -> Result<(MonoNs, MonoNs), &'static str> {
     let (from_ns, to_ns) = of.state.borders;
-    let from_ns = from_ns.unwrap_or(u64::MAX).max(view.coverage.from_ns);
-    let to_ns = to_ns.unwrap_or(u64::MAX).min(view.coverage.to_ns);
+    let from_ns = from_ns.unwrap_or(MonoNs::MAX).max(view.coverage.from_ns);
+    let to_ns = to_ns.unwrap_or(MonoNs::MAX).min(view.coverage.to_ns);
     if from_ns >= to_ns {
         return Err("it was measured for less than a second");
     }

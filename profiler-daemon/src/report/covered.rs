@@ -12,6 +12,7 @@ use crate::{
         measured::{Calls, FunctionState},
         over::Span,
     },
+    units::BootNs,
 };
 
 /// The calls of one function that a view covers.
@@ -47,11 +48,11 @@ pub(super) fn covered<'a>(view: &View<'a>) -> Vec<Covered<'a>> {
         let number = state.function.number;
         let first = ProcessKey {
             pid: 0,
-            start_ns: 0,
+            start_ns: BootNs::ZERO,
         };
         let last = ProcessKey {
             pid: u32::MAX,
-            start_ns: u64::MAX,
+            start_ns: BootNs::MAX,
         };
         let rows = now.range((number, first)..=(number, last));
         let rows = rows.filter(|((_, key), _)| in_scope(*key));

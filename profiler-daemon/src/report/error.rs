@@ -3,6 +3,7 @@
 use super::query::{Comm, ImageId, ProcessSelector};
 use super::times::rfc3339;
 use crate::profile::sessions::SessionRefusal;
+use crate::units::UnixNs;
 
 /// Why a question has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -70,7 +71,7 @@ pub enum ReportError {
     #[error("the window begins before what is kept in buckets: from={} is the earliest now; ask for window=session to see everything", rfc3339(*since_unix_ns))]
     WindowTooOld {
         /// Since when everything is kept, nanoseconds since 1970.
-        since_unix_ns: u64,
+        since_unix_ns: UnixNs,
     },
     /// There is no such session or span, or it is no longer kept.
     #[error(transparent)]
@@ -83,9 +84,9 @@ pub enum ReportError {
     )]
     WindowEmpty {
         /// When the session began, nanoseconds since 1970.
-        began_unix_ns: u64,
+        began_unix_ns: UnixNs,
         /// The time of the pass, nanoseconds since 1970.
-        now_unix_ns: u64,
+        now_unix_ns: UnixNs,
     },
 }
 

@@ -162,6 +162,7 @@ mod tests {
 
     use super::*;
     use crate::collect::{PlannedItem, planned};
+    use crate::units::MonoNs;
 
     fn span(roles: &[u32], said: &[&str]) -> TracedItem {
         let item = PlannedItem {
@@ -175,7 +176,7 @@ mod tests {
             places: Vec::new(),
             said: said.iter().map(|one| (*one).to_owned()).collect(),
         };
-        let mut all = planned(&[item.clone(), item], 1);
+        let mut all = planned(&[item.clone(), item], MonoNs::new(1));
         assert_eq!(all.len(), 1, "of one number");
         let mut one = all.remove(0);
         one.said.truncate(said.len());

@@ -12,6 +12,7 @@ use super::times::rfc3339;
 use crate::collect::{End, InstrumentationState, MeasuredFunction, PlannedPoint, Stage};
 use crate::config::targets::Targets;
 use crate::profile::frames::FrameId;
+use crate::units::MonoNs;
 
 /// All instrumentations that are kept.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -121,7 +122,7 @@ pub fn instrumentation(
     state: &InstrumentationState,
     name_of: impl Fn(FrameId) -> (String, String),
 ) -> Instrumentation {
-    let at = |ns: u64| rfc3339(state.began_unix_ns + ns.saturating_sub(state.began_ns));
+    let at = |ns: MonoNs| rfc3339(state.began_unix_ns + ns.saturating_since(state.began_ns));
     let all = &state.measured;
     let mut functions: Vec<ChosenFunction> =
         all.functions.iter().map(|one| chosen(one, all)).collect();

@@ -10,6 +10,7 @@ use crate::collect::{MeasuredFunction, MeasuredFunctions};
 use crate::kernel::ProbeCosts;
 use crate::profile::frames::FrameId;
 use crate::profile::measured::Calls;
+use crate::units::MonoNs;
 
 mod callers;
 
@@ -77,7 +78,7 @@ pub struct MeasuredValues {
 pub fn measured(
     all: &MeasuredFunctions,
     name_of: impl Fn(FrameId) -> (String, String),
-    began_ns: u64,
+    began_ns: MonoNs,
 ) -> Measured {
     let functions: Vec<MeasuredValues> = all
         .functions
@@ -122,7 +123,7 @@ const KINDS: [(usize, &str, Option<&str>); 6] = [
 const EMULATED: &str = "emulated";
 const STEPPED: &str = "stepped";
 
-fn values(function: &MeasuredFunction, costs: &ProbeCosts, began_ns: u64) -> MeasuredValues {
+fn values(function: &MeasuredFunction, costs: &ProbeCosts, began_ns: MonoNs) -> MeasuredValues {
     let mut row = MeasuredRow::EMPTY;
     for calls in function.calls.values() {
         row.merge(calls);
@@ -137,7 +138,7 @@ fn values(function: &MeasuredFunction, costs: &ProbeCosts, began_ns: u64) -> Mea
         module: function.plan.module.to_string(),
         callers: Vec::new(),
         values: CallValues::new(&Calls::from(&row), about, costs, None),
-        attached_after_ns: function.attached_ns.saturating_sub(began_ns),
+        attached_after_ns: function.attached_ns.saturating_since(began_ns),
     }
 }
 
@@ -153,6 +154,7 @@ mod tests {
     use crate::collect::{Callers, PlannedFunction, PlannedPoint};
     use crate::kernel::ProbeCost;
     use crate::processes::ids::ProcessKey;
+    use crate::units::BootNs;
 
     /// A function of two processes with a thousand calls of 10 us each, of which each makes two
     /// probed calls.
@@ -197,11 +199,14 @@ mod tests {
             },
             exits: Ok(Vec::new()),
         };
-        let process = |pid| ProcessKey { pid, start_ns: 0 };
+        let process = |pid| ProcessKey {
+            pid,
+            start_ns: BootNs::ZERO,
+        };
         MeasuredFunctions {
             functions: vec![MeasuredFunction {
                 plan: Arc::new(plan),
-                attached_ns: 0,
+                attached_ns: MonoNs::ZERO,
                 gave_up: None,
                 calls: BTreeMap::from([(process(1), row), (process(2), row)]),
                 callers: Callers::new(),
@@ -241,7 +246,7 @@ mod tests {
             (None, of(5, 50_000)),
         ]);
         assert_eq!(caller_frames(&all), [FrameId(1), FrameId(2), FrameId(3)]);
-        let callers = &measured(&all, name_of, 0).functions[0].callers;
+        let callers = &measured(&all, name_of, MonoNs::ZERO).functions[0].callers;
         let told: Vec<_> = callers
             .iter()
             .map(|one| (one.function.as_str(), one.calls, one.elapsed_ns))
@@ -262,7 +267,7 @@ mod tests {
     // within, of those below all, and of exclusive times what their callers see.
     #[test]
     fn probes_are_subtracted() {
-        let report = measured(&function(), name_of, 0);
+        let report = measured(&function(), name_of, MonoNs::ZERO);
         let values = &report.functions[0].values;
         assert_eq!((values.calls, values.outermost), (2000, 2000));
         assert_eq!(values.probe_ns, 2000 * 700 + 4000 * 500);
@@ -290,14 +295,14 @@ mod tests {
     fn nothing_and_next_to_nothing() {
         let mut none = function();
         none.functions[0].calls.clear();
-        let report = measured(&none, name_of, 0);
+        let report = measured(&none, name_of, MonoNs::ZERO);
         assert_eq!(report.functions[0].values.elapsed.mean_ns, None);
         assert_eq!(report.functions[0].values.elapsed.p99_ns, None);
         let mut short = function();
         for row in short.functions[0].calls.values_mut() {
             row.inclusive = [600_000, 0, 0, 0, 0];
         }
-        let report = measured(&short, name_of, 0);
+        let report = measured(&short, name_of, MonoNs::ZERO);
         assert_eq!(report.functions[0].values.elapsed.inclusive_ns, 0);
         assert!(report.functions[0].values.mostly_probe);
     }

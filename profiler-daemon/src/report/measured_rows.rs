@@ -20,6 +20,7 @@ use crate::{
     processes::{ids::ProcessKey, module::ModuleId},
     profile::measured::Calls,
     symbols::names::FunctionKind,
+    units::UnixNs,
 };
 
 /// What is to be known of a row that is of several functions.
@@ -160,9 +161,12 @@ fn group(view: &View<'_>, parts: &[Covered<'_>], agreement: Agreement) -> Measur
     };
     let coverage = &view.coverage;
     let attached = states().map(|of| of.function.attached.unix_ns).min();
-    let detached = states().map(|of| of.detached.map_or(u64::MAX, |at| at.unix_ns));
+    let detached = states().map(|of| of.detached.map_or(UnixNs::MAX, |at| at.unix_ns));
     let from = attached.unwrap_or_default().max(coverage.from_unix_ns);
-    let to = detached.max().unwrap_or(u64::MAX).min(coverage.to_unix_ns);
+    let to = detached
+        .max()
+        .unwrap_or(UnixNs::MAX)
+        .min(coverage.to_unix_ns);
     let mut aliases: Vec<String> = states()
         .flat_map(|of| &of.function.aliases)
         .map(|name| name.to_string())

@@ -16,6 +16,7 @@ use crate::{
         input::{CommName, Image},
         snapshot::{ImageView, ProcessView, Snapshot},
     },
+    units::BootNs,
 };
 
 /// One account in scope.
@@ -38,9 +39,12 @@ pub(super) fn find<'a>(
     selector: &ProcessSelector,
 ) -> Result<(ProcessKey, &'a ProcessView), ReportError> {
     let pid = selector.pid;
-    let of_pid = ProcessKey { pid, start_ns: 0 }..=ProcessKey {
+    let of_pid = ProcessKey {
         pid,
-        start_ns: u64::MAX,
+        start_ns: BootNs::ZERO,
+    }..=ProcessKey {
+        pid,
+        start_ns: BootNs::MAX,
     };
     let found = snapshot.processes().range(of_pid).rev().find(|(key, _)| {
         selector

@@ -118,7 +118,9 @@ pub fn os_events(
             if let Some(number) = thread.in_syscall_now() {
                 let entry = calls.entry(number).or_default();
                 entry.1 += 1;
-                entry.2 += snapshot.now_ns().saturating_sub(thread.in_syscall_since_ns);
+                entry.2 += snapshot
+                    .now_ns()
+                    .saturating_since(thread.in_syscall_since_ns);
             }
         }
     }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::product::Values;
 use crate::profile::name::Name;
+use crate::units::UnixNs;
 
 /// Whose functions count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,7 +67,7 @@ pub enum Moment {
     /// By the clock.
     At {
         /// Nanoseconds since 1970.
-        unix_ns: u64,
+        unix_ns: UnixNs,
     },
     /// So long before the pass that the answer is made from.
     Ago {

@@ -19,6 +19,7 @@ use crate::profile::{
     threads::Thread,
     values::Totals,
 };
+use crate::units::MonoNs;
 
 /// A session that is older than this has a recent part.
 const RECENT_AFTER_NS: u64 = 300_000_000_000;
@@ -48,7 +49,7 @@ impl<'a> View<'a> {
         window: Window,
     ) -> Result<Self, ReportError> {
         let coverage = coverage(snapshot, window)?;
-        let span_ns = coverage.to_ns.saturating_sub(coverage.from_ns);
+        let span_ns = coverage.to_ns.saturating_since(coverage.from_ns);
         let over = |members: &[Member<'_>]| {
             let of = |member: &Member<'_>| member.account.threads_over(coverage.span).total();
             let totals: Vec<Totals> = members.iter().map(of).collect();
@@ -102,7 +103,7 @@ impl<'a> View<'a> {
     /// What a part of its members had in another time. Nothing in it is a share of anything.
     pub(super) fn part(&self, members: Vec<Member<'a>>, coverage: Coverage) -> Self {
         let snapshot = self.snapshot;
-        let span_ns = coverage.to_ns.saturating_sub(coverage.from_ns);
+        let span_ns = coverage.to_ns.saturating_since(coverage.from_ns);
         let of = |member: &Member<'_>| member.account.threads_over(coverage.span).total();
         let totals: Vec<Totals> = members.iter().map(of).collect();
         let kinds: Vec<KindNs> = totals.iter().map(|totals| totals.kinds).collect();
@@ -149,7 +150,7 @@ impl<'a> View<'a> {
 
     /// How long the time covered is, nanoseconds.
     pub(super) fn span_ns(&self) -> u64 {
-        self.coverage.to_ns.saturating_sub(self.coverage.from_ns)
+        self.coverage.to_ns.saturating_since(self.coverage.from_ns)
     }
 
     pub(super) fn is_session(&self) -> bool {
@@ -189,7 +190,7 @@ impl<'a> View<'a> {
         WindowSpan {
             from: rfc3339(self.coverage.from_unix_ns),
             to: rfc3339(self.coverage.to_unix_ns),
-            duration_ns: self.coverage.to_ns.saturating_sub(self.coverage.from_ns),
+            duration_ns: self.coverage.to_ns.saturating_since(self.coverage.from_ns),
             processors: self.snapshot.processors(),
         }
     }
@@ -234,7 +235,7 @@ fn coverage(snapshot: &Snapshot, window: Window) -> Result<Coverage, ReportError
 /// The last part of a session that is old enough to have one, else the session.
 fn recent(snapshot: &Snapshot) -> Coverage {
     let (now_ns, whole) = (snapshot.now_ns(), snapshot.whole());
-    if now_ns.saturating_sub(whole.from_ns) <= RECENT_AFTER_NS {
+    if now_ns.saturating_since(whole.from_ns) <= RECENT_AFTER_NS {
         return whole;
     }
     let last = snapshot.between(now_ns.saturating_sub(RECENT_NS), None);
@@ -250,7 +251,7 @@ fn too_old(snapshot: &Snapshot, not_kept: NotKept) -> ReportError {
 
 /// A moment by the monotonic clock, as far as that reaches. The clock of the day may have been set
 /// meanwhile: what counts is how long ago the moment is by what it says now.
-fn moment(snapshot: &Snapshot, moment: Moment) -> u64 {
+fn moment(snapshot: &Snapshot, moment: Moment) -> MonoNs {
     let (now_ns, now_unix_ns) = (snapshot.now_ns(), snapshot.as_of_unix_ns());
     match moment {
         Moment::Ago { ns } => now_ns.saturating_sub(ns),

@@ -26,6 +26,7 @@ use crate::{
         values::{Totals, add_classes},
     },
     report::names::Names,
+    units::MonoNs,
 };
 
 /// All sessions.
@@ -208,8 +209,8 @@ fn spans(view: &View<'_>, session: &Session) -> Vec<SpanTotals> {
 
 /// The totals of each span, of kinds those of running outside system calls; all spans in one pass.
 fn exact_totals(view: &View<'_>, session: &Session) -> Vec<Totals> {
-    let mut borders_ns: Vec<u64> = session.spans.iter().map(|span| span.from.ns).collect();
-    borders_ns.push(session.stopped.map_or(u64::MAX, |at| at.ns));
+    let mut borders_ns: Vec<MonoNs> = session.spans.iter().map(|span| span.from.ns).collect();
+    borders_ns.push(session.stopped.map_or(MonoNs::MAX, |at| at.ns));
     let mut totals = vec![Totals::default(); session.spans.len()];
     for member in &view.members {
         member

@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 
 use crate::collect::{Traced, TracedItem};
 use crate::kernel::ProbeCosts;
+use crate::units::MonoNs;
 
 /// Below so many times what a probe takes, a span is mostly probe.
 const MOSTLY_PROBE: f64 = 10.0;
@@ -142,7 +143,7 @@ pub struct SpanValues {
 pub(super) fn followed(
     items: &[TracedItem],
     costs: &ProbeCosts,
-    began_ns: u64,
+    began_ns: MonoNs,
 ) -> (Vec<UsdtValues>, Vec<SpanValues>) {
     let (mut usdt, mut spans) = (Vec::new(), Vec::new());
     for item in items {
@@ -175,7 +176,7 @@ pub(super) fn followed(
     (usdt, spans)
 }
 
-fn usdt_values(item: &TracedItem, argument: Option<u8>, began_ns: u64) -> UsdtValues {
+fn usdt_values(item: &TracedItem, argument: Option<u8>, began_ns: MonoNs) -> UsdtValues {
     let mut all = UsdtRow::EMPTY;
     for row in item.hits.values() {
         all.merge(row);
@@ -212,12 +213,12 @@ fn usdt_values(item: &TracedItem, argument: Option<u8>, began_ns: u64) -> UsdtVa
                 .map(|(bucket, count)| (least_value(bucket), count))
                 .collect(),
         }),
-        attached_after_ns: item.attached_ns.saturating_sub(began_ns),
+        attached_after_ns: item.attached_ns.saturating_since(began_ns),
         why: item.gave_up.clone(),
     }
 }
 
-fn span_values(item: &TracedItem, costs: &ProbeCosts, began_ns: u64) -> SpanValues {
+fn span_values(item: &TracedItem, costs: &ProbeCosts, began_ns: MonoNs) -> SpanValues {
     let row = &item.spans;
     let any = row.complete > 0;
     let elapsed_ns = row.elapsed_ns;
@@ -255,7 +256,7 @@ fn span_values(item: &TracedItem, costs: &ProbeCosts, began_ns: u64) -> SpanValu
         left_exit: item.left_exit,
         probe_ns: probe_ns as u64,
         mostly_probe: mean_ns.is_some_and(|mean_ns| (mean_ns as f64) < MOSTLY_PROBE * probe_ns),
-        attached_after_ns: item.attached_ns.saturating_sub(began_ns),
+        attached_after_ns: item.attached_ns.saturating_since(began_ns),
         why: item.gave_up.clone(),
     }
 }
@@ -271,13 +272,14 @@ mod tests {
     use super::*;
     use crate::kernel::ProbeCost;
     use crate::processes::ids::ProcessKey;
+    use crate::units::BootNs;
 
     fn item(what: Traced) -> TracedItem {
         TracedItem {
             what: Arc::new(what),
             places: Vec::new(),
             said: Vec::new(),
-            attached_ns: 5_000,
+            attached_ns: MonoNs::new(5_000),
             gave_up: None,
             hits: BTreeMap::new(),
             spans: SpanRow::EMPTY,
@@ -311,13 +313,20 @@ mod tests {
     fn hits_are_told_by_process() {
         let mut point = usdt(Some(0));
         for (pid, values) in [(7, &[1_i64][..]), (8, &[3, -2])] {
-            let row = point.hits.entry(ProcessKey { pid, start_ns: 0 });
+            let row = point.hits.entry(ProcessKey {
+                pid,
+                start_ns: BootNs::ZERO,
+            });
             let row = row.or_insert(UsdtRow::EMPTY);
             for value in values {
                 row.hit(Some(Some(*value)));
             }
         }
-        let (points, _) = followed(&[point, usdt(None)], &ProbeCosts::default(), 2_000);
+        let (points, _) = followed(
+            &[point, usdt(None)],
+            &ProbeCosts::default(),
+            MonoNs::new(2_000),
+        );
         assert_eq!(points[0].hits, 3);
         assert_eq!(points[0].attached_after_ns, 3_000);
         let by_pid = points[0].processes.iter();
@@ -347,7 +356,7 @@ mod tests {
             outside_ns: 1_000.0,
             error_ns: 0.0,
         };
-        let (_, spans) = followed(&[long, short, span()], &costs, 0);
+        let (_, spans) = followed(&[long, short, span()], &costs, MonoNs::ZERO);
         assert_eq!((spans[0].count, spans[0].starts), (1, 1));
         assert_eq!(spans[0].mean_ns, Some(10_000_000));
         assert_eq!(

@@ -24,6 +24,7 @@ use crate::{
     processes::module::{ModuleId, ModuleKind},
     profile::{over::Span, snapshot::Snapshot},
     report::names::Names,
+    units::UnixNs,
 };
 
 /// Most nodes of an answer, those that stand for cut ones not counted; of more, the smallest are
@@ -41,9 +42,9 @@ pub struct Stacks {
     /// Path of the process's program.
     pub exe: Option<String>,
     /// Time of the drain pass it was made from, nanoseconds since 1970.
-    pub as_of_unix_ns: u64,
+    pub as_of_unix_ns: UnixNs,
     /// When the time it covers began, nanoseconds since 1970.
-    pub from_unix_ns: u64,
+    pub from_unix_ns: UnixNs,
     /// How long that is.
     pub duration_ns: u64,
     /// What it lacks.
@@ -131,7 +132,7 @@ pub fn stacks(
     let (from_ns, to_ns) = (view.coverage.from_ns, view.coverage.to_ns);
     Ok(Stacks {
         from_unix_ns: view.coverage.from_unix_ns,
-        duration_ns: to_ns.saturating_sub(from_ns),
+        duration_ns: to_ns.saturating_since(from_ns),
         completeness,
         ..flat(&view, &tree, query)
     })
@@ -200,7 +201,7 @@ pub fn stacks_between(
     completeness.elapsed_unattributed_ns = seen.unattributed_ns;
     Ok(Stacks {
         from_unix_ns: earlier.as_of_unix_ns(),
-        duration_ns: later.now_ns().saturating_sub(earlier.now_ns()),
+        duration_ns: later.now_ns().saturating_since(earlier.now_ns()),
         completeness,
         ..flat(&view, &tree, query)
     })
@@ -261,7 +262,7 @@ fn flat(view: &View<'_>, tree: &MergedTree<'_>, query: &StackQuery) -> Stacks {
         pid: title.map(|(key, _)| key.pid),
         exe: title.and_then(|(_, process)| process.info.exe.as_deref().map(str::to_owned)),
         as_of_unix_ns: view.snapshot.as_of_unix_ns(),
-        from_unix_ns: 0,
+        from_unix_ns: UnixNs::ZERO,
         duration_ns: 0,
         completeness: Completeness::default(),
         modules: Vec::new(),

@@ -199,8 +199,8 @@ fn add_rows(view: &View<'_>, index: usize, rows: &mut Vec<ThreadRow>) {
             comm: thread.comm.to_string(),
             state: thread.state.name(),
             started_at: Some(rfc3339(view.snapshot.unix_ns_of_boot_ns(key.start_ns))),
-            first_event_ns,
-            last_event_ns,
+            first_event_ns: first_event_ns.ns(),
+            last_event_ns: last_event_ns.ns(),
             ..row(place)
         });
     }

@@ -30,6 +30,7 @@ use crate::{
         values::{Totals, add_classes, sum},
     },
     report::names::Names,
+    units::{MonoNs, UnixNs},
 };
 
 /// Most spans of an answer.
@@ -142,7 +143,7 @@ impl Who for ThreadWho {
     ];
 
     fn order(&self) -> (u32, u64, &str) {
-        let start_ns = self.key.map_or(0, |key| key.start_ns);
+        let start_ns = self.key.map_or(0, |key| key.start_ns.ns());
         (self.tid, start_ns, &self.comm)
     }
 
@@ -227,7 +228,7 @@ impl<W: Who> Row for Line<W> {
 /// The spans of an answer.
 struct Spans {
     /// When each begins, monotonic nanoseconds, and at last when the last one ends.
-    borders_ns: Vec<u64>,
+    borders_ns: Vec<MonoNs>,
     shown: Vec<TimelineSpan>,
 }
 
@@ -236,16 +237,16 @@ impl Spans {
     fn new(view: &View<'_>, most: usize) -> Self {
         let coverage = &view.coverage;
         let (from_ns, to_ns) = (coverage.from_ns, coverage.to_ns);
-        let mut buckets: Vec<(u64, u64)> = view.snapshot.borders(from_ns, to_ns).collect();
+        let mut buckets: Vec<(MonoNs, UnixNs)> = view.snapshot.borders(from_ns, to_ns).collect();
         buckets.push((to_ns, coverage.to_unix_ns));
         let borders = few(&buckets, most);
-        let span = |pair: &[(u64, u64)]| TimelineSpan {
+        let span = |pair: &[(MonoNs, UnixNs)]| TimelineSpan {
             from_at: rfc3339(pair[0].1),
             to_at: rfc3339(pair[1].1),
             duration_ns: pair[1].0 - pair[0].0,
         };
         let shown = borders.windows(2).map(span).collect();
-        let mut borders_ns: Vec<u64> = borders.iter().map(|(at_ns, _)| *at_ns).collect();
+        let mut borders_ns: Vec<MonoNs> = borders.iter().map(|(at_ns, _)| *at_ns).collect();
         if let (Some(last_ns), Span::Between { to_ns, .. }) = (borders_ns.last_mut(), coverage.span)
         {
             *last_ns = to_ns;
@@ -260,11 +261,11 @@ impl Spans {
 
 /// The borders of at most so many spans, each of neighbouring buckets that together are no longer
 /// than they must be; longer buckets stay by themselves.
-fn few(buckets: &[(u64, u64)], most: usize) -> Vec<(u64, u64)> {
+fn few(buckets: &[(MonoNs, UnixNs)], most: usize) -> Vec<(MonoNs, UnixNs)> {
     let joined = |width_ns: u64| {
-        let mut borders: Vec<(u64, u64)> = Vec::new();
+        let mut borders: Vec<(MonoNs, UnixNs)> = Vec::new();
         for (index, bucket) in buckets.iter().enumerate() {
-            let end_ns = buckets.get(index + 1).map_or(u64::MAX, |next| next.0);
+            let end_ns = buckets.get(index + 1).map_or(MonoNs::MAX, |next| next.0);
             let goes_on = borders
                 .last()
                 .is_some_and(|last| end_ns - last.0 <= width_ns);
@@ -402,7 +403,7 @@ fn window(snapshot: &Snapshot, query: &TimelineQuery) -> Window {
     match query.table.window {
         Window::Session => Window::Between {
             from: Moment::Ago {
-                ns: snapshot.now_ns(),
+                ns: snapshot.now_ns().ns(),
             },
             to: None,
         },
@@ -454,13 +455,17 @@ fn answer<W: Who>(
 
 #[cfg(test)]
 mod tests {
-    use super::few;
+    use super::{MonoNs, UnixNs, few};
 
     // Check that buckets are only put together where there are too many, and then the short ones
     // among themselves.
     #[test]
     fn short_buckets_are_put_together() {
-        let at = |ns: &[u64]| ns.iter().map(|ns| (*ns, 0)).collect::<Vec<_>>();
+        let at = |ns: &[u64]| {
+            ns.iter()
+                .map(|ns| (MonoNs::new(*ns), UnixNs::ZERO))
+                .collect::<Vec<_>>()
+        };
         let buckets = at(&[0, 60, 70, 71, 72, 73, 74]);
         assert_eq!(few(&buckets, 6), buckets);
         assert_eq!(few(&buckets, 4), at(&[0, 60, 70, 72, 74]));

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, SystemTime};
 
+use crate::units::UnixNs;
 use serde::Serialize;
 
 /// A time as RFC 3339, UTC, to the nanosecond.
 #[must_use]
-pub fn rfc3339(unix_ns: u64) -> String {
-    humantime::format_rfc3339_nanos(SystemTime::UNIX_EPOCH + Duration::from_nanos(unix_ns))
+pub fn rfc3339(unix_ns: UnixNs) -> String {
+    humantime::format_rfc3339_nanos(SystemTime::UNIX_EPOCH + Duration::from_nanos(unix_ns.ns()))
         .to_string()
 }
 
@@ -35,11 +36,11 @@ mod tests {
     // hold.
     #[test]
     fn times() {
-        assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000000000Z");
+        assert_eq!(rfc3339(UnixNs::ZERO), "1970-01-01T00:00:00.000000000Z");
         assert_eq!(
-            rfc3339(951_827_696_000_000_007),
+            rfc3339(UnixNs::new(951_827_696_000_000_007)),
             "2000-02-29T12:34:56.000000007Z"
         );
-        assert_eq!(rfc3339(u64::MAX), "2554-07-21T23:34:33.709551615Z");
+        assert_eq!(rfc3339(UnixNs::MAX), "2554-07-21T23:34:33.709551615Z");
     }
 }

@@ -194,7 +194,7 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
             .view
             .coverage
             .to_ns
-            .saturating_sub(self.view.coverage.from_ns);
+            .saturating_since(self.view.coverage.from_ns);
         // Of a difference, what was there earlier is in no stratum.
         let periods = self.view.snapshot.mark_periods();
         let strata = strata(&self.view.members, &self.kinds, periods);

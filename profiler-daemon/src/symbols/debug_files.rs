@@ -22,6 +22,7 @@ use crate::{
     },
     processes::{files::only_root_writes, module::ModuleId},
     sys::open_in_root::{LastLink, Root},
+    units::MonoNs,
 };
 
 /// Where packages put debug files.
@@ -89,8 +90,8 @@ impl ProgramFacts {
 #[derive(Debug)]
 struct KnownFile {
     facts: ProgramFacts,
-    checked_ns: u64,
-    used_ns: u64,
+    checked_ns: MonoNs,
+    used_ns: MonoNs,
 }
 
 /// What is known of programs, those used lately.
@@ -102,7 +103,7 @@ pub(super) struct DebugFiles {
 impl DebugFiles {
     /// What is known of the program of a request; `None` where it has no file, or one that makes no
     /// sense.
-    pub(super) fn facts(&mut self, request: &Request, now_ns: u64) -> Option<ProgramFacts> {
+    pub(super) fn facts(&mut self, request: &Request, now_ns: MonoNs) -> Option<ProgramFacts> {
         let module = request.place.module;
         if let Some(known) = self.known.get_mut(&module) {
             known.used_ns = now_ns;
@@ -123,11 +124,11 @@ impl DebugFiles {
 
     /// Looks again for what was not found some time ago. Whether it is there now: what was said
     /// without it may be wrong.
-    pub(super) fn look_again(&mut self, request: &Request, now_ns: u64) -> bool {
+    pub(super) fn look_again(&mut self, request: &Request, now_ns: MonoNs) -> bool {
         let Some(known) = self.known.get_mut(&request.place.module) else {
             return false;
         };
-        if known.facts.is_whole() || now_ns.saturating_sub(known.checked_ns) < AGAIN_NS {
+        if known.facts.is_whole() || now_ns.saturating_since(known.checked_ns) < AGAIN_NS {
             return false;
         }
         known.checked_ns = now_ns;
@@ -142,9 +143,9 @@ impl DebugFiles {
 
     /// Drops the half that was not used for longest.
     fn forget_idle(&mut self) {
-        let mut uses: Vec<u64> = self.known.values().map(|known| known.used_ns).collect();
+        let mut uses: Vec<MonoNs> = self.known.values().map(|known| known.used_ns).collect();
         uses.sort_unstable();
-        let median = uses.get(uses.len() / 2).copied().unwrap_or(0);
+        let median = uses.get(uses.len() / 2).copied().unwrap_or(MonoNs::ZERO);
         self.known.retain(|_, known| known.used_ns > median);
     }
 }

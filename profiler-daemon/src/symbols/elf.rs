@@ -36,6 +36,7 @@ use crate::{
     elf::symbol_tables,
     processes::{files::ModuleFile, module::ModuleId},
     sys::{bus_guard, clock::thread_ns, heap},
+    units::MonoNs,
 };
 
 /// Most files loaded at a time.
@@ -124,7 +125,7 @@ impl Part {
 struct LoadedFile {
     /// Keeps the descriptor, and with it the path, as it is.
     part: Part,
-    used_ns: u64,
+    used_ns: MonoNs,
     /// Bytes of its symbol tables.
     table_bytes: u64,
     /// `None` for programs of other machines, of which the symbolizer's answers are taken as they
@@ -203,7 +204,7 @@ impl ElfNames {
         &mut self,
         part: Part,
         places: &[u64],
-        now_ns: u64,
+        now_ns: MonoNs,
     ) -> Vec<Result<FoundFunction, Unnamed>> {
         let id = part.id();
         if self.broken.contains(&id) {
@@ -422,8 +423,8 @@ impl ElfNames {
 
     /// Unloads files that are idle, and the longest idle ones of too many or too large ones. Hands
     /// freed memory back to the system.
-    pub(super) fn unload(&mut self, now_ns: u64) {
-        let mut by_use: Vec<(u64, u64, PartId)> = self
+    pub(super) fn unload(&mut self, now_ns: MonoNs) {
+        let mut by_use: Vec<(MonoNs, u64, PartId)> = self
             .loaded
             .iter()
             .map(|(part, loaded)| (loaded.used_ns, loaded.table_bytes, *part))
@@ -433,7 +434,7 @@ impl ElfNames {
         let mut room_bytes = self.max_bytes;
         for (index, (used_ns, bytes, part)) in by_use.into_iter().enumerate() {
             let fits = index < MAX_LOADED && bytes <= room_bytes;
-            if fits && now_ns.saturating_sub(used_ns) <= IDLE_NS {
+            if fits && now_ns.saturating_since(used_ns) <= IDLE_NS {
                 room_bytes -= bytes;
                 continue;
             }

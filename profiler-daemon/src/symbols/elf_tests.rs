@@ -49,7 +49,7 @@ fn debug(file: File) -> Part {
 
 /// Names and where they begin.
 fn names(part: Part, places: &[u64]) -> Vec<Result<(String, u64), Unnamed>> {
-    let found = ElfNames::new().names(part, places, 0);
+    let found = ElfNames::new().names(part, places, MonoNs::ZERO);
     let found = found.into_iter();
     found
         .map(|found| found.map(|found| (found.name.into(), found.address)))
@@ -208,11 +208,14 @@ fn tables_that_take_too_long() {
         names.give_no_time(true);
         let part = own(memory_file(&file).unwrap());
         assert_eq!(
-            names.names(part.clone(), &[offset], 0),
+            names.names(part.clone(), &[offset], MonoNs::ZERO),
             [Err(Unnamed::TooSlow)]
         );
         names.give_no_time(false);
-        assert_eq!(names.names(part, &[offset], 0), [Err(Unnamed::TooSlow)]);
+        assert_eq!(
+            names.names(part, &[offset], MonoNs::ZERO),
+            [Err(Unnamed::TooSlow)]
+        );
     }
 }
 

@@ -22,6 +22,7 @@ use crate::{
         module::{FileIdentity, ModuleId},
     },
     sys::memory_file::memory_file,
+    units::MonoNs,
     unwind::{
         fuzzing::split,
         made_files::{CODE_ADDRESS, MadeSection, program},
@@ -128,14 +129,14 @@ fn check_names(file: &[u8]) {
     let mut names = ElfNames::new();
     panics_may_be_caught();
     for (part, places) in [(own, offsets), (debug, addresses)] {
-        let found = names.names(part, &places, 0);
+        let found = names.names(part, &places, MonoNs::ZERO);
         assert_eq!(found.len(), places.len());
         for found in found.into_iter().flatten() {
             assert!(!found.name.is_empty() && found.name.len() <= MAX_NAME_BYTES);
             assert!(!found.name.chars().any(char::is_control));
         }
     }
-    names.unload(u64::MAX);
+    names.unload(MonoNs::MAX);
     assert_eq!(names.loaded(), 0);
 }
 

@@ -10,6 +10,7 @@ use std::{collections::HashMap, fs::File, os::unix::fs::FileExt as _, sync::Arc}
 
 use super::names::{FunctionKind, FunctionName, Unnamed};
 use crate::processes::{files::ModuleFile, module::ModuleId};
+use crate::units::MonoNs;
 
 /// Most bytes read of one file. Beyond that, what was written first is left out.
 const MAX_FILE_BYTES: u64 = 32 << 20;
@@ -183,8 +184,8 @@ fn parse_line(text: &[u8], start: usize, end: usize) -> Option<MapEntry> {
 struct LoadedMap {
     map: Map,
     size_bytes: u64,
-    read_ns: u64,
-    used_ns: u64,
+    read_ns: MonoNs,
+    used_ns: MonoNs,
 }
 
 /// The files read lately.
@@ -206,11 +207,11 @@ impl PerfMaps {
         &mut self,
         file: &Arc<ModuleFile>,
         addresses: &[u64],
-        now_ns: u64,
+        now_ns: MonoNs,
     ) -> Vec<Result<FunctionName, Unnamed>> {
         let size_bytes = file.file.metadata().map_or(0, |metadata| metadata.len());
         let current = self.loaded.get(&file.module).is_some_and(|loaded| {
-            loaded.size_bytes == size_bytes || now_ns.saturating_sub(loaded.read_ns) < AGAIN_NS
+            loaded.size_bytes == size_bytes || now_ns.saturating_since(loaded.read_ns) < AGAIN_NS
         });
         if !current {
             // Not both at a time.
@@ -251,9 +252,9 @@ impl PerfMaps {
     }
 
     /// Drops what nobody asked for lately.
-    pub(super) fn unload(&mut self, now_ns: u64) {
+    pub(super) fn unload(&mut self, now_ns: MonoNs) {
         self.loaded
-            .retain(|_, loaded| now_ns.saturating_sub(loaded.used_ns) < KEEP_NS);
+            .retain(|_, loaded| now_ns.saturating_since(loaded.used_ns) < KEEP_NS);
     }
 }
 

@@ -102,7 +102,7 @@ fn large_files_go() {
                 modified_unix_ns: 0,
             },
         });
-        let names = maps.names(&file, &[0x1000, 0x1010], number);
+        let names = maps.names(&file, &[0x1000, 0x1010], MonoNs::new(number));
         assert!(names[0].is_ok() && names[1].is_err());
     }
     let held: usize = maps.loaded.values().map(|each| each.map.held_bytes()).sum();

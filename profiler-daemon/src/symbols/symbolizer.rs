@@ -32,6 +32,7 @@ use crate::{
         heartbeat::Heartbeat,
         own_thread::{NotJoined, Questions},
     },
+    units::MonoNs,
 };
 
 /// Questions that may wait; one beyond that is told to ask again.
@@ -218,7 +219,7 @@ struct NameWorker {
     perf_maps: PerfMaps,
     cache: NameCache,
     kernel: Option<Kallsyms>,
-    kernel_read_ns: u64,
+    kernel_read_ns: MonoNs,
     counts: SymbolCounts,
     heartbeat: Heartbeat,
 }
@@ -231,14 +232,14 @@ impl NameWorker {
             perf_maps: PerfMaps::default(),
             cache: NameCache::new(options.cache_bytes),
             kernel: None,
-            kernel_read_ns: 0,
+            kernel_read_ns: MonoNs::ZERO,
             counts: SymbolCounts::default(),
             heartbeat,
         }
     }
 
     /// Gives up what was not used for long.
-    fn unload(&mut self, now_ns: u64) {
+    fn unload(&mut self, now_ns: MonoNs) {
         let _piece = self.heartbeat.begin("unloading symbol tables");
         self.elf.unload(now_ns);
         self.perf_maps.unload(now_ns);
@@ -264,7 +265,7 @@ impl NameWorker {
     fn resolve(
         &mut self,
         requests: &[Request],
-        now_ns: u64,
+        now_ns: MonoNs,
         until: Instant,
         tell: &mut dyn FnMut(FoundNames),
     ) {
@@ -339,7 +340,7 @@ impl NameWorker {
         &mut self,
         request: &Request,
         offsets: &[u64],
-        now_ns: u64,
+        now_ns: MonoNs,
     ) -> Vec<Result<FunctionName, Unnamed>> {
         let kind = request.module.kind;
         match kind {
@@ -373,7 +374,7 @@ impl NameWorker {
         request: &Request,
         file: &Arc<ModuleFile>,
         offsets: &[u64],
-        now_ns: u64,
+        now_ns: MonoNs,
     ) -> Vec<Result<super::elf::FoundFunction, Unnamed>> {
         let own = Part::Own(Arc::clone(file));
         let facts = self.debug_files.facts(request, now_ns);
@@ -400,7 +401,7 @@ impl NameWorker {
     }
 
     /// Forgets the names of modules whose debug file has been installed since they were found.
-    fn look_again(&mut self, requests: &[Request], now_ns: u64) {
+    fn look_again(&mut self, requests: &[Request], now_ns: MonoNs) {
         let mut looked_at: HashMap<ModuleId, bool> = HashMap::new();
         for request in requests {
             looked_at
@@ -418,7 +419,7 @@ impl NameWorker {
         &mut self,
         kind: ModuleKind,
         addresses: &[u64],
-        now_ns: u64,
+        now_ns: MonoNs,
     ) -> Vec<Result<FunctionName, Unnamed>> {
         let missing = |kernel: &Kallsyms| {
             addresses
@@ -429,7 +430,7 @@ impl NameWorker {
             None => true,
             // A module or kernel program may have been loaded since.
             Some(kernel) => {
-                missing(kernel) && now_ns.saturating_sub(self.kernel_read_ns) > KERNEL_AGAIN_NS
+                missing(kernel) && now_ns.saturating_since(self.kernel_read_ns) > KERNEL_AGAIN_NS
             }
         };
         if again {

@@ -14,6 +14,7 @@ use crate::{
         source::ProcFs,
     },
     symbols::names::FunctionKind,
+    units::BootNs,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -22,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn resolve(worker: &mut NameWorker, requests: &[Request], now_ns: u64) -> Vec<Named> {
     let mut names = vec![None; requests.len()];
     let until = Instant::now() + PATIENCE;
-    worker.resolve(requests, now_ns, until, &mut |several| {
+    worker.resolve(requests, MonoNs::new(now_ns), until, &mut |several| {
         for (index, named) in several {
             names[index] = Some(named);
         }
@@ -42,12 +43,12 @@ impl Own {
             cmdline: false,
             open_files: 100,
         };
-        let boot = clock::ClockOffsets::now().boot_minus_monotonic_ns;
-        let mut processes = Processes::new(Box::new(ProcFs), options, boot);
+        let clocks = clock::ClockOffsets::now();
+        let mut processes = Processes::new(Box::new(ProcFs), options, clocks);
         let pid = std::process::id();
         let ticks = crate::sys::proc_fs::stat(pid).unwrap().start_ticks;
-        let start_ns = ticks * crate::processes::ids::START_TICK_NS;
-        let key = processes.link(pid, start_ns.saturating_sub(boot), start_ns);
+        let start_ns = BootNs::new(ticks * crate::processes::ids::START_TICK_NS);
+        let key = processes.link(pid, clocks.monotonic_from_boot(start_ns), start_ns);
         Self { processes, key }
     }
 
@@ -324,9 +325,9 @@ fn unloads_idle_files() {
     let second = own.request(libc::getrlimit as *const () as usize + 1);
     let now_ns = 1_000_000_000_000;
     let named = resolve(&mut worker, &[first], now_ns);
-    worker.elf.unload(now_ns + 1_000_000_000);
+    worker.elf.unload(MonoNs::new(now_ns + 1_000_000_000));
     assert_eq!(worker.elf.loaded(), 1);
-    worker.elf.unload(now_ns + 60_000_000_000);
+    worker.elf.unload(MonoNs::new(now_ns + 60_000_000_000));
     assert_eq!(worker.elf.loaded(), 0);
     assert_eq!(resolve(&mut worker, &[second], now_ns), named);
 }
@@ -423,7 +424,7 @@ fn names_that_are_not_there_in_time() {
     assert!(one(PATIENCE).function.known);
     let mut told = 0;
     let mut worker = worker();
-    worker.resolve(&[known], 1, Instant::now(), &mut |several| {
+    worker.resolve(&[known], MonoNs::new(1), Instant::now(), &mut |several| {
         told += several.len()
     });
     assert_eq!(told, 0);

@@ -2,6 +2,8 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::units::{BootNs, MonoNs, UnixNs};
+
 /// Reads one clock. Those asked for below always exist, and none is before its zero.
 fn read_ns(clock: ClockId) -> u64 {
     let now = clock_gettime(clock);
@@ -9,23 +11,23 @@ fn read_ns(clock: ClockId) -> u64 {
     seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
-/// Nanoseconds of `CLOCK_MONOTONIC`: the clock of every event from the kernel; stands still while
-/// the machine sleeps.
+/// Now by `CLOCK_MONOTONIC`: the clock of every event from the kernel; stands still while the
+/// machine sleeps.
 #[must_use]
-pub fn monotonic_ns() -> u64 {
-    read_ns(ClockId::Monotonic)
+pub fn monotonic_ns() -> MonoNs {
+    MonoNs::new(read_ns(ClockId::Monotonic))
 }
 
-/// Nanoseconds since boot, time asleep included: the clock of process start times.
+/// Now since boot, time asleep included: the clock of process start times.
 #[must_use]
-pub fn boottime_ns() -> u64 {
-    read_ns(ClockId::Boottime)
+pub fn boottime_ns() -> BootNs {
+    BootNs::new(read_ns(ClockId::Boottime))
 }
 
-/// Nanoseconds since 1970 by the wall clock.
+/// Now by the wall clock.
 #[must_use]
-pub fn unix_ns() -> u64 {
-    read_ns(ClockId::Realtime)
+pub fn unix_ns() -> UnixNs {
+    UnixNs::new(read_ns(ClockId::Realtime))
 }
 
 /// Nanoseconds that the calling thread has run on a processor.
@@ -40,9 +42,9 @@ pub fn process_ns() -> u64 {
     read_ns(ClockId::ProcessCPUTime)
 }
 
-/// What to add to a monotonic or boot time to get wall-clock or boot time. Taken anew when it
-/// matters: the wall clock can be set, and the boot clock runs ahead while the machine sleeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How far the clocks are apart, and the only way from one to another. Taken anew when it matters:
+/// the wall clock can be set, and the boot clock runs ahead while the machine sleeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockOffsets {
     /// Wall clock minus monotonic clock, nanoseconds.
     pub unix_minus_monotonic_ns: u64,
@@ -55,31 +57,35 @@ impl ClockOffsets {
     /// microsecond).
     #[must_use]
     pub fn now() -> Self {
-        let monotonic = monotonic_ns();
+        let monotonic = monotonic_ns().ns();
         Self {
-            unix_minus_monotonic_ns: unix_ns().saturating_sub(monotonic),
-            boot_minus_monotonic_ns: boottime_ns().saturating_sub(monotonic),
+            unix_minus_monotonic_ns: unix_ns().ns().saturating_sub(monotonic),
+            boot_minus_monotonic_ns: boottime_ns().ns().saturating_sub(monotonic),
         }
     }
 
-    /// Monotonic to wall-clock time, both in nanoseconds.
+    /// Monotonic to wall-clock time.
     #[must_use]
-    pub fn unix_from_monotonic(self, monotonic_ns: u64) -> u64 {
-        monotonic_ns.saturating_add(self.unix_minus_monotonic_ns)
+    pub const fn unix_from_monotonic(self, monotonic: MonoNs) -> UnixNs {
+        UnixNs::new(monotonic.ns()).saturating_add(self.unix_minus_monotonic_ns)
     }
 
-    /// Monotonic to boot time, both in nanoseconds.
+    /// Monotonic to boot time.
     #[must_use]
-    pub fn boot_from_monotonic(self, monotonic_ns: u64) -> u64 {
-        monotonic_ns.saturating_add(self.boot_minus_monotonic_ns)
+    pub const fn boot_from_monotonic(self, monotonic: MonoNs) -> BootNs {
+        BootNs::new(monotonic.ns()).saturating_add(self.boot_minus_monotonic_ns)
     }
 
-    /// Boot to wall-clock time, both in nanoseconds.
+    /// Boot to monotonic time.
     #[must_use]
-    pub fn unix_from_boot(self, boot_ns: u64) -> u64 {
-        boot_ns
-            .saturating_sub(self.boot_minus_monotonic_ns)
-            .saturating_add(self.unix_minus_monotonic_ns)
+    pub const fn monotonic_from_boot(self, boot: BootNs) -> MonoNs {
+        MonoNs::new(boot.ns()).saturating_sub(self.boot_minus_monotonic_ns)
+    }
+
+    /// Boot to wall-clock time.
+    #[must_use]
+    pub const fn unix_from_boot(self, boot: BootNs) -> UnixNs {
+        self.unix_from_monotonic(self.monotonic_from_boot(boot))
     }
 }
 

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::clock::monotonic_ns;
+use crate::units::MonoNs;
 
 /// How one thread is. Cheap to clone: the thread has one, those who look another.
 #[derive(Clone, Debug)]
@@ -25,8 +26,13 @@ struct Beat {
 #[derive(Clone, Copy, Debug)]
 enum Doing {
     Nothing,
-    Piece { what: &'static str, since_ns: u64 },
-    Broken { since_ns: u64 },
+    Piece {
+        what: &'static str,
+        since_ns: MonoNs,
+    },
+    Broken {
+        since_ns: MonoNs,
+    },
 }
 
 impl Heartbeat {
@@ -58,18 +64,20 @@ impl Heartbeat {
 
     /// How the thread is at that time of the monotonic clock.
     #[must_use]
-    pub fn pulse(&self, now_ns: u64) -> Pulse {
+    pub fn pulse(&self, now_ns: MonoNs) -> Pulse {
         let Beat {
             thread, bound_ns, ..
         } = *self.0;
         let (age_ns, trouble) = match *self.lock() {
             Doing::Nothing => (0, None),
             Doing::Piece { what, since_ns } => {
-                let age_ns = now_ns.saturating_sub(since_ns);
+                let age_ns = now_ns.saturating_since(since_ns);
                 let is_late = age_ns > bound_ns;
                 (age_ns, is_late.then_some(Trouble::Late { what, bound_ns }))
             }
-            Doing::Broken { since_ns } => (now_ns.saturating_sub(since_ns), Some(Trouble::Broken)),
+            Doing::Broken { since_ns } => {
+                (now_ns.saturating_since(since_ns), Some(Trouble::Broken))
+            }
         };
         Pulse {
             thread,
@@ -178,12 +186,12 @@ impl FromIterator<Heartbeat> for Heartbeats {
 
 impl Heartbeats {
     /// How each thread is at that time of the monotonic clock.
-    pub fn pulses(&self, now_ns: u64) -> impl Iterator<Item = Pulse> {
+    pub fn pulses(&self, now_ns: MonoNs) -> impl Iterator<Item = Pulse> {
         self.0.iter().map(move |beat| beat.pulse(now_ns))
     }
 
     /// Those that are stuck.
-    pub fn stuck(&self, now_ns: u64) -> impl Iterator<Item = Pulse> {
+    pub fn stuck(&self, now_ns: MonoNs) -> impl Iterator<Item = Pulse> {
         self.pulses(now_ns).filter(|pulse| pulse.trouble.is_some())
     }
 }
@@ -206,7 +214,7 @@ impl Watch {
     }
 
     /// The threads that have got stuck, or move again, since the last look.
-    pub fn look(&mut self, now_ns: u64) -> Vec<Pulse> {
+    pub fn look(&mut self, now_ns: MonoNs) -> Vec<Pulse> {
         let stuck = &mut self.stuck;
         let changed = |pulse: &Pulse| match pulse.trouble {
             Some(_) => stuck.insert(pulse.thread),
@@ -222,7 +230,7 @@ mod tests {
 
     const SECOND_NS: u64 = 1_000_000_000;
 
-    fn stuck(beats: &Heartbeats, now_ns: u64) -> Vec<&'static str> {
+    fn stuck(beats: &Heartbeats, now_ns: MonoNs) -> Vec<&'static str> {
         beats.stuck(now_ns).map(|pulse| pulse.thread).collect()
     }
 
@@ -247,8 +255,8 @@ mod tests {
         piece.next("more names");
         assert!(stuck(&beats, later_ns + 1).is_empty());
         drop(piece);
-        assert!(stuck(&beats, u64::MAX).is_empty());
-        assert_eq!(slow.pulse(u64::MAX).age_ns, 0);
+        assert!(stuck(&beats, MonoNs::MAX).is_empty());
+        assert_eq!(slow.pulse(MonoNs::MAX).age_ns, 0);
     }
 
     // Check that a thread that panics is stuck for ever, in the middle of a piece or not, that one
@@ -278,7 +286,7 @@ mod tests {
             let _piece = ends.begin("names");
             panic!("as the test wants it");
         });
-        assert!(caught.is_err() && ends.pulse(u64::MAX).trouble.is_none());
+        assert!(caught.is_err() && ends.pulse(MonoNs::MAX).trouble.is_none());
     }
 
     // Check that getting stuck and moving again are each told once.

@@ -2,6 +2,7 @@
 //! give a record, nothing, or a rejection; reading them from memory shared with the kernel is
 //! `perf_ring`.
 
+use crate::units::MonoNs;
 use perf_event_open_sys::bindings::{
     PERF_RECORD_COMM, PERF_RECORD_EXIT, PERF_RECORD_FORK, PERF_RECORD_LOST,
     PERF_RECORD_LOST_SAMPLES, PERF_RECORD_MISC_COMM_EXEC, PERF_RECORD_MISC_MMAP_BUILD_ID,
@@ -42,7 +43,7 @@ pub enum Event {
         /// The thread that made it.
         ptid: u32,
         /// When.
-        time_ns: u64,
+        time_ns: MonoNs,
     },
     /// A thread got a name, or (with `exec`) a process became another program.
     Comm {
@@ -55,7 +56,7 @@ pub enum Event {
         /// Whether this is an exec: every older mapping is gone.
         exec: bool,
         /// When.
-        time_ns: u64,
+        time_ns: MonoNs,
     },
     /// Memory became executable.
     Mmap(MmapEvent),
@@ -66,14 +67,14 @@ pub enum Event {
         /// Thread.
         tid: u32,
         /// When.
-        time_ns: u64,
+        time_ns: MonoNs,
     },
     /// The kernel had no room for this many records.
     Lost {
         /// How many.
         records: u64,
         /// When it was noticed.
-        time_ns: u64,
+        time_ns: MonoNs,
     },
 }
 
@@ -103,13 +104,13 @@ pub struct MmapEvent {
     /// Path as the process sees it, `//anon`, `[vdso]`, …; any bytes but NUL.
     pub path: Box<[u8]>,
     /// When.
-    pub time_ns: u64,
+    pub time_ns: MonoNs,
 }
 
 impl Event {
     /// When it happened, monotonic nanoseconds.
     #[must_use]
-    pub fn time_ns(&self) -> u64 {
+    pub fn time_ns(&self) -> MonoNs {
         match self {
             Self::Fork { time_ns, .. }
             | Self::Comm { time_ns, .. }
@@ -221,7 +222,7 @@ pub fn decode(header: Header, record: &[u8]) -> Result<Option<Event>, Malformed>
         .checked_sub(TRAILER_BYTES)
         .ok_or(Malformed("has no trailer"))?;
     let (body, trailer) = body.split_at(split);
-    let time_ns = Fields(&trailer[8..]).u64()?;
+    let time_ns = MonoNs::new(Fields(&trailer[8..]).u64()?);
     let mut fields = Fields(body);
     match header.kind {
         PERF_RECORD_FORK | PERF_RECORD_EXIT => {
@@ -273,7 +274,11 @@ pub fn decode(header: Header, record: &[u8]) -> Result<Option<Event>, Malformed>
     }
 }
 
-fn mmap(header: Header, mut fields: Fields<'_>, time_ns: u64) -> Result<Option<Event>, Malformed> {
+fn mmap(
+    header: Header,
+    mut fields: Fields<'_>,
+    time_ns: MonoNs,
+) -> Result<Option<Event>, Malformed> {
     let [pid, tid] = [fields.u32()?, fields.u32()?];
     let [start, len_bytes, file_offset] = [fields.u64()?, fields.u64()?, fields.u64()?];
     let identity = (fields.u32()?, fields.u32()?, fields.u64()?, fields.u64()?);
@@ -342,7 +347,7 @@ mod tests {
             ppid: 20,
             tid: 11,
             ptid: 21,
-            time_ns: 99,
+            time_ns: MonoNs::new(99),
         };
         assert_eq!(decode(header, &bytes), Ok(Some(fork)));
         let (header, bytes) = record(PERF_RECORD_EXIT, 0, &body, 100);
@@ -351,7 +356,7 @@ mod tests {
             Ok(Some(Event::Exit {
                 pid: 10,
                 tid: 11,
-                time_ns: 100
+                time_ns: MonoNs::new(100)
             }))
         );
         let body: Vec<u8> = [1_u64, 17]
@@ -363,7 +368,7 @@ mod tests {
             decode(header, &bytes),
             Ok(Some(Event::Lost {
                 records: 17,
-                time_ns: 101
+                time_ns: MonoNs::new(101)
             }))
         );
     }

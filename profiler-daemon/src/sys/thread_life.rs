@@ -5,6 +5,7 @@ use std::io;
 use std::sync::OnceLock;
 
 use super::proc_fs;
+use crate::units::BootNs;
 
 /// What there is of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +23,8 @@ pub enum ThreadLife {
 impl ThreadLife {
     /// A start since boot in the ticks of [`ThreadLife::Since`].
     #[must_use]
-    pub const fn ticks(start_boot_ns: u64) -> u64 {
-        start_boot_ns / 10_000_000
+    pub const fn ticks(start_boot_ns: BootNs) -> u64 {
+        start_boot_ns.ns() / 10_000_000
     }
 }
 

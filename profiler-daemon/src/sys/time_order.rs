@@ -1,10 +1,12 @@
 //! Puts records from several sources, each in its own order, into one order of time. Holds them
 //! back until no older one can come. Knows nothing of what the records are.
 
+use crate::units::MonoNs;
+
 /// Records waiting until everything older has been read.
 #[derive(Debug)]
 pub struct TimeOrder<T> {
-    waiting: Vec<(u64, T)>,
+    waiting: Vec<(MonoNs, T)>,
     limit: usize,
     forced: u64,
 }
@@ -22,13 +24,13 @@ impl<T> TimeOrder<T> {
     }
 
     /// Adds a record of this time.
-    pub fn push(&mut self, time_ns: u64, record: T) {
+    pub fn push(&mut self, time_ns: MonoNs, record: T) {
         self.waiting.push((time_ns, record));
     }
 
     /// Hands over all records older than `before_ns`, oldest first; those of one time in the order
     /// they were added.
-    pub fn release(&mut self, before_ns: u64, mut each: impl FnMut(T)) {
+    pub fn release(&mut self, before_ns: MonoNs, mut each: impl FnMut(T)) {
         self.waiting.sort_by_key(|(time_ns, _)| *time_ns);
         let mut ready = self
             .waiting
@@ -70,7 +72,7 @@ mod tests {
 
     fn released(order: &mut TimeOrder<&'static str>, before_ns: u64) -> Vec<&'static str> {
         let mut out = Vec::new();
-        order.release(before_ns, |record| out.push(record));
+        order.release(MonoNs::new(before_ns), |record| out.push(record));
         out
     }
 
@@ -80,10 +82,10 @@ mod tests {
     fn merges_and_holds_back() {
         let mut order = TimeOrder::new(10);
         for (time_ns, record) in [(10, "a10"), (30, "a30"), (5, "b5"), (20, "b20")] {
-            order.push(time_ns, record);
+            order.push(MonoNs::new(time_ns), record);
         }
         assert_eq!(released(&mut order, 20), ["b5", "a10"]);
-        order.push(19, "late");
+        order.push(MonoNs::new(19), "late");
         assert_eq!(released(&mut order, 31), ["late", "b20", "a30"]);
         assert!(order.is_empty());
     }
@@ -93,7 +95,7 @@ mod tests {
     fn equal_times_keep_their_order() {
         let mut order = TimeOrder::new(10);
         for record in ["fork", "comm", "mmap"] {
-            order.push(7, record);
+            order.push(MonoNs::new(7), record);
         }
         assert_eq!(released(&mut order, 8), ["fork", "comm", "mmap"]);
     }
@@ -103,7 +105,7 @@ mod tests {
     fn overflow_is_counted() {
         let mut order = TimeOrder::new(2);
         for (time_ns, record) in [(3, "c"), (1, "a"), (2, "b")] {
-            order.push(time_ns, record);
+            order.push(MonoNs::new(time_ns), record);
         }
         assert_eq!(released(&mut order, 0), ["a", "b", "c"]);
         assert_eq!(order.forced(), 3);

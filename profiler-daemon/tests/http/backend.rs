@@ -35,6 +35,7 @@ use profiler_daemon::stages::instrumenting::Wanted;
 use profiler_daemon::stages::spanning::{Followed, SpanChooser};
 use profiler_daemon::symbols::lines::{Code, LineTable, NoLine, SourceLine, Step};
 use profiler_daemon::symbols::names::{FunctionKind, FunctionName};
+use profiler_daemon::units::{BootNs, MonoNs, UnixNs};
 
 /// The process that runs, its start in ticks, and the one that was dropped.
 pub(crate) const RUNNING: u32 = 42;
@@ -155,7 +156,7 @@ impl State {
         self.seconds += 1;
         let ran_ms = 500 + 1_000 * (self.seconds - (PASSES - 1));
         let mut running = update(RUNNING, ThreadState::Running);
-        running.last_event_ns = ran_ms * MS;
+        running.last_event_ns = MonoNs::new(ran_ms * MS);
         running.classes[0] = (ran_ms - 100) * MS;
         running.kinds[0] = (ran_ms - 100) * MS;
         self.profile.apply(DrainPass {
@@ -178,25 +179,25 @@ impl State {
 fn key(pid: u32) -> ProcessKey {
     ProcessKey {
         pid,
-        start_ns: START_TICKS * 10 * MS,
+        start_ns: BootNs::new(START_TICKS * 10 * MS),
     }
 }
 
 fn thread(tid: u32) -> ThreadKey {
     ThreadKey {
         tid,
-        start_ns: START_TICKS * 10 * MS,
+        start_ns: BootNs::new(START_TICKS * 10 * MS),
     }
 }
 
 fn info(pid: u32, exited_at_unix_ns: Option<u64>) -> ProcessInfo {
     ProcessInfo {
-        exited_at_unix_ns,
+        exited_at_unix_ns: exited_at_unix_ns.map(UnixNs::new),
         cmdline: (pid == RUNNING).then(|| COMMAND_LINE.into()),
         ..ProcessInfo::unknown(
             key(pid),
             CommName::new("example"),
-            1_600_000_000 * 1_000 * MS,
+            UnixNs::new(1_600_000_000 * 1_000 * MS),
         )
     }
 }
@@ -207,8 +208,8 @@ fn update(pid: u32, state: ThreadState) -> ThreadUpdate {
         process: key(pid),
         comm: CommName::new("example"),
         state,
-        first_event_ns: 0,
-        last_event_ns: 500 * MS,
+        first_event_ns: MonoNs::ZERO,
+        last_event_ns: MonoNs::new(500 * MS),
         unobserved_ns: 0,
         classes: [400 * MS, 0, 100 * MS, 0, 0],
         kinds: [400 * MS, 0, 0, 0, 0, 0, 0, 0],
@@ -224,9 +225,9 @@ fn update(pid: u32, state: ThreadState) -> ThreadUpdate {
 /// An empty pass.
 fn pass(second: u64) -> DrainPass {
     DrainPass {
-        now_ns: second * 1_000 * MS,
-        now_unix_ns: (1_700_000_000 + second) * 1_000 * MS,
-        boot_unix_ns: 1_600_000_000 * 1_000 * MS,
+        now_ns: MonoNs::new(second * 1_000 * MS),
+        now_unix_ns: UnixNs::new((1_700_000_000 + second) * 1_000 * MS),
+        boot_unix_ns: UnixNs::new(1_600_000_000 * 1_000 * MS),
         ..DrainPass::default()
     }
 }
@@ -240,7 +241,11 @@ fn profile() -> Profile {
         session_spans: 6,
         ..Limits::default()
     };
-    let mut profile = Profile::new(limits, 0, 1_700_000_000 * 1_000 * MS);
+    let mut profile = Profile::new(
+        limits,
+        MonoNs::ZERO,
+        UnixNs::new(1_700_000_000 * 1_000 * MS),
+    );
     let frames: Vec<FrameId> = (0..FUNCTIONS as u64)
         .map(|offset| {
             profile.frames().intern(Frame {
@@ -355,15 +360,15 @@ fn measuring(id: u32, wanted: Wanted) -> InstrumentationState {
     };
     // Spans that wait for the files of their ends.
     let items = SpanChooser::new(wanted.followed, 0).spans();
-    let items = planned(&items, 1_000 * MS);
+    let items = planned(&items, MonoNs::new(1_000 * MS));
     InstrumentationState {
         id,
         name: wanted.name,
         whom: wanted.whom,
         stage: Stage::Measuring,
-        began_ns: 1_000 * MS,
-        began_unix_ns: 1_700_000_000_000 * MS,
-        until_ns: Some(1_000 * MS + wanted.length_ns),
+        began_ns: MonoNs::new(1_000 * MS),
+        began_unix_ns: UnixNs::new(1_700_000_000_000 * MS),
+        until_ns: Some(MonoNs::new(1_000 * MS + wanted.length_ns)),
         budget: wanted.budget,
         processes: 1,
         points: 2,
@@ -379,7 +384,7 @@ fn measuring(id: u32, wanted: Wanted) -> InstrumentationState {
             items,
             functions: vec![MeasuredFunction {
                 plan: Arc::new(plan),
-                attached_ns: 1_000 * MS,
+                attached_ns: MonoNs::new(1_000 * MS),
                 gave_up: None,
                 calls: Default::default(),
                 callers: Default::default(),

@@ -16,6 +16,7 @@ use profiler_daemon::profile::snapshot::Snapshot;
 
 use crate::names::{Functions, KERNEL};
 use crate::primary::{kinds, primary};
+use profiler_daemon::units::{BootNs, MonoNs, UnixNs};
 
 /// The busiest process, the one with the large tree, the one with hostile names, the one that was
 /// dropped.
@@ -81,7 +82,7 @@ impl World {
         let begin_unix_ns = u64::try_from(unix.as_nanos()).unwrap() - 24 * SECOND;
         let now_ns = 100_000 * SECOND;
         let mut world = Self {
-            profile: Profile::new(limits, now_ns, begin_unix_ns),
+            profile: Profile::new(limits, MonoNs::new(now_ns), UnixNs::new(begin_unix_ns)),
             functions: Functions::default(),
             programs: Vec::new(),
             now_ns,
@@ -153,7 +154,7 @@ impl World {
     ) -> &mut Program {
         let key = ProcessKey {
             pid,
-            start_ns: u64::from(pid) * SECOND,
+            start_ns: BootNs::new(u64::from(pid) * SECOND),
         };
         let boot = self.begin_unix_ns - self.now_ns;
         let info = ProcessInfo {
@@ -162,7 +163,7 @@ impl World {
             uid: Some(1000),
             unit: unit.map(Into::into),
             kernel_thread: exe.is_none(),
-            ..ProcessInfo::unknown(key, CommName::new(comm), boot)
+            ..ProcessInfo::unknown(key, CommName::new(comm), UnixNs::new(boot))
         };
         self.programs.push(Program {
             info,
@@ -185,7 +186,7 @@ impl World {
         program.threads.push(Thread {
             key: ThreadKey {
                 tid,
-                start_ns: u64::from(tid) * SECOND,
+                start_ns: BootNs::new(u64::from(tid) * SECOND),
             },
             comm,
             parts,
@@ -204,9 +205,9 @@ impl World {
         self.passes += 1;
         self.now_ns += length_ns;
         let mut pass = DrainPass {
-            now_ns: self.now_ns,
-            now_unix_ns: self.begin_unix_ns + (self.now_ns - 100_000 * SECOND),
-            boot_unix_ns: self.begin_unix_ns - 100_000 * SECOND,
+            now_ns: MonoNs::new(self.now_ns),
+            now_unix_ns: UnixNs::new(self.begin_unix_ns + (self.now_ns - 100_000 * SECOND)),
+            boot_unix_ns: UnixNs::new(self.begin_unix_ns - 100_000 * SECOND),
             processors: 8,
             modules: self.functions.modules.clone(),
             losses: vec![("walks_map_full".into(), 3), ("wakes_early".into(), 41)],
@@ -300,8 +301,8 @@ impl World {
                 process: program.info.key,
                 comm: CommName::new(thread.comm),
                 state,
-                first_event_ns: thread.begin_ns,
-                last_event_ns: thread.begin_ns + thread.classes.iter().sum::<u64>(),
+                first_event_ns: MonoNs::new(thread.begin_ns),
+                last_event_ns: MonoNs::new(thread.begin_ns + thread.classes.iter().sum::<u64>()),
                 unobserved_ns: 0,
                 classes: thread.classes,
                 kinds: kinds(&thread.classes),
@@ -311,7 +312,7 @@ impl World {
                 profiler_cost_ns: 0,
                 call: Some(OpenCall {
                     number: 232,
-                    since_ns: self.now_ns - 80 * MS,
+                    since_ns: MonoNs::new(self.now_ns - 80 * MS),
                     entry_seen: true,
                     time: CallTime {
                         total_ns: 80 * MS,

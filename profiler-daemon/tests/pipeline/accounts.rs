@@ -24,6 +24,7 @@ use crate::{
     machine::{Machine, PassPlan, SECOND_NS, START_NS, START_UNIX_NS, plans},
     small::{self, PROCESS, Small, THREAD},
 };
+use profiler_daemon::units::MonoNs;
 
 /// Sums over accounts.
 #[derive(Default)]
@@ -87,7 +88,7 @@ fn check(account: &AccountView, span: Span, sums: &mut Sums) {
 }
 
 /// Neighbouring spans part what there is in all of them.
-fn check_parts(account: &AccountView, borders_ns: &[u64]) {
+fn check_parts(account: &AccountView, borders_ns: &[MonoNs]) {
     let (Some(from_ns), Some(to_ns)) = (borders_ns.first(), borders_ns.last()) else {
         return;
     };
@@ -147,15 +148,15 @@ fn run(limits: Limits, plans: &[PassPlan]) {
         };
         assert_eq!(held(&session.primary), held(&received));
         let since_ns = snapshot.kept_since_ns();
-        let mut borders: Vec<u64> = snapshot
-            .borders(since_ns, u64::MAX)
+        let mut borders: Vec<MonoNs> = snapshot
+            .borders(since_ns, MonoNs::MAX)
             .map(|(from_ns, _)| from_ns)
             .collect();
-        borders.push(u64::MAX);
+        borders.push(MonoNs::MAX);
         for first in [0, borders.len() / 2, borders.len() - 2] {
             let span = Span::Between {
                 from_ns: borders[first],
-                to_ns: u64::MAX,
+                to_ns: MonoNs::MAX,
             };
             let mut window = Sums::default();
             accounts(&snapshot).for_each(|account| check(account, span, &mut window));

@@ -12,6 +12,7 @@ use profiler_daemon::{
         self, Compared, Diff, DiffQuery, DiffSide, Grouping, Moment, ProcessDiff, ProcessDiffQuery,
         ProcessSelector, ReportError, Scope, StackValue, TableQuery, Whole, Window,
     },
+    units::BootNs,
 };
 
 use crate::{
@@ -23,7 +24,7 @@ use crate::{
 const fn process(pid: u32, start_s: u64) -> ProcessKey {
     ProcessKey {
         pid,
-        start_ns: start_s * SECOND_NS,
+        start_ns: BootNs::new(start_s * SECOND_NS),
     }
 }
 
@@ -85,7 +86,7 @@ fn profile() -> (Snapshot, ByName) {
             }
             let mut info = small::info(key);
             info.comm = CommName::new(if key == DB { "db" } else { "web" });
-            info.started_at_unix_ns = START_UNIX_NS + key.start_ns - 1000 * SECOND_NS;
+            info.started_at_unix_ns = START_UNIX_NS + key.start_ns.ns() - 1000 * SECOND_NS;
             let ends = key == WEB && second == 20;
             info.exited_at_unix_ns = ends.then_some(START_UNIX_NS + 20 * SECOND_NS);
             pass.processes.push(info);

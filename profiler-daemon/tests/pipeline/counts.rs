@@ -9,6 +9,7 @@ use profiler_daemon::{
         snapshot::Snapshot,
     },
     report::{self, Moment, Scope, TableQuery, ThreadRow, ViewQuery, Window},
+    units::BootNs,
 };
 
 use crate::machine::{SECOND_NS, START_UNIX_NS};
@@ -24,7 +25,7 @@ const EXITED: u32 = 70;
 fn key(pid: u32) -> ProcessKey {
     ProcessKey {
         pid,
-        start_ns: 991 * SECOND_NS,
+        start_ns: BootNs::new(991 * SECOND_NS),
     }
 }
 
@@ -39,7 +40,7 @@ fn info(pid: u32, exited: bool, pass: &mut DrainPass) {
 fn thread(pid: u32, tid: u32, state: ThreadState, classes: ClassNs, pass: &mut DrainPass) {
     let thread = ThreadKey {
         tid,
-        start_ns: 991 * SECOND_NS,
+        start_ns: BootNs::new(991 * SECOND_NS),
     };
     let mut update = small::thread(key(pid), thread, state, classes);
     update.slot = tid;

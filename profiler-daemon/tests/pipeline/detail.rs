@@ -11,6 +11,7 @@ use profiler_daemon::{
         over::Span,
         tree::NodeId,
     },
+    units::BootNs,
 };
 
 use crate::{
@@ -46,7 +47,7 @@ impl Process {
     fn new(pid: u32, uid: u32) -> Self {
         let key = ProcessKey {
             pid,
-            start_ns: 900 * SECOND_NS + u64::from(pid),
+            start_ns: BootNs::new(900 * SECOND_NS + u64::from(pid)),
         };
         Self {
             key,

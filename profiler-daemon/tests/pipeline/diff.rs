@@ -4,6 +4,7 @@ use profiler_daemon::{
     processes::ids::{ProcessKey, ThreadKey},
     profile::{input::ThreadState, limits::Limits, snapshot::Snapshot},
     report::{self, Diff, DiffQuery, DiffRow, DiffSide, ProcessSelector, ReportError, Window},
+    units::BootNs,
 };
 
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
 
 const OTHER: ProcessKey = ProcessKey {
     pid: 43,
-    start_ns: 991 * SECOND_NS,
+    start_ns: BootNs::new(991 * SECOND_NS),
 };
 
 /// A process that changes after 20 s, and another that runs a third as long.
@@ -22,7 +23,7 @@ fn profile() -> (Snapshot, ByName) {
     let mut small = Small::new(Limits::default());
     let other = ThreadKey {
         tid: 43,
-        start_ns: 991 * SECOND_NS,
+        start_ns: BootNs::new(991 * SECOND_NS),
     };
     let seconds = |user: u64| [user * SECOND_NS, 0, 0, 0, 0];
     for (second, stacks, of_other) in [

@@ -19,6 +19,7 @@ use profiler_daemon::{
     report::{
         self, Frames, NeighbourQuery, ProcessSelector, Scope, TableQuery, TreeQuery, ViewQuery,
     },
+    units::BootNs,
 };
 use serde::Serialize;
 
@@ -87,7 +88,7 @@ pub(crate) fn service() -> (Snapshot, ByName) {
     pass.threads.push(update);
     let worker = ThreadKey {
         tid: 43,
-        start_ns: 995 * SECOND_NS,
+        start_ns: BootNs::new(995 * SECOND_NS),
     };
     pass.threads.push(small::thread(
         PROCESS,
@@ -102,7 +103,7 @@ pub(crate) fn service() -> (Snapshot, ByName) {
 
     let key = profiler_daemon::processes::ids::ProcessKey {
         pid: 7,
-        start_ns: 1,
+        start_ns: BootNs::new(1),
     };
     let mut kthread = small::info(key);
     kthread.kernel_thread = true;
@@ -111,7 +112,7 @@ pub(crate) fn service() -> (Snapshot, ByName) {
     pass.processes.push(kthread);
     let of_kernel = ThreadKey {
         tid: 7,
-        start_ns: 1,
+        start_ns: BootNs::new(1),
     };
     let mut work = small.delta(
         &[],

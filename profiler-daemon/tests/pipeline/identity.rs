@@ -8,6 +8,7 @@ use profiler_daemon::{
         limits::Limits,
     },
     report::{self, Frames, Scope, TableQuery, ThreadRow, ViewQuery, Window},
+    units::BootNs,
 };
 
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
 
 const WORKER: ThreadKey = ThreadKey {
     tid: 43,
-    start_ns: 995 * SECOND_NS,
+    start_ns: BootNs::new(995 * SECOND_NS),
 };
 /// The worker after its exec.
 const EXECUTED: ThreadKey = ThreadKey {
@@ -124,7 +125,7 @@ fn one_exec_after_another() {
     let mut small = before_the_exec();
     let second = ThreadKey {
         tid: 44,
-        start_ns: 996 * SECOND_NS,
+        start_ns: BootNs::new(996 * SECOND_NS),
     };
     let mut pass = small.pass(5);
     update(&mut pass, THREAD, ThreadState::Exited, seconds(0, 5));

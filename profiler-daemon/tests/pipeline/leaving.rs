@@ -18,6 +18,7 @@ use profiler_daemon::{
     },
     report::{self, ProcessSelector, Scope, StackQuery, TableQuery, ViewQuery, names::Names},
     symbols::names::{FunctionKind, FunctionName},
+    units::BootNs,
 };
 
 use crate::{
@@ -32,7 +33,7 @@ const ATTACKER: u32 = 51;
 fn process(pid: u32) -> ProcessKey {
     ProcessKey {
         pid,
-        start_ns: 900 * SECOND_NS + u64::from(pid),
+        start_ns: BootNs::new(900 * SECOND_NS + u64::from(pid)),
     }
 }
 

@@ -23,12 +23,13 @@ use profiler_daemon::{
     },
     report::names::Names,
     symbols::names::{FunctionKind, FunctionName},
+    units::{BootNs, MonoNs, UnixNs},
 };
 use proptest::prelude::*;
 
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
-pub(crate) const START_NS: u64 = 1_000 * SECOND_NS;
-pub(crate) const START_UNIX_NS: u64 = 1_700_000_000 * SECOND_NS;
+pub(crate) const START_NS: MonoNs = MonoNs::new(1_000 * SECOND_NS);
+pub(crate) const START_UNIX_NS: UnixNs = UnixNs::new(1_700_000_000 * SECOND_NS);
 const SYSCALL: usize = Class::Syscall as usize;
 const BLOCKED: usize = Class::Blocked as usize;
 const RUNNABLE: usize = Class::Runnable as usize;
@@ -150,7 +151,7 @@ pub(crate) fn plans() -> impl Strategy<Value = Vec<PassPlan>> {
 
 struct Life {
     key: ThreadKey,
-    first_ns: u64,
+    first_ns: MonoNs,
     classes: ClassNs,
     kinds: KindNs,
     /// Waits without a place.
@@ -222,7 +223,7 @@ impl Life {
 
 /// See the file.
 pub(crate) struct Machine {
-    now_ns: u64,
+    now_ns: MonoNs,
     next_start_ns: u64,
     processes: BTreeMap<usize, ProcessKey>,
     threads: BTreeMap<(usize, usize), Life>,
@@ -290,10 +291,10 @@ impl Machine {
         let mut pass = DrainPass {
             now_ns: self.now_ns + plan.duration_ns,
             now_unix_ns: START_UNIX_NS + (self.now_ns + plan.duration_ns - START_NS),
-            boot_unix_ns: START_UNIX_NS - START_NS,
-            losses: vec![("map_full".into(), self.now_ns / SECOND_NS)],
-            discarded: vec![("idle".into(), self.now_ns / SECOND_NS)],
-            samples_lost: self.now_ns / SECOND_NS,
+            boot_unix_ns: START_UNIX_NS - START_NS.ns(),
+            losses: vec![("map_full".into(), self.now_ns.ns() / SECOND_NS)],
+            discarded: vec![("idle".into(), self.now_ns.ns() / SECOND_NS)],
+            samples_lost: self.now_ns.ns() / SECOND_NS,
             modules: self.modules.clone(),
             ..DrainPass::default()
         };
@@ -318,7 +319,7 @@ impl Machine {
         let key = *self.processes.entry(process).or_insert_with(|| {
             let key = ProcessKey {
                 pid: 100 + process as u32,
-                start_ns,
+                start_ns: BootNs::new(start_ns),
             };
             // Process 3 is never described by anyone.
             if process != 3 {
@@ -328,7 +329,10 @@ impl Machine {
         });
         let tid = key.pid * 10 + thread as u32;
         self.threads.entry((process, thread)).or_insert(Life {
-            key: ThreadKey { tid, start_ns },
+            key: ThreadKey {
+                tid,
+                start_ns: BootNs::new(start_ns),
+            },
             first_ns: self.now_ns,
             classes: [0; CLASS_COUNT],
             kinds: KindNs::default(),
@@ -509,7 +513,8 @@ fn end_of(stack: usize) -> StackEnd {
 }
 
 fn describe(key: ProcessKey, process: usize) -> ProcessInfo {
-    let mut info = ProcessInfo::unknown(key, CommName::new("process"), START_UNIX_NS - START_NS);
+    let mut info =
+        ProcessInfo::unknown(key, CommName::new("process"), START_UNIX_NS - START_NS.ns());
     info.kernel_thread = process == 2;
     info.exe = (process != 2).then(|| "/bin/app".into());
     info

@@ -16,6 +16,7 @@ use profiler_daemon::{
         self, FunctionRow, List, MeasuredGroup, ProcessSelector, Scope, TableQuery, Window,
         names::Names as _,
     },
+    units::MonoNs,
 };
 
 use crate::{
@@ -308,7 +309,7 @@ fn others_have_none_and_tables_sort_by_it() {
     assert_eq!(sorted("measured.elapsed.mean_ns"), ["rare", "work"]);
     assert_eq!(sorted("measured.elapsed.inclusive_ns"), ["work", "rare"]);
     let snapshot = world.small.profile.snapshot();
-    let nobody = snapshot.only(0, |_| false);
+    let nobody = snapshot.only(MonoNs::ZERO, |_| false);
     let query = TableQuery::default();
     let list = report::functions(&nobody, &Scope::Session, &query, &world.small.names).unwrap();
     assert!(list.rows.iter().all(|row| row.measured.is_none()));

@@ -18,6 +18,7 @@ use profiler_daemon::{
         limits::Limits,
     },
     report::{self, Frames, ProcessSelector, Scope, TableQuery},
+    units::{BootNs, MonoNs},
 };
 use proptest::prelude::*;
 
@@ -68,8 +69,8 @@ proptest! {
             modules.intern(ModuleIdentity::Named(name.into()), || Module::named(name, ModuleKind::User))
         };
         let (app, lib) = (module("app"), module("lib"));
-        let process = ProcessKey { pid: 7, start_ns: 0 };
-        let thread = ThreadKey { tid: 7, start_ns: 0 };
+        let process = ProcessKey { pid: 7, start_ns: BootNs::ZERO };
+        let thread = ThreadKey { tid: 7, start_ns: BootNs::ZERO };
         let (mut functions, mut of_modules) = (Sums::new(), Sums::new());
         let mut pass = DrainPass { now_ns: START_NS, now_unix_ns: START_UNIX_NS, ..DrainPass::default() };
         let mut total_ns = 0;
@@ -109,8 +110,8 @@ proptest! {
             process,
             comm: CommName::new("t"),
             state: ThreadState::Running,
-            first_event_ns: 0,
-            last_event_ns: total_ns,
+            first_event_ns: MonoNs::ZERO,
+            last_event_ns: MonoNs::new(total_ns),
             unobserved_ns: 0,
             classes: [0, 0, total_ns, 0, 0],
             kinds: [0; KINDS],

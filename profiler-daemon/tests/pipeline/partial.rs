@@ -15,6 +15,7 @@ use profiler_daemon::{
         snapshot::Snapshot,
     },
     report::{self, Frames, Scope, TableQuery, ViewQuery, Window},
+    units::{BootNs, MonoNs},
 };
 use proptest::prelude::*;
 use serde_json::Value;
@@ -96,7 +97,7 @@ struct Life {
     returned_time: CallTime,
     lives: bool,
     is_target: bool,
-    last_ns: u64,
+    last_ns: MonoNs,
     unobserved_ns: u64,
     /// Passes since it did anything, was no target, or could not be read.
     quiet: u32,
@@ -136,7 +137,7 @@ impl Life {
         self.last_ns += ns;
     }
 
-    fn resume(&mut self, at_ns: u64, in_call: bool) {
+    fn resume(&mut self, at_ns: MonoNs, in_call: bool) {
         self.unobserved_ns += at_ns - self.last_ns;
         self.last_ns = at_ns;
         self.is_target = true;
@@ -144,7 +145,7 @@ impl Life {
     }
 
     /// What it does until `to_ns`; a thread that is no target does what it will.
-    fn pass(&mut self, does: Does, to_ns: u64) {
+    fn pass(&mut self, does: Does, to_ns: MonoNs) {
         let from_ns = to_ns - SECOND_NS;
         self.quiet += 1;
         if !self.is_target {
@@ -183,20 +184,20 @@ impl Life {
 fn process_key(process: usize) -> ProcessKey {
     ProcessKey {
         pid: 100 + process as u32,
-        start_ns: 1,
+        start_ns: BootNs::new(1),
     }
 }
 
 fn thread_key(process: usize, thread: usize) -> ThreadKey {
     ThreadKey {
         tid: (100 + process * 10 + thread) as u32,
-        start_ns: 1,
+        start_ns: BootNs::new(1),
     }
 }
 
 /// The threads, and the passes over them: one over all, and one that leaves out who sleeps on.
 struct Machine {
-    now_ns: u64,
+    now_ns: MonoNs,
     lives: [[Life; THREADS]; PROCESSES],
 }
 
@@ -224,7 +225,7 @@ impl Machine {
         let whole = DrainPass {
             now_ns: self.now_ns,
             now_unix_ns: START_UNIX_NS + (self.now_ns - START_NS),
-            boot_unix_ns: START_UNIX_NS - START_NS,
+            boot_unix_ns: START_UNIX_NS - START_NS.ns(),
             ..DrainPass::default()
         };
         let mut passes = [whole.clone(), whole];

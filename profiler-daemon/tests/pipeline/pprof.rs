@@ -193,7 +193,7 @@ fn a_process() {
     assert_eq!(text(&profile, period.r#type), "cpu");
     assert_eq!(text(&profile, period.unit), "nanoseconds");
     assert_eq!(profile.period, PERIOD_NS as i64);
-    assert_eq!(profile.time_nanos, START_UNIX_NS as i64);
+    assert_eq!(profile.time_nanos, START_UNIX_NS.ns() as i64);
     assert_eq!(profile.duration_nanos, 10 * SECOND_NS as i64);
     assert_eq!(text(&profile, profile.mapping[0].filename), "/usr/bin/app");
     assert_eq!(text(&profile, profile.mapping[0].build_id), "ab01");
@@ -351,7 +351,10 @@ fn between_two_moments() {
         let profile = read(&written(&stacks, Content::Wall));
         check_rules(&profile);
         assert_eq!(profile.period, 1);
-        assert_eq!(profile.time_nanos, (START_UNIX_NS + 10 * SECOND_NS) as i64);
+        assert_eq!(
+            profile.time_nanos,
+            (START_UNIX_NS + 10 * SECOND_NS).ns() as i64
+        );
         assert_eq!(profile.duration_nanos, 10 * SECOND_NS as i64);
         let mut rows: Vec<_> = profile
             .sample

@@ -10,6 +10,7 @@ use profiler_daemon::{
         limits::Limits,
     },
     report::{self, Frames, ProcessSelector, Scope, TableQuery, ViewQuery},
+    units::BootNs,
 };
 
 use crate::{
@@ -33,7 +34,7 @@ fn limits() -> Limits {
 fn process(number: u32) -> ProcessKey {
     ProcessKey {
         pid: number,
-        start_ns: 900 * SECOND_NS + u64::from(number),
+        start_ns: BootNs::new(900 * SECOND_NS + u64::from(number)),
     }
 }
 

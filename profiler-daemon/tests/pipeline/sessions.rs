@@ -18,6 +18,7 @@ use profiler_daemon::{
         self, ReportError, Scope, SessionTotals, TableQuery, ViewQuery, Window, names::Names,
         sessions::SpanTotals, values::TotalValues,
     },
+    units::MonoNs,
 };
 
 use crate::{
@@ -444,8 +445,8 @@ fn a_session_outlives_windows() {
         functions(&small, of("s", Some("second"))),
         [("worker".to_owned(), 20, 20)]
     );
-    let pieces: Vec<u64> = snapshot
-        .borders(0, u64::MAX)
+    let pieces: Vec<MonoNs> = snapshot
+        .borders(MonoNs::ZERO, MonoNs::MAX)
         .map(|(from_ns, _)| from_ns)
         .collect();
     let borders = [0, 10, 30, 50].map(|s| crate::machine::START_NS + s * SECOND_NS);
@@ -459,7 +460,7 @@ fn a_session_outlives_windows() {
         small.profile.apply(pass);
     });
     let snapshot = small.profile.snapshot();
-    let second = snapshot.borders(0, u64::MAX).nth(1).unwrap();
+    let second = snapshot.borders(MonoNs::ZERO, MonoNs::MAX).nth(1).unwrap();
     assert!(second.0 >= borders[0] + 900 * SECOND_NS);
 }
 

@@ -20,6 +20,7 @@ use profiler_daemon::{
     },
     report::names::Names,
     symbols::names::{FunctionKind, FunctionName},
+    units::BootNs,
 };
 
 use crate::{
@@ -29,11 +30,11 @@ use crate::{
 
 pub(crate) const PROCESS: ProcessKey = ProcessKey {
     pid: 42,
-    start_ns: 990 * SECOND_NS,
+    start_ns: BootNs::new(990 * SECOND_NS),
 };
 pub(crate) const THREAD: ThreadKey = ThreadKey {
     tid: 42,
-    start_ns: 990 * SECOND_NS,
+    start_ns: BootNs::new(990 * SECOND_NS),
 };
 
 /// A profile whose functions have names of their own.
@@ -158,7 +159,7 @@ impl Small {
             now_ns: START_NS + seconds * SECOND_NS,
             processors: 2,
             now_unix_ns: START_UNIX_NS + seconds * SECOND_NS,
-            boot_unix_ns: START_UNIX_NS - START_NS,
+            boot_unix_ns: START_UNIX_NS - START_NS.ns(),
             modules: self.modules.clone(),
             ..DrainPass::default()
         }
@@ -213,7 +214,7 @@ pub(crate) fn info(key: ProcessKey) -> ProcessInfo {
         uid: Some(1000),
         cgroup: Some("/system.slice/app.service".into()),
         unit: Some("app.service".into()),
-        ..ProcessInfo::unknown(key, CommName::new("app"), START_UNIX_NS - START_NS)
+        ..ProcessInfo::unknown(key, CommName::new("app"), START_UNIX_NS - START_NS.ns())
     }
 }
 

@@ -5,7 +5,8 @@ use super::tokens::Source;
 
 /// The daemon's modules in the order of the data. A module imports only from those before it.
 /// Modules of one row do not know each other.
-const ORDER: [&[&str]; 20] = [
+const ORDER: [&[&str]; 21] = [
+    &["units"],
     &["sys"],
     &["config"],
     &["kernel"],

@@ -56,7 +56,7 @@ impl Collector {
         let is_old = self
             .last_pass
             .as_ref()
-            .is_none_or(|pass| pass.is_partial || now_ns.saturating_sub(pass.at_ns) > max_age_ns);
+            .is_none_or(|pass| pass.is_partial || now_ns.saturating_since(pass.at_ns) > max_age_ns);
         if is_old {
             self.pass();
         }

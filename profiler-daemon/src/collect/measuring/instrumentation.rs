@@ -12,6 +12,7 @@ use crate::processes::live::Processes;
 use crate::processes::living::Living;
 use crate::sys::clock::unix_ns;
 use crate::sys::proc_fs;
+use crate::units::{MonoNs, UnixNs};
 
 use super::super::descendants;
 use super::super::spanning::Spanning;
@@ -71,11 +72,11 @@ pub struct InstrumentationState {
     /// How it stands.
     pub stage: Stage,
     /// When it began, monotonic nanoseconds.
-    pub began_ns: u64,
+    pub began_ns: MonoNs,
     /// The same by the wall clock, nanoseconds since 1970.
-    pub began_unix_ns: u64,
+    pub began_unix_ns: UnixNs,
     /// When it ended, or is going to; `None`: nobody said.
-    pub until_ns: Option<u64>,
+    pub until_ns: Option<MonoNs>,
     /// What its probes may take of one processor from a process; 0 = any.
     pub budget: f64,
     /// Processes that it measures now.
@@ -102,9 +103,9 @@ pub(super) struct Instrumentation {
     pub(super) whom: Targets,
     pub(super) budget: f64,
     pub(super) trial: bool,
-    pub(super) began_ns: u64,
-    pub(super) began_unix_ns: u64,
-    pub(super) until_ns: Option<u64>,
+    pub(super) began_ns: MonoNs,
+    pub(super) began_unix_ns: UnixNs,
+    pub(super) until_ns: Option<MonoNs>,
     pub(super) ended: Option<End>,
     /// Processes that it measures; with [`Targets::all`] none is told.
     pub(super) processes: HashSet<u32>,
@@ -118,7 +119,7 @@ pub(super) struct Instrumentation {
 }
 
 impl Instrumentation {
-    pub(super) fn new(slot: u8, plan: &Plan, now_ns: u64) -> Self {
+    pub(super) fn new(slot: u8, plan: &Plan, now_ns: MonoNs) -> Self {
         Self {
             slot,
             name: plan.name.clone(),

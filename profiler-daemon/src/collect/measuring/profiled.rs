@@ -12,6 +12,7 @@ use crate::processes::module::ModuleId;
 use crate::profile::measured::{Calls, Function, FunctionState, Measured};
 use crate::profile::sessions::At;
 use crate::sys::clock::ClockOffsets;
+use crate::units::MonoNs;
 
 impl Measuring {
     /// What was measured up to the last pass. What has not changed since is shared.
@@ -24,7 +25,7 @@ impl Measuring {
             return Measured::default();
         }
         self.count_again();
-        let at = |ns: u64| At {
+        let at = |ns: MonoNs| At {
             ns,
             unix_ns: offsets.unix_from_monotonic(ns),
         };

@@ -9,6 +9,7 @@ use super::Measuring;
 use super::attaching::points_of;
 use super::plan::PlannedFunction;
 use crate::kernel::{Kernel, ProbeCosts};
+use crate::units::MonoNs;
 
 /// What costs something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -91,8 +92,8 @@ pub(super) fn too_dear(hits: &[Hits], took_ns: f64, budget: f64, most: usize) ->
 
 impl Measuring {
     /// Where probes take more of a process than they may, what costs most loses its own.
-    pub(super) fn keep_budgets(&mut self, kernel: &mut Kernel, now_ns: u64) {
-        let took_ns = now_ns.saturating_sub(self.looked_ns) as f64;
+    pub(super) fn keep_budgets(&mut self, kernel: &mut Kernel, now_ns: MonoNs) {
+        let took_ns = now_ns.saturating_since(self.looked_ns) as f64;
         self.looked_ns = now_ns;
         let costs = self.costs.unwrap_or_default();
         let mut hits: HashMap<u32, Vec<Hits>> = HashMap::new();

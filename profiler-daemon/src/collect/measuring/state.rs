@@ -14,6 +14,7 @@ use crate::kernel::{Kernel, ProbeCosts};
 use crate::processes::ids::ProcessKey;
 use crate::processes::live::Processes;
 use crate::sys::clock::monotonic_ns;
+use crate::units::MonoNs;
 
 /// A measured function, with its calls.
 #[derive(Clone, Debug)]
@@ -21,7 +22,7 @@ pub struct MeasuredFunction {
     /// What was planned.
     pub plan: Arc<PlannedFunction>,
     /// When its probes were attached, monotonic nanoseconds.
-    pub attached_ns: u64,
+    pub attached_ns: MonoNs,
     /// Why its probes were detached before the end.
     pub gave_up: Option<String>,
     /// Its calls by process.

@@ -10,6 +10,7 @@ use super::plan::PlannedFunction;
 use super::spent::{Hits, Probed, cost_ns, too_dear};
 use super::{EntryPlace, Function, Measuring};
 use crate::kernel::Kernel;
+use crate::units::MonoNs;
 
 /// How long a function is tried, nanoseconds.
 const TRIAL_NS: u64 = 200_000_000;
@@ -20,7 +21,7 @@ pub(super) struct Trial {
     pub(super) of: u32,
     pub(super) plan: Arc<PlannedFunction>,
     pub(super) entry: Option<EntryPlace>,
-    since_ns: u64,
+    since_ns: MonoNs,
 }
 
 impl Trial {
@@ -28,7 +29,7 @@ impl Trial {
         of: u32,
         plan: Arc<PlannedFunction>,
         entry: Option<EntryPlace>,
-        now_ns: u64,
+        now_ns: MonoNs,
     ) -> Self {
         Self {
             of,
@@ -50,9 +51,9 @@ impl Trial {
 impl Measuring {
     /// Has functions measured that were tried for long enough, but for those that would cost too
     /// much.
-    pub(super) fn end_trials(&mut self, kernel: &mut Kernel, now_ns: u64) {
+    pub(super) fn end_trials(&mut self, kernel: &mut Kernel, now_ns: MonoNs) {
         let tried = self.trials.values();
-        let due = tried.filter(|tried| now_ns.saturating_sub(tried.since_ns) >= TRIAL_NS);
+        let due = tried.filter(|tried| now_ns.saturating_since(tried.since_ns) >= TRIAL_NS);
         let due: HashSet<u32> = due.map(|tried| tried.of).collect();
         if due.is_empty() {
             return;
@@ -63,16 +64,16 @@ impl Measuring {
         }
     }
 
-    fn end_trials_of(&mut self, kernel: &mut Kernel, id: u32, now_ns: u64) {
+    fn end_trials_of(&mut self, kernel: &mut Kernel, id: u32, now_ns: MonoNs) {
         let over = self.trials.extract_if(.., |_, tried| {
-            tried.of == id && now_ns.saturating_sub(tried.since_ns) >= TRIAL_NS
+            tried.of == id && now_ns.saturating_since(tried.since_ns) >= TRIAL_NS
         });
         let over: Vec<(u32, Trial)> = over.collect();
         let Some(since_ns) = over.iter().map(|(_, tried)| tried.since_ns).min() else {
             return;
         };
         let budget = self.instrumentations.get(&id).map_or(0.0, |one| one.budget);
-        let took_ns = now_ns.saturating_sub(since_ns).max(1) as f64;
+        let took_ns = now_ns.saturating_since(since_ns).max(1) as f64;
         let hits = self.hits(&over);
         let gone = match budget {
             0.0 => Vec::new(),

@@ -16,7 +16,12 @@ fn outside() -> Outside {
 }
 
 /// A wait of a thread.
-fn wait(slot: u32, pid: u32, since_ns: u64, begin_seen: bool) -> (u32, u32, Option<UnwalkedWait>) {
+fn wait(
+    slot: u32,
+    pid: u32,
+    since_ns: MonoNs,
+    begin_seen: bool,
+) -> (u32, u32, Option<UnwalkedWait>) {
     let wait = UnwalkedWait {
         since_ns,
         begin_seen,
@@ -36,25 +41,25 @@ fn walks_that_lacked_mappings_are_made_anew_when_there_are_others() {
         wait.as_mut().unwrap().cut_short = true;
         (slot, pid, wait)
     };
-    outside.renew(5 * S, &HashSet::from([11, 12]));
+    outside.renew(MonoNs::new(5 * S), &HashSet::from([11, 12]));
     let waits = [
-        cut_short(1, 10, 5 * S),
-        cut_short(2, 11, 5 * S - 1),
-        cut_short(3, 12, 5 * S + 1),
+        cut_short(1, 10, MonoNs::new(5 * S)),
+        cut_short(2, 11, MonoNs::new(5 * S - 1)),
+        cut_short(3, 12, MonoNs::new(5 * S + 1)),
     ];
-    outside.note_waits(5 * S + S / 2, waits.into_iter());
+    outside.note_waits(MonoNs::new(5 * S + S / 2), waits.into_iter());
     assert!(
-        outside.due(6 * S - 2).is_empty(),
+        outside.due(MonoNs::new(6 * S - 2)).is_empty(),
         "they have not lasted a second"
     );
-    outside.note_waits(6 * S + 1, waits.into_iter());
-    assert_eq!(outside.due(6 * S + 1), [2]);
+    outside.note_waits(MonoNs::new(6 * S + 1), waits.into_iter());
+    assert_eq!(outside.due(MonoNs::new(6 * S + 1)), [2]);
     outside.waits.get_mut(&2).unwrap().next_ns = None;
-    outside.renew(7 * S, &HashSet::from([10]));
-    assert_eq!(outside.due(7 * S), [1]);
-    outside.note_waits(16 * S, waits.into_iter());
-    assert_eq!(outside.renewed, HashMap::from([(10, 7 * S)]));
-    outside.note_waits(17 * S, waits.into_iter());
+    outside.renew(MonoNs::new(7 * S), &HashSet::from([10]));
+    assert_eq!(outside.due(MonoNs::new(7 * S)), [1]);
+    outside.note_waits(MonoNs::new(16 * S), waits.into_iter());
+    assert_eq!(outside.renewed, HashMap::from([(10, MonoNs::new(7 * S))]));
+    outside.note_waits(MonoNs::new(17 * S), waits.into_iter());
     assert!(outside.renewed.is_empty());
 }
 
@@ -65,30 +70,38 @@ fn waits_are_looked_at_when_their_time_has_come() {
     // wait of the same thread is another one.
     let mut outside = outside();
     let waits = [
-        wait(1, 10, 5 * S, false),
-        wait(2, 10, 5 * S, true),
-        wait(3, 11, 4 * S, true),
+        wait(1, 10, MonoNs::new(5 * S), false),
+        wait(2, 10, MonoNs::new(5 * S), true),
+        wait(3, 11, MonoNs::new(4 * S), true),
     ];
-    outside.note_waits(5 * S + S / 2, waits.into_iter());
-    assert_eq!(outside.due(6 * S - 1), [3, 1]);
+    outside.note_waits(MonoNs::new(5 * S + S / 2), waits.into_iter());
+    assert_eq!(outside.due(MonoNs::new(6 * S - 1)), [3, 1]);
     for slot in [1, 3] {
         let wait = outside.waits.get_mut(&slot).unwrap();
         wait.next_ns = None;
         wait.lacks_rows = slot == 1;
     }
-    outside.note_waits(6 * S, waits.into_iter());
-    assert_eq!(outside.due(6 * S), [2], "it has lasted a second");
+    outside.note_waits(MonoNs::new(6 * S), waits.into_iter());
+    assert_eq!(
+        outside.due(MonoNs::new(6 * S)),
+        [2],
+        "it has lasted a second"
+    );
     outside.waits.get_mut(&2).unwrap().next_ns = None;
-    outside.renew(6 * S, &HashSet::from([10, 11]));
-    assert_eq!(outside.due(6 * S), [1], "its stack lacked rows");
+    outside.renew(MonoNs::new(6 * S), &HashSet::from([10, 11]));
+    assert_eq!(
+        outside.due(MonoNs::new(6 * S)),
+        [1],
+        "its stack lacked rows"
+    );
     // Who is not told waits on.
-    let told = [wait(3, 11, 6 * S, true), (1, 10, None)];
-    outside.note_waits(7 * S, told.into_iter());
-    assert_eq!(outside.due(7 * S), [3]);
+    let told = [wait(3, 11, MonoNs::new(6 * S), true), (1, 10, None)];
+    outside.note_waits(MonoNs::new(7 * S), told.into_iter());
+    assert_eq!(outside.due(MonoNs::new(7 * S)), [3]);
     assert!(outside.waits.contains_key(&2) && !outside.waits.contains_key(&1));
-    let many = (1..1000).map(|slot| wait(slot, 1, S, false));
-    outside.note_waits(8 * S, many);
-    assert_eq!(outside.due(8 * S).len(), *BATCH.start());
+    let many = (1..1000).map(|slot| wait(slot, 1, MonoNs::new(S), false));
+    outside.note_waits(MonoNs::new(8 * S), many);
+    assert_eq!(outside.due(MonoNs::new(8 * S)).len(), *BATCH.start());
 }
 
 fn subject(pid: u32) -> Subject {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use profiler_common::spans::{Argument, SpanRow, UsdtRow};
 
 use crate::processes::ids::ProcessKey;
+use crate::units::MonoNs;
 
 /// What hits are counted of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,7 +93,7 @@ pub struct TracedItem {
     /// Sentences about further ones that cannot be probed, or not well.
     pub said: Vec<String>,
     /// When the last of them were, monotonic nanoseconds.
-    pub attached_ns: u64,
+    pub attached_ns: MonoNs,
     /// Why its probes were detached before the end.
     pub gave_up: Option<String>,
     /// Hits of a USDT point by process.
@@ -117,7 +118,7 @@ impl TracedItem {
 
 /// What these would be, with nothing counted; several of one number are one.
 #[must_use]
-pub fn planned(items: &[PlannedItem], now_ns: u64) -> Vec<TracedItem> {
+pub fn planned(items: &[PlannedItem], now_ns: MonoNs) -> Vec<TracedItem> {
     let mut all: BTreeMap<u32, TracedItem> = BTreeMap::new();
     for item in items {
         let of = all.entry(item.id).or_insert_with(|| TracedItem {

@@ -9,6 +9,7 @@ use crate::report::{
     self, OverviewQuery, ProcessSelector, Scope, Sections, StackQuery, StackValue, TableQuery,
     TreeQuery, ViewQuery, Window,
 };
+use crate::units::{MonoNs, UnixNs};
 
 const MAX_BYTES: u64 = 16 << 20;
 const MAX_MEMORY_BYTES: u64 = 64 << 20;
@@ -53,9 +54,13 @@ pub(crate) fn nothing() -> (Vec<u8>, Vec<u8>) {
         sampling_period_ns: 10_101_010,
         status: "{}".to_owned(),
         targets: "{}".to_owned(),
-        snapshot: Profile::new(Limits::default(), 1, 1_700_000_000_000_000_000)
-            .snapshot()
-            .into(),
+        snapshot: Profile::new(
+            Limits::default(),
+            MonoNs::new(1),
+            UnixNs::new(1_700_000_000_000_000_000),
+        )
+        .snapshot()
+        .into(),
         names: SavedNames::new(&[], &NoNames),
     };
     let mut file = Vec::new();

@@ -6,6 +6,7 @@ use std::{collections::HashMap, mem};
 
 use super::Code;
 use crate::processes::mappings::Place;
+use crate::units::MonoNs;
 
 /// What one place costs beside its steps: key, value, and the free slots of the table.
 const PLACE_BYTES: usize = 120;
@@ -16,7 +17,7 @@ const STEP_BYTES: usize = 48;
 struct CachedCode {
     code: Code,
     /// When it is to be found out anew; `u64::MAX`: never.
-    until_ns: u64,
+    until_ns: MonoNs,
 }
 
 #[derive(Debug, Default)]
@@ -49,7 +50,7 @@ impl LineCache {
     }
 
     /// What is at a place, if it is known and still holds.
-    pub(super) fn get(&mut self, place: Place, now_ns: u64) -> Option<Code> {
+    pub(super) fn get(&mut self, place: Place, now_ns: MonoNs) -> Option<Code> {
         if let Some(kept) = self.young.places.get(&place) {
             return (kept.until_ns > now_ns).then(|| kept.code.clone());
         }
@@ -63,7 +64,7 @@ impl LineCache {
     }
 
     /// Remembers what is at a place, until that moment.
-    pub(super) fn insert(&mut self, place: Place, code: Code, until_ns: u64) {
+    pub(super) fn insert(&mut self, place: Place, code: Code, until_ns: MonoNs) {
         if self.young.bytes >= self.limit_bytes / 2 {
             self.old = mem::take(&mut self.young);
         }
@@ -123,14 +124,14 @@ mod tests {
     fn stays_within_its_budget() {
         let limit = 100_000;
         let mut cache = LineCache::new(limit);
-        cache.insert(place(0), code(0), u64::MAX);
+        cache.insert(place(0), code(0), MonoNs::MAX);
         for line in 1..5_000 {
-            cache.insert(place(line.into()), code(line), u64::MAX);
-            assert_eq!(cache.get(place(0), 0), Some(code(0)));
+            cache.insert(place(line.into()), code(line), MonoNs::MAX);
+            assert_eq!(cache.get(place(0), MonoNs::ZERO), Some(code(0)));
             assert!(cache.held_bytes() < limit + 1000);
         }
-        assert!(cache.get(place(1), 0).is_none());
-        assert_eq!(cache.get(place(4_999), 0), Some(code(4_999)));
+        assert!(cache.get(place(1), MonoNs::ZERO).is_none());
+        assert_eq!(cache.get(place(4_999), MonoNs::ZERO), Some(code(4_999)));
     }
 
     // Check that what holds for a time is forgotten after it, in both halves, and that a place
@@ -142,13 +143,13 @@ mod tests {
             address: None,
             steps: Err(NoLine::NoDebugInformation),
         };
-        cache.insert(place(1), none.clone(), 10);
-        assert_eq!(cache.get(place(1), 9), Some(none.clone()));
-        assert_eq!(cache.get(place(1), 10), None);
+        cache.insert(place(1), none.clone(), MonoNs::new(10));
+        assert_eq!(cache.get(place(1), MonoNs::new(9)), Some(none.clone()));
+        assert_eq!(cache.get(place(1), MonoNs::new(10)), None);
         cache.old = mem::take(&mut cache.young);
-        assert_eq!(cache.get(place(1), 10), None);
-        cache.insert(place(1), none, 10);
-        cache.insert(place(1), code(7), u64::MAX);
+        assert_eq!(cache.get(place(1), MonoNs::new(10)), None);
+        cache.insert(place(1), none, MonoNs::new(10));
+        cache.insert(place(1), code(7), MonoNs::MAX);
         assert_eq!(cache.held_bytes(), bytes_of(&code(7)));
     }
 }

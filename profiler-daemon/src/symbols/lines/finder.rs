@@ -23,6 +23,7 @@ use crate::{
         heartbeat::Heartbeat,
         own_thread::{NotJoined, Questions},
     },
+    units::MonoNs,
 };
 
 /// Questions that may wait; one beyond that is told to ask again.
@@ -286,7 +287,7 @@ impl Finder {
                 // It is in nothing that is loaded.
                 None => {
                     codes[index] =
-                        Some(self.keep(request, None, Err(NoLine::NoLineThere), u64::MAX))
+                        Some(self.keep(request, None, Err(NoLine::NoLineThere), MonoNs::MAX))
                 }
             }
         }
@@ -303,7 +304,7 @@ impl Finder {
                 // The first one without an answer is what it ended over.
                 (_, Some(_)) => 1,
             };
-            let answers = answer.found.into_iter().map(|steps| (steps, u64::MAX));
+            let answers = answer.found.into_iter().map(|steps| (steps, MonoNs::MAX));
             let blame = answer.rest.unwrap_or(NoLine::WorkerDied);
             let blames = iter::repeat_n((Err(blame), now_ns + AGAIN_NS), blamed);
             for (steps, until_ns) in answers.chain(blames) {
@@ -351,7 +352,7 @@ impl Finder {
         request: &Request,
         address: Option<u64>,
         steps: Result<Steps, NoLine>,
-        until_ns: u64,
+        until_ns: MonoNs,
     ) -> Code {
         let code = Code { address, steps };
         let mut shared = lock(&self.shared);
