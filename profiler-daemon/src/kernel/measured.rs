@@ -22,6 +22,7 @@ use super::probing::{self, Probing};
 use super::refusal::StartError;
 use super::targets::Targets;
 use super::variant::Variant;
+use crate::units::FileOffset;
 
 /// The name of the program.
 const PROGRAM: &str = "measure";
@@ -102,7 +103,7 @@ impl MeasureError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbePoint {
     /// Where, from the start of the file, bytes.
-    pub offset: u64,
+    pub offset: FileOffset,
     /// What it is.
     pub cookie: Cookie,
 }
@@ -268,7 +269,7 @@ impl Measured {
             let probes = points.iter().map(|point| Probe {
                 offset: point.offset,
                 cookie: point.cookie.to_bits(),
-                counter: 0,
+                counter: None,
             });
             let probes: Vec<Probe> = probes.collect();
             match probing.attach(program.as_fd(), file, &probes, pid) {

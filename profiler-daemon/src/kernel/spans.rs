@@ -19,6 +19,7 @@ use super::probe_program::{self, Probe};
 use super::probing::{self, Probing};
 use super::refusal::StartError;
 use super::variant::Variant;
+use crate::units::FileOffset;
 
 /// The name of the program.
 const PROGRAM: &str = "place";
@@ -35,10 +36,10 @@ pub struct ProbePlace {
     /// Its number, never used again.
     pub number: u32,
     /// Where, from the start of the file, bytes.
-    pub offset: u64,
+    pub offset: FileOffset,
     /// A counter in the program's memory that is raised while the place is probed: where, from the
     /// start of the file.
-    pub semaphore: Option<u64>,
+    pub semaphore: Option<FileOffset>,
     /// What is done there.
     pub place: Place,
 }
@@ -164,7 +165,7 @@ impl Spans {
             let probes = places.iter().map(|place| Probe {
                 offset: place.offset,
                 cookie: u64::from(place.number),
-                counter: place.semaphore.unwrap_or(0),
+                counter: place.semaphore,
             });
             let probes: Vec<Probe> = probes.collect();
             match probing.attach(program.as_fd(), file, &probes, pid) {
