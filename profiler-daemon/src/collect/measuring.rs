@@ -25,7 +25,7 @@ use crate::processes::live::Processes;
 use crate::profile::frames::{FrameTable, Marks};
 use crate::profile::measured as profile;
 use crate::sys::clock::monotonic_ns;
-use crate::units::{BootNs, MonoNs};
+use crate::units::{BootNs, FileOffset, MonoNs};
 
 use super::callers::CallersOf;
 
@@ -57,7 +57,7 @@ const FIRST_NUMBER: u32 = 16;
 const BUDGET_LOOK_NS: u64 = 190_000_000;
 
 /// Where a function is entered: device, inode, bytes from the start of the file.
-type EntryPlace = (u64, u64, u64);
+type EntryPlace = (u64, u64, FileOffset);
 
 /// One function, from its attachment on.
 struct Function {

@@ -14,6 +14,7 @@ use super::{
     file::{ident, program_headers},
     read::{ReadAt, entries, entry},
 };
+use crate::units::FileOffset;
 
 /// Most bytes of notes looked at.
 const MAX_NOTE_BYTES: usize = 16 << 10;
@@ -71,7 +72,7 @@ fn build_id<Header: FileHeader>(
     file: &(impl ReadAt + ?Sized),
     endian: Header::Endian,
 ) -> Option<Option<Box<[u8]>>> {
-    let header: Header = entry(file, 0)?;
+    let header: Header = entry(file, FileOffset::ZERO)?;
     let mut left_bytes = MAX_NOTE_BYTES;
     for program in program_headers(file, &header, endian)? {
         if left_bytes == 0 {
@@ -83,7 +84,7 @@ fn build_id<Header: FileHeader>(
         let (at, bytes) = program.file_range(endian);
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(left_bytes);
         left_bytes -= bytes;
-        let segment: Vec<u8> = entries(file, at, bytes)?;
+        let segment: Vec<u8> = entries(file, FileOffset::new(at), bytes)?;
         // Whatever is not 8 means 4, as 0 does.
         let align = match program.p_align(endian) {
             align if align.into() == 8 => align,

@@ -13,6 +13,7 @@ use super::{
     LE,
     read::{Bytes, ReadAt, entries, entry, zeros},
 };
+use crate::units::FileOffset;
 
 /// Most program headers looked at.
 const MAX_SEGMENTS: usize = 256;
@@ -38,7 +39,7 @@ pub struct Segment {
     /// Virtual address where it begins.
     pub address: u64,
     /// Offset in the file.
-    pub offset: u64,
+    pub offset: FileOffset,
     /// Bytes of it in the file.
     pub size_bytes: u64,
 }
@@ -69,7 +70,7 @@ impl Program {
             flags: header.p_flags.get(LE),
             segment: Segment {
                 address: header.p_vaddr.get(LE),
-                offset: header.p_offset.get(LE),
+                offset: FileOffset::new(header.p_offset.get(LE)),
                 size_bytes: header.p_filesz.get(LE),
             },
         }
@@ -85,7 +86,7 @@ pub struct Section {
     /// Virtual address; 0 for what is not loaded.
     pub address: u64,
     /// Offset in the file.
-    pub offset: u64,
+    pub offset: FileOffset,
     /// Bytes of it in the file.
     pub size_bytes: u64,
 }
@@ -97,7 +98,7 @@ impl Section {
             kind: header.sh_type.get(LE),
             flags: header.sh_flags.get(LE),
             address: header.sh_addr.get(LE),
-            offset: header.sh_offset.get(LE),
+            offset: FileOffset::new(header.sh_offset.get(LE)),
             size_bytes: header.sh_size.get(LE),
         }
     }
@@ -176,7 +177,7 @@ impl ElfFile {
         if (ident.class, ident.data) != (ELFCLASS64, ELFDATA2LSB) {
             return Err(NoElf::OtherMachine);
         }
-        let header: FileHeader64<LE> = entry(file, 0).ok_or(NoElf::Corrupt)?;
+        let header: FileHeader64<LE> = entry(file, FileOffset::ZERO).ok_or(NoElf::Corrupt)?;
         let linked = matches!(header.e_type.get(LE), ET_EXEC | ET_DYN);
         if header.e_machine.get(LE) != EM_X86_64 || !linked {
             return Err(NoElf::OtherMachine);
@@ -202,9 +203,9 @@ impl ElfFile {
     /// The sections; `None` if they were stripped or make no sense.
     #[must_use]
     pub fn sections(&self, file: &(impl ReadAt + ?Sized)) -> Option<Sections> {
-        let at = self.0.e_shoff.get(LE);
+        let at = FileOffset::new(self.0.e_shoff.get(LE));
         let entry_bytes = usize::from(self.0.e_shentsize.get(LE));
-        if at == 0 || entry_bytes != size_of::<SectionHeader64<LE>>() {
+        if at == FileOffset::ZERO || entry_bytes != size_of::<SectionHeader64<LE>>() {
             return None;
         }
         // Numbers that do not fit the header stand in the first section.
@@ -231,7 +232,8 @@ impl ElfFile {
 pub(super) fn ident(file: &(impl ReadAt + ?Sized)) -> Option<Ident> {
     let mut header: FileHeader64<LE> = zeros();
     let begin = &mut bytes_of_mut(&mut header)[..size_of::<Ident>()];
-    (file.read_at(0, begin) && header.e_ident.magic == ELFMAG).then_some(header.e_ident)
+    (file.read_at(FileOffset::ZERO, begin) && header.e_ident.magic == ELFMAG)
+        .then_some(header.e_ident)
 }
 
 /// The program header table of a file for any machine; empty where there is none, `None` where it
@@ -247,7 +249,7 @@ pub(super) fn program_headers<Header: FileHeader>(
     }
     let entry_bytes = usize::from(header.e_phentsize(endian));
     (entry_bytes == size_of::<Header::ProgramHeader>())
-        .then(|| entries(file, header.e_phoff(endian).into(), count))?
+        .then(|| entries(file, FileOffset::new(header.e_phoff(endian).into()), count))?
 }
 
 /// The notes in a section. Ends where the bytes make no sense.
@@ -258,7 +260,7 @@ pub fn notes(bytes: &[u8]) -> impl Iterator<Item = Note<'_, FileHeader64<LE>>> {
 
 /// The virtual address of what stands at a file offset: in code, else in whatever else is loaded.
 #[must_use]
-pub fn address_of(programs: &[Program], offset: u64) -> Option<u64> {
+pub fn address_of(programs: &[Program], offset: FileOffset) -> Option<u64> {
     let inside = |program: &&Program| {
         let segment = program.segment;
         program.kind == PT_LOAD
@@ -276,37 +278,39 @@ pub fn address_of(programs: &[Program], offset: u64) -> Option<u64> {
 /// Where so many bytes of code at a virtual address are in the file; `None` where they are not all
 /// mapped from it as code.
 #[must_use]
-pub fn code_offset(programs: &[Program], address: u64, size_bytes: u64) -> Option<u64> {
+pub fn code_offset(programs: &[Program], address: u64, size_bytes: u64) -> Option<FileOffset> {
     offset_in(programs, PF_X, address, size_bytes)
 }
 
 /// The same of bytes that are loaded at all.
 #[must_use]
-pub fn loaded_offset(programs: &[Program], address: u64, size_bytes: u64) -> Option<u64> {
+pub fn loaded_offset(programs: &[Program], address: u64, size_bytes: u64) -> Option<FileOffset> {
     offset_in(programs, 0, address, size_bytes)
 }
 
 /// How many writable segments map the page of the file that has this offset: linkers let the end of
 /// one and the beginning of the next share a page of the file.
 #[must_use]
-pub fn writable_segments_at(programs: &[Program], offset: u64) -> usize {
+pub fn writable_segments_at(programs: &[Program], offset: FileOffset) -> usize {
     const PAGE_BYTES: u64 = 4096;
-    let page = offset / PAGE_BYTES;
+    let page = |of: FileOffset| of.get() / PAGE_BYTES;
     let maps_it = |program: &&Program| {
         let segment = program.segment;
-        let last = segment
-            .offset
-            .saturating_add(segment.size_bytes)
-            .saturating_sub(1);
+        let behind = segment.offset.saturating_add(segment.size_bytes);
         program.kind == PT_LOAD
             && program.flags & PF_W != 0
             && segment.size_bytes > 0
-            && (segment.offset / PAGE_BYTES..=last / PAGE_BYTES).contains(&page)
+            && (page(segment.offset)..=page(behind - 1)).contains(&page(offset))
     };
     programs.iter().filter(maps_it).count()
 }
 
-fn offset_in(programs: &[Program], flags: u32, address: u64, size_bytes: u64) -> Option<u64> {
+fn offset_in(
+    programs: &[Program],
+    flags: u32,
+    address: u64,
+    size_bytes: u64,
+) -> Option<FileOffset> {
     let program = programs.iter().find(|program| {
         let segment = program.segment;
         program.kind == PT_LOAD
@@ -330,12 +334,12 @@ mod tests {
     // are not writable do not count.
     #[test]
     fn shared_pages_are_told() {
-        let load = |flags, offset, size_bytes| Program {
+        let load = |flags, offset: u64, size_bytes| Program {
             kind: PT_LOAD,
             flags,
             segment: Segment {
                 address: 0x10_0000 + offset,
-                offset,
+                offset: FileOffset::new(offset),
                 size_bytes,
             },
         };
@@ -344,7 +348,7 @@ mod tests {
             load(6, 0x1800, 0x900),
             load(6, 0x2100, 0x2000),
         ];
-        let at = |offset| writable_segments_at(&programs, offset);
+        let at = |offset| writable_segments_at(&programs, FileOffset::new(offset));
         assert_eq!(
             (at(0x100), at(0x1900), at(0x2110), at(0x3000), at(0x5000)),
             (0, 1, 2, 1, 0)
@@ -363,7 +367,7 @@ mod tests {
         assert!(sections.find(".tex").is_none() && sections.find(".bss").is_none());
         let programs = elf.programs(&file).unwrap();
         assert_eq!(address_of(&programs, text.offset), Some(text.address));
-        assert_eq!(address_of(&programs, u64::MAX), None);
+        assert_eq!(address_of(&programs, FileOffset::new(u64::MAX)), None);
         assert!((text.address..text.address + text.size_bytes).contains(&elf.entry()));
     }
 
@@ -376,7 +380,7 @@ mod tests {
             flags,
             segment: Segment {
                 address,
-                offset,
+                offset: FileOffset::new(offset),
                 size_bytes,
             },
         };
@@ -385,10 +389,11 @@ mod tests {
             program(5, 0x1000, 0x5000, 0x1000),
             program(4, 0x9000, u64::MAX, 0x1000),
         ];
-        assert_eq!(address_of(&programs, 0x1010), Some(0x5010));
-        assert_eq!(address_of(&programs, 0x10), Some(0x10));
-        assert_eq!(address_of(&programs, 0x9001), None);
-        assert_eq!(address_of(&programs, 0x3000), None);
+        let address = |offset| address_of(&programs, FileOffset::new(offset));
+        assert_eq!(address(0x1010), Some(0x5010));
+        assert_eq!(address(0x10), Some(0x10));
+        assert_eq!(address(0x9001), None);
+        assert_eq!(address(0x3000), None);
     }
 
     // Check that what is no program file, or one cut short, is told apart.

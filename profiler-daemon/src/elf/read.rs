@@ -5,24 +5,26 @@ use std::{fs::File, os::unix::fs::FileExt as _};
 
 use object::pod::{self, Pod};
 
+use crate::units::FileOffset;
+
 /// Entries of a long table read at a time.
 const PIECE_ENTRIES: u64 = 1024;
 
 /// Reads parts of a file.
 pub trait ReadAt {
     /// Fills `into` from that offset on, or answers false.
-    fn read_at(&self, offset: u64, into: &mut [u8]) -> bool;
+    fn read_at(&self, offset: FileOffset, into: &mut [u8]) -> bool;
 }
 
 impl ReadAt for File {
-    fn read_at(&self, offset: u64, into: &mut [u8]) -> bool {
-        self.read_exact_at(into, offset).is_ok()
+    fn read_at(&self, offset: FileOffset, into: &mut [u8]) -> bool {
+        self.read_exact_at(into, offset.get()).is_ok()
     }
 }
 
 impl ReadAt for [u8] {
-    fn read_at(&self, offset: u64, into: &mut [u8]) -> bool {
-        let range = usize::try_from(offset)
+    fn read_at(&self, offset: FileOffset, into: &mut [u8]) -> bool {
+        let range = usize::try_from(offset.get())
             .ok()
             .and_then(|from| self.get(from..from.checked_add(into.len())?));
         range.is_some_and(|range| {
@@ -33,7 +35,7 @@ impl ReadAt for [u8] {
 }
 
 /// What stands at an offset.
-pub fn entry<T: Pod>(file: &(impl ReadAt + ?Sized), offset: u64) -> Option<T> {
+pub fn entry<T: Pod>(file: &(impl ReadAt + ?Sized), offset: FileOffset) -> Option<T> {
     let mut entry = zeros::<T>();
     file.read_at(offset, pod::bytes_of_mut(&mut entry))
         .then_some(entry)
@@ -42,7 +44,7 @@ pub fn entry<T: Pod>(file: &(impl ReadAt + ?Sized), offset: u64) -> Option<T> {
 /// So many of them, one after the other.
 pub(super) fn entries<T: Pod>(
     file: &(impl ReadAt + ?Sized),
-    offset: u64,
+    offset: FileOffset,
     count: usize,
 ) -> Option<Vec<T>> {
     let mut entries = vec![zeros::<T>(); count];
@@ -60,7 +62,7 @@ pub(super) fn zeros<T: Pod>() -> T {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bytes {
     /// Where it begins.
-    pub offset: u64,
+    pub offset: FileOffset,
     /// How long it is.
     pub size_bytes: u64,
 }

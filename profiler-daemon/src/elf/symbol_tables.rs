@@ -9,6 +9,7 @@ use object::elf::{ELFCLASS64, ELFMAG, FileHeader32, FileHeader64, PN_XNUM, SHN_L
 use object::read::elf::{FileHeader, SectionHeader as _};
 
 use super::read::{entries, entry};
+use crate::units::FileOffset;
 
 /// Most bytes of one symbol table: over five million symbols, ten times what a web browser has.
 const MAX_TABLE_BYTES: u64 = 128 << 20;
@@ -17,12 +18,15 @@ const MAX_TABLE_BYTES: u64 = 128 << 20;
 /// small enough to be read.
 #[must_use]
 pub fn bytes_of(file: &File) -> Option<u64> {
-    let wide: Option<FileHeader64<NativeEndian>> = entry(file, 0);
+    let wide: Option<FileHeader64<NativeEndian>> = entry(file, FileOffset::ZERO);
     match wide.filter(|header| header.e_ident.magic == ELFMAG) {
         // Nothing can be made room for: the symbolizer says what is wrong.
         None => Some(0),
         Some(wide) if wide.e_ident.class == ELFCLASS64 => bytes_by(file, &wide),
-        Some(_) => bytes_by(file, &entry::<FileHeader32<NativeEndian>>(file, 0)?),
+        Some(_) => bytes_by(
+            file,
+            &entry::<FileHeader32<NativeEndian>>(file, FileOffset::ZERO)?,
+        ),
     }
 }
 
@@ -38,10 +42,10 @@ fn bytes_by<Header: FileHeader<Endian = NativeEndian>>(
     if is_elsewhere || header.e_phnum(NativeEndian) == PN_XNUM {
         return None;
     }
-    let at = header.e_shoff(NativeEndian).into();
+    let at = FileOffset::new(header.e_shoff(NativeEndian).into());
     let sections: Vec<Header::SectionHeader> = entries(file, at, count.into())?;
     let names = sections.get(usize::from(header.e_shstrndx(NativeEndian)))?;
-    let names_at: u64 = names.sh_offset(NativeEndian).into();
+    let names_at = FileOffset::new(names.sh_offset(NativeEndian).into());
     let is_symbol_table = |section: &&Header::SectionHeader| {
         let name_at = names_at.saturating_add(section.sh_name(NativeEndian).into());
         let name = entry::<[u8; 8]>(file, name_at);

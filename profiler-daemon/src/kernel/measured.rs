@@ -22,6 +22,7 @@ use super::probing::Probing;
 use super::refusal::StartError;
 use super::targets::Targets;
 use super::variant::Variant;
+use crate::units::FileOffset;
 
 /// The name of the program.
 const PROGRAM: &str = "measure";
@@ -38,7 +39,7 @@ const TRIES: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbePoint {
     /// Where, from the start of the file, bytes.
-    pub offset: u64,
+    pub offset: FileOffset,
     /// What it is.
     pub cookie: Cookie,
 }
@@ -48,7 +49,7 @@ impl Probed for ProbePoint {
         Probe {
             offset: self.offset,
             cookie: self.cookie.to_bits(),
-            counter: 0,
+            counter: None,
         }
     }
 

@@ -9,6 +9,7 @@ use aya_obj::Object;
 
 use super::bpf_call::bpf;
 use super::maps::SharedMap;
+use crate::units::FileOffset;
 
 const BPF_PROG_LOAD: libc::c_long = 5;
 /// `BPF_PROG_TYPE_KPROBE`.
@@ -23,12 +24,12 @@ const LOG_BYTES: usize = 8 << 20;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
     /// Where, from the start of the file, bytes.
-    pub(super) offset: u64,
+    pub(super) offset: FileOffset,
     /// What the program is told there.
     pub(super) cookie: u64,
     /// A counter in the program's memory that is raised while the probe is there, as USDT points
-    /// have them: where, from the start of the file; 0: none.
-    pub(super) counter: u64,
+    /// have them: where, from the start of the file.
+    pub(super) counter: Option<FileOffset>,
 }
 
 /// `union bpf_attr`, the member of `BPF_PROG_LOAD`, up to what is used.

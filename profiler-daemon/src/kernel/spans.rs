@@ -19,6 +19,7 @@ use super::probe_program::Probe;
 use super::probes::{Probed, Probes};
 use super::refusal::StartError;
 use super::variant::Variant;
+use crate::units::FileOffset;
 
 /// The name of the program.
 const PROGRAM: &str = "place";
@@ -35,10 +36,10 @@ pub struct ProbePlace {
     /// Its number, never used again.
     pub number: u32,
     /// Where, from the start of the file, bytes.
-    pub offset: u64,
+    pub offset: FileOffset,
     /// A counter in the program's memory that is raised while the place is probed: where, from the
     /// start of the file.
-    pub semaphore: Option<u64>,
+    pub semaphore: Option<FileOffset>,
     /// What is done there.
     pub place: Place,
 }
@@ -48,7 +49,7 @@ impl Probed for ProbePlace {
         Probe {
             offset: self.offset,
             cookie: u64::from(self.number),
-            counter: self.semaphore.unwrap_or(0),
+            counter: self.semaphore,
         }
     }
 

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use super::bpf_call::{BPF_LINK_CREATE, bpf};
 use super::probe_program::{self, Probe, UPROBE_MULTI};
+use crate::units::FileOffset;
 
 /// `union bpf_attr`, the member of `BPF_LINK_CREATE` for user probes.
 #[repr(C)]
@@ -60,9 +61,9 @@ pub(super) fn ask() -> io::Result<Known> {
 impl Probe {
     /// The start of a file.
     const START: Self = Self {
-        offset: 0,
+        offset: FileOffset::ZERO,
         cookie: 0,
-        counter: 0,
+        counter: None,
     };
 }
 
@@ -82,9 +83,9 @@ pub(super) fn attach(
 
 fn create(program: BorrowedFd<'_>, path: &CStr, probes: &[Probe], pid: u32) -> io::Result<OwnedFd> {
     let of = |what: fn(&Probe) -> u64| probes.iter().map(what).collect::<Vec<u64>>();
-    let offsets = of(|probe| probe.offset);
+    let offsets = of(|probe| probe.offset.get());
     let cookies = of(|probe| probe.cookie);
-    let counters = of(|probe| probe.counter);
+    let counters = of(|probe| probe.counter.map_or(0, FileOffset::get));
     let has_counters = counters.iter().any(|counter| *counter != 0);
     let create = LinkCreate {
         program: program.as_raw_fd().cast_unsigned(),

@@ -6,6 +6,7 @@ use crate::{
     processes::ids::START_TICK_NS,
     processes::made_up::{self, Machine, link, module_at, sweep},
     sys::perf_record::Device,
+    units::FileOffset,
 };
 
 const OPTIONS: ProcessOptions = ProcessOptions {
@@ -66,7 +67,7 @@ fn mmap(pid: u32, start: u64, path: &str, time_ns: u64) -> Event {
         tid: pid,
         start,
         len_bytes: 0x1000,
-        file_offset: 0,
+        file_offset: FileOffset::ZERO,
         device: Device { major: 8, minor: 1 },
         inode: made_up::inode(path),
         inode_generation: 0,

@@ -21,7 +21,7 @@ use crate::sys::{
     proc_maps::{ExecMaps, MapsEntry},
     proc_stat::ProcStat,
 };
-use crate::units::{BootNs, MonoNs};
+use crate::units::{BootNs, FileOffset, MonoNs};
 
 /// One process as the made-up `/proc` shows it: start ticks, threads, mappings as (start, path),
 /// the file that names the code it makes.
@@ -120,7 +120,7 @@ impl Source for Machine {
             .map(|(start, path)| MapsEntry {
                 start,
                 end: start + 0x1000,
-                file_offset: 0,
+                file_offset: FileOffset::ZERO,
                 device: Device { major: 8, minor: 1 },
                 inode: inode(path),
                 path: path.as_bytes().into(),

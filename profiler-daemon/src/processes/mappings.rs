@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::module::ModuleId;
-use crate::units::MonoNs;
+use crate::units::{FileOffset, MonoNs};
 
 /// Most mappings of one process, present ones; JIT engines reach thousands.
 pub const MAX_MAPPINGS: usize = 4096;
@@ -39,7 +39,7 @@ pub struct Mapping {
     /// What is mapped.
     pub module: ModuleId,
     /// File offset of `start`; `None` where the module is no file and offsets are addresses.
-    pub file_offset: Option<u64>,
+    pub file_offset: Option<FileOffset>,
     /// Since when, monotonic nanoseconds; 0 where it was there before anybody looked.
     pub since_ns: MonoNs,
 }
@@ -53,7 +53,9 @@ impl Mapping {
     #[must_use]
     pub fn place(&self, address: u64) -> Place {
         let offset = match self.file_offset {
-            Some(file_offset) => file_offset.wrapping_add(address.wrapping_sub(self.start)),
+            Some(file_offset) => file_offset
+                .wrapping_add(address.wrapping_sub(self.start))
+                .get(),
             None => address,
         };
         Place {
@@ -365,7 +367,7 @@ mod tests {
             start,
             end,
             module,
-            file_offset: Some(file_offset),
+            file_offset: Some(FileOffset::new(file_offset)),
             since_ns: MonoNs::new(since_ns),
         }
     }

@@ -120,7 +120,7 @@ pub(super) fn followed(
 fn place(place: &TracedPlace) -> FollowedPlace {
     FollowedPlace {
         module: place.module.to_string(),
-        offset: place.offset,
+        offset: place.offset.get(),
         kind: if place.stepped { "stepped" } else { "emulated" },
         role: match place.roles {
             role::START => "start",
@@ -162,7 +162,7 @@ mod tests {
 
     use super::*;
     use crate::collect::{PlannedItem, planned};
-    use crate::units::MonoNs;
+    use crate::units::{FileOffset, MonoNs};
 
     fn span(roles: &[u32], said: &[&str]) -> TracedItem {
         let item = PlannedItem {
@@ -184,7 +184,7 @@ mod tests {
             .iter()
             .map(|roles| TracedPlace {
                 module: "/usr/bin/app".into(),
-                offset: 0x10,
+                offset: FileOffset::new(0x10),
                 stepped: false,
                 roles: *roles,
             })

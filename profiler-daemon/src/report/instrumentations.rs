@@ -206,7 +206,7 @@ fn chosen(one: &MeasuredFunction, all: &crate::collect::MeasuredFunctions) -> Ch
         module: plan.module.to_string(),
         address: Some(format!("{:#x}", plan.address)),
         entry: Some(EntryPoint {
-            offset: plan.entry.offset,
+            offset: plan.entry.offset.get(),
             kind: kind(plan.entry),
         }),
         exits: ExitPoints {

@@ -154,7 +154,7 @@ mod tests {
     use crate::collect::{Callers, PlannedFunction, PlannedPoint};
     use crate::kernel::ProbeCost;
     use crate::processes::ids::ProcessKey;
-    use crate::units::BootNs;
+    use crate::units::{BootNs, FileOffset};
 
     /// A function of two processes with a thousand calls of 10 us each, of which each makes two
     /// probed calls.
@@ -194,7 +194,7 @@ mod tests {
             file,
             shared: false,
             entry: PlannedPoint {
-                offset: 0,
+                offset: FileOffset::ZERO,
                 stepped: false,
             },
             exits: Ok(Vec::new()),

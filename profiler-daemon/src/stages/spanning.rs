@@ -16,6 +16,7 @@ use crate::symbols::chosen::{FilePoint, NoChoice};
 use crate::symbols::spans::{Endpoint, Key, SpanPlace, SpanText, UsdtText, argument_of, places};
 use crate::symbols::usdt::{self, ChosenUsdt, UsdtPlace};
 use crate::sys::clock::thread_ns;
+use crate::units::FileOffset;
 
 /// Sentences about places of one item in one file that cannot be probed, or not well.
 const MAX_SAID: usize = 20;
@@ -311,7 +312,7 @@ impl SpanChooser {
             }
         }
         // A place where a span ends and the next one starts is probed once.
-        let mut spans: BTreeMap<usize, (BTreeMap<u64, PlannedPlace>, Vec<String>)> =
+        let mut spans: BTreeMap<usize, (BTreeMap<FileOffset, PlannedPlace>, Vec<String>)> =
             BTreeMap::new();
         for (sought, places, said) in found.spans {
             let (at, role) = match sought {

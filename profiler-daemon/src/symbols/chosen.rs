@@ -16,6 +16,7 @@ use super::{
     file_tables::{Binding, Deadline, FileTables, SymbolEntry},
     usdt::MAX_PLACES,
 };
+use crate::units::FileOffset;
 use crate::unwind::points::{self, MAX_FUNCTION_BYTES, NoExits, NoProbe, Point};
 
 /// Most functions that may be chosen at a time.
@@ -139,7 +140,7 @@ fn without_parameters(name: &str) -> &str {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilePoint {
     /// From the start of the file, bytes.
-    pub offset: u64,
+    pub offset: FileOffset,
     /// The kernel executes the instruction elsewhere.
     pub stepped: bool,
 }
@@ -395,7 +396,7 @@ fn points_of(
     if known.chosen_at_start {
         return Err(Refused::ChosenAtStart);
     }
-    let of = |address: u64, size_bytes: u64| -> Result<(Vec<u8>, u64), Refused> {
+    let of = |address: u64, size_bytes: u64| -> Result<(Vec<u8>, FileOffset), Refused> {
         if size_bytes == 0 {
             return Err(Refused::NoSize);
         }
@@ -425,7 +426,7 @@ fn points_of(
     } else {
         points::find(&code, address, &ranges)?
     };
-    let in_file = |from: u64, at: u64| {
+    let in_file = |from: u64, at: FileOffset| {
         move |point: &Point| FilePoint {
             offset: at + (point.address - from),
             stepped: point.stepped,

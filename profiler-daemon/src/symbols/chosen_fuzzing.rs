@@ -56,7 +56,12 @@ pub(in crate::symbols) fn check(file: &File) {
 }
 
 /// Where instructions of a function begin that may be probed, from the start of the file.
-fn borders(file: &File, tables: &FileTables, address: u64, size_bytes: u64) -> BTreeSet<u64> {
+fn borders(
+    file: &File,
+    tables: &FileTables,
+    address: u64,
+    size_bytes: u64,
+) -> BTreeSet<FileOffset> {
     let size = usize::try_from(size_bytes.min(MAX_FUNCTION_BYTES as u64)).unwrap_or_default();
     let Some((code, offset)) = tables.code_bytes(file, address, size) else {
         return BTreeSet::new();

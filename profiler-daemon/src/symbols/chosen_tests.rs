@@ -100,7 +100,7 @@ fn a_function_of_this_program() {
     // The byte at each exit is a return.
     let bytes = fs::read(std::env::current_exe().unwrap()).unwrap();
     for exit in exits {
-        let byte = bytes[usize::try_from(exit.offset).unwrap()];
+        let byte = bytes[usize::try_from(exit.offset.get()).unwrap()];
         assert!(
             [0xc3, 0xc2, 0xe9, 0xeb].contains(&byte),
             "{byte:#x} at {exit:?}"

@@ -22,6 +22,7 @@ use crate::{
     },
     processes::{files::only_root_writes, module::ModuleId},
     sys::open_in_root::{LastLink, Root},
+    units::FileOffset,
     units::MonoNs,
 };
 
@@ -78,7 +79,7 @@ pub(super) struct ProgramFacts {
 
 impl ProgramFacts {
     /// The virtual address of a file offset.
-    pub(super) fn address(&self, offset: u64) -> Option<u64> {
+    pub(super) fn address(&self, offset: FileOffset) -> Option<u64> {
         address_of(&self.programs, offset)
     }
 
@@ -295,7 +296,7 @@ fn link(file: &File, sections: &Sections, name: &str) -> Option<Vec<u8>> {
         return None;
     }
     let mut bytes = vec![0; usize::try_from(section.size_bytes).ok()?];
-    file.read_exact_at(&mut bytes, section.offset).ok()?;
+    file.read_exact_at(&mut bytes, section.offset.get()).ok()?;
     Some(bytes)
 }
 

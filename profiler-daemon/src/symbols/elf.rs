@@ -36,6 +36,7 @@ use crate::{
     elf::symbol_tables,
     processes::{files::ModuleFile, module::ModuleId},
     sys::{bus_guard, clock::thread_ns, heap},
+    units::FileOffset,
     units::MonoNs,
 };
 
@@ -265,7 +266,7 @@ impl ElfNames {
         let deadline = Deadline::after(allowed_ns);
         let address = |place: &u64| match part {
             // What is in no segment is at no address.
-            Part::Own(_) => tables.address(*place).unwrap_or(u64::MAX),
+            Part::Own(_) => tables.address(FileOffset::new(*place)).unwrap_or(u64::MAX),
             Part::Debug(..) => *place,
         };
         let result = self.questions(part, tables, places.iter().map(address), deadline);

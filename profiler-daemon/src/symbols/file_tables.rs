@@ -11,6 +11,7 @@ use crate::{
         SymbolVersion, address_of, code_offset, loaded_offset, writable_segments_at,
     },
     sys::clock::thread_ns,
+    units::FileOffset,
 };
 
 /// Most sections of code looked at, far more than linkers make.
@@ -223,7 +224,7 @@ impl FileTables {
     }
 
     /// The virtual address of a file offset.
-    pub(super) fn address(&self, offset: u64) -> Option<u64> {
+    pub(super) fn address(&self, offset: FileOffset) -> Option<u64> {
         address_of(&self.programs, offset)
     }
 
@@ -234,7 +235,7 @@ impl FileTables {
         file: &File,
         address: u64,
         size: usize,
-    ) -> Option<(Vec<u8>, u64)> {
+    ) -> Option<(Vec<u8>, FileOffset)> {
         let offset = code_offset(&self.programs, address, size as u64)?;
         let mut bytes = vec![0; size];
         file.read_at(offset, &mut bytes).then_some((bytes, offset))
@@ -242,7 +243,7 @@ impl FileTables {
 
     /// Where so many bytes at this virtual address are in the file, and whether the program has
     /// them in no other writable memory besides; `None` where they are not loaded from it.
-    pub(super) fn data_offset(&self, address: u64, size_bytes: u64) -> Option<(u64, bool)> {
+    pub(super) fn data_offset(&self, address: u64, size_bytes: u64) -> Option<(FileOffset, bool)> {
         let offset = loaded_offset(&self.programs, address, size_bytes)?;
         Some((offset, writable_segments_at(&self.programs, offset) == 1))
     }

@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use super::chosen::{self, FilePoint, NoChoice, NotAPattern, Pattern};
 use super::usdt::{self, NotAUsdtPattern, UsdtPattern, UsdtPlace};
+use crate::units::FileOffset;
 
 /// Arguments that may be named: 0 to this, not included. A function has so many in registers.
 pub const MAX_ARGUMENTS: u8 = 6;
@@ -223,7 +224,7 @@ pub struct SpanPlace {
     /// Where to probe it.
     pub point: FilePoint,
     /// See [`UsdtPlace::semaphore`].
-    pub semaphore: Option<u64>,
+    pub semaphore: Option<FileOffset>,
     /// Where its key is.
     pub key: Argument,
 }

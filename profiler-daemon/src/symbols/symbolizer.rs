@@ -32,6 +32,7 @@ use crate::{
         heartbeat::Heartbeat,
         own_thread::{NotJoined, Questions},
     },
+    units::FileOffset,
     units::MonoNs,
 };
 
@@ -384,7 +385,7 @@ impl NameWorker {
             return self.elf.names(own, offsets, now_ns);
         };
         // What is in no segment is at no address that the other file knows.
-        let address = |offset: &u64| facts.address(*offset).unwrap_or(u64::MAX);
+        let address = |offset: &u64| facts.address(FileOffset::new(*offset)).unwrap_or(u64::MAX);
         let addresses: Vec<u64> = offsets.iter().map(address).collect();
         let part = Part::Debug(request.place.module, Arc::clone(debug));
         let mut found = self.elf.names(part, &addresses, now_ns);

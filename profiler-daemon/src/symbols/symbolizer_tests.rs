@@ -282,7 +282,7 @@ fn damaged_headers() {
         }
         let named = name(
             &mut worker(),
-            file_request(&path, libc.file_offset + 0x1000),
+            file_request(&path, (libc.file_offset + 0x1000).get()),
         );
         assert!(!named.function.name.is_empty());
         answers += 1;

@@ -12,6 +12,7 @@ use thiserror::Error;
 use super::chosen::{FilePoint, NoChoice, is_file, matches};
 use super::file_tables::{Deadline, FileTables};
 use crate::elf::{self, LE};
+use crate::units::FileOffset;
 use crate::unwind::points::{self, MAX_FUNCTION_BYTES, NoProbe, Point};
 
 /// Most bytes of notes that are read of one file.
@@ -128,7 +129,7 @@ pub struct UsdtPlace {
     pub point: Result<FilePoint, UsdtRefused>,
     /// A counter in the program's memory that says how many probe it, 2 bytes: where it is from the
     /// start of the file. Some programs make the arguments only if it is not 0.
-    pub semaphore: Option<u64>,
+    pub semaphore: Option<FileOffset>,
     /// It has one that cannot be raised: the file is laid out so that the kernel would raise
     /// whatever else is mapped from the same page. A program that looks at it is not followed.
     pub is_unraised: bool,
@@ -250,7 +251,7 @@ fn place(file: &File, tables: &FileTables, function: Option<u64>, note: &Note) -
     let semaphore = match note.semaphore {
         0 => Ok(None),
         address => match tables.data_offset(address, 2) {
-            Some((offset, is_alone)) if offset.is_multiple_of(2) => {
+            Some((offset, is_alone)) if offset.get().is_multiple_of(2) => {
                 is_unraised = !is_alone;
                 Ok(is_alone.then_some(offset))
             }
@@ -499,7 +500,7 @@ pub(super) mod fuzzing {
         for place in places {
             count += 1;
             if let Ok(point) = &place.point {
-                let at = usize::try_from(point.offset).expect("it is in the file");
+                let at = usize::try_from(point.offset.get()).expect("it is in the file");
                 assert!(at < bytes.len());
                 assert!(!bytes[at..].starts_with(&[0x0f, 0x1f, 0x44, 0x00, 0x00]));
             }

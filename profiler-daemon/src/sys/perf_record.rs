@@ -2,7 +2,7 @@
 //! give a record, nothing, or a rejection; reading them from memory shared with the kernel is
 //! `perf_ring`.
 
-use crate::units::MonoNs;
+use crate::units::{FileOffset, MonoNs};
 use perf_event_open_sys::bindings::{
     PERF_RECORD_COMM, PERF_RECORD_EXIT, PERF_RECORD_FORK, PERF_RECORD_LOST,
     PERF_RECORD_LOST_SAMPLES, PERF_RECORD_MISC_COMM_EXEC, PERF_RECORD_MISC_MMAP_BUILD_ID,
@@ -90,7 +90,7 @@ pub struct MmapEvent {
     /// Bytes; `start + len_bytes` does not overflow.
     pub len_bytes: u64,
     /// Where in the file the mapping begins, bytes.
-    pub file_offset: u64,
+    pub file_offset: FileOffset,
     /// Device of the file; 0:0 without a file.
     pub device: Device,
     /// Inode of the file; 0 without a file.
@@ -302,7 +302,7 @@ fn mmap(
         tid,
         start,
         len_bytes,
-        file_offset,
+        file_offset: FileOffset::new(file_offset),
         device: Device { major, minor },
         inode,
         inode_generation,
@@ -417,7 +417,7 @@ mod tests {
         };
         assert_eq!(
             (mmap.start, mmap.len_bytes, mmap.file_offset),
-            (0x7000, 0x2000, 0x1000)
+            (0x7000, 0x2000, FileOffset::new(0x1000))
         );
         assert_eq!(
             (mmap.device, mmap.inode),

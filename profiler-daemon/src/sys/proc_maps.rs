@@ -2,6 +2,7 @@
 //! hold anything.
 
 use super::perf_record::Device;
+use crate::units::FileOffset;
 
 /// One executable mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +12,7 @@ pub struct MapsEntry {
     /// Address behind the last one; larger than `start`.
     pub end: u64,
     /// Where in the file it begins, bytes.
-    pub file_offset: u64,
+    pub file_offset: FileOffset,
     /// Device of the file; 0:0 without one.
     pub device: Device,
     /// Inode of the file; 0 without one.
@@ -72,7 +73,7 @@ fn parse_line(line: &[u8]) -> Option<Option<MapsEntry>> {
     Some(Some(MapsEntry {
         start,
         end,
-        file_offset: hex(offset)?,
+        file_offset: FileOffset::new(hex(offset)?),
         device: Device {
             major: u32::try_from(major).ok()?,
             minor: u32::try_from(minor).ok()?,
@@ -141,7 +142,7 @@ mod tests {
             MapsEntry {
                 start: 0x55e0,
                 end: 0x5600,
-                file_offset: 0x1000,
+                file_offset: FileOffset::new(0x1000),
                 device: Device {
                     major: 0xfe,
                     minor: 1

@@ -6,6 +6,7 @@ use std::{
     os::fd::{FromRawFd as _, OwnedFd},
 };
 
+use crate::units::FileOffset;
 use perf_event_open_sys::{
     bindings::{PERF_ATTR_SIZE_VER5, PERF_FLAG_FD_CLOEXEC, perf_event_attr},
     perf_event_open,
@@ -17,9 +18,8 @@ const TYPE: &str = "/sys/bus/event_source/devices/uprobe/type";
 /// (`PERF_UPROBE_REF_CTR_OFFSET_SHIFT`).
 const COUNTER_SHIFT: u32 = 32;
 
-/// A probe at `offset` of the file that `path` leads to, bytes from its start. `counter`: where in
-/// the file there is a counter that is raised while the probe is there, 0: none. `pid`: in the
-/// memory of this process alone.
+/// A probe at `offset` of the file that `path` leads to. `counter`: where in the file there is a
+/// counter that is raised while the probe is there. `pid`: in the memory of this process alone.
 ///
 /// The event counts nothing: it is there for the program that is attached to it, which the kernel
 /// runs at each hit whether the event is enabled or not.
@@ -28,8 +28,13 @@ const COUNTER_SHIFT: u32 = 32;
 ///
 /// Not allowed, no such process (`ESRCH`), an instruction that cannot be probed, out of memory or
 /// files, or a counter that the kernel cannot be told of.
-pub fn open(path: &CStr, offset: u64, counter: u64, pid: Option<u32>) -> io::Result<OwnedFd> {
-    let counter = u32::try_from(counter)
+pub fn open(
+    path: &CStr,
+    offset: FileOffset,
+    counter: Option<FileOffset>,
+    pid: Option<u32>,
+) -> io::Result<OwnedFd> {
+    let counter = u32::try_from(counter.map_or(0, FileOffset::get))
         .map_err(|_| io::Error::other("its counter lies beyond the first 4 GiB of the file"))?;
     let mut attr = perf_event_attr {
         type_: event_type()?,
@@ -39,7 +44,7 @@ pub fn open(path: &CStr, offset: u64, counter: u64, pid: Option<u32>) -> io::Res
         ..perf_event_attr::default()
     };
     attr.__bindgen_anon_3.uprobe_path = path.as_ptr() as u64;
-    attr.__bindgen_anon_4.probe_offset = offset;
+    attr.__bindgen_anon_4.probe_offset = offset.get();
     // Nothing is to be done for it when threads are switched.
     attr.set_disabled(1);
     // The event is of one processor, or of one thread; the probe is in all memory, or in that of

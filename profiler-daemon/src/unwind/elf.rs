@@ -14,6 +14,7 @@ use crate::elf::{
 };
 
 pub use crate::elf::{ReadAt, Segment};
+use crate::units::FileOffset;
 
 /// Most bytes of a symbol table looked at.
 const MAX_SYMBOL_BYTES: u64 = 32 << 20;
@@ -204,7 +205,10 @@ fn frames(
 }
 
 /// Address, offset and most bytes of the `.eh_frame` that the loader's header points to.
-fn by_loader_header(file: &(impl ReadAt + ?Sized), loaded: &[Program]) -> Option<(u64, u64, u64)> {
+fn by_loader_header(
+    file: &(impl ReadAt + ?Sized),
+    loaded: &[Program],
+) -> Option<(u64, FileOffset, u64)> {
     let header = loaded
         .iter()
         .find(|program| program.kind == PT_GNU_EH_FRAME)?

@@ -8,6 +8,7 @@ use super::{
     elf::Segment,
     table::{BuildStats, UnwindTable},
 };
+use crate::units::FileOffset;
 
 /// Opens every file. The number behind it is the version: to be raised whenever rows mean something
 /// else.
@@ -38,7 +39,7 @@ pub(super) fn encode(key: &[u8], table: &UnwindTable) -> Vec<u8> {
     numbers(&table.stats).into_iter().for_each(&mut number);
     for segment in &table.segments {
         number(segment.address);
-        number(segment.offset);
+        number(segment.offset.get());
         number(segment.size_bytes);
     }
     for page in &table.pages {
@@ -107,7 +108,7 @@ fn parse(key: &[u8], content: &[u8]) -> Option<Result<UnwindTable, Damage>> {
     for _ in 0..segment_count {
         segments.push(Segment {
             address: number()?,
-            offset: number()?,
+            offset: FileOffset::new(number()?),
             size_bytes: number()?,
         });
     }

@@ -11,6 +11,7 @@ use super::{
     made_files::{CODE_ADDRESS, MadeSection, program},
     rows::MAX_PAGES,
 };
+use crate::units::FileOffset;
 
 /// Small enough to be reached by a small input.
 const LIMITS: BuildLimits = BuildLimits {
@@ -42,7 +43,7 @@ pub(crate) fn frame_section(input: &[u8]) {
     let elf = Elf {
         segments: vec![Segment {
             address: CODE_ADDRESS,
-            offset: 0,
+            offset: FileOffset::ZERO,
             size_bytes: 1 << 20,
         }],
         entry: 0,

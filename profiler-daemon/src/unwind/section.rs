@@ -8,6 +8,7 @@ use flate2::read::ZlibDecoder;
 
 use super::NoTable;
 use crate::elf::{self, CompressionHeader, ELFCOMPRESS_ZLIB, LE, ReadAt, Section};
+use crate::units::FileOffset;
 
 /// How a section's bytes lie in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +59,7 @@ pub(super) fn contents(
 /// Bytes of the file as they are.
 pub(super) fn read(
     file: &(impl ReadAt + ?Sized),
-    offset: u64,
+    offset: FileOffset,
     size_bytes: u64,
     max_bytes: u64,
 ) -> Result<Vec<u8>, NoTable> {
@@ -137,7 +138,7 @@ fn unpack<File: ReadAt + ?Sized>(
 /// A part of a file, read from its beginning to its end.
 struct FilePart<'a, File: ?Sized> {
     file: &'a File,
-    offset: u64,
+    offset: FileOffset,
     left: u64,
 }
 

@@ -35,7 +35,7 @@ use profiler_daemon::stages::instrumenting::Wanted;
 use profiler_daemon::stages::spanning::{Followed, SpanChooser};
 use profiler_daemon::symbols::lines::{Code, LineTable, NoLine, SourceLine, Step};
 use profiler_daemon::symbols::names::{FunctionKind, FunctionName};
-use profiler_daemon::units::{BootNs, MonoNs, UnixNs};
+use profiler_daemon::units::{BootNs, FileOffset, MonoNs, UnixNs};
 
 /// The process that runs, its start in ticks, and the one that was dropped.
 pub(crate) const RUNNING: u32 = 42;
@@ -350,11 +350,11 @@ fn measuring(id: u32, wanted: Wanted) -> InstrumentationState {
         })),
         shared: false,
         entry: PlannedPoint {
-            offset: 0x1000,
+            offset: FileOffset::new(0x1000),
             stepped: false,
         },
         exits: Ok(vec![PlannedPoint {
-            offset: 0x1020,
+            offset: FileOffset::new(0x1020),
             stepped: true,
         }]),
     };

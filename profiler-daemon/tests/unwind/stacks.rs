@@ -17,6 +17,7 @@ use crate::{
     programs,
     stopped::{self, Mapping, Stopped},
 };
+use profiler_daemon::units::FileOffset;
 
 const MAX_FRAMES: usize = 2048;
 /// Stops of each program.
@@ -111,7 +112,9 @@ fn ours(modules: &mut Modules, mappings: &[Mapping], thread: &Stopped) -> (Vec<u
         let memory = &mut Reader { thread };
         let result = match &modules.load(thread, mapping).table {
             Some(table) => {
-                let bias = table.bias(mapping.start, mapping.offset).unwrap();
+                let bias = table
+                    .bias(mapping.start, FileOffset::new(mapping.offset))
+                    .unwrap();
                 let row = table.row_for(address - bias).unwrap();
                 step(row, &mut registers, memory)
             }
@@ -147,7 +150,9 @@ fn theirs(modules: &mut Modules, mappings: &[Mapping], thread: &Stopped) -> (Vec
         let (Some(oracle), Some(table)) = (&loaded.oracle, &loaded.table) else {
             return (frames, false);
         };
-        let bias = table.bias(mapping.start, mapping.offset).unwrap();
+        let bias = table
+            .bias(mapping.start, FileOffset::new(mapping.offset))
+            .unwrap();
         // The register that stubs look at is the file's, as all of its expressions are.
         let mut view = registers;
         view[16] = registers[16].map(|pc| pc - bias);

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use super::super::spanning::PlannedItem;
 use crate::config::targets::Targets;
+use crate::units::FileOffset;
 
 /// A place to be probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedPoint {
     /// Where, from the start of the file, bytes.
-    pub offset: u64,
+    pub offset: FileOffset,
     /// Whether the kernel executes the instruction out of its line.
     pub stepped: bool,
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use profiler_common::spans::{Argument, SpanRow, UsdtRow};
 
 use crate::processes::ids::ProcessKey;
-use crate::units::MonoNs;
+use crate::units::{FileOffset, MonoNs};
 
 /// What hits are counted of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,11 +46,11 @@ pub struct PlannedPlace {
     /// Whether probes are in the memory of measured processes alone: the file is others' too.
     pub shared: bool,
     /// Where, from the start of the file, bytes.
-    pub offset: u64,
+    pub offset: FileOffset,
     /// Whether the kernel executes the instruction out of its line.
     pub stepped: bool,
     /// The counter that is raised while it is probed, from the start of the file.
-    pub semaphore: Option<u64>,
+    pub semaphore: Option<FileOffset>,
     /// What is done there: of [`profiler_common::spans::role`].
     pub roles: u32,
     /// The value, or the key.
@@ -76,7 +76,7 @@ pub struct TracedPlace {
     /// The file's path.
     pub module: Arc<str>,
     /// Where, from the start of the file, bytes.
-    pub offset: u64,
+    pub offset: FileOffset,
     /// Whether the kernel executes the instruction out of its line.
     pub stepped: bool,
     /// What is done there: of [`profiler_common::spans::role`].

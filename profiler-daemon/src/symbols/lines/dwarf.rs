@@ -134,7 +134,7 @@ fn end(path: &str) -> &str {
 }
 
 fn contents<'a>(image: &'a [u8], section: &Section) -> Result<Cow<'a, [u8]>, Broken> {
-    let from = usize::try_from(section.offset).map_err(|_| Broken::Unreadable)?;
+    let from = usize::try_from(section.offset.get()).map_err(|_| Broken::Unreadable)?;
     let length = usize::try_from(section.size_bytes).map_err(|_| Broken::Unreadable)?;
     let bytes = from.checked_add(length).and_then(|to| image.get(from..to));
     let bytes = bytes.ok_or(Broken::Unreadable)?;

@@ -23,6 +23,7 @@ use crate::{
         heartbeat::Heartbeat,
         own_thread::{NotJoined, Questions},
     },
+    units::FileOffset,
     units::MonoNs,
 };
 
@@ -282,7 +283,7 @@ impl Finder {
         let mut codes: Vec<Option<Code>> = vec![None; requests.len()];
         let mut left: VecDeque<(usize, u64)> = VecDeque::with_capacity(requests.len());
         for (index, request) in requests.iter().enumerate() {
-            match facts.address(request.place.offset) {
+            match facts.address(FileOffset::new(request.place.offset)) {
                 Some(address) => left.push_back((index, address)),
                 // It is in nothing that is loaded.
                 None => {
@@ -338,7 +339,8 @@ impl Finder {
         shared.counts.unknown[why as usize] += requests.len() as u64;
         let refused = requests.iter().map(|request| {
             let code = Code {
-                address: facts.and_then(|facts| facts.address(request.place.offset)),
+                address: facts
+                    .and_then(|facts| facts.address(FileOffset::new(request.place.offset))),
                 steps: Err(why),
             };
             shared.cache.insert(request.place, code.clone(), until_ns);

@@ -1,0 +1,140 @@
+//! Places in files and in memory, a type for each space. Each is a number of bytes and is written
+//! and read as that number. What lies between two of one space is a plain number of bytes.
+//!
+//! `+` and `-` are for what cannot leave the range of `u64`; the others say what they do there.
+
+use std::{
+    fmt,
+    ops::{Add, Sub},
+};
+
+use serde::{Deserialize, Serialize};
+
+/// Defines places of one space.
+macro_rules! position {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(
+            Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize,
+            Deserialize,
+        )]
+        #[serde(transparent)]
+        #[repr(transparent)]
+        pub struct $name(u64);
+
+        impl $name {
+            /// The first place.
+            pub const ZERO: Self = Self(0);
+
+            /// The place of this number, which is known to be of this space.
+            #[must_use]
+            pub const fn new(number: u64) -> Self {
+                Self(number)
+            }
+
+            /// Its number: for what is written, shown or given to the kernel.
+            #[must_use]
+            pub const fn get(self) -> u64 {
+                self.0
+            }
+
+            /// So many bytes further on; nothing where there is no such place.
+            #[must_use]
+            pub const fn checked_add(self, bytes: u64) -> Option<Self> {
+                match self.0.checked_add(bytes) {
+                    Some(number) => Some(Self(number)),
+                    None => None,
+                }
+            }
+
+            /// So many bytes further on, or the last place.
+            #[must_use]
+            pub const fn saturating_add(self, bytes: u64) -> Self {
+                Self(self.0.saturating_add(bytes))
+            }
+
+            /// So many bytes further on, modulo 2^64.
+            #[must_use]
+            pub const fn wrapping_add(self, bytes: u64) -> Self {
+                Self(self.0.wrapping_add(bytes))
+            }
+
+            /// So many bytes before, modulo 2^64.
+            #[must_use]
+            pub const fn wrapping_sub(self, bytes: u64) -> Self {
+                Self(self.0.wrapping_sub(bytes))
+            }
+
+            /// Bytes from `start` to here; nothing if that is behind.
+            #[must_use]
+            pub const fn checked_from(self, start: Self) -> Option<u64> {
+                self.0.checked_sub(start.0)
+            }
+
+            /// Bytes from `start` to here, modulo 2^64.
+            #[must_use]
+            pub const fn wrapping_from(self, start: Self) -> u64 {
+                self.0.wrapping_sub(start.0)
+            }
+        }
+
+        /// So many bytes further on.
+        impl Add<u64> for $name {
+            type Output = Self;
+
+            fn add(self, bytes: u64) -> Self {
+                Self(self.0 + bytes)
+            }
+        }
+
+        /// So many bytes before.
+        impl Sub<u64> for $name {
+            type Output = Self;
+
+            fn sub(self, bytes: u64) -> Self {
+                Self(self.0 - bytes)
+            }
+        }
+
+        /// Bytes since a place that is not behind.
+        impl Sub for $name {
+            type Output = u64;
+
+            fn sub(self, start: Self) -> u64 {
+                self.0 - start.0
+            }
+        }
+
+        impl fmt::LowerHex for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::LowerHex::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
+position! {
+    /// A place in a file: bytes from its beginning.
+    FileOffset
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Check that what leaves the range is told, stopped or wrapped, each as its name says.
+    #[test]
+    fn arithmetic_at_the_end() {
+        let (first, last) = (FileOffset::new(3), FileOffset::new(u64::MAX));
+        assert_eq!(first + 7, FileOffset::new(10));
+        assert_eq!((first + 7) - first, 7);
+        assert_eq!((first + 7) - 7, first);
+        assert_eq!(last.checked_add(1), None);
+        assert_eq!(last.saturating_add(1), last);
+        assert_eq!(last.wrapping_add(4), first);
+        assert_eq!(first.wrapping_sub(4), last);
+        assert_eq!(first.checked_from(last), None);
+        assert_eq!(first.wrapping_from(last), 4);
+        assert_eq!(format!("{first:#x}"), "0x3");
+    }
+}
