@@ -5,7 +5,6 @@ mod instrumenting;
 mod live;
 mod memory;
 mod replay;
-mod scrape;
 mod spending;
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,9 @@
 //! The daemon's own health and the totals of groups of processes, as Prometheus reads them.
 //!
 //! Every metric is declared once, in `table`; the exposition and docs/metrics.md are made from
-//! that. Series are built anew for each scrape from plain data ([`MetricsInput`]): nothing is held
-//! between scrapes but the count of requests. Label values that programs chose are cut and cleaned
-//! here, whatever their source.
+//! that. Series are built anew for each scrape from what the parts of the daemon say of themselves
+//! ([`MetricsInput`]): nothing is held between scrapes but the count of requests. Label values that
+//! programs chose are cut and cleaned here, whatever their source.
 
 mod exposition;
 mod input;
@@ -11,10 +11,7 @@ mod requests;
 mod table;
 
 pub use exposition::{MAX_LABEL_BYTES, MetricsError, documentation, exposition};
-pub use input::{
-    CLASS_NAMES, DrainInput, GroupInput, LineInput, MapInput, MeasuringInput, MetricsInput,
-    OutsideInput, OwnInput, ProgramInput, SpendingInput, StackInput, SymbolCacheInput, UnwindInput,
-};
+pub use input::MetricsInput;
 pub use requests::{RequestCounts, StreamCounts, StreamEnd, StreamTotals};
 
 /// The content type of the exposition.

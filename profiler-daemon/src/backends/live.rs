@@ -20,7 +20,7 @@ use crate::api::{
 use crate::collect::{CollectorState, Command, MemoryPart, SessionUnchanged};
 use crate::config::Config;
 use crate::config::targets::Targets;
-use crate::metrics::RequestCounts;
+use crate::metrics::{self, MetricsInput, RequestCounts};
 use crate::profile::frames::FrameId;
 use crate::profile::sessions::{SessionChange, SessionChanged};
 use crate::profile::snapshot::Snapshot;
@@ -36,7 +36,6 @@ use crate::sys::{heap, own_cost};
 
 use super::facts::Facts;
 use super::memory;
-use super::scrape;
 use super::spending;
 
 /// A pass that is not older than this is fresh.
@@ -63,7 +62,7 @@ pub struct Live {
 #[derive(Clone, Default)]
 struct Known {
     /// How it was when it last answered.
-    state: Option<CollectorState>,
+    state: Option<Arc<CollectorState>>,
     /// Why it did not answer when it was last asked.
     silence: Option<Unanswered>,
 }
@@ -99,12 +98,12 @@ impl Live {
 
     /// Asks for the collector's state, which what [`Source::status`] says is made from, and answers
     /// it. Where there is no answer, the last one stays.
-    pub async fn look(&self) -> Option<CollectorState> {
+    pub async fn look(&self) -> Option<Arc<CollectorState>> {
         let answer = self.access.state().await;
         let mut known = lock(&self.known);
         known.silence = answer.as_ref().err().copied();
-        let state = answer.ok()?;
-        known.state = Some(state.clone());
+        let state = Arc::new(answer.ok()?);
+        known.state = Some(Arc::clone(&state));
         Some(state)
     }
 
@@ -123,7 +122,7 @@ impl Live {
         let mut is_ready = false;
         loop {
             let state = self.look().await;
-            tell(state.as_ref());
+            tell(state.as_deref());
             is_ready |= state.is_some_and(|state| state.passes > 0);
             tokio::time::sleep(if is_ready {
                 STATE_PERIOD
@@ -212,20 +211,27 @@ impl Live {
             (None, None)
         };
         let facts = lock(&self.facts).clone();
-        let input = scrape::input(
-            self,
-            &facts,
-            &self
-                .access
-                .heartbeats()
-                .pulses(monotonic_ns())
-                .collect::<Vec<_>>(),
-            state.as_ref(),
-            snapshot.as_deref(),
-            self.access.symbol_counts(),
-            self.access.line_counts(),
-        );
-        crate::metrics::exposition(&input).map_err(|error| Unavailable(error.to_string()))
+        let state = state.as_ref();
+        let pulses: Vec<Pulse> = self.access.heartbeats().pulses(monotonic_ns()).collect();
+        let own = own_cost::OwnCost::now();
+        let input = MetricsInput {
+            version: &facts.version,
+            kernel_release: &facts.kernel_release,
+            config: &self.config,
+            degraded_features: degraded(&facts, state, &pulses).len(),
+            pulses: &pulses,
+            state,
+            snapshot: snapshot.as_deref(),
+            groups: snapshot.as_deref().map(Snapshot::groups),
+            symbols: self.access.symbol_counts(),
+            lines: self.access.line_counts(),
+            own,
+            open_files: own_cost::open_files(),
+            started_unix_ns: facts.started_unix_ns,
+            memory: &self.memory(state, own),
+            requests: &self.requests,
+        };
+        metrics::exposition(&input).map_err(|error| Unavailable(error.to_string()))
     }
 
     async fn change_sessions(
@@ -276,31 +282,29 @@ impl Source for Live {
     fn status(&self) -> Status {
         let facts = lock(&self.facts).clone();
         let state = lock(&self.known).state.clone();
-        let degraded = facts.degraded_now(state.as_ref(), monotonic_ns());
+        let state = state.as_deref();
+        let pulses: Vec<Pulse> = self.access.heartbeats().pulses(monotonic_ns()).collect();
         let own = own_cost::OwnCost::now();
         let mut settings = self.config.in_force();
         settings.insert("targets".to_owned(), self.targets().in_force().into());
+        let degraded = degraded(&facts, state, &pulses);
         Status {
             version: facts.version,
             kernel_release: facts.kernel_release,
             uptime_s: crate::sys::clock::unix_ns().saturating_since(facts.started_unix_ns)
                 / 1_000_000_000,
             settings,
-            attached: state.as_ref().map(attached).unwrap_or_default(),
-            degraded: degraded
-                .into_iter()
-                .chain(state.iter().flat_map(without_ticks))
-                .chain(self.stuck().iter().map(stuck))
-                .collect(),
+            attached: state.map(attached).unwrap_or_default(),
+            degraded,
             own_cost: OwnCost {
                 cpu_seconds_total: (own.user_ns + own.system_ns) as f64 / 1e9,
                 resident_bytes: own.resident_bytes,
                 memory_bytes: self
-                    .memory(state.as_ref(), own)
+                    .memory(state, own)
                     .into_iter()
                     .map(|(part, bytes)| (part.to_owned(), bytes))
                     .collect(),
-                kernel_map_bytes: state.as_ref().map(kernel_bytes),
+                kernel_map_bytes: state.map(kernel_bytes),
                 programs: state
                     .iter()
                     .flat_map(|state| &state.programs)
@@ -311,15 +315,12 @@ impl Source for Live {
                     })
                     .collect(),
             },
-            spending: state
-                .as_ref()
-                .map(|state| spending::status(&state.spending, &state.counters))
-                .unwrap_or_default(),
-            instrumentation: state.as_ref().map(measuring).unwrap_or_default(),
+            spending: state.map(spending::status).unwrap_or_default(),
+            instrumentation: state.map(measuring).unwrap_or_default(),
             profile: ProfileRoom {
-                stack_bytes: state.as_ref().map_or(0, |state| state.stack_bytes),
+                stack_bytes: state.map_or(0, |state| state.stack_bytes),
                 stack_max_bytes: self.config.limits.profile_stack_bytes as u64,
-                recent_past_bytes: state.as_ref().map_or(0, |state| state.recent_past_bytes),
+                recent_past_bytes: state.map_or(0, |state| state.recent_past_bytes),
                 recent_past_max_bytes: self.config.limits.recent_past_bytes as u64,
                 losses: state
                     .iter()
@@ -327,7 +328,7 @@ impl Source for Live {
                     .map(|(name, count)| (name.to_string(), *count))
                     .collect(),
             },
-            unwinding: state.as_ref().map(unwinding).unwrap_or_default(),
+            unwinding: state.map(unwinding).unwrap_or_default(),
             replay: None,
             lines: line_reading(&self.access.line_counts()),
         }
@@ -420,20 +421,20 @@ fn attached(state: &CollectorState) -> Vec<AttachedProgram> {
     tracepoints.chain(ticks).collect()
 }
 
-/// Processors on which nothing is sampled.
-fn without_ticks(state: &CollectorState) -> impl Iterator<Item = Degraded> {
-    state.without_ticks.iter().map(|(cpu, why)| Degraded {
+/// What works less well than it should, as of now.
+fn degraded(facts: &Facts, state: Option<&CollectorState>, pulses: &[Pulse]) -> Vec<Degraded> {
+    let without_ticks = state.iter().flat_map(|state| &state.without_ticks);
+    let without_ticks = without_ticks.map(|(cpu, why)| Degraded {
         what: format!("samples on processor {cpu}"),
         why: format!("it has no timer tick: {why}"),
-    })
-}
-
-/// A thread that is stuck.
-fn stuck(pulse: &Pulse) -> Degraded {
-    Degraded {
+    });
+    let stuck = pulses.iter().filter(|pulse| pulse.trouble.is_some());
+    let stuck = stuck.map(|pulse| Degraded {
         what: format!("thread {}", pulse.thread),
         why: pulse.to_string(),
-    }
+    });
+    let now = facts.degraded_now(state, monotonic_ns());
+    now.into_iter().chain(without_ticks).chain(stuck).collect()
 }
 
 pub(super) fn unavailable(unanswered: Unanswered) -> Unavailable {
@@ -488,10 +489,7 @@ fn measuring(state: &CollectorState) -> Measuring {
     reason = "a percentage of walks needs no more than 53 bits"
 )]
 fn unwinding(state: &CollectorState) -> Unwinding {
-    let ended = |failure: UnwindFailure| {
-        let end = StackEnd::Incomplete(failure).to_u32() as usize;
-        state.walk_ends.get(end).copied().unwrap_or(0)
-    };
+    let ended = |failure: UnwindFailure| state.walks_ended(StackEnd::Incomplete(failure));
     Unwinding {
         tables: state.unwinding.map(|unwinding| unwinding.fill.tables),
         table_bytes: state

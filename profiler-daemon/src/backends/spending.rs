@@ -1,13 +1,13 @@
-//! What profiling costs, as status and metrics tell it.
+//! What profiling costs, as the status tells it.
 
 use profiler_common::Counter;
 
 use crate::api::Spending;
-use crate::collect::SpendingState;
-use crate::metrics::SpendingInput;
+use crate::collect::CollectorState;
 
 /// For the status.
-pub(super) fn status(state: &SpendingState, counters: &[u64]) -> Spending {
+pub(super) fn status(collector: &CollectorState) -> Spending {
+    let state = &collector.spending;
     let percent = |share: Option<f64>| share.map(|share| (share * 1e6).round() / 1e4);
     Spending {
         budget_percent: percent(state.machine_budget()),
@@ -23,32 +23,11 @@ pub(super) fn status(state: &SpendingState, counters: &[u64]) -> Spending {
         gave_way_total: state.gave_way,
         came_back_total: state.came_back,
         samples_total: state.looks,
-        walks_over_budget_total: counted(counters, Counter::WalksOverBudget),
-        ticks_over_budget_total: counted(counters, Counter::TicksOverBudget),
+        walks_over_budget_total: collector.counter(Counter::WalksOverBudget),
+        ticks_over_budget_total: collector.counter(Counter::TicksOverBudget),
         untraced_seconds_total: state.untraced_ns as f64 / 1e9,
         hooks_price_ns: state.prices.hooks_ns.round(),
         call_price_ns: state.prices.call_ns.round(),
         switch_price_ns: state.prices.switch_ns.round(),
     }
-}
-
-/// For the metrics.
-pub(super) fn metrics(state: &SpendingState, counters: &[u64]) -> SpendingInput {
-    SpendingInput {
-        programs_ns_total: state.programs_ns,
-        walks_ns_total: state.walks_ns,
-        late_ratio: state.late_share,
-        budget_ratio: state.machine_budget(),
-        all_calls: !state.only_samples(),
-        gave_way_total: state.gave_way,
-        came_back_total: state.came_back,
-        samples_total: state.looks,
-        walks_over_budget_total: counted(counters, Counter::WalksOverBudget),
-        ticks_over_budget_total: counted(counters, Counter::TicksOverBudget),
-        untraced_ns_total: state.untraced_ns,
-    }
-}
-
-fn counted(counters: &[u64], counter: Counter) -> u64 {
-    counters.get(counter as usize).copied().unwrap_or_default()
 }

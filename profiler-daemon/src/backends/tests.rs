@@ -14,7 +14,6 @@ use crate::api::{BoxFuture, Source as _, TargetsFailure, Unavailable};
 use crate::collect::{CollectorState, Command, Commander, TableFill, TableTold, TargetsRefused};
 use crate::config::Config;
 use crate::config::targets::Targets;
-use crate::kernel::{Attached, KernelSettings, SystemCalls};
 use crate::profile::Profile;
 use crate::profile::limits::Limits;
 use crate::stages::Access;
@@ -60,49 +59,6 @@ fn live_with(
     (live, commands, commander, targets)
 }
 
-fn state(passes: u64) -> CollectorState {
-    CollectorState {
-        attached: Attached::default(),
-        without_ticks: vec![(3, "it came online".to_owned())],
-        settings: KernelSettings {
-            frequency_hz: 99,
-            min_interval_ns: 0,
-            system_calls: SystemCalls::All,
-            max_threads: 1,
-            stacks_per_drain: 1,
-            ring_bytes: 4096,
-            user_frames: 1,
-            mappings: 1,
-            unwind_chunks: 1,
-        },
-        passes,
-        failures: 0,
-        busy_ns: 0,
-        counters: vec![7; profiler_common::Counter::ALL.len()],
-        fill: Vec::new(),
-        maps: Vec::new(),
-        programs: Default::default(),
-        side_band: None,
-        processes: Default::default(),
-        files: Default::default(),
-        threads: 1,
-        tables: Vec::new(),
-        tables_told: Vec::new(),
-        memory: vec![("frames", 100)],
-        stack_bytes: 0,
-        recent_past_bytes: 0,
-        losses: Default::default(),
-        unreadable: Default::default(),
-        walk_ends: Vec::new(),
-        coverage: Vec::new(),
-        unwinding: None,
-        outside: Default::default(),
-        spending: Default::default(),
-        measuring: Default::default(),
-        files_without: Default::default(),
-    }
-}
-
 /// Answers the questions that come, as a collector after so many passes would, until `work` is
 /// done.
 async fn answering<T>(
@@ -110,7 +66,7 @@ async fn answering<T>(
     passes: u64,
     work: impl Future<Output = T>,
 ) -> T {
-    answering_with(commands, &state(passes), work).await
+    answering_with(commands, &CollectorState::made_up(passes), work).await
 }
 
 /// Answers them as a collector that is in this state.
@@ -216,7 +172,7 @@ async fn a_table_that_fills_is_told() {
         refused: 3,
         consequence: "what finds none is [unknown] (frames_full)",
     };
-    let mut full = state(1);
+    let mut full = CollectorState::made_up(1);
     full.without_ticks.clear();
     full.tables = vec![frames];
     answering_with(&commands, &full, live.look()).await.unwrap();

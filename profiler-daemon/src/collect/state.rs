@@ -3,6 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use profiler_common::limits::CALLS_PER_THREAD;
+use profiler_common::{Counter, StackEnd};
+
+#[cfg(test)]
+use crate::kernel::SystemCalls;
 use crate::kernel::{Attached, KernelSettings, MapCost};
 use crate::processes::files::FileCounts;
 use crate::processes::live::ProcessCounts;
@@ -81,6 +86,59 @@ pub struct CollectorState {
     pub files_without: FilesWithout,
 }
 
+impl CollectorState {
+    /// A counter of the programs.
+    #[must_use]
+    pub fn counter(&self, counter: Counter) -> u64 {
+        self.counters.get(counter as usize).copied().unwrap_or(0)
+    }
+
+    /// How many walks of user stacks ended so.
+    #[must_use]
+    pub fn walks_ended(&self, end: StackEnd) -> u64 {
+        let end = end.to_u32() as usize;
+        self.walk_ends.get(end).copied().unwrap_or(0)
+    }
+
+    /// Elements of a map in use at the last pass; of those that nobody counts 0.
+    #[must_use]
+    pub fn map_entries(&self, map: &MapCost) -> u64 {
+        let fill = |what: &str| {
+            let mut fills = self.fill.iter();
+            fills
+                .find(|(name, _)| *name == what)
+                .map_or(0, |(_, count)| *count)
+        };
+        let free = |elements: u32, used: u64| u64::from(elements).saturating_sub(used + 1);
+        let max_threads = self.settings.max_threads;
+        let unwinding = self.unwinding.unwrap_or_default();
+        match &*map.name {
+            "THREADS" => fill("threads"),
+            "FREE_SLOTS" => free(max_threads, fill("threads")),
+            "SUMS_0" | "SUMS_1" => fill("stacks_per_drain"),
+            "CALL_ROWS_BY_INDEX" | "CALL_ROW_INDEX" => fill("system_call_rows"),
+            "FREE_CALL_ROWS" => free(
+                max_threads.saturating_mul(CALLS_PER_THREAD),
+                fill("system_call_rows"),
+            ),
+            "PROCESSES" => unwinding.processes as u64,
+            "MAPPINGS" => u64::from(unwinding.fill.mappings),
+            "PAGES" => u64::from(unwinding.fill.pages),
+            "TABLES" => u64::from(unwinding.fill.tables),
+            _ => 0,
+        }
+    }
+
+    /// Kernel memory that a map takes, with what it points to, bytes.
+    #[must_use]
+    pub fn map_bytes(&self, map: &MapCost) -> u64 {
+        match (&*map.name, self.unwinding) {
+            ("ROW_CHUNKS", Some(unwinding)) => map.bytes + unwinding.fill.allocated_bytes,
+            _ => map.bytes,
+        }
+    }
+}
+
 /// Records of threads that were being changed whenever they were looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unreadable {
@@ -90,4 +148,51 @@ pub struct Unreadable {
     pub last: usize,
     /// When that was, monotonic nanoseconds.
     pub last_ns: MonoNs,
+}
+
+#[cfg(test)]
+impl CollectorState {
+    /// That of a collector after so many passes, on whose machine little happens.
+    pub(crate) fn made_up(passes: u64) -> Self {
+        Self {
+            attached: Attached::default(),
+            without_ticks: vec![(3, "it came online".to_owned())],
+            settings: KernelSettings {
+                frequency_hz: 99,
+                min_interval_ns: 0,
+                system_calls: SystemCalls::All,
+                max_threads: 1,
+                stacks_per_drain: 1,
+                ring_bytes: 4096,
+                user_frames: 1,
+                mappings: 1,
+                unwind_chunks: 1,
+            },
+            passes,
+            failures: 0,
+            busy_ns: 0,
+            counters: vec![7; Counter::ALL.len()],
+            fill: Vec::new(),
+            maps: Vec::new(),
+            programs: BTreeMap::default(),
+            side_band: None,
+            processes: ProcessCounts::default(),
+            files: FileCounts::default(),
+            threads: 1,
+            tables: Vec::new(),
+            tables_told: Vec::new(),
+            memory: vec![("frames", 100)],
+            stack_bytes: 0,
+            recent_past_bytes: 0,
+            losses: Counts::default(),
+            unreadable: Unreadable::default(),
+            walk_ends: Vec::new(),
+            coverage: Vec::new(),
+            unwinding: None,
+            outside: OutsideCounts::default(),
+            spending: SpendingState::default(),
+            measuring: MeasuringCounts::default(),
+            files_without: FilesWithout::default(),
+        }
+    }
 }

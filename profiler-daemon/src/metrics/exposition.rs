@@ -55,7 +55,7 @@ fn clean(value: &str) -> String {
 /// # Errors
 ///
 /// When the encoder refuses a family, which the declarations rule out.
-pub fn exposition(input: &MetricsInput) -> Result<String, MetricsError> {
+pub fn exposition(input: &MetricsInput<'_>) -> Result<String, MetricsError> {
     let families: Vec<_> = FAMILIES
         .iter()
         .filter_map(|family| build(family, input))
@@ -66,7 +66,7 @@ pub fn exposition(input: &MetricsInput) -> Result<String, MetricsError> {
 }
 
 /// One family with its series; none when it has none, because an empty family may not be exposed.
-fn build(family: &Family, input: &MetricsInput) -> Option<MetricFamily> {
+fn build(family: &Family, input: &MetricsInput<'_>) -> Option<MetricFamily> {
     let mut series = Series::default();
     (family.read)(input, &mut series);
     if series.0.is_empty() {

@@ -35,8 +35,7 @@ impl RequestCounts {
         *counts.entry((handler, code)).or_default() += 1;
     }
 
-    /// All counts so far, in the order of handlers and codes, for
-    /// [`MetricsInput::http_requests_total`](super::MetricsInput::http_requests_total).
+    /// All counts so far, in the order of handlers and codes.
     #[must_use]
     pub fn totals(&self) -> Vec<(&'static str, u16, u64)> {
         let counts = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,8 +71,7 @@ pub struct StreamCounts {
     ended: [AtomicU64; StreamEnd::ALL.len()],
 }
 
-/// What was counted of streams of events, for
-/// [`MetricsInput::http_streams`](super::MetricsInput::http_streams).
+/// What was counted of streams of events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StreamTotals {
     /// Streams that are open.

@@ -3,133 +3,160 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use super::input::{
-    DrainInput, GroupInput, LineInput, MapInput, MeasuringInput, MetricsInput, OutsideInput,
-    OwnInput, ProgramInput, SpendingInput, StackInput, SymbolCacheInput, UnwindInput,
-};
-use super::table::{FAMILIES, Kind};
-use super::{MAX_LABEL_BYTES, RequestCounts, StreamTotals, exposition};
+use std::collections::BTreeMap;
 
-/// An input in which every metric has a series.
-fn full() -> MetricsInput {
-    MetricsInput {
-        version: "1.2.3".to_owned(),
-        kernel_release: "6.1.0".to_owned(),
-        ready: true,
-        degraded_features: 1,
-        heartbeat_ages_ns: vec![("symbols", 1_500_000_000), ("unwind", 0)],
-        frequency_hz: 99,
-        samples_total: 1_000,
-        discarded_total: vec![("idle".to_owned(), 5)],
-        losses_total: vec![("map_full".to_owned(), 0)],
-        stacks: StackInput {
-            complete_total: 10,
-            truncated_total: 2,
-            failed_total: 1,
-        },
-        groups: vec![
-            GroupInput {
-                name: "ssh.service".to_owned(),
-                samples_total: 3,
-                classes_ns: [1_500_000_000, 2, 3_000_000_000, 0, 0],
-            },
-            GroupInput {
-                name: "other".to_owned(),
-                ..GroupInput::default()
-            },
-        ],
-        groups_limit: 100,
-        groups_overflow_samples_total: 7,
-        processes: 50,
-        processes_exited: 4,
-        threads: 80,
-        tables: vec![("frames", 900, 1_000)],
-        profile_stack_bytes: 1,
-        profile_stack_max_bytes: 2,
-        recent_past_bytes: 3,
-        recent_past_max_bytes: 4,
-        drain: DrainInput {
-            passes_total: 60,
-            failures_total: 0,
-            busy_ns_total: 12_000_000,
-        },
-        maps: vec![MapInput {
-            name: "THREADS".to_owned(),
-            entries: 80,
+use profiler_common::unwind::{StackEnd, UnwindFailure};
+
+use super::table::{FAMILIES, Kind};
+use super::{MAX_LABEL_BYTES, MetricsInput, RequestCounts, StreamEnd, exposition};
+use crate::collect::{Budget, CollectorState, EstimatedCost, SpendingState, TableFill};
+use crate::config::Config;
+use crate::kernel::MapCost;
+use crate::profile::groups::{GroupCounters, GroupsView};
+use crate::profile::input::DrainPass;
+use crate::profile::snapshot::Snapshot;
+use crate::profile::{Profile, limits::Limits};
+use crate::symbols::{lines::finder::LineCounts, symbolizer::SymbolCounts};
+use crate::sys::heartbeat::Pulse;
+use crate::sys::own_cost::OwnCost;
+use crate::units::{MonoNs, UnixNs};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// What the parts of a daemon say of themselves.
+struct Daemon {
+    config: Config,
+    state: CollectorState,
+    snapshot: Snapshot,
+    groups: GroupsView,
+    requests: RequestCounts,
+}
+
+impl Daemon {
+    /// One of which every metric has a series.
+    fn new() -> Self {
+        let mut walk_ends = vec![0; 64];
+        walk_ends[StackEnd::Complete.to_u32() as usize] = 10;
+        walk_ends[StackEnd::Incomplete(UnwindFailure::ALL[0]).to_u32() as usize] = 3;
+        let cost = EstimatedCost {
+            runs: 3,
+            run_ns: 2 * SECOND_NS,
+        };
+        let map = |name: &str| MapCost {
+            name: name.to_owned(),
             max_entries: 16_384,
-            memory_bytes: Some(9),
-        }],
-        programs: vec![ProgramInput {
-            name: "tick".to_owned(),
-            run_ns_total: 2_000_000_000,
-            runs_total: 3,
-        }],
-        unwind: UnwindInput {
-            failures_total: vec![("no_table", 3)],
-            none_total: vec![("not_elf", 1)],
-            troubles_total: vec![("evicted", 0)],
-            ..UnwindInput::default()
-        },
-        outside: OutsideInput {
-            looks_total: vec![("kept", 5)],
-            readers_total: vec![("started", 2)],
-            ..OutsideInput::default()
-        },
-        symbol_cache: SymbolCacheInput {
-            requests_total: 9,
-            hits_total: 8,
-            unknown_total: vec![("too_slow", 2), ("pending", 7)],
-            evictions_total: 0,
-            perf_maps_cut_total: 4,
-            bytes: 1,
-            max_bytes: 2,
-        },
-        lines: LineInput {
-            unknown_total: vec![("no_file", 3)],
-            failures_total: vec![("worker_time", 1)],
-            ..LineInput::default()
-        },
-        spending: SpendingInput {
-            programs_ns_total: 5,
-            walks_ns_total: 3,
-            late_ratio: Some(0.004),
-            budget_ratio: Some(0.01),
-            all_calls: false,
-            gave_way_total: 3,
-            came_back_total: 2,
-            samples_total: 12,
-            walks_over_budget_total: 400,
-            ticks_over_budget_total: 30,
-            untraced_ns_total: 7_000_000_000,
-        },
-        own: OwnInput {
-            cpu_seconds_total: 1.5,
-            resident_bytes: 1 << 20,
-            open_files: 9,
-            ..OwnInput::default()
-        },
-        measuring: MeasuringInput {
-            running: 1,
-            points: 12,
-            given_up_total: 2,
-            hits_total: 1_000,
-            missed_total: vec![("probes_no_row", 5)],
-        },
-        http_requests_total: vec![("functions", 200, 3), ("functions", 400, 1)],
-        http_connections_given_up_total: 3,
-        memory_bytes: vec![("frames", 300)],
-        http_streams: StreamTotals {
-            open: 2,
-            sent_total: 5,
-            ended_total: vec![("client", 1), ("slow", 4)],
-        },
+            bytes: 9,
+        };
+        let mut state = CollectorState::made_up(60);
+        state.settings.max_threads = 100;
+        state.fill = vec![("threads", 80), ("stacks_per_drain", 5)];
+        state.maps = ["THREADS", "FREE_SLOTS", "SUMS_1"].map(map).into();
+        state.programs = BTreeMap::from([("tick".to_owned(), cost)]);
+        state.tables = vec![TableFill {
+            table: "frames",
+            holds: "frames",
+            used: 900,
+            limit: 1_000,
+            refused: 0,
+            consequence: "",
+        }];
+        state.walk_ends = walk_ends;
+        state.spending = SpendingState {
+            budget: Some(Budget {
+                machine: 0.01,
+                process: 0.05,
+            }),
+            late_share: Some(0.004),
+            ..SpendingState::default()
+        };
+        let mut profile = Profile::new(Limits::default(), MonoNs::ZERO, UnixNs::ZERO);
+        profile.apply(DrainPass {
+            losses: [("map_full".into(), 0)].into(),
+            ..DrainPass::default()
+        });
+        let requests = RequestCounts::default();
+        for code in [200, 200, 200, 400] {
+            requests.count("functions", code);
+        }
+        requests.count_given_up();
+        for end in [StreamEnd::Client, StreamEnd::Slow, StreamEnd::Slow] {
+            requests.streams.opened();
+            requests.streams.ended(end);
+        }
+        requests.streams.opened();
+        let counters = GroupCounters {
+            samples: 3,
+            classes: [1_500_000_000, 2, 3_000_000_000, 0, 0],
+        };
+        Self {
+            config: Config::default(),
+            state,
+            snapshot: profile.snapshot(),
+            groups: groups([
+                ("ssh.service", counters),
+                ("other", GroupCounters::default()),
+            ]),
+            requests,
+        }
+    }
+
+    fn input(&self) -> MetricsInput<'_> {
+        MetricsInput {
+            state: Some(&self.state),
+            snapshot: Some(&self.snapshot),
+            groups: Some(&self.groups),
+            ..self.begun()
+        }
+    }
+
+    /// Before anything was counted.
+    fn begun(&self) -> MetricsInput<'_> {
+        MetricsInput {
+            version: "1.2.3",
+            kernel_release: "6.1.0",
+            config: &self.config,
+            degraded_features: 1,
+            pulses: &[Pulse {
+                thread: "symbols",
+                age_ns: 1_500_000_000,
+                trouble: None,
+            }],
+            state: None,
+            snapshot: None,
+            groups: None,
+            symbols: SymbolCounts {
+                requests: 9,
+                hits: 8,
+                ..SymbolCounts::default()
+            },
+            lines: LineCounts::default(),
+            own: OwnCost {
+                user_ns: SECOND_NS,
+                system_ns: SECOND_NS / 2,
+                ..OwnCost::default()
+            },
+            open_files: (9, 1024),
+            started_unix_ns: UnixNs::new(7 * SECOND_NS),
+            memory: &[("frames", 300)],
+            requests: &self.requests,
+        }
+    }
+}
+
+fn groups<const N: usize>(groups: [(&str, GroupCounters); N]) -> GroupsView {
+    GroupsView {
+        groups: groups
+            .map(|(name, counters)| (name.into(), counters))
+            .into(),
+        ..GroupsView::default()
     }
 }
 
 #[test]
 fn every_metric_is_exposed_with_its_numbers() {
     // Check that every declared metric has a series, and that durations arrive in seconds.
-    let text = exposition(&full()).unwrap();
+    let daemon = Daemon::new();
+    let text = exposition(&daemon.input()).unwrap();
     for family in FAMILIES {
         assert!(
             text.contains(&format!("# HELP {} ", family.name)),
@@ -148,18 +175,55 @@ fn every_metric_is_exposed_with_its_numbers() {
         "profiler_group_class_seconds_total{group=\"ssh.service\",class=\"blocked\"} 3",
         "profiler_program_run_seconds_total{program=\"tick\"} 2",
         "profiler_http_requests_total{handler=\"functions\",code=\"400\"} 1",
+        "profiler_http_requests_total{handler=\"functions\",code=\"200\"} 3",
         "profiler_memory_bytes{part=\"frames\"} 300",
-        "profiler_http_connections_given_up_total 3",
+        "profiler_http_connections_given_up_total 1",
         "profiler_table_used_ratio{table=\"frames\"} 0.9",
-        "profiler_http_streams 2",
-        "profiler_http_streams_ended_total{reason=\"slow\"} 4",
+        "profiler_http_streams 1",
+        "profiler_http_streams_ended_total{reason=\"slow\"} 2",
         "profiler_losses_total{cause=\"map_full\"} 0",
         "process_cpu_seconds_total 1.5",
+        "process_start_time_seconds 7",
+        "process_open_fds 9",
+        "profiler_ready 1",
+        "profiler_samples_total 7",
+        "profiler_stack_walks_total{end=\"complete\"} 10",
+        "profiler_map_entries{map=\"THREADS\"} 80",
+        "profiler_map_entries{map=\"FREE_SLOTS\"} 19",
+        "profiler_map_entries{map=\"SUMS_1\"} 5",
+        "profiler_map_memory_bytes{map=\"THREADS\"} 9",
+        "profiler_cost_ratio 0.004",
+        "profiler_budget_ratio 0.01",
+        "profiler_all_system_calls_traced 1",
+        "profiler_unwind_max_memory_bytes 1048576",
+        "profiler_symbol_cache_hits_total 8",
     ] {
         assert!(
             text.lines().any(|found| found == line),
             "{line} is missing from\n{text}"
         );
+    }
+}
+
+#[test]
+fn before_the_first_pass_nothing_is_said_to_be_traced() {
+    // Check that what the collector would say is 0 or absent while there is none.
+    let daemon = Daemon::new();
+    let text = exposition(&daemon.begun()).unwrap();
+    for line in [
+        "profiler_ready 0",
+        "profiler_samples_total 0",
+        "profiler_all_system_calls_traced 0",
+        "profiler_symbol_cache_hits_total 8",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+    for absent in [
+        "profiler_budget_ratio",
+        "profiler_map_entries",
+        "profiler_losses_total",
+    ] {
+        assert!(!text.contains(absent), "{absent}");
     }
 }
 
@@ -201,26 +265,18 @@ fn names_follow_the_rules() {
 fn hostile_labels_cannot_break_the_text() {
     // Check that quotes, line breaks, control characters and long names neither forge a series nor
     // grow without bound.
-    let mut input = full();
     let long = "é".repeat(1_000);
-    input.groups = vec![
-        GroupInput {
-            name: "a\"} 1\nprofiler_fake 1".to_owned(),
-            samples_total: 1,
-            ..GroupInput::default()
-        },
-        GroupInput {
-            name: long.clone() + "1",
-            samples_total: 2,
-            ..GroupInput::default()
-        },
-        GroupInput {
-            name: long.clone() + "2",
-            samples_total: 3,
-            ..GroupInput::default()
-        },
-    ];
-    let text = exposition(&input).unwrap();
+    let of = |samples| GroupCounters {
+        samples,
+        ..GroupCounters::default()
+    };
+    let mut daemon = Daemon::new();
+    daemon.groups = groups([
+        ("a\"} 1\nprofiler_fake 1", of(1)),
+        (&(long.clone() + "1"), of(2)),
+        (&(long.clone() + "2"), of(3)),
+    ]);
+    let text = exposition(&daemon.input()).unwrap();
     assert!(
         !text.lines().any(|line| line.starts_with("profiler_fake")),
         "{text}"
@@ -261,7 +317,8 @@ fn promtool_finds_no_fault() {
         writeln!(std::io::stderr(), "{sentence}").unwrap();
         return;
     }
-    for input in [full(), MetricsInput::default()] {
+    let daemon = Daemon::new();
+    for input in [daemon.input(), daemon.begun()] {
         let mut child = Command::new("promtool")
             .args(["check", "metrics"])
             .stdin(Stdio::piped())

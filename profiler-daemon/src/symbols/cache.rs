@@ -1,130 +1,116 @@
-//! Names already found, by place, within a budget of bytes. What was not asked for lately goes: two
-//! halves, where the older one is dropped whole when the younger is full, and a hit moves a name to
-//! the younger.
+//! Names already found, by place, within a budget of bytes ([`Recent`]). What was not asked for
+//! lately goes.
 
-use std::{collections::HashMap, mem, sync::Arc};
+use std::sync::Arc;
 
-use super::names::{FunctionName, Named};
+use super::{
+    names::Named,
+    recent::{Recent, Weight},
+};
 use crate::processes::{mappings::Place, module::ModuleId};
 
 /// What one entry costs beside its text: key, value, and the free slots of the table.
-const ENTRY_BYTES: usize = 80;
+const ENTRY_BYTES: usize = 96;
 /// What one function costs beside its text.
 const FUNCTION_BYTES: usize = 160;
 
-#[derive(Debug, Default)]
-struct NameGeneration {
-    names: HashMap<Place, Named>,
-    /// One name a function, however many places are in it.
-    functions: HashMap<(ModuleId, u64), Arc<FunctionName>>,
-    bytes: usize,
+/// What a name is known for.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum NameKey {
+    Place(Place),
+    /// The function at an address of a module: one name, however many places are in it. It is as
+    /// young as the youngest of them.
+    Function(ModuleId, u64),
 }
 
 /// The cache.
 #[derive(Debug)]
 pub(super) struct NameCache {
-    young: NameGeneration,
-    old: NameGeneration,
-    limit_bytes: usize,
-    evicted: u64,
+    known: Recent<NameKey, Named>,
 }
 
 impl NameCache {
     /// Holds about `limit_bytes` at most.
     pub(super) fn new(limit_bytes: usize) -> Self {
+        let weight = Weight {
+            bytes: bytes_of,
+            counts: |key| matches!(key, NameKey::Place(_)),
+        };
         Self {
-            young: NameGeneration::default(),
-            old: NameGeneration::default(),
-            limit_bytes,
-            evicted: 0,
+            known: Recent::new(limit_bytes, weight),
         }
     }
 
     /// Bytes held, estimated.
-    pub(super) fn held_bytes(&self) -> usize {
-        self.young.bytes + self.old.bytes
+    pub(super) const fn held_bytes(&self) -> usize {
+        self.known.held_bytes()
     }
 
-    /// Names dropped for room so far.
-    pub(super) fn evicted(&self) -> u64 {
-        self.evicted
+    /// Places whose names were dropped for room so far.
+    pub(super) const fn evicted(&self) -> u64 {
+        self.known.evicted()
     }
 
     /// The name at a place, if it is known.
     pub(super) fn get(&mut self, place: Place) -> Option<Named> {
-        if let Some(named) = self.young.names.get(&place) {
-            return Some(named.clone());
-        }
-        let named = self.old.names.get(&place)?.clone();
-        self.keep(place, named.clone());
+        let named = self.known.get(&NameKey::Place(place))?.clone();
+        self.keep_function(place.module, &named);
         Some(named)
     }
 
     /// Remembers the name at a place, and answers it sharing its text with the other places of the
     /// function.
-    pub(super) fn insert(&mut self, place: Place, named: Named) -> Named {
-        let named = match named
-            .function
-            .address
-            .map(|address| (place.module, address))
+    pub(super) fn insert(&mut self, place: Place, mut named: Named) -> Named {
+        if let Some(address) = named.function.address
+            && let Some(known) = self.known.get(&NameKey::Function(place.module, address))
+            && known.function.name == named.function.name
         {
-            None => named,
-            Some(key) => {
-                let known = self
-                    .young
-                    .functions
-                    .get(&key)
-                    .or_else(|| self.old.functions.get(&key));
-                let function = known
-                    .filter(|known| known.name == named.function.name)
-                    .cloned();
-                Named {
-                    function: function.unwrap_or(named.function),
-                    ..named
-                }
-            }
-        };
-        self.keep(place, named.clone());
+            named.function = Arc::clone(&known.function);
+        }
+        self.known.insert(NameKey::Place(place), named.clone());
+        self.keep_function(place.module, &named);
         named
     }
 
-    fn keep(&mut self, place: Place, named: Named) {
-        if self.young.bytes >= self.limit_bytes / 2 {
-            self.evicted += self.old.names.len() as u64;
-            self.old = mem::take(&mut self.young);
-        }
-        let text_bytes = named.function.name.len() + FUNCTION_BYTES;
-        match named.function.address {
-            None => self.young.bytes += text_bytes,
-            Some(address) => {
-                let shared = Arc::clone(&named.function);
-                if self
-                    .young
-                    .functions
-                    .insert((place.module, address), shared)
-                    .is_none()
-                {
-                    self.young.bytes += text_bytes;
-                }
-            }
-        }
-        if self.young.names.insert(place, named).is_none() {
-            self.young.bytes += ENTRY_BYTES;
+    /// Has the text of a name count for as long as the name is kept: after it, so that it does not
+    /// go before it.
+    fn keep_function(&mut self, module: ModuleId, named: &Named) {
+        let Some(address) = named.function.address else {
+            return;
+        };
+        let key = NameKey::Function(module, address);
+        let is_kept = self
+            .known
+            .get(&key)
+            .is_some_and(|known| Arc::ptr_eq(&known.function, &named.function));
+        if !is_kept {
+            self.known.insert(key, named.clone());
         }
     }
 
     /// Forgets names that may have changed.
     pub(super) fn forget(&mut self, forget: impl Fn(Place, &Named) -> bool) {
-        for half in [&mut self.young, &mut self.old] {
-            half.names.retain(|place, named| !forget(*place, named));
-        }
+        self.known.forget(|key, named| match key {
+            NameKey::Place(place) => forget(*place, named),
+            NameKey::Function(..) => false,
+        });
+    }
+}
+
+/// What an entry weighs, bytes. The text is with the function, where one is known.
+fn bytes_of(key: &NameKey, named: &Named) -> usize {
+    let text_bytes = named.function.name.len() + FUNCTION_BYTES;
+    match (key, named.function.address) {
+        (NameKey::Place(_), Some(_)) => ENTRY_BYTES,
+        (NameKey::Place(_), None) => ENTRY_BYTES + text_bytes,
+        (NameKey::Function(..), _) => text_bytes,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::symbols::names::FunctionKind;
+    use crate::symbols::names::{FunctionKind, FunctionName};
 
     fn place(offset: u64) -> Place {
         Place {

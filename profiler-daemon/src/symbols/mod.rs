@@ -17,6 +17,7 @@ pub mod kallsyms;
 pub mod lines;
 pub mod names;
 mod perf_map;
+mod recent;
 pub mod request;
 pub mod spans;
 pub mod symbolizer;

@@ -1,11 +1,9 @@
-//! Lines already found, by place, within a budget of bytes. What was not asked for lately goes: two
-//! halves, where the older one is dropped whole when the younger is full, and a hit moves a place
-//! to the younger.
-
-use std::{collections::HashMap, mem};
+//! Lines already found, by place, within a budget of bytes ([`Recent`]). What was not asked for
+//! lately goes.
 
 use super::Code;
 use crate::processes::mappings::Place;
+use crate::symbols::recent::{Recent, Weight};
 use crate::units::MonoNs;
 
 /// What one place costs beside its steps: key, value, and the free slots of the table.
@@ -20,62 +18,38 @@ struct CachedCode {
     until_ns: MonoNs,
 }
 
-#[derive(Debug, Default)]
-struct LineGeneration {
-    places: HashMap<Place, CachedCode>,
-    bytes: usize,
-}
-
 /// The cache.
 #[derive(Debug)]
 pub(super) struct LineCache {
-    young: LineGeneration,
-    old: LineGeneration,
-    limit_bytes: usize,
+    known: Recent<Place, CachedCode>,
 }
 
 impl LineCache {
     /// Holds about `limit_bytes` at most.
     pub(super) fn new(limit_bytes: usize) -> Self {
+        let weight = Weight {
+            bytes: |_, kept: &CachedCode| bytes_of(&kept.code),
+            counts: |_| true,
+        };
         Self {
-            young: LineGeneration::default(),
-            old: LineGeneration::default(),
-            limit_bytes,
+            known: Recent::new(limit_bytes, weight),
         }
     }
 
     /// Bytes held, estimated: a text counts as often as it is named.
-    pub(super) fn held_bytes(&self) -> usize {
-        self.young.bytes + self.old.bytes
+    pub(super) const fn held_bytes(&self) -> usize {
+        self.known.held_bytes()
     }
 
     /// What is at a place, if it is known and still holds.
     pub(super) fn get(&mut self, place: Place, now_ns: MonoNs) -> Option<Code> {
-        if let Some(kept) = self.young.places.get(&place) {
-            return (kept.until_ns > now_ns).then(|| kept.code.clone());
-        }
-        let kept = self.old.places.remove(&place)?;
-        self.old.bytes -= bytes_of(&kept.code);
-        if kept.until_ns <= now_ns {
-            return None;
-        }
-        self.insert(place, kept.code.clone(), kept.until_ns);
-        Some(kept.code)
+        let kept = self.known.get(&place)?;
+        (kept.until_ns > now_ns).then(|| kept.code.clone())
     }
 
     /// Remembers what is at a place, until that moment.
     pub(super) fn insert(&mut self, place: Place, code: Code, until_ns: MonoNs) {
-        if self.young.bytes >= self.limit_bytes / 2 {
-            self.old = mem::take(&mut self.young);
-        }
-        self.young.bytes += bytes_of(&code);
-        if let Some(before) = self
-            .young
-            .places
-            .insert(place, CachedCode { code, until_ns })
-        {
-            self.young.bytes -= bytes_of(&before.code);
-        }
+        self.known.insert(place, CachedCode { code, until_ns });
     }
 }
 
@@ -134,8 +108,7 @@ mod tests {
         assert_eq!(cache.get(place(4_999), MonoNs::ZERO), Some(code(4_999)));
     }
 
-    // Check that what holds for a time is forgotten after it, in both halves, and that a place
-    // counts once.
+    // Check that what holds for a time is forgotten after it, and that a place counts once.
     #[test]
     fn expires() {
         let mut cache = LineCache::new(1 << 20);
@@ -145,8 +118,6 @@ mod tests {
         };
         cache.insert(place(1), none.clone(), MonoNs::new(10));
         assert_eq!(cache.get(place(1), MonoNs::new(9)), Some(none.clone()));
-        assert_eq!(cache.get(place(1), MonoNs::new(10)), None);
-        cache.old = mem::take(&mut cache.young);
         assert_eq!(cache.get(place(1), MonoNs::new(10)), None);
         cache.insert(place(1), none, MonoNs::new(10));
         cache.insert(place(1), code(7), MonoNs::MAX);
