@@ -46,8 +46,8 @@ const OTHER_FILES: u64 = 1_024 + 4_096 + 1_024;
 /// How long the last pass may take once the stages are told to stop.
 const LAST_PASS: Duration = Duration::from_secs(2);
 
-/// How long the threads that find names and lines may take to end. What they still do is of no use
-/// to anybody.
+/// How long the threads that find names and lines and make unwind tables may take to end. What
+/// they still do is of no use to anybody.
 const LAST_NAMES: Duration = Duration::from_millis(500);
 
 /// Memory for lines of source already found, bytes.
@@ -73,6 +73,8 @@ pub struct Stages {
     /// Whether the kernel programs are attached.
     pub attached: Attached,
     collector: OwnThread,
+    /// The thread that makes unwind tables, which ends after the collector's, where there is one.
+    unwind: oneshot::Receiver<OwnThread>,
 }
 
 /// Starts the threads. Loading the kernel programs takes a second or two; the stages can be asked
@@ -85,6 +87,7 @@ pub fn start(config: &Config) -> anyhow::Result<Stages> {
     let (commander, commands, waker) =
         Commander::new().context("cannot make a way to the collector")?;
     let (tell, attached) = oneshot::channel();
+    let (unwind_thread, unwind) = oneshot::channel();
     let (targets, in_force) = watch::channel(config.targets.clone());
     let heartbeat = collect::heartbeat();
     let tables = UnwindOptions::default();
@@ -104,6 +107,7 @@ pub fn start(config: &Config) -> anyhow::Result<Stages> {
                 targets,
                 tables,
                 heartbeat,
+                unwind_thread,
             };
             match build(&config, parts, Arc::clone(&waker), &mut degraded) {
                 Ok(collector) => {
@@ -144,6 +148,7 @@ pub fn start(config: &Config) -> anyhow::Result<Stages> {
         access: Access::new(commander, symbolizer, lines, in_force, beats),
         attached,
         collector,
+        unwind,
     })
 }
 
@@ -155,10 +160,18 @@ impl Stages {
     /// Its thread broke.
     pub async fn stop(self) -> anyhow::Result<()> {
         self.access.tell(Command::Stop);
-        let (collector, ()) = tokio::join!(
-            self.collector.join(LAST_PASS),
-            self.access.end_finders(LAST_NAMES)
-        );
+        let mut unwind = self.unwind;
+        let collector_and_unwind = async {
+            let collector = self.collector.join(LAST_PASS).await;
+            if let Ok(thread) = unwind.try_recv()
+                && let Err(error) = thread.join(LAST_NAMES).await
+            {
+                debug!("the thread unwind is left alone: {error}");
+            }
+            collector
+        };
+        let (collector, ()) =
+            tokio::join!(collector_and_unwind, self.access.end_finders(LAST_NAMES));
         match collector {
             Ok(()) => Ok(()),
             Err(NotJoined::Late) => {
@@ -175,6 +188,8 @@ struct CollectorParts {
     targets: watch::Sender<Targets>,
     tables: UnwindOptions,
     heartbeat: Heartbeat,
+    /// Where the thread goes that makes unwind tables.
+    unwind_thread: oneshot::Sender<OwnThread>,
 }
 
 /// The stages from the kernel to the profile, on the thread that will own them, and what works less
@@ -227,7 +242,12 @@ fn build(
         .unwind
         .is_some()
         .then(|| table_worker(config, parts.tables, Arc::clone(&waker), degraded))
-        .transpose()?;
+        .transpose()?
+        .map(|(worker, thread)| {
+            // Nobody takes it only if all is stopping already.
+            parts.unwind_thread.send(thread).ok();
+            worker
+        });
     let offsets = ClockOffsets::now();
     let processes = Processes::new(
         Box::new(ProcFs),
@@ -284,7 +304,7 @@ fn table_worker(
     options: UnwindOptions,
     waker: Arc<Waker>,
     degraded: &mut Degraded,
-) -> anyhow::Result<TableWorker> {
+) -> anyhow::Result<(TableWorker, OwnThread)> {
     let folder = config.state_directory.join("unwind");
     let cache = match TableCache::open(&folder, config.limits.unwind_cache_bytes) {
         Ok(cache) => Some(cache),

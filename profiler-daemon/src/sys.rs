@@ -11,6 +11,7 @@ pub mod held_command;
 pub mod limited_child;
 pub mod mapped_file;
 pub mod mapping;
+pub mod membarrier;
 pub mod memory_file;
 pub mod memory_reader;
 pub mod open_in_root;

@@ -170,7 +170,8 @@ mod tests {
         let worker = TableWorker::spawn(UnwindOptions::default(), None, move || {
             waker.send(()).unwrap();
         });
-        let mut asking = Asking::new(worker.unwrap());
+        let (worker, _thread) = worker.unwrap();
+        let mut asking = Asking::new(worker);
         let file = |module, owner| Waiting {
             module: ModuleId(module),
             owner,

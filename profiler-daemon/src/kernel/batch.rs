@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use aya::Pod;
 
+use crate::sys::membarrier::wait_for_grace_period;
+
 /// `BPF_MAP_LOOKUP_BATCH` (5.6).
 const LOOKUP_BATCH: libc::c_long = 24;
 /// `BPF_MAP_LOOKUP_AND_DELETE_BATCH` (5.6).
 const LOOKUP_AND_DELETE_BATCH: libc::c_long = 25;
-/// `MEMBARRIER_CMD_GLOBAL`: returns after a grace period, so after every program that was running
-/// has ended.
-const MEMBARRIER_GLOBAL: libc::c_int = 1;
 
 /// `union bpf_attr`, the member for batch operations.
 #[repr(C)]
@@ -110,11 +109,8 @@ fn zeroes<T: Pod>(len: usize) -> Box<[T]> {
 
 /// Returns when every program that was running at the call has ended.
 pub(super) fn wait_for_programs() {
-    // SAFETY: takes no memory.
-    let result = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_GLOBAL, 0, 0) };
-    if result != 0 {
-        // Refused on kernels with tickless processors (nohz_full): a program runs for microseconds,
-        // this is an age.
+    if wait_for_grace_period().is_err() {
+        // A program runs for microseconds: this is an age.
         std::thread::sleep(Duration::from_millis(50));
     }
 }

@@ -1,6 +1,7 @@
 //! Why the programs do not run, in a sentence that says what this kernel or this user lacks.
 
-use std::io;
+use std::error::Error;
+use std::{io, iter};
 
 use aya::EbpfError;
 use aya::maps::MapError;
@@ -80,7 +81,7 @@ pub(super) fn program_refused(program: &'static str, error: ProgramError) -> Sta
 }
 
 /// An error and what caused it, in one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -89,6 +90,13 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+/// The number of the system's error that is at the bottom of one.
+pub(super) fn errno(error: &(dyn Error + 'static)) -> Option<i32> {
+    iter::successors(Some(error), |&error| error.source())
+        .filter_map(|error| error.downcast_ref::<io::Error>()?.raw_os_error())
+        .last()
 }
 
 /// The helper that the verifier does not know: `unknown func bpf_task_pt_regs#175`.
@@ -111,11 +119,9 @@ pub(super) fn refused(error: EbpfError) -> StartError {
     {
         return StartError::TooOld("BPF ring buffers".to_owned());
     }
-    let text = chain(&error);
-    if text.contains("Operation not permitted") || text.contains("Permission denied") {
-        StartError::Privilege(text)
-    } else {
-        StartError::Load(error)
+    match errno(&error) {
+        Some(libc::EPERM | libc::EACCES) => StartError::Privilege(chain(&error)),
+        _ => StartError::Load(error),
     }
 }
 
@@ -157,10 +163,9 @@ mod tests {
             refusal("THREADS", libc::EINVAL),
             StartError::Load(_)
         ));
-        assert!(matches!(
-            refusal("STACKS", libc::EPERM),
-            StartError::Privilege(_)
-        ));
+        for errno in [libc::EPERM, libc::EACCES] {
+            assert!(matches!(refusal("STACKS", errno), StartError::Privilege(_)));
+        }
         let log = "0: (bf) r6 = r1\n9: (85) call bpf_task_pt_regs#175\nunknown func bpf_task_pt_regs#175\nprocessed 9 insns";
         assert_eq!(unknown_helper(log), Some("bpf_task_pt_regs"));
         assert_eq!(unknown_helper("invalid access to map value"), None);

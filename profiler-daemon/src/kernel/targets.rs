@@ -2,10 +2,8 @@
 //! turned into what the kernel compares: ids, padded names, group ids.
 
 use std::collections::BTreeSet;
-use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +24,7 @@ use super::programs::Programs;
 use super::readmission::{Counted, Readmission};
 use super::refusal::StartError;
 use super::settings::{KernelSettings, SystemCalls};
+use crate::sys::cgroup;
 
 /// Why targets cannot be set.
 #[derive(Debug, Error)]
@@ -371,22 +370,14 @@ const GROUP_ROOTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 /// The first of these folders that holds groups of version 2. Those of version 1 have numbers of
 /// their own, which would be those of other groups of version 2.
 fn group_root(roots: &[&str]) -> Result<PathBuf, TargetError> {
-    let root = roots.iter().map(Path::new).find(|root| is_version_2(root));
+    let root = roots
+        .iter()
+        .map(Path::new)
+        .find(|root| cgroup::is_version_2(root));
     root.map(Path::to_path_buf).ok_or_else(|| {
         let last = roots.last().copied().unwrap_or_default();
         TargetError::NoVersion2(roots.join(" and "), last.to_owned())
     })
-}
-
-fn is_version_2(folder: &Path) -> bool {
-    let Ok(path) = CString::new(folder.as_os_str().as_bytes()) else {
-        return false;
-    };
-    let mut about = std::mem::MaybeUninit::<libc::statfs>::uninit();
-    // SAFETY: a terminated path, and room for the answer.
-    let result = unsafe { libc::statfs(path.as_ptr(), about.as_mut_ptr()) };
-    // SAFETY: the call has filled it in.
-    result == 0 && unsafe { about.assume_init() }.f_type == libc::CGROUP2_SUPER_MAGIC
 }
 
 /// Where this machine's control groups of version 2 are; `None`: there are none, and groups cannot

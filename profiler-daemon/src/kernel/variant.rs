@@ -8,7 +8,7 @@ use profiler_common::limits::{MAX_FRAME_POINTER_FRAMES, TASKS_PER_THREAD};
 use tracing::debug;
 
 use super::btf::Btf;
-use super::refusal::{StartError, chain};
+use super::refusal::{StartError, chain, errno};
 
 /// A build of the kernel programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,12 +143,13 @@ pub(super) const fn max_tasks(max_threads: u32) -> u32 {
 pub fn has_loops() -> Result<bool, StartError> {
     is_helper_supported(ProgramType::PerfEvent, BpfHelper::BPF_FUNC_loop).map_err(|error| {
         let reason = chain(&error);
-        if reason.contains("Operation not permitted") {
-            return StartError::Privilege(reason);
-        }
-        StartError::Program {
-            program: "probe",
-            reason,
+        if errno(&error) == Some(libc::EPERM) {
+            StartError::Privilege(reason)
+        } else {
+            StartError::Program {
+                program: "probe",
+                reason,
+            }
         }
     })
 }

@@ -1,5 +1,15 @@
-//! From `/proc/PID/cgroup` to what people call it: systemd unit, container. Pure; cgroup names are
-//! chosen by others.
+//! From `/proc/PID/cgroup` to what people call it: systemd unit, container. Cgroup names are chosen
+//! by others.
+
+use std::path::Path;
+
+use rustix::fs::statfs;
+
+/// Whether a folder is in a hierarchy of version 2.
+#[must_use]
+pub fn is_version_2(folder: &Path) -> bool {
+    statfs(folder).is_ok_and(|about| about.f_type == libc::CGROUP2_SUPER_MAGIC)
+}
 
 /// Where a process is filed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

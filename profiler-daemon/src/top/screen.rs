@@ -4,7 +4,7 @@ use std::io::{self, Stdout, Write as _, stdout};
 use std::panic;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ratatui::backend::CrosstermBackend;
@@ -27,6 +27,7 @@ pub(super) struct TakenScreen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     events: mpsc::Receiver<io::Result<Event>>,
     over: Arc<AtomicBool>,
+    keys: Option<JoinHandle<()>>,
 }
 
 impl TakenScreen {
@@ -44,14 +45,14 @@ impl TakenScreen {
         };
         let over = Arc::new(AtomicBool::new(false));
         let (sender, events) = mpsc::channel(MAX_WAITING);
-        let screen = Self {
+        let mut screen = Self {
             terminal,
             events,
             over: Arc::clone(&over),
+            keys: None,
         };
-        thread::Builder::new()
-            .name("keys".into())
-            .spawn(move || hear(&sender, &over))?;
+        let keys = thread::Builder::new().name("keys".into());
+        screen.keys = Some(keys.spawn(move || hear(&sender, &over))?);
         Ok(screen)
     }
 
@@ -72,6 +73,12 @@ impl TakenScreen {
 impl Drop for TakenScreen {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
+        self.events.close();
+        // What is typed from now on is for whoever reads the terminal next. One that broke reads no
+        // more either.
+        if let Some(keys) = self.keys.take() {
+            keys.join().ok();
+        }
         give_back();
     }
 }

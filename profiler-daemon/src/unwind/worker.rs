@@ -8,7 +8,6 @@ use std::{
     os::unix::fs::MetadataExt as _,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError, mpsc},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -21,7 +20,7 @@ use crate::{
         files::{ModuleFile, only_root_writes},
         module::ModuleId,
     },
-    sys::{clock::thread_ns, heap, heartbeat::Heartbeat},
+    sys::{clock::thread_ns, heap, heartbeat::Heartbeat, own_thread::OwnThread},
 };
 
 /// Files that may wait for their tables.
@@ -113,7 +112,7 @@ pub struct TableWorker {
 }
 
 impl TableWorker {
-    /// Starts the thread. `waker` is called on it after each answer.
+    /// Starts the thread, which ends once this is gone. `waker` is called on it after each answer.
     ///
     /// # Errors
     ///
@@ -122,7 +121,7 @@ impl TableWorker {
         options: UnwindOptions,
         cache: Option<TableCache>,
         waker: impl Fn() + Send + 'static,
-    ) -> io::Result<Self> {
+    ) -> io::Result<(Self, OwnThread)> {
         let (requests, coming) = mpsc::sync_channel::<TableRequest>(MAX_WAITING);
         let (answer, answers) = mpsc::sync_channel(MAX_ANSWERS);
         let counts = Arc::new(Mutex::new(WorkerCounts::default()));
@@ -153,14 +152,13 @@ impl TableWorker {
                 untidy = true;
             }
         };
-        thread::Builder::new()
-            .name("unwind".into())
-            .spawn(move || life.live(work))?;
-        Ok(Self {
+        let thread = OwnThread::spawn("unwind", move || life.live(work))?;
+        let worker = Self {
             requests,
             answers,
             counts,
-        })
+        };
+        Ok((worker, thread))
     }
 
     /// Asks for a table. False if too many wait (which is counted) or the thread is gone: ask again
@@ -317,7 +315,7 @@ mod tests {
     #[test]
     fn answers() {
         let (waker, rung) = mpsc::channel();
-        let worker = TableWorker::spawn(UnwindOptions::default(), None, move || {
+        let (worker, _thread) = TableWorker::spawn(UnwindOptions::default(), None, move || {
             waker.send(()).unwrap();
         })
         .unwrap();
@@ -346,7 +344,8 @@ mod tests {
     fn keeps_tables_of_root() {
         let folder = tempfile::tempdir().unwrap();
         let cache = TableCache::open(folder.path(), 1 << 30).unwrap();
-        let worker = TableWorker::spawn(UnwindOptions::default(), Some(cache), || {}).unwrap();
+        let options = UnwindOptions::default();
+        let (worker, _thread) = TableWorker::spawn(options, Some(cache), || {}).unwrap();
         let ask = |file| {
             assert!(worker.request(request(1, file)));
             worker.wait(PATIENCE).unwrap()
@@ -377,6 +376,15 @@ mod tests {
         assert_eq!(processor_ns(u64::MAX), u64::MAX);
     }
 
+    // Check that the thread ends once nobody asks any more, with answers that nobody takes.
+    #[tokio::test]
+    async fn ends() {
+        let (worker, thread) = TableWorker::spawn(UnwindOptions::default(), None, || {}).unwrap();
+        assert!(worker.request(request(8, tempfile::tempfile().unwrap())));
+        drop(worker);
+        assert_eq!(thread.join(PATIENCE).await, Ok(()));
+    }
+
     // Check that a file that takes too long is given up, and that the thread goes on with the next.
     #[test]
     fn gives_up() {
@@ -384,7 +392,7 @@ mod tests {
             max_time: Duration::ZERO,
             ..UnwindOptions::default()
         };
-        let worker = TableWorker::spawn(options, None, || {}).unwrap();
+        let (worker, _thread) = TableWorker::spawn(options, None, || {}).unwrap();
         for _ in 0..2 {
             assert!(worker.request(request(1, own_libc())));
             let answer = worker.wait(PATIENCE).unwrap();
