@@ -35,5 +35,5 @@ pub use source::{
 pub use spending::Spending;
 pub use status::{
     AttachedProgram, Coverage, Degraded, FileWithoutInformation, LineReading, Measuring, OwnCost,
-    ProfileRoom, ProgramCost, ReplayOf, Status, Unwinding,
+    ProfileMemory, ProgramCost, ReplayOf, Status, Unwinding,
 };

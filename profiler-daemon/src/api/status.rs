@@ -35,7 +35,7 @@ pub struct Status {
     #[serde(default)]
     pub instrumentation: Measuring,
     /// How much room the profile has, and what gave way for want of it.
-    pub profile: ProfileRoom,
+    pub profile: ProfileMemory,
     /// How far user stacks can be followed.
     pub unwinding: Unwinding,
     /// How reading debug information went.
@@ -120,7 +120,7 @@ pub struct Coverage {
 
 /// The room of the profile.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ProfileRoom {
+pub struct ProfileMemory {
     /// Memory that the stacks take, in bytes.
     pub stack_bytes: u64,
     /// Memory that they may take, in bytes.

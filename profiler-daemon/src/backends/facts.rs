@@ -48,7 +48,7 @@ impl Facts {
         now_ns: MonoNs,
     ) -> Vec<Degraded> {
         let late = state.and_then(|state| unread(&state.unreadable, now_ns));
-        let told = state.map_or(&[][..], |state| &state.tables_told);
+        let told = state.map_or(&[][..], |state| &state.tables_reported);
         let told = told.iter().map(|told| Degraded {
             what: format!("room for {}", told.fill.holds),
             why: told.to_string(),

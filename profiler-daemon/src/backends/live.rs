@@ -12,7 +12,7 @@ use tracing::{error, info};
 
 use crate::api::{
     AttachedProgram, Coverage, Degraded, FileWithoutInformation, LineReading, Measuring, OwnCost,
-    ProfileRoom, ProgramCost, Status, Unwinding,
+    ProfileMemory, ProgramCost, Status, Unwinding,
 };
 use crate::api::{
     BoxFuture, InstrumentationFailure, SessionFailure, Source, TargetsFailure, Unavailable,
@@ -317,7 +317,7 @@ impl Source for Live {
             },
             spending: state.map(spending::status).unwrap_or_default(),
             instrumentation: state.map(measuring).unwrap_or_default(),
-            profile: ProfileRoom {
+            profile: ProfileMemory {
                 stack_bytes: state.map_or(0, |state| state.stack_bytes),
                 stack_max_bytes: self.config.limits.profile_stack_bytes as u64,
                 recent_past_bytes: state.map_or(0, |state| state.recent_past_bytes),

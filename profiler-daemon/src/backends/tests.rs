@@ -11,7 +11,9 @@ use tokio::sync::watch;
 
 use super::Live;
 use crate::api::{BoxFuture, Source as _, TargetsFailure, Unavailable};
-use crate::collect::{CollectorState, Command, Commander, TableFill, TableTold, TargetsRefused};
+use crate::collect::{
+    CollectorState, Command, Commander, TableFill, TableReported, TargetsRefused,
+};
 use crate::config::Config;
 use crate::config::targets::Targets;
 use crate::profile::Profile;
@@ -177,7 +179,7 @@ async fn a_table_that_fills_is_told() {
     full.tables = vec![frames];
     answering_with(&commands, &full, live.look()).await.unwrap();
     assert!(live.status().degraded.is_empty(), "it is not told yet");
-    full.tables_told = vec![TableTold {
+    full.tables_reported = vec![TableReported {
         fill: frames,
         refused: 2,
     }];

@@ -266,26 +266,26 @@ impl Collector {
             self.backoff.rest(monotonic_ns());
         }
         let piece = self.heartbeat.begin("events of processes");
-        let heard = self.hear();
+        let has_events = self.read_side_band();
         drop(piece);
-        if heard {
+        if has_events {
             self.backoff.rest(monotonic_ns());
         }
     }
 
     /// Takes in what the side-band has. True if there was anything.
-    fn hear(&mut self) -> bool {
-        let mut heard = false;
+    fn read_side_band(&mut self) -> bool {
+        let mut has_events = false;
         if let Some(side_band) = &mut self.side_band {
             let processes = &mut self.processes;
             side_band.read(|event| {
                 processes.apply(&event);
-                heard = true;
+                has_events = true;
             });
         }
         self.sync_unwinding();
         self.processes.describe_new();
-        heard
+        has_events
     }
 
     /// Has the walker know what processes have mapped by now.
@@ -297,25 +297,26 @@ impl Collector {
 
     /// Takes the frames that have travelled, while the processes they belong to are known.
     fn look(&mut self) {
-        let heard_ns = monotonic_ns();
-        self.hear();
-        if heard_ns.saturating_since(self.still_checked_ns) >= STILL_CHECK_NS {
-            self.still_checked_ns = heard_ns;
+        let side_band_read_ns = monotonic_ns();
+        self.read_side_band();
+        if side_band_read_ns.saturating_since(self.still_checked_ns) >= STILL_CHECK_NS {
+            self.still_checked_ns = side_band_read_ns;
             let side_band = self.side_band.as_mut();
             processors::look(&mut self.kernel, side_band, &mut self.processes);
         }
-        let (kernel, mut naming) = self.naming(heard_ns);
+        let (kernel, mut naming) = self.naming(side_band_read_ns);
         kernel.drain.take_stacks(&mut |raw| naming.add(&raw));
     }
 
-    /// What names stacks, beside what they are taken from. The side-band was read at `heard_ns`.
-    fn naming(&mut self, heard_ns: MonoNs) -> (&mut Kernel, Naming<'_>) {
+    /// What names stacks, beside what they are taken from. The side-band was read at
+    /// `side_band_read_ns`.
+    fn naming(&mut self, side_band_read_ns: MonoNs) -> (&mut Kernel, Naming<'_>) {
         let naming = Naming {
             side_band: self.side_band.as_mut(),
             processes: &mut self.processes,
             stacks: &mut self.stacks,
             frames: self.profile.frames(),
-            heard_ns,
+            side_band_read_ns,
         };
         (&mut self.kernel, naming)
     }
@@ -354,7 +355,7 @@ impl Collector {
         self.processes.sweep(began_ns, offsets);
         if began_ns.saturating_since(self.groups_at_ns) >= GROUPS_NS {
             self.groups_at_ns = began_ns;
-            self.hear();
+            self.read_side_band();
             let side_band = self.side_band.as_mut();
             processors::follow(&mut self.kernel.ticks, side_band, &mut self.processes, &[]);
             if self.passes % MODULES_PASSES == MODULES_PASSES - 1 {
@@ -367,9 +368,9 @@ impl Collector {
                 warn!("cannot look at the control groups again: {error}");
             }
         }
-        let heard_ns = monotonic_ns();
+        let side_band_read_ns = monotonic_ns();
         self.look();
-        let (kernel, mut naming) = self.naming(heard_ns);
+        let (kernel, mut naming) = self.naming(side_band_read_ns);
         match kernel.pass(is_partial, &mut |raw| naming.add(&raw)) {
             Ok(pass) => self.take_in(&pass, offsets),
             Err(error) => {

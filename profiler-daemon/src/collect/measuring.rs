@@ -5,8 +5,8 @@ mod attaching;
 mod command;
 mod instrumentation;
 mod plan;
+pub(super) mod point_limits;
 mod profiled;
-pub(super) mod room;
 mod spent;
 mod state;
 mod trial;
@@ -177,7 +177,7 @@ impl Measuring {
         let new = more.functions.iter().map(PlannedFunction::points);
         let places = more.items.iter().map(|item| item.places.len());
         let wanted = new.chain(places).sum::<usize>() + self.planned_points(id);
-        if let Err(error) = room::check_planned(wanted) {
+        if let Err(error) = point_limits::check_planned(wanted) {
             self.trouble(
                 id,
                 format!("functions of a new file are not measured: {error}"),

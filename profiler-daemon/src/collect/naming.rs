@@ -16,17 +16,17 @@ pub(super) struct Naming<'a> {
     pub(super) stacks: &'a mut Stacks,
     pub(super) frames: &'a mut FrameTable,
     /// What happened before this is known of the processes, monotonic nanoseconds.
-    pub(super) heard_ns: MonoNs,
+    pub(super) side_band_read_ns: MonoNs,
 }
 
 impl Naming<'_> {
     /// Takes a stack. What was mapped before it was walked is in the side-band, and is taken in
     /// first.
     pub(super) fn add(&mut self, raw: &RawStack) {
-        if MonoNs::new(raw.head.time_ns) >= self.heard_ns
+        if MonoNs::new(raw.head.time_ns) >= self.side_band_read_ns
             && let Some(side_band) = &mut self.side_band
         {
-            self.heard_ns = monotonic_ns();
+            self.side_band_read_ns = monotonic_ns();
             let processes = &mut *self.processes;
             side_band.read(|event| processes.apply(&event));
         }

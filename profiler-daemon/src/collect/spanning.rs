@@ -8,7 +8,7 @@ use std::sync::Arc;
 use profiler_common::spans::{ItemKey, OpenKey, Place, SpanRow, UsdtRow};
 use tracing::warn;
 
-use super::measuring::room;
+use super::measuring::point_limits;
 use crate::kernel::{Kernel, MeasureError, Measured, ProbeCosts, ProbePlace};
 use crate::processes::ids::ProcessKey;
 use crate::sys::proc_fs;
@@ -390,7 +390,7 @@ impl Spanning {
             } else {
                 vec![None]
             };
-            room::check(kernel, instrumentation, probes.len() * memories.len())?;
+            point_limits::check(kernel, instrumentation, probes.len() * memories.len())?;
             for pid in memories {
                 match kernel.spans.attach(&of.file, &of.module, &probes, pid) {
                     // It has exited meanwhile.

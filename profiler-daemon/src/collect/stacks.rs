@@ -95,9 +95,9 @@ pub(super) struct Stacks {
     /// By process, the program its thread was in, and id: equal addresses of two programs are two
     /// stacks.
     user: HashMap<(ProcessKey, u16, u64), UserStack>,
-    user_room: Shares,
+    user_shares: Shares,
     kernel: HashMap<u64, KernelStack>,
-    kernel_room: Shares,
+    kernel_shares: Shares,
     own: OwnFrames,
     modules: KernelModules,
     nameless: NamelessCode,
@@ -120,9 +120,9 @@ impl Stacks {
     pub(super) fn new(own: OwnFrames) -> Self {
         Self {
             user: HashMap::new(),
-            user_room: Shares::new(MAX_STACKS),
+            user_shares: Shares::new(MAX_STACKS),
             kernel: HashMap::new(),
-            kernel_room: Shares::new(MAX_STACKS),
+            kernel_shares: Shares::new(MAX_STACKS),
             own,
             modules: KernelModules::default(),
             nameless: NamelessCode::default(),
@@ -138,7 +138,7 @@ impl Stacks {
         if self.modules != modules {
             self.modules = modules;
             self.kernel.clear();
-            self.kernel_room = Shares::new(MAX_STACKS);
+            self.kernel_shares = Shares::new(MAX_STACKS);
         }
     }
 
@@ -159,7 +159,7 @@ impl Stacks {
                 MonoNs::new(head.process_start_ns),
                 BootNs::new(head.process_start_boot_ns),
             );
-            let by = match self.kernel_room.take(processes.owner(key), 1) {
+            let by = match self.kernel_shares.take(processes.owner(key), 1) {
                 Ok(by) => by,
                 Err(why) => {
                     self.refused[1].count(why);
@@ -219,7 +219,7 @@ impl Stacks {
         let owner = processes.owner(key);
         let by = match known {
             Some(known) => known.by,
-            None => match self.user_room.take(owner, 1) {
+            None => match self.user_shares.take(owner, 1) {
                 Ok(by) => by,
                 Err(why) => {
                     self.refused[0].count(why);
@@ -323,7 +323,7 @@ impl Stacks {
     pub(super) fn end_pass(&mut self) {
         let keep = if self.is_crowded() { 1 } else { KEEP_PASSES };
         let oldest = self.pass.saturating_sub(keep);
-        let room = &mut self.user_room;
+        let room = &mut self.user_shares;
         self.user.retain(|_, stack| {
             let stays = stack.used >= oldest;
             if !stays {
@@ -331,7 +331,7 @@ impl Stacks {
             }
             stays
         });
-        let room = &mut self.kernel_room;
+        let room = &mut self.kernel_shares;
         self.kernel.retain(|_, stack| {
             let stays = stack.used >= oldest;
             if !stays {

@@ -22,7 +22,7 @@ use super::measuring::MeasuringCounts;
 use super::memory::MemoryPart;
 use super::outside::OutsideCounts;
 use super::spending::SpendingState;
-use super::tables::{TableFill, TableTold};
+use super::tables::{TableFill, TableReported};
 use super::unwinding::UnwindingState;
 
 /// How the collector is.
@@ -59,7 +59,7 @@ pub struct CollectorState {
     /// How full the tables are that all processes share.
     pub tables: Vec<TableFill>,
     /// Those that are nearly full, or had no room for something of late.
-    pub tables_told: Vec<TableTold>,
+    pub tables_reported: Vec<TableReported>,
     /// How much memory the collector's parts took at the last pass.
     pub memory: Vec<MemoryPart>,
     /// Bytes that the call trees take.
@@ -180,7 +180,7 @@ impl CollectorState {
             files: FileCounts::default(),
             threads: 1,
             tables: Vec::new(),
-            tables_told: Vec::new(),
+            tables_reported: Vec::new(),
             memory: vec![("frames", 100)],
             stack_bytes: 0,
             recent_past_bytes: 0,

@@ -21,7 +21,7 @@ pub(super) enum TableState {
     },
     /// It was there or could be, but there was no room. Asked for again when a walk needs it, some
     /// passes later.
-    NoRoom { pass: u64 },
+    NoSpace { pass: u64 },
     /// There is none: frame pointers are all there is. Asked for again where the file could not be
     /// opened.
     None(NoTable),
@@ -57,7 +57,7 @@ pub(super) fn row(table: Option<&TableState>, mapped: &Mapping) -> MappingRow {
             }
         }
         Some(TableState::None(_)) => row.kind = mapping::FRAME_POINTER,
-        Some(TableState::Asked | TableState::NoRoom { .. } | TableState::ProbeTrampoline)
+        Some(TableState::Asked | TableState::NoSpace { .. } | TableState::ProbeTrampoline)
         | None => {}
     }
     row

@@ -40,14 +40,14 @@ impl TableFill {
 
 /// Why a table is told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TableTold {
+pub struct TableReported {
     /// The table.
     pub fill: TableFill,
     /// How many times something found no room since it is told.
     pub refused: u64,
 }
 
-impl std::fmt::Display for TableTold {
+impl std::fmt::Display for TableReported {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (fill, refused) = (&self.fill, self.refused);
         write!(
@@ -69,7 +69,7 @@ struct SeenTable {
     /// When something was refused last, monotonic nanoseconds; `None`: not of late.
     refused_at_ns: Option<MonoNs>,
     /// What had been refused when it began to be told; `None` while it is not.
-    told_since: Option<u64>,
+    reported_since: Option<u64>,
 }
 
 /// See the module.
@@ -98,15 +98,19 @@ impl Tables {
             let is_late = |at_ns: &MonoNs| now_ns.saturating_since(*at_ns) < TOLD_NS;
             seen.refused_at_ns = seen.refused_at_ns.filter(is_late);
             let is_told = seen.is_full || seen.refused_at_ns.is_some();
-            match (is_told, seen.told_since) {
+            match (is_told, seen.reported_since) {
                 (true, None) => {
-                    seen.told_since = Some(before);
+                    seen.reported_since = Some(before);
                     let refused = fill.refused - before;
                     let fill = *fill;
-                    warn!("room for {}: {}", fill.holds, TableTold { fill, refused });
+                    warn!(
+                        "room for {}: {}",
+                        fill.holds,
+                        TableReported { fill, refused }
+                    );
                 }
                 (false, Some(_)) => {
-                    seen.told_since = None;
+                    seen.reported_since = None;
                     info!("there is room for {} again", fill.holds);
                 }
                 (true, Some(_)) | (false, None) => {}
@@ -121,10 +125,10 @@ impl Tables {
     }
 
     /// Those that are nearly full, or had no room for something of late.
-    pub(super) fn told(&self) -> Vec<TableTold> {
+    pub(super) fn told(&self) -> Vec<TableReported> {
         let told = self.fills.iter().filter_map(|fill| {
-            let since = self.seen.get(fill.table)?.told_since?;
-            Some(TableTold {
+            let since = self.seen.get(fill.table)?.reported_since?;
+            Some(TableReported {
                 fill: *fill,
                 refused: fill.refused.saturating_sub(since),
             })

@@ -26,7 +26,7 @@ use super::asking::{Asking, DroppedFile, FileTurn};
 use super::files_without::{FileWithout, FilesWithout, FollowedBy};
 use super::pass_quota::PassQuota;
 use super::retries::Retries;
-use super::row_claims::{Claim, RowClaims};
+use super::row_reservations::{Reservation, RowReservations};
 use super::table_queue::Waiting;
 use super::table_state::{PROBE_TRAMPOLINE, TableState, row};
 
@@ -59,7 +59,7 @@ pub struct UnwindingState {
 struct SharedRows {
     mappings: Arc<Mappings>,
     range: MappingRange,
-    claim: Claim,
+    reservation: Reservation,
     pids: HashSet<u32>,
     /// A table came or went: the rows are to be written anew.
     stale: bool,
@@ -102,7 +102,7 @@ pub(super) struct Unwinding {
     /// Processes that have had their share of rows, and have others by the next pass.
     later: HashSet<u32>,
     pass_quota: PassQuota,
-    claims: RowClaims,
+    reserved: RowReservations,
     /// Processes that have other rows since they were taken last.
     renewed: HashSet<u32>,
     pass: u64,
@@ -123,7 +123,7 @@ impl Unwinding {
             again: HashSet::new(),
             later: HashSet::new(),
             pass_quota: PassQuota::new(mapping_rows),
-            claims: RowClaims::new(mapping_rows),
+            reserved: RowReservations::new(mapping_rows),
             renewed: HashSet::new(),
             pass: 0,
             state: UnwindingState::default(),
@@ -150,7 +150,9 @@ impl Unwinding {
                     Some((*module, (*without)?, FollowedBy::Code))
                 }
                 TableState::None(why) => Some((*module, *why, FollowedBy::FramePointers)),
-                TableState::Asked | TableState::NoRoom { .. } | TableState::ProbeTrampoline => None,
+                TableState::Asked | TableState::NoSpace { .. } | TableState::ProbeTrampoline => {
+                    None
+                }
             })
             .collect();
         met.sort_unstable_by_key(|(module, ..)| *module);
@@ -204,7 +206,7 @@ impl Unwinding {
         let due = self.unopened.due(self.pass);
         unasked.extend(due.filter(|module| !self.is_asked(*module)));
         for module in missed {
-            if let Some(TableState::NoRoom { pass }) = self.tables.get(&module)
+            if let Some(TableState::NoSpace { pass }) = self.tables.get(&module)
                 && pass + KEEP_PASSES < self.pass
             {
                 self.tables.remove(&module);
@@ -356,7 +358,7 @@ impl Unwinding {
     }
 
     const fn no_room(&self) -> TableState {
-        TableState::NoRoom { pass: self.pass }
+        TableState::NoSpace { pass: self.pass }
     }
 
     /// Gives up tables that were not used for longest, until as many rows are free. False if there
@@ -441,7 +443,8 @@ impl Unwinding {
                 self.later.insert(pid);
                 return;
             }
-            let Some((range, claim)) = self.add(maps, processes.owner_of(image), pid, &mappings)
+            let Some((range, reservation)) =
+                self.add(maps, processes.owner_of(image), pid, &mappings)
             else {
                 self.state.mappings_full += 1;
                 self.again.insert(pid);
@@ -452,7 +455,7 @@ impl Unwinding {
                 SharedRows {
                     mappings,
                     range,
-                    claim,
+                    reservation,
                     pids: HashSet::new(),
                     stale: false,
                 },
@@ -503,19 +506,19 @@ impl Unwinding {
         owner: Owner,
         pid: u32,
         mappings: &Mappings,
-    ) -> Option<(MappingRange, Claim)> {
+    ) -> Option<(MappingRange, Reservation)> {
         let key = self.known.get(&pid).map(|known| known.rows);
         let rows = self.rows(mappings);
         let before = key.and_then(|key| self.shared.get_mut(&key));
         let mut before = before.filter(|shared| shared.pids.len() == 1);
-        let before_claim = before.as_mut().map(|shared| &mut shared.claim);
-        let claim = self.claims.claim(owner, rows.len(), before_claim).ok()?;
+        let replaced = before.as_mut().map(|shared| &mut shared.reservation);
+        let reservation = self.reserved.reserve(owner, rows.len(), replaced).ok()?;
         let range = maps.add_mappings(&rows);
         if range.is_none() {
-            self.claims
-                .undo(&claim, before.map(|shared| &mut shared.claim));
+            self.reserved
+                .undo(&reservation, before.map(|shared| &mut shared.reservation));
         }
-        Some((range?, claim))
+        Some((range?, reservation))
     }
 
     /// A process is gone, or has other rows now.
@@ -536,7 +539,7 @@ impl Unwinding {
         if self.shared.get(&key).is_some_and(unused)
             && let Some(shared) = self.shared.remove(&key)
         {
-            self.claims.release(&shared.claim);
+            self.reserved.release(&shared.reservation);
             maps.retire(shared.range);
         }
     }

@@ -17,6 +17,7 @@ use tracing::warn;
 use super::batch;
 use super::call_rows::CallRows;
 use super::counts::Counts;
+use super::last_read::LastRead;
 use super::looks::Looks;
 use super::maps::Maps;
 use super::phantoms::{self, Phantoms, Quiet};
@@ -24,7 +25,6 @@ use super::records::Records;
 use super::refusal::StartError;
 use super::settings::KernelSettings;
 use super::thread_snapshot::{ThreadSnapshot, image, snapshot, stack_end};
-use super::told::Told;
 use crate::sys::clock::monotonic_ns;
 use crate::units::MonoNs;
 
@@ -116,8 +116,8 @@ pub struct Drain {
     rows_used: usize,
     /// What was read of each slot's reserve.
     reserves_read: Vec<Reserve>,
-    /// What was last told of each slot's thread.
-    told: Told,
+    /// What each slot's thread was when it was last read.
+    last_read: LastRead,
 }
 
 /// Elements that are looked at beyond those that were in use, to see whether more are now.
@@ -154,7 +154,7 @@ impl Drain {
             threads_used: 0,
             rows_used: 0,
             reserves_read: Vec::new(),
-            told: Told::default(),
+            last_read: LastRead::default(),
         };
         drain.fill_free_lists()?;
         drain.make_calibration_record();
@@ -251,7 +251,7 @@ impl Drain {
             self.threads.read(slot).tid != 0
         });
         self.rows_used = self.rows_in_reach();
-        self.told.grow(self.threads_used);
+        self.last_read.grow(self.threads_used);
         let mut wanted = self.wanted(is_partial);
         self.read_reserves(&mut pass, &wanted);
         let freed = self.give_back();
@@ -265,9 +265,9 @@ impl Drain {
         // By now they may lie further on.
         self.rows_used = self.rows_in_reach();
         pass.calls = calls.finish(&self.rows, self.rows_used, &self.dying);
-        pass.living = self.told.living();
+        pass.living = self.last_read.living();
         pass.fill = [
-            ("threads", self.told.in_use() as u64),
+            ("threads", self.last_read.in_use() as u64),
             ("stacks_per_drain", pass.sums.len() as u64),
             ("system_call_rows", rows_in_use as u64),
         ];
@@ -278,7 +278,7 @@ impl Drain {
     fn wanted(&self, is_partial: bool) -> Vec<bool> {
         let mut wanted = vec![!is_partial; self.threads_used];
         if is_partial {
-            self.told
+            self.last_read
                 .changed(|slot| self.threads.peek(slot), &mut wanted);
         }
         wanted
@@ -297,7 +297,7 @@ impl Drain {
         (looks, wanted): (&Looks, &[bool]),
     ) {
         let at_ns = pass.at_ns;
-        let (threads, dying, told) = (&mut pass.threads, &mut self.dying, &mut self.told);
+        let (threads, dying, last_read) = (&mut pass.threads, &mut self.dying, &mut self.last_read);
         let of_kernel = (&self.rows, &self.threads);
         pass.unreadable = self.threads.read_all(wanted, |slot, record| {
             let newer = calls.settle(of_kernel, slot);
@@ -305,11 +305,11 @@ impl Drain {
             if record.clock.phase == Phase::Exited as u32 {
                 dying.push(slot);
             }
-            told.tell(slot, record);
+            last_read.read(slot, record);
             threads.extend(snapshot(slot, record, &looks.found(slot), at_ns));
         });
         for slot in &pass.unreadable {
-            told.unsettle(*slot);
+            last_read.unsettle(*slot);
         }
     }
 
@@ -324,7 +324,7 @@ impl Drain {
         let slots = self.threads_used as u32;
         let gone = self.phantoms.look(at_ns, slots, quiet, phantoms::is_gone);
         for slot in &gone {
-            self.told.want_process(*slot, wanted);
+            self.last_read.want_process(*slot, wanted);
         }
         gone
     }
@@ -337,7 +337,7 @@ impl Drain {
                 thread.away = None;
                 thread.unwalked = None;
                 thread.call = None;
-                self.told.end(thread.slot);
+                self.last_read.end(thread.slot);
                 self.dying.push(thread.slot);
             }
         }
@@ -389,7 +389,7 @@ impl Drain {
             self.threads.clear(*slot as usize);
             self.reserves.clear(*slot as usize);
             self.reserves_read[*slot as usize] = Reserve::default();
-            self.told.forget(*slot);
+            self.last_read.forget(*slot);
             if let Err(error) = self.free_slots.push(*slot, 0) {
                 warn!("a thread record cannot be given back: {error}");
             }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use aya::Pod;
 use profiler_common::records::ThreadRecord;
 
-use super::told::Peeked;
+use super::last_read::Peeked;
 use crate::sys::{mapping::MappedMemory, own_cost::page_bytes};
 
 /// The elements of a memory-mappable array map. All access goes through volatile reads and writes

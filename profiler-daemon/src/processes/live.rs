@@ -18,7 +18,7 @@ use super::{
     mappings::{Added, MAX_MAPPINGS, Mapping, Mappings, Place},
     module::{ModuleId, ModuleTable},
     opening::Mappers,
-    row_room::RowRoom,
+    row_budget::RowBudget,
     shares::Shares,
     source::{Mapped, Source},
 };
@@ -79,7 +79,7 @@ pub struct Processes {
     pub(super) jits: HashMap<ModuleId, u64>,
     next_id: u64,
     /// As of the last pass, less what came since.
-    pub(super) rows: RowRoom,
+    pub(super) rows: RowBudget,
     pub(super) clocks: ClockOffsets,
     pub(super) lost_since_ns: Option<MonoNs>,
     pub(super) leaderless: Leaderless,
@@ -110,7 +110,7 @@ impl Processes {
             by_key: HashMap::new(),
             jits: HashMap::new(),
             next_id: 0,
-            rows: RowRoom::default(),
+            rows: RowBudget::default(),
             clocks,
             lost_since_ns: None,
             leaderless: Leaderless::default(),

@@ -17,7 +17,7 @@ pub mod mappings;
 pub mod module;
 mod opening;
 mod perf_map_files;
-mod row_room;
+mod row_budget;
 pub mod seen;
 pub mod shares;
 mod sort;

@@ -57,7 +57,7 @@ impl HolderId {
 
 /// Why there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoRoom {
+pub enum CapacityError {
     /// All of it is taken.
     Full,
     /// There is some, but the owner, or its user, has as much already.
@@ -75,10 +75,10 @@ pub struct Refused {
 
 impl Refused {
     /// Counts one.
-    pub fn count(&mut self, why: NoRoom) {
+    pub fn count(&mut self, why: CapacityError) {
         match why {
-            NoRoom::Full => self.full += 1,
-            NoRoom::OverShare => self.over_share += 1,
+            CapacityError::Full => self.full += 1,
+            CapacityError::OverShare => self.over_share += 1,
         }
     }
 
@@ -139,7 +139,7 @@ impl Shares {
     ///
     /// # Errors
     /// There is none for this owner; nothing changes.
-    pub fn take(&mut self, owner: Owner, amount: usize) -> Result<HolderId, NoRoom> {
+    pub fn take(&mut self, owner: Owner, amount: usize) -> Result<HolderId, CapacityError> {
         self.check(owner, amount)?;
         let id = self.holder(owner);
         self.charge(id, amount);
@@ -167,7 +167,7 @@ impl Shares {
         (id, before): (HolderId, usize),
         owner: Owner,
         amount: usize,
-    ) -> Result<HolderId, NoRoom> {
+    ) -> Result<HolderId, CapacityError> {
         let owner_before = self.owner(id);
         self.give_back(id, before);
         self.take(owner, amount).inspect_err(|_| {
@@ -195,9 +195,9 @@ impl Shares {
         }
     }
 
-    fn check(&self, owner: Owner, amount: usize) -> Result<(), NoRoom> {
+    fn check(&self, owner: Owner, amount: usize) -> Result<(), CapacityError> {
         let free = self.limit.saturating_sub(self.used);
-        let left = free.checked_sub(amount).ok_or(NoRoom::Full)?;
+        let left = free.checked_sub(amount).ok_or(CapacityError::Full)?;
         let Owner::Process { number, user } = owner else {
             return Ok(());
         };
@@ -208,7 +208,7 @@ impl Shares {
         if fits(of_process, 2) && (user == Some(ROOT) || fits(of_user, 1)) {
             Ok(())
         } else {
-            Err(NoRoom::OverShare)
+            Err(CapacityError::OverShare)
         }
     }
 
@@ -264,7 +264,7 @@ mod tests {
     }
 
     /// Takes until it is refused; how much that was, and why no more.
-    fn grab(shares: &mut Shares, owner: Owner) -> (usize, NoRoom) {
+    fn grab(shares: &mut Shares, owner: Owner) -> (usize, CapacityError) {
         let mut got = 0;
         loop {
             match shares.take(owner, 1) {
@@ -279,17 +279,17 @@ mod tests {
     #[test]
     fn nobody_has_more_than_is_free() {
         let mut shares = Shares::new(1000);
-        assert_eq!(grab(&mut shares, of(1, 7)), (333, NoRoom::OverShare));
-        assert_eq!(grab(&mut shares, of(2, 7)), (167, NoRoom::OverShare));
-        assert_eq!(grab(&mut shares, of(3, 8)), (166, NoRoom::OverShare));
-        assert_eq!(grab(&mut shares, of(4, 0)), (111, NoRoom::OverShare));
+        assert_eq!(grab(&mut shares, of(1, 7)), (333, CapacityError::OverShare));
+        assert_eq!(grab(&mut shares, of(2, 7)), (167, CapacityError::OverShare));
+        assert_eq!(grab(&mut shares, of(3, 8)), (166, CapacityError::OverShare));
+        assert_eq!(grab(&mut shares, of(4, 0)), (111, CapacityError::OverShare));
         assert_eq!(grab(&mut shares, of(5, 0)).0, 74);
         let unknown = Owner::Process {
             number: 6,
             user: None,
         };
         assert_eq!(grab(&mut shares, unknown).0, 49);
-        assert_eq!(grab(&mut shares, Owner::System), (100, NoRoom::Full));
+        assert_eq!(grab(&mut shares, Owner::System), (100, CapacityError::Full));
         assert_eq!(shares.used(), 1000);
     }
 
@@ -299,9 +299,9 @@ mod tests {
     fn room_comes_back() {
         let mut shares = Shares::new(100);
         let first = shares.take(of(1, 7), 20).unwrap();
-        assert_eq!(shares.take(of(1, 7), 15), Err(NoRoom::OverShare));
+        assert_eq!(shares.take(of(1, 7), 15), Err(CapacityError::OverShare));
         assert_eq!(shares.take(of(1, 7), 10), Ok(first));
-        assert_eq!(shares.take(of(2, 8), 71), Err(NoRoom::Full));
+        assert_eq!(shares.take(of(2, 8), 71), Err(CapacityError::Full));
         shares.give_back(first, 30);
         assert_eq!((shares.used(), shares.ids.len()), (0, 0));
         assert_eq!(shares.take(of(2, 8), 50), Ok(first));
@@ -320,7 +320,7 @@ mod tests {
         assert!(shares.of_process.len() == 1 && shares.of_user.len() == 1);
         let third = shares.take(of(3, 9), 20).unwrap();
         let refused = shares.exchange((second, 30), of(3, 9), 30);
-        assert_eq!(refused, Err(NoRoom::OverShare));
+        assert_eq!(refused, Err(CapacityError::OverShare));
         assert_eq!((shares.used(), shares.owner(second)), (50, of(2, 8)));
         shares.give_back(second, 30);
         shares.give_back(third, 20);

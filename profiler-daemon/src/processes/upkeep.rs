@@ -8,7 +8,7 @@ use super::{
     live::{MAX_GATHERS, MAX_REOPENINGS, Processes},
     mappings::KEEP_ENDED_NS,
     opening::Mappers,
-    row_room::RowRoom,
+    row_budget::RowBudget,
     shares::Shares,
 };
 use crate::sys::clock::{ClockOffsets, monotonic_ns};
@@ -150,7 +150,7 @@ impl Processes {
     fn forget(&mut self, now_ns: MonoNs) {
         let tables = self.instances.values().map(|instance| &instance.mappings);
         let rows = tables.map(|table| table.present().len() / Arc::strong_count(table));
-        self.rows = RowRoom::of(rows.sum());
+        self.rows = RowBudget::of(rows.sum());
         for instance in self.instances.values_mut() {
             if instance.mappings.has_old(now_ns) {
                 Arc::make_mut(&mut instance.mappings).forget_old(now_ns);

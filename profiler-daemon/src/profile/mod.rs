@@ -21,13 +21,13 @@ pub mod limits;
 pub mod losses;
 pub mod measured;
 mod measuring;
+mod memory_budget;
 pub mod name;
 mod now;
 pub mod over;
 mod prune;
 mod received;
 mod retention;
-mod room;
 mod rows;
 pub mod segments;
 pub mod sessions;
@@ -55,8 +55,8 @@ use images::Images;
 use input::{CommName, DrainPass, ProcessInfo, ThreadUpdate};
 use limits::Limits;
 use measured::Measured;
+use memory_budget::FoldedSoFar;
 use now::Now;
-use room::FoldedSoFar;
 use sessions::Sessions;
 use snapshot::{ProcessView, Snapshot};
 use timeline::{Counters, Start, Timeline};
@@ -205,7 +205,7 @@ impl Profile {
         for delta in &pass.stacks {
             touched.insert(delta.process);
             self.ensure(delta.process);
-            self.want_room(delta.user.len() + delta.kernel.len());
+            self.want_memory(delta.user.len() + delta.kernel.len());
             let account = match self.processes.get_mut(&delta.process) {
                 Some(process) => &mut process.account,
                 None => self.images.account(delta.process),
@@ -219,7 +219,7 @@ impl Profile {
         }
         for open in &pass.open {
             touched.insert(open.process);
-            self.want_room(open.user.len() + open.kernel.len());
+            self.want_memory(open.user.len() + open.kernel.len());
             match self.processes.get_mut(&open.process) {
                 Some(process) => {
                     process

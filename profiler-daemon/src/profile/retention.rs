@@ -97,13 +97,13 @@ impl Profile {
         self.measured_forgotten += self.timeline.forget_counted(MAX_HELD);
         self.age(self.now_ns.saturating_sub(self.limits.recent_past_ns));
         if self.recent_past_is_full() {
-            self.make_room_for_buckets();
+            self.free_memory_for_buckets();
         }
     }
 
     /// Makes the recent past fit its bytes: first what is old in it gives way, then named sessions,
     /// then the last minutes.
-    fn make_room_for_buckets(&mut self) {
+    fn free_memory_for_buckets(&mut self) {
         let fine_ns = self.limits.grades.first();
         let fine_ns = fine_ns.map_or(0, |grade| grade.older_than_ns);
         let mut horizon_ns = self.now_ns.saturating_sub(self.limits.recent_past_ns);

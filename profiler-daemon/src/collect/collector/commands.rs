@@ -111,7 +111,7 @@ impl Collector {
             files: self.processes.file_counts(),
             threads: last.map_or(0, |pass| pass.threads),
             tables: self.tables.fills().to_vec(),
-            tables_told: self.tables.told(),
+            tables_reported: self.tables.told(),
             memory: self.memory.clone(),
             stack_bytes: self.profile.stack_bytes(),
             recent_past_bytes: self.profile.recent_past_bytes(),

@@ -7,7 +7,7 @@ use profiler_common::measured::Cookie;
 use tracing::warn;
 
 use super::plan::PlannedFunction;
-use super::{Measuring, room};
+use super::{Measuring, point_limits};
 use crate::kernel::{Kernel, MeasureError, Measured, ProbePoint};
 use crate::processes::live::Processes;
 
@@ -90,7 +90,7 @@ impl Measuring {
             } else {
                 vec![None]
             };
-            room::check(kernel, one.slot, points.len() * places.len())?;
+            point_limits::check(kernel, one.slot, points.len() * places.len())?;
             for pid in places {
                 match kernel
                     .measured

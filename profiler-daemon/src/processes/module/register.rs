@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use super::{MAX_FILE_VERSIONS, MAX_MODULE_TEXT_BYTES, MAX_MODULES, ModuleId, ModuleIdentity};
-use crate::processes::shares::{HolderId, NoRoom, Owner, Shares};
+use crate::processes::shares::{CapacityError, HolderId, Owner, Shares};
 
 /// What only the table itself needs to know of a module.
 #[derive(Clone, Debug)]
@@ -51,11 +51,11 @@ impl Register {
         owner: Owner,
         identity: &ModuleIdentity,
         text_bytes: usize,
-    ) -> Result<RegisteredModule, NoRoom> {
+    ) -> Result<RegisteredModule, CapacityError> {
         let file = identity.file();
         let versions = file.and_then(|file| self.versions.get(&file));
         if versions.is_some_and(|versions| *versions >= MAX_FILE_VERSIONS) {
-            return Err(NoRoom::OverShare);
+            return Err(CapacityError::OverShare);
         }
         let by = self.room.take(owner, 1)?;
         let text_by = match self.text.take(owner, text_bytes) {

@@ -51,17 +51,17 @@ pub(super) struct FoldedSoFar {
 impl Profile {
     /// Makes room for a stack of so many frames where there is none. If no quarter of the budget
     /// could be had, it is not tried again in this pass.
-    pub(super) fn want_room(&mut self, frames: usize) {
+    pub(super) fn want_memory(&mut self, frames: usize) {
         if self.budget.has_room(frames) || self.crowded_pass == Some(self.passes) {
             return;
         }
-        self.make_room();
+        self.free_memory();
         if self.budget.lacking_bytes() > 0 {
             self.crowded_pass = Some(self.passes);
         }
     }
 
-    fn make_room(&mut self) {
+    fn free_memory(&mut self) {
         let mut whole = WholeSession::default();
         let kept = self.processes.values().map(|process| &process.account);
         for account in kept.chain(self.images.accounts()) {

@@ -9,11 +9,11 @@ const FEW: usize = 64;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct RowRoom {
+pub(super) struct RowBudget {
     rows: usize,
 }
 
-impl RowRoom {
+impl RowBudget {
     /// As many as there are, as of now.
     pub(super) const fn of(rows: usize) -> Self {
         Self { rows }
@@ -37,10 +37,10 @@ mod tests {
     // there again afterwards.
     #[test]
     fn large_tables_find_no_room() {
-        let mut room = RowRoom::default();
+        let mut room = RowBudget::default();
         let taken = (0..10_000).filter(|_| room.take(4096)).count();
         assert_eq!(taken, MAX_ROWS / 4096 + 1);
         assert!(room.take(FEW) && !room.take(FEW + 1));
-        assert!(RowRoom::of(MAX_ROWS).take(4096));
+        assert!(RowBudget::of(MAX_ROWS).take(4096));
     }
 }

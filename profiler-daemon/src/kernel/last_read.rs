@@ -1,5 +1,5 @@
-//! What was last told of each thread, so that passes can leave out those that sleep on: most
-//! threads of a machine. Pure.
+//! What each thread was when it was last read, so that passes can leave out those that sleep on:
+//! most threads of a machine. Pure.
 
 use std::collections::HashSet;
 
@@ -27,25 +27,25 @@ impl Peeked {
     }
 }
 
-/// A thread as it was told.
+/// A thread as it was last read.
 #[derive(Clone, Copy, Debug, Default)]
-struct ToldThread {
+struct ThreadLastRead {
     was: Peeked,
     lives: bool,
-    /// It slept as it was told, and had had no event since it was told before. So what it did
-    /// between the two, which parts of a pass may have seen and others not, is told too.
+    /// It slept as it was read, and had had no event since it was read before. So what it did
+    /// between the two, which parts of a pass may have seen and others not, is read too.
     is_settled: bool,
 }
 
 /// See the module. By slot.
 #[derive(Debug, Default)]
-pub(super) struct Told(Vec<ToldThread>);
+pub(super) struct LastRead(Vec<ThreadLastRead>);
 
-impl Told {
+impl LastRead {
     /// So many slots are in use.
     pub(super) fn grow(&mut self, slots: usize) {
         self.0
-            .resize(slots.max(self.0.len()), ToldThread::default());
+            .resize(slots.max(self.0.len()), ThreadLastRead::default());
     }
 
     /// Threads that have a record.
@@ -58,8 +58,8 @@ impl Told {
         self.0.iter().filter(|thread| thread.lives).count()
     }
 
-    /// Sets `wanted` for all threads of processes of which one has had an event since it was told,
-    /// or may have, as `peek` finds them now.
+    /// Sets `wanted` for all threads of processes of which one has had an event since it was last
+    /// read, or may have, as `peek` finds them now.
     pub(super) fn changed(&self, peek: impl Fn(usize) -> Peeked, wanted: &mut [bool]) {
         let mut awake: HashSet<u32> = HashSet::new();
         for (slot, thread) in self.0.iter().enumerate().take(wanted.len()) {
@@ -84,13 +84,13 @@ impl Told {
         }
     }
 
-    /// The thread in `slot` is told as this record has it.
-    pub(super) fn tell(&mut self, slot: u32, record: &ThreadRecord) {
+    /// The thread in `slot` was read, as this record has it.
+    pub(super) fn read(&mut self, slot: u32, record: &ThreadRecord) {
         let phase = Phase::from_u32(record.clock.phase);
         let was = Peeked::of(record);
         let is_woken = was.woken_ns >= record.clock.last_ns;
         if let Some(thread) = self.0.get_mut(slot as usize) {
-            *thread = ToldThread {
+            *thread = ThreadLastRead {
                 was,
                 lives: was.pid != 0 && phase != Some(Phase::Exited),
                 is_settled: phase == Some(Phase::Blocked) && !is_woken && thread.was == was,
@@ -105,7 +105,7 @@ impl Told {
         }
     }
 
-    /// The thread in `slot` is told to have ended, whatever its record says.
+    /// The thread in `slot` is taken to have ended, whatever its record says.
     pub(super) fn end(&mut self, slot: u32) {
         if let Some(thread) = self.0.get_mut(slot as usize) {
             (thread.lives, thread.is_settled) = (false, false);
@@ -115,7 +115,7 @@ impl Told {
     /// Its record is given back.
     pub(super) fn forget(&mut self, slot: u32) {
         if let Some(thread) = self.0.get_mut(slot as usize) {
-            *thread = ToldThread::default();
+            *thread = ThreadLastRead::default();
         }
     }
 }
@@ -134,54 +134,62 @@ mod tests {
         record
     }
 
-    fn wanted(told: &Told, records: &[ThreadRecord]) -> Vec<usize> {
+    fn wanted(last_read: &LastRead, records: &[ThreadRecord]) -> Vec<usize> {
         let mut wanted = vec![false; records.len()];
-        told.changed(|slot| Peeked::of(&records[slot]), &mut wanted);
+        last_read.changed(|slot| Peeked::of(&records[slot]), &mut wanted);
         let of = wanted.iter().enumerate();
         of.filter_map(|(slot, wanted)| wanted.then_some(slot))
             .collect()
     }
 
-    fn tell_all(told: &mut Told, records: &[ThreadRecord]) {
-        told.grow(records.len());
+    fn read_all(last_read: &mut LastRead, records: &[ThreadRecord]) {
+        last_read.grow(records.len());
         for (slot, record) in records.iter().enumerate() {
-            told.tell(slot as u32, record);
+            last_read.read(slot as u32, record);
         }
     }
 
     #[test]
     fn processes_that_sleep_on_are_left_out() {
-        // Check that a process is left out once all of its threads were told twice without an event
+        // Check that a process is left out once all of its threads were read twice without an event
         // in between, and that an event of one, its being woken, a new thread of it or one that
         // could not be read brings all of it back.
         let mut records = [asleep(0, 0), asleep(5, 2), asleep(5, 4), asleep(6, 2)];
-        let mut told = Told::default();
-        told.grow(records.len());
-        assert_eq!(wanted(&told, &records), [1, 2, 3], "nothing is told yet");
-        tell_all(&mut told, &records);
-        assert_eq!(wanted(&told, &records), [1, 2, 3], "told once");
-        tell_all(&mut told, &records);
-        assert!(wanted(&told, &records).is_empty());
-        assert_eq!((told.in_use(), told.living()), (3, 3));
+        let mut last_read = LastRead::default();
+        last_read.grow(records.len());
+        assert_eq!(
+            wanted(&last_read, &records),
+            [1, 2, 3],
+            "nothing is read yet"
+        );
+        read_all(&mut last_read, &records);
+        assert_eq!(wanted(&last_read, &records), [1, 2, 3], "read once");
+        read_all(&mut last_read, &records);
+        assert!(wanted(&last_read, &records).is_empty());
+        assert_eq!((last_read.in_use(), last_read.living()), (3, 3));
 
         records[1].sequence += 2;
-        assert_eq!(wanted(&told, &records), [1, 2]);
-        tell_all(&mut told, &records);
-        assert_eq!(wanted(&told, &records), [1, 2], "may have been half told");
-        tell_all(&mut told, &records);
+        assert_eq!(wanted(&last_read, &records), [1, 2]);
+        read_all(&mut last_read, &records);
+        assert_eq!(
+            wanted(&last_read, &records),
+            [1, 2],
+            "may have been half read"
+        );
+        read_all(&mut last_read, &records);
         records[3].clock.woken_ns = 1000;
-        assert_eq!(wanted(&told, &records), [3]);
-        tell_all(&mut told, &records);
-        tell_all(&mut told, &records);
-        assert_eq!(wanted(&told, &records), [3], "it runs any moment");
-        told.unsettle(2);
-        assert_eq!(wanted(&told, &records), [1, 2, 3]);
-        tell_all(&mut told, &records);
+        assert_eq!(wanted(&last_read, &records), [3]);
+        read_all(&mut last_read, &records);
+        read_all(&mut last_read, &records);
+        assert_eq!(wanted(&last_read, &records), [3], "it runs any moment");
+        last_read.unsettle(2);
+        assert_eq!(wanted(&last_read, &records), [1, 2, 3]);
+        read_all(&mut last_read, &records);
 
         let mut more = records.to_vec();
         more.push(asleep(5, 0));
-        told.grow(more.len());
-        assert_eq!(wanted(&told, &more), [1, 2, 3, 4]);
+        last_read.grow(more.len());
+        assert_eq!(wanted(&last_read, &more), [1, 2, 3, 4]);
     }
 
     #[test]
@@ -189,19 +197,19 @@ mod tests {
         // Check that a thread that has ended, as its record says or as was found otherwise, is
         // never left out, and that its place is free when it is given back.
         let mut records = [asleep(0, 0), asleep(5, 2), asleep(6, 2)];
-        let mut told = Told::default();
+        let mut last_read = LastRead::default();
         records[1].clock.phase = Phase::Exited as u32;
-        tell_all(&mut told, &records);
-        tell_all(&mut told, &records);
-        told.end(2);
-        assert_eq!(wanted(&told, &records), [1, 2]);
-        assert_eq!((told.in_use(), told.living()), (2, 0));
-        told.forget(1);
+        read_all(&mut last_read, &records);
+        read_all(&mut last_read, &records);
+        last_read.end(2);
+        assert_eq!(wanted(&last_read, &records), [1, 2]);
+        assert_eq!((last_read.in_use(), last_read.living()), (2, 0));
+        last_read.forget(1);
         records[1] = asleep(0, 0);
-        assert_eq!(wanted(&told, &records), [2]);
-        assert_eq!(told.in_use(), 1);
+        assert_eq!(wanted(&last_read, &records), [2]);
+        assert_eq!(last_read.in_use(), 1);
         let mut of_one = vec![false; 3];
-        told.want_process(2, &mut of_one);
+        last_read.want_process(2, &mut of_one);
         assert_eq!(of_one, [false, false, true]);
     }
 }
