@@ -16,7 +16,7 @@ use crate::sys::clock::thread_ns;
 use crate::sys::perf_record::{self, Event, HEADER_BYTES, Header, MAX_PATH_BYTES};
 use crate::sys::proc_stat::ProcStat;
 use crate::sys::{proc_fs, proc_maps, quota};
-use crate::{config, export, http, symbols, unwind};
+use crate::{config, export, http, symbols, units::VirtualAddress, unwind};
 
 /// Most time of a processor that one input may take, nanoseconds. Most take a ten-thousandth.
 const MAX_NS: u64 = 5_000_000_000;
@@ -138,7 +138,7 @@ fn read_proc_text(text: &[u8]) {
     let mut table = ModuleTable::new();
     let modules = KernelModules::parse(text, &mut table);
     for address in [0, 0xffff_ffff_c000_0000, u64::MAX] {
-        assert_eq!(modules.place(address).offset, address);
+        assert_eq!(modules.place(VirtualAddress::new(address)).offset, address);
     }
     proc_fs::fuzzing::check(text);
     quota::fuzzing::check(text);

@@ -12,7 +12,7 @@ use crate::processes::live::Processes;
 use crate::processes::module::ModuleId;
 use crate::profile::frames::{Frame, FrameId, FrameTable, Marks};
 use crate::sys::proc_fs;
-use crate::units::{BootNs, MonoNs};
+use crate::units::{BootNs, MonoNs, VirtualAddress};
 
 /// Calls of one function by where they were made from; `None`: from further places.
 pub type Callers = HashMap<Option<FrameId>, CallerRow>;
@@ -115,7 +115,7 @@ fn place(
 ) -> FrameId {
     let process = process_of(key);
     // One less lies inside the call.
-    let address = key.return_address.wrapping_sub(1);
+    let address = VirtualAddress::new(key.return_address.wrapping_sub(1));
     let frame = match processes.resolve(process, time_ns, address) {
         Some(place) => Frame {
             module: place.module,
@@ -123,7 +123,7 @@ fn place(
         },
         None => Frame {
             module: ModuleId::UNKNOWN,
-            offset: address,
+            offset: address.get(),
         },
     };
     frames.intern_for(processes.owner(process), frame)

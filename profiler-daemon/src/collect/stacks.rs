@@ -15,7 +15,7 @@ use crate::processes::live::Processes;
 use crate::processes::module::{ModuleId, ModuleMarks};
 use crate::processes::shares::{HolderId, Refused, Shares};
 use crate::profile::frames::{Frame, FrameId, FrameTable, Marks};
-use crate::units::{BootNs, MonoNs};
+use crate::units::{BootNs, MonoNs, VirtualAddress};
 
 use super::nameless_code::NamelessCode;
 use super::own_frames::OwnFrames;
@@ -180,7 +180,7 @@ impl Stacks {
                     }
                 })
                 .map(|address| {
-                    let place = self.modules.place(address);
+                    let place = self.modules.place(VirtualAddress::new(address));
                     table.intern(Frame {
                         module: place.module,
                         offset: place.offset,
@@ -236,7 +236,11 @@ impl Stacks {
                 end = Some(StackEnd::TRUNCATED);
                 break;
             }
-            match processes.resolve(key, MonoNs::new(head.time_ns), *address) {
+            match processes.resolve(
+                key,
+                MonoNs::new(head.time_ns),
+                VirtualAddress::new(*address),
+            ) {
                 Some(place) => {
                     let inner = frames.last().map(|inner| table.get(*inner).module);
                     let frame = if processes.is_nameless(place.module) {

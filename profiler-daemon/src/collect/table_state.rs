@@ -35,8 +35,8 @@ pub(super) const PROBE_TRAMPOLINE: &str = "[uprobes-trampoline]";
 /// The row of a mapping whose file's table is so far; `None`: not asked for.
 pub(super) fn row(table: Option<&TableState>, mapped: &Mapping) -> MappingRow {
     let mut row = MappingRow {
-        start: mapped.start,
-        end: mapped.end,
+        start: mapped.start.get(),
+        end: mapped.end.get(),
         kind: mapping::NO_TABLE,
         ..MappingRow::default()
     };

@@ -18,7 +18,7 @@ use super::measured::{Measured, ProbePoint};
 use super::targets::Targets;
 use crate::sys::clock::thread_ns;
 use crate::sys::proc_fs;
-use crate::units::FileOffset;
+use crate::units::{FileOffset, VirtualAddress};
 
 /// Numbers of functions that are used here: 1 to this.
 pub(super) const FUNCTIONS: u32 = PROBED.len() as u32;
@@ -238,7 +238,7 @@ fn ns_per_call(function: extern "C" fn()) -> f64 {
 
 /// Where a function of this program lies in its file.
 fn offset_of(function: extern "C" fn()) -> Option<FileOffset> {
-    let address = function as usize as u64;
+    let address = VirtualAddress::new(function as usize as u64);
     let maps = proc_fs::exec_maps(std::process::id(), MAX_MAPPINGS)?;
     let mut entries = maps.entries.iter();
     let entry = entries.find(|entry| (entry.start..entry.end).contains(&address))?;

@@ -26,6 +26,7 @@ use crate::{
     elf::build_id::{self, ElfIdentity},
     sys::memory_file::memory_file,
     units::MonoNs,
+    units::VirtualAddress,
 };
 
 /// Most files kept open unless set otherwise.
@@ -452,7 +453,7 @@ impl Files {
         (table, owner): (&mut ModuleTable, Owner),
         source: &dyn Source,
         module: ModuleId,
-        (pid, range): (u32, Range<u64>),
+        (pid, range): (u32, Range<VirtualAddress>),
     ) -> Option<Arc<ModuleFile>> {
         let (file, mapped) = source.open_mapped(pid, range)?;
         let key = FileKey::of(&mapped);
@@ -471,7 +472,7 @@ impl Files {
         source: &dyn Source,
         mapped: &Mapped,
     ) -> Identified {
-        let native = mapped.start > u64::from(u32::MAX);
+        let native = mapped.start.get() > u64::from(u32::MAX);
         if native && self.native_vdso.is_none() {
             let image = source.own_vdso();
             self.native_vdso =

@@ -13,8 +13,8 @@ use std::{
 fn mapped(path: &Path) -> Mapped {
     let metadata = fs::metadata(path).unwrap();
     Mapped {
-        start: 0x1000,
-        end: 0x2000,
+        start: VirtualAddress::new(0x1000),
+        end: VirtualAddress::new(0x2000),
         device: Device {
             major: libc::major(metadata.dev()),
             minor: libc::minor(metadata.dev()),
@@ -175,8 +175,8 @@ fn overwritten_files_change() {
 fn without_a_file() {
     let (mut files, mut table) = (Files::new(4), ModuleTable::new());
     let special = |path: &[u8], inode| Mapped {
-        start: 1 << 40,
-        end: (1 << 40) + 4096,
+        start: VirtualAddress::new(1 << 40),
+        end: VirtualAddress::new((1 << 40) + 4096),
         device: Device::default(),
         inode,
         path: path.into(),

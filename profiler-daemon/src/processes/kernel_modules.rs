@@ -6,6 +6,7 @@ use super::{
     mappings::Place,
     module::{Module, ModuleId, ModuleIdentity, ModuleKind, ModuleTable},
 };
+use crate::units::VirtualAddress;
 
 /// Most kernel modules looked at.
 const MAX_KERNEL_MODULES: usize = 4096;
@@ -14,7 +15,7 @@ const MAX_KERNEL_MODULES: usize = 4096;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelModules {
     /// (first address, address behind the last, module), by address.
-    ranges: Vec<(u64, u64, ModuleId)>,
+    ranges: Vec<(VirtualAddress, VirtualAddress, ModuleId)>,
 }
 
 impl KernelModules {
@@ -29,7 +30,7 @@ impl KernelModules {
                 let name: Box<str> = format!("[{name}]").into();
                 let identity = ModuleIdentity::Named(name.clone());
                 let id = table.intern(identity, || Module::named(&name, ModuleKind::KernelModule));
-                (start, end, id)
+                (VirtualAddress::new(start), VirtualAddress::new(end), id)
             })
             .collect();
         ranges.sort_unstable();
@@ -43,7 +44,7 @@ impl KernelModules {
 
     /// Where a kernel address is; its offset is the address itself.
     #[must_use]
-    pub fn place(&self, address: u64) -> Place {
+    pub fn place(&self, address: VirtualAddress) -> Place {
         let at = self
             .ranges
             .partition_point(|(start, _, _)| *start <= address);
@@ -54,7 +55,7 @@ impl KernelModules {
         };
         Place {
             module,
-            offset: address,
+            offset: address.get(),
         }
     }
 }
@@ -80,10 +81,13 @@ mod tests {
         let mut table = ModuleTable::new();
         let modules = KernelModules::parse(text, &mut table);
         let name = |address| table.get(modules.place(address).module).name.to_string();
-        assert_eq!(name(0xffff_ffff_c000_0000), "[dm_mod]");
-        assert_eq!(name(0xffff_ffff_c000_2fff), "[nf_tables]");
-        assert_eq!(name(0xffff_ffff_c000_3000), "[kernel]");
-        assert_eq!(name(0x10), "[kernel]");
-        assert_eq!(modules.place(77).offset, 77);
+        assert_eq!(name(VirtualAddress::new(0xffff_ffff_c000_0000)), "[dm_mod]");
+        assert_eq!(
+            name(VirtualAddress::new(0xffff_ffff_c000_2fff)),
+            "[nf_tables]"
+        );
+        assert_eq!(name(VirtualAddress::new(0xffff_ffff_c000_3000)), "[kernel]");
+        assert_eq!(name(VirtualAddress::new(0x10)), "[kernel]");
+        assert_eq!(modules.place(VirtualAddress::new(77)).offset, 77);
     }
 }

@@ -27,7 +27,7 @@ use crate::sys::{
     perf_record::{Event, MmapEvent},
     proc_stat::ProcStat,
 };
-use crate::units::{BootNs, MonoNs};
+use crate::units::{BootNs, MonoNs, VirtualAddress};
 
 /// Most processes known at a time, ended ones included.
 pub const MAX_PROCESSES: usize = 100_000;
@@ -490,7 +490,12 @@ impl Processes {
 
     /// Where an address of a linked process was at that time. `None` is counted, and has the
     /// mappings read again soon.
-    pub fn resolve(&mut self, key: ProcessKey, time_ns: MonoNs, address: u64) -> Option<Place> {
+    pub fn resolve(
+        &mut self,
+        key: ProcessKey,
+        time_ns: MonoNs,
+        address: VirtualAddress,
+    ) -> Option<Place> {
         let id = *self.by_key.get(&key)?;
         let instance = self.instances.get(&id)?;
         let mut place = instance.mappings.place(address, time_ns);

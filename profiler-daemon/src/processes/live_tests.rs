@@ -65,7 +65,7 @@ fn mmap(pid: u32, start: u64, path: &str, time_ns: u64) -> Event {
     Event::Mmap(MmapEvent {
         pid,
         tid: pid,
-        start,
+        start: VirtualAddress::new(start),
         len_bytes: 0x1000,
         file_offset: FileOffset::ZERO,
         device: Device { major: 8, minor: 1 },
@@ -85,7 +85,7 @@ fn module(
     time_ns: u64,
     address: u64,
 ) -> Option<String> {
-    let place = processes.resolve(key, MonoNs::new(time_ns), address)?;
+    let place = processes.resolve(key, MonoNs::new(time_ns), VirtualAddress::new(address))?;
     Some(processes.modules().get(place.module).name.to_string())
 }
 

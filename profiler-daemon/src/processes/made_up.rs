@@ -21,7 +21,7 @@ use crate::sys::{
     proc_maps::{ExecMaps, MapsEntry},
     proc_stat::ProcStat,
 };
-use crate::units::{BootNs, FileOffset, MonoNs};
+use crate::units::{BootNs, FileOffset, MonoNs, VirtualAddress};
 
 /// One process as the made-up `/proc` shows it: start ticks, threads, mappings as (start, path),
 /// the file that names the code it makes.
@@ -118,8 +118,8 @@ impl Source for Machine {
             .into_iter()
             .take(limit)
             .map(|(start, path)| MapsEntry {
-                start,
-                end: start + 0x1000,
+                start: VirtualAddress::new(start),
+                end: VirtualAddress::new(start + 0x1000),
                 file_offset: FileOffset::ZERO,
                 device: Device { major: 8, minor: 1 },
                 inode: inode(path),
@@ -146,11 +146,14 @@ impl Source for Machine {
         File::open(self.get(pid)?.file?).ok()
     }
 
-    fn open_mapped(&self, pid: u32, range: Range<u64>) -> Option<(File, Mapped)> {
+    fn open_mapped(&self, pid: u32, range: Range<VirtualAddress>) -> Option<(File, Mapped)> {
         let shown = self.get(pid)?;
-        let (start, path) = shown.maps.iter().find(|(start, _)| *start == range.start)?;
+        let (start, path) = shown
+            .maps
+            .iter()
+            .find(|(start, _)| *start == range.start.get())?;
         let mapped = Mapped {
-            start: *start,
+            start: VirtualAddress::new(*start),
             end: range.end,
             device: Device { major: 8, minor: 1 },
             inode: inode(path),
@@ -175,7 +178,7 @@ pub(super) fn link(processes: &mut Processes, pid: u32, start_ns: u64) -> Proces
 
 /// The module at address 0x1000 at that time.
 pub(super) fn module_at(processes: &mut Processes, key: ProcessKey, time_ns: u64) -> ModuleId {
-    let place = processes.resolve(key, MonoNs::new(time_ns), 0x1000);
+    let place = processes.resolve(key, MonoNs::new(time_ns), VirtualAddress::new(0x1000));
     place.unwrap().module
 }
 

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::module::ModuleId;
-use crate::units::{FileOffset, MonoNs};
+use crate::units::{FileOffset, MonoNs, VirtualAddress};
 
 /// Most mappings of one process, present ones; JIT engines reach thousands.
 pub const MAX_MAPPINGS: usize = 4096;
@@ -33,9 +33,9 @@ pub struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// First address.
-    pub start: u64,
+    pub start: VirtualAddress,
     /// Address behind the last one.
-    pub end: u64,
+    pub end: VirtualAddress,
     /// What is mapped.
     pub module: ModuleId,
     /// File offset of `start`; `None` where the module is no file and offsets are addresses.
@@ -45,18 +45,18 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    fn contains(&self, address: u64) -> bool {
+    fn contains(&self, address: VirtualAddress) -> bool {
         (self.start..self.end).contains(&address)
     }
 
     /// The module and offset of an address inside.
     #[must_use]
-    pub fn place(&self, address: u64) -> Place {
+    pub fn place(&self, address: VirtualAddress) -> Place {
         let offset = match self.file_offset {
             Some(file_offset) => file_offset
-                .wrapping_add(address.wrapping_sub(self.start))
+                .wrapping_add(address.wrapping_from(self.start))
                 .get(),
-            None => address,
+            None => address.get(),
         };
         Place {
             module: self.module,
@@ -71,13 +71,13 @@ impl Mapping {
             && self.place(self.start) == other.place(self.start)
     }
 
-    fn cut(&self, start: u64, end: u64) -> Option<Self> {
+    fn cut(&self, start: VirtualAddress, end: VirtualAddress) -> Option<Self> {
         (start < end).then(|| Self {
             start,
             end,
             file_offset: self
                 .file_offset
-                .map(|offset| offset.wrapping_add(start.wrapping_sub(self.start))),
+                .map(|offset| offset.wrapping_add(start.wrapping_from(self.start))),
             ..*self
         })
     }
@@ -154,7 +154,7 @@ impl Mappings {
     /// Where this address was at that time. Also answers for ended mappings, as long as they are
     /// kept.
     #[must_use]
-    pub fn place(&self, address: u64, time_ns: MonoNs) -> Option<Place> {
+    pub fn place(&self, address: VirtualAddress, time_ns: MonoNs) -> Option<Place> {
         if let Some((exec_ns, before)) = &self.before
             && time_ns < *exec_ns
         {
@@ -249,7 +249,7 @@ impl Mappings {
             .fold(new.since_ns, MonoNs::min);
         let file_offset = new
             .file_offset
-            .map(|offset| offset.wrapping_sub(new.start.wrapping_sub(start)));
+            .map(|offset| offset.wrapping_sub(new.start.wrapping_from(start)));
         let joined = Mapping {
             start,
             end,
@@ -364,8 +364,8 @@ mod tests {
 
     fn file(module: ModuleId, start: u64, end: u64, file_offset: u64, since_ns: u64) -> Mapping {
         Mapping {
-            start,
-            end,
+            start: VirtualAddress::new(start),
+            end: VirtualAddress::new(end),
             module,
             file_offset: Some(FileOffset::new(file_offset)),
             since_ns: MonoNs::new(since_ns),
@@ -374,7 +374,7 @@ mod tests {
 
     fn at(mappings: &Mappings, address: u64, time_ns: u64) -> Option<(ModuleId, u64)> {
         mappings
-            .place(address, MonoNs::new(time_ns))
+            .place(VirtualAddress::new(address), MonoNs::new(time_ns))
             .map(|place| (place.module, place.offset))
     }
 
@@ -416,25 +416,16 @@ mod tests {
     fn repeats_keep_the_generation() {
         let mut mappings = Mappings::default();
         let jit = |start, end, since_ns| Mapping {
-            start,
-            end,
+            start: VirtualAddress::new(start),
+            end: VirtualAddress::new(end),
             module: ModuleId::JIT,
             file_offset: None,
-            since_ns,
+            since_ns: MonoNs::new(since_ns),
         };
-        assert_eq!(
-            mappings.add(jit(0x1000, 0x2000, MonoNs::new(1))),
-            Added::New
-        );
-        assert_eq!(
-            mappings.add(jit(0x1000, 0x2000, MonoNs::new(5))),
-            Added::Known
-        );
+        assert_eq!(mappings.add(jit(0x1000, 0x2000, 1)), Added::New);
+        assert_eq!(mappings.add(jit(0x1000, 0x2000, 5)), Added::Known);
         assert_eq!(mappings.changes(), 1);
-        assert_eq!(
-            mappings.add(jit(0x1800, 0x3000, MonoNs::new(6))),
-            Added::New
-        );
+        assert_eq!(mappings.add(jit(0x1800, 0x3000, 6)), Added::New);
         assert_eq!((mappings.present().len(), mappings.changes()), (1, 2));
         assert_eq!(at(&mappings, 0x2fff, 6), Some((ModuleId::JIT, 0x2fff)));
         assert_eq!(mappings.add(file(A, 0x8000, 0x9000, 0, 1)), Added::New);
@@ -559,11 +550,13 @@ mod tests {
                 let new = file(ModuleId(u64::from(module)), start, start + len, offset, index as u64);
                 mappings.add(new);
                 for address in start..start + len {
-                    model[usize::try_from(address).unwrap()] = Some(new.place(address));
+                    let place = new.place(VirtualAddress::new(address));
+                    model[usize::try_from(address).unwrap()] = Some(place);
                 }
             }
             for (address, expected) in model.iter().enumerate() {
-                prop_assert_eq!(mappings.place(address as u64, MonoNs::MAX), *expected);
+                let address = VirtualAddress::new(address as u64);
+                prop_assert_eq!(mappings.place(address, MonoNs::MAX), *expected);
             }
             prop_assert!(mappings.present().windows(2).all(|pair| pair[0].end <= pair[1].start));
         }

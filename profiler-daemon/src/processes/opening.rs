@@ -12,6 +12,7 @@ use super::{
     module::{ModuleId, ModuleKind},
     seen::{FileOwner, Seen},
 };
+use crate::units::VirtualAddress;
 
 /// Most processes that the file of a module is opened through, and most of one user.
 const MAX_MAPPERS: usize = 4;
@@ -26,7 +27,7 @@ const MAPPINGS_PER_SWEEP: usize = 1 << 16;
 pub(super) struct Mapper {
     id: u64,
     user: Option<u32>,
-    range: Range<u64>,
+    range: Range<VirtualAddress>,
 }
 
 /// Some living processes that have each module mapped.

@@ -20,6 +20,7 @@ use crate::sys::{
     proc_maps::ExecMaps,
     proc_stat::ProcStat,
 };
+use crate::units::VirtualAddress;
 
 /// Most bytes of a vDSO image.
 const MAX_VDSO_BYTES: u64 = 256 << 10;
@@ -28,9 +29,9 @@ const MAX_VDSO_BYTES: u64 = 256 << 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapped {
     /// First address.
-    pub start: u64,
+    pub start: VirtualAddress,
     /// Address behind the last one.
-    pub end: u64,
+    pub end: VirtualAddress,
     /// Device of the file; 0:0 without one.
     pub device: Device,
     /// Inode of the file; 0 without one.
@@ -75,7 +76,7 @@ pub trait Source: Send {
     fn open(&self, pid: u32, ppid: u32, mapped: &Mapped) -> Option<File>;
     /// Opens the file that a process has mapped at these addresses, if these are one mapping; and
     /// says what is mapped there.
-    fn open_mapped(&self, pid: u32, range: Range<u64>) -> Option<(File, Mapped)>;
+    fn open_mapped(&self, pid: u32, range: Range<VirtualAddress>) -> Option<(File, Mapped)>;
     /// The file in which the process names the code it makes at run time, if it belongs to the
     /// process's own user. Another user's, root's too, is not read: a process can have any file
     /// mounted in its place.
@@ -149,7 +150,7 @@ impl Source for ProcFs {
         })
     }
 
-    fn open_mapped(&self, pid: u32, range: Range<u64>) -> Option<(File, Mapped)> {
+    fn open_mapped(&self, pid: u32, range: Range<VirtualAddress>) -> Option<(File, Mapped)> {
         let by_address = by_address(pid, range.clone());
         let file = open_regular(&by_address)?;
         let metadata = file.metadata().ok()?;
@@ -179,16 +180,16 @@ impl Source for ProcFs {
         let maps = proc_fs::exec_maps(std::process::id(), usize::MAX)?;
         let mut entries = maps.entries.into_iter();
         let own = entries.find(|entry| &*entry.path == b"[vdso]")?;
-        let bytes = own.end.checked_sub(own.start);
+        let bytes = own.end.checked_from(own.start);
         let bytes = bytes.filter(|bytes| *bytes <= MAX_VDSO_BYTES)?;
         let mut image = vec![0; usize::try_from(bytes).ok()?];
         let memory = File::open("/proc/self/mem").ok()?;
-        memory.read_exact_at(&mut image, own.start).ok()?;
+        memory.read_exact_at(&mut image, own.start.get()).ok()?;
         Some(image)
     }
 }
 
-fn by_address(pid: u32, range: Range<u64>) -> PathBuf {
+fn by_address(pid: u32, range: Range<VirtualAddress>) -> PathBuf {
     let Range { start, end } = range;
     format!("/proc/{pid}/map_files/{start:x}-{end:x}").into()
 }
@@ -256,10 +257,17 @@ mod tests {
         let by_address = ProcFs.open(pid, 0, &mapped).unwrap();
         let (again, at) = ProcFs.open_mapped(pid, mapped.start..mapped.end).unwrap();
         assert_eq!((at.start, &at.path), (mapped.start, &mapped.path));
-        mapped.start = 0x1000;
-        mapped.end = 0x2000;
+        mapped.start = VirtualAddress::new(0x1000);
+        mapped.end = VirtualAddress::new(0x2000);
         let by_path = ProcFs.open(pid, 0, &mapped).unwrap();
-        assert!(ProcFs.open_mapped(pid, 0x1000..0x2000).is_none());
+        assert!(
+            ProcFs
+                .open_mapped(
+                    pid,
+                    VirtualAddress::new(0x1000)..VirtualAddress::new(0x2000)
+                )
+                .is_none()
+        );
         let gone = ProcFs.open(u32::MAX / 2, u32::MAX / 2, &mapped).unwrap();
         for file in [by_address, again, by_path, gone] {
             assert_eq!(file.metadata().unwrap().ino(), inode);
@@ -283,8 +291,8 @@ mod tests {
             minor: libc::minor(metadata.dev()),
         };
         let mapped = |path: &Path, device| Mapped {
-            start: 0x1000,
-            end: 0x2000,
+            start: VirtualAddress::new(0x1000),
+            end: VirtualAddress::new(0x2000),
             device,
             inode: metadata.ino(),
             path: path.as_os_str().as_bytes().into(),

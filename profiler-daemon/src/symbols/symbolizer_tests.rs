@@ -15,6 +15,7 @@ use crate::{
     },
     symbols::names::FunctionKind,
     units::BootNs,
+    units::VirtualAddress,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -55,7 +56,11 @@ impl Own {
     fn request(&mut self, address: usize) -> Request {
         let place = self
             .processes
-            .resolve(self.key, clock::monotonic_ns(), address as u64)
+            .resolve(
+                self.key,
+                clock::monotonic_ns(),
+                VirtualAddress::new(address as u64),
+            )
             .unwrap();
         Request {
             place,
@@ -151,7 +156,7 @@ fn vdso_function() {
     for step in (0..0x2000).step_by(16) {
         let named = name(
             &mut worker,
-            own.request(usize::try_from(vdso.start).unwrap() + step),
+            own.request(usize::try_from(vdso.start.get()).unwrap() + step),
         );
         if named.function.known {
             found.push(named.function.name.clone());

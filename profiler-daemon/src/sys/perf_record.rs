@@ -2,7 +2,7 @@
 //! give a record, nothing, or a rejection; reading them from memory shared with the kernel is
 //! `perf_ring`.
 
-use crate::units::{FileOffset, MonoNs};
+use crate::units::{FileOffset, MonoNs, VirtualAddress};
 use perf_event_open_sys::bindings::{
     PERF_RECORD_COMM, PERF_RECORD_EXIT, PERF_RECORD_FORK, PERF_RECORD_LOST,
     PERF_RECORD_LOST_SAMPLES, PERF_RECORD_MISC_COMM_EXEC, PERF_RECORD_MISC_MMAP_BUILD_ID,
@@ -86,7 +86,7 @@ pub struct MmapEvent {
     /// Thread.
     pub tid: u32,
     /// First address.
-    pub start: u64,
+    pub start: VirtualAddress,
     /// Bytes; `start + len_bytes` does not overflow.
     pub len_bytes: u64,
     /// Where in the file the mapping begins, bytes.
@@ -300,7 +300,7 @@ fn mmap(
     Ok(Some(Event::Mmap(MmapEvent {
         pid,
         tid,
-        start,
+        start: VirtualAddress::new(start),
         len_bytes,
         file_offset: FileOffset::new(file_offset),
         device: Device { major, minor },
@@ -417,7 +417,7 @@ mod tests {
         };
         assert_eq!(
             (mmap.start, mmap.len_bytes, mmap.file_offset),
-            (0x7000, 0x2000, FileOffset::new(0x1000))
+            (VirtualAddress::new(0x7000), 0x2000, FileOffset::new(0x1000))
         );
         assert_eq!(
             (mmap.device, mmap.inode),

@@ -2,15 +2,15 @@
 //! hold anything.
 
 use super::perf_record::Device;
-use crate::units::FileOffset;
+use crate::units::{FileOffset, VirtualAddress};
 
 /// One executable mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapsEntry {
     /// First address.
-    pub start: u64,
+    pub start: VirtualAddress,
     /// Address behind the last one; larger than `start`.
-    pub end: u64,
+    pub end: VirtualAddress,
     /// Where in the file it begins, bytes.
     pub file_offset: FileOffset,
     /// Device of the file; 0:0 without one.
@@ -71,8 +71,8 @@ fn parse_line(line: &[u8]) -> Option<Option<MapsEntry>> {
         .position(|byte| *byte != b' ')
         .map_or(&[][..], |begin| &rest[begin..]);
     Some(Some(MapsEntry {
-        start,
-        end,
+        start: VirtualAddress::new(start),
+        end: VirtualAddress::new(end),
         file_offset: FileOffset::new(hex(offset)?),
         device: Device {
             major: u32::try_from(major).ok()?,
@@ -140,8 +140,8 @@ mod tests {
         assert_eq!(
             maps.entries[0],
             MapsEntry {
-                start: 0x55e0,
-                end: 0x5600,
+                start: VirtualAddress::new(0x55e0),
+                end: VirtualAddress::new(0x5600),
                 file_offset: FileOffset::new(0x1000),
                 device: Device {
                     major: 0xfe,
@@ -181,7 +181,7 @@ mod tests {
     // Check that this process finds its own code in its own maps.
     #[test]
     fn own_maps() {
-        let here = own_maps as fn() as usize as u64;
+        let here = VirtualAddress::new(own_maps as fn() as usize as u64);
         let maps = parse(&std::fs::read("/proc/self/maps").unwrap(), 1000);
         let mapping = maps
             .entries

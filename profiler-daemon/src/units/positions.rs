@@ -118,6 +118,11 @@ position! {
     FileOffset
 }
 
+position! {
+    /// A place in the memory of a process, or of the kernel.
+    VirtualAddress
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@
 use profiler_common::unwind::{PAGE_BITS, UnwindPage, UnwindRow, search};
 
 use super::{NoTable, elf::Segment};
-use crate::units::FileOffset;
+use crate::units::{FileOffset, VirtualAddress};
 
 /// Memory pages that mappings are made of, bytes.
 const MAPPING_PAGE_BYTES: u64 = 4096;
@@ -56,7 +56,7 @@ impl UnwindTable {
     /// What to subtract from an address in a mapping to get the file's virtual address: for a
     /// mapping of this file at `start` from `offset` in it. `None` if no code of the file is there.
     #[must_use]
-    pub fn bias(&self, start: u64, offset: FileOffset) -> Option<u64> {
+    pub fn bias(&self, start: VirtualAddress, offset: FileOffset) -> Option<u64> {
         bias(&self.segments, start, offset)
     }
 
@@ -85,7 +85,7 @@ impl UnwindTable {
 
 /// See [`UnwindTable::bias`].
 #[must_use]
-pub fn bias(segments: &[Segment], start: u64, offset: FileOffset) -> Option<u64> {
+pub fn bias(segments: &[Segment], start: VirtualAddress, offset: FileOffset) -> Option<u64> {
     let segment = segments.iter().find(|segment| {
         let first = FileOffset::new(segment.offset.get() & !(MAPPING_PAGE_BYTES - 1));
         offset >= first && offset < segment.offset.saturating_add(segment.size_bytes)
@@ -93,7 +93,7 @@ pub fn bias(segments: &[Segment], start: u64, offset: FileOffset) -> Option<u64>
     let address = segment
         .address
         .wrapping_add(offset.wrapping_from(segment.offset));
-    Some(start.wrapping_sub(address))
+    Some(start.get().wrapping_sub(address))
 }
 
 #[cfg(test)]
@@ -116,12 +116,19 @@ mod tests {
                 size_bytes: 0x2000,
             },
         ];
-        assert_eq!(bias(&segments, 0x40_1000, FileOffset::new(0x1000)), Some(0));
-        let start = 0x7f00_0000_0000;
+        assert_eq!(
+            bias(
+                &segments,
+                VirtualAddress::new(0x40_1000),
+                FileOffset::new(0x1000)
+            ),
+            Some(0)
+        );
+        let start = VirtualAddress::new(0x7f00_0000_0000);
         let second = bias(&segments, start, FileOffset::new(0x2000)).unwrap();
-        assert_eq!(start + 0x456 - second, 0x60_3456);
+        assert_eq!(start + 0x456 - second, VirtualAddress::new(0x60_3456));
         let later = bias(&segments, start, FileOffset::new(0x3000)).unwrap();
-        assert_eq!(start - later, 0x60_4000);
+        assert_eq!(start - later, VirtualAddress::new(0x60_4000));
         assert_eq!(bias(&segments, start, FileOffset::new(0x5000)), None);
         assert_eq!(bias(&segments, start, FileOffset::ZERO), None);
     }

@@ -17,7 +17,7 @@ use crate::{
     programs,
     stopped::{self, Mapping, Stopped},
 };
-use profiler_daemon::units::FileOffset;
+use profiler_daemon::units::{FileOffset, VirtualAddress};
 
 const MAX_FRAMES: usize = 2048;
 /// Stops of each program.
@@ -113,7 +113,10 @@ fn ours(modules: &mut Modules, mappings: &[Mapping], thread: &Stopped) -> (Vec<u
         let result = match &modules.load(thread, mapping).table {
             Some(table) => {
                 let bias = table
-                    .bias(mapping.start, FileOffset::new(mapping.offset))
+                    .bias(
+                        VirtualAddress::new(mapping.start),
+                        FileOffset::new(mapping.offset),
+                    )
                     .unwrap();
                 let row = table.row_for(address - bias).unwrap();
                 step(row, &mut registers, memory)
@@ -151,7 +154,10 @@ fn theirs(modules: &mut Modules, mappings: &[Mapping], thread: &Stopped) -> (Vec
             return (frames, false);
         };
         let bias = table
-            .bias(mapping.start, FileOffset::new(mapping.offset))
+            .bias(
+                VirtualAddress::new(mapping.start),
+                FileOffset::new(mapping.offset),
+            )
             .unwrap();
         // The register that stubs look at is the file's, as all of its expressions are.
         let mut view = registers;
