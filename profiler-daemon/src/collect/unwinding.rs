@@ -329,17 +329,16 @@ impl Unwinding {
     }
 
     fn load(&mut self, maps: &mut UnwindMaps, module: ModuleId, table: &Arc<UnwindTable>) {
+        let no_space = TableState::NoSpace { pass: self.pass };
         match maps.load(table.base_page, &table.pages, &table.rows) {
             Ok(Some(id)) => {
-                self.tables.insert(
-                    module,
-                    TableState::Loaded {
-                        id,
-                        segments: table.segments.clone(),
-                        used_pass: self.pass,
-                        without: table.without,
-                    },
-                );
+                let loaded = TableState::Loaded {
+                    id,
+                    segments: table.segments.clone(),
+                    used_pass: self.pass,
+                    without: table.without,
+                };
+                self.tables.insert(module, loaded);
                 self.mark_stale(module);
             }
             Ok(None) => {
@@ -347,18 +346,14 @@ impl Unwinding {
                     self.waiting.push((module, Arc::clone(table)));
                 } else {
                     self.state.refused += 1;
-                    self.tables.insert(module, self.no_room());
+                    self.tables.insert(module, no_space);
                 }
             }
             Err(error) => {
                 self.failed("load a table", &error);
-                self.tables.insert(module, self.no_room());
+                self.tables.insert(module, no_space);
             }
         }
-    }
-
-    const fn no_room(&self) -> TableState {
-        TableState::NoSpace { pass: self.pass }
     }
 
     /// Gives up tables that were not used for longest, until as many rows are free. False if there
@@ -380,7 +375,8 @@ impl Unwinding {
                 break;
             }
             freed += maps.unload(id);
-            self.tables.insert(module, self.no_room());
+            self.tables
+                .insert(module, TableState::NoSpace { pass: self.pass });
             self.state.evicted += 1;
         }
         freed > 0
