@@ -2,8 +2,9 @@
 //! just begun maps its libraries within a millisecond and may wait for long after that, and longer
 //! while they are many, so that wakes stay bounded.
 
-use crate::units::MonoNs;
 use std::time::Duration;
+
+use crate::units::MonoNs;
 
 /// A rest while events are few.
 const BRIEF: Duration = Duration::from_micros(300);

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::units::MonoNs;
 use tracing::{info, warn};
+
+use crate::units::MonoNs;
 
 /// A table is nearly full from this part on, percent.
 const FULL_PERCENT: u64 = 90;

@@ -1,7 +1,6 @@
 //! A thread as passes tell it: its record, closed at the time of the pass, with the stack that its
 //! wait has.
 
-use crate::units::{BootNs, MonoNs};
 use profiler_common::clock::{CALL_SEEN, Class, KERNEL_THREAD, NO_CALL};
 use profiler_common::kinds::KindNs;
 use profiler_common::limits::COMM_BYTES;
@@ -9,6 +8,8 @@ use profiler_common::outside::{OutsideStack, may_come_further};
 use profiler_common::records::{END_MASK, IMAGE_SHIFT, ThreadRecord};
 use profiler_common::unwind::UnwindFailure;
 use profiler_common::{CLASS_COUNT, ClassNs, Phase, StackEnd, ThreadClock};
+
+use crate::units::{BootNs, MonoNs};
 
 /// A thread as it stood at the pass, with its open interval closed.
 #[derive(Clone, Copy, Debug)]

@@ -19,8 +19,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::units::MonoNs;
 use fastrand::Rng;
+
+use crate::units::MonoNs;
 
 /// How many ticks until the next change may be too many or too few, as a share of those that the
 /// time stands for.

@@ -6,8 +6,9 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::units::BootNs;
 use serde::{Deserialize, Serialize};
+
+use crate::units::BootNs;
 
 /// Length of one `/proc/PID/stat` start-time tick in nanoseconds: user space always sees 100 ticks
 /// a second.

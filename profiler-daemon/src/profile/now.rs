@@ -1,7 +1,8 @@
 //! When something is told to the profile, and moments.
 
-use crate::units::{MonoNs, UnixNs};
 use serde::{Deserialize, Serialize};
+
+use crate::units::{MonoNs, UnixNs};
 
 /// The moment of an update.
 #[derive(Clone, Copy, Debug)]

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::units::UnixNs;
 use serde::Serialize;
+
+use crate::units::UnixNs;
 
 /// A time as RFC 3339, UTC, to the nanosecond.
 #[must_use]
