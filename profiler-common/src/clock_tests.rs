@@ -313,7 +313,7 @@ fn time_outside_the_targets_is_not_in_the_ledger() {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Event {
+enum ClockEvent {
     Tick,
     Out(bool),
     In,
@@ -327,20 +327,20 @@ enum Event {
     ArriveUnseen,
 }
 
-fn event() -> impl Strategy<Value = Event> {
+fn event() -> impl Strategy<Value = ClockEvent> {
     prop_oneof![
-        Just(Event::Tick),
-        any::<bool>().prop_map(Event::Out),
-        Just(Event::In),
-        Just(Event::Wake),
-        (0u32..5).prop_map(Event::Enter),
-        Just(Event::Leave),
-        Just(Event::Suspend),
-        Just(Event::Gone),
-        Just(Event::ArriveUnseen),
-        (1u32..4).prop_map(Event::Resume),
-        Just(Event::Assume(NO_CALL)),
-        (0u32..5).prop_map(Event::Assume),
+        Just(ClockEvent::Tick),
+        any::<bool>().prop_map(ClockEvent::Out),
+        Just(ClockEvent::In),
+        Just(ClockEvent::Wake),
+        (0u32..5).prop_map(ClockEvent::Enter),
+        Just(ClockEvent::Leave),
+        Just(ClockEvent::Suspend),
+        Just(ClockEvent::Gone),
+        Just(ClockEvent::ArriveUnseen),
+        (1u32..4).prop_map(ClockEvent::Resume),
+        Just(ClockEvent::Assume(NO_CALL)),
+        (0u32..5).prop_map(ClockEvent::Assume),
     ]
 }
 
@@ -358,25 +358,25 @@ proptest! {
             // One event in eight comes from a processor whose clock is behind.
             now = if dt % 8 == 7 { now - 1 } else { now + dt };
             match event {
-                Event::Tick => clock.tick(now),
-                Event::Gone => clock.gone_ns = now,
-                Event::ArriveUnseen => { clock.arrive_unseen(now, now.saturating_sub(dt)); }
-                Event::Assume(call) => { clock.assume_call(now, call, 0); }
-                Event::Out(gave_up) => clock.switch_out(now, gave_up),
-                Event::In => {
+                ClockEvent::Tick => clock.tick(now),
+                ClockEvent::Gone => clock.gone_ns = now,
+                ClockEvent::ArriveUnseen => { clock.arrive_unseen(now, now.saturating_sub(dt)); }
+                ClockEvent::Assume(call) => { clock.assume_call(now, call, 0); }
+                ClockEvent::Out(gave_up) => clock.switch_out(now, gave_up),
+                ClockEvent::In => {
                     let before = clock;
                     let absence = clock.switch_in(now);
                     prop_assert_eq!(clock.last_ns - before.last_ns, absence.blocked_ns + absence.runnable_ns);
                 }
-                Event::Wake => clock.woken_ns = now,
-                Event::Enter(number) => { clock.enter_call(now, number); }
-                Event::Leave => {
+                ClockEvent::Wake => clock.woken_ns = now,
+                ClockEvent::Enter(number) => { clock.enter_call(now, number); }
+                ClockEvent::Leave => {
                     if let Some(call) = clock.leave_call(now) {
                         prop_assert!(call.running_ns + call.blocked_ns <= call.total_ns);
                     }
                 }
-                Event::Suspend => { clock.suspend(now); }
-                Event::Resume(phase) => {
+                ClockEvent::Suspend => { clock.suspend(now); }
+                ClockEvent::Resume(phase) => {
                     let phase = Phase::from_u32(phase).expect("1 to 3 are phases");
                     clock.resume(now, phase, NO_CALL, flags);
                 }

@@ -356,7 +356,7 @@ fn ticks_are_told_apart() {
 
 /// An event of a thread, some time after the one before.
 #[derive(Clone, Copy, Debug)]
-enum Event {
+enum MarkEvent {
     Enter,
     Leave,
     Tick(bool),
@@ -364,13 +364,14 @@ enum Event {
     Trace(bool),
 }
 
-fn event() -> impl Strategy<Value = Event> {
+fn event() -> impl Strategy<Value = MarkEvent> {
     prop_oneof![
-        Just(Event::Enter),
-        Just(Event::Leave),
-        any::<bool>().prop_map(Event::Tick),
-        (any::<bool>(), any::<bool>()).prop_map(|(gave_up, wake)| Event::Away { gave_up, wake }),
-        any::<bool>().prop_map(Event::Trace),
+        Just(MarkEvent::Enter),
+        Just(MarkEvent::Leave),
+        any::<bool>().prop_map(MarkEvent::Tick),
+        (any::<bool>(), any::<bool>())
+            .prop_map(|(gave_up, wake)| MarkEvent::Away { gave_up, wake }),
+        any::<bool>().prop_map(MarkEvent::Trace),
     ]
 }
 
@@ -391,7 +392,7 @@ proptest! {
         for (event, step_ns, room) in events {
             now_ns = now_ns.saturating_add_signed(step_ns);
             match event {
-                Event::Enter => {
+                MarkEvent::Enter => {
                     clock.tick(now_ns);
                     if is_inside(&clock) {
                         marks.look(&clock, min_interval_ns, &mut random);
@@ -400,18 +401,18 @@ proptest! {
                         clock.enter_call(now_ns, 7);
                     }
                 }
-                Event::Leave => {
+                MarkEvent::Leave => {
                     clock.leave_call(now_ns);
                     marks.look(&clock, min_interval_ns, &mut random);
                 }
-                Event::Tick(user) => {
+                MarkEvent::Tick(user) => {
                     clock.tick(now_ns);
                     let missed = user && clock.end_missed_call();
                     if missed || is_inside(&clock) {
                         marks.look(&clock, min_interval_ns, &mut random);
                     }
                 }
-                Event::Away { gave_up, wake } => {
+                MarkEvent::Away { gave_up, wake } => {
                     clock.switch_out(now_ns, gave_up);
                     let inside = is_inside(&clock);
                     if marks.leave(inside, now_ns, 0, min_interval_ns, &mut random) && room {
@@ -434,7 +435,7 @@ proptest! {
                         Ended::NotSampled(waited) => exact.push(waited),
                     }
                 }
-                Event::Trace(traced) => {
+                MarkEvent::Trace(traced) => {
                     let flags = if traced { 0 } else { UNTRACED };
                     clock.assume_call(now_ns, NO_CALL, flags);
                     marks.look(&clock, min_interval_ns, &mut random);

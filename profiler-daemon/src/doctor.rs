@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 pub use checks::examine;
-pub use facts::Facts;
+pub use facts::MachineFacts;
 
 /// How a check ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -105,7 +105,7 @@ impl Diagnosis {
 /// Looks at this machine.
 #[must_use]
 pub fn diagnose() -> Diagnosis {
-    examine(&Facts::gather())
+    examine(&MachineFacts::gather())
 }
 
 #[cfg(test)]

@@ -77,11 +77,11 @@ pub fn run(args: &TopArgs) -> anyhow::Result<()> {
 /// Whom to ask, and what runs for it.
 struct AskedDaemon {
     peer: Peer,
-    own: Option<Own>,
+    own: Option<OwnStages>,
 }
 
 /// The profiler of this process.
-struct Own {
+struct OwnStages {
     stages: Stages,
     live: Arc<Live>,
     watch: JoinHandle<()>,
@@ -105,7 +105,7 @@ impl AskedDaemon {
         let watched = Arc::clone(&live);
         Ok(Self {
             peer: Peer::Own(Arc::<Live>::clone(&live)),
-            own: Some(Own {
+            own: Some(OwnStages {
                 stages,
                 live,
                 watch: tokio::spawn(async move { match watched.watch(|_| ()).await {} }),

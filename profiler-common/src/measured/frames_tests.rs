@@ -157,7 +157,7 @@ fn an_exception_through_very_many_calls_is_followed_by_and_by() {
 
 /// What a program does next.
 #[derive(Clone, Copy, Debug)]
-enum Act {
+enum CallAct {
     Call {
         function: u32,
         caller: u64,
@@ -175,20 +175,20 @@ enum Act {
     Pass(ClassNs),
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn act() -> impl Strategy<Value = CallAct> {
     prop_oneof![
         6 => (1..5_u32, 1..4_u64, prop::bool::weighted(0.1))
-            .prop_map(|(function, caller, counted)| Act::Call { function, caller, counted }),
-        5 => Just(Act::Return),
-        1 => (1..4_usize).prop_map(Act::Throw),
-        1 => (0..3_usize).prop_map(Act::Switch),
-        1 => (1..5_u32).prop_map(|function| Act::CallUnseen { function }),
-        6 => prop::array::uniform5(0..50_u64).prop_map(Act::Pass),
+            .prop_map(|(function, caller, counted)| CallAct::Call { function, caller, counted }),
+        5 => Just(CallAct::Return),
+        1 => (1..4_usize).prop_map(CallAct::Throw),
+        1 => (0..3_usize).prop_map(CallAct::Switch),
+        1 => (1..5_u32).prop_map(|function| CallAct::CallUnseen { function }),
+        6 => prop::array::uniform5(0..50_u64).prop_map(CallAct::Pass),
     ]
 }
 
 /// An open call, told plainly.
-struct Open {
+struct OpenCall {
     id: usize,
     function: u32,
     sp: u64,
@@ -201,7 +201,7 @@ struct Open {
 
 #[derive(Default)]
 struct Told {
-    open: Vec<Open>,
+    open: Vec<OpenCall>,
     next: usize,
     inclusive: HashMap<u32, u64>,
     exclusive: HashMap<u32, u64>,
@@ -255,7 +255,7 @@ impl Told {
         }
         self.next += 1;
         let caller = self.innermost();
-        self.open.push(Open {
+        self.open.push(OpenCall {
             id: self.next,
             function,
             sp,
@@ -268,7 +268,7 @@ impl Told {
     }
 
     fn exit(&mut self, function: u32, sp: u64, now: &ClassNs) {
-        let is_it = |open: &Open| open.function == function && open.sp == sp;
+        let is_it = |open: &OpenCall| open.function == function && open.sp == sp;
         let Some(index) = self.open.iter().rposition(is_it) else {
             return;
         };
@@ -321,19 +321,19 @@ proptest! {
         for act in acts {
             let top = stacks[stack].last().map_or(STACKS[stack], |(_, sp)| *sp);
             match act {
-                Act::Pass(times) => add(&mut now, &times),
-                Act::Switch(to) => stack = to,
-                Act::Throw(count) => {
+                CallAct::Pass(times) => add(&mut now, &times),
+                CallAct::Switch(to) => stack = to,
+                CallAct::Throw(count) => {
                     let left = stacks[stack].len().saturating_sub(count);
                     stacks[stack].truncate(left);
                 }
-                Act::Call { function, caller, counted: true } => {
+                CallAct::Call { function, caller, counted: true } => {
                     told.enter(0, top - 64, caller, now);
                     told.callers.entry((function, caller)).or_default()[0] += 1;
                     frames.drop_dead(top - 64, &mut rows);
                     frames.count(function, caller, 4, &mut rows);
                 }
-                Act::Call { function, caller, counted: false } => {
+                CallAct::Call { function, caller, counted: false } => {
                     stacks[stack].push((function, top - 64));
                     told.enter(function, top - 64, caller, now);
                     frames.drop_dead(top - 64, &mut rows);
@@ -341,8 +341,8 @@ proptest! {
                     prop_assume!(frames.enter(function, top - 64, caller, &mut rows));
                     frames.started(&at(now));
                 }
-                Act::CallUnseen { function } => stacks[stack].push((function, top - 64)),
-                Act::Return => {
+                CallAct::CallUnseen { function } => stacks[stack].push((function, top - 64)),
+                CallAct::Return => {
                     if let Some((function, sp)) = stacks[stack].pop() {
                         told.exit(function, sp, &now);
                         frames.exit(function, sp, 0, &at(now), &mut rows);

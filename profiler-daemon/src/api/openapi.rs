@@ -89,7 +89,7 @@ fn describe() -> OpenApi {
 
 /// What `GET` does.
 fn asked(endpoint: &Endpoint, does: Does, schemas: &mut Schemas) -> Operation {
-    let about = About::of(endpoint);
+    let about = ApiAbout::of(endpoint);
     let operation = OperationBuilder::new()
         .operation_id(Some(operation_id(endpoint, "get")))
         .response("200", good(does, schemas));
@@ -122,7 +122,7 @@ fn asked(endpoint: &Endpoint, does: Does, schemas: &mut Schemas) -> Operation {
 
 /// What a change does.
 fn changed(endpoint: &Endpoint, change: Change, schemas: &mut Schemas) -> Operation {
-    let about = About::of(endpoint);
+    let about = ApiAbout::of(endpoint);
     let method = change.method();
     let made = match method {
         Method::Post => "201",
@@ -167,14 +167,14 @@ fn changed(endpoint: &Endpoint, change: Change, schemas: &mut Schemas) -> Operat
 }
 
 /// What the path of an endpoint says.
-struct About {
+struct ApiAbout {
     parameters: Vec<Parameter>,
     refusals: &'static [Refusal],
     names_process: bool,
     names_session: bool,
 }
 
-impl About {
+impl ApiAbout {
     fn of(endpoint: &Endpoint) -> Self {
         let mut about = Self {
             parameters: Vec::new(),

@@ -10,14 +10,14 @@ use crate::units::{MonoNs, UnixNs};
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(super) struct Facts {
+pub(super) struct DaemonFacts {
     pub(super) version: String,
     pub(super) kernel_release: String,
     pub(super) started_unix_ns: UnixNs,
     pub(super) degraded: Vec<Degraded>,
 }
 
-impl Facts {
+impl DaemonFacts {
     pub(super) fn gather(config: &Config) -> Self {
         let mut facts = Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),

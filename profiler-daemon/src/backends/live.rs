@@ -34,7 +34,7 @@ use crate::sys::clock::monotonic_ns;
 use crate::sys::heartbeat::{Pulse, Watch};
 use crate::sys::{heap, own_cost};
 
-use super::facts::Facts;
+use super::facts::DaemonFacts;
 use super::memory;
 use super::spending;
 
@@ -50,17 +50,17 @@ const TRIM_PERIOD: Duration = Duration::from_secs(10);
 /// Running stages, as the server sees them.
 pub struct Live {
     pub(super) config: Config,
-    facts: Mutex<Facts>,
+    facts: Mutex<DaemonFacts>,
     access: Access,
     pub(super) requests: Arc<RequestCounts>,
-    known: Mutex<Known>,
+    known: Mutex<LastAnswer>,
     /// Who chooses functions to be measured.
     pub(super) turns: Turns,
 }
 
 /// What is known of the collector.
 #[derive(Clone, Default)]
-struct Known {
+struct LastAnswer {
     /// How it was when it last answered.
     state: Option<Arc<CollectorState>>,
     /// Why it did not answer when it was last asked.
@@ -73,7 +73,7 @@ impl Live {
     #[must_use]
     pub fn new(config: Config, access: Access, requests: Arc<RequestCounts>) -> Self {
         Self {
-            facts: Mutex::new(Facts::gather(&config)),
+            facts: Mutex::new(DaemonFacts::gather(&config)),
             config,
             access,
             requests,
@@ -422,7 +422,11 @@ fn attached(state: &CollectorState) -> Vec<AttachedProgram> {
 }
 
 /// What works less well than it should, as of now.
-fn degraded(facts: &Facts, state: Option<&CollectorState>, pulses: &[Pulse]) -> Vec<Degraded> {
+fn degraded(
+    facts: &DaemonFacts,
+    state: Option<&CollectorState>,
+    pulses: &[Pulse],
+) -> Vec<Degraded> {
     let without_ticks = state.iter().flat_map(|state| &state.without_ticks);
     let without_ticks = without_ticks.map(|(cpu, why)| Degraded {
         what: format!("samples on processor {cpu}"),

@@ -28,7 +28,7 @@ use crate::units::{BootNs, MonoNs};
 use super::backoff::Backoff;
 use super::command::Command;
 use super::convert::{Owners, Unowned, convert};
-use super::coverage::Coverage;
+use super::coverage::WalksByExecutable;
 use super::descriptions::Descriptions;
 use super::fills;
 use super::losses::{COLLECTOR_LOSSES, Sources};
@@ -81,7 +81,7 @@ pub struct Collector {
     unwinding: Option<Unwinding>,
     outside: Outside,
     backoff: Backoff,
-    coverage: Coverage,
+    coverage: WalksByExecutable,
     owners: Owners,
     descriptions: Descriptions,
     quotas: Quotas,
@@ -146,7 +146,7 @@ impl Collector {
             stacks: Stacks::new(OwnFrames::find()),
             unwinding,
             backoff: Backoff::new(monotonic_ns()),
-            coverage: Coverage::default(),
+            coverage: WalksByExecutable::default(),
             owners: Owners::default(),
             descriptions: Descriptions::default(),
             quotas: Quotas::default(),

@@ -26,9 +26,9 @@ pub struct WalkCounts {
 
 /// Walks by executable, since the daemon started.
 #[derive(Clone, Debug, Default)]
-pub struct Coverage(HashMap<Arc<str>, WalkCounts>);
+pub struct WalksByExecutable(HashMap<Arc<str>, WalkCounts>);
 
-impl Coverage {
+impl WalksByExecutable {
     /// Adds the walks of a pass.
     pub(super) fn pass(&mut self, stacks: &[StackDelta], processes: &mut Processes) {
         for stack in stacks {
@@ -78,7 +78,7 @@ mod tests {
     fn walks_are_counted_where_they_belong() {
         // Check that ends are told apart, kernel threads left out, and that a crowd of executables
         // shares one row.
-        let mut coverage = Coverage::default();
+        let mut coverage = WalksByExecutable::default();
         let redis = Arc::from("/usr/bin/redis-server");
         coverage.add(Some(&redis), StackEnd::Complete, 90);
         coverage.add(Some(&redis), StackEnd::TRUNCATED, 7);

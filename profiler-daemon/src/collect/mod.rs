@@ -48,7 +48,7 @@ pub use callers::Callers;
 pub use collector::Collector;
 pub use command::{Answer, Command, Commander, Gone, SessionUnchanged, TargetsRefused};
 pub use cost::EstimatedCost;
-pub use coverage::{Coverage, WalkCounts};
+pub use coverage::{WalkCounts, WalksByExecutable};
 pub use files_without::{FileWithout, FilesWithout, FollowedBy};
 pub use losses::{COLLECTOR_LOSSES, Sources};
 pub use measuring::{

@@ -23,7 +23,7 @@ use crate::kernel::{
 };
 use crate::sys::clock::monotonic_ns;
 use crate::sys::memory_reader::{
-    Ended, FoundPages, MAX_RANGES, MemoryReader, PageRange, RANGE_PAGES, ReaderCounts, SUBCOMMAND,
+    FoundPages, MAX_RANGES, MemoryReader, PageRange, RANGE_PAGES, ReadEnd, ReaderCounts, SUBCOMMAND,
 };
 use crate::units::MonoNs;
 
@@ -403,8 +403,8 @@ impl Outside {
             subjects[subject].take(range, found);
         });
         let culprit = match ended {
-            Ok(Ended::Whole) => return true,
-            Ok(Ended::Late(index) | Ended::Died(index)) => index,
+            Ok(ReadEnd::Whole) => return true,
+            Ok(ReadEnd::Late(index) | ReadEnd::Died(index)) => index,
             Err(error) => {
                 warn!("memory of processes cannot be read: {error}");
                 for (subject, _) in wanted {

@@ -33,13 +33,13 @@ struct Item {
 }
 
 /// What rows have in common.
-trait Row: Copy {
+trait CountedRow: Copy {
     const EMPTY: Self;
     fn merge(&mut self, other: &Self);
     fn hits(&self) -> u64;
 }
 
-impl Row for UsdtRow {
+impl CountedRow for UsdtRow {
     const EMPTY: Self = Self::EMPTY;
     fn merge(&mut self, other: &Self) {
         self.merge(other);
@@ -49,7 +49,7 @@ impl Row for UsdtRow {
     }
 }
 
-impl Row for SpanRow {
+impl CountedRow for SpanRow {
     const EMPTY: Self = Self::EMPTY;
     fn merge(&mut self, other: &Self) {
         self.merge(other);
@@ -60,14 +60,14 @@ impl Row for SpanRow {
 }
 
 /// Rows of threads.
-struct Rows<R> {
+struct CountedRows<R> {
     /// Of those that live, or of which nothing was read since they ended.
     living: HashMap<ItemKey, R>,
     /// Of those that are gone.
     ended: HashMap<(u32, ProcessKey), R>,
 }
 
-impl<R> Default for Rows<R> {
+impl<R> Default for CountedRows<R> {
     fn default() -> Self {
         Self {
             living: HashMap::new(),
@@ -76,7 +76,7 @@ impl<R> Default for Rows<R> {
     }
 }
 
-impl<R: Row> Rows<R> {
+impl<R: CountedRow> CountedRows<R> {
     /// Takes in what was read, and adds the new hits by process and item.
     fn take(
         &mut self,
@@ -132,8 +132,8 @@ pub(super) struct Spanning {
     asked: HashMap<u32, u32>,
     /// Processes whose memory has probes of its own.
     in_processes: HashSet<u32>,
-    usdt: Rows<UsdtRow>,
-    spans: Rows<SpanRow>,
+    usdt: CountedRows<UsdtRow>,
+    spans: CountedRows<SpanRow>,
     open: Vec<(OpenKey, u64)>,
     /// The probes hit since the cost was looked at last, by process and item.
     spent: HashMap<(u32, u32), u64>,

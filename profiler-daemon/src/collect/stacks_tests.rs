@@ -8,14 +8,14 @@ use profiler_common::records::StackHead;
 const SECOND: u64 = 1_000_000_000;
 
 /// A process whose one stack travels.
-struct Seen {
+struct SeenStacks {
     machine: Machine,
     processes: Processes,
     table: FrameTable,
     stacks: Stacks,
 }
 
-impl Seen {
+impl SeenStacks {
     fn new(maps: &[(u64, &'static str)]) -> Self {
         let machine = Machine::default();
         machine.show(2, 0, maps);
@@ -68,7 +68,7 @@ impl Seen {
 // it, seen in every pass, has the names that its process gives it late.
 #[test]
 fn code_named_later() {
-    let mut seen = Seen::new(&[(0x1000, "/bin/engine"), (0x5000, "//anon")]);
+    let mut seen = SeenStacks::new(&[(0x1000, "/bin/engine"), (0x5000, "//anon")]);
     let addresses = [0x5010, 0x1010];
     let nameless = ["/bin/engine", "[jit] shown"].map(str::to_owned);
     for seconds in 10..15 {
@@ -86,7 +86,7 @@ fn code_named_later() {
 // at which a thread was are told apart up to the bound, and those that were go on to be.
 #[test]
 fn nameless_code_stays_together() {
-    let mut seen = Seen::new(&[(0x1000, "/bin/engine"), (0x5000, "//anon")]);
+    let mut seen = SeenStacks::new(&[(0x1000, "/bin/engine"), (0x5000, "//anon")]);
     let mut innermost = Vec::new();
     for address in [0x5010, 0x5020, 0x5030, 0x5040, 0x5050, 0x5020] {
         let addresses = [address, 0x5100, 0x5200, 0x1010, 0x5300, 0x5400, 0x1020];
@@ -124,7 +124,7 @@ fn mappings_known_later() {
         ([0x1010, 0x5010], (vec!["/bin/engine"], true)),
         ([0x5010, 0x1010], (vec!["/bin/engine", "[unknown]"], false)),
     ] {
-        let mut seen = Seen::new(&[(0x1000, "/bin/engine")]);
+        let mut seen = SeenStacks::new(&[(0x1000, "/bin/engine")]);
         let now = 10 * SECOND;
         for step in 0..5 {
             let (modules, cut) = seen.travel(now + step, &addresses);
@@ -249,7 +249,7 @@ fn invented_stacks_leave_room() {
 // Check that a stack whose frames found no room is whole once it travels again and there is some.
 #[test]
 fn cramped_stacks_are_resolved_again() {
-    let mut seen = Seen::new(&[(0x1000, "/bin/engine")]);
+    let mut seen = SeenStacks::new(&[(0x1000, "/bin/engine")]);
     seen.table = FrameTable::new(2);
     let (_, _) = seen.travel(10 * SECOND, &[0x1010, 0x1020]);
     assert_eq!(seen.table.refused().total(), 1);

@@ -1,6 +1,6 @@
 //! What the facts mean: a check each, as functions of the facts alone.
 
-use super::facts::{Facts, Refused};
+use super::facts::{MachineFacts, Refused};
 use super::{Check, Diagnosis, Outcome};
 use crate::kernel::{MAX_SINGLE_POINTS, Probing};
 
@@ -59,7 +59,7 @@ const CAPABILITIES: [Capability; 6] = [
 
 /// Decides what the facts mean.
 #[must_use]
-pub fn examine(facts: &Facts) -> Diagnosis {
+pub fn examine(facts: &MachineFacts) -> Diagnosis {
     let mut checks = vec![kernel_release(facts), btf(facts), lockdown(facts)];
     checks.extend(capabilities(facts));
     checks.extend([
@@ -110,7 +110,7 @@ pub(super) fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-fn kernel_release(facts: &Facts) -> Check {
+fn kernel_release(facts: &MachineFacts) -> Check {
     const NAME: &str = "kernel";
     let Some(release) = &facts.release else {
         return limited(NAME, "the release cannot be read", "mount /proc");
@@ -130,7 +130,7 @@ fn kernel_release(facts: &Facts) -> Check {
     }
 }
 
-fn btf(facts: &Facts) -> Check {
+fn btf(facts: &MachineFacts) -> Check {
     const NAME: &str = "type-information";
     match &facts.btf {
         Ok(()) => ok(NAME, "the kernel describes its own types (BTF)"),
@@ -145,7 +145,7 @@ fn btf(facts: &Facts) -> Check {
     }
 }
 
-fn lockdown(facts: &Facts) -> Check {
+fn lockdown(facts: &MachineFacts) -> Check {
     const NAME: &str = "lockdown";
     let mode = facts
         .lockdown
@@ -164,13 +164,13 @@ fn lockdown(facts: &Facts) -> Check {
     }
 }
 
-fn has(facts: &Facts, bit: u32) -> Option<bool> {
+fn has(facts: &MachineFacts, bit: u32) -> Option<bool> {
     facts
         .capabilities
         .map(|capabilities| capabilities & (1 << bit) != 0)
 }
 
-fn capabilities(facts: &Facts) -> Vec<Check> {
+fn capabilities(facts: &MachineFacts) -> Vec<Check> {
     let Some(is_admin) = has(facts, CAP_SYS_ADMIN) else {
         return vec![limited(
             "capabilities",
@@ -207,14 +207,14 @@ fn capabilities(facts: &Facts) -> Vec<Check> {
 }
 
 /// Whether maps count towards the limit on locked memory (RLIMIT_MEMLOCK).
-fn counts_locked_memory(facts: &Facts) -> bool {
+fn counts_locked_memory(facts: &MachineFacts) -> bool {
     let release = facts.release.as_deref();
     release
         .and_then(version)
         .is_some_and(|version| version < (5, 11))
 }
 
-fn bpf(facts: &Facts) -> Check {
+fn bpf(facts: &MachineFacts) -> Check {
     const NAME: &str = "bpf";
     match &facts.bpf {
         Ok(()) => ok(NAME, "a map can be created"),
@@ -242,7 +242,7 @@ fn bpf(facts: &Facts) -> Check {
     }
 }
 
-fn user_stacks(facts: &Facts) -> Check {
+fn user_stacks(facts: &MachineFacts) -> Check {
     const NAME: &str = "user-stacks";
     match facts.loops {
         Some(true) => ok(NAME, "followed by unwind information"),
@@ -259,7 +259,7 @@ fn user_stacks(facts: &Facts) -> Check {
     }
 }
 
-fn measured_functions(facts: &Facts) -> Check {
+fn measured_functions(facts: &MachineFacts) -> Check {
     const NAME: &str = "measured-functions";
     match facts.probing {
         Probing::Nothing => limited(
@@ -286,7 +286,7 @@ fn measured_functions(facts: &Facts) -> Check {
     }
 }
 
-fn perf(facts: &Facts) -> Check {
+fn perf(facts: &MachineFacts) -> Check {
     const NAME: &str = "perf-events";
     let paranoid = facts.perf_event_paranoid;
     let setting = paranoid.map_or_else(String::new, |level| {
@@ -323,7 +323,7 @@ fn perf(facts: &Facts) -> Check {
     }
 }
 
-fn pid_namespace(facts: &Facts) -> Check {
+fn pid_namespace(facts: &MachineFacts) -> Check {
     const NAME: &str = "process-numbers";
     match facts.initial_pid_namespace {
         Some(true) => ok(NAME, "this is the machine's own process namespace"),
@@ -336,7 +336,7 @@ fn pid_namespace(facts: &Facts) -> Check {
     }
 }
 
-fn kernel_addresses(facts: &Facts) -> Check {
+fn kernel_addresses(facts: &MachineFacts) -> Check {
     const NAME: &str = "kernel-names";
     match (facts.kernel_addresses, facts.kptr_restrict) {
         (Some(true), _) => ok(NAME, "kernel functions can be named"),
@@ -360,7 +360,7 @@ fn kernel_addresses(facts: &Facts) -> Check {
     }
 }
 
-fn control_groups(facts: &Facts) -> Check {
+fn control_groups(facts: &MachineFacts) -> Check {
     const NAME: &str = "control-groups";
     if facts.control_groups {
         ok(NAME, "there are groups of version 2: they can be targets")
@@ -373,7 +373,7 @@ fn control_groups(facts: &Facts) -> Check {
     }
 }
 
-fn tracefs(facts: &Facts) -> Check {
+fn tracefs(facts: &MachineFacts) -> Check {
     const NAME: &str = "tracefs";
     if facts.tracefs {
         ok(NAME, "trace points can be listed")
@@ -383,7 +383,7 @@ fn tracefs(facts: &Facts) -> Check {
     }
 }
 
-fn bpf_statistics(facts: &Facts) -> Check {
+fn bpf_statistics(facts: &MachineFacts) -> Check {
     const NAME: &str = "bpf-statistics";
     match (facts.bpf_stats_enabled, has(facts, CAP_SYS_ADMIN)) {
         (None, _) => ok(NAME, "unknown to this kernel"),

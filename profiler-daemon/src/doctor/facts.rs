@@ -34,7 +34,7 @@ impl From<std::io::Error> for Refused {
 
 /// What the machine says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Facts {
+pub struct MachineFacts {
     /// The kernel's release, as in `6.1.0-13-amd64`.
     pub release: Option<String>,
     /// Whether the kernel's type information can be read.
@@ -68,7 +68,7 @@ pub struct Facts {
     pub initial_pid_namespace: Option<bool>,
 }
 
-impl Facts {
+impl MachineFacts {
     /// Asks this machine.
     #[must_use]
     pub fn gather() -> Self {

@@ -2,7 +2,7 @@
 
 use super::checks::version;
 use super::facts::{Refused, effective_capabilities, shows_addresses};
-use super::{Check, Facts, Outcome, diagnose, examine};
+use super::{Check, MachineFacts, Outcome, diagnose, examine};
 use crate::kernel::Probing;
 
 const SIX: u64 = 1 << 39 | 1 << 38 | 1 << 19 | 1 << 40 | 1 << 34 | 1 << 2;
@@ -12,8 +12,8 @@ fn refused(errno: i32) -> Refused {
 }
 
 /// A machine where everything is as it should be.
-fn good() -> Facts {
-    Facts {
+fn good() -> MachineFacts {
+    MachineFacts {
         release: Some("6.12.9-1-amd64".to_owned()),
         btf: Ok(()),
         lockdown: Some("[none] integrity confidentiality\n".to_owned()),
@@ -32,7 +32,7 @@ fn good() -> Facts {
     }
 }
 
-fn check(facts: &Facts, name: &str) -> Check {
+fn check(facts: &MachineFacts, name: &str) -> Check {
     examine(facts)
         .checks
         .into_iter()
@@ -63,10 +63,10 @@ fn a_good_machine_needs_nothing() {
 fn what_is_required_makes_the_exit_code() {
     // Check that each thing the daemon cannot do without is MISSING with a fix, and makes the exit
     // code non-zero.
-    let cases: [(&str, Facts, &str); 11] = [
+    let cases: [(&str, MachineFacts, &str); 11] = [
         (
             "kernel",
-            Facts {
+            MachineFacts {
                 release: Some("5.4.0-150-generic".to_owned()),
                 ..good()
             },
@@ -74,7 +74,7 @@ fn what_is_required_makes_the_exit_code() {
         ),
         (
             "type-information",
-            Facts {
+            MachineFacts {
                 btf: Err(refused(libc::ENOENT)),
                 ..good()
             },
@@ -82,7 +82,7 @@ fn what_is_required_makes_the_exit_code() {
         ),
         (
             "lockdown",
-            Facts {
+            MachineFacts {
                 lockdown: Some("none integrity [confidentiality]".to_owned()),
                 ..good()
             },
@@ -90,7 +90,7 @@ fn what_is_required_makes_the_exit_code() {
         ),
         (
             "CAP_BPF",
-            Facts {
+            MachineFacts {
                 capabilities: Some(SIX & !(1 << 39)),
                 ..good()
             },
@@ -98,7 +98,7 @@ fn what_is_required_makes_the_exit_code() {
         ),
         (
             "CAP_PERFMON",
-            Facts {
+            MachineFacts {
                 capabilities: Some(SIX & !(1 << 38)),
                 ..good()
             },
@@ -106,7 +106,7 @@ fn what_is_required_makes_the_exit_code() {
         ),
         (
             "bpf",
-            Facts {
+            MachineFacts {
                 bpf: Err(refused(libc::EPERM)),
                 ..good()
             },
@@ -114,7 +114,7 @@ fn what_is_required_makes_the_exit_code() {
         ),
         (
             "bpf",
-            Facts {
+            MachineFacts {
                 release: Some("5.10.0-32-cloud-amd64".to_owned()),
                 bpf: Err(refused(libc::EPERM)),
                 ..good()
@@ -123,7 +123,7 @@ fn what_is_required_makes_the_exit_code() {
         ),
         (
             "bpf",
-            Facts {
+            MachineFacts {
                 bpf: Err(refused(libc::ENOSYS)),
                 ..good()
             },
@@ -131,7 +131,7 @@ fn what_is_required_makes_the_exit_code() {
         ),
         (
             "perf-events",
-            Facts {
+            MachineFacts {
                 perf: Err(refused(libc::EACCES)),
                 ..good()
             },
@@ -139,7 +139,7 @@ fn what_is_required_makes_the_exit_code() {
         ),
         (
             "perf-events",
-            Facts {
+            MachineFacts {
                 perf: Err(refused(libc::EACCES)),
                 perf_event_paranoid: Some(3),
                 ..good()
@@ -148,7 +148,7 @@ fn what_is_required_makes_the_exit_code() {
         ),
         (
             "process-numbers",
-            Facts {
+            MachineFacts {
                 initial_pid_namespace: Some(false),
                 ..good()
             },
@@ -171,10 +171,10 @@ fn what_is_required_makes_the_exit_code() {
 fn what_makes_reports_poorer_does_not_stop_the_daemon() {
     // Check that what only costs names or safety is limited, carries its fix, and leaves the exit
     // code at 0.
-    let cases: [(&str, Facts, &str); 9] = [
+    let cases: [(&str, MachineFacts, &str); 9] = [
         (
             "CAP_SYS_PTRACE",
-            Facts {
+            MachineFacts {
                 capabilities: Some(SIX & !(1 << 19)),
                 ..good()
             },
@@ -182,7 +182,7 @@ fn what_makes_reports_poorer_does_not_stop_the_daemon() {
         ),
         (
             "CAP_SYSLOG",
-            Facts {
+            MachineFacts {
                 capabilities: Some(SIX & !(1 << 34)),
                 ..good()
             },
@@ -190,7 +190,7 @@ fn what_makes_reports_poorer_does_not_stop_the_daemon() {
         ),
         (
             "kernel-names",
-            Facts {
+            MachineFacts {
                 kernel_addresses: Some(false),
                 kptr_restrict: Some(2),
                 ..good()
@@ -199,7 +199,7 @@ fn what_makes_reports_poorer_does_not_stop_the_daemon() {
         ),
         (
             "kernel-names",
-            Facts {
+            MachineFacts {
                 kernel_addresses: Some(false),
                 ..good()
             },
@@ -207,7 +207,7 @@ fn what_makes_reports_poorer_does_not_stop_the_daemon() {
         ),
         (
             "kernel-names",
-            Facts {
+            MachineFacts {
                 kernel_addresses: None,
                 ..good()
             },
@@ -215,7 +215,7 @@ fn what_makes_reports_poorer_does_not_stop_the_daemon() {
         ),
         (
             "measured-functions",
-            Facts {
+            MachineFacts {
                 probing: Probing::Single,
                 ..good()
             },
@@ -223,7 +223,7 @@ fn what_makes_reports_poorer_does_not_stop_the_daemon() {
         ),
         (
             "measured-functions",
-            Facts {
+            MachineFacts {
                 probing: Probing::Nothing,
                 ..good()
             },
@@ -231,7 +231,7 @@ fn what_makes_reports_poorer_does_not_stop_the_daemon() {
         ),
         (
             "user-stacks",
-            Facts {
+            MachineFacts {
                 release: Some("5.10.0-32-cloud-amd64".to_owned()),
                 loops: Some(false),
                 ..good()
@@ -240,7 +240,7 @@ fn what_makes_reports_poorer_does_not_stop_the_daemon() {
         ),
         (
             "perf-events",
-            Facts {
+            MachineFacts {
                 perf: Err(refused(libc::ENODEV)),
                 ..good()
             },
@@ -261,13 +261,13 @@ fn what_makes_reports_poorer_does_not_stop_the_daemon() {
 #[test]
 fn the_administrator_has_what_it_includes() {
     // Check that CAP_SYS_ADMIN stands in for CAP_BPF but not for CAP_SYS_PTRACE.
-    let facts = Facts {
+    let facts = MachineFacts {
         capabilities: Some(1 << 21),
         ..good()
     };
     assert_eq!(check(&facts, "CAP_BPF").outcome, Outcome::Ok);
     assert_eq!(check(&facts, "CAP_SYS_PTRACE").outcome, Outcome::Limited);
-    let paranoid = Facts {
+    let paranoid = MachineFacts {
         perf: Err(refused(libc::EACCES)),
         perf_event_paranoid: Some(3),
         ..facts
@@ -283,7 +283,7 @@ fn the_administrator_has_what_it_includes() {
 #[test]
 fn what_is_optional_is_never_a_fault() {
     // Check that missing trace points, statistics and lockdown are fine.
-    let facts = Facts {
+    let facts = MachineFacts {
         tracefs: false,
         bpf_stats_enabled: None,
         lockdown: None,
@@ -302,7 +302,7 @@ fn statistics_are_promised_only_to_who_may_switch_them_on() {
     // Check that the cost of the programs is promised with CAP_SYS_ADMIN or the setting, and not
     // without both.
     let found = |capabilities, enabled| {
-        let facts = Facts {
+        let facts = MachineFacts {
             capabilities: Some(capabilities),
             bpf_stats_enabled: Some(enabled),
             ..good()
@@ -345,7 +345,7 @@ fn this_machine_can_be_asked() {
     // Check that asking the machine that runs the test answers every check, in text and in JSON.
     let diagnosis = diagnose();
     assert!(
-        check(&Facts::gather(), "kernel")
+        check(&MachineFacts::gather(), "kernel")
             .found
             .starts_with("Linux ")
     );

@@ -65,14 +65,14 @@ impl EventMoment {
 }
 
 /// The data of an event.
-pub(super) struct Made {
+pub(super) struct MadeEvent {
     /// Their time, Unix nanoseconds.
     pub(super) as_of_unix_ns: UnixNs,
     /// A line of JSON.
     pub(super) body: Vec<u8>,
 }
 
-impl Made {
+impl MadeEvent {
     /// Data of this very moment.
     pub(super) fn now(body: Vec<u8>) -> Self {
         Self {
@@ -83,7 +83,7 @@ impl Made {
 }
 
 /// Makes the data of an event; nothing when there is nothing new.
-type Make = dyn Fn(Arc<ServerState>, EventMoment) -> BoxFuture<'static, Result<Option<Made>, Problem>>
+type Make = dyn Fn(Arc<ServerState>, EventMoment) -> BoxFuture<'static, Result<Option<MadeEvent>, Problem>>
     + Send
     + Sync;
 
@@ -96,7 +96,10 @@ type Make = dyn Fn(Arc<ServerState>, EventMoment) -> BoxFuture<'static, Result<O
 pub(super) async fn open(
     shared: &Arc<ServerState>,
     interval_ns: u64,
-    make: impl Fn(Arc<ServerState>, EventMoment) -> BoxFuture<'static, Result<Option<Made>, Problem>>
+    make: impl Fn(
+        Arc<ServerState>,
+        EventMoment,
+    ) -> BoxFuture<'static, Result<Option<MadeEvent>, Problem>>
     + Send
     + Sync
     + 'static,
@@ -218,7 +221,7 @@ impl Stream {
 
     /// Makes the data of a beat, within the time of any answer; nothing where they would be the
     /// same again.
-    async fn make(&self, beat: u64) -> Result<Option<Made>, Problem> {
+    async fn make(&self, beat: u64) -> Result<Option<MadeEvent>, Problem> {
         let moment = EventMoment {
             beat,
             sent_unix_ns: self.sent.map(|(as_of_unix_ns, _)| as_of_unix_ns),
@@ -231,7 +234,7 @@ impl Stream {
     }
 
     /// Data as an event. Notes that they are sent.
-    fn event(&mut self, made: &Made) -> String {
+    fn event(&mut self, made: &MadeEvent) -> String {
         self.sent = Some((made.as_of_unix_ns, self.hasher.hash_one(&made.body)));
         let id = rfc3339(made.as_of_unix_ns);
         format!("id: {id}\ndata: {}\n\n", line(&made.body))

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use axum::response::Response;
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 
-use super::events::{self, Made};
+use super::events::{self, MadeEvent};
 use super::report_memory::memory_mib;
 use super::respond::respond;
 use super::shared::ServerState;
@@ -53,7 +53,7 @@ pub(super) async fn send(
             };
             let as_of_unix_ns = snapshot.as_of_unix_ns();
             let body = of_snapshot(&shared, snapshot, question, Format::Json).await?;
-            Ok(Some(Made {
+            Ok(Some(MadeEvent {
                 as_of_unix_ns,
                 body,
             }))
@@ -76,7 +76,9 @@ pub(super) async fn send_now(
         Sending::Events { interval_ns } => {
             events::open(shared, interval_ns, move |shared, _| {
                 let made = written(&*now(&*shared.source), Format::Json);
-                Box::pin(std::future::ready(made.map(|body| Some(Made::now(body)))))
+                Box::pin(std::future::ready(
+                    made.map(|body| Some(MadeEvent::now(body))),
+                ))
             })
             .await
         }

@@ -14,7 +14,7 @@ use aya::util::KernelVersion;
 use tracing::debug;
 
 use super::probe_program::Probe;
-use super::uprobe_multi::{self, Known};
+use super::uprobe_multi::{self, LinkSupport};
 use super::uprobe_single;
 
 /// Probes of one link of many.
@@ -68,9 +68,9 @@ impl Probing {
 
     fn ask() -> Result<Self, Box<dyn std::error::Error>> {
         let of_processes = match uprobe_multi::ask()? {
-            Known::LinksOfProcesses => true,
-            Known::Links => false,
-            Known::Nothing => {
+            LinkSupport::LinksOfProcesses => true,
+            LinkSupport::Links => false,
+            LinkSupport::Nothing => {
                 let cookie = BpfHelper::BPF_FUNC_get_attach_cookie;
                 let has_cookies = is_helper_supported(ProgramType::KProbe, cookie)?;
                 return Ok(if has_cookies {

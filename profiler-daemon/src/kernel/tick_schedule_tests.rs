@@ -11,7 +11,7 @@ use crate::units::MonoNs;
 const SECOND: u64 = 1_000_000_000;
 
 /// What happened in so many seconds.
-struct Run {
+struct ScheduleRun {
     /// The moments at which somebody was served.
     moments: Vec<MonoNs>,
     /// The epochs of each processor, and when each ended.
@@ -19,12 +19,12 @@ struct Run {
 }
 
 /// Serves `cpus` processors for so long, `late_ns` after each moment.
-fn run(frequency_hz: u32, cpus: u32, seconds: u64, late_ns: u64, seed: u64) -> Run {
+fn run(frequency_hz: u32, cpus: u32, seconds: u64, late_ns: u64, seed: u64) -> ScheduleRun {
     let mut schedule = Schedule::new(frequency_hz, Rng::with_seed(seed));
     let mut under_way: BTreeMap<u32, Epoch> = (0..cpus)
         .map(|cpu| (cpu, schedule.change(cpu, MonoNs::new(SECOND), None)))
         .collect();
-    let mut run = Run {
+    let mut run = ScheduleRun {
         moments: Vec::new(),
         epochs: (0..cpus).map(|cpu| (cpu, Vec::new())).collect(),
     };

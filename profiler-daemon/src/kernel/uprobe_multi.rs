@@ -11,7 +11,7 @@ use crate::units::FileOffset;
 /// `union bpf_attr`, the member of `BPF_LINK_CREATE` for user probes.
 #[repr(C)]
 #[derive(Default)]
-struct LinkCreate {
+struct MultiLinkCreate {
     program: u32,
     target: u32,
     attach_type: u32,
@@ -28,7 +28,7 @@ struct LinkCreate {
 
 /// What a kernel knows of such links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum LinkSupport {
     /// Nothing.
     Nothing,
     /// Them, but where one is of a process, it is of a thread (before 6.10).
@@ -41,7 +41,7 @@ pub(super) enum Known {
 ///
 /// # Errors
 /// It does not tell, for want of privilege most often.
-pub(super) fn ask() -> io::Result<Known> {
+pub(super) fn ask() -> io::Result<LinkSupport> {
     let program = probe_program::load_empty()?;
     let refusal = |pid| match create(program.as_fd(), c"/", &[Probe::START], pid) {
         Ok(_) => Err(io::Error::other("probes of a folder were attached")),
@@ -49,12 +49,12 @@ pub(super) fn ask() -> io::Result<Known> {
     };
     // A folder cannot be probed; where there are no such links, nobody looks whether it is one.
     if refusal(0)? != Some(libc::EBADF) {
-        return Ok(Known::Nothing);
+        return Ok(LinkSupport::Nothing);
     }
     // No process has this number; where it would be a thread's, that is found out later.
     Ok(match refusal(u32::MAX)? {
-        Some(libc::EINVAL) => Known::LinksOfProcesses,
-        _ => Known::Links,
+        Some(libc::EINVAL) => LinkSupport::LinksOfProcesses,
+        _ => LinkSupport::Links,
     })
 }
 
@@ -87,7 +87,7 @@ fn create(program: BorrowedFd<'_>, path: &CStr, probes: &[Probe], pid: u32) -> i
     let cookies = of(|probe| probe.cookie);
     let counters = of(|probe| probe.counter.map_or(0, FileOffset::get));
     let has_counters = counters.iter().any(|counter| *counter != 0);
-    let create = LinkCreate {
+    let create = MultiLinkCreate {
         program: program.as_raw_fd().cast_unsigned(),
         attach_type: UPROBE_MULTI,
         path: path.as_ptr() as u64,
@@ -100,7 +100,7 @@ fn create(program: BorrowedFd<'_>, path: &CStr, probes: &[Probe], pid: u32) -> i
         cookies: cookies.as_ptr() as u64,
         count: u32::try_from(probes.len()).map_err(io::Error::other)?,
         pid,
-        ..LinkCreate::default()
+        ..MultiLinkCreate::default()
     };
     bpf(BPF_LINK_CREATE, &create)
 }

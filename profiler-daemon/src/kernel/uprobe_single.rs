@@ -15,7 +15,7 @@ const PERF_EVENT: u32 = 41;
 /// `union bpf_attr`, the member of `BPF_LINK_CREATE` for perf events.
 #[repr(C)]
 #[derive(Default)]
-struct LinkCreate {
+struct EventLinkCreate {
     program: u32,
     event: u32,
     attach_type: u32,
@@ -35,12 +35,12 @@ pub(super) fn attach(
     pid: Option<u32>,
 ) -> io::Result<OwnedFd> {
     let event = uprobe_event::open(path, probe.offset, probe.counter, pid)?;
-    let create = LinkCreate {
+    let create = EventLinkCreate {
         program: program.as_raw_fd().cast_unsigned(),
         event: event.as_raw_fd().cast_unsigned(),
         attach_type: PERF_EVENT,
         cookie: probe.cookie,
-        ..LinkCreate::default()
+        ..EventLinkCreate::default()
     };
     bpf(BPF_LINK_CREATE, &create)
 }

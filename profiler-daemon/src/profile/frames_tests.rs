@@ -147,7 +147,7 @@ fn who_brought_many_leaves_no_holes() {
 
 /// What happens to the table.
 #[derive(Clone, Debug)]
-enum Act {
+enum FrameAct {
     /// A process has a frame.
     Intern(u64, u64),
     /// Only frames whose offset has one of these remainders by 8 are still named.
@@ -159,11 +159,11 @@ enum Act {
 /// The number of each frame by its offset, and who brought it.
 type Model = BTreeMap<u64, (FrameId, u64)>;
 
-fn acts() -> impl Strategy<Value = Vec<Act>> {
+fn acts() -> impl Strategy<Value = Vec<FrameAct>> {
     let act = prop_oneof![
-        60 => (0..4u64, 0..200u64).prop_map(|(process, offset)| Act::Intern(process, offset)),
-        3 => any::<u8>().prop_map(Act::Sweep),
-        3 => Just(Act::Copy),
+        60 => (0..4u64, 0..200u64).prop_map(|(process, offset)| FrameAct::Intern(process, offset)),
+        3 => any::<u8>().prop_map(FrameAct::Sweep),
+        3 => Just(FrameAct::Copy),
     ];
     prop::collection::vec(act, 1..400)
 }
@@ -180,7 +180,7 @@ proptest! {
         let mut copies: Vec<(FrameList, Model)> = Vec::new();
         for act in acts {
             match act {
-                Act::Intern(owner, offset) => {
+                FrameAct::Intern(owner, offset) => {
                     let id = table.intern_for(process(owner), frame(offset));
                     let held = model.values().filter(|(_, by)| *by == owner).count();
                     let of_user = model.len();
@@ -195,11 +195,11 @@ proptest! {
                         None => prop_assert_eq!(id, FrameId::UNKNOWN),
                     }
                 }
-                Act::Sweep(remainders) => {
+                FrameAct::Sweep(remainders) => {
                     model.retain(|offset, _| remainders >> (offset % 8) & 1 == 1);
                     table.sweep(|marks| model.values().for_each(|(id, _)| marks.keep(*id)));
                 }
-                Act::Copy => copies.push((table.list(), model.clone())),
+                FrameAct::Copy => copies.push((table.list(), model.clone())),
             }
             prop_assert_eq!(table.len(), model.len() + 1);
             let list = table.list();

@@ -41,7 +41,7 @@ pub struct ImageView {
 
 /// What is remembered of a process that is merged with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct EndedProcess {
     /// Its parent's number.
     pub ppid: u32,
     /// Its name.
@@ -68,7 +68,7 @@ pub(super) struct Images {
     merged: Vec<Merged>,
     places: BTreeMap<Arc<Image>, u32>,
     /// The last processes that ended.
-    known: Arc<BTreeMap<ProcessKey, Ended>>,
+    known: Arc<BTreeMap<ProcessKey, EndedProcess>>,
     order: VecDeque<ProcessKey>,
 }
 
@@ -88,7 +88,7 @@ impl Images {
         self.known.contains_key(&key)
     }
 
-    pub(super) fn known(&self) -> Arc<BTreeMap<ProcessKey, Ended>> {
+    pub(super) fn known(&self) -> Arc<BTreeMap<ProcessKey, EndedProcess>> {
         Arc::clone(&self.known)
     }
 
@@ -134,7 +134,7 @@ impl Images {
     ) -> &mut Account {
         let place = self.place(info, images);
         let known = Arc::make_mut(&mut self.known);
-        let ended = Ended {
+        let ended = EndedProcess {
             ppid: info.ppid,
             comm: info.comm,
             last_ns,

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use profiler_common::division::strata::MarkPeriods;
 use serde::{Deserialize, Serialize};
 
-pub use super::images::{Ended, ImageView};
+pub use super::images::{EndedProcess, ImageView};
 use super::{
     account::AccountView,
     frames::{Frame, FrameId, FrameList},
@@ -79,7 +79,7 @@ pub struct Snapshot {
     pub(super) modules: ModuleTable,
     pub(super) processes: BTreeMap<ProcessKey, ProcessView>,
     pub(super) images: Vec<ImageView>,
-    pub(super) dropped: Arc<BTreeMap<ProcessKey, Ended>>,
+    pub(super) dropped: Arc<BTreeMap<ProcessKey, EndedProcess>>,
     pub(super) groups: GroupsView,
     pub(super) timeline: Timeline,
     pub(super) sessions: Sessions,
@@ -129,7 +129,7 @@ impl Snapshot {
 
     /// The processes that ended last of those that are not kept one by one.
     #[must_use]
-    pub fn dropped(&self) -> &BTreeMap<ProcessKey, Ended> {
+    pub fn dropped(&self) -> &BTreeMap<ProcessKey, EndedProcess> {
         &self.dropped
     }
 

@@ -9,7 +9,7 @@ use crate::units::MonoNs;
 
 /// Time of a thread and a kind that was found together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct SpreadPart {
     /// When it began; of time in a segment, when that began.
     pub(super) from_ns: MonoNs,
     /// How much.
@@ -19,7 +19,7 @@ pub(super) struct Part {
 }
 
 /// By thread and kind.
-type Parts = HashMap<(u32, u8), Vec<Part>>;
+type Parts = HashMap<(u32, u8), Vec<SpreadPart>>;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -36,7 +36,13 @@ pub(super) struct Spread {
 impl Spread {
     /// Notes where time of a thread and a kind was found to have passed. What is all in the growing
     /// segment needs no note.
-    pub(super) fn note(&mut self, pass: u64, of: (u32, u8), parts: Vec<Part>, segment_ns: MonoNs) {
+    pub(super) fn note(
+        &mut self,
+        pass: u64,
+        of: (u32, u8),
+        parts: Vec<SpreadPart>,
+        segment_ns: MonoNs,
+    ) {
         if pass != self.pass {
             let last = std::mem::take(&mut self.newest);
             self.before = if pass == self.pass + 1 {
@@ -46,7 +52,7 @@ impl Spread {
             };
             self.pass = pass;
         }
-        let is_now = |part: &Part| part.from_ns == segment_ns && !part.slept;
+        let is_now = |part: &SpreadPart| part.from_ns == segment_ns && !part.slept;
         if parts.iter().all(is_now) {
             self.before.remove(&of);
             self.newest.remove(&of);
@@ -184,7 +190,7 @@ mod tests {
             });
         }
         let mut spread = Spread::default();
-        let slept = Part {
+        let slept = SpreadPart {
             from_ns: MonoNs::new(5),
             ns: 17,
             slept: true,
@@ -197,7 +203,7 @@ mod tests {
         assert_eq!(spread.buckets(9, (1, 4), &timeline), []);
         assert_eq!(spread.buckets(7, (2, 4), &timeline), []);
         // What came since is all in the growing bucket.
-        let now = Part {
+        let now = SpreadPart {
             from_ns: MonoNs::new(20),
             ns: 3,
             slept: false,

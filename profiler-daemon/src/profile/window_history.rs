@@ -17,7 +17,7 @@ use super::{
     calls::CallTotals,
     segments::{Segment, What},
     sleep_runs::{Holder, SleepRun, SleepRuns},
-    spread::Part,
+    spread::SpreadPart,
     timeline::Timeline,
     tree::NodeId,
     values::{WAIT_CLASSES, take_from},
@@ -205,13 +205,13 @@ impl WindowHistory {
         class: usize,
         holder: Holder,
         amount: u64,
-    ) -> Vec<Part> {
+    ) -> Vec<SpreadPart> {
         let give = |segment: &mut Segment, part: u64| segment.give(thread, class, holder, part);
         let places = self.pending(thread, class, amount).into_iter();
         let parts = places.map(|(place, ns)| match place {
             PendingPlace::Segment(index) => {
                 self.change(index, |segment| give(segment, ns));
-                Part {
+                SpreadPart {
                     from_ns: self.segments[index].from_ns,
                     ns,
                     slept: false,
@@ -225,7 +225,7 @@ impl WindowHistory {
                     holder: Some(holder),
                     ..sleep_run
                 });
-                Part {
+                SpreadPart {
                     from_ns,
                     ns,
                     slept: true,

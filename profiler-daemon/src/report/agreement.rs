@@ -79,7 +79,7 @@ impl Agreement {
 }
 
 /// Of which processes, from which border of the recent past to which.
-type Part = (BTreeSet<ProcessKey>, (MonoNs, MonoNs));
+type ChangePart = (BTreeSet<ProcessKey>, (MonoNs, MonoNs));
 
 /// Of which instrumentation, from which border to which: what is looked at once.
 type Once = (u64, (MonoNs, MonoNs));
@@ -96,11 +96,11 @@ pub(super) struct Comparing<'v, 'a, 'n> {
 
 /// What was sampled.
 pub(super) struct Sampled {
-    looks: HashMap<Once, Result<Look, &'static str>>,
+    looks: HashMap<Once, Result<LookWindow, &'static str>>,
 }
 
 /// What was sampled of one part: intervals, nanoseconds.
-struct Look {
+struct LookWindow {
     by_place: HashMap<(ModuleId, u64), (u64, u64)>,
     by_name: HashMap<(ModuleId, String), (u64, u64)>,
     /// Of functions without a mark.
@@ -169,8 +169,8 @@ impl<'v, 'a, 'n> Comparing<'v, 'a, 'n> {
 fn look(
     view: &View<'_>,
     (frames, label, folding): (Frames, Label<'_>, &Folding),
-    (keys, (from_ns, to_ns)): &Part,
-) -> Result<Look, &'static str> {
+    (keys, (from_ns, to_ns)): &ChangePart,
+) -> Result<LookWindow, &'static str> {
     let is_wanted = |key: ProcessKey| keys.contains(&key);
     let members = view.members.iter();
     let members = members.filter(|of| of.process.is_some_and(|(key, _)| is_wanted(key)));
@@ -201,7 +201,7 @@ fn look(
     let by_name = by_name.map(|((module, name), row)| ((module, name.to_owned()), intervals[row]));
     let periods = view.snapshot.mark_periods();
     let of_none = MARKS_OF_NONE.saturating_mul(periods.tick_ns.saturating_add(periods.gap_ns));
-    Ok(Look {
+    Ok(LookWindow {
         by_place: places(&tree.functions)
             .into_iter()
             .map(|(place, row)| (place, intervals[row]))
@@ -211,7 +211,7 @@ fn look(
     })
 }
 
-impl Look {
+impl LookWindow {
     /// What was sampled of a function.
     fn of(&self, of: &Covered<'_>) -> (u64, u64) {
         let function = &of.state.function;
@@ -246,7 +246,7 @@ impl Sampled {
         else {
             return Agreement::unknown("what had been counted then is forgotten");
         };
-        let known = Known::new(of, then, now);
+        let known = ComparedCalls::new(of, then, now);
         let began_before = of.calls.keys().any(|key| {
             let started_ns = snapshot.unix_ns_of_boot_ns(key.start_ns);
             started_ns < function.attached.unix_ns
@@ -261,7 +261,7 @@ impl Sampled {
 }
 
 /// The calls that are compared.
-struct Known {
+struct ComparedCalls {
     calls: Calls,
     /// Calls under way at the beginning.
     open_before: u64,
@@ -269,7 +269,7 @@ struct Known {
     longest_ns: u64,
 }
 
-impl Known {
+impl ComparedCalls {
     fn new(of: &Covered<'_>, then: &Counted, now: &Counted) -> Self {
         let number = of.state.function.number;
         let mut known = Self {
@@ -398,7 +398,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn calls(count: u64, each_ns: u64) -> Known {
+    fn calls(count: u64, each_ns: u64) -> ComparedCalls {
         let mut calls = Calls {
             calls: count,
             outermost: count,
@@ -406,7 +406,7 @@ mod tests {
             ..Calls::default()
         };
         calls.probes_outermost[7] = count;
-        Known {
+        ComparedCalls {
             calls,
             open_before: 0,
             longest_ns: each_ns,
@@ -420,7 +420,7 @@ mod tests {
         costs
     }
 
-    fn agrees(known: &Known, sampled: (u64, u64), began_before: bool) -> Option<bool> {
+    fn agrees(known: &ComparedCalls, sampled: (u64, u64), began_before: bool) -> Option<bool> {
         let found = known.compare(sampled, 1_000 * MS, began_before, &costs());
         assert_eq!(found.why.is_none(), found.agrees == Some(true), "{found:?}");
         found.agrees

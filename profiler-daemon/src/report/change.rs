@@ -42,7 +42,7 @@ pub struct ClassTime {
 
 /// An amount, samples or nanoseconds, and which share it is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
+pub(crate) struct ChangePart {
     pub(crate) amount: u64,
     pub(crate) percent: f64,
 }
@@ -71,7 +71,7 @@ impl SideValues {
     }
 
     /// Its exclusive and its inclusive part of one value.
-    pub(crate) fn parts(&self, value: StackValue) -> [Part; 2] {
+    pub(crate) fn parts(&self, value: StackValue) -> [ChangePart; 2] {
         let time = match value {
             StackValue::Samples => {
                 let of = &self.values.samples;
@@ -79,7 +79,7 @@ impl SideValues {
                     (of.exclusive, of.exclusive_percent),
                     (of.inclusive, of.inclusive_percent),
                 ]
-                .map(|(amount, percent)| Part { amount, percent });
+                .map(|(amount, percent)| ChangePart { amount, percent });
             }
             StackValue::Elapsed | StackValue::Application => {
                 let of = match value {
@@ -90,7 +90,7 @@ impl SideValues {
                     (of.exclusive_ns, of.exclusive_percent),
                     (of.inclusive_ns, of.inclusive_percent),
                 ]
-                .map(|(amount, percent)| Part { amount, percent });
+                .map(|(amount, percent)| ChangePart { amount, percent });
             }
             StackValue::Running => &self.running,
             StackValue::OffProcessor => &self.off_processor,
@@ -102,7 +102,7 @@ impl SideValues {
             (time.exclusive_ns, time.exclusive_percent),
             (time.inclusive_ns, time.inclusive_percent),
         ]
-        .map(|(amount, percent)| Part { amount, percent })
+        .map(|(amount, percent)| ChangePart { amount, percent })
     }
 
     /// The number in one of the value columns.
@@ -239,7 +239,7 @@ impl Change {
 }
 
 impl TimeChange {
-    fn new([from, all_from]: [Part; 2], [to, all_to]: [Part; 2]) -> Self {
+    fn new([from, all_from]: [ChangePart; 2], [to, all_to]: [ChangePart; 2]) -> Self {
         Self {
             inclusive_ns: less(all_to.amount, all_from.amount),
             exclusive_ns: less(to.amount, from.amount),

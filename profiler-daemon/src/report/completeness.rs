@@ -79,7 +79,7 @@ pub struct Completeness {
 }
 
 /// What an answer about stacks knows beyond the view.
-pub(super) struct Seen {
+pub(super) struct StackAnswer {
     pub(super) stacks: Stacks,
     pub(super) losses: DataLosses,
     pub(super) unattributed_ns: u64,
@@ -117,7 +117,7 @@ impl Completeness {
         }
         Self::new(
             view,
-            &Seen {
+            &StackAnswer {
                 stacks,
                 losses: places.losses(view),
                 unattributed_ns: 0,
@@ -139,7 +139,7 @@ impl Completeness {
         }
     }
 
-    pub(super) fn new(view: &View<'_>, seen: &Seen) -> Self {
+    pub(super) fn new(view: &View<'_>, seen: &StackAnswer) -> Self {
         Self {
             samples_lost: view.coverage.samples_lost,
             stacks_truncated: seen.stacks.truncated,

@@ -1,7 +1,7 @@
 //! The merged tree of a whole view, and what it says of the view's stacks.
 
 use super::{
-    completeness::Seen,
+    completeness::StackAnswer,
     merged_tree::{FoldedTime, Label, MergedTree, TellsFolded},
     names::Names,
     places::Places,
@@ -21,7 +21,7 @@ impl<'n> MergedTree<'n> {
     }
 
     /// What an answer's completeness needs to know of the stacks.
-    pub(super) fn seen(&self, view: &View<'_>, names: &dyn Names) -> Seen {
+    pub(super) fn seen(&self, view: &View<'_>, names: &dyn Names) -> StackAnswer {
         let attributed_ns = self.nodes[0].total.elapsed_ns();
         let mut losses = self.losses.clone();
         let in_all_frames = match self.tells_folded {
@@ -39,7 +39,7 @@ impl<'n> MergedTree<'n> {
                 Places::new(view).losses(view).callers_folded_ns
             }
         };
-        Seen {
+        StackAnswer {
             stacks: self.stacks,
             losses,
             unattributed_ns: view.totals().elapsed_ns().saturating_sub(attributed_ns),

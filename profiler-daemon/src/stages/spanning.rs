@@ -119,7 +119,7 @@ pub struct SpanChooser {
 
 /// What was found of one file.
 #[derive(Default)]
-struct Found {
+struct FoundPlaces {
     usdt: Vec<(usize, Vec<ChosenUsdt>)>,
     /// Of each end of a span: its places, and what is to be known of others.
     spans: Vec<(Sought, Vec<SpanPlace>, Vec<String>)>,
@@ -215,7 +215,7 @@ impl SpanChooser {
         if wanted.is_empty() || !self.seen.insert((metadata.dev(), metadata.ino())) {
             return Ok(Vec::new());
         }
-        let mut found = Found::default();
+        let mut found = FoundPlaces::default();
         for sought in &wanted {
             let began_ns = thread_ns();
             let looked = self.look(&module.file, *sought, &mut found);
@@ -239,7 +239,7 @@ impl SpanChooser {
         Ok(items)
     }
 
-    fn look(&self, file: &File, sought: Sought, found: &mut Found) -> Result<(), NoChoice> {
+    fn look(&self, file: &File, sought: Sought, found: &mut FoundPlaces) -> Result<(), NoChoice> {
         let (usdt, spans) = (&self.followed.usdt, &self.followed.spans);
         let mut end = |end: &Endpoint, key: Key| {
             let (places, said) = places(file, end, key, self.left_ns)?;
@@ -257,7 +257,7 @@ impl SpanChooser {
         }
     }
 
-    fn items(&mut self, module: &Module, file: &Arc<File>, found: Found) -> Vec<PlannedItem> {
+    fn items(&mut self, module: &Module, file: &Arc<File>, found: FoundPlaces) -> Vec<PlannedItem> {
         let mut items = Vec::new();
         let place = |point: FilePoint, semaphore, roles, argument| PlannedPlace {
             module: module.path.as_str().into(),

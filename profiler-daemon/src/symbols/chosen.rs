@@ -209,7 +209,7 @@ pub enum NoChoice {
 
 /// What the symbols say of the address of a function that is meant.
 #[derive(Default)]
-struct Known {
+struct KnownAddress {
     size_bytes: u64,
     chosen_at_start: bool,
     /// It is Go's.
@@ -220,7 +220,7 @@ struct Known {
     parts: Vec<(u64, u64)>,
 }
 
-impl Known {
+impl KnownAddress {
     fn add_name(&mut self, binding: Binding, name: String) {
         let is_new = self.names.iter().all(|(_, known)| *known != name);
         if is_new && self.names.len() < MAX_NAMES {
@@ -252,7 +252,7 @@ pub fn choose_within(
     // Where functions begin, and how long they are. Names are kept of those alone that are meant: a
     // file may claim millions, each as long as it likes.
     let mut starts: BTreeMap<u64, u64> = BTreeMap::new();
-    let mut meant: BTreeMap<u64, Known> = BTreeMap::new();
+    let mut meant: BTreeMap<u64, KnownAddress> = BTreeMap::new();
     let mut count = 0;
     let mut take = |symbol: &SymbolEntry| {
         let Some(raw) = symbol.name(file).filter(|_| symbol.is_function) else {
@@ -370,7 +370,7 @@ fn chosen(
     tables: &FileTables,
     starts: &Starts,
     address: u64,
-    known: &Known,
+    known: &KnownAddress,
 ) -> Chosen {
     let mut names = known.names.clone();
     names.sort_by_key(|(binding, name)| {
@@ -391,7 +391,7 @@ fn points_of(
     tables: &FileTables,
     starts: &Starts,
     address: u64,
-    known: &Known,
+    known: &KnownAddress,
 ) -> Result<ChosenPoints, Refused> {
     if known.chosen_at_start {
         return Err(Refused::ChosenAtStart);

@@ -40,7 +40,7 @@ pub struct ChildLimits {
 
 /// How a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ChildEnd {
     /// With this code.
     Exited(i32),
     /// By this signal, which was not sent from here.
@@ -53,7 +53,7 @@ pub enum Ended {
 #[derive(Debug)]
 pub struct ChildOutcome {
     /// How it ended.
-    pub ended: Ended,
+    pub ended: ChildEnd,
     /// What it wrote until then, from the beginning; not more than its limit.
     pub output: File,
     /// The most memory that it had resident, mapped files included, bytes.
@@ -103,11 +103,11 @@ pub fn run(
     }
     let (status, usage) = reap(&child)?;
     let ended = if libc::WIFEXITED(status) {
-        Ended::Exited(libc::WEXITSTATUS(status))
+        ChildEnd::Exited(libc::WEXITSTATUS(status))
     } else if in_time? {
-        Ended::Killed(libc::WTERMSIG(status))
+        ChildEnd::Killed(libc::WTERMSIG(status))
     } else {
-        Ended::Late
+        ChildEnd::Late
     };
     let time_ns = |time: libc::timeval| {
         let (seconds, micros) = (time.tv_sec.cast_unsigned(), time.tv_usec.cast_unsigned());
@@ -202,7 +202,7 @@ mod tests {
         output_bytes: 1 << 20,
     };
 
-    fn shell(script: &str, files: &[&File], limits: ChildLimits) -> (Ended, String) {
+    fn shell(script: &str, files: &[&File], limits: ChildLimits) -> (ChildEnd, String) {
         let arguments = ["-c".to_owned(), script.to_owned()];
         let outcome = run(&"/bin/sh".into(), &arguments, files, b"given", limits).unwrap();
         let mut output = vec![0; 4096];
@@ -227,7 +227,7 @@ mod tests {
             "cat; echo; cat /proc/self/fd/{fd}; echo; [ -h /proc/self/fd/{not_given} ] && echo inherited; env | grep -c CARGO; nice; grep NoNewPrivs /proc/self/status; exit 7"
         );
         let (ended, text) = shell(&script, &[&file], LIMITS);
-        assert_eq!(ended, Ended::Exited(7));
+        assert_eq!(ended, ChildEnd::Exited(7));
         assert_eq!(text, "given\na file\n0\n10\nNoNewPrivs:\t1\n");
         let mut own = String::new();
         File::open("/proc/self/status")
@@ -243,14 +243,14 @@ mod tests {
     fn bounds() {
         let time = Duration::from_secs(2);
         let (ended, text) = shell("echo begun; sleep 600", &[], ChildLimits { time, ..LIMITS });
-        assert_eq!((ended, text.as_str()), (Ended::Late, "begun\n"));
+        assert_eq!((ended, text.as_str()), (ChildEnd::Late, "begun\n"));
         let processor_s = 1;
         let short = ChildLimits {
             processor_s,
             ..LIMITS
         };
         let (ended, _) = shell("while :; do :; done", &[], short);
-        assert_eq!(ended, Ended::Killed(libc::SIGKILL));
+        assert_eq!(ended, ChildEnd::Killed(libc::SIGKILL));
         let output_bytes = 4;
         let narrow = ChildLimits {
             output_bytes,
@@ -259,7 +259,7 @@ mod tests {
         let (_, text) = shell("cat; exec cat /proc/self/status", &[], narrow);
         assert_eq!(text, "give");
         let (ended, _) = shell("kill -SEGV $$", &[], LIMITS);
-        assert_eq!(ended, Ended::Killed(libc::SIGSEGV));
+        assert_eq!(ended, ChildEnd::Killed(libc::SIGSEGV));
         let missing = run(&"/nonexistent".into(), &[], &[], b"", LIMITS);
         assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);
     }

@@ -52,7 +52,7 @@ pub struct PageRange {
 
 /// What became of the ranges that were asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ReadEnd {
     /// All were looked at.
     Whole,
     /// The reader was killed because its time was over, while it read the range of this index.
@@ -132,7 +132,7 @@ impl MemoryReader {
         ranges: &[PageRange],
         time: Duration,
         each: &mut dyn FnMut(usize, FoundPages<'_>),
-    ) -> io::Result<Ended> {
+    ) -> io::Result<ReadEnd> {
         let ranges = &ranges[..ranges.len().min(MAX_RANGES)];
         self.reap();
         self.used = Instant::now();
@@ -170,17 +170,17 @@ impl MemoryReader {
         match answered {
             Ok(true) if running.answer.read_exact(&mut [0]).is_ok() => {
                 self.running = Some(running);
-                Ok(Ended::Whole)
+                Ok(ReadEnd::Whole)
             }
             Ok(true) | Err(_) => {
                 self.counts.died += 1;
                 self.end(running.child);
-                Ok(Ended::Died(done))
+                Ok(ReadEnd::Died(done))
             }
             Ok(false) => {
                 self.counts.late += 1;
                 self.end(running.child);
-                Ok(Ended::Late(done))
+                Ok(ReadEnd::Late(done))
             }
         }
     }

@@ -15,7 +15,7 @@ use super::{
     protocol::{self, AddressCode, AddressQuery, MAX_LINE_BYTES, exit},
     worker::SUBCOMMAND,
 };
-use crate::sys::limited_child::{self, ChildLimits, ChildOutcome, Ended};
+use crate::sys::limited_child::{self, ChildEnd, ChildLimits, ChildOutcome};
 
 /// What a worker that was killed because its processor time was over may have had less than its
 /// limit.
@@ -93,17 +93,17 @@ fn reason(outcome: &ChildOutcome, limits: ChildLimits) -> NoLine {
     let had_its_time =
         outcome.processor_ns + PROCESSOR_SLACK_NS >= limits.processor_s * 1_000_000_000;
     match outcome.ended {
-        Ended::Late => NoLine::WorkerTime,
-        Ended::Killed(libc::SIGKILL | libc::SIGXCPU) if had_its_time => NoLine::WorkerTime,
+        ChildEnd::Late => NoLine::WorkerTime,
+        ChildEnd::Killed(libc::SIGKILL | libc::SIGXCPU) if had_its_time => NoLine::WorkerTime,
         // An allocation that fails aborts; a machine without memory kills.
-        Ended::Killed(libc::SIGABRT | libc::SIGKILL) => NoLine::WorkerMemory,
-        Ended::Exited(ended) if ended == code(exit::NO_MEMORY) => NoLine::WorkerMemory,
-        Ended::Exited(ended) if ended == code(exit::UNREADABLE) => NoLine::Unreadable,
+        ChildEnd::Killed(libc::SIGABRT | libc::SIGKILL) => NoLine::WorkerMemory,
+        ChildEnd::Exited(ended) if ended == code(exit::NO_MEMORY) => NoLine::WorkerMemory,
+        ChildEnd::Exited(ended) if ended == code(exit::UNREADABLE) => NoLine::Unreadable,
         // The file shrank while it was read.
-        Ended::Killed(libc::SIGBUS) => NoLine::NoFile,
+        ChildEnd::Killed(libc::SIGBUS) => NoLine::NoFile,
         // It has written as much as it may: what is left comes next time.
-        Ended::Killed(libc::SIGXFSZ) => NoLine::Pending,
-        Ended::Exited(_) | Ended::Killed(_) => NoLine::WorkerDied,
+        ChildEnd::Killed(libc::SIGXFSZ) => NoLine::Pending,
+        ChildEnd::Exited(_) | ChildEnd::Killed(_) => NoLine::WorkerDied,
     }
 }
 
@@ -223,15 +223,21 @@ mod tests {
             };
             reason(&outcome, limits)
         };
-        assert_eq!(why(Ended::Late, 0), NoLine::WorkerTime);
+        assert_eq!(why(ChildEnd::Late, 0), NoLine::WorkerTime);
         assert_eq!(
-            why(Ended::Killed(libc::SIGKILL), 4_990_000_000),
+            why(ChildEnd::Killed(libc::SIGKILL), 4_990_000_000),
             NoLine::WorkerTime
         );
-        assert_eq!(why(Ended::Killed(libc::SIGKILL), 1), NoLine::WorkerMemory);
-        assert_eq!(why(Ended::Killed(libc::SIGABRT), 1), NoLine::WorkerMemory);
-        assert_eq!(why(Ended::Killed(libc::SIGBUS), 1), NoLine::NoFile);
-        assert_eq!(why(Ended::Killed(libc::SIGSEGV), 1), NoLine::WorkerDied);
-        assert_eq!(why(Ended::Exited(101), 1), NoLine::WorkerDied);
+        assert_eq!(
+            why(ChildEnd::Killed(libc::SIGKILL), 1),
+            NoLine::WorkerMemory
+        );
+        assert_eq!(
+            why(ChildEnd::Killed(libc::SIGABRT), 1),
+            NoLine::WorkerMemory
+        );
+        assert_eq!(why(ChildEnd::Killed(libc::SIGBUS), 1), NoLine::NoFile);
+        assert_eq!(why(ChildEnd::Killed(libc::SIGSEGV), 1), NoLine::WorkerDied);
+        assert_eq!(why(ChildEnd::Exited(101), 1), NoLine::WorkerDied);
     }
 }

@@ -101,7 +101,11 @@ pub(crate) fn range(start: *mut Page, count: u32) -> PageRange {
 type Answer = (usize, Option<Vec<Option<u8>>>);
 
 /// What is found: the first byte of each page, by range.
-fn firsts(reader: &mut MemoryReader, ranges: &[PageRange], time: Duration) -> (Ended, Vec<Answer>) {
+fn firsts(
+    reader: &mut MemoryReader,
+    ranges: &[PageRange],
+    time: Duration,
+) -> (ReadEnd, Vec<Answer>) {
     let mut found = Vec::new();
     let ended = reader.read(ranges, time, &mut |index, what| {
         let pages = match what {
@@ -133,7 +137,7 @@ fn reads_what_is_in_memory() {
     for _ in 0..2 {
         let ranges = [range(memory, 4), gone, range(memory.wrapping_add(3), 2)];
         let (ended, found) = firsts(&mut reader, &ranges, LONG);
-        assert_eq!(ended, Ended::Whole);
+        assert_eq!(ended, ReadEnd::Whole);
         assert_eq!(found[0], (0, Some(vec![None, Some(8), None, Some(10)])));
         assert_eq!(found[1], (1, None));
         assert_eq!(found[2].1.as_ref().unwrap()[0], Some(10));
@@ -156,15 +160,15 @@ fn a_page_that_never_comes() {
     let here = page_in_memory();
     let ranges = [range(here, 1), range(memory, 2), range(here, 1)];
     let (ended, found) = firsts(&mut reader("careful_child"), &ranges, LONG);
-    assert_eq!(ended, Ended::Whole);
+    assert_eq!(ended, ReadEnd::Whole);
     assert_eq!(found[1], (1, Some(vec![None, None])));
     let mut reader = reader("careless_child");
     let began = Instant::now();
     let (ended, found) = firsts(&mut reader, &ranges, SHORT);
-    assert_eq!(ended, Ended::Late(1));
+    assert_eq!(ended, ReadEnd::Late(1));
     assert_eq!(found, [(0, Some(vec![Some(1)]))]);
     let (ended, found) = firsts(&mut reader, &ranges[..1], LONG);
-    assert_eq!((ended, found.len()), (Ended::Whole, 1));
+    assert_eq!((ended, found.len()), (ReadEnd::Whole, 1));
     assert!(began.elapsed() < LONG, "{:?}", began.elapsed());
     let counts = reader.counts();
     assert_eq!((counts.started, counts.late, counts.died), (2, 1, 0));
@@ -189,7 +193,7 @@ fn a_child_that_dies_is_replaced() {
     let here = pages(1);
     let ranges = [range(here, 1)];
     let mut reader = reader("careful_child");
-    assert_eq!(firsts(&mut reader, &ranges, LONG).0, Ended::Whole);
+    assert_eq!(firsts(&mut reader, &ranges, LONG).0, ReadEnd::Whole);
     let running = reader.running.as_mut().unwrap();
     running.child.kill().unwrap();
     running.child.wait().unwrap();
@@ -197,7 +201,7 @@ fn a_child_that_dies_is_replaced() {
     while !is_without_reader(&running.ask) {
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!(firsts(&mut reader, &ranges, LONG).0, Ended::Whole);
+    assert_eq!(firsts(&mut reader, &ranges, LONG).0, ReadEnd::Whole);
     assert_eq!(reader.counts().died, 1);
     let pid = reader.running.as_mut().unwrap().child.id().cast_signed();
     // SAFETY: a child that was not waited for.
@@ -212,13 +216,16 @@ fn a_child_that_dies_is_replaced() {
         std::thread::sleep(Duration::from_secs(2));
         signal(libc::SIGKILL)
     });
-    assert_eq!(firsts(&mut reader, &ranges, LONG), (Ended::Died(0), vec![]));
+    assert_eq!(
+        firsts(&mut reader, &ranges, LONG),
+        (ReadEnd::Died(0), vec![])
+    );
     assert_eq!(killer.join().unwrap(), 0);
-    assert_eq!(firsts(&mut reader, &ranges, LONG).0, Ended::Whole);
+    assert_eq!(firsts(&mut reader, &ranges, LONG).0, ReadEnd::Whole);
     reader.used -= IDLE;
     reader.rest();
     assert!(reader.running.is_none());
-    assert_eq!(firsts(&mut reader, &ranges, LONG).0, Ended::Whole);
+    assert_eq!(firsts(&mut reader, &ranges, LONG).0, ReadEnd::Whole);
     let mut broken = MemoryReader::new("/bin/false".into(), &[]);
     let failures = std::iter::repeat_with(|| {
         let failed = broken.read(&ranges, LONG, &mut |_, _| {});
