@@ -20,7 +20,7 @@ use super::{
 use crate::kernel::ProbeCosts;
 use crate::processes::{ids::ProcessKey, module::ModuleId};
 use crate::profile::measured::{Calls, Counted};
-use crate::units::MonoNs;
+use crate::units::{ModuleAddress, MonoNs};
 
 /// For so many times and sets of processes it is looked what was sampled of them; an answer has
 /// more of them only where much was measured piecemeal.
@@ -101,7 +101,7 @@ pub(super) struct Sampled {
 
 /// What was sampled of one part: intervals, nanoseconds.
 struct Look {
-    by_place: HashMap<(ModuleId, u64), (u64, u64)>,
+    by_place: HashMap<(ModuleId, ModuleAddress), (u64, u64)>,
     by_name: HashMap<(ModuleId, String), (u64, u64)>,
     /// Of functions without a mark.
     none: (u64, u64),
@@ -375,7 +375,7 @@ impl Known {
 }
 
 /// Rows by where their functions begin.
-pub(super) fn places(functions: &[Function<'_>]) -> HashMap<(ModuleId, u64), usize> {
+pub(super) fn places(functions: &[Function<'_>]) -> HashMap<(ModuleId, ModuleAddress), usize> {
     let own = functions.iter().enumerate().filter(|(_, of)| is_own(of));
     own.filter_map(|(row, of)| Some(((of.module, of.address?), row)))
         .collect()
