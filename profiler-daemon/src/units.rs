@@ -10,4 +10,4 @@ mod instants;
 mod positions;
 
 pub use instants::{BootNs, MonoNs, UnixNs};
-pub use positions::{FileOffset, VirtualAddress};
+pub use positions::{FileOffset, ModuleAddress, VirtualAddress};

@@ -13,7 +13,7 @@ use super::{
     LE,
     read::{Bytes, ReadAt, entries, entry, zeros},
 };
-use crate::units::FileOffset;
+use crate::units::{FileOffset, ModuleAddress};
 
 /// Most program headers looked at.
 const MAX_SEGMENTS: usize = 256;
@@ -37,7 +37,7 @@ pub enum NoElf {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Segment {
     /// Virtual address where it begins.
-    pub address: u64,
+    pub address: ModuleAddress,
     /// Offset in the file.
     pub offset: FileOffset,
     /// Bytes of it in the file.
@@ -47,7 +47,7 @@ pub struct Segment {
 impl Segment {
     /// The first address behind it.
     #[must_use]
-    pub const fn end(&self) -> u64 {
+    pub const fn end(&self) -> ModuleAddress {
         self.address.saturating_add(self.size_bytes)
     }
 }
@@ -69,7 +69,7 @@ impl Program {
             kind: header.p_type.get(LE),
             flags: header.p_flags.get(LE),
             segment: Segment {
-                address: header.p_vaddr.get(LE),
+                address: ModuleAddress::new(header.p_vaddr.get(LE)),
                 offset: FileOffset::new(header.p_offset.get(LE)),
                 size_bytes: header.p_filesz.get(LE),
             },
@@ -84,7 +84,7 @@ pub struct Section {
     kind: u32,
     flags: u64,
     /// Virtual address; 0 for what is not loaded.
-    pub address: u64,
+    pub address: ModuleAddress,
     /// Offset in the file.
     pub offset: FileOffset,
     /// Bytes of it in the file.
@@ -97,7 +97,7 @@ impl Section {
             name: header.sh_name.get(LE),
             kind: header.sh_type.get(LE),
             flags: header.sh_flags.get(LE),
-            address: header.sh_addr.get(LE),
+            address: ModuleAddress::new(header.sh_addr.get(LE)),
             offset: FileOffset::new(header.sh_offset.get(LE)),
             size_bytes: header.sh_size.get(LE),
         }
@@ -128,7 +128,7 @@ impl Section {
 
     /// The first address behind it.
     #[must_use]
-    pub const fn end(&self) -> u64 {
+    pub const fn end(&self) -> ModuleAddress {
         self.address.saturating_add(self.size_bytes)
     }
 }
@@ -187,8 +187,8 @@ impl ElfFile {
 
     /// The virtual address where the program begins; 0: nowhere.
     #[must_use]
-    pub fn entry(&self) -> u64 {
-        self.0.e_entry.get(LE)
+    pub fn entry(&self) -> ModuleAddress {
+        ModuleAddress::new(self.0.e_entry.get(LE))
     }
 
     /// The program header table; empty where there is none.
@@ -260,7 +260,7 @@ pub fn notes(bytes: &[u8]) -> impl Iterator<Item = Note<'_, FileHeader64<LE>>> {
 
 /// The virtual address of what stands at a file offset: in code, else in whatever else is loaded.
 #[must_use]
-pub fn address_of(programs: &[Program], offset: FileOffset) -> Option<u64> {
+pub fn address_of(programs: &[Program], offset: FileOffset) -> Option<ModuleAddress> {
     let inside = |program: &&Program| {
         let segment = program.segment;
         program.kind == PT_LOAD
@@ -278,13 +278,21 @@ pub fn address_of(programs: &[Program], offset: FileOffset) -> Option<u64> {
 /// Where so many bytes of code at a virtual address are in the file; `None` where they are not all
 /// mapped from it as code.
 #[must_use]
-pub fn code_offset(programs: &[Program], address: u64, size_bytes: u64) -> Option<FileOffset> {
+pub fn code_offset(
+    programs: &[Program],
+    address: ModuleAddress,
+    size_bytes: u64,
+) -> Option<FileOffset> {
     offset_in(programs, PF_X, address, size_bytes)
 }
 
 /// The same of bytes that are loaded at all.
 #[must_use]
-pub fn loaded_offset(programs: &[Program], address: u64, size_bytes: u64) -> Option<FileOffset> {
+pub fn loaded_offset(
+    programs: &[Program],
+    address: ModuleAddress,
+    size_bytes: u64,
+) -> Option<FileOffset> {
     offset_in(programs, 0, address, size_bytes)
 }
 
@@ -308,7 +316,7 @@ pub fn writable_segments_at(programs: &[Program], offset: FileOffset) -> usize {
 fn offset_in(
     programs: &[Program],
     flags: u32,
-    address: u64,
+    address: ModuleAddress,
     size_bytes: u64,
 ) -> Option<FileOffset> {
     let program = programs.iter().find(|program| {
@@ -338,7 +346,7 @@ mod tests {
             kind: PT_LOAD,
             flags,
             segment: Segment {
-                address: 0x10_0000 + offset,
+                address: ModuleAddress::new(0x10_0000 + offset),
                 offset: FileOffset::new(offset),
                 size_bytes,
             },
@@ -379,7 +387,7 @@ mod tests {
             kind: PT_LOAD,
             flags,
             segment: Segment {
-                address,
+                address: ModuleAddress::new(address),
                 offset: FileOffset::new(offset),
                 size_bytes,
             },
@@ -389,7 +397,8 @@ mod tests {
             program(5, 0x1000, 0x5000, 0x1000),
             program(4, 0x9000, u64::MAX, 0x1000),
         ];
-        let address = |offset| address_of(&programs, FileOffset::new(offset));
+        let address =
+            |offset| address_of(&programs, FileOffset::new(offset)).map(ModuleAddress::get);
         assert_eq!(address(0x1010), Some(0x5010));
         assert_eq!(address(0x10), Some(0x10));
         assert_eq!(address(0x9001), None);

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::now::At;
 use crate::kernel::ProbeCosts;
 use crate::processes::{ids::ProcessKey, module::ModuleId};
-use crate::units::MonoNs;
+use crate::units::{ModuleAddress, MonoNs};
 
 /// Functions by process that all borders of the recent past hold together: some 20 MB. Beyond, the
 /// oldest borders forget theirs.
@@ -232,7 +232,7 @@ pub struct Function {
     /// Its file.
     pub module: ModuleId,
     /// Where it begins, a virtual address of the file.
-    pub address: u64,
+    pub address: ModuleAddress,
     /// Why its calls are counted only, if they are.
     pub counted_only: Option<Box<str>>,
     /// When its probes were attached.

@@ -20,7 +20,7 @@ use super::{
 use crate::kernel::ProbeCosts;
 use crate::processes::{ids::ProcessKey, module::ModuleId};
 use crate::profile::measured::{Calls, Counted};
-use crate::units::MonoNs;
+use crate::units::{ModuleAddress, MonoNs};
 
 /// For so many times and sets of processes it is looked what was sampled of them; an answer has
 /// more of them only where much was measured piecemeal.
@@ -96,12 +96,12 @@ pub(super) struct Comparing<'v, 'a, 'n> {
 
 /// What was sampled.
 pub(super) struct Sampled {
-    looks: HashMap<Once, Result<LookWindow, &'static str>>,
+    looks: HashMap<Once, Result<SampledPart, &'static str>>,
 }
 
 /// What was sampled of one part: intervals, nanoseconds.
-struct LookWindow {
-    by_place: HashMap<(ModuleId, u64), (u64, u64)>,
+struct SampledPart {
+    by_place: HashMap<(ModuleId, ModuleAddress), (u64, u64)>,
     by_name: HashMap<(ModuleId, String), (u64, u64)>,
     /// Of functions without a mark.
     none: (u64, u64),
@@ -170,7 +170,7 @@ fn look(
     view: &View<'_>,
     (frames, label, folding): (Frames, Label<'_>, &Folding),
     (keys, (from_ns, to_ns)): &ChangePart,
-) -> Result<LookWindow, &'static str> {
+) -> Result<SampledPart, &'static str> {
     let is_wanted = |key: ProcessKey| keys.contains(&key);
     let members = view.members.iter();
     let members = members.filter(|of| of.process.is_some_and(|(key, _)| is_wanted(key)));
@@ -201,7 +201,7 @@ fn look(
     let by_name = by_name.map(|((module, name), row)| ((module, name.to_owned()), intervals[row]));
     let periods = view.snapshot.mark_periods();
     let of_none = MARKS_OF_NONE.saturating_mul(periods.tick_ns.saturating_add(periods.gap_ns));
-    Ok(LookWindow {
+    Ok(SampledPart {
         by_place: places(&tree.functions)
             .into_iter()
             .map(|(place, row)| (place, intervals[row]))
@@ -211,7 +211,7 @@ fn look(
     })
 }
 
-impl LookWindow {
+impl SampledPart {
     /// What was sampled of a function.
     fn of(&self, of: &Covered<'_>) -> (u64, u64) {
         let function = &of.state.function;
@@ -375,7 +375,7 @@ impl ComparedCalls {
 }
 
 /// Rows by where their functions begin.
-pub(super) fn places(functions: &[Function<'_>]) -> HashMap<(ModuleId, u64), usize> {
+pub(super) fn places(functions: &[Function<'_>]) -> HashMap<(ModuleId, ModuleAddress), usize> {
     let own = functions.iter().enumerate().filter(|(_, of)| is_own(of));
     own.filter_map(|(row, of)| Some(((of.module, of.address?), row)))
         .collect()

@@ -23,6 +23,7 @@ use crate::{
     processes::module::ModuleKind,
     profile::snapshot::Snapshot,
     report::names::{Lines, Names},
+    units::ModuleAddress,
 };
 
 /// One line of one function.
@@ -299,7 +300,7 @@ impl InstructionRow {
         // Nameless code that is not told apart has no address.
         let address = function
             .code_address
-            .filter(|address| module.kind != ModuleKind::Jit || *address != 0);
+            .filter(|address| module.kind != ModuleKind::Jit || *address != ModuleAddress::ZERO);
         Self {
             address: address.map(|address| format!("{address:#x}")),
             file_offset: function
@@ -309,7 +310,7 @@ impl InstructionRow {
             function: function.name.clone().into_owned(),
             offset: address
                 .zip(function.address)
-                .and_then(|(address, start)| address.checked_sub(start)),
+                .and_then(|(address, start)| address.checked_from(start)),
             module: module.name.to_string(),
             build_id: module.build_id_hex(),
             file: function.source.map(|source| source.file.to_string()),

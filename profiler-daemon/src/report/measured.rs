@@ -154,7 +154,7 @@ mod tests {
     use crate::collect::{Callers, PlannedFunction, PlannedPoint};
     use crate::kernel::ProbeCost;
     use crate::processes::ids::ProcessKey;
-    use crate::units::{BootNs, FileOffset};
+    use crate::units::{BootNs, FileOffset, ModuleAddress};
 
     /// A function of two processes with a thousand calls of 10 us each, of which each makes two
     /// probed calls.
@@ -190,7 +190,7 @@ mod tests {
             name: "work".to_owned(),
             aliases: Vec::new(),
             module: "/usr/bin/app".into(),
-            address: 0x1000,
+            address: ModuleAddress::new(0x1000),
             file,
             shared: false,
             entry: PlannedPoint {

@@ -20,6 +20,7 @@ use crate::{
     processes::{ids::ProcessKey, module::ModuleId},
     profile::measured::Calls,
     symbols::names::FunctionKind,
+    units::ModuleAddress,
     units::UnixNs,
 };
 
@@ -95,12 +96,12 @@ pub(super) fn measured_of_rows<'a, 'n>(
     if covered.is_empty() {
         return Vec::new();
     }
-    let by_place: HashMap<(ModuleId, u64), usize> = places(functions);
+    let by_place: HashMap<(ModuleId, ModuleAddress), usize> = places(functions);
     let by_name = names(functions);
     // Of what was measured twice, each process counts once: as measured last.
-    let mut seen: HashSet<(ModuleId, u64, ProcessKey)> = HashSet::new();
+    let mut seen: HashSet<(ModuleId, ModuleAddress, ProcessKey)> = HashSet::new();
     let mut of_rows: BTreeMap<usize, OfRow<'a>> = BTreeMap::new();
-    let mut without: BTreeMap<(ModuleId, u64), OfRow<'a>> = BTreeMap::new();
+    let mut without: BTreeMap<(ModuleId, ModuleAddress), OfRow<'a>> = BTreeMap::new();
     for mut part in covered.into_iter().rev() {
         let function = &part.state.function;
         let place = (function.module, function.address);

@@ -32,6 +32,7 @@ use crate::{
         lines::{NoLine, SourceLine},
         names::FunctionKind,
     },
+    units::ModuleAddress,
 };
 
 /// The names of what was folded.
@@ -83,7 +84,7 @@ impl<'n> Label<'n> {
 pub(super) struct Function<'n> {
     pub(super) module: ModuleId,
     pub(super) name: Cow<'n, str>,
-    pub(super) address: Option<u64>,
+    pub(super) address: Option<ModuleAddress>,
     pub(super) kind: FunctionKind,
     /// The place in the module, where places are told apart.
     pub(super) offset: Option<u64>,
@@ -96,7 +97,7 @@ pub(super) struct Function<'n> {
     /// Why debug information says nothing of it, where it was asked.
     pub(super) no_line: Option<NoLine>,
     /// The virtual address of the place, where places are told apart and files were asked.
-    pub(super) code_address: Option<u64>,
+    pub(super) code_address: Option<ModuleAddress>,
     pub(super) standing: Standing,
 }
 

@@ -8,6 +8,7 @@ use super::{
     recent::{Recent, Weight},
 };
 use crate::processes::{mappings::Place, module::ModuleId};
+use crate::units::ModuleAddress;
 
 /// What one entry costs beside its text: key, value, and the free slots of the table.
 const ENTRY_BYTES: usize = 96;
@@ -20,7 +21,7 @@ enum NameKey {
     Place(Place),
     /// The function at an address of a module: one name, however many places are in it. It is as
     /// young as the youngest of them.
-    Function(ModuleId, u64),
+    Function(ModuleId, ModuleAddress),
 }
 
 /// The cache.
@@ -123,7 +124,7 @@ mod tests {
         Named {
             function: Arc::new(FunctionName {
                 name: name.into(),
-                address,
+                address: address.map(ModuleAddress::new),
                 kind: FunctionKind::User,
                 known: address.is_some(),
             }),

@@ -16,7 +16,7 @@ use super::{
     file_tables::{Binding, Deadline, FileTables, SymbolEntry},
     usdt::MAX_PLACES,
 };
-use crate::units::FileOffset;
+use crate::units::{FileOffset, ModuleAddress};
 use crate::unwind::points::{self, MAX_FUNCTION_BYTES, NoExits, NoProbe, Point};
 
 /// Most functions that may be chosen at a time.
@@ -153,7 +153,7 @@ pub struct Chosen {
     /// Its other names.
     pub aliases: Vec<String>,
     /// Virtual address.
-    pub address: u64,
+    pub address: ModuleAddress,
     /// Where it is entered and left, or why it cannot be measured.
     pub points: Result<ChosenPoints, Refused>,
 }
@@ -381,7 +381,7 @@ fn chosen(
     Chosen {
         name: names.next().unwrap_or_default(),
         aliases: names.collect(),
-        address,
+        address: ModuleAddress::new(address),
         points: points_of(file, tables, starts, address, known),
     }
 }

@@ -32,7 +32,7 @@ pub(in crate::symbols) fn check(file: &File) {
         // It is as long as any of its symbols says.
         let mut size_bytes = 0;
         let mut take = |symbol: &SymbolEntry| {
-            if symbol.address == function.address {
+            if symbol.address == function.address.get() {
                 size_bytes = symbol.size_bytes.max(size_bytes);
             }
         };
@@ -40,7 +40,7 @@ pub(in crate::symbols) fn check(file: &File) {
         if read.is_err() {
             return;
         }
-        let own = borders(file, &tables, function.address, size_bytes);
+        let own = borders(file, &tables, function.address.get(), size_bytes);
         assert!(
             own.contains(&points.entry.offset),
             "{points:?} of {function:?}"

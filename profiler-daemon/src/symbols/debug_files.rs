@@ -23,6 +23,7 @@ use crate::{
     processes::{files::only_root_writes, module::ModuleId},
     sys::open_in_root::{LastLink, Root},
     units::FileOffset,
+    units::ModuleAddress,
     units::MonoNs,
 };
 
@@ -79,7 +80,7 @@ pub(super) struct ProgramFacts {
 
 impl ProgramFacts {
     /// The virtual address of a file offset.
-    pub(super) fn address(&self, offset: FileOffset) -> Option<u64> {
+    pub(super) fn address(&self, offset: FileOffset) -> Option<ModuleAddress> {
         address_of(&self.programs, offset)
     }
 

@@ -37,6 +37,7 @@ use crate::{
     processes::{files::ModuleFile, module::ModuleId},
     sys::{bus_guard, clock::thread_ns, heap},
     units::FileOffset,
+    units::ModuleAddress,
     units::MonoNs,
 };
 
@@ -266,7 +267,9 @@ impl ElfNames {
         let deadline = Deadline::after(allowed_ns);
         let address = |place: &u64| match part {
             // What is in no segment is at no address.
-            Part::Own(_) => tables.address(FileOffset::new(*place)).unwrap_or(u64::MAX),
+            Part::Own(_) => tables
+                .address(FileOffset::new(*place))
+                .map_or(u64::MAX, ModuleAddress::get),
             Part::Debug(..) => *place,
         };
         let result = self.questions(part, tables, places.iter().map(address), deadline);

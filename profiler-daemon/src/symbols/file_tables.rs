@@ -12,6 +12,7 @@ use crate::{
     },
     sys::clock::thread_ns,
     units::FileOffset,
+    units::ModuleAddress,
 };
 
 /// Most sections of code looked at, far more than linkers make.
@@ -198,8 +199,8 @@ impl FileTables {
                 .iter()
                 .find(|name| sections.is_named(section, name));
             Code {
-                start: section.address,
-                end: section.end(),
+                start: section.address.get(),
+                end: section.end().get(),
                 jumps: name.map(|_| section.bytes()),
                 short: name == Some(&".plt.got"),
             }
@@ -219,12 +220,14 @@ impl FileTables {
             relocations: [".rela.plt", ".rela.dyn"].map(bytes),
             has_go: GO_TABLES.iter().any(|name| sections.find(name).is_some()),
             usdt_notes: sections.find(".note.stapsdt").map(Section::bytes),
-            usdt_base: sections.find(".stapsdt.base").map(|base| base.address),
+            usdt_base: sections
+                .find(".stapsdt.base")
+                .map(|base| base.address.get()),
         })
     }
 
     /// The virtual address of a file offset.
-    pub(super) fn address(&self, offset: FileOffset) -> Option<u64> {
+    pub(super) fn address(&self, offset: FileOffset) -> Option<ModuleAddress> {
         address_of(&self.programs, offset)
     }
 
@@ -236,7 +239,7 @@ impl FileTables {
         address: u64,
         size: usize,
     ) -> Option<(Vec<u8>, FileOffset)> {
-        let offset = code_offset(&self.programs, address, size as u64)?;
+        let offset = code_offset(&self.programs, ModuleAddress::new(address), size as u64)?;
         let mut bytes = vec![0; size];
         file.read_at(offset, &mut bytes).then_some((bytes, offset))
     }
@@ -244,7 +247,7 @@ impl FileTables {
     /// Where so many bytes at this virtual address are in the file, and whether the program has
     /// them in no other writable memory besides; `None` where they are not loaded from it.
     pub(super) fn data_offset(&self, address: u64, size_bytes: u64) -> Option<(FileOffset, bool)> {
-        let offset = loaded_offset(&self.programs, address, size_bytes)?;
+        let offset = loaded_offset(&self.programs, ModuleAddress::new(address), size_bytes)?;
         Some((offset, writable_segments_at(&self.programs, offset) == 1))
     }
 

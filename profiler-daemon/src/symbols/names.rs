@@ -9,6 +9,7 @@ use crate::processes::{
     mappings::Place,
     module::{Module, ModuleId, ModuleKind},
 };
+use crate::units::ModuleAddress;
 
 /// Where a function runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -41,7 +42,7 @@ pub struct FunctionName {
     /// made at run time.
     pub name: Box<str>,
     /// Start of the function, module-relative virtual address (the address itself in the kernel).
-    pub address: Option<u64>,
+    pub address: Option<ModuleAddress>,
     /// Where it runs.
     pub kind: FunctionKind,
     /// Whether the name is that of a function.

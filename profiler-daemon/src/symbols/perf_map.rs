@@ -10,7 +10,7 @@ use std::{collections::HashMap, fs::File, os::unix::fs::FileExt as _, sync::Arc}
 
 use super::names::{FunctionKind, FunctionName, Unnamed};
 use crate::processes::{files::ModuleFile, module::ModuleId};
-use crate::units::MonoNs;
+use crate::units::{ModuleAddress, MonoNs};
 
 /// Most bytes read of one file. Beyond that, what was written first is left out.
 const MAX_FILE_BYTES: u64 = 32 << 20;
@@ -107,7 +107,7 @@ impl Map {
                     }
                 })
                 .collect(),
-            address: Some(function.start),
+            address: Some(ModuleAddress::new(function.start)),
             kind: FunctionKind::Jit,
             known: true,
         })
@@ -304,6 +304,7 @@ pub(super) mod fuzzing {
             let found = map.find(address);
             if !map.cut {
                 let start = found.as_ref().and_then(|found| found.address);
+                let start = start.map(|start| start.get());
                 assert_eq!(start, expected.map(|line| line.start), "{address:#x}");
             }
             if let Some(found) = found {

@@ -29,7 +29,7 @@ fn later_lines_hold_and_nonsense_is_passed_over() {
     assert_eq!(name(&map, 0x105f).as_deref(), Some("inner\u{fffd}[31m"));
     assert_eq!(
         map.find(0x1060).map(|function| function.address),
-        Some(Some(0x1000))
+        Some(Some(ModuleAddress::new(0x1000)))
     );
     assert_eq!(name(&map, 0x200f).as_deref(), Some("last"));
     for nowhere in [0xfff, 0x1100, 0x2010, 0x3000, u64::MAX] {

@@ -33,6 +33,7 @@ use crate::{
         own_thread::{NotJoined, Questions},
     },
     units::FileOffset,
+    units::ModuleAddress,
     units::MonoNs,
 };
 
@@ -360,7 +361,7 @@ impl NameWorker {
                 let found = self.find_in_files(request, file, offsets, now_ns);
                 let function = |found: super::elf::FoundFunction| FunctionName {
                     name: found.name,
-                    address: Some(found.address),
+                    address: Some(ModuleAddress::new(found.address)),
                     kind: kind.into(),
                     known: true,
                 };
@@ -385,7 +386,11 @@ impl NameWorker {
             return self.elf.names(own, offsets, now_ns);
         };
         // What is in no segment is at no address that the other file knows.
-        let address = |offset: &u64| facts.address(FileOffset::new(*offset)).unwrap_or(u64::MAX);
+        let address = |offset: &u64| {
+            facts
+                .address(FileOffset::new(*offset))
+                .map_or(u64::MAX, ModuleAddress::get)
+        };
         let addresses: Vec<u64> = offsets.iter().map(address).collect();
         let part = Part::Debug(request.place.module, Arc::clone(debug));
         let mut found = self.elf.names(part, &addresses, now_ns);
@@ -466,7 +471,7 @@ impl NameWorker {
             };
             Ok(FunctionName {
                 name: super::demangle::demangle(&name),
-                address: Some(function.start),
+                address: Some(ModuleAddress::new(function.start)),
                 kind: kind.into(),
                 known: true,
             })

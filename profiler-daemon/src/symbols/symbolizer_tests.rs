@@ -193,7 +193,7 @@ fn kernel_function() {
     } else {
         assert_eq!(
             (&*named.function.name, named.function.address),
-            ("schedule", Some(address))
+            ("schedule", Some(ModuleAddress::new(address)))
         );
         assert_eq!(named.function.kind, FunctionKind::Kernel);
     }

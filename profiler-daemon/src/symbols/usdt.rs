@@ -12,7 +12,7 @@ use thiserror::Error;
 use super::chosen::{FilePoint, NoChoice, is_file, matches};
 use super::file_tables::{Deadline, FileTables};
 use crate::elf::{self, LE};
-use crate::units::FileOffset;
+use crate::units::{FileOffset, ModuleAddress};
 use crate::unwind::points::{self, MAX_FUNCTION_BYTES, NoProbe, Point};
 
 /// Most bytes of notes that are read of one file.
@@ -124,7 +124,7 @@ pub struct ChosenUsdt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsdtPlace {
     /// Virtual address.
-    pub address: u64,
+    pub address: ModuleAddress,
     /// Where to probe it, or why it cannot be.
     pub point: Result<FilePoint, UsdtRefused>,
     /// A counter in the program's memory that says how many probe it, 2 bytes: where it is from the
@@ -260,7 +260,7 @@ fn place(file: &File, tables: &FileTables, function: Option<u64>, note: &Note) -
     };
     let point = point(file, tables, function, note.location);
     UsdtPlace {
-        address: note.location,
+        address: ModuleAddress::new(note.location),
         point: semaphore.clone().and(point),
         semaphore: semaphore.unwrap_or_default(),
         is_unraised,

@@ -123,6 +123,12 @@ position! {
     VirtualAddress
 }
 
+position! {
+    /// A virtual address as the file of a module gives it and disassemblers show it: before loading
+    /// moves it. Of what is no file (the kernel, code made at run time) the address itself.
+    ModuleAddress
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

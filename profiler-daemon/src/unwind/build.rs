@@ -111,7 +111,10 @@ where
         return Err(why);
     }
     let mut filling = filling.into_iter().peekable();
-    let start = elf.segments.first().map_or(0, |segment| segment.address);
+    let start = elf
+        .segments
+        .first()
+        .map_or(0, |segment| segment.address.get());
     let mut rows = RowBuilder::new(start, limits.max_rows);
     rows.push(start, gap)?;
     let mut unasked_bytes = 0;

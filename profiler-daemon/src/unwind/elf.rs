@@ -14,7 +14,7 @@ use crate::elf::{
 };
 
 pub use crate::elf::{ReadAt, Segment};
-use crate::units::FileOffset;
+use crate::units::{FileOffset, ModuleAddress};
 
 /// Most bytes of a symbol table looked at.
 const MAX_SYMBOL_BYTES: u64 = 32 << 20;
@@ -99,7 +99,7 @@ impl Elf {
         let go_table = find(".gopclntab").or_else(|| find(".data.rel.ro.gopclntab"));
         Ok(Self {
             segments,
-            entry: elf.entry(),
+            entry: elf.entry().get(),
             frames: frames(
                 file,
                 sections.as_ref(),
@@ -108,7 +108,7 @@ impl Elf {
                 keep_going,
             ),
             go_table: go_table.copied(),
-            text: find(".text").map_or(0, |section| section.address),
+            text: find(".text").map_or(0, |section| section.address.get()),
             symbols: symbol_tables(sections.as_ref()),
         })
     }
@@ -141,6 +141,7 @@ impl Elf {
 
     /// Reads code at a virtual address; false if there is none.
     pub fn read_code(&self, file: &(impl ReadAt + ?Sized), address: u64, into: &mut [u8]) -> bool {
+        let address = ModuleAddress::new(address);
         self.segments.iter().any(|segment| {
             let end = address.checked_add(into.len() as u64);
             address >= segment.address
@@ -181,7 +182,7 @@ fn frames(
     if let Some(section) = find(".eh_frame").filter(|section| !section.is_compressed()) {
         return Ok(FrameSection {
             form: FrameForm::EhFrame,
-            address: section.address,
+            address: section.address.get(),
             bytes: read(file, section.offset, section.size_bytes, max_bytes)?,
         });
     }
@@ -199,7 +200,7 @@ fn frames(
         .ok_or(NoTable::NoUnwindInformation)?;
     Ok(FrameSection {
         form: FrameForm::DebugFrame,
-        address: section.address,
+        address: section.address.get(),
         bytes: contents(file, section, packing, max_bytes, keep_going)?,
     })
 }
@@ -217,13 +218,14 @@ fn by_loader_header(
     if !file.read_at(header.offset, &mut bytes) {
         return None;
     }
-    let bases = BaseAddresses::default().set_eh_frame_hdr(header.address);
+    let bases = BaseAddresses::default().set_eh_frame_hdr(header.address.get());
     let parsed = EhFrameHdr::new(&bytes, LittleEndian)
         .parse(&bases, 8)
         .ok()?;
     let Pointer::Direct(address) = parsed.eh_frame_ptr() else {
         return None;
     };
+    let address = ModuleAddress::new(address);
     loaded.iter().find_map(|program| {
         let segment = program.segment;
         let inside =
@@ -231,7 +233,7 @@ fn by_loader_header(
         inside.then(|| {
             let skipped = address - segment.address;
             (
-                address,
+                address.get(),
                 segment.offset.saturating_add(skipped),
                 segment.size_bytes - skipped,
             )

@@ -8,7 +8,7 @@ use super::{
     elf::Segment,
     table::{BuildStats, UnwindTable},
 };
-use crate::units::FileOffset;
+use crate::units::{FileOffset, ModuleAddress};
 
 /// Opens every file. The number behind it is the version: to be raised whenever rows mean something
 /// else.
@@ -38,7 +38,7 @@ pub(super) fn encode(key: &[u8], table: &UnwindTable) -> Vec<u8> {
     number(table.without.map_or(0, |why| why as u64 + 1));
     numbers(&table.stats).into_iter().for_each(&mut number);
     for segment in &table.segments {
-        number(segment.address);
+        number(segment.address.get());
         number(segment.offset.get());
         number(segment.size_bytes);
     }
@@ -107,7 +107,7 @@ fn parse(key: &[u8], content: &[u8]) -> Option<Result<UnwindTable, Damage>> {
     let mut segments = Vec::with_capacity(segment_count);
     for _ in 0..segment_count {
         segments.push(Segment {
-            address: number()?,
+            address: ModuleAddress::new(number()?),
             offset: FileOffset::new(number()?),
             size_bytes: number()?,
         });

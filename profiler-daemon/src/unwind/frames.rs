@@ -134,7 +134,8 @@ where
                 stats.functions_outside += 1;
                 continue;
             }
-            let inside = |segment: &&Segment| start >= segment.address && start < segment.end();
+            let inside =
+                |segment: &&Segment| start >= segment.address.get() && start < segment.end().get();
             let Some(segment) = segments.iter().find(inside) else {
                 stats.functions_outside += 1;
                 continue;
@@ -144,7 +145,7 @@ where
             }
             spans.push(FunctionSpan {
                 start,
-                end: end.min(segment.end()),
+                end: end.min(segment.end().get()),
                 described: RulesAt::Frames(
                     u32::try_from(offset).map_err(|_| NoTable::SectionTooLarge)?,
                 ),

@@ -11,7 +11,7 @@ use super::{
     made_files::{CODE_ADDRESS, MadeSection, program},
     rows::MAX_PAGES,
 };
-use crate::units::FileOffset;
+use crate::units::{FileOffset, ModuleAddress};
 
 /// Small enough to be reached by a small input.
 const LIMITS: BuildLimits = BuildLimits {
@@ -42,7 +42,7 @@ pub(crate) fn frame_section(input: &[u8]) {
     ][usize::from(form % 3)];
     let elf = Elf {
         segments: vec![Segment {
-            address: CODE_ADDRESS,
+            address: ModuleAddress::new(CODE_ADDRESS),
             offset: FileOffset::ZERO,
             size_bytes: 1 << 20,
         }],

@@ -129,14 +129,15 @@ impl GoFunctions {
     ) -> impl Iterator<Item = FunctionSpan> {
         (0..self.count).filter_map(move |number| {
             let (start, end) = (self.start_of(number)?, self.end_of(number)?);
-            let inside = |segment: &&Segment| start >= segment.address && start < segment.end();
+            let inside =
+                |segment: &&Segment| start >= segment.address.get() && start < segment.end().get();
             let segment = segments.iter().find(inside);
             if segment.is_none() || end <= start {
                 stats.functions_outside += 1;
             }
             Some(FunctionSpan {
                 start,
-                end: end.min(segment?.end()),
+                end: end.min(segment?.end().get()),
                 described: RulesAt::Go(number),
             })
             .filter(|span| span.end > span.start)

@@ -229,17 +229,17 @@ fn shapes(elf: &Elf, hole: &Range<u64>, starts: &[u64], trampolines: &[u64]) -> 
 fn holes(elf: &Elf, spans: &[FunctionSpan]) -> Vec<Range<u64>> {
     let mut holes = Vec::new();
     for segment in &elf.segments {
-        let from = spans.partition_point(|span| span.start < segment.address);
-        let to = spans.partition_point(|span| span.start < segment.end());
-        let mut at = segment.address;
+        let from = spans.partition_point(|span| span.start < segment.address.get());
+        let to = spans.partition_point(|span| span.start < segment.end().get());
+        let mut at = segment.address.get();
         for span in spans.get(from..to).unwrap_or_default() {
             if span.start.saturating_sub(at) >= PADDING_BYTES {
                 holes.push(at..span.start);
             }
             at = at.max(span.end);
         }
-        if segment.end().saturating_sub(at) >= PADDING_BYTES {
-            holes.push(at..segment.end());
+        if segment.end().get().saturating_sub(at) >= PADDING_BYTES {
+            holes.push(at..segment.end().get());
         }
     }
     holes

@@ -93,12 +93,13 @@ pub fn bias(segments: &[Segment], start: VirtualAddress, offset: FileOffset) -> 
     let address = segment
         .address
         .wrapping_add(offset.wrapping_from(segment.offset));
-    Some(start.get().wrapping_sub(address))
+    Some(start.get().wrapping_sub(address.get()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::ModuleAddress;
 
     // Check the way from a mapping to the file's addresses, for a segment that begins inside a page
     // of the file.
@@ -106,12 +107,12 @@ mod tests {
     fn biases() {
         let segments = [
             Segment {
-                address: 0x40_1000,
+                address: ModuleAddress::new(0x40_1000),
                 offset: FileOffset::new(0x1000),
                 size_bytes: 0x500,
             },
             Segment {
-                address: 0x60_3456,
+                address: ModuleAddress::new(0x60_3456),
                 offset: FileOffset::new(0x2456),
                 size_bytes: 0x2000,
             },

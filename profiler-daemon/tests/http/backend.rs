@@ -35,7 +35,7 @@ use profiler_daemon::stages::instrumenting::Wanted;
 use profiler_daemon::stages::spanning::{Followed, SpanChooser};
 use profiler_daemon::symbols::lines::{Code, LineTable, NoLine, SourceLine, Step};
 use profiler_daemon::symbols::names::{FunctionKind, FunctionName};
-use profiler_daemon::units::{BootNs, FileOffset, MonoNs, UnixNs};
+use profiler_daemon::units::{BootNs, FileOffset, ModuleAddress, MonoNs, UnixNs};
 
 /// The process that runs, its start in ticks, and the one that was dropped.
 pub(crate) const RUNNING: u32 = 42;
@@ -325,7 +325,7 @@ fn code(offset: u64) -> Code {
     let line = 1 + (offset - 0x1000) / 2;
     let steps = vec![step("any", line), step("in_line", 1000 + line)];
     Code {
-        address: Some(offset),
+        address: Some(ModuleAddress::new(offset)),
         steps: if offset % 8 == 7 {
             Err(NoLine::NoDebugInformation)
         } else {
@@ -343,7 +343,7 @@ fn measuring(id: u32, wanted: Wanted) -> InstrumentationState {
         name: "work".to_owned(),
         aliases: Vec::new(),
         module: "/usr/bin/example".into(),
-        address: 0x1000,
+        address: ModuleAddress::new(0x1000),
         file: Arc::clone(PROGRAM.get_or_init(|| {
             let file = std::fs::File::open("/proc/self/exe");
             Arc::new(file.unwrap())

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use profiler_daemon::symbols::lines::{Code, NoLine};
 
 use crate::programs::{self, LIMITS, ask, finder, shown};
+use profiler_daemon::units::ModuleAddress;
 
 const CPP: &str = "#include <vector>
 volatile long sink;
@@ -57,7 +58,7 @@ fn c() {
     }
     assert_eq!(
         codes[0].address,
-        Some(programs::function(&program, "outer").0)
+        Some(ModuleAddress::new(programs::function(&program, "outer").0))
     );
     let source = codes[0].source().unwrap();
     assert!(source.file.ends_with("/program.c"), "{source:?}");
@@ -142,7 +143,10 @@ fn nothing_there() {
     let finder = programs::finder(LIMITS);
     let code = programs::ask_one(&finder, &request);
     assert_eq!(shown(&code), Err(NoLine::NoDebugInformation));
-    assert_eq!(code.address, Some(programs::function(&program, "outer").0));
+    assert_eq!(
+        code.address,
+        Some(ModuleAddress::new(programs::function(&program, "outer").0))
+    );
     let counts = finder.counts();
     assert_eq!(counts.workers, 0, "nothing is started for nothing");
     assert_eq!(counts.unknown[NoLine::NoDebugInformation as usize], 1);

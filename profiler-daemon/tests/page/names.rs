@@ -11,6 +11,7 @@ use profiler_daemon::profile::frames::{Frame, FrameId};
 use profiler_daemon::report::names::Names;
 use profiler_daemon::symbols::lines::{Code, LineTable, NoLine, SourceLine, Step};
 use profiler_daemon::symbols::names::{FunctionKind, FunctionName};
+use profiler_daemon::units::ModuleAddress;
 
 /// The module of functions of the kernel.
 pub(crate) const KERNEL: &str = "[kernel]";
@@ -42,7 +43,7 @@ impl Default for Functions {
 fn name(text: &str, kind: FunctionKind, known: bool) -> FunctionName {
     FunctionName {
         name: text.into(),
-        address: known.then_some(0x1000),
+        address: known.then_some(ModuleAddress::new(0x1000)),
         kind,
         known,
     }
@@ -96,7 +97,7 @@ fn code(module: &str, function: &str, offset: u64) -> Code {
         Err(NoLine::NoDebugInformation)
     };
     Code {
-        address: Some(offset),
+        address: Some(ModuleAddress::new(offset)),
         steps,
     }
 }

@@ -19,6 +19,7 @@ use profiler_daemon::{
     report::{self, ProcessSelector, Scope, StackQuery, TableQuery, ViewQuery, names::Names},
     symbols::names::{FunctionKind, FunctionName},
     units::BootNs,
+    units::ModuleAddress,
 };
 
 use crate::{
@@ -95,7 +96,7 @@ impl ByPlace {
             let known = *id != FrameId::UNKNOWN;
             let name = FunctionName {
                 name: format!("m{}+{}", frame.module.0, frame.offset).into(),
-                address: known.then_some(frame.offset),
+                address: known.then_some(ModuleAddress::new(frame.offset)),
                 kind: FunctionKind::User,
                 known,
             };

@@ -17,6 +17,7 @@ use profiler_daemon::{
         completeness::Completeness, values::RowValues,
     },
     symbols::lines::{Code, LineTable, NoLine, SourceLine, Step},
+    units::ModuleAddress,
 };
 use proptest::prelude::*;
 
@@ -101,7 +102,7 @@ fn code(index: usize) -> Code {
         said.iter().map(step).collect::<Vec<_>>().into()
     });
     Code {
-        address: Some(0x5000 + index as u64),
+        address: Some(ModuleAddress::new(0x5000 + index as u64)),
         steps,
     }
 }

@@ -23,6 +23,7 @@ use profiler_daemon::{
     },
     report::names::Names,
     symbols::names::{FunctionKind, FunctionName},
+    units::ModuleAddress,
     units::{BootNs, MonoNs, UnixNs},
 };
 use proptest::prelude::*;
@@ -531,7 +532,7 @@ impl ByOffset {
             let known = frame != Frame::default();
             FunctionName {
                 name: format!("f{}", frame.offset / 0x20).into(),
-                address: known.then_some(frame.offset),
+                address: known.then_some(ModuleAddress::new(frame.offset)),
                 kind: if known {
                     FunctionKind::User
                 } else {

@@ -21,6 +21,7 @@ use profiler_daemon::{
     report::names::Names,
     symbols::names::{FunctionKind, FunctionName},
     units::BootNs,
+    units::ModuleAddress,
 };
 
 use crate::{
@@ -123,7 +124,7 @@ impl Small {
         }
         let function = FunctionName {
             name: plain.into(),
-            address: Some(offset),
+            address: Some(ModuleAddress::new(offset)),
             kind: if kernel {
                 FunctionKind::Kernel
             } else {
@@ -142,7 +143,7 @@ impl Small {
         let start = self.names.0[&of_function].address.unwrap();
         let place = Place {
             module: self.app,
-            offset: 0x1000_0000 + start * 0x1000 + number,
+            offset: 0x1000_0000 + start.get() * 0x1000 + number,
         };
         let id = self.profile.frames().intern(Frame {
             module: place.module,

@@ -94,7 +94,7 @@ proptest! {
 fn made_to_be_slow() {
     let file = own_libc();
     let elf = Elf::read(&*file, 1 << 30, &mut || true).unwrap();
-    let code = elf.segments[0].address;
+    let code = elf.segments[0].address.get();
     let section = elf.frames.as_ref().unwrap().address;
     let function = |at: usize, to_shared: usize, instructions: &[u8]| {
         let mut body = ((at + 4 - to_shared) as u32).to_le_bytes().to_vec();

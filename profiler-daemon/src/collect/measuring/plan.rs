@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::super::spanning::PlannedItem;
 use crate::config::targets::Targets;
-use crate::units::FileOffset;
+use crate::units::{FileOffset, ModuleAddress};
 
 /// A place to be probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct PlannedFunction {
     /// The file's path.
     pub module: Arc<str>,
     /// Where it begins, a virtual address of the file.
-    pub address: u64,
+    pub address: ModuleAddress,
     /// The file.
     pub file: Arc<File>,
     /// Whether probes are in the memory of measured processes alone: the file is others' too.

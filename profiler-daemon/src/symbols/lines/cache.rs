@@ -69,6 +69,7 @@ mod tests {
     use crate::{
         processes::module::ModuleId,
         symbols::lines::{NoLine, SourceLine, Step},
+        units::ModuleAddress,
     };
 
     fn place(offset: u64) -> Place {
@@ -87,7 +88,7 @@ mod tests {
             }),
         };
         Code {
-            address: Some(1),
+            address: Some(ModuleAddress::new(1)),
             steps: Ok([step].into()),
         }
     }

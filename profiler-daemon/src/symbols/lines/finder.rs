@@ -24,6 +24,7 @@ use crate::{
         own_thread::{NotJoined, Questions},
     },
     units::FileOffset,
+    units::ModuleAddress,
     units::MonoNs,
 };
 
@@ -281,7 +282,7 @@ impl Finder {
         let shared_with = supplementary(request, source);
         let ask = |addresses| launch::ask(&self.options, source, shared_with.as_ref(), addresses);
         let mut codes: Vec<Option<Code>> = vec![None; requests.len()];
-        let mut left: VecDeque<(usize, u64)> = VecDeque::with_capacity(requests.len());
+        let mut left: VecDeque<(usize, ModuleAddress)> = VecDeque::with_capacity(requests.len());
         for (index, request) in requests.iter().enumerate() {
             match facts.address(FileOffset::new(request.place.offset)) {
                 Some(address) => left.push_back((index, address)),
@@ -294,7 +295,7 @@ impl Finder {
         }
         while !left.is_empty() && Instant::now() < deadline {
             piece.next("lines of a file");
-            let answer = ask(left.iter().map(|(_, address)| *address).collect());
+            let answer = ask(left.iter().map(|(_, address)| address.get()).collect());
             self.count(&answer);
             let found = answer.found.len();
             let blamed = match (found, answer.rest) {
@@ -352,7 +353,7 @@ impl Finder {
     fn keep(
         &self,
         request: &Request,
-        address: Option<u64>,
+        address: Option<ModuleAddress>,
         steps: Result<Steps, NoLine>,
         until_ns: MonoNs,
     ) -> Code {

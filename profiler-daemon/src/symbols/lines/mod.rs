@@ -17,6 +17,7 @@ pub mod worker;
 use std::{collections::HashMap, sync::Arc};
 
 use crate::processes::{mappings::Place, module::ModuleKind};
+use crate::units::ModuleAddress;
 
 /// A line of source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +84,7 @@ profiler_common::named_enum! {
 pub struct Code {
     /// Virtual address in the module, as disassemblers show it; the address itself for what is no
     /// file. `None` where the file cannot be read.
-    pub address: Option<u64>,
+    pub address: Option<ModuleAddress>,
     /// The functions and lines there, or why they are not known.
     pub steps: Result<Steps, NoLine>,
 }
@@ -95,7 +96,9 @@ impl Code {
     pub fn without_file(kind: ModuleKind, offset: u64) -> Option<Self> {
         let address = match kind {
             ModuleKind::User | ModuleKind::Vdso => return None,
-            ModuleKind::Kernel | ModuleKind::KernelModule | ModuleKind::Jit => Some(offset),
+            ModuleKind::Kernel | ModuleKind::KernelModule | ModuleKind::Jit => {
+                Some(ModuleAddress::new(offset))
+            }
             ModuleKind::Unknown => None,
         };
         Some(Self {
