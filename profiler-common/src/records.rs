@@ -442,7 +442,7 @@ mod pod {
     // SAFETY: as above.
     unsafe impl aya::Pod for crate::measured::Frames {}
     // SAFETY: as above.
-    unsafe impl aya::Pod for crate::spans::Place {}
+    unsafe impl aya::Pod for crate::spans::PlaceAction {}
     // SAFETY: as above.
     unsafe impl aya::Pod for crate::spans::ItemKey {}
     // SAFETY: as above.

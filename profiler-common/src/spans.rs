@@ -1,7 +1,7 @@
 //! USDT points and spans: places in programs at which hits are counted, argument values are read,
 //! and the time from a start to an end is taken, whichever threads they are in.
 //!
-//! A program at each place does what its [`Place`] says. Rows are of one thread, which alone
+//! A program at each place does what its [`PlaceAction`] says. Rows are of one thread, which alone
 //! writes them; the daemon adds them up. Nothing here knows how a place is probed.
 
 pub mod argument;
@@ -28,7 +28,7 @@ pub mod role {
 /// each hit.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct PlaceAction {
     /// Number of the USDT point or span, never used again.
     pub item: u32,
     /// Of [`role`].
@@ -69,6 +69,6 @@ pub struct OpenKey {
     pub span: u32,
 }
 
-const _: () = assert!(size_of::<Place>() == 40);
+const _: () = assert!(size_of::<PlaceAction>() == 40);
 const _: () = assert!(size_of::<ItemKey>() == 32);
 const _: () = assert!(size_of::<OpenKey>() == 24);

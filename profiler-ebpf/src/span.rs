@@ -19,7 +19,9 @@ use profiler_common::Counter;
 use profiler_common::limits::{MAX_OPEN_SPANS, MAX_PLACES, MAX_SPAN_ROWS, MAX_USDT_ROWS};
 use profiler_common::measured::MeasuredThread;
 use profiler_common::spans::row::Start;
-use profiler_common::spans::{Argument, ItemKey, OpenKey, Operand, Place, SpanRow, UsdtRow, role};
+use profiler_common::spans::{
+    Argument, ItemKey, OpenKey, Operand, PlaceAction, SpanRow, UsdtRow, role,
+};
 
 use crate::counters::count;
 use crate::measure;
@@ -29,7 +31,7 @@ use crate::task::{Task, control};
 /// probed. Reader: this program. Size: `limits::MAX_PLACES`; more are refused. Not preallocated, as
 /// all of these: nobody asks for any, mostly.
 #[map]
-static PLACES: HashMap<u32, Place> = HashMap::with_max_entries(MAX_PLACES, BPF_F_NO_PREALLOC);
+static PLACES: HashMap<u32, PlaceAction> = HashMap::with_max_entries(MAX_PLACES, BPF_F_NO_PREALLOC);
 
 /// Key: thread and USDT point. Value: its hits. Writer: the thread, by this program. Reader: the
 /// daemon at each pass, which removes those of threads that are gone. Size:

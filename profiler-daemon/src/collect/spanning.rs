@@ -5,7 +5,7 @@ mod plan;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use profiler_common::spans::{ItemKey, OpenKey, Place, SpanRow, UsdtRow};
+use profiler_common::spans::{ItemKey, OpenKey, PlaceAction, SpanRow, UsdtRow};
 use tracing::warn;
 
 use super::measuring::point_limits;
@@ -368,7 +368,7 @@ impl Spanning {
                     number: *number,
                     offset: planned.offset,
                     semaphore: planned.semaphore,
-                    place: Place {
+                    place: PlaceAction {
                         item: *item_number,
                         roles: planned.roles,
                         instrumentation: u32::from(instrumentation),

@@ -23,13 +23,13 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Seats {
     max: usize,
-    taken: Mutex<HashMap<u64, Arc<Place>>>,
+    taken: Mutex<HashMap<u64, Arc<SeatConnection>>>,
     next: AtomicU64,
 }
 
 /// What is known of the connection in one place.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct SeatConnection {
     state: Mutex<SeatsState>,
     leave: Notify,
 }
@@ -48,7 +48,7 @@ struct SeatsState {
 #[derive(Debug)]
 pub(super) struct Seat {
     number: u64,
-    place: Arc<Place>,
+    place: Arc<SeatConnection>,
     seats: Arc<Seats>,
 }
 
@@ -81,7 +81,7 @@ impl Seats {
             }
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let place = Arc::new(Place {
+        let place = Arc::new(SeatConnection {
             state: Mutex::new(SeatsState {
                 at_work: 0,
                 idle_since: now,
@@ -98,14 +98,14 @@ impl Seats {
         Some((seat, full))
     }
 
-    fn taken(&self) -> MutexGuard<'_, HashMap<u64, Arc<Place>>> {
+    fn taken(&self) -> MutexGuard<'_, HashMap<u64, Arc<SeatConnection>>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Seat {
     /// The place, for those who tell it what the connection does.
-    pub(super) fn place(&self) -> Arc<Place> {
+    pub(super) fn place(&self) -> Arc<SeatConnection> {
         Arc::clone(&self.place)
     }
 
@@ -121,7 +121,7 @@ impl Drop for Seat {
     }
 }
 
-impl Place {
+impl SeatConnection {
     /// Notes that an answer is being made, until what this returns is dropped.
     pub(super) fn work(self: &Arc<Self>) -> SeatWork {
         self.state().at_work += 1;
@@ -153,7 +153,7 @@ impl Place {
 
 /// An answer that is being made or written.
 #[derive(Debug)]
-pub(super) struct SeatWork(Arc<Place>);
+pub(super) struct SeatWork(Arc<SeatConnection>);
 
 impl SeatWork {
     /// The body of the answer, whose end is the end of the work.
@@ -165,7 +165,7 @@ impl SeatWork {
 /// The body of a request. Once it was read, or nobody wants it any more, the answer is being made.
 pub(super) struct Arriving {
     body: Incoming,
-    place: Arc<Place>,
+    place: Arc<SeatConnection>,
     begun: Begun,
 }
 
@@ -173,7 +173,7 @@ pub(super) struct Arriving {
 pub(super) type Begun = Arc<Mutex<Option<SeatWork>>>;
 
 impl Arriving {
-    pub(super) fn new(body: Incoming, place: Arc<Place>, begun: Begun) -> Self {
+    pub(super) fn new(body: Incoming, place: Arc<SeatConnection>, begun: Begun) -> Self {
         Self { body, place, begun }
     }
 }

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-use super::seats::Place;
+use super::seats::SeatConnection;
 use super::ties::Endless;
 
 /// A connection that fails when the client takes nothing for `patience`.
@@ -24,7 +24,7 @@ pub(super) struct Stalling {
     /// Told when the connection is given up.
     endless: Endless,
     /// Told whether the client takes what is written.
-    place: Arc<Place>,
+    place: Arc<SeatConnection>,
 }
 
 impl Stalling {
@@ -32,7 +32,7 @@ impl Stalling {
         stream: TcpStream,
         patience: Duration,
         endless: Endless,
-        place: Arc<Place>,
+        place: Arc<SeatConnection>,
     ) -> Self {
         Self {
             stream,

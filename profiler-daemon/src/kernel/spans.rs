@@ -8,7 +8,7 @@ use aya::Pod;
 use aya::maps::{HashMap, MapData};
 use profiler_common::limits::{MAX_OPEN_SPANS, MAX_PLACES, MAX_SPAN_ROWS, MAX_USDT_ROWS};
 use profiler_common::measured::MeasuredThread;
-use profiler_common::spans::{ItemKey, OpenKey, Place, SpanRow, UsdtRow};
+use profiler_common::spans::{ItemKey, OpenKey, PlaceAction, SpanRow, UsdtRow};
 use tracing::warn;
 
 use super::batch;
@@ -41,7 +41,7 @@ pub struct ProbePlace {
     /// start of the file.
     pub semaphore: Option<FileOffset>,
     /// What is done there.
-    pub place: Place,
+    pub place: PlaceAction,
 }
 
 impl Probed for ProbePlace {
@@ -62,7 +62,7 @@ impl Probed for ProbePlace {
 pub struct Spans {
     /// First: probes go before what they use.
     probes: Probes<ProbePlace>,
-    places: HashMap<MapData, u32, Place>,
+    places: HashMap<MapData, u32, PlaceAction>,
     usdt: HashMap<MapData, ItemKey, UsdtRow>,
     spans: HashMap<MapData, ItemKey, SpanRow>,
     open: HashMap<MapData, OpenKey, u64>,

@@ -19,7 +19,7 @@ use super::{
     snapshot::Snapshot,
     threads::Thread,
     timeline::{Counters, Timeline},
-    tree::{MAX_DEPTH, NodeId, Place},
+    tree::{MAX_DEPTH, NodeId, NodePlace},
     values::{Totals, WAIT_CLASSES, class_of},
     weights,
 };
@@ -215,12 +215,12 @@ impl AccountView {
             depths.push(depth);
             expect(
                 match node.place {
-                    Place::User(frame) | Place::Kernel(frame) => {
+                    NodePlace::User(frame) | NodePlace::Kernel(frame) => {
                         snapshot.frames.holds(frame)
                             && snapshot.modules.holds(snapshot.frame(frame).module)
                     }
-                    Place::Lost(_) => parent == 0,
-                    Place::Cut | Place::Folded { .. } => true,
+                    NodePlace::Lost(_) => parent == 0,
+                    NodePlace::Cut | NodePlace::Folded { .. } => true,
                 },
                 "a call tree names a frame that is not there",
             )?;

@@ -20,7 +20,7 @@ use profiler_common::{
 use super::{
     account::Account,
     budget::{CELL_BYTES, NODE_BYTES},
-    tree::{NodeId, Place},
+    tree::{NodeId, NodePlace},
     values::{Totals, is_wait},
     weights,
 };
@@ -261,7 +261,7 @@ impl Account {
             };
             let lighter = if incomplete[index] { INCOMPLETE } else { 0 };
             path[index] = path[index].saturating_sub(lighter);
-            if frame[index] > 0 && matches!(node.place, Place::User(_) | Place::Kernel(_)) {
+            if frame[index] > 0 && matches!(node.place, NodePlace::User(_) | NodePlace::Kernel(_)) {
                 frame[index] = frame[index]
                     .saturating_add(INNERMOST)
                     .saturating_sub(lighter);
@@ -277,7 +277,7 @@ impl Account {
             if frame[index] > 0 {
                 frame[index] = frame[index].saturating_add(recent[index]);
                 // Of a kernel frame, that of the user code which called it stays too.
-                if matches!(nodes[index].place, Place::Kernel(_)) {
+                if matches!(nodes[index].place, NodePlace::Kernel(_)) {
                     let user = self.user_frame(index);
                     frame[user] = frame[user].max(frame[index]);
                 }
@@ -292,7 +292,7 @@ impl Account {
     /// The innermost user frame at a node or above; the root where there is none.
     fn user_frame(&self, mut index: usize) -> usize {
         let nodes = self.tree.nodes();
-        while index != NodeId::ROOT.index() && !matches!(nodes[index].place, Place::User(_)) {
+        while index != NodeId::ROOT.index() && !matches!(nodes[index].place, NodePlace::User(_)) {
             index = nodes[index].parent.index();
         }
         index
@@ -333,8 +333,8 @@ impl Account {
         for index in 1..nodes.len() {
             let parent = nodes[index].parent.index();
             match nodes[index].place {
-                Place::Lost(_) => {}
-                Place::Folded { .. } => has_remainder[parent] = true,
+                NodePlace::Lost(_) => {}
+                NodePlace::Folded { .. } => has_remainder[parent] = true,
                 _ => {
                     lightest[parent] = lightest[parent].min(levels.path[index]);
                     freed.0[usize::from(levels.frame[index])] += self.node_bytes(index) as i64;
@@ -358,8 +358,12 @@ impl Account {
     /// tree's part.
     fn old(&self, levels: &Levels, highest: &mut Highest) -> usize {
         let nodes = self.tree.nodes();
-        let is_frame =
-            |index: usize| !matches!(nodes[index].place, Place::Lost(_) | Place::Folded { .. });
+        let is_frame = |index: usize| {
+            !matches!(
+                nodes[index].place,
+                NodePlace::Lost(_) | NodePlace::Folded { .. }
+            )
+        };
         // A stack's innermost frame goes with the stack, though it has a level of its own.
         let bytes = |index: usize| match levels.frame[index] == highest.level {
             true => self.node_bytes(index) as i128,
@@ -435,8 +439,8 @@ impl Account {
         path[NodeId::ROOT.index()] = true;
         for index in (1..nodes.len()).rev() {
             match nodes[index].place {
-                Place::Lost(_) => path[index] = true,
-                Place::Folded { .. } => {}
+                NodePlace::Lost(_) => path[index] = true,
+                NodePlace::Folded { .. } => {}
                 _ => {
                     path[index] |= stays(levels.path[index], index);
                     frame[index] = stays(levels.frame[index], index);
@@ -450,7 +454,7 @@ impl Account {
             let parent = nodes[index].parent;
             path[index] |= match nodes[index].place {
                 // A remainder stays where it is, or becomes part of a greater one.
-                Place::Folded { .. } => path[parent.index()],
+                NodePlace::Folded { .. } => path[parent.index()],
                 // Between it and its caller there is nothing to be folded.
                 _ => frame[index] && path[parent.index()],
             };
@@ -474,7 +478,7 @@ impl Account {
                     above[parent.index()]
                 };
                 below[above[index].index()] += 1;
-            } else if matches!(nodes[index].place, Place::Folded { .. }) {
+            } else if matches!(nodes[index].place, NodePlace::Folded { .. }) {
                 below[parent.index()] += 1;
             }
         }

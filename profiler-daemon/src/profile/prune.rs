@@ -5,7 +5,7 @@ use profiler_common::StackEnd;
 use super::{
     fold::Staying,
     input::LossCause,
-    tree::{Node, NodeId, Place, Tree},
+    tree::{Node, NodeId, NodePlace, Tree},
 };
 
 /// What is above a node that is folded.
@@ -34,8 +34,9 @@ impl Default for Above {
 
 impl Tree {
     /// Keeps the nodes of `keep.path`, which holds every parent of what it holds. The others become
-    /// part of one [`Place::Folded`] below the last node that stays, or of [`LossCause::Folded`]
-    /// below the root, or those of `keep.frame` nodes below that: never more nodes than before.
+    /// part of one [`NodePlace::Folded`] below the last node that stays, or of
+    /// [`LossCause::Folded`] below the root, or those of `keep.frame` nodes below that: never more
+    /// nodes than before.
     /// Returns the new number of each node that stays or is `named`; what is neither has that of
     /// the last node above it that stays.
     pub(super) fn prune(&mut self, keep: &Staying, named: &[bool]) -> Vec<NodeId> {
@@ -51,8 +52,8 @@ impl Tree {
             if node.parent == NodeId::ROOT {
                 here.end = node.end;
             }
-            let in_kernel = Place::Folded { kernel: true };
-            let is_kernel = matches!(node.place, Place::Kernel(_)) || node.place == in_kernel;
+            let in_kernel = NodePlace::Folded { kernel: true };
+            let is_kernel = matches!(node.place, NodePlace::Kernel(_)) || node.place == in_kernel;
             if keep.path[parent] {
                 here.kernel = is_kernel;
             }
@@ -67,12 +68,12 @@ impl Tree {
                 };
                 here.user = None;
                 here.stays
-            } else if let (Place::User(_), true) = (node.place, is_frame) {
+            } else if let (NodePlace::User(_), true) = (node.place, is_frame) {
                 let remainder = self.remainder(&here);
                 let user = self.known_or_new(remainder, node.place, StackEnd::None);
                 here.user = Some((index, user));
                 user
-            } else if let (Place::Kernel(_), true) = (node.place, is_frame) {
+            } else if let (NodePlace::Kernel(_), true) = (node.place, is_frame) {
                 let below = match here.user {
                     Some((caller, user)) if caller == parent => user,
                     Some((_, user)) => self.known_or_new(user, in_kernel, StackEnd::None),
@@ -97,13 +98,13 @@ impl Tree {
     fn remainder(&mut self, above: &Above) -> NodeId {
         let parent = above.stays;
         if parent == NodeId::ROOT {
-            return self.known_or_new(parent, Place::Lost(LossCause::Folded), above.end);
+            return self.known_or_new(parent, NodePlace::Lost(LossCause::Folded), above.end);
         }
         if self.nodes()[parent.index()].place.is_folded() {
             return parent;
         }
         let kernel = above.kernel;
-        self.known_or_new(parent, Place::Folded { kernel }, StackEnd::None)
+        self.known_or_new(parent, NodePlace::Folded { kernel }, StackEnd::None)
     }
 }
 
@@ -140,17 +141,17 @@ mod tests {
         };
         let map = tree.prune(&keep, &vec![true; tree.nodes().len()]);
         let place = |id: NodeId| tree.nodes()[map[id.index()].index()];
-        assert_eq!(place(deep.leaf).place, Place::Folded { kernel: false });
+        assert_eq!(place(deep.leaf).place, NodePlace::Folded { kernel: false });
         assert_eq!(map[deep.leaf.index()], map[other.leaf.index()]);
         assert_eq!(place(deep.leaf).parent, map[2]);
-        assert_eq!(place(kernel.leaf).place, Place::Folded { kernel: true });
-        assert_eq!(place(gone.leaf).place, Place::Lost(LossCause::Folded));
+        assert_eq!(place(kernel.leaf).place, NodePlace::Folded { kernel: true });
+        assert_eq!(place(gone.leaf).place, NodePlace::Lost(LossCause::Folded));
         assert_eq!(place(gone.leaf).end, StackEnd::TRUNCATED);
         assert_eq!(tree.budgeted(), 5);
         let again = tree.insert(&frames(&[1, 2, 5]), &[], end, None, &mut budget);
         assert_eq!(
             tree.nodes()[again.leaf.index()].place,
-            Place::User(FrameId(5))
+            NodePlace::User(FrameId(5))
         );
         assert_eq!(tree.nodes()[again.leaf.index()].parent, map[2]);
     }
@@ -176,7 +177,7 @@ mod tests {
         ];
         let before = tree.budgeted();
         let is = |index: usize, ids: &[u32]| match tree.nodes()[index].place {
-            Place::User(frame) | Place::Kernel(frame) => ids.contains(&frame.0),
+            NodePlace::User(frame) | NodePlace::Kernel(frame) => ids.contains(&frame.0),
             _ => false,
         };
         let all = 0..tree.nodes().len();
@@ -197,18 +198,18 @@ mod tests {
             path.reverse();
             path
         };
-        let user = |id: u32| Place::User(FrameId(id));
+        let user = |id: u32| NodePlace::User(FrameId(id));
         let (folded, in_kernel) = (
-            Place::Folded { kernel: false },
-            Place::Folded { kernel: true },
+            NodePlace::Folded { kernel: false },
+            NodePlace::Folded { kernel: true },
         );
         assert_eq!(map[leaves[0].index()], map[leaves[1].index()]);
         let paths = leaves.map(path);
         assert_eq!(paths[0], [user(1), folded, user(9)]);
-        let kernel = Place::Kernel(FrameId(22));
+        let kernel = NodePlace::Kernel(FrameId(22));
         assert_eq!(paths[2], [user(1), folded, user(8), in_kernel, kernel]);
         assert_eq!(paths[3], [user(1), folded]);
-        assert_eq!(paths[4], [Place::Lost(LossCause::Folded), user(9)]);
+        assert_eq!(paths[4], [NodePlace::Lost(LossCause::Folded), user(9)]);
         let mut other = Tree::default();
         other.absorb(tree.nodes(), &mut budget);
         assert_eq!(other.nodes(), tree.nodes());

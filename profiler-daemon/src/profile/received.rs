@@ -18,7 +18,7 @@ use super::{
     sleep_runs::Holder,
     spread::Spread,
     timeline::Timeline,
-    tree::{NodeId, Place},
+    tree::{NodeId, NodePlace},
     values::WAIT_CLASSES,
     weights::{self, EXACT, WALKS},
 };
@@ -104,7 +104,7 @@ impl Account {
         budget: &mut NodeBudget,
     ) -> NodeId {
         let is_lost =
-            |node: NodeId| matches!(self.tree.nodes()[node.index()].place, Place::Lost(_));
+            |node: NodeId| matches!(self.tree.nodes()[node.index()].place, NodePlace::Lost(_));
         let fits = self.weights.holds(node, what) || is_lost(node) || budget.has_cell();
         let node = if fits {
             node

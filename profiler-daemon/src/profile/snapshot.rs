@@ -36,7 +36,7 @@ pub struct ProcessView {
 
 /// What part of the session an answer covers.
 #[derive(Clone, Debug)]
-pub struct Coverage {
+pub struct SpanCovered {
     /// Where the weights come from.
     pub span: Span,
     /// Its beginning, monotonic nanoseconds.
@@ -295,8 +295,8 @@ impl Snapshot {
 
     /// The whole session.
     #[must_use]
-    pub fn whole(&self) -> Coverage {
-        Coverage {
+    pub fn whole(&self) -> SpanCovered {
+        SpanCovered {
             from_ns: self.started_ns,
             from_unix_ns: self.started_unix_ns,
             to_ns: self.now_ns,
@@ -314,7 +314,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// Part of it is forgotten.
-    pub fn between(&self, from_ns: MonoNs, to_ns: Option<MonoNs>) -> Result<Coverage, NotKept> {
+    pub fn between(&self, from_ns: MonoNs, to_ns: Option<MonoNs>) -> Result<SpanCovered, NotKept> {
         let end = to_ns.and_then(|to_ns| self.timeline.border_after(to_ns));
         let (to_ns, to_unix_ns, then) = end
             .map_or((self.now_ns, self.now_unix_ns, &self.counters), |end| {
@@ -327,7 +327,7 @@ impl Snapshot {
         if !self.timeline.is_kept(from.from_ns, to_ns) {
             return Err(not_kept);
         }
-        Ok(Coverage {
+        Ok(SpanCovered {
             span: Span::Between {
                 from_ns: from.from_ns,
                 to_ns: end.map_or(MonoNs::MAX, |end| end.from_ns),

@@ -7,10 +7,10 @@ use super::{
     account::AccountView,
     frames::{Frame, FrameId, Marks},
     snapshot::Snapshot,
-    tree::{Node, Place},
+    tree::{Node, NodePlace},
 };
 
-impl Place {
+impl NodePlace {
     /// The frame that it names.
     const fn frame_mut(&mut self) -> Option<&mut FrameId> {
         match self {

@@ -20,7 +20,7 @@ use super::{
     input::LossCause,
 };
 
-/// Deepest path stored; what lies below goes to a [`Place::Cut`] node.
+/// Deepest path stored; what lies below goes to a [`NodePlace::Cut`] node.
 pub const MAX_DEPTH: usize = 640;
 
 /// The number of a node in its tree.
@@ -40,7 +40,7 @@ impl NodeId {
 
 /// What a node stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Place {
+pub enum NodePlace {
     /// A user frame.
     User(FrameId),
     /// A kernel frame.
@@ -58,7 +58,7 @@ pub enum Place {
     },
 }
 
-impl Place {
+impl NodePlace {
     /// Whether it stands for stacks that gave their room to others.
     #[must_use]
     pub const fn is_folded(self) -> bool {
@@ -72,7 +72,7 @@ pub struct Node {
     /// The caller; the root is its own.
     pub parent: NodeId,
     /// What the node stands for; of no meaning for the root.
-    pub place: Place,
+    pub place: NodePlace,
     /// How the walks of the stacks below ended; told apart at the outermost frame only, `None`
     /// elsewhere.
     #[serde(with = "end_as_number")]
@@ -100,13 +100,13 @@ mod end_as_number {
 struct ChildKey(u128);
 
 impl ChildKey {
-    fn new(parent: NodeId, place: Place, end: StackEnd) -> Self {
+    fn new(parent: NodeId, place: NodePlace, end: StackEnd) -> Self {
         let (sort, detail) = match place {
-            Place::User(frame) => (0, frame.0),
-            Place::Kernel(frame) => (1, frame.0),
-            Place::Lost(cause) => (2, cause as u32),
-            Place::Cut => (3, 0),
-            Place::Folded { kernel } => (4, u32::from(kernel)),
+            NodePlace::User(frame) => (0, frame.0),
+            NodePlace::Kernel(frame) => (1, frame.0),
+            NodePlace::Lost(cause) => (2, cause as u32),
+            NodePlace::Cut => (3, 0),
+            NodePlace::Folded { kernel } => (4, u32::from(kernel)),
         };
         let tags = u128::from(sort << 8 | end.to_u32());
         Self(tags << 64 | u128::from(parent.0) << 32 | u128::from(detail))
@@ -149,7 +149,7 @@ impl Tree {
     fn with_room(nodes: usize) -> Self {
         let root = Node {
             parent: NodeId::ROOT,
-            place: Place::Cut,
+            place: NodePlace::Cut,
             end: StackEnd::None,
         };
         let mut list = Vec::with_capacity(nodes);
@@ -185,8 +185,8 @@ impl Tree {
         if let Some(cause) = lost {
             return self.lost(cause, end, budget);
         }
-        let places = user.iter().map(|f| Place::User(*f));
-        let places = places.chain(kernel.iter().map(|f| Place::Kernel(*f)));
+        let places = user.iter().map(|f| NodePlace::User(*f));
+        let places = places.chain(kernel.iter().map(|f| NodePlace::Kernel(*f)));
         let mut at = NodeId::ROOT;
         let mut outermost = NodeId::ROOT;
         for (depth, place) in places.enumerate() {
@@ -223,8 +223,8 @@ impl Tree {
         kernel: &[FrameId],
         end: StackEnd,
     ) -> bool {
-        let kernel = kernel.iter().rev().map(|f| Place::Kernel(*f));
-        let places = kernel.chain(user.iter().rev().map(|f| Place::User(*f)));
+        let kernel = kernel.iter().rev().map(|f| NodePlace::Kernel(*f));
+        let places = kernel.chain(user.iter().rev().map(|f| NodePlace::User(*f)));
         let (mut at, mut ends_in) = (leaf, StackEnd::None);
         for place in places {
             let node = &self.nodes[at.index()];
@@ -245,7 +245,7 @@ impl Tree {
             let parent = map[node.parent.index()];
             let target = match (node.place, self.nodes[parent.index()].place) {
                 _ if parent == NodeId::ROOT => match node.place {
-                    Place::Lost(cause) => self.lost(cause, node.end, budget).leaf,
+                    NodePlace::Lost(cause) => self.lost(cause, node.end, budget).leaf,
                     place => self
                         .child(parent, place, node.end, budget)
                         .unwrap_or_else(|| {
@@ -254,7 +254,7 @@ impl Tree {
                         }),
                 },
                 // The parent found no room: all below it is the same remainder.
-                (_, found @ (Place::Cut | Place::Folded { .. } | Place::Lost(_)))
+                (_, found @ (NodePlace::Cut | NodePlace::Folded { .. } | NodePlace::Lost(_)))
                     if found != other[node.parent.index()].place =>
                 {
                     parent
@@ -278,14 +278,19 @@ impl Tree {
         std::mem::replace(self, Self::with_room(room)).nodes
     }
 
-    fn known(&self, parent: NodeId, place: Place, end: StackEnd) -> Option<NodeId> {
+    fn known(&self, parent: NodeId, place: NodePlace, end: StackEnd) -> Option<NodeId> {
         let wanted = Node { parent, place, end };
         let hash = self.hasher.hash_one(ChildKey::of(&wanted));
         let is_it = |id: &NodeId| self.nodes[id.index()] == wanted;
         self.index.find(hash, is_it).copied()
     }
 
-    pub(super) fn known_or_new(&mut self, parent: NodeId, place: Place, end: StackEnd) -> NodeId {
+    pub(super) fn known_or_new(
+        &mut self,
+        parent: NodeId,
+        place: NodePlace,
+        end: StackEnd,
+    ) -> NodeId {
         match self.known(parent, place, end) {
             Some(id) => id,
             None => self.push(Node { parent, place, end }),
@@ -295,7 +300,7 @@ impl Tree {
     fn child(
         &mut self,
         parent: NodeId,
-        place: Place,
+        place: NodePlace,
         end: StackEnd,
         budget: &mut NodeBudget,
     ) -> Option<NodeId> {
@@ -308,7 +313,7 @@ impl Tree {
             return Some(id);
         }
         budget
-            .take(matches!(place, Place::Cut | Place::Folded { .. }))
+            .take(matches!(place, NodePlace::Cut | NodePlace::Folded { .. }))
             .then(|| self.push(Node { parent, place, end }))
     }
 
@@ -318,7 +323,7 @@ impl Tree {
         end: StackEnd,
         budget: &mut NodeBudget,
     ) -> Landing {
-        let place = Place::Lost(cause);
+        let place = NodePlace::Lost(cause);
         let leaf = match self.known(NodeId::ROOT, place, end) {
             Some(id) => id,
             None => {
@@ -345,7 +350,7 @@ impl Tree {
         budget: &mut NodeBudget,
     ) -> Landing {
         if at != NodeId::ROOT
-            && let Some(leaf) = self.child(at, Place::Cut, end, budget)
+            && let Some(leaf) = self.child(at, NodePlace::Cut, end, budget)
         {
             return Landing { leaf, outermost };
         }
@@ -430,12 +435,12 @@ mod tests {
             &mut budget,
         );
         let cut = tree.insert(&frames(&[1, 2, 99, 98]), &[], end, None, &mut budget);
-        assert_eq!(tree.nodes()[cut.leaf.index()].place, Place::Cut);
+        assert_eq!(tree.nodes()[cut.leaf.index()].place, NodePlace::Cut);
         assert_eq!(tree.nodes()[cut.leaf.index()].parent, NodeId(2));
         let lost = tree.insert(&frames(&[1, 77]), &[], end, None, &mut budget);
         assert_eq!(
             tree.nodes()[lost.leaf.index()].place,
-            Place::Lost(LossCause::TreeFull)
+            NodePlace::Lost(LossCause::TreeFull)
         );
         assert_eq!(budget.cut(), 2);
     }
@@ -465,6 +470,6 @@ mod tests {
         let mut none = Tree::default();
         let map = none.absorb(small.nodes(), &mut full);
         assert!(map.iter().skip(1).all(|id| *id == NodeId(1)));
-        assert_eq!(none.nodes()[1].place, Place::Lost(LossCause::TreeFull));
+        assert_eq!(none.nodes()[1].place, NodePlace::Lost(LossCause::TreeFull));
     }
 }

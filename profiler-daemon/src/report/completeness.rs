@@ -17,7 +17,7 @@ use crate::{
     processes::{mappings, module::ModuleId},
     profile::{
         input::CounterName,
-        tree::{Node, Place},
+        tree::{Node, NodePlace},
         values::sum,
     },
     report::names::{Lines, Names},
@@ -226,8 +226,10 @@ fn causes(view: &View<'_>, losses: &DataLosses) -> BTreeMap<CounterName, u64> {
 /// measured.
 fn modules_unknown_percent(view: &View<'_>, places: &Places) -> f64 {
     let is_unknown = |node: &Node| match node.place {
-        Place::User(frame) => view.snapshot.frame(frame).module == ModuleId::UNKNOWN,
-        Place::Kernel(_) | Place::Lost(_) | Place::Cut | Place::Folded { .. } => false,
+        NodePlace::User(frame) => view.snapshot.frame(frame).module == ModuleId::UNKNOWN,
+        NodePlace::Kernel(_) | NodePlace::Lost(_) | NodePlace::Cut | NodePlace::Folded { .. } => {
+            false
+        }
     };
     let mut nodes = view.members.iter().flat_map(|of| of.account.nodes());
     if !nodes.any(is_unknown) {
@@ -239,7 +241,7 @@ fn modules_unknown_percent(view: &View<'_>, places: &Places) -> f64 {
         for (node, total) in member.account.nodes().iter().zip(&totals).skip(1) {
             if !matches!(
                 node.place,
-                Place::Kernel(_) | Place::Folded { kernel: true }
+                NodePlace::Kernel(_) | NodePlace::Folded { kernel: true }
             ) {
                 all.add(total);
             }
@@ -270,8 +272,10 @@ fn lines_unknown(
         let hide_kernel = frames == Frames::User && !member.kernel_thread;
         for (node, total) in nodes.iter().zip(&totals).skip(1) {
             let why = match node.place {
-                Place::Kernel(_) | Place::Folded { kernel: true } if hide_kernel => continue,
-                Place::User(frame) | Place::Kernel(frame) => {
+                NodePlace::Kernel(_) | NodePlace::Folded { kernel: true } if hide_kernel => {
+                    continue;
+                }
+                NodePlace::User(frame) | NodePlace::Kernel(frame) => {
                     let frame = view.snapshot.frame(frame);
                     let place = mappings::Place {
                         module: frame.module,
@@ -282,7 +286,9 @@ fn lines_unknown(
                         Some(code) => code.source().err(),
                     }
                 }
-                Place::Lost(_) | Place::Cut | Place::Folded { .. } => Some(NoLine::NoProgram),
+                NodePlace::Lost(_) | NodePlace::Cut | NodePlace::Folded { .. } => {
+                    Some(NoLine::NoProgram)
+                }
             };
             all.add(total);
             if let Some(why) = why {

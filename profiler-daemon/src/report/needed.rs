@@ -12,7 +12,7 @@ use super::{
     scope::View,
     walks::undecided,
 };
-use crate::profile::{frames::FrameId, snapshot::Snapshot, tree::Place};
+use crate::profile::{frames::FrameId, snapshot::Snapshot, tree::NodePlace};
 
 /// The frames that must have names before a report with names can be made.
 ///
@@ -22,7 +22,7 @@ pub fn frames_needed(snapshot: &Snapshot, scope: &Scope) -> Result<Vec<FrameId>,
     let mut frames = BTreeSet::new();
     for member in members(snapshot, scope)? {
         for node in member.account.nodes().iter().skip(1) {
-            if let Place::User(frame) | Place::Kernel(frame) = node.place {
+            if let NodePlace::User(frame) | NodePlace::Kernel(frame) = node.place {
                 frames.insert(frame);
             }
         }
@@ -51,7 +51,7 @@ pub fn lines_needed(
     for (index, member) in view.members.iter().enumerate() {
         let totals = places.inclusive(index, member);
         for (node, total) in member.account.nodes().iter().zip(totals).skip(1) {
-            let (Place::User(frame) | Place::Kernel(frame)) = node.place else {
+            let (NodePlace::User(frame) | NodePlace::Kernel(frame)) = node.place else {
                 continue;
             };
             if total != Values::default() && !only.hides(snapshot.frame(frame).module) {

@@ -32,7 +32,7 @@ use crate::{
         frames::FrameId,
         over::Span,
         snapshot::Snapshot,
-        tree::{Node, NodeId, Place},
+        tree::{Node, NodeId, NodePlace},
         values::Totals,
     },
     report::names::Names,
@@ -420,12 +420,14 @@ fn executing<'a>(nodes: &'a [Node], mut node: &'a Node) -> Option<(FrameId, bool
     let mut of_kernel = None;
     loop {
         match node.place {
-            Place::User(frame) => return Some((frame, false)),
-            Place::Kernel(frame) => {
+            NodePlace::User(frame) => return Some((frame, false)),
+            NodePlace::Kernel(frame) => {
                 of_kernel.get_or_insert((frame, true));
             }
-            Place::Folded { kernel: true } => {}
-            Place::Lost(_) | Place::Cut | Place::Folded { kernel: false } => return None,
+            NodePlace::Folded { kernel: true } => {}
+            NodePlace::Lost(_) | NodePlace::Cut | NodePlace::Folded { kernel: false } => {
+                return None;
+            }
         }
         if node.parent == NodeId::ROOT {
             return of_kernel;

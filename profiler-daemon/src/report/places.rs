@@ -15,7 +15,7 @@ use super::{
 use crate::{
     profile::{
         input::LossCause,
-        tree::{Node, NodeId, Place},
+        tree::{Node, NodeId, NodePlace},
     },
     report::names::Names,
 };
@@ -69,7 +69,7 @@ impl Places {
     pub(super) fn not_sampled(&self, member: usize, of: &Member<'_>) -> Values {
         let mut sum = self.divided.not_sampled[member];
         for (_, node, _, values) in self.of_member(member, of) {
-            if node.place == Place::Lost(LossCause::NotSampled) {
+            if node.place == NodePlace::Lost(LossCause::NotSampled) {
                 sum.add(values);
             }
         }
@@ -159,7 +159,7 @@ fn without_callers(of: &Member<'_>) -> Option<Vec<bool>> {
         let (is_folded, below) = counts_for[node.parent.index()];
         let is_kernel = matches!(
             node.place,
-            Place::Kernel(_) | Place::Folded { kernel: true }
+            NodePlace::Kernel(_) | NodePlace::Folded { kernel: true }
         );
         counts_for[index] = if is_kernel && !of.kernel_thread && node.parent != NodeId::ROOT {
             (is_folded, below)

@@ -15,7 +15,7 @@ use super::{
 use crate::profile::{
     input::{ProcessInfo, ThreadState},
     over::{Span, ThreadsOver},
-    snapshot::{Coverage, NotKept, Snapshot},
+    snapshot::{NotKept, Snapshot, SpanCovered},
     threads::Thread,
     values::Totals,
 };
@@ -38,7 +38,7 @@ pub(super) struct View<'a> {
     pub(super) total: TotalFigures,
     /// Who shares them.
     pub(super) strata: Vec<Shared>,
-    pub(super) coverage: Coverage,
+    pub(super) coverage: SpanCovered,
     pub(super) denominators: Denominators,
 }
 
@@ -101,7 +101,7 @@ impl<'a> View<'a> {
     }
 
     /// What a part of its members had in another time. Nothing in it is a share of anything.
-    pub(super) fn part(&self, members: Vec<Member<'a>>, coverage: Coverage) -> Self {
+    pub(super) fn part(&self, members: Vec<Member<'a>>, coverage: SpanCovered) -> Self {
         let snapshot = self.snapshot;
         let span_ns = coverage.to_ns.saturating_since(coverage.from_ns);
         let of = |member: &Member<'_>| member.account.threads_over(coverage.span).total();
@@ -196,7 +196,7 @@ impl<'a> View<'a> {
     }
 }
 
-fn coverage(snapshot: &Snapshot, window: Window) -> Result<Coverage, ReportError> {
+fn coverage(snapshot: &Snapshot, window: Window) -> Result<SpanCovered, ReportError> {
     let now_ns = snapshot.now_ns();
     match window {
         Window::Session => Ok(snapshot.whole()),
@@ -233,7 +233,7 @@ fn coverage(snapshot: &Snapshot, window: Window) -> Result<Coverage, ReportError
 }
 
 /// The last part of a session that is old enough to have one, else the session.
-fn recent(snapshot: &Snapshot) -> Coverage {
+fn recent(snapshot: &Snapshot) -> SpanCovered {
     let (now_ns, whole) = (snapshot.now_ns(), snapshot.whole());
     if now_ns.saturating_since(whole.from_ns) <= RECENT_AFTER_NS {
         return whole;

@@ -35,7 +35,7 @@ use crate::profile::{
     frames::FrameId,
     input::LossCause,
     over::Span,
-    tree::{Node, NodeId, Place},
+    tree::{Node, NodeId, NodePlace},
     values::WAIT_CLASSES,
 };
 
@@ -312,11 +312,11 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
     }
 
     /// Notes which frames a node of the merged tree stands for.
-    fn note_mode(&mut self, node: u32, place: Place) {
+    fn note_mode(&mut self, node: u32, place: NodePlace) {
         let mode = match place {
-            Place::User(_) => Mode::User,
-            Place::Kernel(_) | Place::Folded { kernel: true } => Mode::Kernel,
-            Place::Lost(_) | Place::Cut | Place::Folded { .. } => return,
+            NodePlace::User(_) => Mode::User,
+            NodePlace::Kernel(_) | NodePlace::Folded { kernel: true } => Mode::Kernel,
+            NodePlace::Lost(_) | NodePlace::Cut | NodePlace::Folded { .. } => return,
         };
         if node != HIDDEN {
             let nodes = self.tree.nodes.len();
@@ -412,7 +412,7 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
             }
             let place = self.place(places[node.parent.index()], node, hide_kernel);
             self.note_mode(place, node.place);
-            let in_kernel = node.place == Place::Folded { kernel: true };
+            let in_kernel = node.place == NodePlace::Folded { kernel: true };
             if node.place.is_folded() && !(in_kernel && hide_kernel) {
                 self.tree.folded.insert(place);
             }
@@ -454,18 +454,18 @@ impl<'v, 'n> TreeBuilder<'v, 'n> {
     fn place(&mut self, parent: u32, node: &Node, hide_kernel: bool) -> u32 {
         let outermost = node.parent == NodeId::ROOT;
         match node.place {
-            Place::Kernel(_) if hide_kernel && !outermost => parent,
-            Place::Kernel(_) if hide_kernel => self.remark(self.base, "[no user stack]"),
-            Place::Kernel(frame) => self.frame(parent, frame, true),
-            Place::User(frame) if outermost => {
+            NodePlace::Kernel(_) if hide_kernel && !outermost => parent,
+            NodePlace::Kernel(_) if hide_kernel => self.remark(self.base, "[no user stack]"),
+            NodePlace::Kernel(frame) => self.frame(parent, frame, true),
+            NodePlace::User(frame) if outermost => {
                 let parent = self.caller(frame, node.end);
                 self.frame(parent, frame, false)
             }
-            Place::User(frame) => self.frame(parent, frame, false),
-            Place::Lost(cause) => self.unnamed(parent, cause.row_name()),
-            Place::Cut => self.unnamed(parent, "[dropped]"),
-            Place::Folded { kernel: true } if hide_kernel => parent,
-            Place::Folded { .. } => self.unnamed(parent, "[folded]"),
+            NodePlace::User(frame) => self.frame(parent, frame, false),
+            NodePlace::Lost(cause) => self.unnamed(parent, cause.row_name()),
+            NodePlace::Cut => self.unnamed(parent, "[dropped]"),
+            NodePlace::Folded { kernel: true } if hide_kernel => parent,
+            NodePlace::Folded { .. } => self.unnamed(parent, "[folded]"),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::{
         account::AccountView,
         frames::FrameId,
         input::LossCause,
-        tree::{Node, NodeId, Place},
+        tree::{Node, NodeId, NodePlace},
     },
     report::names::Names,
 };
@@ -38,12 +38,12 @@ impl Stacks {
         let bucket = match (node.place, node.end) {
             (_, StackEnd::None) => return,
             // Its walk is done with; how it ended is still known.
-            (Place::Lost(LossCause::Folded), StackEnd::Complete) => &mut self.complete,
-            (Place::Lost(LossCause::Folded), StackEnd::TRUNCATED) => &mut self.truncated,
-            (Place::Lost(_) | Place::Cut | Place::Folded { .. }, _) => &mut self.failed,
-            (Place::User(_), StackEnd::Complete) => &mut self.complete,
-            (Place::User(frame), _) if named_entry(frame, names) => &mut self.complete,
-            (Place::Kernel(_), StackEnd::Complete) => &mut self.complete,
+            (NodePlace::Lost(LossCause::Folded), StackEnd::Complete) => &mut self.complete,
+            (NodePlace::Lost(LossCause::Folded), StackEnd::TRUNCATED) => &mut self.truncated,
+            (NodePlace::Lost(_) | NodePlace::Cut | NodePlace::Folded { .. }, _) => &mut self.failed,
+            (NodePlace::User(_), StackEnd::Complete) => &mut self.complete,
+            (NodePlace::User(frame), _) if named_entry(frame, names) => &mut self.complete,
+            (NodePlace::Kernel(_), StackEnd::Complete) => &mut self.complete,
             (_, StackEnd::TRUNCATED) => &mut self.truncated,
             (_, StackEnd::Incomplete(_)) => &mut self.failed,
         };
@@ -72,7 +72,7 @@ pub(super) fn undecided(account: &AccountView) -> impl Iterator<Item = FrameId> 
         .iter()
         .skip(1)
         .filter_map(|node| match (node.place, node.end) {
-            (Place::User(frame), StackEnd::Incomplete(_)) if node.parent == NodeId::ROOT => {
+            (NodePlace::User(frame), StackEnd::Incomplete(_)) if node.parent == NodeId::ROOT => {
                 Some(frame)
             }
             _ => None,
@@ -95,7 +95,7 @@ impl DataLosses {
     pub(super) fn note(&mut self, node: &Node, primary: &Primary) {
         // A lost record counts by its walks; some causes are known for samples only.
         let count = primary.walks.max(primary.samples());
-        if let Place::Lost(cause) = node.place
+        if let NodePlace::Lost(cause) = node.place
             && !node.place.is_folded()
             && count > 0
         {

@@ -14,7 +14,7 @@ use profiler_daemon::profile::{
     limits::Limits,
     over::{Gain, Span},
     snapshot::Snapshot,
-    tree::{NodeId, Place},
+    tree::{NodeId, NodePlace},
     values::{Totals, WAIT_CLASSES, add_kinds, class_of},
 };
 use proptest::prelude::*;
@@ -187,7 +187,7 @@ fn check_bytes(snapshot: &Snapshot, tree_bytes: usize) {
             let held = cell.numbers().iter().filter(|number| **number > 0).count();
             nodes += 1;
             numbers += held;
-            if matches!(node.place, Place::Lost(_)) {
+            if matches!(node.place, NodePlace::Lost(_)) {
                 lost_bytes += NODE_BYTES + held * CELL_BYTES;
             }
         }

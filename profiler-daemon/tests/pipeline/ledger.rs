@@ -7,7 +7,7 @@ use profiler_daemon::{
         budget::{CELL_BYTES, NODE_BYTES},
         limits::Limits,
         snapshot::Snapshot,
-        tree::Place,
+        tree::NodePlace,
     },
     report::names::Names,
     report::{
@@ -231,7 +231,7 @@ fn check_room(snapshot: &Snapshot, session: &Value, tree_bytes: usize, names: &d
     let lost = kept
         .chain(snapshot.images().iter().map(|image| &image.account))
         .flat_map(|account| account.nodes().iter().skip(1))
-        .filter(|node| matches!(node.place, Place::Lost(_)))
+        .filter(|node| matches!(node.place, NodePlace::Lost(_)))
         .count();
     assert!(
         snapshot.stack_bytes() <= (tree_bytes + lost * (NODE_BYTES + NUMBERS * CELL_BYTES)) as u64,
