@@ -18,11 +18,6 @@ use crate::clock::ClassNs;
 /// Calls that are open at a time in a thread; those beyond are counted only. A power of two.
 pub const MAX_DEPTH: usize = 32;
 
-/// Calls that are left unseen at a time: an exception through more of them leaves the rest to the
-/// next probes, and until then further calls are counted only. (Each turn of that loop is many
-/// instructions to the kernel's verifier.)
-const MAX_LEFT_AT_ONCE: usize = 16;
-
 /// Places of calls that are over which are passed over in the search for the next open call: they
 /// lie between open ones only where calls on several stacks end out of order. With more of them in
 /// a row a call has no caller.
@@ -59,6 +54,23 @@ pub struct Frame {
     probes_below: [u32; PROBE_KINDS],
     /// Those of them that it made directly.
     probes_direct: [u32; PROBE_KINDS],
+}
+
+/// See [`Frame::below`], [`Frame::probes_below`], [`Frame::probes_direct`].
+struct MadeBelow {
+    times: ClassNs,
+    probes: [u32; PROBE_KINDS],
+    direct: [u32; PROBE_KINDS],
+}
+
+impl Frame {
+    /// What a call that it made and that nobody saw end had made is its own.
+    #[inline(always)]
+    fn take_over(&mut self, made: &MadeBelow) {
+        add(&mut self.below, &made.times);
+        add_probes(&mut self.probes_below, &made.probes);
+        add_probes(&mut self.probes_direct, &made.direct);
+    }
 }
 
 /// The open calls of a thread. All zero: none. Written by the thread itself; the daemon reads
@@ -127,7 +139,7 @@ impl Frames {
         };
         row.sequence = row.sequence.wrapping_add(1);
         row.calls += 1;
-        let has_place = depth < MAX_DEPTH as u32 && !self.ends_dead(depth, sp);
+        let has_place = depth < MAX_DEPTH as u32;
         let mut flags = 0;
         if has_place {
             if row.open == 0 {
@@ -302,26 +314,34 @@ impl Frames {
     /// inner end. (Apart from what follows: there the kernel's verifier would go through it twice.)
     #[inline(always)]
     pub fn drop_dead(&mut self, sp: u64, rows: &mut impl Rows) {
+        // The place, plus 1, of one that was left and whose caller the next open call is. No search
+        // for it as elsewhere: a loop within each turn is what the verifier takes longest for.
+        self.cursor = 0;
         let mut turn = 0;
-        while turn < MAX_LEFT_AT_ONCE {
+        while turn < MAX_DEPTH {
             turn += 1;
             let depth = word(&self.depth);
-            if depth > MAX_DEPTH as u32 || !self.ends_dead(depth, sp) {
+            if depth == 0 || depth > MAX_DEPTH as u32 {
                 break;
             }
-            self.leave_unseen(depth - 1, rows);
+            let frame = self.at_mut(depth - 1);
+            if frame.function != 0 {
+                let is_over = is_dead(frame.sp, sp);
+                let left = word(&self.cursor);
+                if left != 0 {
+                    self.cursor = 0;
+                    let made = self.made_below(left - 1);
+                    self.at_mut(depth - 1).take_over(&made);
+                }
+                if !is_over {
+                    break;
+                }
+                if self.leave_unseen(depth - 1, rows) {
+                    self.cursor = depth;
+                }
+            }
             self.depth = depth - 1;
         }
-    }
-
-    /// Is the innermost call over, if one begins at `sp`?
-    #[inline(always)]
-    fn ends_dead(&mut self, depth: u32, sp: u64) -> bool {
-        if depth == 0 {
-            return false;
-        }
-        let frame = self.at_mut(depth - 1);
-        frame.function == 0 || is_dead(frame.sp, sp)
     }
 
     /// The same of those above the frame that was found, between which others may lie.
@@ -337,7 +357,14 @@ impl Frames {
             }
             let frame = self.at_mut(cursor - 1);
             if frame.function != 0 && is_dead(frame.sp, sp) {
-                self.leave_unseen(cursor - 1, rows);
+                if self.leave_unseen(cursor - 1, rows) {
+                    let made = self.made_below(cursor - 1);
+                    if let Some(caller) = self.nearest_below(cursor - 1) {
+                        caller.take_over(&made);
+                    }
+                } else {
+                    self.orphan_above(cursor - 1);
+                }
             }
             self.cursor = cursor - 1;
         }
@@ -363,15 +390,13 @@ impl Frames {
         }
     }
 
-    /// A call is over and nobody knows since when: its time stays with its caller, as do the calls
-    /// that it made.
+    /// An open call is over and nobody knows since when: its time stays with its caller, who is to
+    /// take over what it made. Returns whether it has a caller.
     #[inline(always)]
-    fn leave_unseen(&mut self, place: u32, rows: &mut impl Rows) {
+    fn leave_unseen(&mut self, place: u32, rows: &mut impl Rows) -> bool {
         let frame = self.at_mut(place);
         let function = frame.function;
-        if function == 0 {
-            return;
-        }
+        let has_caller = frame.flags & ORPHAN == 0;
         frame.function = 0;
         if let Some(row) = rows.known(function) {
             row.sequence = row.sequence.wrapping_add(1);
@@ -379,18 +404,17 @@ impl Frames {
             row.left_unseen += 1;
             row.sequence = row.sequence.wrapping_add(1);
         }
+        has_caller
+    }
+
+    /// What calls took and probes hit that the one at a place made.
+    #[inline(always)]
+    fn made_below(&mut self, place: u32) -> MadeBelow {
         let frame = self.at_mut(place);
-        if frame.flags & ORPHAN != 0 {
-            self.orphan_above(place);
-            return;
-        }
-        let below = frame.below;
-        let probes_below = frame.probes_below;
-        let probes_direct = frame.probes_direct;
-        if let Some(caller) = self.nearest_below(place) {
-            add(&mut caller.below, &below);
-            add_probes(&mut caller.probes_below, &probes_below);
-            add_probes(&mut caller.probes_direct, &probes_direct);
+        MadeBelow {
+            times: frame.below,
+            probes: frame.probes_below,
+            direct: frame.probes_direct,
         }
     }
 

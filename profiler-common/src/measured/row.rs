@@ -65,8 +65,7 @@ pub struct MeasuredRow {
     pub left_exit: u64,
     /// Exits of calls whose entry was not seen.
     pub exits_unmatched: u64,
-    /// Calls that were only counted, because too many were open, or an exception had just left too
-    /// many.
+    /// Calls that were only counted, because too many were open.
     pub too_deep: u64,
     /// Calls that were only counted, because the thread's times were not known at their entry.
     pub no_times: u64,
