@@ -7,6 +7,7 @@
 //! does, and alone leads from one clock to another.
 
 mod instants;
+mod number;
 mod positions;
 
 pub use instants::{BootNs, MonoNs, UnixNs};

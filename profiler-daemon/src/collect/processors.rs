@@ -10,7 +10,7 @@ use crate::sys::perf_event::SideBand;
 use crate::sys::perf_record::Event;
 use crate::sys::proc_fs;
 
-/// Events of a processor died no longer before this is noticed: ticks that stand still for half a
+/// Events of a processor died no longer before this is noticed: ticks that stand still for a
 /// second, or a look at who is online.
 const NOTICED_WITHIN_NS: u64 = 3_000_000_000;
 

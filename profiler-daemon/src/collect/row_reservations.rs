@@ -75,13 +75,7 @@ impl RowReservations {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn of(number: u64, user: u32) -> Owner {
-        Owner::Process {
-            number,
-            user: Some(user),
-        }
-    }
+    use crate::processes::shares::tests::of;
 
     // Check that a user with any number of processes leaves room for others, and that what is given
     // up is free again.

@@ -253,10 +253,11 @@ fn reduce<K: std::hash::Hash + Eq>(held: &mut HashMap<K, usize>, key: K, amount:
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn of(number: u64, user: u32) -> Owner {
+    /// A process of a user.
+    pub(crate) fn of(number: u64, user: u32) -> Owner {
         Owner::Process {
             number,
             user: Some(user),

@@ -49,7 +49,8 @@ pub struct CallValues {
     pub probe_ns: u64,
     /// How far the subtracted may be off, nanoseconds.
     pub error_ns: u64,
-    /// Whether its calls are so short that most of what was measured was the probes.
+    /// Whether its calls are so short, or made so many measured calls, that most of what was
+    /// measured was the probes.
     pub mostly_probe: bool,
     /// How its exits were found: "sites", its own returns and jumps to other functions; "none":
     /// calls are counted.
@@ -195,7 +196,8 @@ impl CallValues {
             untraced_calls: calls.untraced,
             probe_ns: probe_ns as u64,
             error_ns: error_ns as u64,
-            mostly_probe: calls.outermost > 0 && raw_ns < MOSTLY_PROBE * own_ns,
+            mostly_probe: calls.outermost > 0
+                && (raw_ns < MOSTLY_PROBE * own_ns || raw_ns < 2.0 * probe_ns),
             exits: if about.counted_only.is_none() {
                 "sites"
             } else {

@@ -305,5 +305,12 @@ mod tests {
         let report = measured(&short, name_of, MonoNs::ZERO);
         assert_eq!(report.functions[0].values.elapsed.inclusive_ns, 0);
         assert!(report.functions[0].values.mostly_probe);
+        // Long calls, of which those that they made are more than half probes.
+        let mut busy = function();
+        for row in busy.functions[0].calls.values_mut() {
+            row.probes_below[2] *= 6;
+        }
+        let values = &measured(&busy, name_of, MonoNs::ZERO).functions[0].values;
+        assert!(values.elapsed.inclusive_ns < values.probe_ns && values.mostly_probe);
     }
 }

@@ -1,44 +1,21 @@
 //! Instants, a type for each clock. Each is a number of nanoseconds since the zero of its clock and
 //! is written and read as that number.
-//!
-//! Arithmetic with durations is that of `u64`: `+` and `-` are for what cannot leave its range, and
-//! the saturating ones for the rest.
 
-use std::ops::{Add, AddAssign, Sub};
+use std::ops::AddAssign;
 
-use serde::{Deserialize, Serialize};
+use super::number::number;
 
 /// Defines an instant of one clock.
 macro_rules! instant {
     ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(
-            Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize,
-            Deserialize,
-        )]
-        #[serde(transparent)]
-        #[repr(transparent)]
-        pub struct $name(u64);
+        number! {
+            $(#[$doc])*
+            $name, ns
+        }
 
         impl $name {
-            /// The zero of the clock: before everything that is seen.
-            pub const ZERO: Self = Self(0);
             /// After everything: never.
             pub const MAX: Self = Self(u64::MAX);
-
-            /// The instant so many nanoseconds after the zero of this clock: of a number that is
-            /// known to be of this clock.
-            #[must_use]
-            pub const fn new(ns: u64) -> Self {
-                Self(ns)
-            }
-
-            /// Nanoseconds since the zero of this clock: for what is written, shown or given to the
-            /// kernel.
-            #[must_use]
-            pub const fn ns(self) -> u64 {
-                self.0
-            }
 
             /// Nanoseconds from `earlier` to this instant; 0 if it is not earlier.
             #[must_use]
@@ -58,12 +35,6 @@ macro_rules! instant {
                 self.0.abs_diff(other.0)
             }
 
-            /// The instant so many nanoseconds later, at most [`Self::MAX`].
-            #[must_use]
-            pub const fn saturating_add(self, ns: u64) -> Self {
-                Self(self.0.saturating_add(ns))
-            }
-
             /// The instant so many nanoseconds earlier, at least [`Self::ZERO`].
             #[must_use]
             pub const fn saturating_sub(self, ns: u64) -> Self {
@@ -71,36 +42,9 @@ macro_rules! instant {
             }
         }
 
-        /// So many nanoseconds later.
-        impl Add<u64> for $name {
-            type Output = Self;
-
-            fn add(self, ns: u64) -> Self {
-                Self(self.0 + ns)
-            }
-        }
-
         impl AddAssign<u64> for $name {
             fn add_assign(&mut self, ns: u64) {
                 self.0 += ns;
-            }
-        }
-
-        /// So many nanoseconds earlier.
-        impl Sub<u64> for $name {
-            type Output = Self;
-
-            fn sub(self, ns: u64) -> Self {
-                Self(self.0 - ns)
-            }
-        }
-
-        /// Nanoseconds since an instant that is not later.
-        impl Sub for $name {
-            type Output = u64;
-
-            fn sub(self, earlier: Self) -> u64 {
-                self.0 - earlier.0
             }
         }
     };

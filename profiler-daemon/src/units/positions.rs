@@ -1,43 +1,19 @@
 //! Places in files and in memory, a type for each space. Each is a number of bytes and is written
 //! and read as that number. What lies between two of one space is a plain number of bytes.
-//!
-//! `+` and `-` are for what cannot leave the range of `u64`; the others say what they do there.
 
-use std::{
-    fmt,
-    ops::{Add, Sub},
-};
+use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use super::number::number;
 
 /// Defines places of one space.
 macro_rules! position {
     ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(
-            Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize,
-            Deserialize,
-        )]
-        #[serde(transparent)]
-        #[repr(transparent)]
-        pub struct $name(u64);
+        number! {
+            $(#[$doc])*
+            $name, get
+        }
 
         impl $name {
-            /// The first place.
-            pub const ZERO: Self = Self(0);
-
-            /// The place of this number, which is known to be of this space.
-            #[must_use]
-            pub const fn new(number: u64) -> Self {
-                Self(number)
-            }
-
-            /// Its number: for what is written, shown or given to the kernel.
-            #[must_use]
-            pub const fn get(self) -> u64 {
-                self.0
-            }
-
             /// So many bytes further on; nothing where there is no such place.
             #[must_use]
             pub const fn checked_add(self, bytes: u64) -> Option<Self> {
@@ -45,12 +21,6 @@ macro_rules! position {
                     Some(number) => Some(Self(number)),
                     None => None,
                 }
-            }
-
-            /// So many bytes further on, or the last place.
-            #[must_use]
-            pub const fn saturating_add(self, bytes: u64) -> Self {
-                Self(self.0.saturating_add(bytes))
             }
 
             /// So many bytes further on, modulo 2^64.
@@ -75,33 +45,6 @@ macro_rules! position {
             #[must_use]
             pub const fn wrapping_from(self, start: Self) -> u64 {
                 self.0.wrapping_sub(start.0)
-            }
-        }
-
-        /// So many bytes further on.
-        impl Add<u64> for $name {
-            type Output = Self;
-
-            fn add(self, bytes: u64) -> Self {
-                Self(self.0 + bytes)
-            }
-        }
-
-        /// So many bytes before.
-        impl Sub<u64> for $name {
-            type Output = Self;
-
-            fn sub(self, bytes: u64) -> Self {
-                Self(self.0 - bytes)
-            }
-        }
-
-        /// Bytes since a place that is not behind.
-        impl Sub for $name {
-            type Output = u64;
-
-            fn sub(self, start: Self) -> u64 {
-                self.0 - start.0
             }
         }
 
