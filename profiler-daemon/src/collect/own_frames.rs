@@ -1,20 +1,31 @@
 //! The profiler's own frames: a stack walked at a switch-out begins inside the program that walks
-//! it. Those frames are no work of the thread, and are cut off.
+//! it, and a tick may come while any of its programs runs. Those frames are no work of the thread,
+//! and are cut off.
 //!
 //! With several programs at a tracepoint the kernel calls them through a function of the
 //! tracepoint's own; with one it calls that one's trampoline (`bpf_trace_run4`), which all
-//! tracepoints share: that is ours where it called a program of ours.
+//! tracepoints share: that is ours unless a program of another is inside. A tick in what the
+//! trampoline does before and after its program does not say whose it is: it is cut too.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
 
-/// The hooks whose programs walk.
-const HOOKS: [&str; 4] = [
+/// The hooks with programs of the profiler: some walk, and a tick may come in any.
+const HOOKS: [&str; 12] = [
     "sched_switch",
+    "sched_waking",
+    "sched_wakeup_new",
+    "sched_process_fork",
+    "sched_process_exec",
     "sched_process_exit",
+    "sched_process_free",
+    "task_rename",
     "sys_enter",
     "sys_exit",
+    // Tracepoints of one layout share a function: those of two and of one of the above.
+    "sched_wakeup_template",
+    "sched_process_template",
 ];
 /// The functions through which the kernel calls the programs of a hook: everything inside of them
 /// is the profiler's. The second one jumps to the trampoline, so only a tick within it finds it.
@@ -64,7 +75,11 @@ impl Role {
 
 /// Where those functions are.
 #[derive(Debug, Default)]
-pub(super) struct OwnFrames(Vec<(Range<u64>, Role)>);
+pub(super) struct OwnFrames {
+    functions: Vec<(Range<u64>, Role)>,
+    /// The kernel's own code, which holds no program.
+    text: Range<u64>,
+}
 
 impl OwnFrames {
     /// Finds them in /proc/kallsyms; where addresses are hidden, nothing is cut.
@@ -84,7 +99,13 @@ impl OwnFrames {
             }
         };
         let mut functions: Vec<(Range<u64>, Role)> = Vec::new();
+        let mut text = 0..0;
         read(&mut |address, name| {
+            match name {
+                "_stext" => text.start = address,
+                "_etext" => text.end = address,
+                _ => {}
+            }
             if address != 0
                 && functions.len() < MAX_FUNCTIONS
                 && let Some(role) = Role::of(name)
@@ -100,14 +121,14 @@ impl OwnFrames {
                 }
             }
         });
-        Self(functions)
+        Self { functions, text }
     }
 
     /// The frames of the thread itself, innermost first.
     #[must_use]
     pub(super) fn cut<'a>(&self, kernel: &'a [u64]) -> &'a [u64] {
         let role = |address: &u64| {
-            let mut functions = self.0.iter();
+            let mut functions = self.functions.iter();
             functions
                 .find(|(range, _)| range.contains(address))
                 .map(|(_, role)| *role)
@@ -115,7 +136,9 @@ impl OwnFrames {
         let inside = &kernel[..kernel.len().min(MAX_INSIDE)];
         let border = (0..inside.len()).rfind(|&index| match role(&inside[index]) {
             Some(Role::Tracepoint) => true,
-            Some(Role::Trampoline) => index > 0 && role(&inside[index - 1]) == Some(Role::Program),
+            Some(Role::Trampoline) => inside[..index]
+                .iter()
+                .all(|address| self.text.contains(address) || role(address) == Some(Role::Program)),
             Some(Role::Program) | None => false,
         });
         border.map_or(kernel, |index| &kernel[index + 1..])
@@ -138,18 +161,25 @@ mod tests {
     #[test]
     fn what_lies_inside_the_border_is_cut() {
         // Check that the frames up to and with the tracepoint's function go, or the trampoline of a
-        // program of ours, that those of other programs stay, and that bad lines are none.
-        let own = OwnFrames(vec![
-            (0x100..0x140, Role::Tracepoint),
-            (0x900..0x910, Role::Trampoline),
-            (0xc00..0xd00, Role::Program),
-        ]);
+        // program of ours or of none, that those of other programs stay, and that bad lines are
+        // none.
+        let own = OwnFrames {
+            functions: vec![
+                (0x100..0x140, Role::Tracepoint),
+                (0x900..0x910, Role::Trampoline),
+                (0xc00..0xd00, Role::Program),
+            ],
+            text: 0..0xa00,
+        };
         assert_eq!(own.cut(&[1, 2, 0x13f, 0x500, 0x600]), [0x500, 0x600]);
         assert_eq!(own.cut(&[0xc20, 0xc40, 0x905, 0x500]), [0x500]);
         assert_eq!(own.cut(&[0xc20, 0x905, 0x13f, 0x500]), [0x500]);
+        assert_eq!(own.cut(&[0x700, 0xc20, 0xc40, 0x905, 0x500]), [0x500]);
+        assert_eq!(own.cut(&[0x905, 0x500]), [0x500]);
+        assert_eq!(own.cut(&[0x700, 0x905, 0x500]), [0x500]);
         for others in [
-            &[0x905, 0x500][..],
-            &[0xe00, 0x905, 0x500],
+            &[0xe00, 0x905, 0x500][..],
+            &[0x700, 0xe00, 0x905, 0x500],
             &[0xc20],
             &[0x500, 0x600],
             &[],
@@ -167,9 +197,9 @@ mod tests {
         // not.
         for (name, role) in [
             ("__traceiter_sched_switch", Some(Role::Tracepoint)),
-            ("__traceiter_sched_waking", None),
+            ("__traceiter_sched_stat_wait", None),
             ("__bpf_trace_sys_exit", Some(Role::Tracepoint)),
-            ("__bpf_trace_sched_waking", None),
+            ("__bpf_trace_sched_stat_wait", None),
             ("bpf_trace_run4", Some(Role::Trampoline)),
             ("bpf_trace_run12", Some(Role::Trampoline)),
             ("bpf_trace_run", None),
