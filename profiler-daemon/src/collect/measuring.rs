@@ -19,7 +19,7 @@ use profiler_common::Phase;
 use profiler_common::measured::{MAX_INSTRUMENTATIONS, MeasuredKey, MeasuredRow};
 use tracing::warn;
 
-use crate::kernel::{Kernel, Measured, Pass, ProbeCosts};
+use crate::kernel::{Calibration, Kernel, Measured, Pass, ProbeCosts};
 use crate::processes::ids::ProcessKey;
 use crate::processes::live::Processes;
 use crate::profile::frames::{FrameTable, Marks};
@@ -84,7 +84,7 @@ pub(super) struct Measuring {
     trials: BTreeMap<u32, Trial>,
     last_id: u32,
     next_number: u32,
-    costs: Option<ProbeCosts>,
+    calibration: Calibration,
     given_up: u64,
     /// Of threads that live, or of which nothing was read since they ended.
     living: HashMap<MeasuredKey, MeasuredRow>,
@@ -118,7 +118,8 @@ impl Measuring {
         let mut slots = 0..MAX_INSTRUMENTATIONS as u8;
         let slot = slots.find(|slot| !taken.contains(slot));
         let slot = slot.ok_or(InstrumentationError::TooMany(taken.len()))?;
-        self.calibrated(kernel)?;
+        self.calibration
+            .begin(&mut kernel.measured, &mut kernel.targets)?;
         self.make_room();
         self.last_id += 1;
         let id = self.last_id;
@@ -142,18 +143,27 @@ impl Measuring {
         Ok(id)
     }
 
-    /// What probes cost, measured where that was not done yet.
+    /// What probes cost, measured where that was not done of late.
     fn calibrated(&mut self, kernel: &mut Kernel) -> Result<ProbeCosts, InstrumentationError> {
-        Measured::supported()?;
-        if let Some(costs) = self.costs {
-            return Ok(costs);
+        self.calibration
+            .once(&mut kernel.measured, &mut kernel.targets)?;
+        Ok(self.costs())
+    }
+
+    /// What probes cost, as far as it was measured.
+    fn costs(&self) -> ProbeCosts {
+        self.calibration.costs().unwrap_or_default()
+    }
+
+    /// Ends what measures the cost of probes, once nothing is measured.
+    fn end_calibration(&mut self, kernel: &mut Kernel) {
+        if self.running().next().is_none()
+            && let Err(error) = self
+                .calibration
+                .end(&mut kernel.measured, &mut kernel.targets)
+        {
+            warn!("the programs believe that the cost of probes is still measured: {error}");
         }
-        let Kernel {
-            measured, targets, ..
-        } = kernel;
-        let costs = measured.calibrate(targets)?;
-        self.costs = Some(costs);
-        Ok(costs)
     }
 
     /// Attaches the probes of more functions.
@@ -254,6 +264,7 @@ impl Measuring {
         if self.running().next().is_none() {
             return;
         }
+        self.calibration.again(&kernel.measured, now_ns);
         self.follow(kernel, processes);
         for one in self.instrumentations.values_mut().filter(|one| one.runs()) {
             one.spanning.look(kernel, one.slot);
@@ -366,6 +377,7 @@ impl Measuring {
         kernel
             .measured
             .remove(|_| false, |function| numbers.contains(&function));
+        self.end_calibration(kernel);
     }
 
     /// Takes in who called, once the processes of a pass are known.
@@ -468,6 +480,9 @@ impl Measuring {
     fn read(&mut self, kernel: &mut Kernel) {
         let mut is_unknown = false;
         for (key, row) in kernel.measured.rows() {
+            if key.function < FIRST_NUMBER {
+                continue;
+            }
             let is_measured = self.functions.contains_key(&key.function);
             if !is_measured && !self.trials.contains_key(&key.function) {
                 // A call of it was open when it was detached.

@@ -5,32 +5,74 @@
 //! at its exit, which is in its own times, and all the rest, which its caller sees. What it takes
 //! depends on the first instruction and on the one at the exit: those that the kernel imitates
 //! (push, jmp) cost a tenth of those that it has to execute elsewhere, one step at a time.
+//!
+//! It also depends on the moment and on whose caches they are: on a virtual machine the same probe
+//! moves by a tenth within minutes, and by a third where the program has used other memory in
+//! between. So it is measured anew while functions are, and how far a probe without warm caches is
+//! from one with them is a part of the error.
 
 use std::arch::global_asm;
+use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::Arc;
 
-use profiler_common::measured::{CALIBRATION, Cookie, PROBE_KINDS, elapsed_ns, probe_kind};
+use profiler_common::measured::{
+    CALIBRATION, Cookie, MeasuredKey, PROBE_KINDS, elapsed_ns, probe_kind,
+};
 use serde::{Deserialize, Serialize};
 
 use super::measure_error::MeasureError;
 use super::measured::{Measured, ProbePoint};
+use super::probing::Probing;
 use super::targets::Targets;
-use crate::sys::clock::thread_ns;
+use crate::sys::clock::{monotonic_ns, thread_ns};
 use crate::sys::proc_fs;
-use crate::units::{FileOffset, VirtualAddress};
+use crate::units::{FileOffset, MonoNs, VirtualAddress};
 
 /// Numbers of functions that are used here: 1 to this.
 pub(super) const FUNCTIONS: u32 = PROBED.len() as u32;
-/// Loops of each kind.
-const BATCHES: usize = 5;
-/// Calls of one loop: 0.1 to 3 ms.
-const CALLS: u32 = 150;
+/// Batches of calls of each kind with which it begins.
+const FIRST_BATCHES: usize = 3;
+/// Calls of one of them: 0.1 to 3 ms.
+const FIRST_CALLS: u32 = 150;
+/// Calls of one batch later on: all kinds together take 2 ms.
+const LATER_CALLS: u32 = 30;
+/// The time from one batch of each kind to the next, and that between those after the first ones:
+/// when something begins to be measured, more runs beside it than a moment later, and where two
+/// processors share a core probes take a third longer then.
+const INTERVAL_NS: u64 = 2_000_000_000;
+const EARLY_INTERVAL_NS: u64 = 250_000_000;
+/// Batches until then.
+const EARLY_BATCHES: u32 = 12;
+/// Batches that are kept of each kind: those of two minutes.
+const MAX_BATCHES: usize = 60;
+/// What was measured so long ago is no news of what probes cost now.
+const OLD_NS: u64 = 600_000_000_000;
+/// Calls without warm caches: all kinds together take 20 ms.
+const COLD_CALLS: usize = 41;
+/// What is written before each of these calls, bytes: more than the caches of one processor hold.
+const COLD_BYTES: usize = 4 << 20;
+const CACHE_LINE: usize = 64;
 /// Most mappings of this program that are looked at.
 const MAX_MAPPINGS: usize = 4096;
 
 global_asm!(
     ".pushsection .text.profiler_probe_calibration, \"ax\", @progbits",
+    // Rust's code that calls them may be in another object.
+    ".globl profiler_calibrate_without",
+    ".hidden profiler_calibrate_without",
+    ".globl profiler_calibrate_emulated",
+    ".hidden profiler_calibrate_emulated",
+    ".globl profiler_calibrate_stepped",
+    ".hidden profiler_calibrate_stepped",
+    ".globl profiler_calibrate_emulated_emulated",
+    ".hidden profiler_calibrate_emulated_emulated",
+    ".globl profiler_calibrate_emulated_stepped",
+    ".hidden profiler_calibrate_emulated_stepped",
+    ".globl profiler_calibrate_stepped_emulated",
+    ".hidden profiler_calibrate_stepped_emulated",
+    ".globl profiler_calibrate_stepped_stepped",
+    ".hidden profiler_calibrate_stepped_stepped",
     ".balign 64",
     // The first instruction is imitated, and the exit is a jump: 1 byte, then 1, then 2.
     "profiler_calibrate_emulated_emulated: push rbp",
@@ -56,11 +98,16 @@ global_asm!(
     "profiler_calibrate_stepped: xor eax, eax",
     "ret",
     ".balign 64",
+    "profiler_calibrate_without: push rbp",
+    "pop rbp",
+    "ret",
+    ".balign 64",
     "2: ret",
     ".popsection",
 );
 
 unsafe extern "C" {
+    safe fn profiler_calibrate_without();
     safe fn profiler_calibrate_emulated();
     safe fn profiler_calibrate_stepped();
     safe fn profiler_calibrate_emulated_emulated();
@@ -69,22 +116,25 @@ unsafe extern "C" {
     safe fn profiler_calibrate_stepped_stepped();
 }
 
-/// Nanoseconds: the middle of several batches, and how far they are apart.
+/// Nanoseconds a call: the middle of all batches, and how far one may be off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProbeCost {
     /// In the call's own times.
     pub inside_ns: f64,
     /// In those of its caller.
     pub outside_ns: f64,
-    /// How far off the sum of both may be for one call: the larger distance from the middle to the
-    /// second lowest and the second highest batch.
+    /// How far off the first may be: the larger distance from the middle to the lowest and the
+    /// highest tenth of the batches, or what cold caches add.
+    pub inside_error_ns: f64,
+    /// How far off the sum of both may be, likewise.
     pub error_ns: f64,
 }
 
 /// By kind of probed call ([`probe_kind`]).
 pub type ProbeCosts = [ProbeCost; PROBE_KINDS];
 
-/// A function and how it is probed.
+/// A function of this program and how it is probed.
+#[derive(Debug)]
 struct Probed {
     function: extern "C" fn(),
     entry_stepped: bool,
@@ -132,108 +182,335 @@ const PROBED: [Probed; 6] = [
     },
 ];
 
-/// Measures each kind: the probes are of this process alone, and detached by whoever asked.
-///
-/// # Errors
-/// [`MeasureError`].
-pub(super) fn measure(
-    measured: &mut Measured,
-    targets: &mut Targets,
-) -> Result<ProbeCosts, MeasureError> {
-    let own = proc_fs::own_pid(std::process::id()).unwrap_or_else(std::process::id);
-    let file = File::open("/proc/self/exe").map_err(|reason| MeasureError::Probes {
-        module: "/proc/self/exe".to_owned(),
-        reason,
-    })?;
-    let file = Arc::new(file);
-    measured.choose(CALIBRATION, Some(&[own]), false, targets)?;
-    let mut points = Vec::new();
-    let mut kinds = Vec::new();
-    for (number, probed) in (1..).zip(&PROBED) {
-        let cookie = Cookie {
-            function: number,
-            instrumentation: CALIBRATION,
-            exit: false,
-            stepped: probed.entry_stepped,
-            entry_stepped: probed.entry_stepped,
-            counted_only: probed.exit.is_none(),
-        };
-        let exit = Cookie {
-            exit: true,
-            stepped: probed.exit_stepped,
-            ..cookie
-        };
-        let entry = offset_of(probed.function).ok_or_else(|| MeasureError::Probes {
-            module: "/proc/self/exe".to_owned(),
-            reason: std::io::Error::other("this program does not find its own functions"),
-        })?;
-        points.push(ProbePoint {
-            offset: entry,
-            cookie,
-        });
-        points.extend(probed.exit.map(|distance| ProbePoint {
-            offset: entry + distance,
-            cookie: exit,
-        }));
-        let without_ns = ns_per_call(probed.function);
-        kinds.push((
-            probe_kind(if probed.exit.is_some() { exit } else { cookie }),
-            without_ns,
-        ));
-    }
-    // All at once: some kernels take a second to detach.
-    measured.attach(&file, "/proc/self/exe", &points, Some(own))?;
-    let mut costs = ProbeCosts::default();
-    for ((number, probed), (kind, without_ns)) in (1..).zip(&PROBED).zip(kinds) {
-        costs[kind] = cost_of(measured, number, probed.function, without_ns);
-    }
-    Ok(costs)
+/// Nanoseconds a call that probes have added.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Added {
+    whole_ns: f64,
+    /// Those between the two snapshots.
+    inside_ns: f64,
 }
 
-/// What is measured of a probed function that takes so long without.
-fn cost_of(
-    measured: &Measured,
+/// What is known of a kind of probed call.
+#[derive(Debug)]
+struct Kind {
+    /// One of [`PROBED`].
+    probed: &'static Probed,
+    /// Its number as a function: its index there, and one.
     number: u32,
-    function: extern "C" fn(),
+    /// A call without probes.
     without_ns: f64,
-) -> ProbeCost {
-    // Its rows are made by the first call.
-    function();
-    let so_far = || {
-        let row = measured.row(number);
-        row.map_or((0, 0), |row| (elapsed_ns(&row.inclusive), row.complete))
-    };
-    let mut batches: Vec<(f64, f64)> = (0..BATCHES)
-        .map(|_| {
-            let before = so_far();
-            let whole_ns = ns_per_call(function) - without_ns;
-            let after = so_far();
-            let calls = after.1.saturating_sub(before.1);
-            let inside_ns = if calls == 0 {
-                0.0
+    /// What the first probes have added to a call with cold caches.
+    cold_ns: f64,
+    /// Where its calls are counted, once there was one.
+    key: Option<MeasuredKey>,
+    batches: VecDeque<Added>,
+}
+
+/// What probes cost: measured where that is needed first, and again and again as long as functions
+/// are measured.
+#[derive(Debug, Default)]
+pub struct Calibration {
+    /// Empty until it was measured.
+    kinds: Vec<Kind>,
+    /// The probes of the functions here are attached.
+    is_attached: bool,
+    /// When the last batch was.
+    last_ns: MonoNs,
+    /// Batches since the probes were attached.
+    since_attached: u32,
+}
+
+impl Calibration {
+    /// What probes cost; `None`: not measured yet.
+    #[must_use]
+    pub fn costs(&self) -> Option<ProbeCosts> {
+        let mut costs = ProbeCosts::default();
+        for kind in &self.kinds {
+            costs[kind.probed.kind()] = cost_of(&kind.batches, kind.cold_ns);
+        }
+        (!self.kinds.is_empty()).then_some(costs)
+    }
+
+    /// Whether it was never measured, or so long ago that it says nothing of now.
+    fn is_old(&self) -> bool {
+        self.kinds.is_empty() || monotonic_ns().saturating_since(self.last_ns) > OLD_NS
+    }
+
+    /// Measures each kind in about a tenth of a second, unless that was done of late, and again
+    /// from now on ([`Calibration::again`]) where the kernel detaches probes fast enough for that.
+    ///
+    /// # Errors
+    /// [`MeasureError`].
+    pub fn begin(
+        &mut self,
+        measured: &mut Measured,
+        targets: &mut Targets,
+    ) -> Result<(), MeasureError> {
+        let goes_on = matches!(Measured::supported()?, Probing::Many { .. });
+        if self.is_attached || (!goes_on && !self.is_old()) {
+            return Ok(());
+        }
+        let begun = self.attach(measured, targets);
+        (self.is_attached, self.since_attached) = (true, 0);
+        if begun.is_ok() {
+            self.measure(measured);
+        }
+        if begun.is_err() || !goes_on {
+            self.detach(measured, targets)?;
+        }
+        begun
+    }
+
+    /// The same, where nothing is going to be measured now.
+    ///
+    /// # Errors
+    /// [`MeasureError`].
+    pub fn once(
+        &mut self,
+        measured: &mut Measured,
+        targets: &mut Targets,
+    ) -> Result<(), MeasureError> {
+        if self.is_attached || !self.is_old() {
+            return Ok(());
+        }
+        self.begin(measured, targets)?;
+        self.end(measured, targets)
+    }
+
+    /// One more batch of each kind, where it is time.
+    pub fn again(&mut self, measured: &Measured, now_ns: MonoNs) {
+        let interval_ns = if self.since_attached < EARLY_BATCHES {
+            EARLY_INTERVAL_NS
+        } else {
+            INTERVAL_NS
+        };
+        if self.is_attached && now_ns.saturating_since(self.last_ns) >= interval_ns {
+            self.batch(measured, LATER_CALLS);
+        }
+    }
+
+    /// Nothing is measured any more.
+    ///
+    /// # Errors
+    /// [`MeasureError`] if the programs cannot be told; the probes are detached in any case.
+    pub fn end(
+        &mut self,
+        measured: &mut Measured,
+        targets: &mut Targets,
+    ) -> Result<(), MeasureError> {
+        if !self.is_attached {
+            return Ok(());
+        }
+        self.batch(measured, LATER_CALLS);
+        self.detach(measured, targets)
+    }
+
+    /// Attaches the probes, which are of this process alone.
+    fn attach(
+        &mut self,
+        measured: &mut Measured,
+        targets: &mut Targets,
+    ) -> Result<(), MeasureError> {
+        const MODULE: &str = "/proc/self/exe";
+        let refused = |reason| MeasureError::Probes {
+            module: MODULE.to_owned(),
+            reason,
+        };
+        let own = proc_fs::own_pid(std::process::id()).unwrap_or_else(std::process::id);
+        let file = Arc::new(File::open(MODULE).map_err(refused)?);
+        let mut points = Vec::new();
+        for (number, probed) in (1..).zip(&PROBED) {
+            let entry = offset_of(probed.function).ok_or_else(|| {
+                refused(std::io::Error::other(
+                    "this program does not find its own functions",
+                ))
+            })?;
+            points.extend(probed.points(number, entry));
+        }
+        if self.is_old() {
+            self.kinds.clear();
+        }
+        if self.kinds.is_empty() {
+            let kinds = (1..).zip(&PROBED).map(|(number, probed)| Kind {
+                probed,
+                number,
+                without_ns: ns_per_call(probed.function, FIRST_CALLS),
+                cold_ns: 0.0,
+                key: None,
+                batches: VecDeque::new(),
+            });
+            self.kinds.extend(kinds);
+        }
+        measured.choose(CALIBRATION, Some(&[own]), false, targets)?;
+        // All at once: some kernels take a second to detach.
+        measured.attach(&file, MODULE, &points, Some(own))
+    }
+
+    fn detach(
+        &mut self,
+        measured: &mut Measured,
+        targets: &mut Targets,
+    ) -> Result<(), MeasureError> {
+        self.is_attached = false;
+        let detached = measured.detach(CALIBRATION, targets);
+        let is_its = |function| function <= FUNCTIONS;
+        measured.remove(|_| false, is_its);
+        measured.remove_callers(|key| is_its(key.function));
+        for kind in &mut self.kinds {
+            kind.key = None;
+        }
+        detached
+    }
+
+    /// The first batches.
+    fn measure(&mut self, measured: &Measured) {
+        // Rows are made by the first call.
+        for kind in &mut self.kinds {
+            (kind.probed.function)();
+        }
+        for (key, _) in measured.rows() {
+            if let Some(kind) = self
+                .kinds
+                .iter_mut()
+                .find(|kind| kind.number == key.function)
+            {
+                kind.key = Some(key);
+            }
+        }
+        let is_first = self.kinds.iter().any(|kind| kind.batches.is_empty());
+        for _ in 0..FIRST_BATCHES {
+            self.batch(measured, FIRST_CALLS);
+        }
+        if is_first {
+            let mut memory = vec![0_u8; COLD_BYTES];
+            for kind in &mut self.kinds {
+                kind.cold_ns = cold_ns(kind.probed.function, &mut memory);
+            }
+        }
+    }
+
+    fn batch(&mut self, measured: &Measured, calls: u32) {
+        for kind in &mut self.kinds {
+            let added = kind.added(measured, calls);
+            if kind.batches.len() == MAX_BATCHES {
+                kind.batches.pop_front();
+            }
+            kind.batches.push_back(added);
+        }
+        self.last_ns = monotonic_ns();
+        self.since_attached = self.since_attached.saturating_add(1);
+    }
+}
+
+impl Kind {
+    /// What its probes add to a call, of so many.
+    fn added(&self, measured: &Measured, calls: u32) -> Added {
+        let inside_ns = || {
+            let row = self.key.as_ref().and_then(|key| measured.row(key));
+            row.map_or(0, |row| elapsed_ns(&row.inclusive))
+        };
+        let before_ns = inside_ns();
+        let whole_ns = ns_per_call(self.probed.function, calls) - self.without_ns;
+        let inside_ns = inside_ns().saturating_sub(before_ns) as f64 / f64::from(calls);
+        let whole_ns = whole_ns.max(0.0);
+        Added {
+            whole_ns,
+            inside_ns: (inside_ns - self.without_ns).clamp(0.0, whole_ns),
+        }
+    }
+}
+
+impl Probed {
+    /// What its probed calls are to whoever subtracts their cost.
+    fn kind(&self) -> usize {
+        probe_kind(self.cookie(0, self.exit.is_some()))
+    }
+
+    const fn cookie(&self, number: u32, exit: bool) -> Cookie {
+        Cookie {
+            function: number,
+            instrumentation: CALIBRATION,
+            exit,
+            stepped: if exit {
+                self.exit_stepped
             } else {
-                after.0.saturating_sub(before.0) as f64 / calls as f64 - without_ns
-            };
-            (whole_ns.max(0.0), inside_ns.max(0.0))
-        })
-        .collect();
-    batches.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let middle = batches[BATCHES / 2];
-    let apart = [middle.0 - batches[1].0, batches[BATCHES - 2].0 - middle.0];
+                self.entry_stepped
+            },
+            entry_stepped: self.entry_stepped,
+            counted_only: self.exit.is_none(),
+        }
+    }
+
+    fn points(&self, number: u32, entry: FileOffset) -> Vec<ProbePoint> {
+        let mut points = vec![ProbePoint {
+            offset: entry,
+            cookie: self.cookie(number, false),
+        }];
+        points.extend(self.exit.map(|distance| ProbePoint {
+            offset: entry + distance,
+            cookie: self.cookie(number, true),
+        }));
+        points
+    }
+}
+
+/// The middle of these batches, and how far calls may be from it: cold caches add to both parts of
+/// a call alike.
+fn cost_of(batches: &VecDeque<Added>, cold_ns: f64) -> ProbeCost {
+    let of = |each: fn(&Added) -> f64| {
+        let mut sorted: Vec<f64> = batches.iter().map(each).collect();
+        sorted.sort_by(f64::total_cmp);
+        let Some(last) = sorted.len().checked_sub(1) else {
+            return (0.0, 0.0);
+        };
+        let middle = sorted[sorted.len() / 2];
+        let cut = (sorted.len() / 10).max(1).min(last / 2);
+        let apart_ns = (middle - sorted[cut]).max(sorted[last - cut] - middle);
+        (middle, apart_ns)
+    };
+    let (whole_ns, whole_apart_ns) = of(|added| added.whole_ns);
+    let (inside_ns, inside_apart_ns) = of(|added| added.inside_ns);
+    let inside_ns = inside_ns.min(whole_ns);
+    let cold_ns = (cold_ns - whole_ns).max(0.0);
+    let cold_inside_ns = if whole_ns > 0.0 {
+        cold_ns * inside_ns / whole_ns
+    } else {
+        0.0
+    };
     ProbeCost {
-        inside_ns: middle.1.min(middle.0),
-        outside_ns: (middle.0 - middle.1).max(0.0),
-        error_ns: apart[0].max(apart[1]),
+        inside_ns,
+        outside_ns: whole_ns - inside_ns,
+        inside_error_ns: inside_apart_ns.max(cold_inside_ns),
+        error_ns: whole_apart_ns.max(cold_ns),
     }
 }
 
 /// What a call takes this thread, with the loop around it.
-fn ns_per_call(function: extern "C" fn()) -> f64 {
+fn ns_per_call(function: extern "C" fn(), calls: u32) -> f64 {
     let began_ns = thread_ns();
-    for _ in 0..CALLS {
+    for _ in 0..calls {
         std::hint::black_box(function)();
     }
-    thread_ns().saturating_sub(began_ns) as f64 / f64::from(CALLS)
+    thread_ns().saturating_sub(began_ns) as f64 / f64::from(calls)
+}
+
+/// What probes add to a call where the program uses more memory between two calls than the caches
+/// hold, that memory's coming back included: the median of pairs with a function that has none.
+fn cold_ns(function: extern "C" fn(), memory: &mut [u8]) -> f64 {
+    let mut took_ns = |function: extern "C" fn()| {
+        let began_ns = monotonic_ns();
+        std::hint::black_box(function)();
+        for line in std::hint::black_box(&mut *memory).chunks_mut(CACHE_LINE) {
+            line[0] = line[0].wrapping_add(1);
+        }
+        monotonic_ns().saturating_since(began_ns) as f64
+    };
+    took_ns(function);
+    let mut added_ns: Vec<f64> = (0..COLD_CALLS)
+        .map(|_| took_ns(function) - took_ns(profiler_calibrate_without))
+        .collect();
+    added_ns.sort_by(f64::total_cmp);
+    added_ns[COLD_CALLS / 2].max(0.0)
 }
 
 /// Where a function of this program lies in its file.
@@ -243,4 +520,38 @@ fn offset_of(function: extern "C" fn()) -> Option<FileOffset> {
     let mut entries = maps.entries.iter();
     let entry = entries.find(|entry| (entry.start..entry.end).contains(&address))?;
     Some(entry.file_offset + (address - entry.start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batches(whole_ns: &[f64]) -> VecDeque<Added> {
+        let added = whole_ns.iter().map(|whole_ns| Added {
+            whole_ns: *whole_ns,
+            inside_ns: whole_ns / 4.0,
+        });
+        added.collect()
+    }
+
+    // Check that a cost is the middle of the batches, that a tenth of them on either side is no
+    // part of its error, and that what cold caches add is.
+    #[test]
+    fn the_error_holds_most_batches_and_cold_caches() {
+        let five = batches(&[900.0, 4000.0, 1000.0, 1020.0, 990.0]);
+        let warm = cost_of(&five, 0.0);
+        assert_eq!((warm.inside_ns, warm.outside_ns), (250.0, 750.0));
+        assert_eq!((warm.inside_error_ns, warm.error_ns), (5.0, 20.0));
+
+        let cold = cost_of(&five, 1300.0);
+        assert_eq!((cold.inside_ns, cold.outside_ns), (250.0, 750.0));
+        assert_eq!((cold.inside_error_ns, cold.error_ns), (75.0, 300.0));
+
+        let mut many: Vec<f64> = (0..40).map(|batch| 1000.0 + f64::from(batch % 2)).collect();
+        many.extend([5000.0; 4]);
+        let many = cost_of(&batches(&many), 0.0);
+        assert_eq!(many.error_ns, 1.0);
+        let none = cost_of(&VecDeque::new(), 0.0);
+        assert_eq!(none, ProbeCost::default());
+    }
 }

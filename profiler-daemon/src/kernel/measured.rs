@@ -13,7 +13,6 @@ use profiler_common::measured::{
 use tracing::warn;
 
 use super::batch;
-use super::calibration::{self, ProbeCosts};
 use super::maps::{Maps, SharedMap, preallocated};
 use super::measure_error::MeasureError;
 use super::probe_program::Probe;
@@ -101,10 +100,13 @@ impl Measured {
         probes::supported()
     }
 
-    /// Points that are attached.
+    /// Points that are attached, but for those of calibration.
     #[must_use]
     pub fn points(&self) -> usize {
-        self.probes.attached().count()
+        let points = self.probes.attached();
+        points
+            .filter(|point| point.instrumentation() != CALIBRATION)
+            .count()
     }
 
     /// Those of one instrumentation.
@@ -173,25 +175,9 @@ impl Measured {
         probes.attach(file, module, points, pid)
     }
 
-    /// What each kind of probed call costs here, measured in about a tenth of a second on functions
-    /// of this program.
-    ///
-    /// # Errors
-    /// [`MeasureError`].
-    pub fn calibrate(&mut self, targets: &mut Targets) -> Result<ProbeCosts, MeasureError> {
-        let costs = calibration::measure(self, targets);
-        self.detach(CALIBRATION, targets)?;
-        let is_its = |function| function <= calibration::FUNCTIONS;
-        self.remove(|_| false, is_its);
-        self.remove_callers(|key| is_its(key.function));
-        costs
-    }
-
-    /// The calls of one function so far, of all threads.
-    pub(super) fn row(&self, function: u32) -> Option<MeasuredRow> {
-        let mut rows = self.rows().into_iter();
-        rows.find(|(key, _)| key.function == function)
-            .map(|(_, row)| row)
+    /// The calls that one thread made of one function so far.
+    pub(super) fn row(&self, key: &MeasuredKey) -> Option<MeasuredRow> {
+        self.rows.get(key, 0).ok()
     }
 
     /// Detaches the probes of an instrumentation that are of this process alone.

@@ -55,7 +55,7 @@ use log::ProgramLog;
 use refusal::tick_refused;
 use variant::Variant;
 
-pub use calibration::{ProbeCost, ProbeCosts};
+pub use calibration::{Calibration, ProbeCost, ProbeCosts};
 pub use calls::CallHooks;
 pub use cost::{Costs, MapCost, ProgramCost};
 pub use counts::{Counts, Work};

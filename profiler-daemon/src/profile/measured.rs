@@ -13,7 +13,7 @@ use profiler_common::{
 use serde::{Deserialize, Serialize};
 
 use super::now::At;
-use crate::kernel::ProbeCosts;
+use crate::kernel::{ProbeCost, ProbeCosts};
 use crate::processes::{ids::ProcessKey, module::ModuleId};
 use crate::units::{ModuleAddress, MonoNs};
 
@@ -321,8 +321,8 @@ pub(super) fn sum(counted: &Counted) -> Option<u128> {
 
 /// Whether costs are numbers that a probe can have.
 pub(super) fn are_costs(costs: &ProbeCosts) -> bool {
-    let numbers = costs.iter();
-    let mut numbers = numbers.flat_map(|of| [of.inside_ns, of.outside_ns, of.error_ns]);
+    let numbers = |of: &ProbeCost| [of.inside_ns, of.outside_ns, of.inside_error_ns, of.error_ns];
+    let mut numbers = costs.iter().flat_map(numbers);
     numbers.all(|ns| (0.0..=MAX_PROBE_NS).contains(&ns))
 }
 

@@ -139,7 +139,7 @@ impl CallValues {
         let direct_ns = cost(&calls.probes_direct, |kind| costs[kind].outside_ns);
         let probe_ns = own_ns + below_ns;
         let exclusive_probe_ns = cost(&calls.probes_own, inside) + direct_ns;
-        let error_ns = cost(&calls.probes_outermost, |kind| costs[kind].error_ns)
+        let error_ns = cost(&calls.probes_outermost, |kind| costs[kind].inside_error_ns)
             + cost(&calls.probes_below, |kind| costs[kind].error_ns);
         let per_call_ns = if calls.outermost == 0 {
             0.0

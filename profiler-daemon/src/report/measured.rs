@@ -31,7 +31,7 @@ pub struct Measured {
     pub spans: Vec<SpanValues>,
     /// What probes of functions took in all, nanoseconds: subtracted from their values.
     pub probes_ns: u64,
-    /// What they cost here, measured when the first function was.
+    /// What they cost here, measured before and while functions were.
     pub probe_costs: Vec<KindCost>,
 }
 
@@ -178,11 +178,13 @@ mod tests {
         costs[2] = ProbeCost {
             inside_ns: 100.0,
             outside_ns: 400.0,
+            inside_error_ns: 10.0,
             error_ns: 10.0,
         };
         costs[3] = ProbeCost {
             inside_ns: 700.0,
             outside_ns: 5_000.0,
+            inside_error_ns: 20.0,
             error_ns: 50.0,
         };
         let file = Arc::new(File::open("/proc/self/exe").unwrap());
@@ -271,7 +273,7 @@ mod tests {
         let values = &report.functions[0].values;
         assert_eq!((values.calls, values.outermost), (2000, 2000));
         assert_eq!(values.probe_ns, 2000 * 700 + 4000 * 500);
-        assert_eq!(values.error_ns, 2000 * 50 + 4000 * 10);
+        assert_eq!(values.error_ns, 2000 * 20 + 4000 * 10);
         assert_eq!(values.elapsed.inclusive_ns, 20_000_000 - values.probe_ns);
         assert_eq!(
             values.elapsed.exclusive_ns,

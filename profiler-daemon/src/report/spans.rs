@@ -354,6 +354,7 @@ mod tests {
         costs[0] = ProbeCost {
             inside_ns: 0.0,
             outside_ns: 1_000.0,
+            inside_error_ns: 0.0,
             error_ns: 0.0,
         };
         let (_, spans) = followed(&[long, short, span()], &costs, MonoNs::ZERO);

@@ -62,7 +62,7 @@ impl Measuring {
         });
         Measured {
             functions: Arc::new(functions.collect()),
-            costs: self.costs.unwrap_or_default(),
+            costs: self.costs(),
             counted: Arc::clone(&self.counted),
         }
     }

@@ -95,7 +95,7 @@ impl Measuring {
     pub(super) fn keep_budgets(&mut self, kernel: &mut Kernel, now_ns: MonoNs) {
         let took_ns = now_ns.saturating_since(self.looked_ns) as f64;
         self.looked_ns = now_ns;
-        let costs = self.costs.unwrap_or_default();
+        let costs = self.costs();
         let mut hits: HashMap<u32, Vec<Hits>> = HashMap::new();
         for ((pid, number), count) in self.spent.drain() {
             let function = self.functions.get(&number);

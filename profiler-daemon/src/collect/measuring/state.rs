@@ -113,7 +113,7 @@ impl Measuring {
             measured: MeasuredFunctions {
                 functions: functions.into_values().collect(),
                 items: one.spanning.state(monotonic_ns()),
-                costs: self.costs.unwrap_or_default(),
+                costs: self.costs(),
             },
         })
     }

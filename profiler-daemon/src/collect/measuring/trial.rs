@@ -112,7 +112,7 @@ impl Measuring {
 
     /// What these functions would cost where they are called.
     fn hits(&self, tried: &[(u32, Trial)]) -> Vec<Hits> {
-        let costs = self.costs.unwrap_or_default();
+        let costs = self.costs();
         let mut counts: HashMap<(u32, u32), u64> = HashMap::new();
         for (key, row) in &self.living {
             *counts.entry((key.thread.pid, key.function)).or_default() += row.calls;
