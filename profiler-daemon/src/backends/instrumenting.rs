@@ -71,11 +71,11 @@ impl Live {
 
 fn failure(why: NotBegun) -> InstrumentationFailure {
     match why {
-        NotBegun::Busy | NotBegun::Late => Unavailable(why.to_string()).into(),
+        NotBegun::Busy | NotBegun::Late => Unavailable(why.into()).into(),
         NotBegun::Unanswered(why) => unavailable(why).into(),
         NotBegun::NotChosen(_)
         | NotBegun::Unknown(_)
         | NotBegun::NoPoint(_)
-        | NotBegun::Refused(_) => InstrumentationFailure::Refused(why.to_string()),
+        | NotBegun::Refused(_) => InstrumentationFailure::Refused(why.into()),
     }
 }

@@ -185,7 +185,7 @@ impl Live {
             return Ok(());
         }
         let ready = self.readiness();
-        ready.map_err(|missing| Unavailable(missing.join("; ")))
+        ready.map_err(|missing| Unavailable(missing.join("; ").into()))
     }
 
     /// The snapshot, or a newer one.
@@ -231,7 +231,7 @@ impl Live {
             memory: &self.memory(state, own),
             requests: &self.requests,
         };
-        metrics::exposition(&input).map_err(|error| Unavailable(error.to_string()))
+        metrics::exposition(&input).map_err(|error| Unavailable(error.into()))
     }
 
     async fn change_sessions(
@@ -246,14 +246,14 @@ impl Live {
             .map_err(unavailable)?;
         changed.map_err(|unchanged| match unchanged {
             SessionUnchanged::Refused(refusal) => refusal.into(),
-            SessionUnchanged::NoPass => Unavailable(unchanged.to_string()).into(),
+            SessionUnchanged::NoPass => Unavailable(unchanged.into()).into(),
         })
     }
 
     async fn change_targets(&self, targets: Targets) -> Result<Targets, TargetsFailure> {
         let set = self.access.set_targets(targets).await;
         set.map_err(unavailable)?
-            .map_err(|refused| TargetsFailure::Refused(refused.to_string()))
+            .map_err(|refused| TargetsFailure::Refused(refused.into()))
     }
 }
 
@@ -442,7 +442,7 @@ fn degraded(
 }
 
 pub(super) fn unavailable(unanswered: Unanswered) -> Unavailable {
-    Unavailable(unanswered.to_string())
+    Unavailable(unanswered.into())
 }
 
 /// What a lock protects here is replaced whole, so a thread that broke while holding it left

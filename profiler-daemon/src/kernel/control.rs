@@ -38,10 +38,7 @@ impl ControlElement {
     pub(super) fn write(&mut self) -> Result<(), StartError> {
         self.map
             .set(0, self.value, 0)
-            .map_err(|error| StartError::Map {
-                map: "CONTROL",
-                reason: error.to_string(),
-            })
+            .map_err(|error| StartError::map("CONTROL", error))
     }
 
     /// Threads are evaluated anew at their next event, once this is written.

@@ -5,7 +5,7 @@
 //! received is never more than the totals, and the difference, "not yet attributed", is exact and
 //! never negative.
 
-use aya::maps::{HashMap, MapData, MapError, RingBuf, Stack};
+use aya::maps::{HashMap, MapData, RingBuf, Stack};
 use profiler_common::clock::NO_CALL;
 use profiler_common::kinds::{Primary, WaitNs};
 use profiler_common::records::{
@@ -172,19 +172,15 @@ impl Drain {
 
     /// All slots but 0, which means "none", and all rows; the lowest on top.
     fn fill_free_lists(&mut self) -> Result<(), StartError> {
-        let fail = |map, error: MapError| StartError::Map {
-            map,
-            reason: error.to_string(),
-        };
         for slot in (1..self.threads.len() as u32).rev() {
             self.free_slots
                 .push(slot, 0)
-                .map_err(|error| fail("FREE_SLOTS", error))?;
+                .map_err(|error| StartError::map("FREE_SLOTS", error))?;
         }
         for row in (1..self.rows.len() as u32).rev() {
             self.free_rows
                 .push(row, 0)
-                .map_err(|error| fail("FREE_CALL_ROWS", error))?;
+                .map_err(|error| StartError::map("FREE_CALL_ROWS", error))?;
         }
         Ok(())
     }
@@ -243,10 +239,7 @@ impl Drain {
             self.stacks_per_drain,
             |key: BatchKey, value: Value| pass.sums.push(stack_sum(&key.0, &value.0)),
         )
-        .map_err(|error| StartError::Map {
-            map: "SUMS",
-            reason: error.to_string(),
-        })?;
+        .map_err(|error| StartError::map("SUMS", error))?;
         self.threads_used = reach(self.threads_used, self.threads.len(), |slot| {
             self.threads.read(slot).tid != 0
         });

@@ -38,10 +38,7 @@ pub(super) fn load(settings: &KernelSettings, variant: Variant) -> Result<Loaded
     let creates_at_switch = variant.creates_at_switch(&types);
     drop(bytes);
     let create_at_switch = u32::from(creates_at_switch);
-    let kernel_types = Btf::from_sys_fs().map_err(|error| StartError::Map {
-        map: "BTF",
-        reason: error.to_string(),
-    })?;
+    let kernel_types = Btf::from_sys_fs().map_err(|error| StartError::map("BTF", error))?;
     let max_tick_shift = max_tick_shift(settings.frequency_hz);
     let mut loader = EbpfLoader::new();
     loader

@@ -177,7 +177,7 @@ impl Kernel {
             .start(&mut kernel.programs, &mut kernel.costs)?;
         kernel.programs.attach_all()?;
         let started = kernel.ticks.start();
-        started.map_err(|error| tick_refused(&error))?;
+        started.map_err(tick_refused)?;
         Ok(kernel)
     }
 

@@ -405,7 +405,7 @@ impl Source for Fake {
             tokio::time::sleep(self.delay).await;
             self.snapshots.fetch_add(1, Ordering::Relaxed);
             if self.unavailable {
-                return Err(Unavailable("the kernel's maps cannot be read".to_owned()));
+                return Err(Unavailable("the kernel's maps cannot be read".into()));
             }
             Ok(match &self.live {
                 Some(live) => Arc::new(live.lock().unwrap().next()),
@@ -456,7 +456,7 @@ impl Source for Fake {
             Ok(instrumentation(&state, no_caller))
         } else {
             let why = format!("there is no process {}", wanted.whom.pids[0]);
-            Err(InstrumentationFailure::Refused(why))
+            Err(InstrumentationFailure::Refused(why.into()))
         };
         Box::pin(std::future::ready(answer))
     }
@@ -540,10 +540,10 @@ impl Source for Fake {
 
     fn set_targets(&self, targets: Targets) -> BoxFuture<'_, Result<Targets, TargetsFailure>> {
         let answer = if self.unavailable {
-            Err(Unavailable("too many requests wait for the collector".to_owned()).into())
+            Err(Unavailable("too many requests wait for the collector".into()).into())
         } else if targets.cgroups.iter().any(|cgroup| cgroup == "/missing") {
             Err(TargetsFailure::Refused(
-                "there is no control group /missing".to_owned(),
+                "there is no control group /missing".into(),
             ))
         } else {
             *self.targets.lock().unwrap() = targets.clone();
@@ -556,7 +556,7 @@ impl Source for Fake {
         &self,
         change: SessionChange,
     ) -> BoxFuture<'_, Result<(SessionChanged, Arc<Snapshot>), SessionFailure>> {
-        let unavailable = Unavailable("the kernel's maps cannot be read".to_owned());
+        let unavailable = Unavailable("the kernel's maps cannot be read".into());
         let changed = if self.unavailable {
             Err(unavailable.into())
         } else {
@@ -567,7 +567,7 @@ impl Source for Fake {
 
     fn metrics(&self) -> BoxFuture<'_, Result<String, Unavailable>> {
         let answer = if self.unavailable {
-            Err(Unavailable("the kernel's maps cannot be read".to_owned()))
+            Err(Unavailable("the kernel's maps cannot be read".into()))
         } else {
             Ok("# a comment\n".repeat(self.metrics_bytes / 12))
         };
