@@ -12,7 +12,7 @@ use crate::processes::live::Processes;
 use crate::processes::module::ModuleId;
 use crate::profile::frames::{Frame, FrameId, FrameTable, Marks};
 use crate::sys::proc_fs;
-use crate::units::{BootNs, MonoNs, VirtualAddress};
+use crate::units::{BootNs, ModuleOffset, MonoNs, VirtualAddress};
 
 /// Calls of one function by where they were made from; `None`: from further places.
 pub type Callers = HashMap<Option<FrameId>, CallerRow>;
@@ -123,7 +123,7 @@ fn place(
         },
         None => Frame {
             module: ModuleId::UNKNOWN,
-            offset: address.get(),
+            offset: ModuleOffset::of_address(address),
         },
     };
     frames.intern_for(processes.owner(process), frame)

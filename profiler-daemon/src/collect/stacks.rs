@@ -15,7 +15,7 @@ use crate::processes::live::Processes;
 use crate::processes::module::{ModuleId, ModuleMarks};
 use crate::processes::shares::{HolderId, Refused, Shares};
 use crate::profile::frames::{Frame, FrameId, FrameTable, Marks};
-use crate::units::{BootNs, MonoNs, VirtualAddress};
+use crate::units::{BootNs, ModuleOffset, MonoNs, VirtualAddress};
 
 use super::nameless_code::NamelessCode;
 use super::own_frames::OwnFrames;
@@ -236,11 +236,8 @@ impl Stacks {
                 end = Some(StackEnd::TRUNCATED);
                 break;
             }
-            match processes.resolve(
-                key,
-                MonoNs::new(head.time_ns),
-                VirtualAddress::new(*address),
-            ) {
+            let address = VirtualAddress::new(*address);
+            match processes.resolve(key, MonoNs::new(head.time_ns), address) {
                 Some(place) => {
                     let inner = frames.last().map(|inner| table.get(*inner).module);
                     let frame = if processes.is_nameless(place.module) {
@@ -258,7 +255,7 @@ impl Stacks {
                     unmapped = true;
                     let frame = Frame {
                         module: ModuleId::UNKNOWN,
-                        offset: *address,
+                        offset: ModuleOffset::of_address(address),
                     };
                     frames.push(table.intern_for(owner, frame));
                 }

@@ -110,8 +110,8 @@ fn nameless_code_stays_together() {
         );
         let key = seen.processes.link(2, MonoNs::new(1), BootNs::new(1));
         let frames = seen.stacks.user(key, 0, 7).unwrap().frames;
-        assert_eq!(seen.table.get(frames[1]).offset, 0);
-        innermost.push(seen.table.get(frames[3]).offset);
+        assert_eq!(seen.table.get(frames[1]).offset, ModuleOffset::ZERO);
+        innermost.push(seen.table.get(frames[3]).offset.get());
     }
     assert_eq!(innermost, [0x5010, 0x5020, 0x5030, 0, 0, 0x5020]);
 }

@@ -19,6 +19,7 @@ use crate::processes::{
     module::{ModuleId, ModuleMarks},
     shares::{HolderId, Owner, Refused, Shares},
 };
+use crate::units::ModuleOffset;
 
 /// Frames per shared chunk.
 const CHUNK: usize = if cfg!(test) { 16 } else { 4096 };
@@ -33,7 +34,7 @@ pub struct Frame {
     /// The module.
     pub module: ModuleId,
     /// File offset in an ELF file; the address itself for `[kernel]`, `[jit]` and `[unknown]`.
-    pub offset: u64,
+    pub offset: ModuleOffset,
 }
 
 /// The number of a [`Frame`].

@@ -9,7 +9,7 @@ use super::*;
 fn frame(offset: u64) -> Frame {
     Frame {
         module: ModuleId(5),
-        offset,
+        offset: ModuleOffset::new(offset),
     }
 }
 

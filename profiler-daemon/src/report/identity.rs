@@ -15,6 +15,7 @@ use crate::{
         lines::{Code, NoLine, Step},
         names::{FunctionKind, Unnamed},
     },
+    units::ModuleOffset,
 };
 
 /// An inlined function that the debug information does not name.
@@ -26,7 +27,7 @@ pub(super) struct Identity<'n> {
     module: ModuleId,
     name: Cow<'n, str>,
     /// Told apart where frames are.
-    offset: Option<u64>,
+    offset: Option<ModuleOffset>,
     /// It is no function but the beginning of a section of this kind.
     section: Option<&'static str>,
     inlined: bool,
@@ -113,7 +114,7 @@ fn at_line<'n>(
     function: Function<'n>,
     code: Option<&'n Code>,
     level: CodeLevel,
-    offset: u64,
+    offset: ModuleOffset,
 ) -> Vec<Function<'n>> {
     let known: &[Step] = match code.map(|code| &code.steps) {
         Some(Ok(steps)) => steps,

@@ -23,7 +23,7 @@ use crate::{
     processes::module::ModuleKind,
     profile::snapshot::Snapshot,
     report::names::{Lines, Names},
-    units::ModuleAddress,
+    units::{ModuleAddress, ModuleOffset},
 };
 
 /// One line of one function.
@@ -317,7 +317,7 @@ impl InstructionRow {
             line: function.source.and_then(|source| source.line),
             kind: kind_name(function.kind),
             line_unknown: function.no_line.map(|why| why.name()),
-            place: function.offset,
+            place: function.offset.map(ModuleOffset::get),
             text: text(function),
             values,
         }

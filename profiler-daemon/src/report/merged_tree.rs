@@ -32,7 +32,7 @@ use crate::{
         lines::{NoLine, SourceLine},
         names::FunctionKind,
     },
-    units::ModuleAddress,
+    units::{ModuleAddress, ModuleOffset},
 };
 
 /// The names of what was folded.
@@ -87,7 +87,7 @@ pub(super) struct Function<'n> {
     pub(super) address: Option<ModuleAddress>,
     pub(super) kind: FunctionKind,
     /// The place in the module, where places are told apart.
-    pub(super) offset: Option<u64>,
+    pub(super) offset: Option<ModuleOffset>,
     /// It is no function but the beginning of a section.
     pub(super) section: Option<Section>,
     /// It has no symbol: the compiler put it into the function that calls it.

@@ -24,7 +24,7 @@ use crate::{
     processes::module::{ModuleId, ModuleKind},
     profile::{over::Span, snapshot::Snapshot},
     report::names::Names,
-    units::UnixNs,
+    units::{ModuleOffset, UnixNs},
 };
 
 /// Most nodes of an answer, those that stand for cut ones not counted; of more, the smallest are
@@ -346,7 +346,7 @@ impl NumberTables {
             name: of.name.clone().into_owned(),
             module,
             kind: kind_name(of.kind),
-            offset: of.offset,
+            offset: of.offset.map(ModuleOffset::get),
             in_module: of.module != ModuleId::UNKNOWN,
             section: of.section.clone(),
         });

@@ -56,7 +56,7 @@ fn any_text_is_meant_by_a_star() {
 fn names_as_people_type_them() {
     let meant = |function: &str, raw: &str| {
         let readable = demangle(raw);
-        pattern(&format!("app:{function}")).is_of_function(raw, &readable, 0x10)
+        pattern(&format!("app:{function}")).is_of_function(raw, &readable, ModuleAddress::new(0x10))
     };
     assert!(meant("parse", "parse.constprop.0"));
     assert!(meant("parse", "parse.isra.0.part.1"));

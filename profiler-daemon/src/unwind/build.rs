@@ -18,6 +18,7 @@ use super::{
     rule::{Bytes, Rule},
     table::{BuildStats, UnwindTable},
 };
+use crate::units::ModuleAddress;
 
 /// Bytes of unwind information after which it is asked whether to go on. A function counts as
 /// [`FUNCTION_BYTES`] more: it runs the instructions that it shares with others, too.
@@ -65,8 +66,9 @@ pub fn build(
         frames => {
             let section = frames.as_ref().ok();
             let section = section.filter(|section| section.form != FrameForm::DebugFrame);
-            let (address, section) =
-                section.map_or((0, &[][..]), |section| (section.address, &section.bytes));
+            let (address, section) = section.map_or((ModuleAddress::ZERO, &[][..]), |section| {
+                (section.address, &section.bytes)
+            });
             let frames = Frames::new(EhFrame::from(bytes(section)), section, address, false);
             finish(elf, file, frames, go, limits, keep_going)
         }
@@ -114,7 +116,7 @@ where
     let start = elf
         .segments
         .first()
-        .map_or(0, |segment| segment.address.get());
+        .map_or(ModuleAddress::ZERO, |segment| segment.address);
     let mut rows = RowBuilder::new(start, limits.max_rows);
     rows.push(start, gap)?;
     let mut unasked_bytes = 0;
@@ -141,7 +143,9 @@ where
             }
             (RulesAt::Go(_), None) => {}
         }
-        let next = spans.get(index + 1).map_or(u64::MAX, |next| next.start);
+        let next = spans
+            .get(index + 1)
+            .map_or(ModuleAddress::new(u64::MAX), |next| next.start);
         if next - span.end >= PADDING_BYTES {
             rows.push(span.end, gap)?;
         }

@@ -35,7 +35,7 @@ use profiler_daemon::stages::instrumenting::Wanted;
 use profiler_daemon::stages::spanning::{Followed, SpanChooser};
 use profiler_daemon::symbols::lines::{Code, LineTable, NoLine, SourceLine, Step};
 use profiler_daemon::symbols::names::{FunctionKind, FunctionName};
-use profiler_daemon::units::{BootNs, FileOffset, ModuleAddress, MonoNs, UnixNs};
+use profiler_daemon::units::{BootNs, FileOffset, ModuleAddress, ModuleOffset, MonoNs, UnixNs};
 
 /// The process that runs, its start in ticks, and the one that was dropped.
 pub(crate) const RUNNING: u32 = 42;
@@ -250,7 +250,7 @@ fn profile() -> Profile {
         .map(|offset| {
             profile.frames().intern(Frame {
                 module: ModuleId::JIT,
-                offset: 0x1000 + offset,
+                offset: ModuleOffset::new(0x1000 + offset),
             })
         })
         .collect();
@@ -510,7 +510,7 @@ impl Source for Fake {
                 module: frame.module,
                 offset: frame.offset,
             };
-            (place, code(frame.offset))
+            (place, code(frame.offset.get()))
         };
         let table: LineTable = frames.into_iter().map(code).collect();
         let lines: Arc<dyn Lines + Send + Sync> = Arc::new(table);
