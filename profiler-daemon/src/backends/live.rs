@@ -11,7 +11,7 @@ use profiler_common::unwind::UnwindFailure;
 use tracing::{error, info};
 
 use crate::api::{
-    AttachedProgram, Coverage, Degraded, FileWithoutInformation, LineReading, Measuring, OwnCost,
+    AttachedProgram, Coverage, Degraded, FileWithoutInformation, LineReading, OwnCost,
     ProfileMemory, ProgramCost, Status, Unwinding,
 };
 use crate::api::{
@@ -316,7 +316,7 @@ impl Source for Live {
                     .collect(),
             },
             spending: state.map(spending::status).unwrap_or_default(),
-            instrumentation: state.map(measuring).unwrap_or_default(),
+            instrumentation: state.map(|state| state.measuring).unwrap_or_default(),
             profile: ProfileMemory {
                 stack_bytes: state.map_or(0, |state| state.stack_bytes),
                 stack_max_bytes: self.config.limits.profile_stack_bytes as u64,
@@ -475,16 +475,6 @@ fn kernel_bytes(state: &CollectorState) -> u64 {
         .unwinding
         .map_or(0, |unwinding| unwinding.fill.allocated_bytes);
     maps + rows
-}
-
-/// Functions that are measured.
-fn measuring(state: &CollectorState) -> Measuring {
-    let counts = state.measuring;
-    Measuring {
-        running: counts.running,
-        points: counts.points,
-        given_up: counts.given_up,
-    }
 }
 
 /// How far user stacks can be followed.

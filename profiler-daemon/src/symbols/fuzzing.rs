@@ -181,7 +181,7 @@ pub(crate) fn debug_lines(input: &[u8]) {
         }
     });
     panics_may_be_caught();
-    lines::fuzzing::check(&file, addresses);
+    lines::fuzzing::check(&file, addresses.map(ModuleAddress::new));
 }
 
 /// A program file; or, where it is none, a section with notes of USDT points, which is put into one

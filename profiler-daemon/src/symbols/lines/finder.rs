@@ -294,7 +294,7 @@ impl Finder {
         }
         while !left.is_empty() && Instant::now() < deadline {
             piece.next("lines of a file");
-            let answer = ask(left.iter().map(|(_, address)| address.get()).collect());
+            let answer = ask(left.iter().map(|(_, address)| *address).collect());
             self.count(&answer);
             let found = answer.found.len();
             let blamed = match (found, answer.rest) {
