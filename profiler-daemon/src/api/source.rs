@@ -15,7 +15,7 @@ use crate::profile::sessions::{SessionChange, SessionChanged, SessionRefusal};
 use crate::profile::snapshot::Snapshot;
 use crate::report::Instrumentation;
 use crate::report::names::{Lines, Names};
-use crate::stages::instrumenting::Wanted;
+use crate::stages::instrumenting::InstrumentationRequest;
 
 /// An answer that comes later.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -111,7 +111,7 @@ pub trait Source: Send + Sync + 'static {
     /// Has functions measured from now on; with `dry_run` only says what that would be.
     fn instrument(
         &self,
-        _wanted: Wanted,
+        _wanted: InstrumentationRequest,
         _dry_run: bool,
     ) -> BoxFuture<'_, Result<Instrumentation, InstrumentationFailure>> {
         let none = InstrumentationFailure::Refused("there is no kernel behind this".into());

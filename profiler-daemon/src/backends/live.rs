@@ -26,7 +26,7 @@ use crate::profile::sessions::{SessionChange, SessionChanged};
 use crate::profile::snapshot::Snapshot;
 use crate::report::Instrumentation;
 use crate::report::names::{Lines, Names};
-use crate::stages::instrumenting::{Turns, Wanted};
+use crate::stages::instrumenting::{InstrumentationRequest, Turns};
 use crate::stages::{Access, Unanswered};
 use crate::symbols::lines::NoLine;
 use crate::symbols::lines::finder::LineCounts;
@@ -161,7 +161,7 @@ impl Live {
     pub(super) fn memory(
         &self,
         state: Option<&CollectorState>,
-        own: own_cost::OwnCost,
+        own: own_cost::ResourceUsage,
     ) -> Vec<MemoryPart> {
         let symbols = self.access.symbol_counts();
         let lines = self.access.line_counts();
@@ -213,7 +213,7 @@ impl Live {
         let facts = lock(&self.facts).clone();
         let state = state.as_ref();
         let pulses: Vec<Pulse> = self.access.heartbeats().pulses(monotonic_ns()).collect();
-        let own = own_cost::OwnCost::now();
+        let own = own_cost::ResourceUsage::now();
         let input = MetricsInput {
             version: &facts.version,
             kernel_release: &facts.kernel_release,
@@ -284,7 +284,7 @@ impl Source for Live {
         let state = lock(&self.known).state.clone();
         let state = state.as_deref();
         let pulses: Vec<Pulse> = self.access.heartbeats().pulses(monotonic_ns()).collect();
-        let own = own_cost::OwnCost::now();
+        let own = own_cost::ResourceUsage::now();
         let mut settings = self.config.in_force();
         settings.insert("targets".to_owned(), self.targets().in_force().into());
         let degraded = degraded(&facts, state, &pulses);
@@ -373,7 +373,7 @@ impl Source for Live {
 
     fn instrument(
         &self,
-        wanted: Wanted,
+        wanted: InstrumentationRequest,
         dry_run: bool,
     ) -> BoxFuture<'_, Result<Instrumentation, InstrumentationFailure>> {
         Box::pin(self.instrumented(wanted, dry_run))

@@ -14,8 +14,8 @@ use profiler_common::measured::{CALIBRATION, Cookie, PROBE_KINDS, elapsed_ns, pr
 use serde::{Deserialize, Serialize};
 
 use super::measure_error::MeasureError;
-use super::measured::{Measured, ProbePoint};
-use super::targets::Targets;
+use super::measured::{FunctionProbes, ProbePoint};
+use super::targets::TargetControl;
 use crate::sys::clock::thread_ns;
 use crate::sys::proc_fs;
 use crate::units::{FileOffset, VirtualAddress};
@@ -85,7 +85,7 @@ pub struct ProbeCost {
 pub type ProbeCosts = [ProbeCost; PROBE_KINDS];
 
 /// A function and how it is probed.
-struct Probed {
+struct CalibratedProbe {
     function: extern "C" fn(),
     entry_stepped: bool,
     exit_stepped: bool,
@@ -93,38 +93,38 @@ struct Probed {
     exit: Option<u64>,
 }
 
-const PROBED: [Probed; 6] = [
-    Probed {
+const PROBED: [CalibratedProbe; 6] = [
+    CalibratedProbe {
         function: profiler_calibrate_emulated,
         entry_stepped: false,
         exit_stepped: false,
         exit: None,
     },
-    Probed {
+    CalibratedProbe {
         function: profiler_calibrate_stepped,
         entry_stepped: true,
         exit_stepped: false,
         exit: None,
     },
-    Probed {
+    CalibratedProbe {
         function: profiler_calibrate_emulated_emulated,
         entry_stepped: false,
         exit_stepped: false,
         exit: Some(2),
     },
-    Probed {
+    CalibratedProbe {
         function: profiler_calibrate_emulated_stepped,
         entry_stepped: false,
         exit_stepped: true,
         exit: Some(2),
     },
-    Probed {
+    CalibratedProbe {
         function: profiler_calibrate_stepped_emulated,
         entry_stepped: true,
         exit_stepped: false,
         exit: Some(2),
     },
-    Probed {
+    CalibratedProbe {
         function: profiler_calibrate_stepped_stepped,
         entry_stepped: true,
         exit_stepped: true,
@@ -137,8 +137,8 @@ const PROBED: [Probed; 6] = [
 /// # Errors
 /// [`MeasureError`].
 pub(super) fn measure(
-    measured: &mut Measured,
-    targets: &mut Targets,
+    measured: &mut FunctionProbes,
+    targets: &mut TargetControl,
 ) -> Result<ProbeCosts, MeasureError> {
     let own = proc_fs::own_pid(std::process::id()).unwrap_or_else(std::process::id);
     let file = File::open("/proc/self/exe").map_err(|reason| MeasureError::Probes {
@@ -192,7 +192,7 @@ pub(super) fn measure(
 
 /// What is measured of a probed function that takes so long without.
 fn cost_of(
-    measured: &Measured,
+    measured: &FunctionProbes,
     number: u32,
     function: extern "C" fn(),
     without_ns: f64,

@@ -6,7 +6,7 @@ use profiler_common::records::{Control, FIRST_GENERATION};
 
 use super::maps::Maps;
 use super::refusal::StartError;
-use super::settings::SystemCalls;
+use super::settings::TracedSystemCalls;
 
 /// The element, and what it is to be.
 pub(super) struct ControlElement {
@@ -20,7 +20,7 @@ impl ControlElement {
     ///
     /// # Errors
     /// [`StartError::Map`] if the map is missing.
-    pub(super) fn new(maps: &mut Maps<'_>, calls: SystemCalls) -> Result<Self, StartError> {
+    pub(super) fn new(maps: &mut Maps<'_>, calls: TracedSystemCalls) -> Result<Self, StartError> {
         Ok(Self {
             map: maps.typed("CONTROL")?,
             value: Control {

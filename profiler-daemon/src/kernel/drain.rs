@@ -9,7 +9,8 @@ use aya::maps::{HashMap, MapData, RingBuf, Stack};
 use profiler_common::clock::NO_CALL;
 use profiler_common::kinds::{Primary, WaitNs};
 use profiler_common::records::{
-    END_MASK, NO_SLOT, Reserve, StackHead, SumKey, SumValue, SyscallKey, SyscallRow, ThreadRecord,
+    END_MASK, NO_SLOT, Reserve, StackHead, SumKey, SumValue, SyscallKey, SyscallRecord,
+    ThreadRecord,
 };
 use profiler_common::{Phase, StackEnd};
 use tracing::warn;
@@ -30,7 +31,7 @@ use crate::units::MonoNs;
 
 /// Why there is no stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingStack {
     /// Marks whose look never came, waits that had no chance of being walked.
     NotSampled,
     /// It was walked, and found no room in a map or the ring.
@@ -51,7 +52,7 @@ pub struct StackSum {
     /// Which program of its thread was walked: how many it had executed by then, modulo 2^16.
     pub image: u16,
     /// Why there is no stack, where that is known.
-    pub missing: Option<Missing>,
+    pub missing: Option<MissingStack>,
     /// Ticks, marks and waits.
     pub primary: Primary,
 }
@@ -84,7 +85,7 @@ pub struct Pass {
     /// exited since.
     pub sums: Vec<StackSum>,
     /// System calls of these threads.
-    pub calls: Vec<SyscallRow>,
+    pub calls: Vec<SyscallRecord>,
     /// Counters since the start, in the order of [`profiler_common::Counter::ALL`].
     pub counters: Vec<u64>,
     /// Places of threads whose records could not be read whole: these are as they were at an
@@ -98,7 +99,7 @@ pub struct Pass {
 pub struct Drain {
     threads: Records<ThreadRecord>,
     reserves: Records<Reserve>,
-    rows: Records<SyscallRow>,
+    rows: Records<SyscallRecord>,
     row_index: HashMap<MapData, SyscallKey, u32>,
     free_slots: Stack<MapData, u32>,
     free_rows: Stack<MapData, u32>,
@@ -443,8 +444,8 @@ fn grown(slot: u32, before: &Reserve, now: &Reserve) -> impl Iterator<Item = Sta
         ..Primary::default()
     };
     let rows = [
-        (Missing::NotKept, not_kept),
-        (Missing::NotSampled, not_sampled),
+        (MissingStack::NotKept, not_kept),
+        (MissingStack::NotSampled, not_sampled),
     ];
     let rows = rows
         .into_iter()

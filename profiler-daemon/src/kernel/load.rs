@@ -15,7 +15,7 @@ use super::log::ProgramLog;
 use super::offsets;
 use super::programs::{Programs, program_of};
 use super::refusal::{StartError, program_refused, refused};
-use super::settings::{KernelSettings, SystemCalls};
+use super::settings::{KernelSettings, TracedSystemCalls};
 use super::variant::{self, Variant};
 
 /// What was loaded; nothing is attached.
@@ -72,7 +72,7 @@ pub(super) fn load(settings: &KernelSettings, variant: Variant) -> Result<Loaded
     let log = ProgramLog::take(&mut ebpf);
     let tracepoints = tracepoints(variant);
     let calls: &[&'static str] = match settings.system_calls {
-        SystemCalls::Off => &[],
+        TracedSystemCalls::Off => &[],
         _ => &calls::TRACEPOINTS,
     };
     load_programs(

@@ -8,7 +8,7 @@ use aya::Ebpf;
 use aya::programs::tp_btf::BtfTracePointLinkId;
 use aya::programs::{BtfTracePoint, Iter, PerfEvent, Program, ProgramError};
 
-use super::cost::ProgramCost;
+use super::cost::ProgramStats;
 use super::maps::Maps;
 use super::refusal::{StartError, tick_refused};
 use super::task_iter;
@@ -112,13 +112,13 @@ impl Programs {
 
     /// Run-time statistics of each program, by name, gathered while they were measured.
     #[must_use]
-    pub fn costs(&self) -> Vec<ProgramCost> {
-        let mut costs: Vec<ProgramCost> = self
+    pub fn costs(&self) -> Vec<ProgramStats> {
+        let mut costs: Vec<ProgramStats> = self
             .ebpf
             .programs()
             .filter_map(|(name, program)| {
                 let info = program.info().ok()?;
-                Some(ProgramCost {
+                Some(ProgramStats {
                     name: name.to_owned(),
                     runs: info.run_count(),
                     run_ns: u64::try_from(info.run_time().as_nanos()).unwrap_or(u64::MAX),

@@ -21,9 +21,9 @@ use super::control::ControlElement;
 use super::drain::Pass;
 use super::maps::Maps;
 use super::programs::Programs;
-use super::readmission::{Counted, Readmission};
+use super::readmission::{Readmission, ReadmissionCounts};
 use super::refusal::StartError;
-use super::settings::{KernelSettings, SystemCalls};
+use super::settings::{KernelSettings, TracedSystemCalls};
 use crate::error_chain::ErrorChain;
 use crate::sys::cgroup;
 
@@ -78,7 +78,7 @@ pub struct NamedTargets {
 }
 
 /// Who is profiled, and how: all that the programs are told.
-pub struct Targets {
+pub struct TargetControl {
     pub(super) control: ControlElement,
     pids: HashMap<MapData, u32, u8>,
     comms: HashMap<MapData, [u8; COMM_BYTES], u8>,
@@ -88,8 +88,8 @@ pub struct Targets {
     has_gaps: bool,
 }
 
-impl Targets {
-    /// Nobody, and the programs do nothing until [`Targets::name`].
+impl TargetControl {
+    /// Nobody, and the programs do nothing until [`TargetControl::name`].
     ///
     /// # Errors
     /// [`StartError::Map`] if a map is missing.
@@ -105,8 +105,8 @@ impl Targets {
     }
 
     /// Replaces the targets, and has the programs work from now on: threads that are born are
-    /// evaluated by these targets, and so are their children. [`Targets::evaluate_anew`] does the
-    /// rest: before it, all others are what they were.
+    /// evaluated by these targets, and so are their children. [`TargetControl::evaluate_anew`] does
+    /// the rest: before it, all others are what they were.
     ///
     /// # Errors
     /// [`TargetError`]; the targets are then partly replaced, and setting them again is safe.
@@ -209,7 +209,7 @@ impl Targets {
     /// is tried again at a later pass: what this one has taken out of the maps is not lost.
     pub(super) fn readmit(&mut self, pass: &Pass, freed: usize, programs: &mut Programs) {
         let count = |counter: Counter| pass.counters.get(counter as usize).copied().unwrap_or(0);
-        let counted = Counted {
+        let counted = ReadmissionCounts {
             turned_away: count(Counter::ThreadsNoRecord),
             late: count(Counter::ThreadsLate),
             renamed: count(Counter::LeadersRenamed),
@@ -233,7 +233,7 @@ impl Targets {
     ///
     /// # Errors
     /// [`StartError`] if the kernel refuses.
-    pub(super) fn trace_calls(&mut self, whose: SystemCalls) -> Result<(), StartError> {
+    pub(super) fn trace_calls(&mut self, whose: TracedSystemCalls) -> Result<(), StartError> {
         self.control.value.system_calls = whose.number();
         self.control.write()?;
         self.control.next_generation();

@@ -12,7 +12,7 @@ use crate::units::ModuleAddress;
 
 /// A symbol, as the file has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Symbol {
+pub(super) struct NamedSymbol {
     /// As linkers write it.
     pub(super) name: Rc<str>,
     /// Where it begins.
@@ -87,7 +87,7 @@ pub(super) fn correct(
     tables: &FileTables,
     file: &File,
     addresses: &[ModuleAddress],
-    answers: &mut [Result<Symbol, Unnamed>],
+    answers: &mut [Result<NamedSymbol, Unnamed>],
     deadline: Deadline,
 ) -> Result<(), TooSlow> {
     let mut known: Vec<(ModuleAddress, u64, Option<AliasCandidate>)> = Vec::new();
@@ -196,16 +196,16 @@ fn look_at(
 }
 
 /// What is at a place for which no symbol with a size was found.
-fn close(tables: &FileTables, open: &OpenPlace, answer: &mut Result<Symbol, Unnamed>) {
+fn close(tables: &FileTables, open: &OpenPlace, answer: &mut Result<NamedSymbol, Unnamed>) {
     if let Some(around) = &open.around {
-        *answer = Ok(Symbol {
+        *answer = Ok(NamedSymbol {
             name: Rc::clone(&around.name),
             address: around.address,
             size_bytes: around.size_bytes,
         });
         return;
     }
-    let reaches = |symbol: &Symbol| {
+    let reaches = |symbol: &NamedSymbol| {
         let code = tables.code_at(symbol.address);
         code.is_some_and(|code| open.place < code.end) && open.last_start <= symbol.address
     };

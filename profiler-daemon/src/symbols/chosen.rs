@@ -155,7 +155,7 @@ pub struct Chosen {
     /// Virtual address.
     pub address: ModuleAddress,
     /// Where it is entered and left, or why it cannot be measured.
-    pub points: Result<ChosenPoints, Refused>,
+    pub points: Result<ChosenPoints, NotMeasurable>,
 }
 
 /// See [`points::Points`].
@@ -169,7 +169,7 @@ pub struct ChosenPoints {
 
 /// Why a function cannot be measured.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Refused {
+pub enum NotMeasurable {
     /// The loader calls it to choose the function.
     #[error("it is chosen when the program starts (ifunc); name the implementation")]
     ChosenAtStart,
@@ -392,29 +392,32 @@ fn points_of(
     starts: &Starts,
     address: ModuleAddress,
     known: &KnownAddress,
-) -> Result<ChosenPoints, Refused> {
+) -> Result<ChosenPoints, NotMeasurable> {
     if known.chosen_at_start {
-        return Err(Refused::ChosenAtStart);
+        return Err(NotMeasurable::ChosenAtStart);
     }
-    let of = |address: ModuleAddress, size_bytes: u64| -> Result<(Vec<u8>, FileOffset), Refused> {
-        if size_bytes == 0 {
-            return Err(Refused::NoSize);
-        }
-        let end = address.checked_add(size_bytes).ok_or(Refused::NoCode)?;
-        if let Some(other) = starts.first_within(address, end) {
-            return Err(Refused::Overlaps(other - address));
-        }
-        if let Some(other) = starts.covering(address) {
-            return Err(Refused::Within(address - other));
-        }
-        let size = usize::try_from(size_bytes).unwrap_or(usize::MAX);
-        if size > MAX_FUNCTION_BYTES {
-            return Err(NoProbe::TooLong(size).into());
-        }
-        tables
-            .code_bytes(file, address, size)
-            .ok_or(Refused::NoCode)
-    };
+    let of =
+        |address: ModuleAddress, size_bytes: u64| -> Result<(Vec<u8>, FileOffset), NotMeasurable> {
+            if size_bytes == 0 {
+                return Err(NotMeasurable::NoSize);
+            }
+            let end = address
+                .checked_add(size_bytes)
+                .ok_or(NotMeasurable::NoCode)?;
+            if let Some(other) = starts.first_within(address, end) {
+                return Err(NotMeasurable::Overlaps(other - address));
+            }
+            if let Some(other) = starts.covering(address) {
+                return Err(NotMeasurable::Within(address - other));
+            }
+            let size = usize::try_from(size_bytes).unwrap_or(usize::MAX);
+            if size > MAX_FUNCTION_BYTES {
+                return Err(NoProbe::TooLong(size).into());
+            }
+            tables
+                .code_bytes(file, address, size)
+                .ok_or(NotMeasurable::NoCode)
+        };
     let (code, offset) = of(address, known.size_bytes)?;
     let ranges: Vec<Range<ModuleAddress>> = known
         .parts

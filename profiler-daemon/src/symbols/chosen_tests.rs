@@ -127,7 +127,7 @@ fn functions_of_the_c_library() {
     let malloc = one("malloc");
     assert_eq!(malloc.name, "malloc");
     assert!(malloc.points.unwrap().exits.is_ok());
-    assert_eq!(one("memmove").points, Err(Refused::ChosenAtStart));
+    assert_eq!(one("memmove").points, Err(NotMeasurable::ChosenAtStart));
     let all = pattern("libc:*");
     assert!(matches!(choose(&file, &[&all]), Err(NoChoice::TooMany(count)) if count > 1000));
 }
@@ -169,8 +169,8 @@ fn functions_within_others_are_refused() {
         points.collect::<HashMap<_, _>>()
     };
     let found = points(false);
-    assert_eq!(found["one"], Err(Refused::Overlaps(2)));
-    assert_eq!(found["two"], Err(Refused::Within(2)));
+    assert_eq!(found["one"], Err(NotMeasurable::Overlaps(2)));
+    assert_eq!(found["two"], Err(NotMeasurable::Within(2)));
     assert!(found["a.b"].as_ref().unwrap().exits.is_ok());
     let found = points(true);
     assert_eq!(found["a.b"].as_ref().unwrap().exits, Err(NoExits::Go));

@@ -25,7 +25,7 @@ use blazesym::symbolize::{
 };
 
 use super::{
-    aliases::{self, Symbol, without_version},
+    aliases::{self, NamedSymbol, without_version},
     debug_files::DebugFile,
     demangle::{MAX_NAME_BYTES, demangle},
     file_tables::{Deadline, FileTables, TooSlow},
@@ -165,7 +165,7 @@ struct NameQuery {
     address: ModuleAddress,
     /// The begin of the jump that the place is in.
     jump: Option<ModuleAddress>,
-    answer: Result<Symbol, Unnamed>,
+    answer: Result<NamedSymbol, Unnamed>,
 }
 
 /// Finds names in files.
@@ -336,11 +336,14 @@ impl ElfNames {
                         (Some(start), Err(Unnamed::Pending), chooser)
                     }
                     Some((start, Target::Symbol(number))) => {
-                        let symbol = tables.loader_name(part.file(), number).map(|name| Symbol {
-                            name,
-                            address: start,
-                            size_bytes: 0,
-                        });
+                        let symbol =
+                            tables
+                                .loader_name(part.file(), number)
+                                .map(|name| NamedSymbol {
+                                    name,
+                                    address: start,
+                                    size_bytes: 0,
+                                });
                         (Some(start), symbol.ok_or(Unnamed::NoSymbolThere), address)
                     }
                 };
@@ -389,7 +392,7 @@ impl ElfNames {
         part: &Part,
         places: FilePlaces<'_>,
         deadline: Deadline,
-    ) -> Result<Vec<Result<Symbol, Unnamed>>, Unnamed> {
+    ) -> Result<Vec<Result<NamedSymbol, Unnamed>>, Unnamed> {
         let mut source = source::Elf::new(part.path());
         source.debug_syms = false;
         let source = Source::Elf(source);
@@ -521,7 +524,7 @@ impl NameQuery {
 }
 
 impl FoundFunction {
-    fn of(symbol: Symbol) -> Self {
+    fn of(symbol: NamedSymbol) -> Self {
         Self {
             address: symbol.address,
             name: demangle(without_version(&symbol.name)),
@@ -541,9 +544,9 @@ impl FoundFunction {
     }
 }
 
-fn answer(symbolized: &Symbolized<'_>) -> Result<Symbol, Unnamed> {
+fn answer(symbolized: &Symbolized<'_>) -> Result<NamedSymbol, Unnamed> {
     match symbolized {
-        Symbolized::Sym(symbol) if !symbol.name.is_empty() => Ok(Symbol {
+        Symbolized::Sym(symbol) if !symbol.name.is_empty() => Ok(NamedSymbol {
             name: (&*symbol.name).into(),
             address: ModuleAddress::new(symbol.addr),
             size_bytes: symbol.size.map_or(0, |bytes| bytes as u64),

@@ -7,7 +7,7 @@ use std::{fs::File, rc::Rc};
 use super::demangle::MAX_NAME_BYTES;
 use crate::{
     elf::{
-        self, Bytes, ElfFile, LE, Pod, Program, ReadAt as _, Relocation, Section, Symbol,
+        self, ElfFile, FileRange, LE, Pod, Program, ReadAt as _, Relocation, Section, Symbol,
         SymbolVersion, address_of, code_offset, loaded_offset, writable_segments_at,
     },
     sys::clock::thread_ns,
@@ -44,8 +44,8 @@ impl Deadline {
 }
 
 /// The text that begins there; `None` where it does not end, is too long, or is none.
-fn text(strings: Bytes, file: &File, at: u32) -> Option<Rc<str>> {
-    let rest = Bytes {
+fn text(strings: FileRange, file: &File, at: u32) -> Option<Rc<str>> {
+    let rest = FileRange {
         offset: strings.offset.checked_add(at.into())?,
         size_bytes: strings.size_bytes.checked_sub(at.into())?,
     };
@@ -57,7 +57,7 @@ fn text(strings: Bytes, file: &File, at: u32) -> Option<Rc<str>> {
 
 /// Gives each entry of a table to `take`, with its number.
 fn each_entry<T: Pod>(
-    table: Bytes,
+    table: FileRange,
     file: &File,
     deadline: Deadline,
     mut take: impl FnMut(u64, &T),
@@ -88,10 +88,10 @@ pub(super) enum Binding {
 /// A symbol table and what belongs to it.
 #[derive(Clone, Copy, Debug)]
 struct SymbolTable {
-    symbols: Bytes,
-    strings: Bytes,
+    symbols: FileRange,
+    strings: FileRange,
     /// Two bytes for each symbol.
-    versions: Bytes,
+    versions: FileRange,
 }
 
 /// A symbol that stands for code.
@@ -158,11 +158,11 @@ impl SymbolEntry {
 
 /// A section of code.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Code {
+pub(super) struct CodeSection {
     pub(super) start: ModuleAddress,
     pub(super) end: ModuleAddress,
     /// Its bytes, if it consists of jumps to functions of elsewhere.
-    pub(super) jumps: Option<Bytes>,
+    pub(super) jumps: Option<FileRange>,
     /// Whether these jumps are followed by no room for another instruction, unless they begin with
     /// a mark of their own.
     pub(super) short: bool,
@@ -175,15 +175,15 @@ const GO_TABLES: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
 #[derive(Debug)]
 pub(super) struct FileTables {
     programs: Box<[Program]>,
-    code: Box<[Code]>,
+    code: Box<[CodeSection]>,
     /// Those of the linker and of the loader.
     symbols: [SymbolTable; 2],
     /// What the loader fills in.
-    relocations: [Bytes; 2],
+    relocations: [FileRange; 2],
     /// Whether Go's runtime finds its functions in it.
     pub(super) has_go: bool,
     /// Notes of USDT points.
-    usdt_notes: Option<Bytes>,
+    usdt_notes: Option<FileRange>,
     /// The address of the section that moves with what these notes name.
     usdt_base: Option<ModuleAddress>,
 }
@@ -198,7 +198,7 @@ impl FileTables {
             let name = JUMP_SECTIONS
                 .iter()
                 .find(|name| sections.is_named(section, name));
-            Code {
+            CodeSection {
                 start: section.address,
                 end: section.end(),
                 jumps: name.map(|_| section.bytes()),
@@ -264,7 +264,7 @@ impl FileTables {
     }
 
     /// The section of code that an address is in; of several the one that consists of jumps.
-    pub(super) fn code_at(&self, address: ModuleAddress) -> Option<&Code> {
+    pub(super) fn code_at(&self, address: ModuleAddress) -> Option<&CodeSection> {
         let mut around = self
             .code
             .iter()
@@ -274,7 +274,7 @@ impl FileTables {
     }
 
     /// The sections that consist of jumps.
-    pub(super) fn jumps(&self) -> impl Iterator<Item = (&Code, Bytes)> {
+    pub(super) fn jumps(&self) -> impl Iterator<Item = (&CodeSection, FileRange)> {
         self.code
             .iter()
             .filter_map(|code| Some((code, code.jumps?)))

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, fs::File};
 
-use super::file_tables::{Code, Deadline, FileTables, TooSlow};
+use super::file_tables::{CodeSection, Deadline, FileTables, TooSlow};
 use crate::elf::{self, LE, Relocation};
 use crate::units::ModuleAddress;
 
@@ -111,7 +111,7 @@ impl Jumps {
 }
 
 /// How long the entries of a section are: 16 bytes, and 8 where there is nothing but the jump.
-fn entry_bytes(code: &Code, bytes: &[u8]) -> usize {
+fn entry_bytes(code: &CodeSection, bytes: &[u8]) -> usize {
     if code.short && !bytes.starts_with(&LANDING) {
         8
     } else {

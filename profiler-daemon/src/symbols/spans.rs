@@ -42,14 +42,14 @@ impl FromStr for UsdtText {
 
 /// Where a span starts or ends: `MODULE:FUNCTION`, or `usdt:[MODULE:]PROVIDER:NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Endpoint {
+pub enum SpanEndpoint {
     /// At the entries of functions.
     Function(Pattern),
     /// At USDT points.
     Usdt(UsdtPattern),
 }
 
-impl FromStr for Endpoint {
+impl FromStr for SpanEndpoint {
     type Err = NotTraceable;
 
     fn from_str(text: &str) -> Result<Self, NotTraceable> {
@@ -60,7 +60,7 @@ impl FromStr for Endpoint {
     }
 }
 
-impl fmt::Display for Endpoint {
+impl fmt::Display for SpanEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Function(pattern) => f.write_str(&pattern.text()),
@@ -69,7 +69,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-impl Endpoint {
+impl SpanEndpoint {
     /// The path, where it is a whole one without `*`.
     #[must_use]
     pub fn path(&self) -> Option<&str> {
@@ -91,14 +91,14 @@ impl Endpoint {
 
 /// What the start and the end of one span have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Key {
+pub enum SpanKey {
     /// They are in the same thread.
     Thread,
     /// The same argument has the same value, in the same process.
     Argument(u8),
 }
 
-impl FromStr for Key {
+impl FromStr for SpanKey {
     type Err = NotTraceable;
 
     fn from_str(text: &str) -> Result<Self, NotTraceable> {
@@ -109,7 +109,7 @@ impl FromStr for Key {
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for SpanKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Thread => f.write_str("tid"),
@@ -124,11 +124,11 @@ pub struct SpanText {
     /// What it is called.
     pub name: String,
     /// Where it starts.
-    pub start: Endpoint,
+    pub start: SpanEndpoint,
     /// Where it ends.
-    pub end: Endpoint,
+    pub end: SpanEndpoint,
     /// What they have in common.
-    pub key: Key,
+    pub key: SpanKey,
 }
 
 impl SpanText {
@@ -236,17 +236,17 @@ pub struct SpanPlace {
 /// [`NoChoice`].
 pub fn places(
     file: &File,
-    endpoint: &Endpoint,
-    key: Key,
+    endpoint: &SpanEndpoint,
+    key: SpanKey,
     budget_ns: u64,
 ) -> Result<(Vec<SpanPlace>, Vec<String>), NoChoice> {
     let mut places = Vec::new();
     let mut said = Vec::new();
     match endpoint {
-        Endpoint::Function(pattern) => {
+        SpanEndpoint::Function(pattern) => {
             let key = match key {
-                Key::Thread => Some(Argument::THREAD),
-                Key::Argument(number) => Argument::of_function(number.into()),
+                SpanKey::Thread => Some(Argument::THREAD),
+                SpanKey::Argument(number) => Argument::of_function(number.into()),
             };
             for chosen in chosen::choose_within(file, &[pattern], budget_ns)? {
                 match (chosen.points, key) {
@@ -260,12 +260,12 @@ pub fn places(
                 }
             }
         }
-        Endpoint::Usdt(pattern) => {
+        SpanEndpoint::Usdt(pattern) => {
             for chosen in usdt::choose_within(file, &[pattern], budget_ns)? {
                 for place in &chosen.places {
                     let key = match key {
-                        Key::Thread => Ok(Argument::THREAD),
-                        Key::Argument(number) => argument_of(place, number),
+                        SpanKey::Thread => Ok(Argument::THREAD),
+                        SpanKey::Argument(number) => argument_of(place, number),
                     };
                     let point = place.point.clone().map_err(|why| why.to_string());
                     match point.and_then(|point| Ok((point, key?))) {
@@ -333,10 +333,10 @@ mod tests {
         assert_eq!(span.end.to_string(), "usdt:app:app:done");
         assert_eq!(
             (span.key, span.key.to_string()),
-            (Key::Argument(1), "arg1".to_owned())
+            (SpanKey::Argument(1), "arg1".to_owned())
         );
         let by_thread: SpanText = "a=./b:c,b:d,tid".parse().expect("a span");
-        assert_eq!(by_thread.key, Key::Thread);
+        assert_eq!(by_thread.key, SpanKey::Thread);
         assert!(by_thread.start.is_of_module("/usr/bin/b"));
         for wrong in [
             "",

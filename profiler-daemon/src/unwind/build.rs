@@ -10,12 +10,12 @@ use profiler_common::unwind::kind;
 use super::{
     NoTable,
     elf::{Elf, FrameForm, ReadAt},
-    frames::{Frames, RulesAt, bytes, put_in_order},
+    frames::{FrameEntries, RulesAt, bytes, put_in_order},
     go::GoFunctions,
     holes,
     limits::{BuildLimits, PADDING_BYTES},
     rows::RowBuilder,
-    rule::{Bytes, Rule},
+    rule::{FrameReader, Rule},
     table::{BuildStats, UnwindTable},
 };
 use crate::units::ModuleAddress;
@@ -60,7 +60,7 @@ pub fn build(
         Ok(section) if section.form == FrameForm::DebugFrame && go.is_none() => {
             let mut reader = DebugFrame::from(bytes(&section.bytes));
             reader.set_address_size(8);
-            let frames = Frames::new(reader, &section.bytes, section.address, true);
+            let frames = FrameEntries::new(reader, &section.bytes, section.address, true);
             finish(elf, file, frames, go, limits, keep_going)
         }
         frames => {
@@ -69,7 +69,7 @@ pub fn build(
             let (address, section) = section.map_or((ModuleAddress::ZERO, &[][..]), |section| {
                 (section.address, &section.bytes)
             });
-            let frames = Frames::new(EhFrame::from(bytes(section)), section, address, false);
+            let frames = FrameEntries::new(EhFrame::from(bytes(section)), section, address, false);
             finish(elf, file, frames, go, limits, keep_going)
         }
     }
@@ -78,13 +78,13 @@ pub fn build(
 fn finish<'a, Section>(
     elf: &Elf,
     file: &(impl ReadAt + ?Sized),
-    mut frames: Frames<'a, Section>,
+    mut frames: FrameEntries<'a, Section>,
     go: Option<GoFunctions>,
     limits: &BuildLimits,
     keep_going: &mut dyn FnMut() -> bool,
 ) -> Result<UnwindTable, NoTable>
 where
-    Section: UnwindSection<Bytes<'a>>,
+    Section: UnwindSection<FrameReader<'a>>,
     Section::Offset: UnwindOffset<usize>,
 {
     let mut stats = BuildStats::default();

@@ -12,7 +12,7 @@ use super::{
     BuildLimits, BuildStats,
     code::{CodeReader, RegisterState, call_targets},
     elf::{Elf, FrameForm},
-    frames::{Frames, RulesAt, bytes},
+    frames::{FrameEntries, RulesAt, bytes},
     made_files,
     rule::Rule,
 };
@@ -36,7 +36,7 @@ fn agreement(path: &str) -> Option<Agreement> {
     let elf = Elf::read(&*file, limits.max_section_bytes, &mut || true).ok()?;
     let information = elf.frames.as_ref().ok()?;
     let section = &*information.bytes;
-    let mut frames = Frames::new(
+    let mut frames = FrameEntries::new(
         EhFrame::from(bytes(section)),
         section,
         information.address,

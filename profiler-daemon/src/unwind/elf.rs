@@ -9,7 +9,7 @@ use super::{
     section::{Packing, contents, read},
 };
 use crate::elf::{
-    self, Bytes, ElfFile, NoElf, PF_X, PT_GNU_EH_FRAME, PT_LOAD, Program, STT_FUNC, Section,
+    self, ElfFile, FileRange, NoElf, PF_X, PT_GNU_EH_FRAME, PT_LOAD, Program, STT_FUNC, Section,
     Sections, Symbol,
 };
 
@@ -57,7 +57,7 @@ pub struct Elf {
     /// Where `.text` begins; address 0: there is none.
     pub(super) text: ModuleAddress,
     /// Its symbol tables.
-    pub(super) symbols: Vec<Bytes>,
+    pub(super) symbols: Vec<FileRange>,
 }
 
 impl From<NoElf> for NoTable {
@@ -159,11 +159,11 @@ impl Elf {
     }
 }
 
-fn symbol_tables(sections: Option<&Sections>) -> Vec<Bytes> {
+fn symbol_tables(sections: Option<&Sections>) -> Vec<FileRange> {
     let tables = [".symtab", ".dynsym"];
     let found = tables.iter().filter_map(|name| sections?.find(name));
     found
-        .map(|table| Bytes {
+        .map(|table| FileRange {
             offset: table.offset,
             size_bytes: table.size_bytes.min(MAX_SYMBOL_BYTES),
         })

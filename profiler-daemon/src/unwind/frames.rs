@@ -13,7 +13,7 @@ use super::{
     NoTable,
     elf::Segment,
     limits::BuildLimits,
-    rule::{Bytes, FunctionRules, Rule, rule},
+    rule::{FrameReader, FunctionRules, Rule, rule},
     table::BuildStats,
 };
 use crate::units::ModuleAddress;
@@ -67,18 +67,18 @@ pub(super) fn put_in_order(spans: &mut Vec<FunctionSpan>, stats: &mut BuildStats
 }
 
 /// A section and what has been found in it.
-pub(super) struct Frames<'a, Section> {
+pub(super) struct FrameEntries<'a, Section> {
     section: Section,
     bytes: &'a [u8],
     debug_frame: bool,
     bases: BaseAddresses,
-    shared: HashMap<usize, CommonInformationEntry<Bytes<'a>>>,
+    shared: HashMap<usize, CommonInformationEntry<FrameReader<'a>>>,
     context: UnwindContext<usize, Storage>,
 }
 
-impl<'a, Section> Frames<'a, Section>
+impl<'a, Section> FrameEntries<'a, Section>
 where
-    Section: UnwindSection<Bytes<'a>>,
+    Section: UnwindSection<FrameReader<'a>>,
     Section::Offset: UnwindOffset<usize>,
 {
     /// `section` reads `bytes`, which lie at `address`; `debug_frame` says in which form.
@@ -212,7 +212,7 @@ where
         entry_at(self.bytes, offset).map_or(0, |entry| entry.end - offset)
     }
 
-    fn function(&mut self, offset: usize) -> Option<FrameDescriptionEntry<Bytes<'a>>> {
+    fn function(&mut self, offset: usize) -> Option<FrameDescriptionEntry<FrameReader<'a>>> {
         let shared = &mut self.shared;
         let bytes = self.bytes;
         self.section
@@ -282,6 +282,6 @@ fn entry_at(bytes: &[u8], at: usize) -> Option<FrameEntry> {
 }
 
 /// A view of the bytes as gimli wants them.
-pub(super) fn bytes(section: &[u8]) -> Bytes<'_> {
-    Bytes::new(section, LittleEndian)
+pub(super) fn bytes(section: &[u8]) -> FrameReader<'_> {
+    FrameReader::new(section, LittleEndian)
 }

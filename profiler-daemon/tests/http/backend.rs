@@ -31,7 +31,7 @@ use profiler_daemon::profile::snapshot::Snapshot;
 use profiler_daemon::report::names::{Lines, Names};
 use profiler_daemon::report::{Instrumentation, instrumentation};
 use profiler_daemon::stages::choosing::Exits;
-use profiler_daemon::stages::instrumenting::Wanted;
+use profiler_daemon::stages::instrumenting::InstrumentationRequest;
 use profiler_daemon::stages::spanning::{Followed, SpanChooser};
 use profiler_daemon::symbols::lines::{Code, LineTable, NoLine, SourceLine, Step};
 use profiler_daemon::symbols::names::{FunctionKind, FunctionName};
@@ -84,7 +84,7 @@ impl Default for Fake {
             snapshots: Arc::default(),
             instrumentations: Mutex::new(vec![measuring(
                 1,
-                Wanted {
+                InstrumentationRequest {
                     name: "first".to_owned(),
                     patterns: Vec::new(),
                     followed: Followed::default(),
@@ -338,7 +338,7 @@ fn code(offset: u64) -> Code {
 static PROGRAM: OnceLock<Arc<std::fs::File>> = OnceLock::new();
 
 /// An instrumentation of one function; another is refused.
-fn measuring(id: u32, wanted: Wanted) -> InstrumentationState {
+fn measuring(id: u32, wanted: InstrumentationRequest) -> InstrumentationState {
     let plan = PlannedFunction {
         name: "work".to_owned(),
         aliases: Vec::new(),
@@ -439,7 +439,7 @@ impl Source for Fake {
 
     fn instrument(
         &self,
-        wanted: Wanted,
+        wanted: InstrumentationRequest,
         dry_run: bool,
     ) -> BoxFuture<'_, Result<Instrumentation, InstrumentationFailure>> {
         let mut all = self.instrumentations.lock().unwrap();

@@ -17,7 +17,7 @@ use profiler_daemon::{
         input::{CommName, DrainPass, StackDelta, ThreadState, ThreadUpdate},
         limits::Limits,
     },
-    report::{self, Frames, ProcessSelector, Scope, TableQuery},
+    report::{self, FrameScope, ProcessSelector, Scope, TableQuery},
     units::{BootNs, ModuleOffset, MonoNs},
 };
 use proptest::prelude::*;
@@ -128,7 +128,7 @@ proptest! {
         let names = ByOffset::new(&mut profile);
         let snapshot = profile.snapshot();
         let scope = Scope::Process(ProcessSelector { pid: 7, start_ticks: None });
-        let frames = if all { Frames::All } else { Frames::User };
+        let frames = if all { FrameScope::All } else { FrameScope::User };
         let query = TableQuery { frames, ..TableQuery::default() };
         let answer = report::functions(&snapshot, &scope, &query, &names).unwrap();
         let values = |v: &report::values::RowValues| {
