@@ -301,7 +301,7 @@ fn long_waits_are_exact_or_not_sampled() {
         let mut marks = ThreadMarks {
             wait: known,
             wait_shift: 3,
-            ..Marks::default()
+            ..ThreadMarks::default()
         };
         let ended = marks.end_wait(false, waited, MS, &mut random);
         (ended, marks.outside)
@@ -479,7 +479,7 @@ fn the_walk_of_a_drawn_wait_stands_for_nothing() {
             wait_shift: 3,
             walk_ns,
             woken_behind,
-            ..Marks::default()
+            ..ThreadMarks::default()
         };
         let Ended::Walked(sums) = marks.end_wait(false, waited, MS, &mut random) else {
             panic!("a drawn wait is its stack's");
@@ -490,7 +490,7 @@ fn the_walk_of_a_drawn_wait_stands_for_nothing() {
         assert_eq!(marks.outside, divided);
         let mut passed = ThreadMarks {
             wait: wait::PASSED,
-            ..Marks::default()
+            ..ThreadMarks::default()
         };
         assert_eq!(
             passed.end_wait(false, waited, MS, &mut random),

@@ -41,7 +41,7 @@ impl Rows for Map {
 fn at(times: ClassNs) -> ThreadUsage {
     ThreadUsage {
         times,
-        ..Snapshot::default()
+        ..ThreadUsage::default()
     }
 }
 
