@@ -16,7 +16,7 @@ use crate::symbols::chosen::{FilePoint, NoChoice};
 use crate::symbols::spans::{
     SpanEndpoint, SpanKey, SpanPlace, SpanText, UsdtText, argument_of, places,
 };
-use crate::symbols::usdt::{self, ChosenUsdt, UsdtPlace};
+use crate::symbols::usdt::{self, ChosenUsdt, UsdtPlace, UsdtRefused};
 use crate::sys::clock::thread_ns;
 use crate::units::FileOffset;
 
@@ -365,8 +365,8 @@ impl SpanChooser {
 }
 
 /// Where to probe a place of a USDT point, and where the argument is whose values are taken.
-fn usdt_place(of: &UsdtPlace, argument: Option<u8>) -> Result<(FilePoint, Argument), String> {
-    let probed = of.point.clone().map_err(|why| why.to_string())?;
+fn usdt_place(of: &UsdtPlace, argument: Option<u8>) -> Result<(FilePoint, Argument), UsdtRefused> {
+    let probed = of.point.clone()?;
     let value = argument.map_or(Ok(Argument::NONE), |number| argument_of(of, number))?;
     Ok((probed, value))
 }

@@ -74,7 +74,7 @@ pub(super) struct FoundFunction {
 /// The address of what is in no segment: no function is there.
 pub(super) const NO_ADDRESS: ModuleAddress = ModuleAddress::new(u64::MAX);
 
-/// FilePlaces in a file.
+/// Places in a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FilePlaces<'a> {
     /// In the file itself: of one that is mapped.

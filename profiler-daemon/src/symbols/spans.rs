@@ -8,7 +8,7 @@ use profiler_common::spans::Argument;
 use thiserror::Error;
 
 use super::chosen::{self, FilePoint, NoChoice, NotAPattern, Pattern};
-use super::usdt::{self, NotAUsdtPattern, UsdtPattern, UsdtPlace};
+use super::usdt::{self, NotAUsdtPattern, UsdtPattern, UsdtPlace, UsdtRefused};
 use crate::units::FileOffset;
 
 /// Arguments that may be named: 0 to this, not included. A function has so many in registers.
@@ -267,8 +267,7 @@ pub fn places(
                         SpanKey::Thread => Ok(Argument::THREAD),
                         SpanKey::Argument(number) => argument_of(place, number),
                     };
-                    let point = place.point.clone().map_err(|why| why.to_string());
-                    match point.and_then(|point| Ok((point, key?))) {
+                    match place.point.clone().and_then(|point| Ok((point, key?))) {
                         Ok((point, key)) => {
                             places.push(SpanPlace {
                                 point,
@@ -299,17 +298,15 @@ pub fn places(
 /// An argument of a place.
 ///
 /// # Errors
-/// A sentence: it has none of that number, or what is said of it is not understood.
-pub fn argument_of(place: &UsdtPlace, number: u8) -> Result<Argument, String> {
+/// It has none of that number, or what is said of it is not understood.
+pub fn argument_of(place: &UsdtPlace, number: u8) -> Result<Argument, UsdtRefused> {
     match place.arguments.get(usize::from(number)) {
         Some(Some(argument)) => Ok(*argument),
-        Some(None) => Err(format!(
-            "its arg{number} is no integer in a register or in memory"
-        )),
-        None => Err(format!(
-            "it has {} arguments, no arg{number}",
-            place.arguments.len()
-        )),
+        Some(None) => Err(UsdtRefused::NoInteger(number)),
+        None => Err(UsdtRefused::NoArgument {
+            count: place.arguments.len(),
+            number,
+        }),
     }
 }
 

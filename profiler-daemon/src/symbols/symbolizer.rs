@@ -68,11 +68,11 @@ impl Default for SymbolOptions {
 /// What happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SymbolCounts {
-    /// FilePlaces asked for.
+    /// Places asked for.
     pub requests: u64,
-    /// FilePlaces answered from memory.
+    /// Places answered from memory.
     pub hits: u64,
-    /// FilePlaces without a function's name, by reason, in the order of [`Unnamed::ALL`]; each place
+    /// Places without a function's name, by reason, in the order of [`Unnamed::ALL`]; each place
     /// counts when it is looked up, not when it is remembered, but those that are pending in each
     /// answer.
     pub unnamed: [u64; Unnamed::ALL.len()],
@@ -92,7 +92,7 @@ pub struct SymbolCounts {
 
 /// Names that were found together, each with the number of its place in the question.
 type FoundNames = Vec<(usize, Named)>;
-/// FilePlaces, and where their names go as they are found.
+/// Places, and where their names go as they are found.
 type PlacesQuery = (Vec<Request>, mpsc::Sender<FoundNames>);
 
 /// The way to the thread. It ends when the last copy of this is gone, or by [`Symbolizer::end`].

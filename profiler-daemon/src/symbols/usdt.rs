@@ -141,7 +141,7 @@ pub struct UsdtPlace {
 /// What is to be known of a place with a semaphore that cannot be raised.
 pub const UNRAISED: &str = "its semaphore is not raised, because the file has it on a page of two segments, where the kernel would raise something else: a program that looks at the semaphore passes it by";
 
-/// Why a place cannot be probed.
+/// Why a place cannot be followed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UsdtRefused {
     /// It is not in the part of the file that is mapped as code.
@@ -155,6 +155,17 @@ pub enum UsdtRefused {
         "no symbol says where its function begins, and it is no nop: it may be within an instruction"
     )]
     NoFunction,
+    /// The argument that is asked for is not understood.
+    #[error("its arg{0} is no integer in a register or in memory")]
+    NoInteger(u8),
+    /// It has no such argument.
+    #[error("it has {count} arguments, no arg{number}")]
+    NoArgument {
+        /// How many it has.
+        count: usize,
+        /// The number that is asked for.
+        number: u8,
+    },
     /// It cannot be probed.
     #[error(transparent)]
     NoProbe(#[from] NoProbe),

@@ -73,8 +73,8 @@ position! {
 }
 
 position! {
-    /// A place in a module, as stacks have it: [`FileOffset`] where the module is a file; of what is
-    /// none (the kernel, code made at run time) the [`VirtualAddress`].
+    /// A place in a module, as stacks have it: [`FileOffset`] where the module is a file; of what
+    /// is none (the kernel, code made at run time) the [`VirtualAddress`].
     ModuleOffset
 }
 
